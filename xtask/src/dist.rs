@@ -1,13 +1,14 @@
 //! `dist`: what a release consists of, made from the tree as it is.
 //!
 //! `dist/NAME-VERSION-TARGET/` holds the stripped binary, completions, manual pages, manifests, the Helm chart, the texts
-//! and the licences of everything linked in; beside it lie the tarball of that directory, the packed chart, and
-//! SHA256SUMS of both.
+//! and the licences of everything linked in; beside it lie the tarball of that directory, the packed chart, the kubectl plugin
+//! with its manifest for krew, and SHA256SUMS of all three archives.
 //!
 //! Invariants: the binary is for musl, and so depends on no other file, where the toolchain has that target, else for the
 //! host's C library; a licence without a text is named; licences, sources and duplicates are checked by cargo-deny where
 //! it is installed, and a release that it refuses is not made.
 
+mod krew;
 mod licences;
 #[cfg(test)]
 mod packaging;
@@ -33,8 +34,17 @@ const SHELLS: [(&str, &str); 4] = [
 const MANIFESTS: &str = "packaging/manifests";
 const CHART: &str = "packaging/helm/kube-scheduler-rs";
 
+/// How to make a release.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where the archives will be found, for the manifest of the kubectl plugin; without it, that names the archive alone, for
+    /// `kubectl krew install --manifest FILE --archive FILE`.
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+}
+
 /// Builds and packs.
-pub(crate) fn run() -> Result<Ended> {
+pub(crate) fn run(args: &Args) -> Result<Ended> {
     let root = process::root()?;
     for text in TEXTS {
         if !root.join(text).is_file() {
@@ -83,10 +93,16 @@ pub(crate) fn run() -> Result<Ended> {
     let mut pack = Command::new("tar");
     pack.current_dir(stage.join("helm")).arg("-czf").arg(dist.join(&chart)).arg(PACKAGE);
     process::output(&mut pack)?;
+    let release = krew::Release { version: &version.to_string(), target: &target };
+    let plugin = krew::pack(&dist, &stage, &release)?;
     let mut sums = Command::new("sha256sum");
-    let sums = process::output(sums.current_dir(&dist).args([&tarball, &chart]))?;
+    let sums = process::output(sums.current_dir(&dist).args([&tarball, &chart, &plugin]))?;
     fs::write(dist.join("SHA256SUMS"), &sums).context("cannot write dist/SHA256SUMS")?;
-    println!("dist/{tarball}\ndist/{chart}\ndist/SHA256SUMS");
+    let sums = String::from_utf8_lossy(&sums);
+    let digest = krew::digest_of(&sums, &plugin).context("sha256sum left the plugin out")?;
+    let (file, manifest) = krew::manifest(&release, &plugin, digest, args.url.as_deref())?;
+    fs::write(dist.join(&file), manifest).with_context(|| format!("cannot write dist/{file}"))?;
+    println!("dist/{tarball}\ndist/{chart}\ndist/{plugin}\ndist/{file}\ndist/SHA256SUMS");
     Ok(Ended::Well)
 }
 

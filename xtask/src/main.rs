@@ -89,8 +89,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<OsString>,
     },
-    /// A release in dist/: stripped binary, shell completions, tarball, SHA256SUMS
-    Dist,
+    /// A release in dist/: stripped binary, shell completions, tarball, kubectl plugin, SHA256SUMS
+    Dist(dist::Args),
 }
 
 fn main() -> ExitCode {
@@ -118,7 +118,7 @@ fn command() -> Result<Ended> {
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Bench { bench } => launch::bench(&bench),
         Command::Demo { args } => launch::demo(&args),
-        Command::Dist => dist::run(),
+        Command::Dist(args) => dist::run(&args),
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Course {
     /// The nodes of pods that were placed, by name.
     pub(crate) placements: BTreeMap<PodName, Arc<str>>,
     pub(crate) evictions: Vec<Eviction>,
+    /// How many nodes passed the filters in the last attempt.
+    pub(crate) n_feasible: usize,
     /// Every pod that got a node, in order.
     pub(crate) bound: Vec<Arc<Pod>>,
     /// Why the last attempt at a pod failed, by UID, and whether that was an error.
@@ -52,6 +54,7 @@ impl Course {
             current: None,
             placements: BTreeMap::new(),
             evictions: Vec::new(),
+            n_feasible: 0,
             bound: Vec::new(),
             failures: KeyedMap::default(),
             is_cut_short: false,
@@ -68,6 +71,16 @@ impl Course {
     pub(crate) fn delete(&mut self, pod: &Pod) {
         self.rehearsal.delete(&mut self.engine, pod, self.now);
         self.carry_out();
+    }
+
+    /// Deletes all pods that are queued; how many.
+    pub(crate) fn leave_pending_aside(&mut self) -> usize {
+        let queued = self.engine.queue().pending_pods();
+        let pending: Vec<Arc<Pod>> = queued.map(|(_, queued)| queued.entry().0.clone()).collect();
+        for pod in &pending {
+            self.delete(pod);
+        }
+        pending.len()
     }
 
     /// Goes on until no pending pod can make progress.
@@ -88,6 +101,7 @@ impl Course {
         }
         let Some(turn) = self.engine.schedule_next(self.now) else { return false };
         self.attempts_left -= 1;
+        self.n_feasible = turn.n_feasible;
         self.current =
             Some(PodName { namespace: turn.pod.namespace.clone(), name: turn.pod.name.clone() });
         let tried = match turn.group {

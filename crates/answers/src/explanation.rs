@@ -10,6 +10,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_engine::{self as engine, Engine, PodPlace};
 
+pub(crate) use self::compose::place_answer;
 pub use self::data::{
     Decision, Explanation, FeasibleNode, LostAnswer, PlaceAnswer, PreemptionAnswer, RejectedNodes,
     Rejection, ScoreAnswer, ShortageAnswer, Suggestion, Verdict,

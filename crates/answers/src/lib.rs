@@ -1,6 +1,6 @@
 //! Questions to a scheduler about itself, answered by its own engine: why a pod is where it is and not elsewhere
-//! ([`explain`]), which pods would be evicted for it ([`preemption`]), what would happen if the cluster were changed ([`what_if`]), how many more pods fit ([`capacity`]), and
-//! the smallest changes that make a pod fit ([`suggestions`]).
+//! ([`explain`]), which pods would be evicted for it ([`preemption`]), what would happen if the cluster were changed ([`what_if`]), how many more pods fit ([`capacity`]),
+//! what waits in which order and for what ([`queue`]), how much of what is free nobody could use ([`fragmentation`]), and the smallest changes that make a pod fit ([`suggestions`]).
 //!
 //! An answer is a value with a versioned JSON form ([`API_VERSION`]); [`render`] prints it. Verdicts and stages in it are
 //! codes that programs can rely on; the texts beside them are those of events and conditions.
@@ -36,20 +36,26 @@
 //! Invariants: nothing here reads a file, a clock or a socket; asking changes nothing that is scheduled; what an answer
 //! takes is bounded by the size of the cluster, and its lists by the options.
 
+mod amounts;
 mod capacity;
 mod columns;
 mod course;
 mod explanation;
 mod format;
+mod fragmentation;
 mod idleness;
 mod pod_name;
 mod preemption;
+mod queue;
 mod rehearsal;
 mod request;
+mod schema;
 mod suggestions;
 mod what_if;
 
-pub use capacity::{Capacity, capacity};
+pub use capacity::{
+    Capacity, CapacityOptions, CapacityStep, LargestRequest, LimitAnswer, capacity,
+};
 pub use columns::Columns;
 pub use explanation::{
     Decision, ExplainOptions, Explanation, FeasibleNode, LostAnswer, PlaceAnswer, PreemptionAnswer,
@@ -57,13 +63,19 @@ pub use explanation::{
     Visibility, explain,
 };
 pub use format::{Format, FormatError, RenderError, render};
+pub use fragmentation::{
+    FragmentCause, Fragmentation, FragmentationOptions, FragmentedResource, NodePool, ShapeAnswer,
+    fragmentation,
+};
 pub use idleness::{Idleness, MAX_IDLE, NextStep};
 pub use pod_name::{PodName, PodNameError};
 pub use preemption::{
     CandidateAnswer, NodesInVain, Preemption, PreemptionChoice, VictimAnswer, preemption,
 };
+pub use queue::{Queue, QueueOptions, WaitingGroup, WaitingPod, queue};
 pub use rehearsal::{Happening, Rehearsal};
-pub use request::{EXPLANATION, ExplanationRequest, RequestError};
+pub use request::{PodQuestion, QuestionKind, RequestError};
+pub use schema::schema;
 pub use suggestions::suggestions;
 pub use what_if::{
     BlockedAnswer, Change, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Node, Pod, Taint, Timestamp};
 use kube_scheduler_engine::Engine;
 
-pub(crate) use self::changes::apply;
+pub(crate) use self::changes::{apply, is_of_node};
 pub use self::data::{
     BlockedAnswer, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, WhatIf,
 };

@@ -175,6 +175,25 @@ impl Core {
         result
     }
 
+    /// The queued pods in the order in which they come to their turn.
+    pub(crate) fn pending_in_order(&self) -> Vec<Arc<Pod>> {
+        let policy = Policy {
+            plans: &self.plans,
+            cluster: &self.cluster,
+            pods: &self.pods,
+            waiting: &self.permits,
+            preemptions: &self.held_back,
+            // Only the order is asked of it.
+            signatures: &mut self.signatures.fork(),
+            measures: &mut Measures::default(),
+            notices: &mut Notices::default(),
+            gates_start: None,
+            now: self.now,
+        };
+        let pending = self.queue.0.pending_in_order(&policy);
+        pending.into_iter().map(|(_, queued)| queued.entry().0.clone()).collect()
+    }
+
     /// Which notices are kept, as the log's verbosity.
     pub(crate) fn set_verbosity(&mut self, verbosity: u8) {
         self.notices.set_verbosity(verbosity);

@@ -198,6 +198,13 @@ impl Engine {
         self.core.queue()
     }
 
+    /// The queued pods in the order in which they come to their turn: active ones as QueueSort has it, those in backoff by
+    /// when it ends, then unschedulable and gated ones in the order in which they were parked. Pods in flight are not
+    /// queued. O(n log n) in the number of pods.
+    pub fn pending_in_order(&self) -> Vec<Arc<Pod>> {
+        self.core.pending_in_order()
+    }
+
     /// How many pods are where in the queue.
     pub fn pending_counts(&self) -> PendingCounts {
         self.core.queue().pending_counts()

@@ -80,6 +80,19 @@ impl Active {
         self.heap.pop(|key, a, b| policy_order(records, policy, key, a, b))
     }
 
+    /// The members in the order in which they would be popped.
+    pub(crate) fn in_order<E: QueueEntry, O, P>(
+        &self,
+        records: &Records<E>,
+        policy: &P,
+    ) -> Vec<Slot>
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let mut rest = self.clone();
+        std::iter::from_fn(|| rest.pop(records, policy)).collect()
+    }
+
     pub(crate) fn remove<E: QueueEntry, O, P>(
         &mut self,
         slot: Slot,

@@ -162,6 +162,25 @@ impl Backoff {
         None
     }
 
+    /// The members by when their backoff ends; of those that end together, rejected ones first, in the order in which they
+    /// would be popped.
+    pub(crate) fn in_order<E: QueueEntry, O, P>(
+        &self,
+        settings: &QueueSettings,
+        records: &Records<E>,
+        policy: &P,
+    ) -> Vec<Slot>
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let Self { mut rejected, mut failed } = self.clone();
+        let order = |key, a, b| rejected_order(settings, records, policy, key, a, b);
+        let mut all: Vec<Slot> = std::iter::from_fn(|| rejected.pop(order)).collect();
+        all.extend(std::iter::from_fn(|| failed.pop(|_, _, _| std::cmp::Ordering::Equal)));
+        all.sort_by_key(|slot| records.pod(*slot).and_then(|pod| backoff_end(pod, settings)));
+        all
+    }
+
     pub(crate) fn remove<E: QueueEntry, O, P>(
         &mut self,
         slot: Slot,

@@ -154,6 +154,11 @@ impl SchedulerBuilder {
             Command::WhatIf(args) => return commands::answers::run_what_if(&args, registry),
             Command::Drain(args) => return commands::answers::run_drain(&args, registry),
             Command::Capacity(args) => return commands::answers::run_capacity(&args, registry),
+            Command::Queue(args) => return commands::answers::run_queue(&args, registry),
+            Command::Fragmentation(args) => {
+                return commands::answers::run_fragmentation(&args, registry);
+            }
+            Command::AnswersSchema(_) => commands::answers_schema::run(),
             Command::Config(args) => commands::config::run(args, &registry),
             Command::Man(args) => commands::man::run(args, &program),
             Command::Completions(args) => commands::completions::run(&args, &program),

@@ -1,6 +1,7 @@
 //! The subcommands, one module each, and `schedule`, which runs without one.
 
 pub(crate) mod answers;
+pub(crate) mod answers_schema;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;

@@ -97,7 +97,8 @@ fn warnings(pod: &Pod, found: &engine::Explanation) -> Vec<String> {
     warnings
 }
 
-fn place_answer(place: PodPlace) -> PlaceAnswer {
+/// Where a pod is.
+pub(crate) fn place_answer(place: PodPlace) -> PlaceAnswer {
     let names = |names: Vec<PluginName>| names.iter().map(ToString::to_string).collect();
     let (mut until, mut held_by) = (None, Vec::new());
     let stage = match place.stage {

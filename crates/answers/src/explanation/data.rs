@@ -3,10 +3,11 @@
 //! Invariants: `nodes` is the number of feasible nodes plus the counts of all `rejected`, unless an `error` ended the
 //! evaluation; no two of `rejected` have the same rejections.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Whether the pod fits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub enum Verdict {
     /// It fits on at least one node.
@@ -22,7 +23,7 @@ pub enum Verdict {
 }
 
 /// Why a pod goes where it goes, or nowhere.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     pub(super) api_version: &'static str,
@@ -90,7 +91,7 @@ impl Explanation {
 }
 
 /// Where a pod is, and what it waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlaceAnswer {
     /// `Active`, `Backoff`, `Unschedulable`, `Gated`, `InFlight`, `WaitingOnPermit`, `Binding`, `Bound`, `BeingDeleted` or
@@ -98,29 +99,29 @@ pub struct PlaceAnswer {
     pub stage: &'static str,
     /// Until when, if it is tried again by time alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) until: Option<String>,
+    pub(crate) until: Option<String>,
     /// The plugins that hold it at this stage.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held_by: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) node: Option<String>,
+    pub(crate) node: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) nominated_node: Option<String>,
+    pub(crate) nominated_node: Option<String>,
     /// Attempts so far.
     pub attempts: u32,
     /// The plugins that rejected it in its last attempt.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) rejected_by: Vec<String>,
+    pub(crate) rejected_by: Vec<String>,
     /// The events that may bring it back.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) waits_for: Vec<String>,
+    pub(crate) waits_for: Vec<String>,
     /// Whether pods are being evicted for it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) is_preempting: bool,
+    pub(crate) is_preempting: bool,
 }
 
 /// One plugin's rejection.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rejection {
     /// The plugin; empty if the answer is of several.
@@ -132,7 +133,7 @@ pub struct Rejection {
 }
 
 /// Nodes that are rejected for the same reasons.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RejectedNodes {
     /// How many.
@@ -147,7 +148,7 @@ pub struct RejectedNodes {
 }
 
 /// Things of which nodes have too few, summed up over the nodes of a group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShortageAnswer {
     /// The plugin that says so.
@@ -168,7 +169,7 @@ pub struct ShortageAnswer {
 }
 
 /// Things that cannot be had for one reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LostAnswer {
     /// Why.
@@ -178,7 +179,7 @@ pub struct LostAnswer {
 }
 
 /// A node that the pod fits on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FeasibleNode {
     /// The node.
@@ -194,7 +195,7 @@ pub struct FeasibleNode {
 }
 
 /// What one plugin gives one node: `weighted` is `normalized` times `weight`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScoreAnswer {
     /// The plugin.
@@ -208,7 +209,7 @@ pub struct ScoreAnswer {
 }
 
 /// The choice among the feasible nodes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
     /// The node; empty if the reader may not see it.
@@ -225,7 +226,7 @@ pub struct Decision {
 }
 
 /// What looking for pods to evict gives.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreemptionAnswer {
     /// Whether it helps.
@@ -242,7 +243,7 @@ pub struct PreemptionAnswer {
 }
 
 /// One change that makes the pod fit, or several that do so together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Suggestion {
     /// The kinds of change: `LowerRequest`, `Tolerate`, `DropNodeSelector`, `DropNodeAffinity`, `DropPodAffinity`,

@@ -2,6 +2,11 @@
 
 use super::ExplainOptions;
 use super::data::Explanation;
+use crate::preemption::{Preemption, VictimAnswer};
+
+const NODES_HIDDEN: &str = "nodes are not named: the reader may not list them";
+const PODS_HIDDEN: &str =
+    "pods of other namespaces would be evicted, which the reader may not list";
 
 /// What the reader of an answer may see of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,25 +61,64 @@ impl Explanation {
                 }
             }
         }
-        self.warnings.push("nodes are not named: the reader may not list them".to_owned());
+        self.warnings.push(NODES_HIDDEN.to_owned());
     }
 
     fn hide_other_pods(&mut self) {
-        let namespace = self.pod.split_once('/').map_or("", |(namespace, _)| namespace).to_owned();
-        let is_own = |victim: &String| {
-            victim.split_once('/').is_some_and(|(of_victim, _)| of_victim == namespace)
-        };
         let mut n_hidden = 0;
         let preempted = self.preemption.iter_mut().map(|preemption| &mut preemption.victims);
         let suggested = self.suggestions.iter_mut().map(|suggestion| &mut suggestion.victims);
         for victims in preempted.chain(suggested) {
             let n_victims = victims.len();
-            victims.retain(is_own);
+            victims.retain(|victim| is_beside(&self.pod, victim));
             n_hidden += n_victims - victims.len();
         }
         if n_hidden > 0 {
-            let text = "pods of other namespaces would be evicted, which the reader may not list";
-            self.warnings.push(text.to_owned());
+            self.warnings.push(PODS_HIDDEN.to_owned());
         }
+    }
+}
+
+/// Whether two pods, `namespace/name`, are of one namespace.
+fn is_beside(pod: &str, other: &str) -> bool {
+    let namespace = |pod: &str| pod.split_once('/').map(|(namespace, _)| namespace.to_owned());
+    namespace(pod) == namespace(other)
+}
+
+impl Preemption {
+    /// The same with shorter lists.
+    #[must_use]
+    pub fn limited(mut self, options: ExplainOptions) -> Self {
+        self.candidates.truncate(options.max_feasible);
+        self.in_vain.iter_mut().for_each(|group| group.examples.truncate(options.max_examples));
+        self
+    }
+
+    /// The same without the names that its reader may not see. What is compared, codes and reasons stay.
+    #[must_use]
+    pub fn visible_to(mut self, reader: Visibility) -> Self {
+        if !reader.nodes {
+            self.node = None;
+            self.candidates.iter_mut().for_each(|candidate| candidate.node.clear());
+            self.in_vain.iter_mut().for_each(|group| group.examples.clear());
+            if let Some(choice) = &mut self.choice {
+                choice.runner_up = None;
+            }
+            self.warnings.push(NODES_HIDDEN.to_owned());
+        }
+        if !reader.all_pods {
+            let pod = &self.pod;
+            let candidates = self.candidates.iter_mut().map(|candidate| &mut candidate.victims);
+            let mut n_hidden = 0;
+            for victims in candidates.chain([&mut self.victims]) {
+                let n_victims = victims.len();
+                victims.retain(|victim: &VictimAnswer| is_beside(pod, &victim.pod));
+                n_hidden += n_victims - victims.len();
+            }
+            if n_hidden > 0 {
+                self.warnings.push(PODS_HIDDEN.to_owned());
+            }
+        }
+        self
     }
 }

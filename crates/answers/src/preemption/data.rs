@@ -2,18 +2,19 @@
 //!
 //! Invariant: the chosen candidate is the first, and each is at least as good as those after it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::explanation::{Rejection, Verdict};
 
 /// Which pods would be evicted for a pod.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Preemption {
     pub(super) api_version: &'static str,
     pub(super) kind: &'static str,
     /// The pod, `namespace/name`.
-    pub(super) pod: String,
+    pub(crate) pod: String,
     pub(super) scheduler_name: String,
     /// The priority that victims must be below.
     pub(super) priority: i32,
@@ -49,11 +50,11 @@ pub struct Preemption {
     pub in_vain: Vec<NodesInVain>,
     /// What the reader should know about the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// A pod that would be evicted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VictimAnswer {
     /// The pod, `namespace/name`.
@@ -68,10 +69,11 @@ pub struct VictimAnswer {
 }
 
 /// A node where evicting pods makes room. What is compared comes in the order in which it counts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CandidateAnswer {
-    /// The node.
+    /// The node; empty if the reader may not see it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
     /// Whether its pods would be evicted.
     pub chosen: bool,
@@ -89,7 +91,7 @@ pub struct CandidateAnswer {
 }
 
 /// What decided between the candidates.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreemptionChoice {
     /// The best of the other candidates, if there are others.
@@ -101,7 +103,7 @@ pub struct PreemptionChoice {
 }
 
 /// Nodes where evicting pods makes no room.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodesInVain {
     /// How many.

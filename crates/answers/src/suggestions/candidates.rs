@@ -5,12 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{
-    NodeAffinity, Pod, PodRequests, PodSpec, Resources, Taint, TaintEffect, Toleration,
-    TolerationOperator, WhenUnsatisfiable,
+    NodeAffinity, Pod, PodSpec, Taint, TaintEffect, Toleration, TolerationOperator,
+    WhenUnsatisfiable,
 };
 use kube_scheduler_cache::{ClusterState, NodeIdx};
 use kube_scheduler_engine::Engine;
 
+use crate::amounts::{free, quantity, requested, with_request};
 use crate::explanation::Explanation;
 use crate::what_if::Change;
 
@@ -101,11 +102,7 @@ impl Candidate {
         let mut spec: PodSpec = (*pod.spec).clone();
         match self {
             Self::LowerRequest { resource, to, .. } => {
-                let mut requests: PodRequests = (*pod.requests).clone();
-                for counted in [&mut requests.fit, &mut requests.accounted] {
-                    set(counted, resource, *to);
-                }
-                pod.requests = Arc::new(requests);
+                *pod = with_request(pod, resource, *to);
             }
             Self::Tolerate(taint) => {
                 let toleration = Toleration {
@@ -149,8 +146,8 @@ impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LowerRequest { resource, from, to } => {
-                let unit = if **resource == *"cpu" { "m" } else { "" };
-                write!(f, "request {to}{unit} of {resource} instead of {from}{unit}")
+                let (to, from) = (quantity(resource, *to), quantity(resource, *from));
+                write!(f, "request {to} of {resource} instead of {from}")
             }
             Self::Tolerate(Taint { key, value, effect }) => {
                 let sign = if value.is_empty() { "" } else { "=" };
@@ -167,21 +164,6 @@ impl fmt::Display for Candidate {
             Self::RaisePriority { from, to } => write!(f, "priority {to} instead of {from}"),
             Self::Uncordon(node) => write!(f, "uncordon node {node}"),
             Self::AddNodeLike(node) => write!(f, "one more node like {node}"),
-        }
-    }
-}
-
-fn set(resources: &mut Resources, name: &str, amount: i64) {
-    match name {
-        "cpu" => resources.milli_cpu = amount,
-        "memory" => resources.memory = amount,
-        "ephemeral-storage" => resources.ephemeral_storage = amount,
-        _ => {
-            for (known, value) in &mut resources.scalars {
-                if **known == *name {
-                    *value = amount;
-                }
-            }
         }
     }
 }
@@ -241,16 +223,8 @@ fn lower_requests(cluster: &ClusterState, pod: &Pod, explanation: &Explanation) 
     let only = explanation.rejected_only_by("NodeResourcesFit");
     let only: Vec<NodeIdx> = only.filter_map(|name| cluster.node_idx(name)).collect();
     let all: Vec<NodeIdx> = nodes(cluster).map(|(idx, _)| idx).collect();
-    let fit = &pod.requests.fit;
-    let named = [
-        ("cpu", fit.milli_cpu),
-        ("memory", fit.memory),
-        ("ephemeral-storage", fit.ephemeral_storage),
-    ];
-    let named = named.map(|(name, amount)| (Arc::<str>::from(name), amount));
-    let scalars = fit.scalars.iter().map(|(name, amount)| (Arc::<str>::from(&**name), *amount));
     let mut found = Vec::new();
-    for (resource, from) in named.into_iter().chain(scalars).filter(|(_, amount)| *amount > 0) {
+    for (resource, from) in requested(pod).into_iter().filter(|(_, amount)| *amount > 0) {
         let mut amounts: Vec<i64> = Vec::new();
         for nodes in [&only, &all] {
             let free = nodes.iter().map(|idx| free(cluster, &resource, *idx));
@@ -265,19 +239,6 @@ fn lower_requests(cluster: &ClusterState, pod: &Pod, explanation: &Explanation) 
         }));
     }
     found
-}
-
-fn free(cluster: &ClusterState, resource: &str, idx: NodeIdx) -> i64 {
-    let (all, used) = (cluster.allocatable(), cluster.requested());
-    let (all, used) = match resource {
-        "cpu" => (all.milli_cpu().get(idx), used.milli_cpu().get(idx)),
-        "memory" => (all.memory().get(idx), used.memory().get(idx)),
-        "ephemeral-storage" => {
-            (all.ephemeral_storage().get(idx), used.ephemeral_storage().get(idx))
-        }
-        name => (all.scalar_at(name, idx).unwrap_or(0), used.scalar_at(name, idx).unwrap_or(0)),
-    };
-    all.saturating_sub(used)
 }
 
 /// The taints of nodes that keep pods away, each once, in the order of nodes.

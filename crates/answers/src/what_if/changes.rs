@@ -157,7 +157,7 @@ fn move_away(course: &mut Course, name: &Arc<str>, with_daemons: bool, touched: 
 }
 
 /// Whether the pod belongs to its node: one of a DaemonSet, or the mirror of a static pod. Draining leaves both alone.
-pub(super) fn is_of_node(pod: &Pod) -> bool {
+pub(crate) fn is_of_node(pod: &Pod) -> bool {
     controller_kind(pod).is_some_and(|kind| matches!(kind, "DaemonSet" | "Node"))
 }
 

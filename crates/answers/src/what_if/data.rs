@@ -1,5 +1,6 @@
 //! What would happen, as data.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::course::Eviction;
@@ -10,7 +11,7 @@ fn is_zero(n: &usize) -> bool {
 }
 
 /// What would happen after some changes, as far as it differs from what would happen without them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhatIf {
     pub(super) api_version: &'static str,
@@ -40,7 +41,7 @@ pub struct WhatIf {
 }
 
 /// A pod that gets a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlacementAnswer {
     /// The pod, `namespace/name`.
@@ -58,7 +59,7 @@ pub struct PlacementAnswer {
 }
 
 /// A pod that cannot be evicted from a node that is drained.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockedAnswer {
     /// The pod, `namespace/name`.
@@ -76,7 +77,7 @@ pub struct BlockedAnswer {
 }
 
 /// A pod that is evicted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvictionAnswer {
     /// The pod, `namespace/name`.
@@ -100,7 +101,7 @@ impl From<&Eviction> for EvictionAnswer {
 }
 
 /// A pod without a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingAnswer {
     /// The pod, `namespace/name`.
@@ -114,7 +115,7 @@ pub struct PendingAnswer {
 }
 
 /// The pods that come to a node, and that leave it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeDifference {
     node: String,

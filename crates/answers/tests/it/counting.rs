@@ -1,9 +1,14 @@
 //! How many more pods fit.
 
-use kube_scheduler_answers::{ExplainOptions, Refusal, capacity};
+use kube_scheduler_answers::{CapacityOptions, CapacityStep, Refusal, capacity};
 use serde_json::json;
 
 use crate::cluster::{Cluster, NOW, pod};
+
+/// Counting to this number.
+fn to(max: usize) -> CapacityOptions {
+    CapacityOptions { max, ..CapacityOptions::default() }
+}
 
 #[test]
 fn pods_are_counted_until_the_next_one_does_not_fit() {
@@ -12,7 +17,7 @@ fn pods_are_counted_until_the_next_one_does_not_fit() {
     let cluster =
         Cluster::new().node("a", "2", json!({})).node("b", "1", json!({})).pod(running).pod(low);
     let template = pod("web", "500m", json!({"priority": 100}));
-    let answer = capacity(&cluster.engine, &template, 100, ExplainOptions::ALL, NOW).unwrap();
+    let answer = capacity(&cluster.engine, &template, to(100), NOW).unwrap();
     assert_eq!((answer.count, answer.is_limit), (5, false));
     let by_node: Vec<_> = answer.by_node.iter().map(|(node, n)| (node.as_str(), *n)).collect();
     assert_eq!(by_node, [("a", 3), ("b", 2)], "the running pod keeps its place");
@@ -28,7 +33,7 @@ fn pods_are_counted_until_the_next_one_does_not_fit() {
 fn counting_ends_at_the_limit() {
     let cluster = Cluster::new().node("a", "2", json!({}));
     let gated = pod("web", "100m", json!({"schedulingGates": [{"name": "x"}]}));
-    let answer = capacity(&cluster.engine, &gated, 7, ExplainOptions::ALL, NOW).unwrap();
+    let answer = capacity(&cluster.engine, &gated, to(7), NOW).unwrap();
     assert_eq!((answer.count, answer.is_limit, answer.limited_by), (7, true, None));
 }
 
@@ -36,6 +41,64 @@ fn counting_ends_at_the_limit() {
 fn a_template_for_another_scheduler_is_refused() {
     let cluster = Cluster::new().node("a", "2", json!({}));
     let foreign = pod("web", "1", json!({"schedulerName": "other"}));
-    let answer = capacity(&cluster.engine, &foreign, 7, ExplainOptions::ALL, NOW);
+    let answer = capacity(&cluster.engine, &foreign, to(7), NOW);
     assert!(matches!(answer, Err(Refusal::NotOurs { .. })), "{answer:?}");
+}
+
+/// The resource, the most of it, and the node that has it.
+type Largest<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
+
+#[test]
+fn each_request_may_grow_as_far_as_a_feasible_node_has_room() {
+    let running = pod("running", "500m", json!({"nodeName": "a"}));
+    let tainted = json!({"taints": [{"key": "gpu", "effect": "NoSchedule"}]});
+    let cluster = Cluster::new()
+        .node("a", "2", json!({}))
+        .node("b", "1", json!({}))
+        .node("large", "64", tainted)
+        .pod(running);
+    let template = pod("web", "250m", json!({}));
+    let answer = capacity(&cluster.engine, &template, to(100), NOW).unwrap();
+    let largest: Vec<Largest<'_>> = answer
+        .largest
+        .iter()
+        .map(|one| (&*one.resource, one.largest.as_deref(), one.node.as_deref()))
+        .collect();
+    assert_eq!(largest[0], ("cpu", Some("1500m"), Some("a")), "the tainted node does not count");
+    assert_eq!((largest[1].0, largest[1].1), ("memory", Some("8589934592")));
+    assert_eq!(largest.len(), 2, "no node has ephemeral storage");
+    assert_eq!(answer.largest[0].requested, "250m");
+    let too_large = pod("web", "3", json!({}));
+    let answer = capacity(&cluster.engine, &too_large, to(100), NOW).unwrap();
+    assert_eq!((answer.count, answer.largest.len()), (0, 0));
+}
+
+/// From how many pods to how many, on how many nodes they fitted, and what limits them.
+type Brief<'a> = ([usize; 2], [usize; 2], Vec<(&'a str, &'a str, usize)>);
+
+fn brief(step: &CapacityStep) -> Brief<'_> {
+    let limits = step.limits.iter();
+    let limits = limits.map(|limit| (&*limit.plugin, &*limit.reasons[0], limit.nodes)).collect();
+    ([step.from, step.to], [step.feasible_from, step.feasible_to], limits)
+}
+
+#[test]
+fn steps_end_where_something_else_limits() {
+    let cluster =
+        ["a", "b", "c"].iter().fold(Cluster::new(), |all, name| all.node(name, "2", json!({})));
+    let cluster = cluster.node("cordoned", "2", json!({"unschedulable": true}));
+    let template = pod("web", "1", json!({}));
+    let options = CapacityOptions { steps: true, ..to(100) };
+    let answer = capacity(&cluster.engine, &template, options, NOW).unwrap();
+    let cordoned = ("NodeUnschedulable", "node(s) were unschedulable", 1);
+    let full = |nodes| ("NodeResourcesFit", "Insufficient cpu", nodes);
+    // Pods go to the emptiest node, so that the first node is full after the fourth pod.
+    assert_eq!(
+        answer.steps.iter().map(brief).collect::<Vec<_>>(),
+        [([0, 3], [3, 3], vec![cordoned]), ([4, 6], [2, 0], vec![full(3), cordoned])]
+    );
+    let sum: usize = answer.steps[1].limits.iter().map(|limit| limit.nodes).sum();
+    assert_eq!(answer.steps[1].feasible_to + sum, 4);
+    let without = capacity(&cluster.engine, &template, to(100), NOW).unwrap();
+    assert_eq!((without.count, without.steps.len()), (answer.count, 0));
 }

@@ -4,8 +4,11 @@
 
 mod cluster;
 mod counting;
+mod describing;
 mod draining;
 mod explaining;
 mod foreseeing;
+mod fragmenting;
 mod preempting;
+mod queueing;
 mod suggesting;

@@ -12,8 +12,8 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use kube_scheduler_answers::{
-    API_GROUP, EXPLANATION, ExplainOptions, Explanation, ExplanationRequest, Refusal, Visibility,
-    explain, suggestions,
+    API_GROUP, ExplainOptions, Explanation, PodQuestion, QuestionKind, Refusal, Visibility,
+    explain, preemption, suggestions,
 };
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_engine::Engine;
@@ -28,7 +28,6 @@ use super::reply::{self, Reply};
 use crate::inbox::{Inbox, Observation, Question};
 
 const VERSION: &str = "v1alpha1";
-const EXPLANATIONS: &str = "explanations";
 /// How long a question may be. Read, JSON of small maps takes up to eighty times as much.
 const MAX_QUESTION: usize = 256 << 10;
 /// Questions that are read, wait or are answered; further ones are refused.
@@ -51,8 +50,8 @@ pub(super) enum ApiPath<'p> {
     Group,
     /// The resources of the version.
     Resources,
-    /// Explanations in a namespace.
-    Explanations { namespace: &'p str },
+    /// Questions about pods of a namespace.
+    Questions { kind: QuestionKind, namespace: &'p str },
 }
 
 impl<'p> ApiPath<'p> {
@@ -69,10 +68,12 @@ impl<'p> ApiPath<'p> {
         match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next()) {
             (None, ..) => Some(Self::Group),
             (Some(VERSION), None, ..) => Some(Self::Resources),
-            (Some(VERSION), Some("namespaces"), Some(namespace), Some(EXPLANATIONS), None)
+            (Some(VERSION), Some("namespaces"), Some(namespace), Some(resource), None)
                 if !namespace.is_empty() =>
             {
-                Some(Self::Explanations { namespace })
+                let mut kinds = QuestionKind::ALL.into_iter();
+                let kind = kinds.find(|kind| kind.resource() == resource)?;
+                Some(Self::Questions { kind, namespace })
             }
             _ => None,
         }
@@ -80,7 +81,7 @@ impl<'p> ApiPath<'p> {
 
     /// What a request with this method wants there.
     pub(super) fn wanted(self, method: &Method) -> Option<Attributes<'p>> {
-        let Self::Explanations { namespace } = self else { return None };
+        let Self::Questions { kind, namespace } = self else { return None };
         let verb = match *method {
             Method::POST => "create",
             Method::GET | Method::HEAD => "list",
@@ -92,7 +93,7 @@ impl<'p> ApiPath<'p> {
             verb,
             group: API_GROUP,
             version: VERSION,
-            resource: EXPLANATIONS,
+            resource: kind.resource(),
             namespace,
         })
     }
@@ -121,10 +122,8 @@ pub(super) struct Desk<'s> {
 }
 
 /// What the core found out.
-struct Found {
-    answer: Result<Explanation, Refusal>,
-    /// To try changes on.
-    fork: Option<Engine>,
+struct Found<T> {
+    found: T,
     now: Timestamp,
     place: OwnedSemaphorePermit,
 }
@@ -182,7 +181,7 @@ impl Answers {
         let (parts, body) = request.into_parts();
         let (method, headers) = (&parts.method, &parts.headers);
         let (namespace, allowed) = match path {
-            ApiPath::Explanations { namespace } => (namespace, Method::POST),
+            ApiPath::Questions { namespace, .. } => (namespace, Method::POST),
             _ => ("", Method::GET),
         };
         if *method != allowed {
@@ -200,18 +199,21 @@ impl Answers {
             }
             ApiPath::Group => group(),
             ApiPath::Resources => resources(),
-            ApiPath::Explanations { .. } => match self.explain(namespace, user, body, desk).await {
-                Ok(object) => object,
-                Err(problem) => return problem.reply(headers),
-            },
+            ApiPath::Questions { kind, namespace } => {
+                match self.answer(kind, namespace, user, body, desk).await {
+                    Ok(object) => object,
+                    Err(problem) => return problem.reply(headers),
+                }
+            }
         };
         let code = if namespace.is_empty() { StatusCode::OK } else { StatusCode::CREATED };
         let text = reply::json(&object, reply::is_for_people(headers));
         reply::typed(code, "application/json", text)
     }
 
-    async fn explain(
+    async fn answer(
         &self,
+        kind: QuestionKind,
         namespace: &str,
         user: &User,
         body: Incoming,
@@ -225,17 +227,47 @@ impl Answers {
             return Err(Problem::unavailable("the scheduler has not seen the whole cluster yet"));
         }
         let body = received(body).await?;
-        let request = ExplanationRequest::from_json(namespace, &body)
+        let question = PodQuestion::from_json(kind, namespace, &body)
             .map_err(|error| Problem::bad_request(error.to_string()))?;
         drop(body);
         let reader = Visibility {
             nodes: may_list(desk.authorizer, user, "nodes").await?,
             all_pods: may_list(desk.authorizer, user, "pods").await?,
         };
-        let Found { answer, fork, now, place } = self.ask(&request, desk.inbox, place).await?;
+        let answered = match kind {
+            QuestionKind::Preemption => {
+                let subject = question.subject.clone();
+                let work =
+                    move |engine: &mut Engine, now| preemption(engine, &subject, LISTED, now);
+                let answer = self.ask(desk.inbox, place, work).await?.found?;
+                question.answered(&answer.limited(LISTED).visible_to(reader))
+            }
+            _ => {
+                let answer = self.explain(&question, desk.inbox, place).await?;
+                question.answered(&answer.limited(LISTED).visible_to(reader))
+            }
+        };
+        answered.map_err(|error| internal(&error.to_string()))
+    }
+
+    /// Explains a pod, with suggestions if they are asked for.
+    async fn explain(
+        &self,
+        question: &PodQuestion,
+        inbox: &Inbox,
+        place: OwnedSemaphorePermit,
+    ) -> Result<Explanation, Problem> {
+        let (subject, suggest) = (question.subject.clone(), question.suggest);
+        let work = move |engine: &mut Engine, now| {
+            let options = if suggest { ExplainOptions::ALL } else { LISTED };
+            let answer = explain(engine, &subject, options, now);
+            let fork = (suggest && answer.is_ok()).then(|| engine.fork(now));
+            (answer, fork)
+        };
+        let Found { found: (answer, fork), now, place } = self.ask(inbox, place, work).await?;
         let mut answer = answer?;
         if let Some(engine) = fork
-            && let Some(pod) = request.subject.pod_in(&engine)
+            && let Some(pod) = question.subject.pod_in(&engine)
         {
             // Not on a thread of the runtime: this takes as long as hundreds of attempts.
             let tried = tokio::task::spawn_blocking(move || {
@@ -245,33 +277,29 @@ impl Answers {
             });
             answer = tried.await.map_err(|_| internal("the answer broke down"))?;
         }
-        let answer = answer.limited(LISTED).visible_to(reader);
-        request.answered(&answer).map_err(|error| internal(&error.to_string()))
+        Ok(answer)
     }
 
-    /// Waits for a turn at the core, and for its answer.
-    async fn ask(
+    /// Waits for a turn at the core, and for what it finds.
+    async fn ask<T: Send + 'static>(
         &self,
-        request: &ExplanationRequest,
         inbox: &Inbox,
         place: OwnedSemaphorePermit,
-    ) -> Result<Found, Problem> {
+        work: impl FnOnce(&mut Engine, Timestamp) -> T + Send + 'static,
+    ) -> Result<Found<T>, Problem> {
         let late =
             |_| Problem::unavailable("the scheduling core has too much to do; try again later");
         let turn =
             timeout(CORE_PATIENCE, self.turns.clone().acquire_owned()).await.map_err(late)?;
         let Ok(turn) = turn else { return Err(internal("the scheduling core has ended")) };
         let (send, answer) = oneshot::channel();
-        let (subject, suggest) = (request.subject.clone(), request.suggest);
         let runtime = Handle::current();
         let question = Question(Box::new(move |engine, now| {
             let start = Instant::now();
-            let options = if suggest { ExplainOptions::ALL } else { LISTED };
-            let answer = explain(engine, &subject, options, now);
-            let fork = (suggest && answer.is_ok()).then(|| engine.fork(now));
-            let pause = start.elapsed() * (SHARE - 1);
+            let found = work(engine, now);
+            let pause = pause_after(start.elapsed());
             // The caller may have given up.
-            let _ = send.send(Found { answer, fork, now, place });
+            let _ = send.send(Found { found, now, place });
             runtime.spawn(async move {
                 tokio::time::sleep(pause).await;
                 drop(turn);
@@ -283,6 +311,11 @@ impl Answers {
         let found = timeout(CORE_PATIENCE, answer).await.map_err(late)?;
         found.map_err(|_| internal("the answer broke down, or the scheduling core has ended"))
     }
+}
+
+/// How long the core has no further question after one that took it so long.
+fn pause_after(spent: Duration) -> Duration {
+    spent * (SHARE - 1)
 }
 
 fn internal(message: &str) -> Problem {
@@ -326,13 +359,16 @@ fn group() -> serde_json::Value {
 }
 
 fn resources() -> serde_json::Value {
+    let resources = QuestionKind::ALL.map(|kind| {
+        json!({
+            "name": kind.resource(), "singularName": kind.singular(), "namespaced": true,
+            "kind": kind.kind(), "verbs": ["create"],
+        })
+    });
     json!({
         "kind": "APIResourceList", "apiVersion": "v1",
         "groupVersion": format!("{API_GROUP}/{VERSION}"),
-        "resources": [{
-            "name": EXPLANATIONS, "singularName": "explanation", "namespaced": true,
-            "kind": EXPLANATION, "verbs": ["create"],
-        }],
+        "resources": resources,
     })
 }
 
@@ -352,7 +388,11 @@ mod tests {
             (&*prefix, Some(ApiPath::Resources)),
             (
                 &*format!("{prefix}/namespaces/web/explanations"),
-                Some(ApiPath::Explanations { namespace: "web" }),
+                Some(ApiPath::Questions { kind: QuestionKind::Explanation, namespace: "web" }),
+            ),
+            (
+                &*format!("{prefix}/namespaces/web/preemptions"),
+                Some(ApiPath::Questions { kind: QuestionKind::Preemption, namespace: "web" }),
             ),
             (&*format!("{prefix}/namespaces//explanations"), None),
             (&*format!("{prefix}/namespaces/web/explanations/x"), None),
@@ -363,6 +403,12 @@ mod tests {
         ] {
             assert_eq!(ApiPath::of(path), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn questions_take_one_part_in_twenty() {
+        let spent = Duration::from_millis(7);
+        assert_eq!(spent + pause_after(spent), spent * 20);
     }
 
     #[test]

@@ -17,7 +17,7 @@ const CREATE: &str = "create answers.kube-scheduler.rs/explanations default";
 struct World {
     running: Running,
     reviews: ReviewServer,
-    _cluster: DevCluster,
+    cluster: DevCluster,
     _directory: TempDir,
 }
 
@@ -54,7 +54,7 @@ impl World {
         cluster.create(large("large")).unwrap();
         let running = Running::start(daemon(&cluster).serving(Some(options))).await;
         assert!(running.handle.synced().await);
-        Self { running, reviews, _cluster: cluster, _directory: directory }
+        Self { running, reviews, cluster, _directory: directory }
     }
 
     fn client(&self, user: &str) -> Client {
@@ -133,6 +133,56 @@ async fn an_answer_names_what_its_reader_may_list() {
             "resource": "explanations", "namespace": "kube-system",
         }})
     );
+    world.running.stop().await;
+}
+
+/// A question about evictions.
+async fn preemption(world: &World, user: &str, spec: &Value) -> HttpReply {
+    let version = "answers.kube-scheduler.rs/v1alpha1";
+    let body = json!({"apiVersion": version, "kind": "Preemption", "spec": spec}).to_string();
+    world.client(user).ask("POST", &format!("{API}/namespaces/default/preemptions"), &body).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn evictions_are_foreseen_without_the_names_that_the_reader_may_not_see() {
+    let world = World::new().await;
+    for name in ["filler-1", "filler-2"] {
+        let mut filler = pod(name);
+        filler["metadata"]["namespace"] = json!("kube-system");
+        filler["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3"}});
+        world.cluster.create(filler).unwrap();
+    }
+    let mut urgent = pod("urgent");
+    urgent["spec"]["schedulerName"] = json!("default-scheduler");
+    urgent["spec"]["priority"] = json!(1_000);
+    urgent["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3"}});
+    let spec = json!({"pod": urgent});
+    until_asked("both nodes are full", || async {
+        let reply = preemption(&world, "administrator", &spec).await;
+        reply.body.contains("\"FitsAfterPreemption\"")
+    })
+    .await;
+    let reply = preemption(&world, "administrator", &spec).await;
+    assert_eq!(reply.code, 201, "{}", reply.body);
+    let answer: Value = serde_json::from_str(&reply.body).unwrap();
+    assert_eq!((&answer["kind"], &answer["spec"]), (&json!("Preemption"), &spec));
+    let status = &answer["status"];
+    assert_eq!(status["candidates"].as_array().unwrap().len(), 2, "{status:#}");
+    assert!(status["node"].as_str().unwrap().starts_with("hollow-"));
+    assert_eq!(status["victims"].as_array().unwrap().len(), 1);
+    assert_eq!(status["kind"], Value::Null, "it stands at the top");
+
+    let refused = preemption(&world, "operator", &spec).await;
+    assert_eq!(refused.code, 403, "the right to ask for explanations is another one");
+    world.reviews.allow("tenant", "create answers.kube-scheduler.rs/preemptions default");
+    let reply = preemption(&world, "tenant", &spec).await;
+    let answer: Value = serde_json::from_str(&reply.body).unwrap();
+    assert_eq!(answer["status"]["candidates"].as_array().unwrap().len(), 2, "{answer:#}");
+    for name in ["hollow-", "filler-"] {
+        assert!(!reply.body.contains(name), "{name}: {answer:#}");
+    }
+    let wrong = json!({"podName": "large", "suggest": true});
+    assert_eq!(preemption(&world, "administrator", &wrong).await.code, 400);
     world.running.stop().await;
 }
 

@@ -11,6 +11,7 @@ use crate::entry::{EventObject, QueueEntry, QueuedPod};
 use crate::event::EventLabel;
 use crate::nominator::Nominee;
 use crate::plugins::PluginId;
+use crate::policy::QueuePolicy;
 use crate::profile::{ProfileId, QueueSettings};
 use crate::records::{Place, Queue};
 
@@ -63,6 +64,24 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             let record = self.records.get(slot)?;
             Some((record.place?, &record.pod))
         })
+    }
+
+    /// Every queued pod in the order in which it comes to its turn, as far as that is known: active ones as the policy
+    /// sorts them; those in backoff by when it ends; unschedulable ones, then gated ones, in the order in which they were
+    /// parked. O(n log n) in the number of queued pods.
+    pub fn pending_in_order<P>(&self, policy: &P) -> Vec<(Place, &QueuedPod<E>)>
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let mut slots = self.active.in_order(&self.records, policy);
+        slots.extend(self.backoff.in_order(&self.settings, &self.records, policy));
+        let mut parked = Vec::new();
+        self.unschedulable.collect_all(&mut parked);
+        let is_gated = |slot| self.records.pod(slot).is_some_and(QueuedPod::is_gated);
+        parked.sort_by_key(|(_, slot)| is_gated(*slot));
+        slots.extend(parked.into_iter().map(|(_, slot)| slot));
+        let records = slots.into_iter().filter_map(|slot| self.records.get(slot));
+        records.filter_map(|record| Some((record.place?, &record.pod))).collect()
     }
 
     /// The number of queued pods, without those in flight.

@@ -64,6 +64,32 @@ fn pods<const N: usize>(names: [&str; N]) -> [Pod; N] {
 }
 
 #[test]
+fn the_whole_order_is_said_without_popping() {
+    let profile = profile("s").with_pre_enqueue("Gate");
+    let mut world = World::new(QueueSettings::default(), vec![profile], &HINTS);
+    world.add(&Pod::new("gated").gated_by(&["Gate"]));
+    world.park(&Pod::new("parked"), &["Self"]);
+    world.add(&Pod::new("sooner"));
+    world.add(&Pod::new("later"));
+    let [sooner, later] = [world.pop(), world.pop()].map(Option::unwrap);
+    world.event(&node_add(), None);
+    assert_eq!(world.fail(sooner, &["Fit"]), Queue::Backoff);
+    world.advance(2_000);
+    assert_eq!(world.fail(later, &["Fit"]), Queue::Backoff);
+    for pod in [Pod::new("low"), Pod::new("next"), Pod::new("high").priority(5)] {
+        world.add(&pod);
+    }
+    let order = world.queue.pending_in_order(&world.policy).into_iter();
+    let order: Vec<(Place, String)> =
+        order.map(|(place, queued)| (place, queued.entry().0.name.clone())).collect();
+    let names: Vec<&str> = order.iter().map(|(_, name)| &**name).collect();
+    assert_eq!(names, ["high", "low", "next", "sooner", "later", "parked", "gated"]);
+    assert_eq!(order[4].0, Place::Backoff);
+    let popped = [world.pop_name(), world.pop_name(), world.pop_name(), world.pop_name()];
+    assert_eq!(popped[..], names[..4], "what is said is what is popped");
+}
+
+#[test]
 fn priority_first_then_the_one_waiting_longest() {
     let mut world = world();
     let [a, b, c, d] = pods(["a", "b", "c", "d"]);

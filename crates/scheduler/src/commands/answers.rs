@@ -1,4 +1,4 @@
-//! `explain`, `preempt`, `what-if`, `drain` and `capacity`: questions that the scheduler answers about itself.
+//! `explain`, `preempt`, `what-if`, `drain`, `capacity`, `queue` and `fragmentation`: questions that the scheduler answers about itself.
 //!
 //! Exit codes: 0 when everything that is asked about fits, 1 when not, 2 on an error or wrong usage.
 
@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use kube_scheduler_answers::{
-    Change, ExplainOptions, Explanation, Format, PodName, Preemption, QuestionLimits, Subject,
-    Verdict, WhatIf, capacity, explain, preemption, render, suggestions, what_if,
+    CapacityOptions, Change, ExplainOptions, Explanation, Format, FragmentationOptions, PodName,
+    Preemption, QuestionLimits, QueueOptions, Subject, Verdict, WhatIf, capacity, explain,
+    fragmentation, preemption, queue, render, suggestions, what_if,
 };
 use kube_scheduler_api_types::{Pod, Taint, TaintEffect};
 use kube_scheduler_runtime::Registry;
@@ -135,7 +136,7 @@ pub(crate) struct DrainArgs {
     source: Source,
 }
 
-/// Say how many more pods of one kind fit, on which nodes, and why the next one does not.
+/// Say how many more pods of one kind fit, on which nodes, how large one may be, and why the next one does not fit.
 ///
 /// The pods are placed by the scheduler one after the other on a copy of the cluster. No pod is evicted for them, and pods
 /// that are pending now are left aside.
@@ -154,6 +155,48 @@ pub(crate) struct CapacityArgs {
     /// Where to stop counting.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = max_pods)]
     max: usize,
+
+    /// Say how the number of nodes that have room, and what limits the others, change as pods are added.
+    #[arg(long)]
+    steps: bool,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Say what waits to be scheduled, in which order, and for what.
+///
+/// Pods are listed in the order in which they come to their turn: active ones as the QueueSort plugin has it, then those that no
+/// node has room for, with the plugins that reject them and the events that may bring them back, then gated ones. To find out
+/// which are which, the scheduler runs on a copy of the cluster until no pod can make progress. Nothing is changed.
+///
+/// Exit code: 0, or 2 on an error.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct QueueArgs {
+    /// How many pods are listed, and how many groups of pods that wait for the same.
+    #[arg(long, value_name = "N", default_value_t = QueueOptions::default().max_listed)]
+    limit: usize,
+
+    #[command(flatten)]
+    source: Source,
+}
+
+/// Say which share of what is free the pods that the cluster runs could not use, by resource and pool of nodes.
+///
+/// Each shape of pods (what they ask for, and where they may go) is tried on all nodes with the scheduler's own filters. What is
+/// free on a node where a shape does not fit is of no use to it; the share is the mean over all pods that ask for the resource.
+/// Pods of DaemonSets and mirror pods are left aside. Nothing is changed.
+///
+/// Exit code: 0, or 2 on an error.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct FragmentationArgs {
+    /// Tell nodes apart by the values of this label, such as node.kubernetes.io/instance-type.
+    #[arg(long, value_name = "LABEL")]
+    by: Option<String>,
+
+    /// How many shapes are tried, the most frequent first.
+    #[arg(long, value_name = "N", default_value_t = FragmentationOptions::default().max_shapes)]
+    max_shapes: usize,
 
     #[command(flatten)]
     source: Source,
@@ -307,9 +350,37 @@ fn counted(args: &CapacityArgs, registry: Registry) -> Result<bool> {
         return Err(anyhow!("{}: expected one pod, found {n}", args.pod.display()));
     };
     let max = args.max.max(args.at_least);
-    let answer = capacity(&asked.engine, template, max, ExplainOptions::ALL, asked.now)?;
+    let options = CapacityOptions { max, steps: args.steps, explain: ExplainOptions::ALL };
+    let answer = capacity(&asked.engine, template, options, asked.now)?;
     print(&render(&answer, args.source.output, |wide| answer.table(wide))?)?;
     Ok(answer.count >= args.at_least)
+}
+
+/// Runs `queue`.
+pub(crate) fn run_queue(args: &QueueArgs, registry: Registry) -> ExitCode {
+    ended(queued(args, registry))
+}
+
+fn queued(args: &QueueArgs, registry: Registry) -> Result<bool> {
+    let asked = args.source.load(&[], registry)?;
+    let options =
+        QueueOptions { max_listed: args.limit, from_objects: true, ..QueueOptions::default() };
+    let answer = queue(&asked.engine, options, asked.now);
+    print(&render(&answer, args.source.output, |wide| answer.table(wide))?)?;
+    Ok(true)
+}
+
+/// Runs `fragmentation`.
+pub(crate) fn run_fragmentation(args: &FragmentationArgs, registry: Registry) -> ExitCode {
+    ended(fragmented(args, registry))
+}
+
+fn fragmented(args: &FragmentationArgs, registry: Registry) -> Result<bool> {
+    let asked = args.source.load(&[], registry)?;
+    let options = FragmentationOptions { by: args.by.clone(), max_shapes: args.max_shapes };
+    let answer = fragmentation(&asked.engine, &options, asked.now);
+    print(&render(&answer, args.source.output, |wide| answer.table(wide))?)?;
+    Ok(true)
 }
 
 /// So many pods are counted at most.

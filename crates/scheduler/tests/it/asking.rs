@@ -124,6 +124,22 @@ fn victims_blocked_pods_and_shortages_have_codes() {
     assert_eq!(shortage["present"], n_lost + 2, "one is left on each of two nodes");
 }
 
+#[test]
+fn the_schema_is_the_one_that_is_checked_in() {
+    let output = run(&["answers-schema"]);
+    let recorded = include_str!("../../../answers/schema/v1alpha1.json");
+    assert!(stdout(&output) == recorded);
+    let schema: Value = serde_json::from_str(recorded).unwrap();
+    let one_of = schema["anyOf"].as_array().unwrap();
+    let kinds = ["Explanation", "Preemption", "WhatIf", "Capacity", "Queue", "Fragmentation"];
+    for kind in kinds {
+        let reference = format!("#/$defs/{kind}");
+        assert!(one_of.contains(&json!({"$ref": reference})), "{kind}");
+        assert_eq!(schema["$defs"][kind]["properties"]["kind"], json!({"const": kind}));
+    }
+    assert_eq!(one_of.len(), kinds.len() + 1, "and the question");
+}
+
 /// The tour in `docs/answers.md` shows what the commands really print.
 #[test]
 fn the_tour_is_what_is_printed() {
@@ -146,5 +162,5 @@ fn the_tour_is_what_is_printed() {
         assert_eq!(stdout(&output).trim_end(), expected, "{command}: {}", stderr(&output));
         n_shown += 1;
     }
-    assert_eq!(n_shown, 8);
+    assert_eq!(n_shown, 10);
 }

@@ -1,0 +1,69 @@
+//! Amounts of resources by name: what pods ask for, what nodes have left, and how both are written.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Pod, PodRequests, Resources};
+use kube_scheduler_cache::columns::ResourceColumns;
+use kube_scheduler_cache::{ClusterState, NodeIdx};
+
+/// The resources that every node has.
+const BASIC: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+
+/// What a pod asks for by resource, as NodeResourcesFit counts it: CPU in thousandths, memory and storage in bytes; these three
+/// also if nothing is asked, then the others by name.
+pub(crate) fn requested(pod: &Pod) -> Vec<(Arc<str>, i64)> {
+    let fit = &pod.requests.fit;
+    let basic = [fit.milli_cpu, fit.memory, fit.ephemeral_storage];
+    let basic = BASIC.into_iter().zip(basic).map(|(name, amount)| (Arc::from(name), amount));
+    basic.chain(fit.scalars.iter().map(|(name, amount)| (Arc::from(&**name), *amount))).collect()
+}
+
+/// The pod with another request for a resource that it asks for, or one of the three that every pod may ask for.
+pub(crate) fn with_request(pod: &Pod, resource: &str, amount: i64) -> Pod {
+    let mut requests: PodRequests = (*pod.requests).clone();
+    for counted in [&mut requests.fit, &mut requests.accounted] {
+        set(counted, resource, amount);
+    }
+    Pod { requests: Arc::new(requests), ..pod.clone() }
+}
+
+fn set(resources: &mut Resources, name: &str, amount: i64) {
+    match name {
+        "cpu" => resources.milli_cpu = amount,
+        "memory" => resources.memory = amount,
+        "ephemeral-storage" => resources.ephemeral_storage = amount,
+        _ => {
+            for (known, value) in &mut resources.scalars {
+                if **known == *name {
+                    *value = amount;
+                }
+            }
+        }
+    }
+}
+
+/// How much of a resource a node has.
+pub(crate) fn allocatable(cluster: &ClusterState, resource: &str, idx: NodeIdx) -> i64 {
+    amount(cluster.allocatable(), resource, idx)
+}
+
+/// How much of a resource the pods on a node leave of what it has; below zero if they ask for more.
+pub(crate) fn free(cluster: &ClusterState, resource: &str, idx: NodeIdx) -> i64 {
+    let used = amount(cluster.requested(), resource, idx);
+    allocatable(cluster, resource, idx).saturating_sub(used)
+}
+
+fn amount(columns: &ResourceColumns, resource: &str, idx: NodeIdx) -> i64 {
+    match resource {
+        "cpu" => columns.milli_cpu().get(idx),
+        "memory" => columns.memory().get(idx),
+        "ephemeral-storage" => columns.ephemeral_storage().get(idx),
+        name => columns.scalar_at(name, idx).unwrap_or(0),
+    }
+}
+
+/// An amount as a quantity that manifests may have: `1500m` of CPU, else a number without a unit.
+pub(crate) fn quantity(resource: &str, amount: i64) -> String {
+    let unit = if resource == "cpu" { "m" } else { "" };
+    format!("{amount}{unit}")
+}

@@ -1,0 +1,80 @@
+//! A capacity as data.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::explanation::Explanation;
+
+/// How many more pods like a template fit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Capacity {
+    pub(super) api_version: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) as_of: String,
+    /// The template, `namespace/name`.
+    pub(super) template: String,
+    /// How many fit.
+    pub count: usize,
+    /// Whether counting ended because more were not asked for.
+    pub is_limit: bool,
+    /// How many of them by node.
+    pub by_node: BTreeMap<String, usize>,
+    /// How far each request of the template may grow; empty if it does not fit as it is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub largest: Vec<LargestRequest>,
+    /// What limits the pods as they are added, if that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<CapacityStep>,
+    /// Why the next one does not fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<Explanation>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) warnings: Vec<String>,
+}
+
+/// The largest request for one resource with which one pod fits, all its other requests being as they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LargestRequest {
+    /// The resource.
+    pub resource: String,
+    /// What the template asks for, as a quantity.
+    pub requested: String,
+    /// The most that it may ask for; `None` if nothing limits it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest: Option<String>,
+    /// Where it then goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+}
+
+/// A stretch during which the same things limit the pods.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CapacityStep {
+    /// How many pods had been added when it began.
+    pub from: usize,
+    /// How many when it ended.
+    pub to: usize,
+    /// How many nodes the next pod fitted on when it began.
+    pub feasible_from: usize,
+    /// How many at the last moment of it that was looked at.
+    pub feasible_to: usize,
+    /// What was first in the way on the other nodes at that moment.
+    pub limits: Vec<LimitAnswer>,
+}
+
+/// What keeps pods from nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitAnswer {
+    /// The plugin.
+    pub plugin: String,
+    /// Its reasons, as in events.
+    pub reasons: Vec<String>,
+    /// On how many nodes.
+    pub nodes: usize,
+}

@@ -1,0 +1,75 @@
+//! A copy of the cluster that is filled with pods of one kind.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Pod, PodSpec, Timestamp};
+use kube_scheduler_engine::{Engine, Explanation, Input};
+
+use crate::course::Course;
+use crate::pod_name::PodName;
+
+/// The copy. The same pods go to the same nodes whenever it is made anew.
+#[derive(Debug)]
+pub(super) struct Filling<'a> {
+    course: Course,
+    template: &'a Pod,
+    spec: Arc<PodSpec>,
+    n_placed: usize,
+    /// How many pods were pending, which are not in the copy.
+    pub(super) n_left_aside: usize,
+}
+
+impl<'a> Filling<'a> {
+    pub(super) fn new(engine: &Engine, template: &'a Pod, now: Timestamp) -> Self {
+        let mut course = Course::new(engine, now, u64::MAX);
+        let n_left_aside = course.leave_pending_aside();
+        let spec = PodSpec {
+            pod_group: None,
+            never_preempts: true,
+            scheduling_gates: Arc::default(),
+            ..(*template.spec).clone()
+        };
+        let spec = Arc::new(spec);
+        Self { course, template, spec, n_placed: 0, n_left_aside }
+    }
+
+    pub(super) fn engine(&mut self) -> &mut Engine {
+        &mut self.course.engine
+    }
+
+    /// The next pod, which is not in the cluster yet.
+    pub(super) fn next_pod(&self) -> Pod {
+        let Self { template, n_placed, .. } = self;
+        let name: Arc<str> = format!("{}-capacity-{}", template.name, n_placed + 1).into();
+        Pod {
+            uid: format!("{}/{name}", template.namespace).into(),
+            name,
+            node_name: None,
+            spec: self.spec.clone(),
+            ..(*template).clone()
+        }
+    }
+
+    /// Places the next pod; its node, if it fits.
+    pub(super) fn place(&mut self) -> (Arc<Pod>, Option<Arc<str>>) {
+        let next = Arc::new(self.next_pod());
+        self.course.handle(Input::PodApplied(next.clone()));
+        self.course.attempt();
+        let node = self.course.placements.get(&PodName::from(&*next)).cloned();
+        self.n_placed += usize::from(node.is_some());
+        (next, node)
+    }
+
+    /// How many nodes the last pod fitted on.
+    pub(super) fn n_feasible(&self) -> usize {
+        self.course.n_feasible
+    }
+
+    /// What an attempt at a pod would find now; `None` if no profile is responsible for it.
+    pub(super) fn explain(&mut self, pod: Pod) -> Option<Explanation> {
+        let now = self.course.now;
+        let engine = &mut self.course.engine;
+        let random = engine.next_random();
+        engine.explain(&Arc::new(pod), random, now)
+    }
+}

@@ -1,0 +1,90 @@
+//! Fragmentation as data. Amounts are quantities: CPU in thousandths (`1500m`), others in units (bytes for memory).
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// How much of what is free the mix of a cluster's pods could not use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Fragmentation {
+    pub(super) api_version: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) as_of: String,
+    /// The label by whose values nodes are told apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) by: Option<String>,
+    /// How many pods have one of the shapes that were tried.
+    pub pods: usize,
+    /// How many other pods of the mix there are, which count for nothing here.
+    pub other_pods: usize,
+    /// How many shapes there are.
+    pub n_shapes: usize,
+    /// The shapes that were tried, the most frequent first.
+    pub shapes: Vec<ShapeAnswer>,
+    /// All nodes.
+    pub resources: Vec<FragmentedResource>,
+    /// Nodes by the value of the label, if one was given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<NodePool>,
+    /// What the reader should know about the answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) warnings: Vec<String>,
+}
+
+/// Pods that ask for the same and may go to the same nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ShapeAnswer {
+    /// One of them, `namespace/name`.
+    pub example: String,
+    /// How many.
+    pub pods: usize,
+    /// What each asks for.
+    pub requests: BTreeMap<String, String>,
+    /// On how many nodes one more of them fits.
+    pub feasible: usize,
+}
+
+/// Nodes with the same value of a label.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePool {
+    /// The value; `None` for nodes without the label.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// How many nodes.
+    pub nodes: usize,
+    /// What is free there, and what of that is of no use.
+    pub resources: Vec<FragmentedResource>,
+}
+
+/// One resource of some nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FragmentedResource {
+    /// The resource.
+    pub resource: String,
+    /// What the nodes have.
+    pub allocatable: String,
+    /// What their pods leave.
+    pub free: String,
+    /// What of that a pod of the mix which asks for the resource cannot use, in the mean.
+    pub unusable: String,
+    /// `unusable` in thousandths of `free`.
+    pub permille: u32,
+    /// The same by the plugin that is first in the way, the largest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub because: Vec<FragmentCause>,
+}
+
+/// What one plugin keeps from being used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FragmentCause {
+    /// The plugin.
+    pub plugin: String,
+    /// How much.
+    pub unusable: String,
+}

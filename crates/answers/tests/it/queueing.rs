@@ -1,0 +1,85 @@
+//! What waits, in which order, and for what.
+
+use kube_scheduler_answers::{QueueOptions, WaitingPod, queue};
+use serde_json::json;
+
+use crate::cluster::{Cluster, NOW, pod};
+
+const FROM_OBJECTS: QueueOptions =
+    QueueOptions { max_listed: 100, max_examples: 2, from_objects: true, max_attempts: 1_000 };
+
+fn waiting(cluster: Cluster) -> Cluster {
+    let cluster = cluster.node("a", "2", json!({}));
+    let cluster = ["huge-1", "huge-2", "huge-3"]
+        .iter()
+        .fold(cluster, |cluster, name| cluster.pod(pod(name, "100", json!({}))));
+    let gates = json!({"schedulingGates": [{"name": "quota"}]});
+    cluster
+        .pod(pod("gated", "1", gates))
+        .pod(pod("small", "1", json!({})))
+        .pod(pod("urgent", "1", json!({"priority": 7})))
+        .pod(pod("foreign", "1", json!({"schedulerName": "other"})))
+}
+
+fn brief(pod: &WaitingPod) -> (usize, &str, &str, Option<&str>) {
+    (pod.order, &pod.pod, pod.place.stage, pod.goes_to.as_deref())
+}
+
+#[test]
+fn pods_of_objects_wait_for_what_an_attempt_finds() {
+    let cluster = waiting(Cluster::new());
+    let answer = queue(&cluster.engine, FROM_OBJECTS, NOW);
+    let pods: Vec<_> = answer.pods.iter().map(brief).collect();
+    assert_eq!(
+        pods,
+        [
+            (1, "default/urgent", "Active", Some("a")),
+            (2, "default/small", "Active", Some("a")),
+            (3, "default/huge-1", "Unschedulable", None),
+            (4, "default/huge-2", "Unschedulable", None),
+            (5, "default/huge-3", "Unschedulable", None),
+            (6, "default/gated", "Gated", None),
+        ]
+    );
+    let huge = &answer.pods[2];
+    assert!(huge.message.as_ref().unwrap().contains("1 Insufficient cpu"), "{huge:?}");
+    assert_eq!(huge.place.attempts, 0, "those on the copy do not count");
+    assert_eq!(answer.pods[5].place.held_by, ["SchedulingGates"]);
+    let groups: Vec<_> = answer.groups.iter().map(|group| (group.stage, group.count)).collect();
+    assert_eq!(groups, [("Active", 2), ("Unschedulable", 3), ("Gated", 1)]);
+    let group = &answer.groups[1];
+    assert_eq!(group.examples, ["default/huge-1", "default/huge-2"]);
+    assert_eq!(group.rejected_by, ["NodeResourcesFit"]);
+    assert!(group.waits_for.iter().any(|event| event.starts_with("Node")), "{group:?}");
+    assert!(answer.warnings.iter().any(|text| text.contains("1 pending pod of other schedulers")));
+    assert_eq!(cluster.engine.pending_counts().active, 5, "the cluster itself is as it was");
+}
+
+#[test]
+fn a_running_queue_is_said_as_it_is() {
+    let mut cluster = waiting(Cluster::new());
+    for _ in 0..3 {
+        assert!(cluster.engine.schedule_next(NOW).is_some());
+    }
+    let answer = queue(&cluster.engine, QueueOptions::default(), NOW);
+    let stages: Vec<_> = answer.by_stage.iter().map(|(stage, count)| (&**stage, *count)).collect();
+    assert_eq!(stages, [("Active", 2), ("Binding", 1), ("Gated", 1), ("Unschedulable", 2)]);
+    let pods: Vec<_> = answer.pods.iter().map(brief).collect();
+    assert_eq!(pods[0], (1, "default/urgent", "Binding", None), "{pods:?}");
+    let (rejected, ready) = (&answer.pods[3], &answer.pods[1]);
+    assert_eq!((rejected.place.stage, rejected.place.attempts), ("Unschedulable", 1));
+    assert_eq!((ready.place.stage, ready.place.attempts), ("Active", 0));
+    assert!(answer.warnings.iter().all(|text| !text.contains("read from objects")));
+}
+
+#[test]
+fn a_list_is_cut_and_what_is_left_out_is_counted() {
+    let cluster = waiting(Cluster::new());
+    let options = QueueOptions { max_listed: 2, ..FROM_OBJECTS };
+    let answer = queue(&cluster.engine, options, NOW);
+    assert_eq!((answer.pods.len(), answer.n_pods), (2, 6));
+    assert_eq!((answer.groups.len(), answer.n_groups), (2, 3));
+    let text = answer.table(false);
+    assert!(text.contains("\nand 4 more pods\n"), "{text}");
+    assert!(text.ends_with("6 pods wait: 2 Active, 1 Gated, 3 Unschedulable\n"), "{text}");
+}
