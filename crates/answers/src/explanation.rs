@@ -17,6 +17,7 @@ pub use self::data::{
 };
 pub(crate) use self::table::examples_cell;
 pub use self::visibility::Visibility;
+pub(crate) use self::visibility::{NODES_HIDDEN, PODS_HIDDEN, is_beside};
 use crate::Refusal;
 use crate::pod_name::PodName;
 

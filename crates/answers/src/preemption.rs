@@ -3,6 +3,7 @@
 mod compose;
 mod data;
 mod table;
+mod visibility;
 
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_engine::Engine;

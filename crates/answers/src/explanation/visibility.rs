@@ -2,10 +2,10 @@
 
 use super::ExplainOptions;
 use super::data::Explanation;
-use crate::preemption::{Preemption, VictimAnswer};
 
-const NODES_HIDDEN: &str = "nodes are not named: the reader may not list them";
-const PODS_HIDDEN: &str =
+/// What is said of an answer without the names of nodes, and without those of victims in other namespaces.
+pub(crate) const NODES_HIDDEN: &str = "nodes are not named: the reader may not list them";
+pub(crate) const PODS_HIDDEN: &str =
     "pods of other namespaces would be evicted, which the reader may not list";
 
 /// What the reader of an answer may see of the cluster.
@@ -80,45 +80,7 @@ impl Explanation {
 }
 
 /// Whether two pods, `namespace/name`, are of one namespace.
-fn is_beside(pod: &str, other: &str) -> bool {
+pub(crate) fn is_beside(pod: &str, other: &str) -> bool {
     let namespace = |pod: &str| pod.split_once('/').map(|(namespace, _)| namespace.to_owned());
     namespace(pod) == namespace(other)
-}
-
-impl Preemption {
-    /// The same with shorter lists.
-    #[must_use]
-    pub fn limited(mut self, options: ExplainOptions) -> Self {
-        self.candidates.truncate(options.max_feasible);
-        self.in_vain.iter_mut().for_each(|group| group.examples.truncate(options.max_examples));
-        self
-    }
-
-    /// The same without the names that its reader may not see. What is compared, codes and reasons stay.
-    #[must_use]
-    pub fn visible_to(mut self, reader: Visibility) -> Self {
-        if !reader.nodes {
-            self.node = None;
-            self.candidates.iter_mut().for_each(|candidate| candidate.node.clear());
-            self.in_vain.iter_mut().for_each(|group| group.examples.clear());
-            if let Some(choice) = &mut self.choice {
-                choice.runner_up = None;
-            }
-            self.warnings.push(NODES_HIDDEN.to_owned());
-        }
-        if !reader.all_pods {
-            let pod = &self.pod;
-            let candidates = self.candidates.iter_mut().map(|candidate| &mut candidate.victims);
-            let mut n_hidden = 0;
-            for victims in candidates.chain([&mut self.victims]) {
-                let n_victims = victims.len();
-                victims.retain(|victim: &VictimAnswer| is_beside(pod, &victim.pod));
-                n_hidden += n_victims - victims.len();
-            }
-            if n_hidden > 0 {
-                self.warnings.push(PODS_HIDDEN.to_owned());
-            }
-        }
-        self
-    }
 }
