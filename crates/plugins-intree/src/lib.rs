@@ -4,7 +4,7 @@
 //! defaults of `KubeSchedulerConfiguration` v1. The plugins themselves know nothing of the engine that runs them; they
 //! are written against `kube-scheduler-framework` alone and read the cluster through its views and columns.
 //!
-//! All plugins of the default profile are here. [`PARTIAL`] names what some of them still lack, if any do.
+//! All plugins of the default profile are here.
 //!
 //! ```
 //! use kube_scheduler_framework::{Handle, PluginArgs};
@@ -46,4 +46,4 @@ mod volume_restrictions;
 mod volume_zone;
 mod volumes;
 
-pub use registered::{PARTIAL, registry};
+pub use registered::registry;

@@ -1,4 +1,4 @@
-//! The list of plugins, and of what some of them still lack.
+//! The list of plugins.
 //!
 //! Invariant: every plugin of the default profile is in the registry.
 
@@ -13,9 +13,6 @@ use crate::{
     pod_groups, pod_topology_spread, preemption, priority_sort, resources, scheduling_gates,
     taint_toleration, volume_binding, volume_restrictions, volume_zone,
 };
-
-/// Plugins that do not do all that their name promises yet, with what is missing. At the moment there is none.
-pub const PARTIAL: &[(&str, &str)] = &[];
 
 type Factory = fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, PluginError>;
 
@@ -76,6 +73,5 @@ mod tests {
             let name = plugin.name.as_str();
             assert!(registry.get(name).is_some(), "{name}");
         }
-        assert!(PARTIAL.iter().all(|(name, _)| registry.get(name).is_some()));
     }
 }
