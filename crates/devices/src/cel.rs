@@ -6,7 +6,8 @@ use kube_scheduler_cel::{
 };
 
 use crate::api::Attribute;
-use crate::selectors::{DeviceFacts, Selector, SelectorCompiler};
+use crate::facts::DeviceFacts;
+use crate::selectors::{Selector, SelectorCompiler};
 
 /// Compiles CEL expressions.
 #[derive(Clone, Copy, Debug, Default)]

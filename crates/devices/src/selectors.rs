@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use crate::api::{Attribute, Capacity, Map, ResourceSlice};
+use crate::api::ResourceSlice;
+use crate::facts::DeviceFacts;
 use crate::inventory::Inventory;
 
 /// Turns expressions into selectors.
@@ -24,19 +25,6 @@ pub trait Selector: Send + Sync {
     /// # Errors
     /// Why that cannot be said, as the text after `CEL runtime error: `.
     fn matches(&self, device: DeviceFacts<'_>, cost: &mut u64) -> Result<bool, String>;
-}
-
-/// What a selector may read of a device.
-#[derive(Clone, Copy, Debug)]
-pub struct DeviceFacts<'a> {
-    /// Name of the driver.
-    pub driver: &'a str,
-    /// Whether several requests may have the device at once.
-    pub allow_multiple_allocations: bool,
-    /// Attributes by name, with or without domain.
-    pub attributes: &'a Map<Attribute>,
-    /// Capacities by name, with or without domain.
-    pub capacity: &'a Map<Capacity>,
 }
 
 /// How many expressions are remembered for one inventory.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::api::DeviceClass;
+use crate::facts::DeviceFacts;
 use crate::inventory::{Inventory, NodeRef};
-use crate::selectors::{Column, DeviceFacts, SelectorCompiler};
+use crate::selectors::{Column, SelectorCompiler};
 use crate::state::DeviceState;
 
 /// Devices of one class that can be used on one node.

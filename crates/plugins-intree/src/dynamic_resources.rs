@@ -23,6 +23,7 @@ mod reserve;
 mod resolve;
 mod scan;
 mod settings;
+mod shared;
 mod shortages;
 mod state;
 #[cfg(test)]
@@ -46,11 +47,12 @@ use kube_scheduler_framework::{
 };
 
 use self::attempt::Preparation;
-use self::bind::{BindClaims, Shared};
+use self::bind::BindClaims;
 use self::inventory::Devices;
 use self::metrics::Metrics;
 use self::node::Trials;
 use self::settings::Settings;
+use self::shared::Shared;
 use self::state::PodDevices;
 use crate::signature::write_resources;
 

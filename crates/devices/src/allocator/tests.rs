@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::{Attribute, DeviceResult, ResourceSlice};
+use crate::facts::DeviceFacts;
 use crate::features::Features;
 use crate::inventory::Inventory;
-use crate::selectors::{DeviceFacts, Selector};
+use crate::selectors::Selector;
 
 /// Selectors of the form `attribute=value`, for strings; `fail` is an error wherever it is evaluated.
 struct Equality;

@@ -9,9 +9,9 @@ use super::counters::{Consumption, Counters};
 use super::shapes::Shapes;
 use super::{NodeRef, PoolId};
 use crate::api::{Device, NodeReach, ResourceSlice};
+use crate::facts::DeviceFacts;
 use crate::features::Features;
 use crate::name::DeviceName;
-use crate::selectors::DeviceFacts;
 
 /// A device, by its name: devices of different generations may have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -9,10 +9,10 @@ use kube_scheduler_framework::api::validation::FieldPath;
 use kube_scheduler_framework::api::{NodeSelector, Object, Pod};
 use kube_scheduler_framework::{Context, CycleState, ObjectStore, Status};
 
-use super::bind::Shared;
 use super::extended::{self, Demand};
 use super::group::{self, GroupClaims};
 use super::resolve::Resolved;
+use super::shared::Shared;
 use super::state::{GivenBack, PodClaim, PodDevices};
 use super::{in_flight, kinds};
 

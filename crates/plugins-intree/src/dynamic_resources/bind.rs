@@ -10,20 +10,17 @@ use std::time::Duration;
 
 use kube_scheduler_devices::ExtendedClaim;
 use kube_scheduler_devices::api::{Allocation, Consumer};
-use kube_scheduler_framework::api::{Object, Pod, Timestamp};
+use kube_scheduler_framework::api::{Object, Timestamp};
 use kube_scheduler_framework::{
-    ApiError, ObjectStore, ObjectWrite, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
+    ApiError, ObjectWrite, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
 };
 
-use super::inventory::Devices;
-use super::metrics::Metrics;
 use super::pod_tries::PodTries;
-use super::resolve::{self, Resolved};
-use super::settings::Settings;
+use super::shared::Shared;
 use super::state::{GivenBack, PodClaim, PodDevices};
 use super::unclear::{Found, Unclear};
 use super::waiting::Waiting;
-use super::{extended, group, in_flight, kinds, writes};
+use super::{extended, in_flight, kinds, writes};
 
 const NO_STATE: &str = "not found";
 
@@ -33,25 +30,6 @@ const CLAIM_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long it may take until a claim that was created is seen; then it is read, to know whether it is there.
 const KNOWN_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// What all bindings share.
-pub(super) struct Shared {
-    pub(super) settings: Settings,
-    pub(super) devices: Devices,
-    pub(super) metrics: Metrics,
-}
-
-impl Shared {
-    /// The claims of a pod; see [`resolve::claims_of`].
-    pub(super) fn claims_of(
-        &self,
-        objects: &ObjectStore,
-        pod: &Pod,
-    ) -> Result<Vec<Resolved>, String> {
-        let group = group::name_of(pod, self.settings.group_claims);
-        resolve::claims_of(objects, &self.devices.claims, pod, group)
-    }
-}
 
 /// See the head of the module.
 pub(super) struct BindClaims {
@@ -146,7 +124,7 @@ impl BindClaims {
             at,
             object: latest(cx, claim),
             allocation: claim.reserved.clone(),
-            consumer: claim.group.clone().unwrap_or_else(|| Arc::new(consumer_of(cx.pod))),
+            consumer: claim.group.clone().unwrap_or_else(|| Arc::new(writes::consumer(cx.pod))),
             may_be_shared: claim.may_be_shared,
             special: devices.special.clone().filter(|_| claim.is_special),
             is_special: claim.is_special,
@@ -588,15 +566,6 @@ fn latest(cx: &TaskContext<'_>, claim: &PodClaim) -> Arc<Object> {
     let known = kinds::claim(cx.cx.cluster().objects(), namespace, name);
     let known = known.filter(|known| claim.may_be_shared && known.uid == *uid);
     known.unwrap_or(&claim.object).clone()
-}
-
-fn consumer_of(pod: &Pod) -> Consumer {
-    Consumer {
-        api_group: Arc::default(),
-        resource: "pods".into(),
-        name: pod.name.clone(),
-        uid: pod.uid.clone(),
-    }
 }
 
 /// Whether the claim is seen.

@@ -8,8 +8,8 @@ use kube_scheduler_framework::{
 };
 use serde_json::{Map, Value};
 
-use super::bind::Shared;
 use super::extended;
+use super::shared::Shared;
 use crate::event_objects;
 
 pub(super) fn events(shared: &Arc<Shared>) -> Vec<EventRegistration> {

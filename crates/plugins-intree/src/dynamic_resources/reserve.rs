@@ -6,9 +6,9 @@ use kube_scheduler_devices::Steps;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{Commands, Context, NodeView};
 
-use super::bind::Shared;
 use super::extended::{self, derived_uuid};
 use super::node::{Trials, allocate};
+use super::shared::Shared;
 use super::state::PodDevices;
 use super::{in_flight, writes};
 

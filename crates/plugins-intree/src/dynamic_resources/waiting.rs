@@ -11,9 +11,9 @@ use kube_scheduler_devices::api::ResourceClaim;
 use kube_scheduler_framework::api::{Object, Timestamp};
 use kube_scheduler_framework::{EventKind, Status, TaskContext, TaskStep};
 
-use super::bind::Shared;
 use super::kinds;
 use super::metrics::Outcome;
+use super::shared::Shared;
 use super::state::PodDevices;
 
 const TICK: Duration = Duration::from_secs(5);

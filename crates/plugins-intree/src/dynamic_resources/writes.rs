@@ -43,6 +43,16 @@ pub(super) fn set_allocation_time(object: &mut Object, now: Timestamp) {
     }
 }
 
+/// The pod as a consumer of claims.
+pub(super) fn consumer(pod: &Pod) -> Consumer {
+    Consumer {
+        api_group: Arc::default(),
+        resource: "pods".into(),
+        name: pod.name.clone(),
+        uid: pod.uid.clone(),
+    }
+}
+
 /// Lets a pod use the claim, or a group's pods.
 pub(super) fn add_reservation(object: &mut Object, consumer: &Consumer) {
     let present = object.json["status"]["reservedFor"].as_array();
