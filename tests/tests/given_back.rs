@@ -1,4 +1,4 @@
-//! What pods give back: claims, by writes that nobody waits for, so that the next attempt may come before the watch shows
+//! What pods give back: claims, by writes that are not waited for, so that the next attempt may come before the watch shows
 //! them, and must not take the claim for what it was; devices and room that they did not get in the end, for which others
 //! wait.
 

@@ -1,9 +1,9 @@
 //! Pod groups while everything goes wrong that can: watches lag behind, bindings are refused, get lost or arrive late, and the
 //! scheduler ends half-way and another one takes over; meanwhile nodes, groups and members come and go in any order. In the
-//! end, with all faults gone, no gang is left half-bound that could be completed, and nobody waits who would fit
+//! end, with all faults gone, no gang is left half-bound that could be completed, and no pod waits that would fit
 //! (`docs/groups.md`, "What happens when the scheduler ends half-way").
 //!
-//! Invariants: everything is a function of the seed. A scheduler knows only what it was told; what the API server has is kept
+//! Invariants: everything is a function of the seed. A scheduler knows only what was reported to it; what the API server has is kept
 //! beside it.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -52,7 +52,7 @@ struct World {
     nodes: BTreeMap<u64, Arc<Node>>,
     groups: BTreeMap<u64, Group>,
     pods: BTreeMap<u64, Arc<Pod>>,
-    /// What the scheduler has not been told yet.
+    /// What has not been reported to the scheduler yet.
     unseen: VecDeque<Input>,
     /// Bindings that are still on their way to the server, also when the one who sent them is gone.
     late: Vec<(PodRef, Arc<str>)>,
@@ -130,7 +130,7 @@ impl World {
         self.carry_out();
     }
 
-    /// Something has changed: the scheduler is told of it, now or later.
+    /// Something has changed: it is reported to the scheduler, now or later.
     fn changed(&mut self, input: Input) {
         self.unseen.push_back(input);
         if self.is_calm || !self.numbers.one_in(3) {
@@ -456,7 +456,7 @@ fn gangs_survive_whatever_happens() {
         n_bound += bound;
         n_taken_over += trace.iter().filter(|line| *line == "take-over").count();
     }
-    // It would prove nothing if nothing were ever bound, or nobody ever took over.
+    // It would prove nothing if nothing were ever bound, or no other scheduler ever took over.
     assert!(
         n_bound > 5 * n_seeds && n_taken_over > 0,
         "{n_bound} bound, {n_taken_over} taken over"

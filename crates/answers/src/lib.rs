@@ -1,6 +1,6 @@
 //! Questions to a scheduler about itself, answered by its own engine: why a pod is where it is and not elsewhere
 //! ([`explain`]), which pods would be evicted for it ([`preemption`]), what would happen if the cluster were changed ([`what_if`]), how many more pods fit ([`capacity`]),
-//! what waits in which order and for what ([`queue`]), how much of what is free nobody could use ([`fragmentation`]), and the smallest changes that make a pod fit ([`suggestions`]).
+//! what waits in which order and for what ([`queue`]), how much of what is free no pod could use ([`fragmentation`]), and the smallest changes that make a pod fit ([`suggestions`]).
 //!
 //! An answer is a value with a versioned JSON form ([`API_VERSION`]); [`render`] prints it. Verdicts and stages in it are
 //! codes that programs can rely on; the texts beside them are those of events and conditions.

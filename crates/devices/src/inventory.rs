@@ -139,7 +139,7 @@ impl Inventory {
         }
         let (n_shapes, n_known_pools) = (numbers.shapes.len(), numbers.pools.len());
         drop(numbers);
-        let takes_node_resources = pools.iter().any(|pool| pool.takes_node_resources());
+        let takes_node_resources = pools.iter().any(|pool| pool.takes_node_resources);
         let mut inventory = Self {
             features,
             pools,

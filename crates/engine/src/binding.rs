@@ -153,7 +153,7 @@ impl Bindings {
             Ok(waits) => waits,
             Err(status) => {
                 binding.notice_rejection(core, Rejection::BeforeBinding, &status);
-                // Nobody could have seen what the pod has reserved since.
+                // No other pod was tried while these were reserved.
                 let n_released = core.released.len();
                 self.undo(core, &mut binding);
                 core.released.truncate(n_released);

@@ -128,7 +128,7 @@ impl Intake<'_> {
 
     /// A pending pod has a node now.
     ///
-    /// Parity: the reference wakes nobody for the room that the pod held elsewhere (its issue 134859): where it was nominated
+    /// Parity: the reference wakes no pod for the room that the pod held elsewhere (its issue 134859): where it was nominated
     /// and not placed, or where it was assumed when another scheduler bound it. Pods that were rejected because of that room
     /// would wait for time alone.
     fn pod_bound(&mut self, old: &Arc<Pod>, new: &Arc<Pod>) {
@@ -331,7 +331,7 @@ impl Intake<'_> {
         let Some(old) = removed else { return };
         let resource = resource_of(&old, &self.core.plans.custom_resources);
         let old = EventObject::Other(old);
-        // Parity: DynamicResources does not register for claims that go, and so the reference wakes nobody for their devices,
+        // Parity: DynamicResources does not register for claims that go, and so the reference wakes no pod for their devices,
         // such as those of claims that it made itself for extended resources. To the queue they change to nothing.
         let action = match &resource {
             EventResource::ResourceClaim => ActionType::UPDATE,

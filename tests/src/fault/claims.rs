@@ -36,7 +36,7 @@ pub(super) struct Devices {
     pub(super) n_made: u64,
     /// All that ever were.
     pub(super) published: BTreeSet<Device>,
-    /// What drivers have begun to publish and still have to, in order.
+    /// What drivers have started to publish and still have to, in order.
     pub(super) unpublished: VecDeque<Part>,
     /// Whether device plugins serve on some nodes what device classes serve on others.
     pub(super) has_plugins: bool,

@@ -37,7 +37,7 @@ fn slice(node: &str, at: u64, n_devices: u64, generation: u64, n_slices: u64) ->
 }
 
 impl Simulation {
-    /// A driver goes on with what it has begun, changes the devices of a slice, or begins a new generation of its pool.
+    /// A driver goes on with what it has started, changes the devices of a slice, or starts a new generation of its pool.
     pub(super) fn publish(&mut self) -> Result<()> {
         let has_begun = !self.devices.unpublished.is_empty();
         if has_begun && !self.devices.numbers.one_in(4) {
@@ -56,7 +56,7 @@ impl Simulation {
             let slice = slice(&node, 0, n_devices, generation, n_former);
             parts.push_front(Part { key: key(&node, 0), node, slice: Some(slice) });
         } else {
-            // What was begun of an older generation is given up.
+            // What was started of an older generation is given up.
             parts.retain(|part| part.node != node);
             let generation = generation.unwrap_or(0) + 1;
             for at in (0..2).rev() {
@@ -68,7 +68,7 @@ impl Simulation {
         self.publish_part().map(drop)
     }
 
-    /// The next thing that a driver has begun; false when there is none.
+    /// The next thing that a driver has started; false when there is none.
     pub(super) fn publish_part(&mut self) -> Result<bool> {
         let Some(Part { node, key, slice }) = self.devices.unpublished.pop_front() else {
             return Ok(false);

@@ -24,8 +24,8 @@ impl Queue {
             let _ = writeln!(out, "and {more}\n");
         }
         let mut groups = Columns::new(&["WAITING", "STAGE", "PODS", "MESSAGE"]);
-        let told = self.groups.iter().filter(|group| group.message.is_some());
-        told.for_each(|group| groups.push(group.cells(wide)));
+        let with_message = self.groups.iter().filter(|group| group.message.is_some());
+        with_message.for_each(|group| groups.push(group.cells(wide)));
         groups.print(&mut out);
         if self.groups.len() < self.n_groups {
             let more = count(self.n_groups - self.groups.len(), "more group");

@@ -42,7 +42,7 @@ fn what_a_shape_cannot_use_counts_as_often_as_the_shape() {
         [("default/small-1", 3, "1000m", 2), ("default/large", 1, "2000m", 1)],
         "the pending one counts"
     );
-    // Nobody can use the 8 of the tainted node, and one of four cannot use the 1 that is left on the full one.
+    // No pod can use the 8 of the tainted node, and one of four cannot use the 1 that is left on the full one.
     assert_eq!(brief(&answer.resources[0]), ("cpu", "12000m", "8250m", 688));
     let because: Vec<_> = answer.resources[0]
         .because
@@ -50,7 +50,7 @@ fn what_a_shape_cannot_use_counts_as_often_as_the_shape() {
         .map(|cause| (&*cause.plugin, &*cause.unusable))
         .collect();
     assert_eq!(because, [("TaintToleration", "8000m"), ("NodeResourcesFit", "250m")]);
-    assert_eq!(answer.resources.len(), 1, "nobody asks for memory");
+    assert_eq!(answer.resources.len(), 1, "no pod asks for memory");
     assert_eq!((answer.pods, answer.other_pods, answer.pools.len()), (4, 0, 0));
 }
 

@@ -16,7 +16,7 @@ use kube_scheduler_api_types::Object;
 
 use super::{ObjectKey, ObjectStore};
 
-/// A write of an object that nobody waits for.
+/// A write of an object whose answer is not waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnansweredWrite {
     /// The object's, so that one of the same name that was made later is not meant.

@@ -1,5 +1,5 @@
 //! The controller of resource claims: it generates claims for pods and pod groups from their templates, takes back the
-//! reservations of pods that have ended and of groups that are gone, and releases and deletes the claims that nobody needs any
+//! reservations of pods that have ended and of groups that are gone, and releases and deletes the claims that no pod or group needs any
 //! more.
 //!
 //! Invariants: a pod or group has at most one claim per entry of its `spec.resourceClaims`; only reservations of pods that are gone or

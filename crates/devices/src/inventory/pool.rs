@@ -45,6 +45,8 @@ pub(crate) struct Pool {
     by_node: Vec<(Arc<str>, SmallVec<[u32; 2]>)>,
     /// The slices to look at for every node.
     anywhere: Vec<u32>,
+    /// Whether any device takes resources of its node.
+    pub(super) takes_node_resources: bool,
 }
 
 #[derive(Debug)]
@@ -154,6 +156,7 @@ impl Pool {
             device_names,
             by_node: Vec::new(),
             anywhere: Vec::new(),
+            takes_node_resources: false,
         };
         for object in objects {
             let known = former.and_then(|former| former.shapes_of(object));
@@ -181,6 +184,7 @@ impl Pool {
         let first_device = self.devices.len() as u32;
         for ((at, device), shape) in object.devices.iter().enumerate().zip(shapes) {
             let name = self.device_names.binary_search(&device.name).unwrap_or_default();
+            self.takes_node_resources |= !device.node_allocatable_resource_mappings.is_empty();
             if let Some(last) = self.last_devices.get_mut(name) {
                 *last = self.devices.len() as u32;
             }
@@ -311,11 +315,6 @@ impl Pool {
     /// Whether any generation has counters.
     pub(crate) fn has_counters(&self) -> bool {
         self.generations.iter().any(|generation| !generation.counters.totals().is_empty())
-    }
-
-    pub(super) fn takes_node_resources(&self) -> bool {
-        let mut devices = self.slices.iter().flat_map(|slice| &slice.object.devices);
-        devices.any(|device| !device.node_allocatable_resource_mappings.is_empty())
     }
 }
 

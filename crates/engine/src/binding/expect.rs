@@ -46,7 +46,7 @@ pub(super) fn expect_at_once(core: &mut Core, asked: Commands, later: &mut Comma
     }
 }
 
-/// Notes a write whose answer nobody waits for, if `pod` may be tried again.
+/// Notes a write whose answer is not waited for, if `pod` may be tried again.
 pub(super) fn note_unanswered(core: &mut Core, pod: &Pod, write: &ObjectWrite) {
     let known = core.pods.get(&pod.namespace, &pod.name);
     if known.is_some_and(|known| known.uid == pod.uid && !known.is_assigned()) {

@@ -92,7 +92,7 @@ struct Binding {
 }
 
 impl Binding {
-    /// Whether the claim was made for the pod and has its devices: whoever does not see it takes them for free.
+    /// Whether the claim was made for the pod and has its devices: to a pod that is tried before the claim is seen they look free.
     fn is_special_with_devices(&self) -> bool {
         self.is_special && !self.object.json["status"]["allocation"].is_null()
     }
@@ -191,7 +191,7 @@ impl BindClaims {
         if let Some(allocation) = &binding.allocation {
             writes::set_allocation(&mut object, allocation);
         }
-        // What was to be given back may be there still. Otherwise nobody has looked: a pod that names a claim twice gets two
+        // What was to be given back may be there still. Otherwise it is added without a look: a pod that names a claim twice gets two
         // reservations, as in the reference.
         let consumer = &*binding.consumer;
         if !(binding.has_given_back && writes::is_reserved_for(&object, &consumer.uid)) {

@@ -62,7 +62,7 @@ pub(super) fn deallocate(
 /// The write that takes a claim's reservation from the pod's group, if no pod of the group has a node. The next attempt can
 /// give the claim other devices.
 ///
-/// Parity: the reference goes on to the next claim when the request fails; here nobody waits for it.
+/// Parity: the reference goes on to the next claim when the request fails; here the answer is not waited for.
 fn unreserve_group(
     devices: &PodDevices,
     pod: &Pod,

@@ -416,7 +416,7 @@ fn made() -> (Way, Object) {
     else {
         panic!()
     };
-    // Whatever else fails: the devices are in use, and nobody sees that yet.
+    // Whatever else fails: the devices are in use, and no watch shows that yet.
     assert!(way.task.as_ref().unwrap().must_finish());
     assert_eq!((&*object.kind, &*object.name), ("Pod", "p"));
     let status = &patch["status"]["extendedResourceClaimStatus"];

@@ -363,7 +363,7 @@ fn a_failed_binding_leaves_the_devices_to_the_other_members() {
     assert_eq!(cycle.n_pending(), 0);
 }
 
-/// Nobody here tries nodes without some of their pods.
+/// No test here tries nodes without some of their pods.
 struct NoFilters;
 
 impl HypotheticalFilter for NoFilters {
