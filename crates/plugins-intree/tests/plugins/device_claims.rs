@@ -6,12 +6,12 @@ use std::time::Duration;
 use kube_scheduler_framework::api::{Object, Pod, Timestamp};
 use kube_scheduler_framework::testing::{Fixture, fixture};
 use kube_scheduler_framework::{
-    ApiError, Command, Commands, Completion, CycleState, ObjectWrite, Plugin, PreBindTask, Sources,
+    ApiError, Commands, Completion, CycleState, ObjectWrite, Plugin, PreBindTask, Sources,
     TaskContext, TaskEvent, TaskStep,
 };
 use serde_json::{Value, json};
 
-use crate::support::{plugin, pod, pre_verdict, text, verdict};
+use crate::support::{carry_out_for_devices, plugin, pod, pre_verdict, text, verdict};
 
 const START: Timestamp = Timestamp::from_millis(1_000);
 const API_VERSION: &str = "resource.k8s.io/v1";
@@ -123,18 +123,7 @@ impl Way {
     }
 
     fn carry_out(&mut self, commands: Commands) {
-        for command in commands.into_vec() {
-            let cluster = self.world.cluster_mut();
-            match command {
-                Command::AddPendingObject(object) => cluster.objects_mut().add_pending(object),
-                Command::RemovePendingObject { group, kind, uid, for_all } => {
-                    cluster.objects_mut().remove_pending(&group, &kind, &uid, for_all);
-                }
-                Command::ConfirmObject(object) => drop(cluster.confirm_object(object)),
-                Command::WriteObject { write, .. } => self.written.push(write),
-                other => panic!("{other:?}"),
-            }
-        }
+        self.written.extend(carry_out_for_devices(&mut self.world, commands));
     }
 
     fn pre_bind(&mut self) -> TaskStep {

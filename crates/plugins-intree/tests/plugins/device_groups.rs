@@ -13,7 +13,7 @@ use kube_scheduler_framework::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{pod, put_device_object, text, try_plugin};
+use crate::support::{carry_out_for_devices, pod, put_device_object, text, try_plugin};
 
 const GATES: [(&str, bool); 2] = [("GenericWorkload", true), ("DRAWorkloadResourceClaims", true)];
 
@@ -128,18 +128,7 @@ impl Cycle {
     }
 
     fn carry_out(&mut self, commands: Commands) {
-        for command in commands.into_vec() {
-            let cluster = self.world.cluster_mut();
-            match command {
-                Command::AddPendingObject(object) => cluster.objects_mut().add_pending(object),
-                Command::RemovePendingObject { group, kind, uid, for_all } => {
-                    cluster.objects_mut().remove_pending(&group, &kind, &uid, for_all);
-                }
-                Command::ConfirmObject(object) => drop(cluster.confirm_object(object)),
-                Command::WriteObject { write, .. } => self.written.push(write),
-                other => panic!("{other:?}"),
-            }
-        }
+        self.written.extend(carry_out_for_devices(&mut self.world, commands));
     }
 
     fn pre_bind(&self, state: &mut CycleState, pod: &Arc<Pod>, node: &str) -> Box<dyn PreBindTask> {

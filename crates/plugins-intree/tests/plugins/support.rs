@@ -6,8 +6,8 @@ use kube_scheduler_config::FeatureGates;
 use kube_scheduler_framework::api::{Node, Object, Pod};
 use kube_scheduler_framework::testing::{self, Fixture};
 use kube_scheduler_framework::{
-    ClusterEvent, CycleState, EventObject, FeasibleNodes, FilterSink, Handle, Plugin, PluginArgs,
-    QueueingHint, SignatureWriter, Status, Verdicts,
+    ClusterEvent, Command, Commands, CycleState, EventObject, FeasibleNodes, FilterSink, Handle,
+    ObjectWrite, Plugin, PluginArgs, QueueingHint, SignatureWriter, Status, Verdicts,
 };
 use serde_json::{Value, json};
 
@@ -24,6 +24,24 @@ pub(crate) fn pod(text: &str) -> Arc<Pod> {
 /// Two nodes in zones of their own, as the label `zone` says, and what is there beside.
 pub(crate) fn two_zones(more: &str) -> Fixture {
     testing::fixture("node a label:zone=za; node b label:zone=zb").with(more)
+}
+
+/// Does what DynamicResources has asked for, as the engine would; gives the requests to the API server.
+pub(crate) fn carry_out_for_devices(world: &mut Fixture, commands: Commands) -> Vec<ObjectWrite> {
+    let mut writes = Vec::new();
+    for command in commands.into_vec() {
+        let cluster = world.cluster_mut();
+        match command {
+            Command::AddPendingObject(object) => cluster.objects_mut().add_pending(object),
+            Command::RemovePendingObject { group, kind, uid, for_all } => {
+                cluster.objects_mut().remove_pending(&group, &kind, &uid, for_all);
+            }
+            Command::ConfirmObject(object) => drop(cluster.confirm_object(object)),
+            Command::WriteObject { write, .. } => writes.push(write),
+            other => panic!("{other:?}"),
+        }
+    }
+    writes
 }
 
 /// Adds an object of the API of devices: claims in the namespace `default`, others in none, as what they are.
