@@ -1,7 +1,7 @@
 //! Feature gates that change how objects are read.
 
-/// Feature gates that change how objects are read, for [`Pod::from_wire_with`](crate::Pod::from_wire_with). The default is
-/// the reference's default, and what every other way of reading a pod assumes.
+/// Feature gates that change how pods are read, for [`Pod::from_json_with`](crate::Pod::from_json_with) and the like. The
+/// default is the reference's default, and what the ways of reading a pod without options assume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompileOptions {

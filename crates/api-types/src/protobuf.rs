@@ -24,19 +24,29 @@ pub use reader::{Field, Invalid, Reader, Value};
 
 use crate::compile::DecodeError;
 use crate::node::Node;
+use crate::options::CompileOptions;
 use crate::pod::Pod;
 use crate::wire;
 use fields::Message;
 
 impl Pod {
-    /// Decodes and compiles a pod from the bytes of its message, without an envelope around it.
+    /// Decodes and compiles a pod from the bytes of its message, without an envelope around it, under the default feature
+    /// gates.
     ///
     /// # Errors
     /// If a field that matters is not what it should be; the error names pod and field as far as they can be read.
     pub fn from_protobuf(bytes: &[u8]) -> Result<Self, DecodeError> {
+        Self::from_protobuf_with(bytes, &CompileOptions::default())
+    }
+
+    /// Decodes and compiles a pod from the bytes of its message, without an envelope around it.
+    ///
+    /// # Errors
+    /// As [`from_protobuf`](Self::from_protobuf).
+    pub fn from_protobuf_with(bytes: &[u8], options: &CompileOptions) -> Result<Self, DecodeError> {
         let mut pod = wire::Pod::default();
         pod.read(bytes).map_err(|fault| fault.in_object("pod", bytes))?;
-        Ok(Self::from_wire(&pod))
+        Ok(Self::from_wire_with(&pod, options))
     }
 }
 

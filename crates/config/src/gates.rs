@@ -9,6 +9,8 @@ mod table;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use kube_scheduler_api_types::CompileOptions;
+
 use self::table::{TABLE, position};
 
 /// The newest version that can be emulated, and the default: 1.36.
@@ -267,6 +269,17 @@ impl FeatureGates {
     #[must_use]
     pub fn value(&self, name: &str) -> Option<bool> {
         position(name).and_then(|index| self.values.get(index).copied())
+    }
+
+    /// What the gates change about how pods are read.
+    #[must_use]
+    pub fn compile_options(&self) -> CompileOptions {
+        let mut options = CompileOptions::default();
+        options.pod_level_resources = self.is_enabled(Gate::PodLevelResources);
+        options.pod_level_in_place_scaling =
+            self.is_enabled(Gate::InPlacePodLevelResourcesVerticalScaling);
+        options.spread_match_label_keys = self.is_enabled(Gate::MatchLabelKeysInPodTopologySpread);
+        options
     }
 
     /// The same gates with one the scheduler reads turned on or off, without any check. For tests and simulation.

@@ -7,6 +7,7 @@
 mod rights;
 pub(crate) mod versions;
 
+use kube_scheduler_api_types::CompileOptions;
 use kube_scheduler_framework::ObjectKey;
 
 /// How objects of a kind are read.
@@ -47,6 +48,8 @@ pub(crate) struct WatchedKind {
     pub(crate) field_selector: Option<&'static str>,
     /// How to read them.
     pub(crate) form: Form,
+    /// The feature gates under which pods are read.
+    pub(crate) pod_options: CompileOptions,
     /// Which pods or nodes are kept in full.
     pub(crate) keep: Keep,
     /// Whether a server that does not serve it is put up with.
@@ -188,6 +191,11 @@ impl WatchedKind {
         Self { keep, ..self }
     }
 
+    /// The same kind, with pods read under these feature gates.
+    pub(crate) fn reading_pods(self, pod_options: CompileOptions) -> Self {
+        Self { pod_options, ..self }
+    }
+
     /// The API group; empty for the core group.
     pub(crate) fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
@@ -248,6 +256,7 @@ impl WatchedKind {
             kind,
             field_selector: None,
             form: Form::Generic,
+            pod_options: CompileOptions::default(),
             keep: Keep::Nothing,
             is_optional: false,
             versions,

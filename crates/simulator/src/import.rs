@@ -25,7 +25,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{DecodeError, Node, Object, Pod, Timestamp};
+use kube_scheduler_api_types::{CompileOptions, DecodeError, Node, Object, Pod, Timestamp};
+use kube_scheduler_config::FeatureGates;
 
 use claims::ClaimTemplates;
 pub use error::{ImportError, SourceLocation};
@@ -40,6 +41,8 @@ pub struct ClusterInput {
     texts: Vec<Arc<str>>,
     /// Whether what is added now is asked about.
     asks: bool,
+    /// The feature gates under which pods are read.
+    options: CompileOptions,
 }
 
 /// The objects of an input, in its order.
@@ -65,6 +68,12 @@ pub struct ClusterObjects {
 }
 
 impl ClusterInput {
+    /// An empty input, whose pods are read as a scheduler with these feature gates reads them.
+    #[must_use]
+    pub fn under(gates: &FeatureGates) -> Self {
+        Self { options: gates.compile_options(), ..Self::default() }
+    }
+
     /// Adds manifests: one or more documents in YAML or JSON, each an object or a list of objects, such as the output of
     /// `kubectl get … -o yaml`. Errors refer to the text as `file`.
     ///
@@ -203,7 +212,8 @@ impl ClusterInput {
         if let Err(error) = defaults::check_pod(&self.documents[at].value) {
             return Err(self.decode_error(at, error));
         }
-        Pod::from_value(&self.documents[at].value).map_err(|error| self.decode_error(at, error))
+        Pod::from_value_with(&self.documents[at].value, &self.options)
+            .map_err(|error| self.decode_error(at, error))
     }
 
     fn pod_group(&mut self, at: usize, classes: &PriorityClasses) -> Result<Object, ImportError> {

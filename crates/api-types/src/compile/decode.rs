@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::Json;
 use crate::node::Node;
+use crate::options::CompileOptions;
 use crate::pod::Pod;
 use crate::wire;
 
@@ -34,26 +35,45 @@ impl fmt::Display for DecodeError {
 impl std::error::Error for DecodeError {}
 
 impl Pod {
-    /// Decodes and compiles a pod from JSON text.
+    /// Decodes and compiles a pod from JSON text, under the default feature gates.
     ///
     /// # Errors
     /// If the text is not JSON, is of another kind, or a field that matters has a wrong type or value.
     pub fn from_json(json: impl AsRef<[u8]>) -> Result<Self, DecodeError> {
-        parse("pod", json.as_ref()).and_then(|json| Self::read(&json))
+        Self::from_json_with(json, &CompileOptions::default())
+    }
+
+    /// Decodes and compiles a pod from JSON text.
+    ///
+    /// # Errors
+    /// As [`from_json`](Self::from_json).
+    pub fn from_json_with(
+        json: impl AsRef<[u8]>,
+        options: &CompileOptions,
+    ) -> Result<Self, DecodeError> {
+        parse("pod", json.as_ref()).and_then(|json| Self::read(&json, options))
+    }
+
+    /// Compiles a pod from parsed JSON, under the default feature gates.
+    ///
+    /// # Errors
+    /// As [`from_json`](Self::from_json).
+    pub fn from_value(value: &Value) -> Result<Self, DecodeError> {
+        Self::from_value_with(value, &CompileOptions::default())
     }
 
     /// Compiles a pod from parsed JSON.
     ///
     /// # Errors
     /// As [`from_json`](Self::from_json).
-    pub fn from_value(value: &Value) -> Result<Self, DecodeError> {
-        Self::read(&value.clone().into())
+    pub fn from_value_with(value: &Value, options: &CompileOptions) -> Result<Self, DecodeError> {
+        Self::read(&value.clone().into(), options)
     }
 
-    fn read(json: &Json) -> Result<Self, DecodeError> {
+    fn read(json: &Json, options: &CompileOptions) -> Result<Self, DecodeError> {
         let pod: wire::Pod = decode("pod", json)?;
         check_kind("pod", "Pod", &pod.kind, json)?;
-        Ok(Self::from_wire(&pod))
+        Ok(Self::from_wire_with(&pod, options))
     }
 }
 

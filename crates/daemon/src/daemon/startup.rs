@@ -157,8 +157,9 @@ pub(super) fn followed_kinds(
                 .map(|registration| registration.event.resource().as_str().to_owned()),
         );
     }
+    let options = gates.compile_options();
     let kinds = WatchedKind::all_for(names.iter().map(String::as_str)).into_iter();
-    kinds.map(|kind| kind.keeping(pods, nodes)).collect()
+    kinds.map(|kind| kind.keeping(pods, nodes).reading_pods(options)).collect()
 }
 
 /// What the watches of pods and nodes brought, for others to look at.

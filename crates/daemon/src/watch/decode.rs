@@ -98,6 +98,8 @@ fn is_kept(keep: Keep, pod: &Pod) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use kube_scheduler_api_types::CompileOptions;
+
     use super::super::items::{Items, Next};
     use super::*;
     use crate::transport::envelope::Message;
@@ -126,6 +128,28 @@ mod tests {
         let bad = items[1].as_ref().unwrap_err();
         assert_eq!(bad.key, Some(("x".into(), "b".into())));
         assert!(bad.text.contains("cpu"), "{}", bad.text);
+    }
+
+    #[test]
+    fn pods_are_read_under_the_gates_of_their_kind() {
+        let json = br#"{"metadata":{"name":"p"},"spec":{"resources":{"requests":{"cpu":"2"}}}}"#;
+        let entry = Message::default().text(1, "cpu").message(2, &Message::default().text(1, "2"));
+        let spec = Message::default().message(40, &Message::default().message(2, &entry));
+        let metadata = Message::default().text(1, "p");
+        let protobuf = Message::default().message(1, &metadata).message(2, &spec).into_bytes();
+        let cpu = |options: CompileOptions, encoding, bytes: &[u8]| {
+            let kind = WatchedKind::pods().reading_pods(options);
+            match item(encoding, &kind, bytes) {
+                Ok(WatchedObject::Pod(pod)) => pod.requests.fit.milli_cpu,
+                other => panic!("{other:?}"),
+            }
+        };
+        let mut options = CompileOptions::default();
+        assert_eq!(cpu(options, Encoding::Json, json), 2000);
+        assert_eq!(cpu(options, Encoding::Protobuf, &protobuf), 2000);
+        options.pod_level_resources = false;
+        assert_eq!(cpu(options, Encoding::Json, json), 0);
+        assert_eq!(cpu(options, Encoding::Protobuf, &protobuf), 0);
     }
 
     #[test]

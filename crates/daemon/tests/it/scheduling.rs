@@ -1,5 +1,6 @@
 //! What a scheduler does when nothing goes wrong.
 
+use kube_scheduler_config::{FeatureGates, Gate};
 use kube_scheduler_devcluster::{EVENTS, NodeTemplate, PODS, Selection};
 use serde_json::{Value, json};
 
@@ -56,6 +57,24 @@ async fn a_pod_that_fits_nowhere_is_reported_and_bound_once_it_fits() {
     cluster.add_hollow_nodes(1, &NodeTemplate::default().capacity("cpu", "128")).unwrap();
     until_bound(&cluster, 1).await;
     until("condition", || scheduled_condition(&cluster, "large")["status"] == "True").await;
+    scheduler.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_a_whole_pod_count_only_under_their_gate() {
+    let cluster = cluster(1).await;
+    let mut web = pod("web");
+    web["spec"]["resources"] = json!({"requests": {"cpu": "64"}});
+    cluster.create(web).unwrap();
+    let scheduler = Running::start(daemon(&cluster)).await;
+    until("condition", || scheduled_condition(&cluster, "web")["reason"] == "Unschedulable").await;
+    scheduler.stop().await;
+
+    let gates = FeatureGates::default()
+        .with(Gate::PodLevelResources, false)
+        .with(Gate::InPlacePodLevelResourcesVerticalScaling, false);
+    let scheduler = Running::start(daemon(&cluster).gates(gates)).await;
+    until_bound(&cluster, 1).await;
     scheduler.stop().await;
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::ArgGroup;
 use indicatif::{ProgressBar, ProgressStyle};
+use kube_scheduler_config::FeatureGates;
 use kube_scheduler_runtime::Registry;
 use kube_scheduler_simulator::{
     ClusterInput, Format, PodName, RenderOptions, Report, Simulation, SimulationOptions,
@@ -89,11 +90,12 @@ pub(crate) struct Args {
 /// If something cannot be read, or no scheduler can be built from the configuration.
 pub(crate) fn run(args: Args, registry: Registry) -> Result<ExitCode> {
     let options = options(&args, registry)?;
+    let gates = options.gates.clone();
     let mut simulation = Simulation::new(options).with_context(|| match &args.config {
         Some(path) => path.display().to_string(),
         None => "default configuration".to_owned(),
     })?;
-    simulation.load(input(&args)?.finish()?);
+    simulation.load(input(&args, &gates)?.finish()?);
     let mut report = simulate(&simulation)?;
     if args.no_timing {
         report.decisions_per_second = None;
@@ -116,8 +118,8 @@ fn options(args: &Args, registry: Registry) -> Result<SimulationOptions> {
     })
 }
 
-fn input(args: &Args) -> Result<ClusterInput> {
-    let mut input = ClusterInput::default();
+fn input(args: &Args, gates: &FeatureGates) -> Result<ClusterInput> {
+    let mut input = ClusterInput::under(gates);
     sources::add_files(&mut input, &args.filename)?;
     if let Some(path) = &args.nodes_csv {
         input.add_nodes_csv(&path.display().to_string(), &text_of(path, MAX_DUMP)?)?;

@@ -64,7 +64,7 @@ impl Source {
     /// Reads the cluster, and the manifests of the `question`. What the answers rest on is said on standard error.
     pub(crate) fn load(&self, question: &[PathBuf], registry: Registry) -> Result<Asked> {
         let options = options(&self.feature_gates, self.config.as_deref(), registry)?;
-        let mut input = ClusterInput::default();
+        let mut input = ClusterInput::under(&options.gates);
         let from = if self.filename.is_empty() {
             self.read_cluster(&mut input)?
         } else {

@@ -36,6 +36,36 @@ fn every_pod_is_placed_or_explained() {
 }
 
 #[test]
+fn feature_gates_say_which_fields_of_a_pod_count() {
+    let files = Files::new();
+    let cluster = "\
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: '2', memory: 4Gi, pods: '10'}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  resources: {requests: {cpu: '8'}}
+  containers: [{name: c, image: x, resources: {requests: {cpu: '1'}}}]
+";
+    let path = files.write("cluster.yaml", cluster);
+    let n_scheduled = |gates: &[&str]| {
+        let mut args = vec!["simulate", "-f", &path, "-o", "json"];
+        args.extend(gates);
+        let output = run(&args);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        report["pods"]["scheduled"].as_u64().unwrap()
+    };
+    assert_eq!(n_scheduled(&[]), 0);
+    let off = "PodLevelResources=false,InPlacePodLevelResourcesVerticalScaling=false";
+    assert_eq!(n_scheduled(&["--feature-gates", off]), 1);
+}
+
+#[test]
 fn completions_and_help_are_there() {
     for args in [&["--help"][..], &["simulate", "--help"], &["completions", "bash"], &["version"]] {
         let output = run(args);

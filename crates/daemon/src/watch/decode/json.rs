@@ -125,7 +125,8 @@ pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<WatchedObject, 
 }
 
 fn pod(kind: &WatchedKind, text: &str) -> Result<Pod, String> {
-    let mut pod = Pod::from_json(text).map_err(|error| error.to_string())?;
+    let mut pod =
+        Pod::from_json_with(text, &kind.pod_options).map_err(|error| error.to_string())?;
     if is_kept(kind.keep, &pod) {
         let source = Source::of_pod(text).map_err(|error| error.to_string())?;
         pod.source = Some(Arc::new(source));

@@ -33,7 +33,8 @@ pub(super) fn list_end(bytes: &[u8]) -> Result<ListEnd, MalformedObject> {
 /// Reads one object, without an envelope.
 pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<WatchedObject, MalformedObject> {
     let read = match kind.form {
-        Form::Pod => Pod::from_protobuf(bytes).map(|pod| WatchedObject::Pod(Arc::new(pod))),
+        Form::Pod => Pod::from_protobuf_with(bytes, &kind.pod_options)
+            .map(|pod| WatchedObject::Pod(Arc::new(pod))),
         Form::Node => Node::from_protobuf(bytes).map(|node| WatchedObject::Node(Arc::new(node))),
         Form::Generic => {
             let text = format!("objects of kind {} are not read in protobuf", kind.name);
