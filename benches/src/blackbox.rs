@@ -2,13 +2,14 @@
 //!
 //! Nodes and pods are there, and all pods are pending, before the scheduler starts. From then on only a watch is held on
 //! bound pods; rate means from the first binding that the watch reports to the last. What the scheduler used is what the
-//! system reports about its process. The *ceiling* is a process that binds the same pods round robin, 64 requests at a
-//! time, without deciding anything: what the API server takes on this machine.
+//! system reports about its process. The *ceiling* is a process that binds the same pods round robin, 64 at a time,
+//! without deciding anything, and writes their claims before as a scheduler does: what the API server takes on this machine.
 //!
 //! Invariants: the program that is timed shares no process with the watcher or with the API server; what was
 //! created in a cluster that was there before is taken away again, also after a failure.
 
 mod ceiling;
+mod devices;
 mod figures;
 mod load;
 mod process_usage;

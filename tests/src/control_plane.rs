@@ -10,4 +10,4 @@ mod server;
 pub use api::{Api, code};
 pub use ports::free as free_ports;
 pub use process::Process;
-pub use server::{Assets, RealServer, ServerOptions};
+pub use server::{Assets, Features, RealServer, ServerOptions};

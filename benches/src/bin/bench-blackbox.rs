@@ -40,7 +40,7 @@ enum Part {
     ServeDevcluster(ServeDevcluster),
     /// The ceiling
     #[command(hide = true)]
-    BindAll { kubeconfig: PathBuf, round: String, n_nodes: usize, n_pods: usize },
+    BindAll { kubeconfig: PathBuf, round: String, n_nodes: usize, n_pods: usize, shape: Shape },
 }
 
 #[derive(Debug, clap::Args)]
@@ -100,18 +100,24 @@ async fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.part {
         Some(Part::ServeDevcluster(server)) => server.run().await.map(|()| true),
-        Some(Part::BindAll { kubeconfig, round, n_nodes, n_pods }) => {
-            run_ceiling(&kubeconfig, &round, n_nodes, n_pods).await.map(|()| true)
+        Some(Part::BindAll { kubeconfig, round, n_nodes, n_pods, shape }) => {
+            run_ceiling(&kubeconfig, &round, n_nodes, n_pods, shape).await.map(|()| true)
         }
         None => measure(cli.args).await,
     };
     exit_code(done)
 }
 
-async fn run_ceiling(kubeconfig: &Path, round: &str, n_nodes: usize, n_pods: usize) -> Result<()> {
+async fn run_ceiling(
+    kubeconfig: &Path,
+    round: &str,
+    n_nodes: usize,
+    n_pods: usize,
+    shape: Shape,
+) -> Result<()> {
     // The scheduler's own kind of connection: what it costs is not what is to be compared.
     let endpoint = Endpoint::from_kubeconfig(kubeconfig, None).await?;
-    bind_all(&Api::of_client(endpoint.kube_client()?), round, n_nodes, n_pods).await
+    bind_all(&Api::of_client(endpoint.kube_client()?), round, n_nodes, n_pods, shape).await
 }
 
 /// Whether all pods were bound in all rounds.

@@ -8,11 +8,13 @@ use kube_scheduler_tests::control_plane::{Api, code};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::devices::Devices;
 use super::progress::Progress;
 use super::shape::{ROUND_LABEL, Shape, node};
 
 /// How many requests are on their way at once.
 const WIDTH: usize = 32;
+const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 /// How long a namespace may take to end once it is empty.
 const NAMESPACE_GRACE: Duration = Duration::from_secs(10);
 
@@ -24,6 +26,9 @@ pub(super) async fn fill(
     n_pods: usize,
     shape: Shape,
 ) -> Result<()> {
+    if shape == Shape::Claims && !Devices::suffice(n_nodes, n_pods) {
+        bail!("{n_nodes} nodes have too few devices for {n_pods} pods");
+    }
     refuse_other_nodes(api).await?;
     api.create(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": round}}))
         .await?;
@@ -33,6 +38,13 @@ pub(super) async fn fill(
     let accounts = format!("/api/v1/namespaces/{round}/serviceaccounts");
     create(api, &accounts, &account).await?;
     create_all(api, "nodes created", "/api/v1/nodes", n_nodes, |index| node(round, index)).await?;
+    if let Some(devices) = shape.devices(round) {
+        create(api, "/apis/resource.k8s.io/v1/deviceclasses", &devices.class()).await?;
+        let slice = |index| devices.slice(index);
+        create_all(api, "slices created", SLICES, n_nodes, slice).await?;
+        let claim = |index| devices.claim(index);
+        create_all(api, "claims created", &devices.claims_path(), n_pods, claim).await?;
+    }
     let pods = format!("/api/v1/namespaces/{round}/pods");
     create_all(api, "pods created", &pods, n_pods, |index| shape.pod(index)).await
 }
@@ -100,12 +112,41 @@ pub(super) async fn scheduled_events(api: &Api, round: &str) -> Result<usize> {
 }
 
 /// Takes away what [`fill`] made, and the events.
-pub(super) async fn empty(api: &Api, round: &str) -> Result<()> {
+pub(super) async fn empty(api: &Api, round: &str, shape: Shape) -> Result<()> {
     let namespace = format!("/api/v1/namespaces/{round}");
     delete_now(api, &format!("{namespace}/pods")).await?;
     delete_now(api, &format!("/api/v1/nodes?labelSelector={ROUND_LABEL}%3D{round}")).await?;
+    if let Some(devices) = shape.devices(round) {
+        release_claims(api, &devices).await?;
+        delete_now(api, &devices.claims_path()).await?;
+        delete_now(api, &format!("{SLICES}?labelSelector={ROUND_LABEL}%3D{round}")).await?;
+        delete_now(api, &devices.class_path()).await?;
+    }
     delete_now(api, &format!("{namespace}/events")).await?;
     end_namespace(api, round).await
+}
+
+/// Takes their devices and finalizers from all claims, as a controller of claims does once their pods are gone.
+async fn release_claims(api: &Api, devices: &Devices) -> Result<()> {
+    let path = devices.claims_path();
+    let claims = api.send("GET", &path, None, "").await.context("list claims")?;
+    let names = claims["items"].as_array().into_iter().flatten();
+    let names = names.filter_map(|claim| claim["metadata"]["name"].as_str());
+    let patch = async |path: &str, patch: Value| {
+        let answer = api.send("PATCH", path, Some(&patch), "application/merge-patch+json").await;
+        answer.map(drop).with_context(|| format!("PATCH {path}"))
+    };
+    let (path, patch) = (&path, &patch);
+    stream::iter(names)
+        .map(|name| async move {
+            let claim = format!("{path}/{name}");
+            let status = json!({"status": {"reservedFor": null, "allocation": null}});
+            patch(&format!("{claim}/status"), status).await?;
+            patch(&claim, json!({"metadata": {"finalizers": null}})).await
+        })
+        .buffer_unordered(WIDTH)
+        .try_collect()
+        .await
 }
 
 /// Deletes what is at a path, without grace; that nothing is there is no error.

@@ -61,7 +61,7 @@ impl Round {
             error = interrupted() => Err(error),
         };
         if cluster.is_kept() {
-            let emptied = load::empty(&cluster.api, &name).await.context("clean up");
+            let emptied = load::empty(&cluster.api, &name, self.shape).await.context("clean up");
             // The first failure is the cause of the others.
             return figures.and_then(|figures| emptied.map(|()| figures));
         }
@@ -154,6 +154,7 @@ impl Round {
                 name.into(),
                 self.n_nodes.to_string().into(),
                 self.n_pods.to_string().into(),
+                self.shape.name().into(),
             ],
             Subject::Scheduler(command) => command
                 .iter()

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kube_scheduler_devcluster::{DevCluster, User};
-use kube_scheduler_tests::control_plane::{Api, Assets, Process, RealServer, ServerOptions};
+use kube_scheduler_tests::control_plane::{
+    Api, Assets, Features, Process, RealServer, ServerOptions,
+};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
@@ -83,9 +85,8 @@ impl Cluster {
                 (Server::Devcluster(process), text, scheduler)
             }
             Backend::Real(assets) => {
-                let server =
-                    RealServer::start(assets, files.path(), ServerOptions { audits: false })
-                        .await?;
+                let options = ServerOptions { audits: false, features: Features::Default };
+                let server = RealServer::start(assets, files.path(), options).await?;
                 std::fs::write(&scheduler, server.kubeconfig_for(&User::kube_scheduler())?)?;
                 let text = server.kubeconfig_for(&User::administrator())?;
                 (Server::Real(Box::new(server)), text, scheduler)

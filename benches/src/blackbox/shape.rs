@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::devices::Devices;
+
 /// How many zones the nodes are in.
 const ZONES: usize = 3;
 /// How many groups there are of pods that keep away from each other.
@@ -18,6 +20,8 @@ pub enum Shape {
     Affinity,
     /// No node with a pod of the same group, required; 50 groups
     AntiAffinity,
+    /// One of the eight devices of their node, by a claim of their own
+    Claims,
 }
 
 impl Shape {
@@ -28,7 +32,13 @@ impl Shape {
             Self::Spread => "spread",
             Self::Affinity => "affinity",
             Self::AntiAffinity => "anti-affinity",
+            Self::Claims => "claims",
         }
+    }
+
+    /// The devices of the nodes, if pods ask for any.
+    pub(super) fn devices(self, round: &str) -> Option<Devices> {
+        (self == Self::Claims).then(|| Devices::of(round))
     }
 
     /// The pod of this number.
@@ -58,6 +68,10 @@ impl Shape {
                 pod["metadata"]["labels"] = json!({"group": group});
                 pod["spec"]["affinity"]["podAntiAffinity"] =
                     required("group", &group, "kubernetes.io/hostname");
+            }
+            Self::Claims => {
+                pod["spec"]["resourceClaims"] =
+                    json!([{"name": "device", "resourceClaimName": pod_name(index)}]);
             }
         }
         pod

@@ -334,7 +334,10 @@ impl Driver {
             }
             match &effect {
                 Effect::WriteBinding { .. } => self.outstanding.writes += 1,
-                Effect::Await { .. } | Effect::WriteObject { .. } => self.outstanding.works += 1,
+                // To a write that nobody waits for, no answer comes.
+                Effect::Await { .. } | Effect::WriteObject { awaited_by: Some(_), .. } => {
+                    self.outstanding.works += 1
+                }
                 Effect::EvictPod { .. } | Effect::ClearNomination { .. } => {
                     self.outstanding.evictions += 1
                 }

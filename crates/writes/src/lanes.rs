@@ -2,7 +2,9 @@
 //!
 //! Invariants: a pod has at most one write under way; its writes start in the order in which they came in; patches of one
 //! pod's status that wait are one per kind of condition; among pods whose turn it is, bindings and evictions go before
-//! status patches, and each class is first come, first served.
+//! status patches, and each class is first come, first served, except that a pod whose binding goes on with another write
+//! is before those whose binding begins. So pods are bound one after the other, where otherwise the claims of all would be
+//! written before the first of them is bound.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -130,19 +132,53 @@ struct Lane {
 pub(crate) struct Lanes {
     /// By uid. Looked up only, never walked through.
     lanes: KeyedMap<Arc<str>, Lane>,
-    /// Pods whose next write may start and is urgent, in the order in which that came to be.
+    /// Pods whose next write may start and is urgent, in the order in which that came to be; first those that had their turn
+    /// before.
+    again: VecDeque<Arc<str>>,
     now: VecDeque<Arc<str>>,
     /// The same for writes that are not urgent.
     soon: VecDeque<Arc<str>>,
     /// Pods whose write comes again, by when; the number keeps those of the same moment in order.
     deferred: BTreeMap<(Timestamp, u64), Arc<str>>,
     n_deferred: u64,
+    begun: Begun,
+}
+
+/// How many pods are known whose binding has begun with a write.
+const MAX_BEGUN: usize = 4_096;
+
+/// Pods whose binding has begun with a write about another object, so that more writes are likely to come: those that began
+/// most recently, since nothing says that a binding was given up.
+#[derive(Debug, Default)]
+struct Begun {
+    /// Looked up only, never walked through.
+    pods: KeyedMap<Arc<str>, ()>,
+    /// In the order in which they began; some are not among `pods` any more.
+    order: VecDeque<Arc<str>>,
+}
+
+impl Begun {
+    fn insert(&mut self, uid: &Arc<str>) {
+        if self.pods.insert(uid.clone(), ()).is_none() {
+            self.order.push_back(uid.clone());
+        }
+        while self.order.len() > MAX_BEGUN {
+            if let Some(oldest) = self.order.pop_front() {
+                self.pods.remove(&oldest);
+            }
+        }
+    }
+
+    fn remove(&mut self, uid: &Arc<str>) -> bool {
+        self.pods.remove(uid).is_some()
+    }
 }
 
 impl Lanes {
     /// Adds a write behind the others of its pod.
     pub(crate) fn push(&mut self, write: PodWrite) {
         let uid = write.pod().uid.clone();
+        let has_begun = write.urgency() == Urgency::Now && self.begun.remove(&uid);
         let lane = self.lanes.entry(uid.clone()).or_default();
         if let (PodWrite::Patch { patch, .. }, Some(PodWrite::Patch { patch: waiting, .. })) =
             (&write, lane.waiting.back_mut())
@@ -152,14 +188,19 @@ impl Lanes {
         }
         lane.waiting.push_back(write);
         if !lane.is_busy && lane.waiting.len() == 1 {
-            self.line_up(uid, Place::Back);
+            self.line_up(uid, if has_begun { Place::Again } else { Place::Back });
         }
+    }
+
+    /// A write ended that a pod's binding waited for: the next one comes before those of pods whose binding begins.
+    pub(crate) fn go_on(&mut self, uid: &Arc<str>) {
+        self.begun.insert(uid);
     }
 
     /// The next write of this urgency. [`finish`](Self::finish) or [`defer`](Self::defer) must follow.
     pub(crate) fn pop(&mut self, urgency: Urgency) -> Option<PodWrite> {
         let uid = match urgency {
-            Urgency::Now => self.now.pop_front(),
+            Urgency::Now => self.again.pop_front().or_else(|| self.now.pop_front()),
             Urgency::Soon => self.soon.pop_front(),
         }?;
         let lane = self.lanes.get_mut(&uid)?;
@@ -231,7 +272,7 @@ impl Lanes {
     /// How many pods have a write of this urgency that could start.
     pub(crate) fn len(&self, urgency: Urgency) -> usize {
         match urgency {
-            Urgency::Now => self.now.len(),
+            Urgency::Now => self.again.len() + self.now.len(),
             Urgency::Soon => self.soon.len(),
         }
     }
@@ -239,7 +280,7 @@ impl Lanes {
     /// The write that [`pop`](Self::pop) would give.
     pub(crate) fn peek(&self, urgency: Urgency) -> Option<&PodWrite> {
         let uid = match urgency {
-            Urgency::Now => self.now.front(),
+            Urgency::Now => self.again.front().or_else(|| self.now.front()),
             Urgency::Soon => self.soon.front(),
         }?;
         self.lanes.get(uid)?.waiting.front()
@@ -257,13 +298,12 @@ impl Lanes {
         else {
             return;
         };
-        let line = match urgency {
-            Urgency::Now => &mut self.now,
-            Urgency::Soon => &mut self.soon,
-        };
-        match place {
-            Place::Front => line.push_front(uid),
-            Place::Back => line.push_back(uid),
+        match (urgency, place) {
+            (Urgency::Now, Place::Front) => self.again.push_front(uid),
+            (Urgency::Now, Place::Again) => self.again.push_back(uid),
+            (Urgency::Now, Place::Back) => self.now.push_back(uid),
+            (Urgency::Soon, Place::Front) => self.soon.push_front(uid),
+            (Urgency::Soon, Place::Again | Place::Back) => self.soon.push_back(uid),
         }
     }
 }
@@ -271,8 +311,10 @@ impl Lanes {
 /// Where in a line a pod goes.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// It had its turn before.
+    /// It had its turn before, with this write.
     Front,
+    /// It had its turn before, with another write of its binding.
+    Again,
     Back,
 }
 
@@ -314,6 +356,56 @@ mod tests {
         lanes.finish(&"a".into());
         lanes.finish(&"b".into());
         assert!(lanes.is_empty());
+    }
+
+    fn claim(name: &str) -> PodWrite {
+        let key = kube_scheduler_framework::ObjectKey {
+            group: "resource.k8s.io".into(),
+            kind: "ResourceClaim".into(),
+            namespace: "x".into(),
+            name: name.into(),
+        };
+        PodWrite::Object { token: Some(Token(1)), pod: pod(name), write: ObjectWrite::Get(key) }
+    }
+
+    #[test]
+    fn a_binding_that_has_begun_goes_before_those_that_begin() {
+        let mut lanes = Lanes::default();
+        for name in ["a", "b", "c"] {
+            lanes.push(claim(name));
+        }
+        lanes.push(bind("plain"));
+        for name in ["a", "b"] {
+            assert_eq!(lanes.pop(Urgency::Now), Some(claim(name)));
+        }
+        for name in ["b", "a"] {
+            lanes.go_on(&name.into());
+            lanes.finish(&name.into());
+        }
+        for name in ["b", "a"] {
+            lanes.push(bind(name));
+        }
+        assert_eq!(lanes.len(Urgency::Now), 4);
+        for write in [bind("b"), bind("a"), claim("c"), bind("plain")] {
+            assert_eq!(lanes.peek(Urgency::Now), Some(&write));
+            assert_eq!(lanes.pop(Urgency::Now), Some(write));
+        }
+        // What begins anew has to wait.
+        lanes.finish(&"a".into());
+        lanes.push(bind("d"));
+        lanes.push(bind("a"));
+        assert_eq!(lanes.pop(Urgency::Now), Some(bind("d")));
+    }
+
+    #[test]
+    fn bindings_that_were_given_up_do_not_pile_up() {
+        let mut begun = Begun::default();
+        for i in 0..3 * MAX_BEGUN {
+            begun.insert(&i.to_string().into());
+        }
+        assert_eq!((begun.pods.len(), begun.order.len()), (MAX_BEGUN, MAX_BEGUN));
+        assert!(begun.remove(&(3 * MAX_BEGUN - 1).to_string().into()));
+        assert!(!begun.remove(&"0".into()));
     }
 
     #[test]

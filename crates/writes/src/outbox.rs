@@ -366,6 +366,9 @@ impl Outbox {
             Some(pause) => self.lanes.defer(write, now + pause, self.max_deferrals)?,
             None => write,
         };
+        if matches!(write, PodWrite::Object { token: Some(_), .. }) {
+            self.lanes.go_on(&write.pod().uid);
+        }
         self.lanes.finish(&write.pod().uid);
         Some(EndedWrite { write, result })
     }

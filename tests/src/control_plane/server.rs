@@ -59,6 +59,33 @@ impl Assets {
 pub struct ServerOptions {
     /// Whether requests of the scheduler are written to an audit log, so that refused ones can be found.
     pub audits: bool,
+    /// Which features it has.
+    pub features: Features,
+}
+
+/// What an API server serves and validates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Features {
+    /// What is on by default.
+    #[default]
+    Default,
+    /// Pod groups, claims of groups and device taint rules as well: what schedulers can use, and is off by default.
+    Gated,
+}
+
+impl Features {
+    /// Flags of kube-apiserver v1.36.
+    fn args(self) -> Vec<String> {
+        match self {
+            Self::Default => Vec::new(),
+            Self::Gated => vec![
+                "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true,\
+                 WorkloadAwarePreemption=true,DRAWorkloadResourceClaims=true,DRADeviceTaintRules=true"
+                    .to_owned(),
+                "--runtime-config=scheduling.k8s.io/v1alpha2=true,resource.k8s.io/v1beta2=true".to_owned(),
+            ],
+        }
+    }
 }
 
 /// A kube-apiserver with an etcd of its own.
@@ -147,6 +174,7 @@ impl RealServer {
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,StorageObjectInUseProtection"
                 .to_owned(),
         ];
+        args.extend(options.features.args());
         if options.audits {
             args.push(format!("--audit-policy-file={}", file("audit.yaml", AUDIT_POLICY)?));
             args.push(format!("--audit-log-path={}", audit_log.display()));

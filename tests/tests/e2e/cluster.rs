@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kube_scheduler_devcluster::{DevCluster, User};
-use kube_scheduler_tests::control_plane::{Api, Assets, RealServer, ServerOptions};
+use kube_scheduler_tests::control_plane::{Api, Assets, Features, RealServer, ServerOptions};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::Mutex;
@@ -40,10 +40,15 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts one, without any node. `program` is the scheduler for scenarios that need a process of its own.
-    pub(crate) async fn start(backend: &Backend, program: &Path) -> Result<Self> {
-        let mut cluster =
-            Self::start_bare(backend, program, ServerOptions { audits: true }).await?;
+    /// Starts one, without any node. `program` is the scheduler for scenarios that need a process of its own. The embedded
+    /// cluster has all features always.
+    pub(crate) async fn start(
+        backend: &Backend,
+        program: &Path,
+        features: Features,
+    ) -> Result<Self> {
+        let options = ServerOptions { audits: true, features };
+        let mut cluster = Self::start_bare(backend, program, options).await?;
         cluster.inhabitants = Some(Inhabitants::start(cluster.api.clone()));
         Ok(cluster)
     }

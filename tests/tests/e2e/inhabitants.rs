@@ -197,12 +197,14 @@ async fn generate_claim(api: &Api, kind: &str, owner: &Value, entry: &Value) -> 
         owner["metadata"]["name"].as_str().unwrap_or_default(),
         entry["name"].as_str().unwrap_or_default(),
     );
+    // Items of a list do not say what they are.
+    let version = if kind == "Pod" { "v1" } else { "scheduling.k8s.io/v1alpha2" };
     let template = entry["resourceClaimTemplateName"].as_str().unwrap_or_default();
     let Some(template) = api.get("ResourceClaimTemplate", template).await? else { return Ok(()) };
     let name = format!("{owner_name}-{entry_name}");
     api.create(&json!({
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-        "metadata": {"name": name, "ownerReferences": [{"apiVersion": owner["apiVersion"], "kind": kind,
+        "metadata": {"name": name, "ownerReferences": [{"apiVersion": version, "kind": kind,
             "name": owner_name, "uid": owner["metadata"]["uid"], "controller": true}]},
         "spec": template["spec"]["spec"],
     }))

@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, reason = "a scenario that cannot go on stops where it is")]
 
 mod cluster;
+mod extender;
 mod inhabitants;
 mod objects;
 mod scale;
@@ -23,23 +24,24 @@ use std::path::Path;
 use std::time::Instant;
 
 use futures::FutureExt;
-use kube_scheduler_tests::control_plane::Assets;
+use kube_scheduler_tests::control_plane::{Assets, Features};
 
 use crate::cluster::{Backend, Cluster};
-use crate::scenarios::{SCENARIOS, each_scenario};
+use crate::scenarios::{SCENARIOS, Scenario, each_scenario};
 
 /// The scheduler for scenarios that need a process of its own.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_e2e-scheduler");
 
 /// Plays one scenario in an embedded cluster of its own.
 async fn play_embedded(name: &str) {
-    let cluster = Cluster::start(&Backend::Embedded, Path::new(PROGRAM)).await.unwrap();
+    let cluster =
+        Cluster::start(&Backend::Embedded, Path::new(PROGRAM), Features::Gated).await.unwrap();
     let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name).unwrap();
     scenario.play(&cluster).await;
 }
 
 macro_rules! embedded {
-    ($($module:ident::$name:ident,)*) => {$(
+    ($($features:ident $module:ident::$name:ident,)*) => {$(
         #[tokio::test(flavor = "multi_thread")]
         async fn $name() {
             play_embedded(concat!(stringify!($module), "::", stringify!($name))).await;
@@ -49,10 +51,9 @@ macro_rules! embedded {
 
 each_scenario!(embedded);
 
-/// All scenarios, one after the other in one cluster: starting an API server takes longer than most of them.
-/// `KUBE_SCHEDULER_E2E_ONLY` plays those with the text in their names.
-#[tokio::test(flavor = "multi_thread")]
-async fn against_a_real_api_server() {
+/// Plays the scenarios for API servers with these features, one after the other in one cluster: starting an API server takes
+/// longer than most of them. `KUBE_SCHEDULER_E2E_ONLY` plays those with the text in their names.
+async fn play_real(features: Features) {
     let Some(assets) = Assets::from_environment().unwrap() else {
         eprintln!(
             "skipped: KUBEBUILDER_ASSETS is not set, so there is no real API server to test against"
@@ -61,9 +62,10 @@ async fn against_a_real_api_server() {
     };
     let only = std::env::var("KUBE_SCHEDULER_E2E_ONLY").unwrap_or_default();
     let backend = Backend::Real(assets);
-    let cluster = Cluster::start(&backend, Path::new(PROGRAM)).await.unwrap();
+    let cluster = Cluster::start(&backend, Path::new(PROGRAM), features).await.unwrap();
     let mut failed = Vec::new();
-    for scenario in SCENARIOS.iter().filter(|scenario| scenario.name.contains(&only)) {
+    let is_played = |one: &&Scenario| one.features == features && one.name.contains(&only);
+    for scenario in SCENARIOS.iter().filter(is_played) {
         let begin = Instant::now();
         // The others are played even if it fails.
         let ended = AssertUnwindSafe(scenario.play(&cluster)).catch_unwind().await;
@@ -75,4 +77,15 @@ async fn against_a_real_api_server() {
         cluster.clear().await.unwrap();
     }
     assert!(failed.is_empty(), "{failed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn against_a_real_api_server() {
+    play_real(Features::Default).await;
+}
+
+/// Scenarios about what is off by default in an API server.
+#[tokio::test(flavor = "multi_thread")]
+async fn against_a_real_api_server_with_gates() {
+    play_real(Features::Gated).await;
 }

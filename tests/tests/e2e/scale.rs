@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
-use kube_scheduler_tests::control_plane::{Assets, ServerOptions};
+use kube_scheduler_tests::control_plane::{Assets, Features, ServerOptions};
 use serde_json::Value;
 
 use crate::PROGRAM;
@@ -33,7 +33,7 @@ async fn none_is_lost_at_scale_while_the_api_server_is_killed_twice() {
     let (n_nodes, n_pods): (usize, usize) = (n_nodes.parse().unwrap(), n_pods.parse().unwrap());
     let assets = Assets::from_environment().unwrap().expect("KUBEBUILDER_ASSETS is set");
     let backend = Backend::Real(assets);
-    let options = ServerOptions { audits: false };
+    let options = ServerOptions { audits: false, features: Features::Default };
     let cluster = Cluster::start_bare(&backend, Path::new(PROGRAM), options).await.unwrap();
 
     let begin = Instant::now();

@@ -1,5 +1,7 @@
 //! The scheduler under test: the daemon inside the test's process, or a process of its own.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
 use kube_scheduler_config::{Configuration, FeatureGates, Gate, load};
 use kube_scheduler_daemon::{Daemon, DaemonBuilder, Endpoint};
@@ -10,6 +12,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
+
+/// How long a daemon that is stopped waits for what is under way.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// A daemon that runs in the background, as the user `system:kube-scheduler`.
 pub(crate) struct Running {
@@ -82,10 +87,12 @@ impl Running {
     /// Stops it in order.
     ///
     /// # Panics
-    /// If it broke down.
+    /// If it broke down, or waited in vain for something to be finished.
     pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
+        let begin = Instant::now();
         (&mut self.task).await.expect("the daemon did not break down");
+        assert!(begin.elapsed() < GRACE, "it has given up on something");
     }
 
     /// Ends it as a crash would: nothing is finished.
@@ -111,5 +118,23 @@ impl Program {
         let kubeconfig = cluster.scheduler_kubeconfig().display().to_string();
         let args = ["--kubeconfig", &kubeconfig].into_iter().chain(args.iter().copied());
         Process::start(cluster.program(), args, &cluster.files().join(format!("{name}.log")))
+    }
+
+    /// Starts it with a configuration of its own, and with these feature gates, such as `GangScheduling=true`.
+    pub(crate) fn start_configured(
+        cluster: &Cluster,
+        name: &str,
+        config: &Value,
+        gates: &str,
+    ) -> Result<Process> {
+        let mut config = config.clone();
+        config["clientConnection"]["kubeconfig"] =
+            cluster.scheduler_kubeconfig().display().to_string().into();
+        config["leaderElection"]["leaderElect"] = false.into();
+        let file = cluster.files().join(format!("{name}.json"));
+        std::fs::write(&file, config.to_string())?;
+        let config = format!("--config={}", file.display());
+        let gates = format!("--feature-gates={gates}");
+        Self::start(cluster, name, &[&config, &gates, "--secure-port=0"])
     }
 }

@@ -1,11 +1,14 @@
 //! Pods with claims of devices: nothing is given twice, and nothing is kept by what is gone.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use kube_scheduler_config::Gate;
 use serde_json::{Value, json};
 
+use super::extenders::bind;
 use crate::cluster::Cluster;
+use crate::extender::Extender;
 use crate::objects::{gpu_class_and_template, gpus, nodes, one_gpu, pod, pod_with_gpu, with};
 use crate::scheduler::{Program, Running};
 use crate::wait::until;
@@ -101,10 +104,6 @@ async fn check_second_has_the_device(cluster: &Cluster) {
 
 pub(crate) async fn a_rule_takes_devices_away_and_gives_them_back(cluster: &Cluster) {
     let api = cluster.api();
-    if api.list("DeviceTaintRule").await.is_err() {
-        eprintln!("skipped: this API server does not serve DeviceTaintRules");
-        return;
-    }
     populate(cluster, 1, 1).await;
     let taint = json!({"key": "broken", "effect": "NoSchedule"});
     api.create(&json!({"apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceTaintRule",
@@ -197,6 +196,112 @@ pub(crate) async fn killed_schedulers_leave_no_device_behind(cluster: &Cluster) 
     check_devices(cluster).await;
     for i in 0..PODS {
         api.delete("Pod", &format!("p-{i}"), Some(0)).await.unwrap();
+    }
+    until_no_claims(cluster).await;
+    scheduler.stop().await;
+}
+
+/// A scheduler has written the claim of a pod and asked an extender to bind it; the extender has done so, or not yet, when
+/// the scheduler is killed, and the pod is there when the next one starts, or not any more.
+pub(crate) async fn a_scheduler_is_killed_between_claim_and_binding(cluster: &Cluster) {
+    populate(cluster, 2, 1).await;
+    for is_bound in [false, true] {
+        for is_deleted in [false, true] {
+            kill_while_binding(cluster, is_bound, is_deleted).await;
+        }
+    }
+}
+
+async fn kill_while_binding(cluster: &Cluster, is_bound: bool, is_deleted: bool) {
+    let api = cluster.api();
+    let extender = Extender::listen().await;
+    let config = extender.config(json!({"bindVerb": "bind"}));
+    let scheduler = Program::start_configured(cluster, "killed", &config, "").unwrap();
+    api.create(&pod_with_gpu("held")).await.unwrap();
+    let asked = Cell::new(false);
+    let answer = async |_: &str, question: &Value| {
+        if is_bound {
+            bind(api, question).await?;
+        }
+        asked.set(true);
+        Ok(None)
+    };
+    tokio::select! {
+        () = extender.serve(answer) => panic!("the extender has ended"),
+        () = until("the pod is to be bound", async || asked.get()) => {}
+    }
+    scheduler.kill();
+    let claims = api.list("ResourceClaim").await.unwrap();
+    let (device, reserved) = claims.first().and_then(allocated).unwrap();
+    assert_eq!((claims.len(), reserved.len()), (1, 1), "{claims:#?}");
+    assert_eq!(cluster.placements().await["held"].is_some(), is_bound);
+    check_devices(cluster).await;
+    if is_deleted {
+        api.delete("Pod", "held", Some(0)).await.unwrap();
+    }
+
+    // There are two devices, so that one pod waits exactly if nothing was lost and nothing given twice.
+    let scheduler = Running::start(cluster).await;
+    let others = if is_deleted { ["first", "second"] } else { ["held", "second"] };
+    if is_deleted {
+        api.create(&pod_with_gpu("first")).await.unwrap();
+    }
+    api.create(&pod_with_gpu("second")).await.unwrap();
+    let mut used: Vec<String> = Vec::new();
+    for pod in others {
+        used.push(cluster.node_of(pod).await);
+    }
+    if !is_deleted {
+        assert!(device.starts_with(&format!("{}/", used[0])), "{device} and {used:?}");
+    }
+    used.sort();
+    assert_eq!(used, ["node-0", "node-1"]);
+    api.create(&pod_with_gpu("third")).await.unwrap();
+    cluster.until_unschedulable("third").await;
+    check_devices(cluster).await;
+    for pod in others.iter().chain(&["third"]) {
+        api.delete("Pod", pod, Some(0)).await.unwrap();
+    }
+    until_no_claims(cluster).await;
+    scheduler.stop().await;
+}
+
+/// A pod that asks for devices as for any resource: the scheduler makes the claim itself.
+pub(crate) async fn a_claim_is_made_for_an_extended_resource(cluster: &Cluster) {
+    const RESOURCE: &str = "example.com/gpu";
+    let api = cluster.api();
+    populate(cluster, 2, 1).await;
+    let resource = json!({"spec": {"extendedResourceName": RESOURCE}});
+    api.patch("DeviceClass", "gpu", "", &resource).await.unwrap();
+    let asking = |name: &str| {
+        let mut pod = pod(name);
+        let resources = &mut pod["spec"]["containers"][0]["resources"];
+        resources["requests"][RESOURCE] = "1".into();
+        resources["limits"][RESOURCE] = "1".into();
+        pod
+    };
+    let scheduler = Running::start(cluster).await;
+    for name in ["first", "second"] {
+        api.create(&asking(name)).await.unwrap();
+        let node = cluster.node_of(name).await;
+        let pod = api.get("Pod", name).await.unwrap().unwrap();
+        let status = &pod["status"]["extendedResourceClaimStatus"];
+        let mapping = &status["requestMappings"][0];
+        assert_eq!(mapping["containerName"], "main", "{pod:#}");
+        assert_eq!(mapping["resourceName"], RESOURCE, "{pod:#}");
+        let claim = status["resourceClaimName"].as_str().unwrap();
+        let claim = api.get("ResourceClaim", claim).await.unwrap().unwrap();
+        let (device, reserved) = allocated(&claim).unwrap();
+        assert_eq!(device, format!("{node}/gpu-0"));
+        assert_eq!(json!(reserved), json!([pod["metadata"]["uid"]]));
+    }
+    api.create(&asking("third")).await.unwrap();
+    cluster.until_unschedulable("third").await;
+    assert_eq!(api.list("ResourceClaim").await.unwrap().len(), 2);
+    api.delete("Pod", "first", Some(0)).await.unwrap();
+    cluster.node_of("third").await;
+    for name in ["second", "third"] {
+        api.delete("Pod", name, Some(0)).await.unwrap();
     }
     until_no_claims(cluster).await;
     scheduler.stop().await;

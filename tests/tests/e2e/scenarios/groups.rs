@@ -1,13 +1,15 @@
 //! Gangs: all of their pods, or as many as they want at least, or none.
-//!
-//! A real API server serves pod groups only with their gate on; where it does not, nothing is played.
+
+use std::cell::Cell;
 
 use kube_scheduler_config::Gate;
 use serde_json::{Value, json};
 
+use super::extenders::bind;
 use crate::cluster::Cluster;
-use crate::objects::{asking, gpu_class_and_template, gpus, nodes, pod, with};
-use crate::scheduler::Running;
+use crate::extender::Extender;
+use crate::objects::{asking, gpu_class_and_template, gpus, nodes, pod, pod_with_gpu, with};
+use crate::scheduler::{Program, Running};
 use crate::wait::until;
 
 /// A group whose pods wait until so many of them can be scheduled.
@@ -19,11 +21,6 @@ fn gang(name: &str, min_count: usize) -> Value {
 /// A pod that belongs to a group.
 fn member(pod: Value, group: &str) -> Value {
     with(pod, json!({"spec": {"schedulingGroup": {"podGroupName": group}}}))
-}
-
-/// Whether the server has pod groups.
-async fn has_groups(cluster: &Cluster) -> bool {
-    cluster.api().list("PodGroup").await.is_ok()
 }
 
 /// Waits until the condition of a group has this status, and tells its reason.
@@ -40,9 +37,6 @@ async fn until_condition(cluster: &Cluster, group: &str, status: &str) -> String
 }
 
 pub(crate) async fn a_gang_waits_for_its_last_pod(cluster: &Cluster) {
-    if !has_groups(cluster).await {
-        return;
-    }
     let api = cluster.api();
     api.create_all(nodes(2)).await.unwrap();
     let scheduler = Running::start_with_groups(cluster).await;
@@ -61,9 +55,6 @@ pub(crate) async fn a_gang_waits_for_its_last_pod(cluster: &Cluster) {
 }
 
 pub(crate) async fn a_gang_that_does_not_fit_takes_no_room(cluster: &Cluster) {
-    if !has_groups(cluster).await {
-        return;
-    }
     let api = cluster.api();
     // Two nodes of 4 CPUs: room for two of the three.
     api.create_all(nodes(2)).await.unwrap();
@@ -85,9 +76,6 @@ pub(crate) async fn a_gang_that_does_not_fit_takes_no_room(cluster: &Cluster) {
 }
 
 pub(crate) async fn a_gang_shares_one_claim(cluster: &Cluster) {
-    if !has_groups(cluster).await {
-        return;
-    }
     let api = cluster.api();
     api.create_all(nodes(3)).await.unwrap();
     api.create_all(gpu_class_and_template()).await.unwrap();
@@ -125,9 +113,6 @@ pub(crate) async fn a_gang_shares_one_claim(cluster: &Cluster) {
 }
 
 pub(crate) async fn members_of_a_gang_have_claims_of_their_own(cluster: &Cluster) {
-    if !has_groups(cluster).await {
-        return;
-    }
     let api = cluster.api();
     api.create_all(nodes(2)).await.unwrap();
     api.create_all(gpu_class_and_template()).await.unwrap();
@@ -146,5 +131,60 @@ pub(crate) async fn members_of_a_gang_have_claims_of_their_own(cluster: &Cluster
         assert_eq!(claim["status"]["reservedFor"].as_array().map(Vec::len), Some(1), "{claim:#}");
         assert!(claim["status"]["allocation"].is_object(), "{claim:#}");
     }
+    scheduler.stop().await;
+}
+
+/// The first of two members is bound, with its device, and the other's claim is written, when the scheduler is killed.
+pub(crate) async fn a_scheduler_is_killed_while_it_binds_a_gang_with_devices(cluster: &Cluster) {
+    let api = cluster.api();
+    api.create_all(nodes(3)).await.unwrap();
+    api.create_all(gpu_class_and_template()).await.unwrap();
+    for node in ["node-0", "node-1", "node-2"] {
+        api.create(&gpus(node, 1)).await.unwrap();
+    }
+    let extender = Extender::listen().await;
+    let config = extender.config(json!({"bindVerb": "bind"}));
+    let gates = "GenericWorkload=true,GangScheduling=true";
+    let program = Program::start_configured(cluster, "killed", &config, gates).unwrap();
+    api.create(&gang("pair", 2)).await.unwrap();
+    for name in ["pair-0", "pair-1"] {
+        api.create(&member(pod_with_gpu(name), "pair")).await.unwrap();
+    }
+    let n_asked = Cell::new(0);
+    let answer = async |_: &str, question: &Value| {
+        n_asked.set(n_asked.get() + 1);
+        if n_asked.get() > 1 {
+            return Ok(None);
+        }
+        bind(api, question).await?;
+        Ok(Some(json!({})))
+    };
+    let devices = async || -> Vec<Value> {
+        let mut claims = api.list("ResourceClaim").await.unwrap();
+        claims.retain(|claim| claim["status"]["reservedFor"][0]["name"].is_string());
+        let result =
+            |claim: &Value| claim["status"]["allocation"]["devices"]["results"][0]["pool"].clone();
+        claims.iter().map(result).collect()
+    };
+    let is_half_bound = async || n_asked.get() == 2 && devices().await.len() == 2;
+    tokio::select! {
+        () = extender.serve(answer) => panic!("the extender has ended"),
+        () = until("one of two is bound", is_half_bound) => {}
+    }
+    program.kill();
+    assert_eq!(cluster.n_bound().await, 1);
+
+    let scheduler = Running::start_with_groups(cluster).await;
+    // The devices are those of the claims as the first scheduler left them.
+    let mut expected = devices().await;
+    let mut nodes =
+        [Value::from(cluster.node_of("pair-0").await), cluster.node_of("pair-1").await.into()];
+    expected.sort_by_key(Value::to_string);
+    nodes.sort_by_key(Value::to_string);
+    assert_eq!(nodes[..], expected[..]);
+    assert_eq!(devices().await.len(), 2);
+    // The third device is nobody's.
+    api.create(&pod_with_gpu("alone")).await.unwrap();
+    assert!(!nodes.contains(&cluster.node_of("alone").await.into()));
     scheduler.stop().await;
 }

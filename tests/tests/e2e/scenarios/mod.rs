@@ -17,6 +17,7 @@ mod restarts;
 mod volumes;
 
 use futures::future::LocalBoxFuture;
+use kube_scheduler_tests::control_plane::Features;
 
 use crate::cluster::Cluster;
 
@@ -24,6 +25,8 @@ use crate::cluster::Cluster;
 pub(crate) struct Scenario {
     /// Its name, as in `placement::taints_and_node_affinity_decide`.
     pub(crate) name: &'static str,
+    /// What the API server must have.
+    pub(crate) features: Features,
     run: for<'c> fn(&'c Cluster) -> LocalBoxFuture<'c, ()>,
 }
 
@@ -40,47 +43,51 @@ impl Scenario {
     }
 }
 
-/// Calls a macro with the names of all scenarios.
+/// Calls a macro with the names of all scenarios, each behind the [`Features`] that it needs.
 macro_rules! each_scenario {
     ($callback:ident) => {
         $callback! {
-            placement::what_fits_is_bound_and_what_does_not_is_reported,
-            placement::taints_and_node_affinity_decide,
-            placement::pods_spread_over_zones,
-            placement::pods_avoid_and_follow_each_other,
-            placement::gated_pods_wait,
-            preemption::more_important_pods_take_the_place_of_others,
-            preemption::budgets_are_respected,
-            volumes::a_pod_goes_where_its_volume_is,
-            volumes::a_pod_follows_a_bound_claim,
-            volumes::a_volume_is_made_where_the_pod_goes,
-            devices::a_claim_comes_and_goes_with_its_pod,
-            devices::a_half_written_decision_is_taken_up,
-            devices::a_rule_takes_devices_away_and_gives_them_back,
-            devices::killed_schedulers_leave_no_device_behind,
-            groups::a_gang_waits_for_its_last_pod,
-            groups::a_gang_that_does_not_fit_takes_no_room,
-            groups::a_gang_shares_one_claim,
-            groups::members_of_a_gang_have_claims_of_their_own,
-            profiles::each_pod_is_scheduled_by_its_profile,
-            access::the_roles_of_the_scheduler_are_enough,
-            extenders::an_extender_has_its_say,
-            leader::a_dead_leader_is_replaced,
-            leader::a_leader_that_is_asked_to_end_hands_over,
-            logs::lines_are_of_the_recorded_kinds,
-            manifest::the_static_pod_of_a_control_plane_works,
-            restarts::a_killed_scheduler_is_taken_over_from,
-            restarts::a_killed_process_is_taken_over_from,
-            restarts::the_api_server_may_go_away,
+            Default placement::what_fits_is_bound_and_what_does_not_is_reported,
+            Default placement::taints_and_node_affinity_decide,
+            Default placement::pods_spread_over_zones,
+            Default placement::pods_avoid_and_follow_each_other,
+            Default placement::gated_pods_wait,
+            Default preemption::more_important_pods_take_the_place_of_others,
+            Default preemption::budgets_are_respected,
+            Default volumes::a_pod_goes_where_its_volume_is,
+            Default volumes::a_pod_follows_a_bound_claim,
+            Default volumes::a_volume_is_made_where_the_pod_goes,
+            Default devices::a_claim_comes_and_goes_with_its_pod,
+            Default devices::a_half_written_decision_is_taken_up,
+            Gated devices::a_rule_takes_devices_away_and_gives_them_back,
+            Default devices::killed_schedulers_leave_no_device_behind,
+            Default devices::a_scheduler_is_killed_between_claim_and_binding,
+            Default devices::a_claim_is_made_for_an_extended_resource,
+            Gated groups::a_gang_waits_for_its_last_pod,
+            Gated groups::a_gang_that_does_not_fit_takes_no_room,
+            Gated groups::a_gang_shares_one_claim,
+            Gated groups::members_of_a_gang_have_claims_of_their_own,
+            Gated groups::a_scheduler_is_killed_while_it_binds_a_gang_with_devices,
+            Default profiles::each_pod_is_scheduled_by_its_profile,
+            Default access::the_roles_of_the_scheduler_are_enough,
+            Default extenders::an_extender_has_its_say,
+            Default leader::a_dead_leader_is_replaced,
+            Default leader::a_leader_that_is_asked_to_end_hands_over,
+            Default logs::lines_are_of_the_recorded_kinds,
+            Default manifest::the_static_pod_of_a_control_plane_works,
+            Default restarts::a_killed_scheduler_is_taken_over_from,
+            Default restarts::a_killed_process_is_taken_over_from,
+            Default restarts::the_api_server_may_go_away,
         }
     };
 }
 
 macro_rules! table {
-    ($($module:ident::$name:ident,)*) => {
+    ($($features:ident $module:ident::$name:ident,)*) => {
         /// All of them.
         pub(crate) const SCENARIOS: &[Scenario] = &[$(Scenario {
             name: concat!(stringify!($module), "::", stringify!($name)),
+            features: Features::$features,
             run: |cluster| Box::pin($module::$name(cluster)),
         }),*];
     };
