@@ -46,11 +46,12 @@ pub(crate) fn table_sizes(
         ("pods that wait on Permit", core.permits.len()),
         ("pods that preempt", core.held_back.len()),
     ];
+    let (n_evaluations, n_evaluation_bytes) = cycle.evaluations();
     let learned = [
         ("followed counters", cluster.n_followed(), Some(cluster.n_bytes_of_followed())),
         ("label columns", cluster.n_label_columns(), None),
         ("signatures", core.n_signatures(), Some(core.n_signature_bytes())),
-        ("evaluations", cycle.n_evaluations(), None),
+        ("evaluations", n_evaluations, Some(n_evaluation_bytes)),
         ("namespaces with costly pods", cycle.n_allowances(), None),
     ];
     let live_size = |(table, n_entries)| TableSize {
