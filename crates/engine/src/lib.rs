@@ -26,6 +26,7 @@ mod engine;
 mod evaluation;
 mod explain;
 mod failure;
+mod far_terms;
 mod fork;
 mod group_cycle;
 mod group_placement;

@@ -41,6 +41,7 @@ pub(crate) fn table_sizes(
         ("pods in flight and events they missed", usize::try_from(n_missed).unwrap_or(usize::MAX)),
         ("nodes with nominated pods", queue.nominated_nodes().count()),
         ("affinity terms of pods", cluster.affinity_terms().n_terms_of_all_kinds()),
+        ("pods with many terms about other namespaces", core.far_terms.len()),
         ("resources that no node offers", cluster.requested().n_others()),
         ("lists of taints", cluster.taint_sets().iter().count()),
         ("pods that wait on Permit", core.permits.len()),
