@@ -72,6 +72,6 @@ pub use place::{PodPlace, PodStage};
 pub use policy::Entry;
 pub use pool::Pool;
 pub use profiles::ProfileIdx;
-pub use sharing::Sharing;
+pub use sharing::{SharedSize, Sharing};
 pub use sizes::TableSize;
 pub use turn::{AttemptResult, GroupTurn, Turn};
