@@ -6,6 +6,7 @@
 mod deny;
 mod dependencies;
 mod duplicates;
+mod fuzz_lock;
 mod layers;
 mod licences;
 mod manifest;
@@ -101,6 +102,7 @@ pub(crate) fn run(args: &Args) -> Result<Ended> {
     findings.extend(licences::check(&metadata, &rules.licenses.allow));
     findings.extend(duplicates::check(&metadata, &rules.bans.skip));
     findings.extend(dependencies::check_documented(&table, &read("docs/dependencies.md")?));
+    findings.extend(fuzz_lock::check(&metadata, &read(fuzz_lock::PLACE)?)?);
     for package in &packages {
         findings.extend(dependencies::check_inherited(&package.manifest_place, &package.manifest)?);
         findings.extend(dependencies::check_used(package));

@@ -573,8 +573,10 @@ impl DaemonHandle {
     pub async fn debug_caches(&self) {
         let nodes = self.followed.nodes.lock().iter().map(|((_, name), _)| name.clone()).collect();
         let pods = self.followed.pods.lock().iter().map(|(_, uid)| uid.clone()).collect();
+        let parts = [("nodes", self.followed.nodes.parts()), ("pods", self.followed.pods.parts())];
         let (done, is_done) = oneshot::channel();
-        if self.inbox.observe(Observation::CompareCaches(Actual { nodes, pods }, done)).is_ok() {
+        let actual = Actual { nodes, pods, parts };
+        if self.inbox.observe(Observation::CompareCaches(actual, done)).is_ok() {
             // A core that ends meanwhile answers nothing.
             let _ = is_done.await;
         }

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Resources};
-use kube_scheduler_engine::{Engine, TableSize};
+use kube_scheduler_engine::{Engine, SharedSize, TableSize};
 use kube_scheduler_framework::NodeIdx;
 
 /// The nodes and pods that the watches brought.
@@ -19,26 +19,32 @@ pub(crate) struct Actual {
     pub(crate) nodes: Vec<Arc<str>>,
     /// UIDs of pods.
     pub(crate) pods: Vec<Arc<str>>,
+    /// What the watches keep to find equal parts of objects, by kind.
+    pub(crate) parts: [(&'static str, SharedSize); 2],
 }
 
 /// Compares, then dumps, into the log.
 pub(crate) fn run(engine: &Engine, actual: Actual) {
+    let tables = dump_tables(engine, actual.parts);
     compare(engine, actual);
     let nodes = dump_nodes(engine);
     tracing::info!(nodes, "Dump of cached NodeInfo");
     let (summary, pods) = (engine.queue().summary(), dump_queue(engine));
     tracing::info!(summary, pods, "Dump of scheduling queue");
-    let tables = dump_tables(engine);
     tracing::info!(tables, "Dump of table sizes");
 }
 
 /// One line for each table: its name, its entries, and its bytes if those are what bounds it.
-fn dump_tables(engine: &Engine) -> String {
+fn dump_tables(engine: &Engine, parts: [(&str, SharedSize); 2]) -> String {
     let line = |size: TableSize| {
         let n_bytes = size.n_bytes.map(|n| format!(", {n} bytes")).unwrap_or_default();
         format!("{}: {}{n_bytes}", size.table, size.n_entries)
     };
-    engine.table_sizes().into_iter().map(line).collect::<Vec<_>>().join("\n")
+    let of_parts = |(kind, size): (&str, SharedSize)| {
+        format!("equal parts of {kind}: {}, {} bytes", size.n_parts, size.n_bytes)
+    };
+    let lines = engine.table_sizes().into_iter().map(line).chain(parts.map(of_parts));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn compare(engine: &Engine, actual: Actual) {

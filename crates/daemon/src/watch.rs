@@ -12,14 +12,15 @@ mod items;
 mod patience;
 mod position;
 mod served;
+mod shared;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use kube::client::Body;
-use kube_scheduler_engine::{Input, KnownObjects, Sharing, WatchedKey as Key, WatchedObject};
+use kube_scheduler_engine::{Input, Sharing, WatchedKey as Key, WatchedObject};
 use kube_scheduler_writes::Jitter;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
@@ -36,6 +37,7 @@ use items::Items;
 pub use patience::Patience;
 use position::Place;
 pub(crate) use position::Position;
+pub(crate) use shared::SharedObjects;
 
 /// The least time between the starts of two watches.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -43,16 +45,6 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const PAGE: usize = 500;
 /// How many broken objects of a kind are remembered, so as to complain about each once.
 const MAX_COMPLAINTS: usize = 1_000;
-
-/// What the core knows of one kind, for others to look at. The lock is held for moments only.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SharedObjects(Arc<Mutex<KnownObjects>>);
-
-impl SharedObjects {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, KnownObjects> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Follows one kind.
 pub(crate) struct Reflector {
@@ -505,6 +497,7 @@ impl Reflector {
                     self.advance(Some(resource_version));
                     // About once a minute, so that nothing stays of objects that are gone.
                     self.sharing.sweep();
+                    self.publish_parts();
                 }
             }
             Frame::Error { code: 410, .. } => return Err(Interruption::Gone),
@@ -554,6 +547,14 @@ impl Reflector {
         }
     }
 
+    fn publish_parts(&self) {
+        if matches!(self.kind.form, Form::Pod | Form::Node) {
+            let size = self.sharing.size();
+            self.known.set_parts(size);
+            self.metrics.publish_parts(&self.kind.name, size);
+        }
+    }
+
     fn complain(&mut self, bad: MalformedObject) {
         let key = bad.key.unwrap_or_default();
         if self.complaints.len() < MAX_COMPLAINTS && self.complaints.insert(key.clone()) {
@@ -569,6 +570,7 @@ impl Reflector {
             self.known.lock().keep_only(seen, &mut self.inputs);
         }
         self.inbox.pass_on(&mut self.inputs).await?;
+        self.publish_parts();
         // Pages were only for this list, unless the server can do nothing else.
         if self.state == WatchState::ListInPages {
             self.state = self.list_state();

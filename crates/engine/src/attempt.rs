@@ -227,7 +227,7 @@ impl Search<'_, '_> {
             && !matches!(outcome, Err(NoChoice::Broken(_)))
             && !self.classes.contains(number)
         {
-            self.classes.put(number, class);
+            self.classes.put(number, class, runner.cx.cluster);
         }
         outcome
     }
@@ -281,7 +281,7 @@ impl Search<'_, '_> {
         evaluation = self.keep_to_nodes(evaluation);
         evaluation.look_at_all(runner, pod, pool).map_err(|failure| self.failed(failure))?;
         if let Some(class) = self.class.filter(|_| evaluation.verdicts.n_passing() == 0) {
-            self.classes.put_unfit(class, runner, &evaluation);
+            self.classes.put_unfit(class, runner, self.pod, &evaluation);
         }
         Ok(evaluation)
     }

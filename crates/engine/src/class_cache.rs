@@ -4,7 +4,10 @@
 //! the next pod of the class looks only at nodes that changed since, usually one. Many a class has one pod only, so an
 //! entry is made when a class comes up for the second time.
 //!
-//! Invariant: an entry is used only if everything that its answers were read from, beside single nodes, is unchanged.
+//! Invariants: an entry is used only if everything that its answers were read from, beside single nodes, is unchanged; what
+//! all entries take is bounded ([`footprint`]).
+
+mod footprint;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +31,8 @@ const MAX_SIGNATURE_BYTES: usize = 16 << 20;
 const MAX_SIGNATURE: usize = 32 << 10;
 /// What a signature takes in the table, beside its bytes.
 const SIGNATURE_OVERHEAD: usize = 48;
-/// How many evaluations are kept; the one unused for longest is evicted. With 5,000 nodes each takes some 150 KiB.
+/// How many evaluations are kept, and no more than what [`footprint::of_all`] says they may take; the ones unused for longest
+/// are evicted. With 5,000 nodes each takes some 150 KiB.
 const MAX_EVALUATIONS: usize = 64;
 /// How many classes without an evaluation are remembered before the table starts over.
 const MAX_CLASSES: usize = 1 << 14;
@@ -151,6 +155,8 @@ pub(crate) struct ClassEvaluation {
     seen_to: u64,
     versions: Versions,
     last_used: u64,
+    /// What it takes in memory at most, in bytes.
+    n_bytes: usize,
 }
 
 impl ClassEvaluation {
@@ -177,7 +183,7 @@ impl ClassEvaluation {
             let domains = DomainPlugins::new(runner, pod, &left_out)?;
             domains.add_to(&mut evaluation.pre_filter.skip);
             evaluation.look_at_all(runner, pod, pool).ok()?;
-            let mut class = Self::of(runner, evaluation, left_out.clone());
+            let mut class = Self::of(runner, pod, evaluation, left_out.clone());
             if !domains.is_empty() || class.evaluation.verdicts.n_passing() > 1 {
                 let ranking = Ranking::new(runner, pod, pool, &mut class.evaluation, domains);
                 if DomainPlugins::find(runner, &reads, &mut left_out) {
@@ -190,9 +196,10 @@ impl ClassEvaluation {
         }
     }
 
-    fn of(runner: &Runner<'_>, evaluation: Evaluation, left_out: SkipSet) -> Self {
+    fn of(runner: &Runner<'_>, pod: &Pod, evaluation: Evaluation, left_out: SkipSet) -> Self {
         let cluster = runner.cx.cluster;
         Self {
+            n_bytes: footprint::of(pod, cluster.capacity()),
             reads: evaluation.reads_without(&left_out),
             evaluation,
             ranking: None,
@@ -331,6 +338,8 @@ struct Without {
 #[derive(Debug, Default)]
 pub(crate) struct ClassCache {
     evaluations: FxHashMap<u64, Box<ClassEvaluation>>,
+    /// What they take at most.
+    n_bytes: usize,
     /// Classes that came up before and have no evaluation.
     without: FxHashMap<u64, Without>,
     clock: u64,
@@ -352,12 +361,14 @@ impl ClassCache {
         pool: &Pool,
         nodes: Option<&BTreeSet<Arc<str>>>,
     ) -> Option<Box<ClassEvaluation>> {
-        if let Some(mut evaluation) = self.evaluations.remove(&class) {
+        if let Some(mut evaluation) = self.remove(class) {
             if evaluation.catch_up(runner, pod, pool, &mut self.changes).is_some() {
                 self.hits += 1;
                 return Some(evaluation);
             }
-        } else if !self.is_worth_making(class) {
+        } else if footprint::is_too_large(pod, runner.cx.cluster.capacity())
+            || !self.is_worth_making(class)
+        {
             return None;
         }
         let made = ClassEvaluation::new(runner, pod, pool, nodes);
@@ -368,27 +379,48 @@ impl ClassCache {
         made.map(Box::new)
     }
 
-    /// Keeps the evaluation of a class.
-    pub(crate) fn put(&mut self, class: u64, mut evaluation: Box<ClassEvaluation>) {
+    /// Keeps the evaluation of a class, in place of those that were not used for longest.
+    pub(crate) fn put(
+        &mut self,
+        class: u64,
+        mut evaluation: Box<ClassEvaluation>,
+        cluster: &ClusterState,
+    ) {
+        let most = footprint::of_all(cluster.capacity());
+        self.remove(class);
+        while self.evaluations.len() >= MAX_EVALUATIONS || self.n_bytes + evaluation.n_bytes > most
+        {
+            let ages = self.evaluations.iter().map(|(class, entry)| (entry.last_used, *class));
+            let Some((_, oldest)) = ages.min() else { break };
+            self.remove(oldest);
+        }
         self.clock += 1;
         evaluation.last_used = self.clock;
-        if self.evaluations.len() >= MAX_EVALUATIONS {
-            let ages = self.evaluations.iter().map(|(class, entry)| (entry.last_used, *class));
-            if let Some((_, oldest)) = ages.min() {
-                self.evaluations.remove(&oldest);
-            }
-        }
+        self.n_bytes += evaluation.n_bytes;
         self.evaluations.insert(class, evaluation);
+    }
+
+    fn remove(&mut self, class: u64) -> Option<Box<ClassEvaluation>> {
+        let evaluation = self.evaluations.remove(&class)?;
+        self.n_bytes -= evaluation.n_bytes;
+        Some(evaluation)
     }
 
     /// Keeps what was found out about a pod that fits nowhere, if that can be kept up to date: there are no scores to make
     /// for its class, so it is worth keeping from the first time on.
-    pub(crate) fn put_unfit(&mut self, class: u64, runner: &Runner<'_>, evaluation: &Evaluation) {
+    pub(crate) fn put_unfit(
+        &mut self,
+        class: u64,
+        runner: &Runner<'_>,
+        pod: &Pod,
+        evaluation: &Evaluation,
+    ) {
         let reads = evaluation.reads_without(&SkipSet::default());
-        if reads.can_be_cached() {
+        let is_too_large = footprint::is_too_large(pod, runner.cx.cluster.capacity());
+        if reads.can_be_cached() && !is_too_large {
             let class_evaluation =
-                ClassEvaluation::of(runner, evaluation.clone(), SkipSet::default());
-            self.put(class, Box::new(class_evaluation));
+                ClassEvaluation::of(runner, pod, evaluation.clone(), SkipSet::default());
+            self.put(class, Box::new(class_evaluation), runner.cx.cluster);
         }
     }
 
@@ -435,9 +467,15 @@ impl ClassCache {
         self.evaluations.len()
     }
 
+    /// What the evaluations that are kept take at most, in bytes.
+    pub(crate) const fn n_bytes(&self) -> usize {
+        self.n_bytes
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         self.evaluations.clear();
+        self.n_bytes = 0;
         self.without.clear();
     }
 }

@@ -21,6 +21,7 @@ use crate::class_cache::Signatures;
 use crate::counts::Counts;
 use crate::deadlines::{Deadlines, WakeUp};
 use crate::effect::{Effect, PodRef};
+use crate::far_terms::FarTerms;
 use crate::measures::Measures;
 use crate::notice::{Notice, Notices, QUEUE_REPORTS_FROM};
 use crate::pods::PodIndex;
@@ -40,6 +41,8 @@ pub(crate) struct Core {
     pub(crate) plans: Arc<Plans>,
     pub(crate) cluster: ClusterState,
     pub(crate) pods: PodIndex,
+    /// Running pods with many affinity terms about other namespaces.
+    pub(crate) far_terms: FarTerms,
     /// Pods that wait on Permit: the bindings' state, as far as plugins may see it.
     pub(crate) permits: PermitWaits,
     /// Pods that must not be tried yet: the preemptions' state, as far as plugins may see it.
@@ -82,6 +85,7 @@ impl Core {
             plans: Arc::new(plans),
             cluster: ClusterState::new(),
             pods: PodIndex::default(),
+            far_terms: FarTerms::default(),
             permits: PermitWaits::default(),
             held_back: HeldPreemptors::default(),
             deadlines: Deadlines::default(),
@@ -106,6 +110,7 @@ impl Core {
             plans: self.plans.clone(),
             cluster: self.cluster.clone(),
             pods: self.pods.clone(),
+            far_terms: self.far_terms.clone(),
             permits: self.permits.clone(),
             held_back: HeldPreemptors::default(),
             deadlines: self.deadlines.clone(),
@@ -300,6 +305,23 @@ impl Core {
         self.with_queue(|queue, policy| {
             queue.move_all_if(event, Some(old), new, |entry| may_move(&entry.0), policy.now, policy)
         });
+    }
+
+    /// Says of running pods that some of their affinity terms do not count for others, once for each.
+    pub(crate) fn record_ignored_terms(&mut self) {
+        for (pod, note) in self.far_terms.take_unsaid() {
+            let profiles = &self.plans.profiles;
+            let profile = profiles.of(&pod).map(|profile| &profiles[profile]);
+            let reporting = profile.or(profiles.first()).map(|it| it.scheduler_name.clone());
+            let event = PodEvent {
+                kind: EventKind::Warning,
+                reason: "AffinityIgnored".into(),
+                action: "Scheduling".into(),
+                note,
+                reporting: reporting.unwrap_or_default(),
+            };
+            self.record(&pod, event);
+        }
     }
 
     /// Has an event recorded about a pod.

@@ -132,9 +132,9 @@ impl SchedulingCycle {
         self.budgets.len()
     }
 
-    /// How many evaluations are kept.
-    pub(crate) fn n_evaluations(&self) -> usize {
-        self.classes.len()
+    /// How many evaluations are kept, and what they take at most, in bytes.
+    pub(crate) fn evaluations(&self) -> (usize, usize) {
+        (self.classes.len(), self.classes.n_bytes())
     }
 
     /// Decides about the next pod; `None` when none is ready, or when the last attempt still waits for its victims.

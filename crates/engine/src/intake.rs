@@ -156,7 +156,8 @@ impl Intake<'_> {
 
     fn assigned_pod_added(&mut self, pod: &Arc<Pod>) {
         self.core.cluster.group_member_known(pod);
-        if let Err(error) = self.core.cluster.add_pod(pod.clone()) {
+        let for_others = self.core.far_terms.admit(pod);
+        if let Err(error) = self.core.cluster.add_pod(for_others) {
             self.core.note(format!("pod {}: {error}", pod.key()));
         }
         let object = EventObject::Pod(pod.clone());
@@ -166,7 +167,8 @@ impl Intake<'_> {
 
     fn assigned_pod_updated(&mut self, old: &Arc<Pod>, new: &Arc<Pod>) {
         self.core.cluster.group_member_known(new);
-        if let Err(error) = self.core.cluster.update_pod(new.clone()) {
+        let for_others = self.core.far_terms.admit(new);
+        if let Err(error) = self.core.cluster.update_pod(for_others) {
             self.core.note(format!("pod {}: {error}", new.key()));
         }
         let (old_object, new_object) =
@@ -184,6 +186,7 @@ impl Intake<'_> {
     }
 
     fn assigned_pod_removed(&mut self, pod: &Arc<Pod>) {
+        self.core.far_terms.gone(pod);
         self.core.cluster.group_member_gone(pod);
         if let Err(error) = self.core.cluster.remove_pod(&pod.uid) {
             self.core.note(format!("pod {}: {error}", pod.key()));

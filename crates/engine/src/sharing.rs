@@ -6,31 +6,37 @@
 //! objects.
 //!
 //! Invariants: what replaces a part is equal to it to the letter, so no reader can notice; no decision reads a table, and
-//! none depends on when a table is swept; parts that no object holds any more are dropped. Sharing is O(size of the
-//! object).
+//! none depends on when a table is swept; parts that no object holds any more are dropped, and until then there are no more
+//! of them, in bytes, than of those that objects hold, or 4 MiB. Sharing is O(size of the object).
 
-use std::hash::{BuildHasher, Hash, Hasher};
+mod weighing;
+
+use std::hash::Hash;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
 use kube_scheduler_api_types::{
-    ConditionText, ControllerRef, KeyedState, Labels, Node, NodeAffinity, NodeImage, Pod,
-    PodAffinity, PodCondition, PodRequests, PodSpec, PodStatus, Quantity, ResourceName, Taint,
-    Toleration, Volume,
+    ConditionText, ControllerRef, Labels, Node, NodeAffinity, NodeImage, Pod, PodAffinity,
+    PodCondition, PodRequests, PodSpec, PodStatus, Quantity, ResourceName, Taint, Toleration,
+    Volume,
 };
 
+use self::weighing::{ContentHasher, Weighed, place, weigh};
 use crate::known::WatchedObject;
 
-/// Tables smaller than this are not swept.
+/// Tables with fewer parts than this are not swept for their number.
 const SWEPT_FROM: usize = 1_024;
+/// What all tables may hold before they are swept for their bytes.
+const SWEPT_FROM_BYTES: usize = 4 << 20;
 
-type ContentHasher = <KeyedState as BuildHasher>::Hasher;
 type Quantities = Arc<[(ResourceName, Quantity)]>;
 type NodeConditions = Arc<[(Arc<str>, Arc<str>)]>;
 
 /// What pods and nodes have in common.
 #[derive(Debug, Default)]
 pub struct Sharing {
+    /// What the tables held after the last sweep, in bytes.
+    n_kept_bytes: usize,
     texts: Table<Arc<str>>,
     labels: Table<Labels>,
     owners: Table<Arc<ControllerRef>>,
@@ -61,6 +67,7 @@ impl Sharing {
 
     /// [`share`](Self::share) for a pod.
     pub fn share_pod(&mut self, pod: &mut Arc<Pod>) {
+        self.sweep_if_heavy();
         let pod = Arc::make_mut(pod);
         self.text(&mut pod.namespace);
         if let Some(node_name) = &mut pod.node_name {
@@ -93,6 +100,7 @@ impl Sharing {
 
     /// [`share`](Self::share) for a node.
     pub fn share_node(&mut self, node: &mut Arc<Node>) {
+        self.sweep_if_heavy();
         let node = Arc::make_mut(node);
         self.text(&mut node.name);
         self.share_texts_of(&mut node.labels);
@@ -118,6 +126,41 @@ impl Sharing {
         }
     }
 
+    /// One part may be as large as a thousand others: their number alone is no bound.
+    fn sweep_if_heavy(&mut self) {
+        if self.size().n_bytes > SWEPT_FROM_BYTES.max(self.n_kept_bytes.saturating_mul(2)) {
+            self.sweep();
+        }
+    }
+
+    /// How many parts are kept, and how many bytes they were compared by: what is in them, without what pointers and lists
+    /// take. A part that others are parts of counts with them. O(1).
+    pub fn size(&self) -> SharedSize {
+        let tables = [
+            self.texts.size(),
+            self.labels.size(),
+            self.owners.size(),
+            self.volumes.size(),
+            self.specs.size(),
+            self.requests.size(),
+            self.tolerations.size(),
+            self.node_affinities.size(),
+            self.pod_affinities.size(),
+            self.statuses.size(),
+            self.conditions.size(),
+            self.quantities.size(),
+            self.node_conditions.size(),
+            self.taints.size(),
+            self.images.size(),
+            self.names.size(),
+        ];
+        let plus = |sum: SharedSize, table: &SharedSize| SharedSize {
+            n_parts: sum.n_parts + table.n_parts,
+            n_bytes: sum.n_bytes + table.n_bytes,
+        };
+        tables.iter().fold(SharedSize::default(), plus)
+    }
+
     /// Drops what no object holds any more, and the room that it took. Tables do so by themselves when they have doubled; a
     /// shell calls this now and then, so that nothing stays of objects that are gone. O(parts kept).
     pub fn sweep(&mut self) {
@@ -138,6 +181,7 @@ impl Sharing {
         self.images.sweep();
         self.names.sweep();
         self.texts.sweep();
+        self.n_kept_bytes = self.size().n_bytes;
     }
 
     fn text(&mut self, text: &mut Arc<str>) {
@@ -221,6 +265,15 @@ impl Sharing {
     }
 }
 
+/// What is kept of parts that objects share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedSize {
+    /// How many parts.
+    pub n_parts: usize,
+    /// What is in them, in bytes.
+    pub n_bytes: usize,
+}
+
 /// All empty lists are one.
 fn share_empty<T>(list: &mut Arc<[T]>) {
     if list.is_empty() {
@@ -238,23 +291,30 @@ trait Part: Clone {
     fn n_holders(&self) -> usize;
 }
 
-/// Parts of one kind with the hashes of their content.
+/// Parts of one kind with hashes and sizes of their content.
 #[derive(Debug)]
 struct Table<T> {
-    parts: HashTable<(u64, T)>,
+    parts: HashTable<(Weighed, T)>,
+    n_bytes: usize,
     sweeps_at: usize,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { parts: HashTable::new(), sweeps_at: SWEPT_FROM }
+        Self { parts: HashTable::new(), n_bytes: 0, sweeps_at: SWEPT_FROM }
     }
 }
 
 impl<T: Part> Table<T> {
     /// Replaces `part` by an equal one if there is one.
     fn replace(&self, part: &mut T) -> bool {
-        let known = self.parts.find(hash_of(part), |(_, known)| known.is_same(part));
+        self.replace_weighed(weigh(part), part)
+    }
+
+    fn replace_weighed(&self, weighed: Weighed, part: &mut T) -> bool {
+        let is_same =
+            |(other, known): &(Weighed, T)| other.hash == weighed.hash && known.is_same(part);
+        let known = self.parts.find(place(weighed), is_same);
         let is_known = known.is_some();
         if let Some((_, known)) = known {
             *part = known.clone();
@@ -264,28 +324,33 @@ impl<T: Part> Table<T> {
 
     /// Replaces `part` by an equal one, or keeps it for those to come.
     fn share(&mut self, part: &mut T) {
-        if self.replace(part) {
+        let weighed = weigh(part);
+        if self.replace_weighed(weighed, part) {
             return;
         }
         if self.parts.len() >= self.sweeps_at {
             self.sweep();
         }
-        let hash = hash_of(part);
-        self.parts.insert_unique(hash, (hash, part.clone()), |(hash, _)| *hash);
+        self.n_bytes += weighed.n_bytes();
+        let entry = (weighed, part.clone());
+        self.parts.insert_unique(place(weighed), entry, |(weighed, _)| place(*weighed));
     }
 
     fn sweep(&mut self) {
-        // What has one holder is held by this table alone.
-        self.parts.retain(|(_, part)| part.n_holders() > 1);
-        self.parts.shrink_to_fit(|(hash, _)| *hash);
+        let n_bytes = &mut self.n_bytes;
+        self.parts.retain(|(weighed, part)| {
+            // What has one holder is held by this table alone.
+            let is_held = part.n_holders() > 1;
+            *n_bytes -= if is_held { 0 } else { weighed.n_bytes() };
+            is_held
+        });
+        self.parts.shrink_to_fit(|(weighed, _)| place(*weighed));
         self.sweeps_at = SWEPT_FROM.max(self.parts.len() * 2);
     }
-}
 
-fn hash_of<T: Part>(part: &T) -> u64 {
-    let mut hasher = KeyedState::default().build_hasher();
-    part.hash_content(&mut hasher);
-    hasher.finish()
+    fn size(&self) -> SharedSize {
+        SharedSize { n_parts: self.parts.len(), n_bytes: self.n_bytes }
+    }
 }
 
 impl Part for Labels {

@@ -41,16 +41,18 @@ pub(crate) fn table_sizes(
         ("pods in flight and events they missed", usize::try_from(n_missed).unwrap_or(usize::MAX)),
         ("nodes with nominated pods", queue.nominated_nodes().count()),
         ("affinity terms of pods", cluster.affinity_terms().n_terms_of_all_kinds()),
+        ("pods with many terms about other namespaces", core.far_terms.len()),
         ("resources that no node offers", cluster.requested().n_others()),
         ("lists of taints", cluster.taint_sets().iter().count()),
         ("pods that wait on Permit", core.permits.len()),
         ("pods that preempt", core.held_back.len()),
     ];
+    let (n_evaluations, n_evaluation_bytes) = cycle.evaluations();
     let learned = [
         ("followed counters", cluster.n_followed(), Some(cluster.n_bytes_of_followed())),
         ("label columns", cluster.n_label_columns(), None),
         ("signatures", core.n_signatures(), Some(core.n_signature_bytes())),
-        ("evaluations", cycle.n_evaluations(), None),
+        ("evaluations", n_evaluations, Some(n_evaluation_bytes)),
         ("namespaces with costly pods", cycle.n_allowances(), None),
     ];
     let live_size = |(table, n_entries)| TableSize {

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube_scheduler_config::{FeatureGates, Gate};
-use kube_scheduler_engine::{BoundPod, Measurements, PreemptionCounts, TableSize};
+use kube_scheduler_engine::{BoundPod, Measurements, PreemptionCounts, SharedSize, TableSize};
 use kube_scheduler_runtime::{ExtensionPoint, Lengths, MeteredPoint, PluginIdx, Profile};
 
 use super::registry::{Family, Registry};
@@ -194,6 +194,13 @@ impl Metrics {
                 self.core.table_bytes.set(&[table], *n_bytes as f64);
             }
         }
+    }
+
+    /// How much a watch keeps to find equal parts of objects of this kind.
+    pub(crate) fn publish_parts(&self, kind: &str, size: SharedSize) {
+        let table = format!("equal parts of {kind}");
+        self.core.table_entries.set(&[&table], size.n_parts as f64);
+        self.core.table_bytes.set(&[&table], size.n_bytes as f64);
     }
 
     /// Pods were bound.

@@ -191,13 +191,40 @@ fn nothing_stays_of_objects_that_are_gone() {
     assert!(Arc::ptr_eq(&kept.spec, &again.spec));
 }
 
+/// Fewer pods than a table is swept for, each with one long text of its own.
+#[test]
+fn what_no_object_holds_is_bounded_in_bytes() {
+    const LENGTH: usize = 200_000;
+    let large = |at: usize| {
+        let text = format!("{at}-{}", "x".repeat(LENGTH));
+        pod("large", |pod| pod["metadata"]["labels"]["long"] = text.clone().into())
+    };
+    let mut table = Sharing::default();
+    // The text is part of the labels, too.
+    let one = 2 * LENGTH + 10_000;
+    for at in 0..100 {
+        shared(&mut table, large(at));
+        assert!(table.size().n_bytes <= SWEPT_FROM_BYTES + one, "{:?} at {at}", table.size());
+    }
+    let kept: Vec<_> = (0..40).map(|at| shared(&mut table, large(at))).collect();
+    table.sweep();
+    let size = table.size();
+    assert!((kept.len() * 2 * LENGTH..kept.len() * one).contains(&size.n_bytes), "{size:?}");
+    for at in 100..300 {
+        shared(&mut table, large(at));
+        assert!(table.size().n_bytes <= 2 * size.n_bytes + one, "{:?} at {at}", table.size());
+    }
+    table.sweep();
+    assert_eq!(table.size(), size);
+}
+
 #[test]
 fn pods_with_claims_of_their_own_do_not_collide() {
     let hash = |claim: &str| {
         let status = json!({"resourceClaimStatuses": [{"name": "c", "resourceClaimName": claim}]});
         let pod =
             json!({"metadata": {"namespace": "a", "name": "p"}, "spec": {}, "status": status});
-        hash_of(&Pod::from_value(&pod).unwrap().status)
+        weigh(&Pod::from_value(&pod).unwrap().status).hash
     };
     assert_ne!(hash("one"), hash("two"));
     assert_eq!(hash("one"), hash("one"));

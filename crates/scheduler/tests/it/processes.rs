@@ -166,6 +166,8 @@ fn caches_are_dumped_on_request() {
             "Dump of table sizes",
             "pods on nodes: 1",
             "signatures: 1, ",
+            "equal parts of nodes: ",
+            "equal parts of pods: ",
         ],
     );
     assert!(!std::fs::read_to_string(&log).unwrap().contains("Cache mismatch"));
