@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{KeyedMap, Timestamp};
+use kube_scheduler_api_types::{KeyedMap, KeyedSet, Timestamp};
 use kube_scheduler_engine::{PodRef, StatusPatch, Token};
 use kube_scheduler_framework::ObjectWrite;
 
@@ -152,14 +152,14 @@ const MAX_BEGUN: usize = 4_096;
 #[derive(Debug, Default)]
 struct Begun {
     /// Looked up only, never walked through.
-    pods: KeyedMap<Arc<str>, ()>,
+    pods: KeyedSet<Arc<str>>,
     /// In the order in which they began; some are not among `pods` any more.
     order: VecDeque<Arc<str>>,
 }
 
 impl Begun {
     fn insert(&mut self, uid: &Arc<str>) {
-        if self.pods.insert(uid.clone(), ()).is_none() {
+        if self.pods.insert(uid.clone()) {
             self.order.push_back(uid.clone());
         }
         while self.order.len() > MAX_BEGUN {
@@ -170,7 +170,7 @@ impl Begun {
     }
 
     fn remove(&mut self, uid: &Arc<str>) -> bool {
-        self.pods.remove(uid).is_some()
+        self.pods.remove(uid)
     }
 }
 

@@ -49,6 +49,11 @@ impl Assets {
         Ok(assets)
     }
 
+    /// The stock kube-scheduler, if it is there too.
+    pub fn scheduler(&self) -> Option<PathBuf> {
+        Some(self.program("kube-scheduler")).filter(|path| path.is_file())
+    }
+
     fn program(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }

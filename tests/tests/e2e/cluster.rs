@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kube_scheduler_devcluster::{DevCluster, User};
-use kube_scheduler_tests::control_plane::{Api, Assets, Features, RealServer, ServerOptions};
+use kube_scheduler_tests::control_plane::{Api, Assets, Features, RealServer, ServerOptions, code};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::Mutex;
@@ -229,10 +229,11 @@ impl Cluster {
                 self.api.delete("PriorityClass", name, None).await?;
             }
         }
-        // The controller of claims deletes those of pods that are gone.
-        for kind in ["Pod", "ResourceClaim"] {
-            until(&format!("no {kind} left"), async || {
-                self.api.list(kind).await.is_ok_and(|objects| objects.is_empty())
+        // The controllers delete the claims of pods that are gone, and let groups go. Kinds that are not served have no objects.
+        for kind in ["Pod", "ResourceClaim", "PodGroup"] {
+            until(&format!("no {kind} left"), async || match self.api.list(kind).await {
+                Ok(objects) => objects.is_empty(),
+                Err(error) => code(&error) == Some(404),
             })
             .await;
         }

@@ -17,6 +17,7 @@ mod objects;
 mod scale;
 mod scenarios;
 mod scheduler;
+mod stock;
 mod wait;
 
 use std::panic::AssertUnwindSafe;
