@@ -100,6 +100,7 @@ pub struct DaemonBuilder {
     rate: Option<RateLimit>,
     max_in_unschedulable: Option<Duration>,
     work: WorkLimits,
+    exact_gangs: bool,
     connect_patience: Duration,
     request_timeout: Duration,
     width: usize,
@@ -177,6 +178,13 @@ impl DaemonBuilder {
     /// How much work attempts may cost.
     pub fn work_limits(mut self, limits: WorkLimits) -> Self {
         self.work = limits;
+        self
+    }
+
+    /// Whether gangs are planned as a whole, in any order of their pods, instead of pod by pod as in the reference. No by
+    /// default; of use with the feature gate `GangScheduling` only.
+    pub fn exact_gangs(mut self, exact: bool) -> Self {
+        self.exact_gangs = exact;
         self
     }
 
@@ -407,6 +415,7 @@ impl DaemonBuilder {
             extenders: extenders.extenders.clone(),
             timer: Some(Arc::new(Stopwatch::start())),
             work: self.work,
+            plans_gangs_exactly: self.exact_gangs,
             ..EngineOptions::default()
         };
         if let Some(limit) = self.max_in_unschedulable {
@@ -447,6 +456,7 @@ impl Daemon {
             rate: None,
             max_in_unschedulable: None,
             work: WorkLimits::default(),
+            exact_gangs: false,
             connect_patience: Duration::from_secs(3),
             request_timeout: Duration::from_secs(30),
             width: 128,
