@@ -181,8 +181,7 @@ impl DaemonBuilder {
         self
     }
 
-    /// Whether gangs are planned as a whole, in any order of their pods, instead of pod by pod as in the reference. No by
-    /// default; of use with the feature gate `GangScheduling` only.
+    /// Whether gangs are planned as a whole instead of pod by pod; no by default. Needs the feature gate `GangScheduling`.
     pub fn exact_gangs(mut self, exact: bool) -> Self {
         self.exact_gangs = exact;
         self
@@ -194,8 +193,7 @@ impl DaemonBuilder {
         self
     }
 
-    /// After how long to say that the API server does not answer; three seconds by default. It is waited for as long as
-    /// it takes.
+    /// After how long to say that the API server, which is waited for, does not answer; three seconds by default.
     pub fn connect_patience(mut self, patience: Duration) -> Self {
         self.connect_patience = patience;
         self
