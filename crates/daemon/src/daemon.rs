@@ -100,6 +100,7 @@ pub struct DaemonBuilder {
     rate: Option<RateLimit>,
     max_in_unschedulable: Option<Duration>,
     work: WorkLimits,
+    exact_gangs: bool,
     connect_patience: Duration,
     request_timeout: Duration,
     width: usize,
@@ -180,14 +181,19 @@ impl DaemonBuilder {
         self
     }
 
+    /// Whether gangs are planned as a whole instead of pod by pod; no by default. Needs the feature gate `GangScheduling`.
+    pub fn exact_gangs(mut self, exact: bool) -> Self {
+        self.exact_gangs = exact;
+        self
+    }
+
     /// Whether to wait for a lease before deciding anything; by default there is no election and decisions begin at once.
     pub fn leader_election(mut self, election: Option<LeaderElection>) -> Self {
         self.leader_election = election;
         self
     }
 
-    /// After how long to say that the API server does not answer; three seconds by default. It is waited for as long as
-    /// it takes.
+    /// After how long to say that the API server, which is waited for, does not answer; three seconds by default.
     pub fn connect_patience(mut self, patience: Duration) -> Self {
         self.connect_patience = patience;
         self
@@ -407,6 +413,7 @@ impl DaemonBuilder {
             extenders: extenders.extenders.clone(),
             timer: Some(Arc::new(Stopwatch::start())),
             work: self.work,
+            plans_gangs_exactly: self.exact_gangs,
             ..EngineOptions::default()
         };
         if let Some(limit) = self.max_in_unschedulable {
@@ -447,6 +454,7 @@ impl Daemon {
             rate: None,
             max_in_unschedulable: None,
             work: WorkLimits::default(),
+            exact_gangs: false,
             connect_patience: Duration::from_secs(3),
             request_timeout: Duration::from_secs(30),
             width: 128,

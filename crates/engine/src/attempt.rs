@@ -2,6 +2,7 @@
 //!
 //! Behaviour: `docs/spec/core.md` §4. Nothing here changes the cluster.
 
+mod candidates;
 mod extenders;
 mod sample;
 
@@ -21,6 +22,7 @@ use kube_scheduler_runtime::{
     Extenders, HypotheticalRunner, Meter, MeteredPoint, PreFilterRun, Runner, SkipSet,
 };
 
+pub(crate) use self::candidates::Candidates;
 use self::extenders::{ExtenderStatuses, best_with};
 pub(crate) use self::sample::n_feasible_to_find;
 use crate::budget::OverBudget;

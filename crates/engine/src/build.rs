@@ -58,6 +58,9 @@ pub struct EngineOptions {
     /// Whether pod groups that do not fit are tried again at once when nothing else is to be done, as in the reference,
     /// instead of after their backoff.
     pub hurries_groups: bool,
+    /// Whether gangs are planned as a whole: placed if their pods fit in any order, and in the best of the allowed domains.
+    /// Off, members are tried one after the other, as in the reference. Of use with the gate `GangScheduling` only.
+    pub plans_gangs_exactly: bool,
 }
 
 impl Default for EngineOptions {
@@ -75,6 +78,7 @@ impl Default for EngineOptions {
             work: WorkLimits::default(),
             breaks_ties_by_name: false,
             hurries_groups: false,
+            plans_gangs_exactly: false,
         }
     }
 }
@@ -190,7 +194,7 @@ impl Engine {
             sign: profiles.iter().map(SignPlan::new).collect(),
             gates,
             hints: Hints(hints),
-            groups: GroupGates::new(&options.gates),
+            groups: GroupGates::new(&options.gates, options.plans_gangs_exactly),
             is_by_priority_then_age,
             extenders: options.extenders,
             profiles: Profiles::new(profiles),

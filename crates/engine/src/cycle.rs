@@ -95,8 +95,8 @@ pub(crate) struct Guidance<'a> {
 }
 
 /// How one search is made.
-struct SearchGuide<'a> {
-    watched: &'a ObservedSearch<'a>,
+struct SearchGuide<'a, 'w> {
+    watched: &'a ObservedSearch<'w>,
     /// Whether what is found out may be kept for other attempts.
     is_kept: bool,
     /// Where to look, and whether looking for pods to evict is not too expensive.
@@ -212,6 +212,18 @@ impl SchedulingCycle {
         scope: Scope<'_>,
         observer: &mut dyn Observer,
     ) -> (Result<Choice, NoChoice>, u64) {
+        self.look(core, (queued, profile), scope, observer, |search| search.run())
+    }
+
+    /// Searches in some way, as [`find`](Self::find) does.
+    pub(crate) fn look<T>(
+        &mut self,
+        core: &mut Core,
+        (queued, profile): (&QueuedPod<Entry>, ProfileIdx),
+        scope: Scope<'_>,
+        observer: &mut dyn Observer,
+        run: impl FnOnce(Search<'_, '_>) -> Result<T, NoChoice>,
+    ) -> (Result<T, NoChoice>, u64) {
         let pod = &PodRef::from(&*queued.entry().0);
         let watched = ObservedSearch::new(pod, observer);
         self.number += 1;
@@ -233,7 +245,7 @@ impl SchedulingCycle {
             scope.may_preempt && price.search.saturating_add(price.preemption) <= limits.hard;
         let scope = Scope { may_preempt, ..scope };
         let guide = SearchGuide { watched: &watched, is_kept, scope };
-        let found = guarded(|| self.search(core, queued, profile, guide));
+        let found = guarded(|| run(self.search(core, queued, profile, guide)));
         if is_kept {
             // Before the pod is placed: what was counted for it can be taken over as it is.
             core.cluster.follow_requested();
@@ -255,13 +267,13 @@ impl SchedulingCycle {
         (found, cost)
     }
 
-    fn search(
-        &mut self,
-        core: &Core,
-        queued: &QueuedPod<Entry>,
+    fn search<'a, 'w>(
+        &'a mut self,
+        core: &'a Core,
+        queued: &'a QueuedPod<Entry>,
         profile: ProfileIdx,
-        guide: SearchGuide<'_>,
-    ) -> Result<Choice, NoChoice> {
+        guide: SearchGuide<'a, 'w>,
+    ) -> Search<'a, 'w> {
         let SearchGuide { watched, is_kept, scope } = guide;
         let options = &self.options;
         let pod = &queued.entry().0;
@@ -269,7 +281,7 @@ impl SchedulingCycle {
         // A profile's 0 is not overruled by the global share: it is the one that adapts.
         let percentage = profile.percentage_of_nodes_to_score.or(options.percentage);
         let random = Numbers::nth(options.seed, self.number);
-        let search = Search {
+        Search {
             runner: Runner::new(profile, core.sources()),
             extenders: &core.plans.extenders,
             pool: &options.pool,
@@ -285,8 +297,7 @@ impl SchedulingCycle {
             random,
             ties: options.ties(random),
             watched,
-        };
-        search.run()
+        }
     }
 }
 

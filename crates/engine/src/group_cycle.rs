@@ -21,6 +21,7 @@ use crate::class_cache::ClassCache;
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts, report_victims};
 use crate::effect::PodRef;
+use crate::exact::Exact;
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::group_report::{GroupReport, MemberAttempt, PlacementAttempt};
 use crate::observer::Observer;
@@ -50,6 +51,8 @@ pub(crate) struct Group {
     pub(crate) classes: Vec<u64>,
     /// What plugins share between the members for this cycle.
     pub(crate) shared: GroupCycleState,
+    /// What is asked of a gang that is planned as a whole; `None` for other groups.
+    pub(crate) exact: Option<Exact>,
 }
 
 /// What a group cycle works on, and what it has to do once it is over.
@@ -64,6 +67,8 @@ pub(crate) struct GroupWork<'a> {
     pub(crate) started: Vec<TaskId>,
     /// What the searches cost at most.
     pub(crate) work: u64,
+    /// What searches for gangs that are planned as a whole cost at most.
+    pub(crate) searched: u64,
 }
 
 /// A node for a member.
@@ -106,12 +111,24 @@ pub(crate) struct PlacementOutcome {
     pub(crate) status: Status,
     /// Whether the group has to wait for victims to go.
     pub(crate) waits: bool,
+    /// The members that were placed, in the order in which they were, if that is not their own.
+    pub(crate) order: Vec<usize>,
 }
 
 impl PlacementOutcome {
     /// The group fails before any member is tried.
     pub(crate) const fn failed(status: Status) -> Self {
-        Self { outcomes: Vec::new(), status, waits: false }
+        Self { outcomes: Vec::new(), status, waits: false, order: Vec::new() }
+    }
+
+    /// Takes back what was tried, the last one first; members that fit keep what plugins left for them.
+    pub(crate) fn take_back(&mut self, trials: Vec<(usize, Trial)>, cx: &mut GroupWork<'_>) {
+        for (at, trial) in trials.into_iter().rev() {
+            let state = trial.take_back(cx.core, &mut cx.later);
+            if let Some(Outcome::Fits(fit)) = self.outcomes.get_mut(at) {
+                fit.state = state;
+            }
+        }
     }
 
     /// The same for observers.
@@ -146,8 +163,9 @@ impl SchedulingCycle {
         observer: &mut dyn Observer,
     ) {
         let (core, bindings, preemptions) = parts;
-        let (later, started, work) = (Commands::default(), Vec::new(), 0);
-        let mut cx = GroupWork { core, bindings, preemptions, observer, later, started, work };
+        let (later, started, work, searched) = (Commands::default(), Vec::new(), 0, 0);
+        let mut cx =
+            GroupWork { core, bindings, preemptions, observer, later, started, work, searched };
         let mut group_turn = GroupTurn::default();
         if let Some(group) = group_of(cx.core, queued, &mut group_turn) {
             let mut report = GroupReport {
@@ -168,7 +186,8 @@ impl SchedulingCycle {
             report.status = tried.status.clone();
             report.waits_for_preemption = tried.waits;
             cx.observer.group_decided(&report);
-            turn.work = cx.work;
+            turn.work = cx.work.saturating_add(cx.searched);
+            self.spend_on_searches(&cx, &group.namespace);
             group_turn.members.extend(cx.submit(group, tried));
         }
         if let Some((_, result)) = group_turn.members.iter().find(|(pod, _)| *pod == turn.pod) {
@@ -184,7 +203,8 @@ impl SchedulingCycle {
         group: &Group,
         scope: Scope<'_>,
     ) -> PlacementOutcome {
-        let freezes = cx.core.cluster.freeze_affinity_lists();
+        // The reference does not look for the anti-affinity of earlier members against later ones.
+        let freezes = group.exact.is_none() && cx.core.cluster.freeze_affinity_lists();
         // What is found out about some nodes is of no use for all of them.
         let kept = scope.nodes.map(|_| std::mem::take(&mut self.classes));
         for class in &group.classes {
@@ -220,12 +240,7 @@ impl SchedulingCycle {
             }
             tried.outcomes.push(outcome.0);
         }
-        for (at, trial) in trials.into_iter().rev() {
-            let state = trial.take_back(cx.core, &mut cx.later);
-            if let Some(Outcome::Fits(fit)) = tried.outcomes.get_mut(at) {
-                fit.state = state;
-            }
-        }
+        tried.take_back(trials, cx);
         if freezes {
             cx.core.cluster.thaw_affinity_lists();
         }
@@ -243,7 +258,7 @@ impl SchedulingCycle {
     }
 
     /// Tries one member on the cluster as the earlier ones left it (`docs/spec/podgroups.md` §5.1).
-    fn try_member(
+    pub(crate) fn try_member(
         &mut self,
         cx: &mut GroupWork<'_>,
         group: &Group,
@@ -354,9 +369,11 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
     for other in others {
         members.extend(core.pop_specific(other));
     }
+    let exact = Exact::of(core, &namespace, &name);
     members.sort_by(|a, b| {
         let key = |queued: &QueuedPod<Entry>| {
-            (-i64::from(queued.entry().0.priority()), queued.initial_attempt_timestamp())
+            let since = queued.initial_attempt_timestamp().filter(|_| exact.is_none());
+            (-i64::from(queued.entry().0.priority()), since)
         };
         key(a).cmp(&key(b)).then_with(|| a.entry().0.name.cmp(&b.entry().0.name))
     });
@@ -391,7 +408,7 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
     classes =
         classes.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).map(|same| same[0]).collect();
     let shared = GroupCycleState::default();
-    let group = Group { namespace, name, profile, members, pods, classes, shared };
+    let group = Group { namespace, name, profile, members, pods, classes, shared, exact };
     (!group.pods.is_empty()).then_some(group)
 }
 

@@ -12,6 +12,7 @@ use kube_scheduler_runtime::{Profile, is_within_bounds};
 
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope};
+use crate::exact::refusal;
 use crate::group_cycle::{Group, GroupWork, PlacementOutcome};
 use crate::group_report::{GroupReport, PlacementAttempt, PlacementScores};
 use crate::guard::guarded;
@@ -27,10 +28,34 @@ impl SchedulingCycle {
         may_preempt: bool,
         report: &mut GroupReport,
     ) -> PlacementOutcome {
+        let by_name = self.options.breaks_ties_by_name;
+        // What is planned as a whole does not depend on the order of the list of nodes.
+        self.options.breaks_ties_by_name |= group.exact.is_some();
+        let tried = self.decide_among_placements(cx, group, may_preempt, report);
+        self.options.breaks_ties_by_name = by_name;
+        tried
+    }
+
+    fn decide_among_placements(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        may_preempt: bool,
+        report: &mut GroupReport,
+    ) -> PlacementOutcome {
         let shared = Some(&group.shared);
         let everywhere = Scope { nodes: None, may_preempt, group: shared };
+        let mut findings = Vec::new();
         if !cx.core.plans.groups.places_groups {
-            let tried = self.try_members(cx, group, everywhere);
+            let nodes = match group.exact {
+                Some(_) => cx.core.cluster.order().to_vec(),
+                None => Vec::new(),
+            };
+            let on = (&Arc::default(), &nodes[..]);
+            let mut tried = self.try_group(cx, group, on, everywhere, &mut findings);
+            if group.exact.is_some() && tried.status.is_rejected() {
+                tried.status = Status::unschedulable(refusal(cx.core, group, &findings));
+            }
             if cx.observer.wants_group_attempts() {
                 let nodes = names_of(cx.core, cx.core.cluster.order());
                 report.attempts.push(PlacementAttempt { nodes, ..tried.report(group) });
@@ -49,7 +74,8 @@ impl SchedulingCycle {
         for placement in placements {
             let part = part_of(cx.core, &placement.nodes);
             let scope = Scope { nodes: part.as_ref(), may_preempt, group: shared };
-            let tried = self.try_members(cx, group, scope);
+            let on = (&placement.name, &placement.nodes[..]);
+            let tried = self.try_group(cx, group, on, scope, &mut findings);
             if cx.observer.wants_group_attempts() {
                 report.attempts.push(PlacementAttempt {
                     placement: Some(placement.name.clone()),
@@ -77,9 +103,12 @@ impl SchedulingCycle {
         }
         let mut tried = first.unwrap_or_else(|| PlacementOutcome::failed(Status::SUCCESS));
         let why = tried.status.error_text().unwrap_or_default();
-        tried.status = Status::unschedulable(format!(
-            "0/{n_placements} placements are available, first placement status: {why}"
-        ));
+        tried.status = Status::unschedulable(match group.exact {
+            Some(_) => refusal(cx.core, group, &findings),
+            None => {
+                format!("0/{n_placements} placements are available, first placement status: {why}")
+            }
+        });
         tried
     }
 

@@ -52,7 +52,7 @@ impl GroupTrial for Rehearsal<'_, '_> {
     }
 
     fn try_group(&mut self) -> Status {
-        let GroupWork { core, bindings, preemptions, later, work, .. } = &mut *self.cx;
+        let GroupWork { core, bindings, preemptions, later, work, searched, .. } = &mut *self.cx;
         let mut cx = GroupWork {
             core,
             bindings,
@@ -61,10 +61,11 @@ impl GroupTrial for Rehearsal<'_, '_> {
             later: std::mem::take(later),
             started: Vec::new(),
             work: *work,
+            searched: *searched,
         };
         let tried = self.cycle.decide(&mut cx, self.group, false, &mut GroupReport::default());
-        let GroupWork { later: asked, work: spent, .. } = cx;
-        (self.cx.later, self.cx.work) = (asked, spent);
+        let GroupWork { later: asked, work: spent, searched, .. } = cx;
+        (self.cx.later, self.cx.work, self.cx.searched) = (asked, spent, searched);
         tried.status
     }
 }
@@ -110,7 +111,9 @@ impl SchedulingCycle {
             return Err(Status::unschedulable(NO_PLUGIN));
         };
         let before = cx.core.cluster.clone();
-        cx.core.cluster.freeze_affinity_lists();
+        if group.exact.is_none() {
+            cx.core.cluster.freeze_affinity_lists();
+        }
         // What is found out about the changed cluster goes with it.
         let kept = std::mem::take(&mut self.classes);
         let mut trial = Rehearsal { cycle: self, cx: &mut *cx, group };

@@ -31,12 +31,13 @@ impl GroupWork<'_> {
         let Group { namespace, name, profile, members, pods, .. } = group;
         let later: Commands = std::mem::take(&mut self.later);
         self.bindings.carry_out(self.core, later);
-        let PlacementOutcome { outcomes, status, waits } = tried;
+        let PlacementOutcome { outcomes, status, waits, order } = tried;
         let mut outcomes = outcomes.into_iter();
         let mut results = Vec::with_capacity(members.len());
-        for queued in members {
+        let members = members.into_iter().map(|queued| (queued, outcomes.next()));
+        for (queued, outcome) in in_order(members.collect(), &order) {
             let pod = PodRef::from(&*queued.entry().0);
-            let result = match what_next(outcomes.next(), &status, waits) {
+            let result = match what_next(outcome, &status, waits) {
                 Next::Bind(fit) => self.bind(queued, profile, *fit),
                 Next::Fail(failure) => {
                     let failed = FailedAttempt { queued, profile, assumed: None, failure };
@@ -64,6 +65,19 @@ impl GroupWork<'_> {
         let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
         self.bindings.start(self.core, placement)
     }
+}
+
+/// Those that `order` names first, in its order.
+fn in_order<T>(all: Vec<T>, order: &[usize]) -> impl Iterator<Item = T> {
+    let mut places: Vec<usize> = vec![order.len(); all.len()];
+    for (place, at) in order.iter().enumerate() {
+        if let Some(known) = places.get_mut(*at) {
+            *known = place;
+        }
+    }
+    let mut placed: Vec<(usize, T)> = places.into_iter().zip(all).collect();
+    placed.sort_by_key(|(place, _)| *place);
+    placed.into_iter().map(|(_, it)| it)
 }
 
 /// What is done with a member.

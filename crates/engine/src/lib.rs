@@ -24,6 +24,7 @@ mod duration;
 mod effect;
 mod engine;
 mod evaluation;
+mod exact;
 mod explain;
 mod failure;
 mod far_terms;

@@ -86,11 +86,14 @@ pub(crate) struct GroupGates {
     pub(crate) places_groups: bool,
     /// Groups preempt as a whole (`WorkloadAwarePreemption`).
     pub(crate) preempts_for_groups: bool,
+    /// Gangs are planned as a whole.
+    pub(crate) plans_gangs_exactly: bool,
 }
 
 impl GroupGates {
-    pub(crate) fn new(gates: &FeatureGates) -> Self {
+    pub(crate) fn new(gates: &FeatureGates, plans_gangs_exactly: bool) -> Self {
         Self {
+            plans_gangs_exactly: plans_gangs_exactly && gates.is_enabled(Feature::GangScheduling),
             has_groups: gates.is_enabled(Feature::GenericWorkload),
             has_gangs: gates.is_enabled(Feature::GangScheduling),
             places_groups: gates.is_enabled(Feature::TopologyAwareWorkloadScheduling),

@@ -5,9 +5,9 @@ use std::fmt;
 use kube_scheduler_queue::EventResource;
 
 use crate::points::{
-    Bind, EnqueueExtensions, Filter, Permit, PlacementGenerate, PlacementScore, PodGroupPostFilter,
-    PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
-    Sign,
+    Bind, EnqueueExtensions, Filter, Permit, PlacementBound, PlacementGenerate, PlacementScore,
+    PodGroupPostFilter, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort,
+    Reserve, Score, Sign,
 };
 
 /// A scheduler plugin.
@@ -94,6 +94,10 @@ pub trait Plugin: Send + Sync + 'static {
     fn as_placement_generate(&self) -> Option<&dyn PlacementGenerate> {
         None
     }
+    /// Rules sets of nodes out for a pod group by counting. Asked where the plugin is enabled for Filter.
+    fn as_placement_bound(&self) -> Option<&dyn PlacementBound> {
+        None
+    }
     /// Scores sets of nodes in which a pod group fits.
     fn as_placement_score(&self) -> Option<&dyn PlacementScore> {
         None
@@ -149,6 +153,7 @@ macro_rules! extension_points {
     (@accessor Bind) => { $crate::extension_points!(@method as_bind, Bind); };
     (@accessor PostBind) => { $crate::extension_points!(@method as_post_bind, PostBind); };
     (@accessor PlacementGenerate) => { $crate::extension_points!(@method as_placement_generate, groups::PlacementGenerate); };
+    (@accessor PlacementBound) => { $crate::extension_points!(@method as_placement_bound, groups::PlacementBound); };
     (@accessor PlacementScore) => { $crate::extension_points!(@method as_placement_score, groups::PlacementScore); };
     (@accessor EnqueueExtensions) => { $crate::extension_points!(@method as_enqueue_extensions, EnqueueExtensions); };
     (@accessor Sign) => { $crate::extension_points!(@method as_sign, Sign); };

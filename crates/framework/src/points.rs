@@ -22,7 +22,10 @@ pub use filter::{
 };
 pub use group_trial::{GroupTrial, PodGroupPostFilter};
 pub use object_write::ObjectWrite;
-pub use placement::{PlacedGroup, Placement, PlacementGenerate, PlacementScore, ProposedPlacement};
+pub use placement::{
+    GroupDemand, PlacedGroup, Placement, PlacementBound, PlacementGenerate, PlacementScore,
+    ProposedPlacement,
+};
 pub use post_filter::{
     HypotheticalFilter, NominatingInfo, PostFilter, PostFilterContext, PostFilterOutcome,
 };

@@ -10,6 +10,7 @@ mod demand;
 pub(crate) mod device_classes;
 pub(crate) mod fit;
 mod fit_args;
+mod fit_bound;
 mod fit_hints;
 mod fit_placement;
 mod fit_scan;

@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use kube_scheduler_api_types::validation::aggregate;
-use kube_scheduler_config::{Configuration, FeatureGates, Invalid, decode, default, validate};
+use kube_scheduler_config::{
+    Configuration, FeatureGates, Gate, Invalid, decode, default, validate,
+};
 use kube_scheduler_daemon::RateLimit;
 
 use crate::flags::Flags;
@@ -63,6 +65,11 @@ impl Settings {
                 "these feature gates stay off, because their features do not exist here: {}",
                 names.join(", ")
             ));
+        }
+        if flags.ours.exact_gangs && !gates.is_enabled(Gate::GangScheduling) {
+            warnings.push(
+                "--exact-gangs has no effect without the feature gate GangScheduling".to_owned(),
+            );
         }
         let has_file = !flags.misc.config.is_empty();
         let mut config = Configuration::default();

@@ -27,6 +27,8 @@ pub struct SimulationOptions {
     pub registry: Registry,
     /// The seed of all random choices.
     pub seed: u64,
+    /// Whether gangs are planned as a whole, as with the scheduler's flag `--exact-gangs`.
+    pub exact_gangs: bool,
     /// Threads for scans over nodes; the result does not depend on them.
     pub pool: Pool,
     /// Whether pods without a node come at the times of their creation, and those of traces go at the times of their deletion,
@@ -46,6 +48,7 @@ impl Default for SimulationOptions {
             gates,
             registry: kube_scheduler_plugins_intree::registry(),
             seed: 0,
+            exact_gangs: false,
             pool: Pool::none(),
             timeline: false,
             explain: Vec::new(),
@@ -252,6 +255,7 @@ fn is_named(pod: &Pod, name: &PodName) -> bool {
 fn engine(options: &SimulationOptions) -> Result<Engine, BuildError> {
     let engine_options = EngineOptions {
         seed: options.seed,
+        plans_gangs_exactly: options.exact_gangs,
         pool: options.pool.clone(),
         gates: options.gates.clone(),
         ..EngineOptions::default()

@@ -1,4 +1,4 @@
-//! PlacementGenerate and PlacementScore: where a whole pod group may go.
+//! PlacementGenerate, PlacementBound and PlacementScore: where a whole pod group may go.
 //!
 //! Behaviour: `docs/spec/podgroups.md` §6.
 
@@ -51,6 +51,25 @@ pub trait PlacementGenerate: Send + Sync {
         group: PlacedGroup<'_>,
         parent: &Placement,
     ) -> Result<Vec<Placement>, Status>;
+}
+
+/// What part of a group asks for room, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupDemand<'a> {
+    /// The pods that are to be placed, or some of them.
+    pub members: &'a [Arc<Pod>],
+    /// How many of them have to be placed; which ones does not matter.
+    pub needed: usize,
+    /// The nodes that they may go to, no node twice.
+    pub nodes: &'a [NodeIdx],
+}
+
+/// Rules nodes out for a group by counting, without trying anything: for groups that are planned as a whole.
+pub trait PlacementBound: Send + Sync {
+    /// Why there is no room for so many members on these nodes at once, whatever goes where, in a few words for the user;
+    /// `None` if counting does not tell. What is ruled out here must be rejected by the plugin's Filter in any order of
+    /// members.
+    fn rules_out(&self, cx: &Context<'_>, demand: GroupDemand<'_>) -> Option<String>;
 }
 
 /// Scores placements in which a group fits. Only asked when there are at least two.

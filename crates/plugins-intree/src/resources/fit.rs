@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::groups::{PlacedGroup, PlacementScore, ProposedPlacement};
+use kube_scheduler_framework::groups::{
+    GroupDemand, PlacedGroup, PlacementBound, PlacementScore, ProposedPlacement,
+};
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
@@ -17,6 +19,7 @@ use smallvec::SmallVec;
 use super::demand::{Demand, Shortages};
 use super::device_classes;
 use super::fit_args::FitArgs;
+use super::fit_bound;
 use super::fit_hints;
 use super::fit_placement;
 use super::fit_scan::Scan;
@@ -64,7 +67,25 @@ impl Plugin for Fit {
         NAME
     }
 
-    extension_points!(PreFilter, Filter, PreScore, Score, PlacementScore, EnqueueExtensions, Sign);
+    extension_points!(
+        PreFilter,
+        Filter,
+        PreScore,
+        Score,
+        PlacementBound,
+        PlacementScore,
+        EnqueueExtensions,
+        Sign
+    );
+}
+
+impl PlacementBound for Fit {
+    fn rules_out(&self, cx: &Context<'_>, demand: GroupDemand<'_>) -> Option<String> {
+        let cluster = cx.cluster();
+        fit_bound::rules_out(cluster, demand, &self.args.ignored, |name| {
+            self.is_served(cluster, name)
+        })
+    }
 }
 
 impl PlacementScore for Fit {

@@ -114,6 +114,7 @@ fn builder(endpoint: Endpoint, registry: Registry, settings: &Settings) -> Resul
         .max_in_unschedulable(settings.max_in_unschedulable)
         .seed(flags.ours.seed)
         .work_limits(flags.ours.work_limits())
+        .exact_gangs(flags.ours.exact_gangs)
         // A negative duration counts as none.
         .hang_timeout(flags.ours.core_hang_timeout.to_std().unwrap_or_default())
         .metrics(metrics)

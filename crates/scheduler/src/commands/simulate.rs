@@ -67,6 +67,10 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) seed: u64,
 
+    /// Plan gangs as a whole, as the scheduler's flag of the same name does. Needs the feature gate GangScheduling.
+    #[arg(long)]
+    pub(crate) exact_gangs: bool,
+
     /// Output format: table, wide, json or yaml.
     #[arg(short, long, default_value = "table", value_name = "FORMAT")]
     pub(crate) output: Format,
@@ -112,6 +116,7 @@ fn options(args: &Args, registry: Registry) -> Result<SimulationOptions> {
     let options = sources::options(&args.feature_gates, args.config.as_deref(), registry)?;
     Ok(SimulationOptions {
         seed: args.seed,
+        exact_gangs: args.exact_gangs,
         timeline: args.timeline,
         explain: args.explain.clone(),
         ..options

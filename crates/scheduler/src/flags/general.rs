@@ -41,6 +41,11 @@ section! {
         core_hang_timeout: Duration = Duration::from_secs(30), "core-hang-timeout",
             "How long the scheduling core may work on one thing, such as one attempt, before it counts as hanging: /livez \
              fails then, and the lease is given up. Zero means never.";
+        /// Whether gangs are planned as a whole.
+        exact_gangs: bool = false, "exact-gangs",
+            "Plan gangs as a whole: a gang is placed if its pods fit in any order and in any domain that its PodGroup allows, \
+             and otherwise refused with a reason for each level of topology. Needs the feature gate GangScheduling. Without \
+             it, pods are tried one after the other, as kube-scheduler does.";
         /// The seed of random choices.
         seed: u64 = 0, "seed",
             "The seed of random choices. With 0, the first in order of several equally good nodes is always taken; any other \

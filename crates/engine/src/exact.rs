@@ -1,0 +1,271 @@
+//! Gangs that are planned as a whole: opt-in, in place of the reference's greedy algorithm.
+//!
+//! A gang is first counted (is there room in sum?), then tried as the reference does, member by member, and if that fails
+//! [searched](search) for in any order, on one placement after the other. What counting or a search that came to its end
+//! rules out does not fit now; a search that ends at its limit says so. A gang that does not fit holds nothing.
+//!
+//! Invariant: nothing here depends on the order in which pods, nodes and groups arrived: members are taken by priority and
+//! name, and of equally good nodes and placements the first by name is.
+//!
+//! Behaviour: `docs/groups.md`, "Exact mode".
+
+mod board;
+mod search;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::PodGroup;
+use kube_scheduler_cache::PodGroupState;
+use kube_scheduler_framework::groups::GroupDemand;
+use kube_scheduler_framework::{CycleState, NodeIdx, Status};
+use kube_scheduler_queue::Nomination;
+
+use self::board::{GangBoard, Placed, counted_out};
+use self::search::{Answer, Halt, search};
+use crate::binding::Trial;
+use crate::core::Core;
+use crate::cycle::{SchedulingCycle, Scope};
+use crate::group_cycle::{Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
+
+/// How many times the work of the most expensive pod the exact searches of one attempt may cost.
+const MAX_SEARCH_WORK: u64 = 10;
+
+/// The name of the widest level.
+const CLUSTER: &str = "cluster";
+
+/// What is asked of a gang that is planned as a whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Exact {
+    /// How many of the members that are tried have to be placed.
+    needed: usize,
+    /// The label whose values are the domains that it may go to, if it has to keep to one.
+    level: Option<Arc<str>>,
+}
+
+impl Exact {
+    /// What is asked of a group; `None` if it is no gang, or gangs are not planned as a whole.
+    pub(crate) fn of(core: &Core, namespace: &str, name: &str) -> Option<Self> {
+        if !core.plans.groups.plans_gangs_exactly {
+            return None;
+        }
+        let objects = core.cluster.objects();
+        let object = objects.get(PodGroup::GROUP, PodGroup::KIND, namespace, name)?;
+        let found = PodGroup::from_object(object).ok()?;
+        let min_count = usize::try_from(found.min_count()?).unwrap_or(0);
+        let state = core.cluster.pod_group(namespace, name);
+        let n_scheduled = state.map_or(0, PodGroupState::n_scheduled);
+        // A gang that has enough grows pod by pod.
+        let needed = min_count.saturating_sub(n_scheduled).max(1);
+        let keys = found.topology_keys.filter(|_| core.plans.groups.places_groups);
+        let level = keys.and_then(|keys| keys.into_iter().next());
+        Some(Self { needed, level })
+    }
+}
+
+/// Why a gang was not placed on some nodes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Why {
+    /// Too few of its pods can be tried.
+    TooFew(usize),
+    /// There is not enough room in sum.
+    Counted(String),
+    /// Everything was tried.
+    Nowhere,
+    /// The search has cost as much as it may.
+    Limit,
+    /// Extenders would have to be asked at every step.
+    Extenders,
+}
+
+/// Why a gang was not placed in a placement.
+#[derive(Clone, Debug)]
+pub(crate) struct Finding {
+    placement: Arc<str>,
+    why: Why,
+}
+
+impl SchedulingCycle {
+    /// Tries a group on the nodes of a placement, in the way that it is to be planned.
+    pub(crate) fn try_group(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        (placement, nodes): (&Arc<str>, &[NodeIdx]),
+        scope: Scope<'_>,
+        findings: &mut Vec<Finding>,
+    ) -> PlacementOutcome {
+        let Some(exact) = &group.exact else { return self.try_members(cx, group, scope) };
+        // No pod is evicted for a single member: the gang might not fit then either.
+        let scope = Scope { may_preempt: false, ..scope };
+        let nominations = withdraw_nominations(cx.core, group);
+        let (tried, why) = self.try_gang(cx, group, exact.needed, (scope, nodes));
+        for (member, node) in nominations {
+            let entry = group.members[member].entry();
+            cx.core.with_queue(|queue, policy| {
+                queue.nominate(entry, Nomination::Override(&node), policy);
+            });
+        }
+        findings.extend(why.map(|why| Finding { placement: placement.clone(), why }));
+        tried
+    }
+
+    fn try_gang(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        needed: usize,
+        (scope, nodes): (Scope<'_>, &[NodeIdx]),
+    ) -> (PlacementOutcome, Option<Why>) {
+        let refused =
+            |why| (PlacementOutcome::failed(Status::unschedulable(UNSCHEDULABLE)), Some(why));
+        if group.pods.len() < needed {
+            return refused(Why::TooFew(group.pods.len()));
+        }
+        match counted_out(cx.core, group, GroupDemand { members: &group.pods, needed, nodes }) {
+            Ok(None) => {}
+            Ok(Some(text)) => return refused(Why::Counted(text)),
+            Err(status) => return (PlacementOutcome::failed(status), None),
+        }
+        let greedy = self.try_members(cx, group, scope);
+        if !greedy.status.is_rejected() {
+            return (greedy, None);
+        }
+        if !cx.core.plans.extenders.is_empty() {
+            return (greedy, Some(Why::Extenders));
+        }
+        let namespace = &group.namespace;
+        let limits = self.budgets.of(namespace, cx.core.cluster.n_nodes(), cx.core.now);
+        let limit = limits.hard.saturating_mul(MAX_SEARCH_WORK);
+        let mut board = GangBoard::new(self, cx, group, (scope, nodes), limit);
+        let problem = board.problem(needed);
+        match search(&mut board, &problem) {
+            Ok(Answer::Found) => {
+                let placed = std::mem::take(&mut board.placed);
+                (self.keep(cx, group, (scope, nodes.len()), placed), None)
+            }
+            Ok(Answer::Nowhere) => (greedy, Some(Why::Nowhere)),
+            Err(Halt::Broken(status)) => (PlacementOutcome::failed(status), None),
+            Err(Halt::Limit | Halt::LooksFurther) => (greedy, Some(Why::Limit)),
+        }
+    }
+
+    /// Adds the other members where they fit, and takes all of it back.
+    fn keep(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        (scope, n_evaluated): (Scope<'_>, usize),
+        placed: Vec<Placed>,
+    ) -> PlacementOutcome {
+        let mut outcomes: Vec<Option<Outcome>> = group.members.iter().map(|_| None).collect();
+        let mut trials: Vec<(usize, Trial)> = Vec::new();
+        let mut tried = PlacementOutcome::failed(Status::unschedulable(UNSCHEDULABLE));
+        for placed in placed {
+            let Placed { member, node, trial, commands, n_feasible, .. } = placed;
+            for command in commands.into_vec() {
+                cx.later.push(command);
+            }
+            let node_name = cx.core.cluster.node_name(node).cloned().unwrap_or_default();
+            let (permit, state) = (trial.permit.clone(), CycleState::new());
+            let fit = Fit { node, node_name, state, permit, n_evaluated, n_feasible };
+            if fit.permit.is_success() {
+                tried.status = Status::SUCCESS;
+            }
+            tried.order.push(member);
+            trials.push((member, trial));
+            outcomes[member] = Some(Outcome::Fits(fit));
+        }
+        let kept = scope.nodes.map(|_| std::mem::take(&mut self.classes));
+        for (member, queued) in group.members.iter().enumerate() {
+            if outcomes[member].is_none() {
+                let (outcome, trial) = self.try_member(cx, group, queued, scope);
+                if let Some(trial) = trial {
+                    tried.order.push(member);
+                    trials.push((member, trial));
+                }
+                outcomes[member] = Some(outcome);
+            }
+        }
+        tried.outcomes = outcomes.into_iter().flatten().collect();
+        tried.take_back(trials, cx);
+        if let Some(kept) = kept {
+            self.put_back_classes(kept);
+        }
+        tried
+    }
+
+    /// Takes what the searches have cost from the allowance of the group's namespace.
+    pub(crate) fn spend_on_searches(&mut self, cx: &GroupWork<'_>, namespace: &Arc<str>) {
+        let limits = self.budgets.of(namespace, cx.core.cluster.n_nodes(), cx.core.now);
+        if cx.searched > limits.soft {
+            self.budgets.spend(namespace, cx.searched, cx.core.now);
+        }
+    }
+}
+
+/// Members do not keep room from each other: their nominations do not count while they are planned together. What was
+/// withdrawn, by number of the member.
+fn withdraw_nominations(core: &mut Core, group: &Group) -> Vec<(usize, Arc<str>)> {
+    let nominations =
+        group.pods.iter().enumerate().filter_map(|(member, pod)| {
+            Some((member, Arc::from(core.queue().nomination(&pod.uid)?)))
+        });
+    let nominations: Vec<(usize, Arc<str>)> = nominations.collect();
+    for (member, _) in &nominations {
+        let uid = group.pods[*member].uid.clone();
+        core.with_queue(|queue, _| queue.withdraw_nomination(&uid));
+    }
+    nominations
+}
+
+/// Why a gang was not placed, level by level.
+pub(crate) fn refusal(core: &Core, group: &Group, findings: &[Finding]) -> String {
+    let mut text = UNSCHEDULABLE.to_owned();
+    let Some(Exact { needed, level }) = &group.exact else { return text };
+    let (members, nodes) = (&group.pods[..], core.cluster.order());
+    let demand = GroupDemand { members, needed: *needed, nodes };
+    let said = |why: &Why| match why {
+        Why::TooFew(n) => format!("{needed} pods have to be placed, and only {n} can be tried"),
+        Why::Counted(text) => text.clone(),
+        Why::Nowhere => format!("no way to place {needed} pods, in any order"),
+        Why::Limit => {
+            format!(
+                "the search for a way to place {needed} pods ended at its limit, there may be one"
+            )
+        }
+        Why::Extenders => {
+            format!(
+                "no way to place {needed} pods one after the other; with extenders, other orders are not tried"
+            )
+        }
+    };
+    let Some(level) = level else {
+        for Finding { why, .. } in findings {
+            write!(text, ", {CLUSTER}: {}", said(why)).ok();
+        }
+        return text;
+    };
+    match counted_out(core, group, demand) {
+        Ok(Some(counted)) => write!(text, ", {CLUSTER}: {counted}").ok(),
+        _ => write!(text, ", {CLUSTER}: enough room in sum").ok(),
+    };
+    // One domain stands for all that were refused in the same way.
+    let mut by_kind: BTreeMap<u8, (usize, &Finding)> = BTreeMap::new();
+    for finding in findings {
+        let kind = match finding.why {
+            Why::TooFew(_) => 0,
+            Why::Counted(_) => 1,
+            Why::Nowhere => 2,
+            Why::Limit => 3,
+            Why::Extenders => 4,
+        };
+        by_kind.entry(kind).or_insert((0, finding)).0 += 1;
+    }
+    let all = findings.len();
+    for (n, Finding { placement, why }) in by_kind.values() {
+        write!(text, ", {level}: {n} of {all} domains, such as {placement}: {}", said(why)).ok();
+    }
+    text
+}

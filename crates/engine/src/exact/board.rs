@@ -1,0 +1,254 @@
+//! The cluster as the [board](super::search::Board) of an exact search: members are placed on trial.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Pod, Resources};
+use kube_scheduler_cache::ClusterState;
+use kube_scheduler_cache::reads::Reads;
+use kube_scheduler_framework::groups::GroupDemand;
+use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Status};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+
+use super::search::{Board, Choices, Halt, Problem};
+use crate::attempt::{Candidates, NoChoice};
+use crate::binding::{Placement, Trial};
+use crate::core::Core;
+use crate::cycle::{SchedulingCycle, Scope};
+use crate::group_cycle::{Group, GroupWork};
+use crate::guard::guarded;
+use crate::observer::NoObserver;
+use crate::versions::Versions;
+
+/// What placing a member and taking it back counts as, in units of work.
+const STEP: u64 = 500;
+
+/// Members that nothing tells apart.
+#[derive(Debug)]
+struct Class {
+    /// By their numbers in the group, in order.
+    members: Vec<usize>,
+    n_placed: usize,
+    /// Whether nothing is known of what plugins read of them.
+    is_unknown: bool,
+}
+
+/// A member on its node.
+#[derive(Debug)]
+pub(super) struct Placed {
+    class: usize,
+    /// Its number in the group.
+    pub(super) member: usize,
+    pub(super) node: NodeIdx,
+    pub(super) trial: Trial,
+    /// What plugins asked for.
+    pub(super) commands: Commands,
+    pub(super) n_feasible: usize,
+}
+
+pub(super) struct GangBoard<'b, 'w> {
+    pub(super) cycle: &'b mut SchedulingCycle,
+    pub(super) cx: &'b mut GroupWork<'w>,
+    group: &'b Group,
+    scope: Scope<'b>,
+    nodes: &'b [NodeIdx],
+    classes: Vec<Class>,
+    /// In the order in which they were placed.
+    pub(super) placed: Vec<Placed>,
+    versions: Versions,
+    /// What answers were read from.
+    reads: Reads,
+    /// Whether all answers so far go by sums.
+    goes_by_sums: bool,
+    /// What exact searches for the group may cost in sum.
+    limit: u64,
+}
+
+impl<'b, 'w> GangBoard<'b, 'w> {
+    pub(super) fn new(
+        cycle: &'b mut SchedulingCycle,
+        cx: &'b mut GroupWork<'w>,
+        group: &'b Group,
+        (scope, nodes): (Scope<'b>, &'b [NodeIdx]),
+        limit: u64,
+    ) -> Self {
+        let mut classes: Vec<(Option<u64>, Class)> = Vec::new();
+        for (member, queued) in group.members.iter().enumerate() {
+            let class = queued.signature();
+            match classes.iter_mut().find(|(known, _)| class.is_some() && *known == class) {
+                Some((_, class)) => class.members.push(member),
+                None => {
+                    let is_unknown = class.is_none();
+                    classes.push((class, Class { members: vec![member], n_placed: 0, is_unknown }));
+                }
+            }
+        }
+        let versions = Versions::of(&cx.core.cluster);
+        Self {
+            cycle,
+            cx,
+            group,
+            scope,
+            nodes,
+            classes: classes.into_iter().map(|(_, class)| class).collect(),
+            placed: Vec::new(),
+            versions,
+            reads: Reads::NOTHING,
+            goes_by_sums: true,
+            limit,
+        }
+    }
+
+    pub(super) fn problem(&self, needed: usize) -> Problem {
+        Problem {
+            sizes: self.classes.iter().map(|class| class.members.len()).collect(),
+            remembers_order: self.classes.iter().map(|class| class.is_unknown).collect(),
+            needed,
+        }
+    }
+
+    fn spend(&mut self, units: u64) -> Result<(), Halt> {
+        self.cx.searched = self.cx.searched.saturating_add(units);
+        if self.cx.searched > self.limit { Err(Halt::Limit) } else { Ok(()) }
+    }
+}
+
+impl Board for GangBoard<'_, '_> {
+    /// What plugins left, and on how many nodes the pod fits.
+    type State = (CycleState, usize);
+
+    fn choices(&mut self, class: usize) -> Result<Choices<Self::State>, Halt> {
+        let nowhere = Choices { nodes: Vec::new(), state: (CycleState::new(), 0), is_local: true };
+        let Class { members, n_placed, is_unknown } = &self.classes[class];
+        let Some(member) = members.get(*n_placed) else { return Ok(nowhere) };
+        let (queued, is_unknown) = (&self.group.members[*member], *is_unknown);
+        let who = (queued, self.group.profile);
+        let (core, scope) = (&mut *self.cx.core, self.scope);
+        let (found, work) =
+            self.cycle.look(core, who, scope, &mut NoObserver, |search| search.candidates());
+        self.spend(work.saturating_add(STEP))?;
+        let Candidates { nodes, state, reads, is_local, goes_by_sums } = match found {
+            Ok(candidates) => candidates,
+            Err(NoChoice::NoNodes) => return Ok(nowhere),
+            Err(NoChoice::Unfit(unfit)) => {
+                return Err(Halt::Broken(Status::error(unfit.error.to_string())));
+            }
+            Err(NoChoice::Broken(status)) => return Err(Halt::Broken(status)),
+            Err(NoChoice::OverBudget(over)) => {
+                return Err(Halt::Broken(Status::error(over.message)));
+            }
+        };
+        self.reads = self.reads.union(reads);
+        self.goes_by_sums &= goes_by_sums;
+        let n_feasible = nodes.len();
+        Ok(Choices { nodes, state: (state, n_feasible), is_local: is_local && !is_unknown })
+    }
+
+    fn place(
+        &mut self,
+        class: usize,
+        node: NodeIdx,
+        (state, n_feasible): &Self::State,
+    ) -> Result<bool, Halt> {
+        self.spend(STEP)?;
+        let Class { members, n_placed, .. } = &self.classes[class];
+        let Some(member) = members.get(*n_placed).copied() else { return Ok(false) };
+        let placement = Placement {
+            queued: self.group.members[member].clone(),
+            profile: self.group.profile,
+            node,
+            state: state.clone(),
+            n_evaluated: self.nodes.len(),
+            n_feasible: *n_feasible,
+        };
+        let mut commands = Commands::default();
+        let GroupWork { core, bindings, .. } = &mut *self.cx;
+        match bindings.try_out(core, placement, &mut commands) {
+            Ok(trial) => {
+                self.classes[class].n_placed += 1;
+                let n_feasible = *n_feasible;
+                self.placed.push(Placed { class, member, node, trial, commands, n_feasible });
+                Ok(true)
+            }
+            Err(status) if status.is_rejected() => Ok(false),
+            Err(status) => Err(Halt::Broken(status)),
+        }
+    }
+
+    fn take_back(&mut self) {
+        if let Some(placed) = self.placed.pop() {
+            self.classes[placed.class].n_placed -= 1;
+            // What was only tried on the way asks for nothing.
+            placed.trial.take_back(self.cx.core, &mut Commands::default());
+        }
+    }
+
+    fn is_still_local(&self) -> bool {
+        self.versions.agree(&Versions::of(&self.cx.core.cluster), self.reads)
+    }
+
+    fn rules_out(&mut self, left: &[usize], needed: usize) -> Result<bool, Halt> {
+        let mut members: Vec<Arc<Pod>> = Vec::new();
+        for (class, n_left) in self.classes.iter().zip(left) {
+            let rest = class.members.iter().skip(class.n_placed).take(*n_left);
+            members.extend(rest.map(|member| self.group.pods[*member].clone()));
+        }
+        self.spend((self.nodes.len() + members.len()) as u64)?;
+        let demand = GroupDemand { members: &members, needed, nodes: self.nodes };
+        Ok(counted_out(self.cx.core, self.group, demand).map_err(Halt::Broken)?.is_some())
+    }
+
+    fn distinct(&self, nodes: Vec<NodeIdx>, fits: &FxHashMap<NodeIdx, u64>) -> Vec<NodeIdx> {
+        if !self.goes_by_sums {
+            return nodes;
+        }
+        let cluster = &self.cx.core.cluster;
+        let mut seen = BTreeSet::new();
+        let is_new = |node: &NodeIdx| match fits.get(node) {
+            Some(fits) => seen.insert((*fits, standing(cluster, *node))),
+            None => true,
+        };
+        nodes.into_iter().filter(is_new).collect()
+    }
+}
+
+/// The sums that a node is judged by.
+type Standing = ([i64; 8], Vec<(Arc<str>, i64)>, Vec<(Arc<str>, i64)>);
+
+fn standing(cluster: &ClusterState, node: NodeIdx) -> Standing {
+    let has: Resources = cluster.allocatable().resources_of(node);
+    let used: Resources = cluster.requested().resources_of(node);
+    let scalars = |resources: &Resources| {
+        resources.scalars.iter().map(|(name, amount)| (name.clone(), *amount)).collect()
+    };
+    let numbers = [
+        has.milli_cpu,
+        has.memory,
+        has.ephemeral_storage,
+        used.milli_cpu,
+        used.memory,
+        used.ephemeral_storage,
+        cluster.allowed_pods().get(node),
+        cluster.pod_count().get(node),
+    ];
+    (numbers, scalars(&has), scalars(&used))
+}
+
+/// What rules the nodes out by counting, in the words of the first plugin that can tell.
+pub(super) fn counted_out(
+    core: &Core,
+    group: &Group,
+    demand: GroupDemand<'_>,
+) -> Result<Option<String>, Status> {
+    let profile = &core.plans.profiles[group.profile];
+    let cx = core.context();
+    for (idx, name, _) in profile.filter() {
+        let Some(plugin) = profile.plugin(idx) else { continue };
+        let Some(bound) = plugin.plugin.as_placement_bound() else { continue };
+        let answer = guarded(|| bound.rules_out(&cx, demand));
+        if let Some(text) = answer.map_err(|status| status.from_plugin(name))? {
+            return Ok(Some(text));
+        }
+    }
+    Ok(None)
+}

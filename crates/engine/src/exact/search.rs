@@ -1,0 +1,510 @@
+//! The exact search for places of a gang: backtracking over who goes where, and in which order.
+//!
+//! What it plays on is a [`Board`]: members by class, nodes on which one more of a class fits now, a way to place one and to
+//! take the last one back. Members of a class are interchangeable. As long as no answer looks at more than the node in
+//! question, members are placed class by class, the class with the fewest nodes first: the order in which they come is of no
+//! consequence then. Once an answer looks further (affinity, spreading, devices), all orders are tried.
+//!
+//! Invariants: [`Answer::Nowhere`] is only said when everything was tried, or ruled out; what ends the search before is a
+//! [`Halt`]. When the search ends with anything but [`Answer::Found`], everything that it placed is taken back. It relies on
+//! this of answers that look at nothing but their node: with more pods there, a node does not begin to fit.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use kube_scheduler_framework::{NodeIdx, Status};
+
+/// How many moves may wait to be tried, numbers of members included; and how long the notes about what failed may be.
+const MAX_STORED: usize = 4_000_000;
+const MAX_NOTED: usize = 8_000_000;
+
+/// Why a search ended early.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// It has cost as much as it may.
+    Limit,
+    /// An answer looks further than its node.
+    LooksFurther,
+    /// Something broke.
+    Broken(Status),
+}
+
+/// What a search has found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The members stand on the board.
+    Found,
+    /// They fit nowhere.
+    Nowhere,
+}
+
+/// Where one more member of a class fits.
+#[derive(Clone, Debug)]
+pub(crate) struct Choices<S> {
+    /// The nodes, those to be tried first first.
+    pub(crate) nodes: Vec<NodeIdx>,
+    /// What placing it on one of them needs to know.
+    pub(crate) state: S,
+    /// Whether the answers look at nothing but their node.
+    pub(crate) is_local: bool,
+}
+
+/// What the search plays on.
+pub(crate) trait Board {
+    /// What goes from [`choices`](Self::choices) to [`place`](Self::place).
+    type State: Clone;
+
+    /// Where one more member of a class fits, as things stand.
+    fn choices(&mut self, class: usize) -> Result<Choices<Self::State>, Halt>;
+
+    /// Places a member of a class; false if a plugin objects now.
+    fn place(&mut self, class: usize, node: NodeIdx, state: &Self::State) -> Result<bool, Halt>;
+
+    /// Takes back what was placed last.
+    fn take_back(&mut self);
+
+    /// Whether answers that looked at nothing but their node still stand for other nodes than the one placed on last.
+    fn is_still_local(&self) -> bool {
+        true
+    }
+
+    /// Whether counting rules out that `needed` more of the members are placed, of which `left` are left by class.
+    fn rules_out(&mut self, left: &[usize], needed: usize) -> Result<bool, Halt>;
+
+    /// Of nodes that no class will ever be able to tell apart, one; `fits` has a bit for each class that fits on a node now,
+    /// or nothing at all if that is not known.
+    fn distinct(&self, nodes: Vec<NodeIdx>, fits: &FxHashMap<NodeIdx, u64>) -> Vec<NodeIdx> {
+        let _ = fits;
+        nodes
+    }
+}
+
+/// Which members there are.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    /// How many members each class has.
+    pub(crate) sizes: Vec<usize>,
+    /// Whether it matters in which order members of these classes are placed, even if they end on the same nodes.
+    pub(crate) remembers_order: Vec<bool>,
+    /// How many members have to be placed.
+    pub(crate) needed: usize,
+}
+
+/// Looks for places.
+pub(crate) fn search<B: Board>(board: &mut B, problem: &Problem) -> Result<Answer, Halt> {
+    match Search::new(board, problem, true).run() {
+        Err(Halt::LooksFurther) => Search::new(board, problem, false).run(),
+        ended => ended,
+    }
+}
+
+/// A step that may be taken.
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    /// A member of a class goes to a node.
+    Place(usize, NodeIdx),
+    /// The other members of a class stay out.
+    LeaveOut(usize),
+}
+
+/// A step that was taken.
+#[derive(Clone, Copy, Debug)]
+enum Taken {
+    Placed,
+    LeftOut { class: usize, n: usize },
+}
+
+/// A state of the board, and what may be done there.
+#[derive(Debug)]
+struct Frame<S> {
+    /// What is still to be tried, the next one last.
+    moves: Vec<Move>,
+    /// By class, in order.
+    states: Vec<(usize, S)>,
+    taken: Option<Taken>,
+    n_stored: usize,
+}
+
+struct Search<'b, B: Board> {
+    board: &'b mut B,
+    problem: &'b Problem,
+    by_class: bool,
+    left: Vec<usize>,
+    placed: Vec<(usize, NodeIdx)>,
+    frames: Vec<Frame<B::State>>,
+    n_stored: usize,
+    /// States from which there is no way on.
+    failed: FxHashSet<Box<[u32]>>,
+    n_noted: usize,
+}
+
+/// What is found on coming to a state.
+enum Arrival {
+    Goal,
+    DeadEnd,
+    Open,
+}
+
+impl<'b, B: Board> Search<'b, B> {
+    fn new(board: &'b mut B, problem: &'b Problem, by_class: bool) -> Self {
+        Self {
+            board,
+            problem,
+            by_class,
+            left: problem.sizes.clone(),
+            placed: Vec::new(),
+            frames: Vec::new(),
+            n_stored: 0,
+            failed: FxHashSet::default(),
+            n_noted: 0,
+        }
+    }
+
+    fn run(mut self) -> Result<Answer, Halt> {
+        let ended = self.explore();
+        if !matches!(ended, Ok(Answer::Found)) {
+            for _ in 0..self.placed.len() {
+                self.board.take_back();
+            }
+        }
+        ended
+    }
+
+    fn explore(&mut self) -> Result<Answer, Halt> {
+        if matches!(self.arrive()?, Arrival::Goal) {
+            return Ok(Answer::Found);
+        }
+        while let Some(next) = self.next_move() {
+            let Some(next) = next else {
+                self.note_failure();
+                if let Some(frame) = self.frames.pop() {
+                    self.n_stored -= frame.n_stored;
+                }
+                continue;
+            };
+            if self.take(next)? && matches!(self.arrive()?, Arrival::Goal) {
+                return Ok(Answer::Found);
+            }
+        }
+        Ok(Answer::Nowhere)
+    }
+
+    /// Goes back to the latest state, and says what to try there; `None` inside when there is nothing left.
+    fn next_move(&mut self) -> Option<Option<Move>> {
+        let frame = self.frames.last_mut()?;
+        match frame.taken.take() {
+            Some(Taken::Placed) => {
+                self.board.take_back();
+                if let Some((class, _)) = self.placed.pop() {
+                    self.left[class] += 1;
+                }
+            }
+            Some(Taken::LeftOut { class, n }) => self.left[class] = n,
+            None => {}
+        }
+        Some(frame.moves.pop())
+    }
+
+    /// Takes a step, unless a plugin objects.
+    fn take(&mut self, step: Move) -> Result<bool, Halt> {
+        let Some(frame) = self.frames.last_mut() else { return Ok(false) };
+        match step {
+            Move::Place(class, node) => {
+                let Some((_, state)) = frame.states.iter().find(|(of, _)| *of == class) else {
+                    return Ok(false);
+                };
+                if !self.board.place(class, node, state)? {
+                    return Ok(false);
+                }
+                frame.taken = Some(Taken::Placed);
+                self.left[class] -= 1;
+                self.placed.push((class, node));
+                if self.by_class && !self.board.is_still_local() {
+                    return Err(Halt::LooksFurther);
+                }
+            }
+            Move::LeaveOut(class) => {
+                frame.taken = Some(Taken::LeftOut { class, n: self.left[class] });
+                self.left[class] = 0;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Finds out what can be done in the state of the board.
+    fn arrive(&mut self) -> Result<Arrival, Halt> {
+        let needed = self.problem.needed.saturating_sub(self.placed.len());
+        if needed == 0 {
+            return Ok(Arrival::Goal);
+        }
+        if self.left.iter().sum::<usize>() < needed || self.failed.contains(&self.key()) {
+            return Ok(Arrival::DeadEnd);
+        }
+        if self.board.rules_out(&self.left, needed)? {
+            return Ok(Arrival::DeadEnd);
+        }
+        let frame = if self.by_class { self.by_class(needed)? } else { self.in_any_order()? };
+        self.n_stored += frame.n_stored;
+        if self.n_stored > MAX_STORED {
+            return Err(Halt::Limit);
+        }
+        self.frames.push(frame);
+        Ok(Arrival::Open)
+    }
+
+    /// Where members of each class that has some left fit; none of the classes that fit nowhere.
+    fn all_choices(&mut self) -> Result<Vec<(usize, Choices<B::State>)>, Halt> {
+        let mut all = Vec::new();
+        for class in 0..self.left.len() {
+            if self.left[class] == 0 {
+                continue;
+            }
+            let choices = self.board.choices(class)?;
+            if self.by_class && !choices.is_local {
+                return Err(Halt::LooksFurther);
+            }
+            if !choices.nodes.is_empty() {
+                all.push((class, choices));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The moves of one class: what fits nowhere now never will, so the class with the fewest nodes is the one to decide about.
+    fn by_class(&mut self, needed: usize) -> Result<Frame<B::State>, Halt> {
+        let alive = self.all_choices()?;
+        let n_left: usize = alive.iter().map(|(class, _)| self.left[*class]).sum();
+        if n_left < needed {
+            return Ok(Frame::new(Vec::new(), Vec::new()));
+        }
+        let is_last = alive.len() == 1;
+        let fits = if is_last { FxHashMap::default() } else { fits_by_node(&alive) };
+        let few = alive.into_iter().min_by_key(|(_, choices)| choices.nodes.len());
+        let Some((class, choices)) = few else {
+            return Ok(Frame::new(Vec::new(), Vec::new()));
+        };
+        let Choices { mut nodes, state, .. } = choices;
+        if is_last {
+            // Each node takes as many of the class as it takes, whatever is done elsewhere.
+            nodes.truncate(1);
+        } else {
+            nodes = self.board.distinct(nodes, &fits);
+        }
+        let stays_out = !is_last && n_left - self.left[class] >= needed;
+        let mut moves: Vec<Move> = stays_out.then_some(Move::LeaveOut(class)).into_iter().collect();
+        moves.extend(nodes.into_iter().rev().map(|node| Move::Place(class, node)));
+        Ok(Frame::new(moves, vec![(class, state)]))
+    }
+
+    /// All moves of all classes.
+    fn in_any_order(&mut self) -> Result<Frame<B::State>, Halt> {
+        let (mut moves, mut states) = (Vec::new(), Vec::new());
+        for (class, choices) in self.all_choices()? {
+            let Choices { nodes, state, .. } = choices;
+            moves.extend(nodes.into_iter().map(|node| Move::Place(class, node)));
+            states.push((class, state));
+        }
+        moves.reverse();
+        Ok(Frame::new(moves, states))
+    }
+
+    /// What there is to know of a state: who is where, who is left, and in which order those came of whom that matters.
+    fn key(&self) -> Box<[u32]> {
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let entry = |(class, node): &(usize, NodeIdx)| [number(*class), number(node.index())];
+        let in_order = |(class, _): &&(usize, NodeIdx)| self.problem.remembers_order[*class];
+        let mut others: Vec<[u32; 2]> =
+            self.placed.iter().filter(|placed| !in_order(placed)).map(entry).collect();
+        others.sort_unstable();
+        let ordered = self.placed.iter().filter(in_order).map(entry);
+        let left = self.left.iter().map(|n| number(*n));
+        left.chain(others.into_iter().chain(ordered).flatten()).collect()
+    }
+
+    fn note_failure(&mut self) {
+        let key = self.key();
+        if self.n_noted + key.len() <= MAX_NOTED {
+            self.n_noted += key.len();
+            self.failed.insert(key);
+        }
+    }
+}
+
+/// A bit by node for each of the classes that fit on it; none at all where there are too many classes for that.
+fn fits_by_node<S>(alive: &[(usize, Choices<S>)]) -> FxHashMap<NodeIdx, u64> {
+    let mut fits: FxHashMap<NodeIdx, u64> = FxHashMap::default();
+    if alive.len() > u64::BITS as usize {
+        return fits;
+    }
+    for (bit, (_, choices)) in alive.iter().enumerate() {
+        for node in &choices.nodes {
+            *fits.entry(*node).or_default() |= 1 << bit;
+        }
+    }
+    fits
+}
+
+impl<S> Frame<S> {
+    fn new(moves: Vec<Move>, states: Vec<(usize, S)>) -> Self {
+        let n_stored = moves.len() + states.len();
+        Self { moves, states, taken: None, n_stored }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Nodes with room, and classes of members that take some of it; of some, one of another class must be on the node before.
+    #[derive(Clone, Debug)]
+    struct Toy {
+        free: Vec<u32>,
+        takes: Vec<u32>,
+        after: Vec<Option<usize>>,
+        placed: Vec<(usize, usize)>,
+        n_steps: usize,
+        limit: usize,
+        counts: bool,
+        merges: bool,
+    }
+
+    impl Toy {
+        fn fits(&self, class: usize, node: usize) -> bool {
+            self.takes[class] <= self.free[node]
+                && self.after[class].is_none_or(|other| self.placed.contains(&(other, node)))
+        }
+    }
+
+    impl Board for Toy {
+        type State = ();
+
+        fn choices(&mut self, class: usize) -> Result<Choices<()>, Halt> {
+            let nodes = (0..self.free.len()).filter(|node| self.fits(class, *node));
+            let nodes = nodes.map(NodeIdx::from_index).collect();
+            Ok(Choices { nodes, state: (), is_local: self.after[class].is_none() })
+        }
+
+        fn place(&mut self, class: usize, node: NodeIdx, (): &()) -> Result<bool, Halt> {
+            self.n_steps += 1;
+            if self.n_steps > self.limit {
+                return Err(Halt::Limit);
+            }
+            assert!(self.fits(class, node.index()));
+            self.free[node.index()] -= self.takes[class];
+            self.placed.push((class, node.index()));
+            Ok(true)
+        }
+
+        fn take_back(&mut self) {
+            let (class, node) = self.placed.pop().unwrap();
+            self.free[node] += self.takes[class];
+        }
+
+        fn rules_out(&mut self, left: &[usize], needed: usize) -> Result<bool, Halt> {
+            let mut takes: Vec<u32> = Vec::new();
+            for (takes_each, n) in self.takes.iter().zip(left) {
+                takes.extend(std::iter::repeat_n(*takes_each, *n));
+            }
+            takes.sort_unstable();
+            let wanted: u32 = takes.iter().take(needed).sum();
+            Ok(self.counts && wanted > self.free.iter().sum())
+        }
+
+        fn distinct(&self, nodes: Vec<NodeIdx>, fits: &FxHashMap<NodeIdx, u64>) -> Vec<NodeIdx> {
+            let mut seen = BTreeSet::new();
+            let is_new = |node: &NodeIdx| seen.insert((fits.get(node), self.free[node.index()]));
+            if self.merges { nodes.into_iter().filter(is_new).collect() } else { nodes }
+        }
+    }
+
+    fn toy(free: &[u32], takes: &[u32]) -> Toy {
+        Toy {
+            free: free.to_vec(),
+            takes: takes.to_vec(),
+            after: vec![None; takes.len()],
+            placed: Vec::new(),
+            n_steps: 0,
+            limit: usize::MAX,
+            counts: true,
+            merges: true,
+        }
+    }
+
+    fn problem(sizes: &[usize], needed: usize) -> Problem {
+        Problem { sizes: sizes.to_vec(), remembers_order: vec![false; sizes.len()], needed }
+    }
+
+    /// Every member on every node, in every order.
+    fn exists(toy: &mut Toy, left: &mut [usize], needed: usize) -> bool {
+        if needed == 0 {
+            return true;
+        }
+        for class in 0..left.len() {
+            for node in 0..toy.free.len() {
+                if left[class] > 0 && toy.fits(class, node) {
+                    toy.place(class, NodeIdx::from_index(node), &()).unwrap();
+                    left[class] -= 1;
+                    let found = exists(toy, left, needed - 1);
+                    left[class] += 1;
+                    toy.take_back();
+                    if found {
+                        return true;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    #[test]
+    fn many_of_one_class_need_no_search() {
+        let mut board = toy(&[9; 40], &[2]);
+        assert_eq!(search(&mut board, &problem(&[160], 160)).unwrap(), Answer::Found);
+        assert_eq!((board.n_steps, board.placed.len()), (160, 160));
+        let mut board = Toy { counts: false, ..toy(&[9; 40], &[2]) };
+        assert_eq!(search(&mut board, &problem(&[161], 161)).unwrap(), Answer::Nowhere);
+        assert_eq!((board.n_steps, board.placed.len()), (160, 0));
+    }
+
+    #[test]
+    fn nodes_that_stand_alike_are_one() {
+        // Each node holds one pair of 3 and 2, or two of 2; there are too few for all in any combination.
+        let all = problem(&[20, 21], 41);
+        let mut board = Toy { counts: false, ..toy(&[5; 20], &[3, 2]) };
+        assert_eq!(search(&mut board, &all).unwrap(), Answer::Nowhere);
+        assert!(board.n_steps < 5_000, "{}", board.n_steps);
+        let mut board =
+            Toy { counts: false, merges: false, limit: 5_000, ..toy(&[5; 20], &[3, 2]) };
+        assert!(matches!(search(&mut board, &all), Err(Halt::Limit)));
+        assert_eq!(board.placed, [], "what was placed is taken back");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_exists_is_found(
+            free in prop::collection::vec(0_u32..7, 1..4),
+            classes in prop::collection::vec((1_u32..5, 1_usize..3, prop::option::weighted(0.3, 0_usize..3)), 1..4),
+            left_out in 0_usize..3,
+            (counts, merges, remembers) in any::<(bool, bool, bool)>(),
+        ) {
+            let takes: Vec<u32> = classes.iter().map(|(takes, ..)| *takes).collect();
+            let mut sizes: Vec<usize> = classes.iter().map(|(_, n, _)| *n).collect();
+            let needed = sizes.iter().sum::<usize>().saturating_sub(left_out);
+            let after = classes.iter().map(|(.., after)| after.filter(|after| *after < classes.len()));
+            let mut board = Toy { after: after.collect(), counts, merges, ..toy(&free, &takes) };
+            let before = board.clone();
+            let problem = Problem { remembers_order: vec![remembers; sizes.len()], ..problem(&sizes, needed) };
+            let answer = search(&mut board, &problem).unwrap();
+            let expected = exists(&mut before.clone(), &mut sizes, needed);
+            prop_assert_eq!(answer == Answer::Found, expected);
+            let n_placed = if expected { needed } else { 0 };
+            prop_assert_eq!(board.placed.len(), n_placed);
+            prop_assert!(expected || board.free == before.free);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Whether some nodes have room for so many pods of a group at all, by counting: what the smallest of the pods ask for in sum
+//! against what is free in sum, and how many pods of the smallest kind each node has room for.
+//!
+//! Invariant: what is ruled out here does not fit in any order of pods, as [`Demand`] is checked pod by pod. What a pod asks
+//! for is the less of what it is checked for and what it takes once it is placed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Pod, Resources};
+use kube_scheduler_framework::groups::GroupDemand;
+use kube_scheduler_framework::{ClusterView, NodeIdx};
+
+use super::demand::{Demand, Ignored};
+
+/// What is counted.
+enum Kind {
+    Cpu,
+    Memory,
+    EphemeralStorage,
+    Scalar(Arc<str>),
+}
+
+impl Kind {
+    fn name(&self) -> &str {
+        match self {
+            Self::Cpu => "cpu (milli)",
+            Self::Memory => "memory (bytes)",
+            Self::EphemeralStorage => "ephemeral-storage (bytes)",
+            Self::Scalar(name) => name,
+        }
+    }
+
+    fn checked(&self, demand: &Demand) -> i64 {
+        match self {
+            Self::Cpu => demand.milli_cpu,
+            Self::Memory => demand.memory,
+            Self::EphemeralStorage => demand.ephemeral_storage,
+            Self::Scalar(name) => {
+                let scalar = demand.scalars.iter().find(|scalar| scalar.name == *name);
+                scalar.map_or(0, |scalar| scalar.amount)
+            }
+        }
+    }
+
+    fn taken(&self, accounted: &Resources) -> i64 {
+        match self {
+            Self::Cpu => accounted.milli_cpu,
+            Self::Memory => accounted.memory,
+            Self::EphemeralStorage => accounted.ephemeral_storage,
+            Self::Scalar(name) => accounted.scalar(name).unwrap_or(0),
+        }
+    }
+
+    /// What is free on the node.
+    fn free(&self, cluster: ClusterView<'_>, node: NodeIdx) -> i64 {
+        let (allocatable, requested) = (cluster.allocatable(), cluster.requested());
+        let (has, used) = match self {
+            Self::Cpu => (allocatable.milli_cpu().get(node), requested.milli_cpu().get(node)),
+            Self::Memory => (allocatable.memory().get(node), requested.memory().get(node)),
+            Self::EphemeralStorage => {
+                (allocatable.ephemeral_storage().get(node), requested.ephemeral_storage().get(node))
+            }
+            Self::Scalar(name) => (
+                allocatable.scalar_at(name, node).unwrap_or(0),
+                requested.scalar_at(name, node).unwrap_or(0),
+            ),
+        };
+        has.saturating_sub(used).max(0)
+    }
+}
+
+/// Why fewer than the needed pods have room on the nodes, if that can be counted. `is_served` names the extended resources
+/// that something else may provide.
+pub(super) fn rules_out(
+    cluster: ClusterView<'_>,
+    demand: GroupDemand<'_>,
+    ignored: &Ignored,
+    is_served: impl Fn(&str) -> bool,
+) -> Option<String> {
+    let GroupDemand { members, needed, nodes } = demand;
+    if needed == 0 || needed > members.len() {
+        return None;
+    }
+    let demands: Vec<(&Pod, Demand)> =
+        members.iter().map(|pod| (&**pod, Demand::of(pod, ignored))).collect();
+    let scalars = demands.iter().flat_map(|(_, demand)| &demand.scalars);
+    let scalars: BTreeSet<&Arc<str>> = scalars.map(|scalar| &scalar.name).collect();
+    let scalars = scalars.into_iter().filter(|name| !is_served(name));
+    let kinds = [Kind::Cpu, Kind::Memory, Kind::EphemeralStorage].into_iter();
+    let counter = cluster.pod_count();
+    let mut room: Vec<i64> = nodes
+        .iter()
+        .map(|node| cluster.allowed_pods().get(*node).saturating_sub(counter.get(*node)).max(0))
+        .collect();
+    for kind in kinds.chain(scalars.map(|name| Kind::Scalar(name.clone()))) {
+        let amounts = demands.iter().map(|(pod, demand)| {
+            kind.checked(demand).min(kind.taken(&pod.requests.accounted)).max(0)
+        });
+        let mut amounts: Vec<i64> = amounts.collect();
+        amounts.sort_unstable();
+        let wanted: i128 = amounts.iter().take(needed).map(|amount| i128::from(*amount)).sum();
+        if wanted == 0 {
+            continue;
+        }
+        let (least, mut all) = (amounts.first().copied().unwrap_or(0), 0_i128);
+        for (node, room) in nodes.iter().zip(&mut room) {
+            let free = kind.free(cluster, *node);
+            all += i128::from(free);
+            if least > 0 {
+                *room = (*room).min(free / least);
+            }
+        }
+        if wanted > all {
+            return Some(format!("{}: {wanted} needed, {all} free", kind.name()));
+        }
+    }
+    let n_fitting = room.iter().fold(0_i64, |sum, room| sum.saturating_add(*room));
+    let is_short = usize::try_from(n_fitting).is_ok_and(|n_fitting| n_fitting < needed);
+    is_short.then(|| format!("room for at most {n_fitting} of {needed} pods"))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_scheduler_framework::api::Node;
+    use kube_scheduler_framework::testing::Fixture;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster_of(nodes: &[(u64, u64)]) -> Fixture {
+        nodes.iter().enumerate().fold(Fixture::new(), |fixture, (at, (cpu, pods))| {
+            let allocatable =
+                json!({"cpu": cpu.to_string(), "memory": "8Gi", "pods": pods.to_string()});
+            let node = json!({"metadata": {"name": format!("n{at}")}, "status": {"allocatable": allocatable}});
+            fixture.with_node(Node::from_value(&node).unwrap())
+        })
+    }
+
+    fn members(cpus: &[u64]) -> Vec<Arc<Pod>> {
+        let all = cpus.iter().enumerate().map(|(at, cpu)| {
+            let requests = json!({"cpu": cpu.to_string()});
+            let pod = json!({
+                "metadata": {"namespace": "x", "name": format!("p{at}"), "uid": format!("p{at}")},
+                "spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]},
+            });
+            Arc::new(Pod::from_value(&pod).unwrap())
+        });
+        all.collect()
+    }
+
+    fn answer(nodes: &[(u64, u64)], cpus: &[u64], needed: usize) -> Option<String> {
+        let fixture = cluster_of(nodes);
+        let (cx, members) = (fixture.cx(), members(cpus));
+        let nodes = cx.cluster().order().to_vec();
+        let demand = GroupDemand { members: &members, needed, nodes: &nodes };
+        rules_out(cx.cluster(), demand, &Ignored::default(), |_| false)
+    }
+
+    #[test]
+    fn sums_and_numbers_are_counted() {
+        let text = |text: &str| Some(text.to_owned());
+        let short = text("cpu (milli): 9000 needed, 8000 free");
+        assert_eq!(answer(&[(4, 9), (4, 9)], &[3, 3, 3], 3), short);
+        assert_eq!(answer(&[(4, 9), (4, 9)], &[3, 3, 2], 3), None, "counting does not tell");
+        assert_eq!(answer(&[(4, 9), (5, 9)], &[3, 3, 3], 3), text("room for at most 2 of 3 pods"));
+        assert_eq!(answer(&[(9, 1), (9, 1)], &[1, 1, 1], 3), text("room for at most 2 of 3 pods"));
+        assert_eq!(answer(&[(4, 9)], &[9, 2, 2], 2), None, "the greatest may stay out");
+    }
+
+    /// Whether `needed` of the pods fit, whatever goes where.
+    fn fits(free: &mut [(u64, u64)], cpus: &[u64], needed: usize) -> bool {
+        let Some((first, others)) = cpus.split_first() else { return needed == 0 };
+        for at in 0..free.len() {
+            let (cpu, pods) = free[at];
+            if *first <= cpu && pods > 0 {
+                free[at] = (cpu - first, pods - 1);
+                let found = needed > 0 && fits(free, others, needed - 1);
+                free[at] = (cpu, pods);
+                if found {
+                    return true;
+                }
+            }
+        }
+        needed == 0 || fits(free, others, needed)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_fits_is_not_ruled_out(
+            nodes in prop::collection::vec((0_u64..5, 0_u64..4), 1..4),
+            cpus in prop::collection::vec(0_u64..4, 1..6),
+            needed in 0_usize..6,
+        ) {
+            let ruled_out = answer(&nodes, &cpus, needed).is_some();
+            prop_assert!(!ruled_out || !fits(&mut nodes.clone(), &cpus, needed));
+        }
+    }
+}
