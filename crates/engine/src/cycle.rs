@@ -271,7 +271,7 @@ impl SchedulingCycle {
         let random = Numbers::nth(options.seed, self.number);
         let search = Search {
             runner: Runner::new(profile, core.sources()),
-            extenders: &core.plans.extenders,
+            extenders: core.extenders(),
             pool: &options.pool,
             classes: &mut self.classes,
             pod,
