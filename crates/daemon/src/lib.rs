@@ -40,6 +40,7 @@ mod inbox;
 mod kinds;
 mod leader;
 mod metrics;
+mod newest;
 mod plugin_services;
 mod progress;
 mod serve;

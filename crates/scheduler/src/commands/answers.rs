@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use kube_scheduler_answers::{
-    CapacityOptions, Change, ExplainOptions, Explanation, Format, FragmentationOptions, PodName,
-    Preemption, QuestionLimits, QueueOptions, Subject, Verdict, WhatIf, capacity, explain,
+    CapacityOptions, Change, ExplainOptions, Explanation, Format, FragmentationOptions, Interrupt,
+    PodName, Preemption, QuestionLimits, QueueOptions, Subject, Verdict, WhatIf, capacity, explain,
     fragmentation, preemption, queue, render, suggestions, what_if,
 };
 use kube_scheduler_api_types::{Pod, Taint, TaintEffect};
@@ -226,7 +226,7 @@ fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
     for subject in &subjects {
         let mut answer = explain(&mut engine, subject, ExplainOptions::ALL, now)?;
         if let Some(pod) = subject.pod_in(&engine).filter(|_| args.suggest) {
-            answer.suggestions = suggestions(&engine, &pod, &answer, now);
+            answer.suggestions = suggestions(&engine, &pod, &answer, &Interrupt::default(), now);
         }
         answers.push(answer);
     }
@@ -318,11 +318,7 @@ pub(crate) fn run_drain(args: &DrainArgs, registry: Registry) -> ExitCode {
 
 fn drained(args: &DrainArgs, registry: Registry) -> Result<bool> {
     let asked = args.source.load(&[], registry)?;
-    let name = |node: &String| Arc::<str>::from(node.as_str());
-    // First all are cordoned, so that no pod goes from one to the other.
-    let cordons = args.nodes.iter().map(|node| Change::Cordon(name(node)));
-    let drains = args.nodes.iter().map(drain_of(args.disable_eviction));
-    let changes: Vec<Change> = cordons.chain(drains).collect();
+    let changes = Change::draining(&args.nodes, args.disable_eviction);
     answer(&asked, &changes, &args.source)
 }
 
@@ -350,7 +346,12 @@ fn counted(args: &CapacityArgs, registry: Registry) -> Result<bool> {
         return Err(anyhow!("{}: expected one pod, found {n}", args.pod.display()));
     };
     let max = args.max.max(args.at_least);
-    let options = CapacityOptions { max, steps: args.steps, explain: ExplainOptions::ALL };
+    let options = CapacityOptions {
+        max,
+        steps: args.steps,
+        explain: ExplainOptions::ALL,
+        ..CapacityOptions::default()
+    };
     let answer = capacity(&asked.engine, template, options, asked.now)?;
     print(&render(&answer, args.source.output, |wide| answer.table(wide))?)?;
     Ok(answer.count >= args.at_least)
@@ -377,7 +378,11 @@ pub(crate) fn run_fragmentation(args: &FragmentationArgs, registry: Registry) ->
 
 fn fragmented(args: &FragmentationArgs, registry: Registry) -> Result<bool> {
     let asked = args.source.load(&[], registry)?;
-    let options = FragmentationOptions { by: args.by.clone(), max_shapes: args.max_shapes };
+    let options = FragmentationOptions {
+        by: args.by.clone(),
+        max_shapes: args.max_shapes,
+        ..FragmentationOptions::default()
+    };
     let answer = fragmentation(&asked.engine, &options, asked.now);
     print(&render(&answer, args.source.output, |wide| answer.table(wide))?)?;
     Ok(true)
