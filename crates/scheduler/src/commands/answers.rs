@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 when everything that is asked about fits, 1 when not, 2 on an error or wrong usage.
 
+mod live;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -220,6 +222,9 @@ pub(crate) fn run_explain(args: &ExplainArgs, registry: Registry) -> ExitCode {
 }
 
 fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
+    if let Some(scheduler) = args.source.running()? {
+        return live::explained(args, &scheduler);
+    }
     let Asked { mut engine, now, pods, .. } = args.source.load(&args.pods, registry)?;
     let subjects = subjects(&args.pod, &pods)?;
     let mut answers: Vec<Explanation> = Vec::new();
@@ -265,6 +270,9 @@ pub(crate) fn run_preempt(args: &PreemptArgs, registry: Registry) -> ExitCode {
 }
 
 fn preempted(args: &PreemptArgs, registry: Registry) -> Result<bool> {
+    if let Some(scheduler) = args.source.running()? {
+        return live::preempted(args, &scheduler);
+    }
     let Asked { mut engine, now, pods, .. } = args.source.load(&args.pods, registry)?;
     let mut answers: Vec<Preemption> = Vec::new();
     for subject in &subjects(&args.pod, &pods)? {
@@ -283,6 +291,9 @@ pub(crate) fn run_what_if(args: &WhatIfArgs, registry: Registry) -> ExitCode {
 }
 
 fn asked(args: &WhatIfArgs, registry: Registry) -> Result<bool> {
+    if let Some(scheduler) = args.source.running()? {
+        return live::what_if(args, &scheduler);
+    }
     let asked = args.source.load(&args.add, registry)?;
     let mut changes: Vec<Change> = asked.nodes.iter().cloned().map(Change::AddNode).collect();
     let like = |(node, count): &(Arc<str>, usize)| Change::AddNodesLike {
@@ -317,6 +328,9 @@ pub(crate) fn run_drain(args: &DrainArgs, registry: Registry) -> ExitCode {
 }
 
 fn drained(args: &DrainArgs, registry: Registry) -> Result<bool> {
+    if let Some(scheduler) = args.source.running()? {
+        return live::drained(args, &scheduler);
+    }
     let asked = args.source.load(&[], registry)?;
     let changes = Change::draining(&args.nodes, args.disable_eviction);
     answer(&asked, &changes, &args.source)
@@ -340,6 +354,9 @@ pub(crate) fn run_capacity(args: &CapacityArgs, registry: Registry) -> ExitCode 
 }
 
 fn counted(args: &CapacityArgs, registry: Registry) -> Result<bool> {
+    if let Some(scheduler) = args.source.running()? {
+        return live::counted(args, &scheduler);
+    }
     let asked = args.source.load(std::slice::from_ref(&args.pod), registry)?;
     let [template] = &asked.pods[..] else {
         let n = asked.pods.len();
@@ -363,6 +380,9 @@ pub(crate) fn run_queue(args: &QueueArgs, registry: Registry) -> ExitCode {
 }
 
 fn queued(args: &QueueArgs, registry: Registry) -> Result<bool> {
+    if let Some(scheduler) = args.source.running()? {
+        return live::queued(args, &scheduler);
+    }
     let asked = args.source.load(&[], registry)?;
     let options =
         QueueOptions { max_listed: args.limit, from_objects: true, ..QueueOptions::default() };
@@ -377,6 +397,9 @@ pub(crate) fn run_fragmentation(args: &FragmentationArgs, registry: Registry) ->
 }
 
 fn fragmented(args: &FragmentationArgs, registry: Registry) -> Result<bool> {
+    if let Some(scheduler) = args.source.running()? {
+        return live::fragmented(args, &scheduler);
+    }
     let asked = args.source.load(&[], registry)?;
     let options = FragmentationOptions {
         by: args.by.clone(),
