@@ -5,6 +5,7 @@ mod filling;
 mod largest;
 mod steps;
 mod table;
+mod visibility;
 
 use std::collections::BTreeMap;
 
@@ -16,10 +17,11 @@ use self::filling::Filling;
 use self::steps::Moments;
 use crate::explanation::{ExplainOptions, Subject, explain};
 use crate::format::count;
+use crate::interrupt::Interrupt;
 use crate::{API_VERSION, Refusal};
 
 /// What to say about a capacity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct CapacityOptions {
     /// Where to stop counting.
     pub max: usize,
@@ -27,11 +29,14 @@ pub struct CapacityOptions {
     pub steps: bool,
     /// How much to list of why the next one does not fit.
     pub explain: ExplainOptions,
+    /// Stops counting before.
+    pub interrupt: Interrupt,
 }
 
 impl Default for CapacityOptions {
     fn default() -> Self {
-        Self { max: 10_000, steps: false, explain: ExplainOptions::default() }
+        let (explain, interrupt) = (ExplainOptions::default(), Interrupt::default());
+        Self { max: 10_000, steps: false, explain, interrupt }
     }
 }
 
@@ -49,7 +54,8 @@ pub fn capacity(
     options: CapacityOptions,
     now: Timestamp,
 ) -> Result<Capacity, Refusal> {
-    let mut filling = Filling::new(engine, template, now);
+    let interrupt = &options.interrupt;
+    let mut filling = Filling::new(engine, template, interrupt, now);
     let mut capacity = Capacity {
         api_version: API_VERSION,
         kind: "Capacity",
@@ -58,6 +64,7 @@ pub fn capacity(
         count: 0,
         is_limit: false,
         by_node: BTreeMap::new(),
+        n_nodes: 0,
         largest: largest::requests(&mut filling),
         steps: Vec::new(),
         limited_by: None,
@@ -75,6 +82,9 @@ pub fn capacity(
         let (next, node) = filling.place();
         moments.saw(capacity.count, filling.n_feasible());
         let Some(node) = node else {
+            if interrupt.is_set() {
+                break;
+            }
             // Profile and gates are checked by the first explanation alone: all pods are alike.
             let subject = Subject::Manifest(next);
             let limited_by = explain(filling.engine(), &subject, options.explain, now)?;
@@ -84,14 +94,16 @@ pub fn capacity(
         *capacity.by_node.entry(node.to_string()).or_default() += 1;
         capacity.count += 1;
     }
+    capacity.n_nodes = capacity.by_node.len();
     capacity.is_limit = capacity.limited_by.is_none();
-    if options.steps {
+    capacity.warnings.extend(filling.warnings());
+    if options.steps && !interrupt.is_set() {
         if let Some(n_changes) = moments.left_out() {
             capacity.warnings.push(format!(
                 "nodes ran out {n_changes} times: only some of these moments were looked at for the steps"
             ));
         }
-        let mut again = Filling::new(engine, template, now);
+        let mut again = Filling::new(engine, template, interrupt, now);
         capacity.steps = steps::steps(&mut again, &moments, capacity.count);
     }
     Ok(capacity)

@@ -9,6 +9,7 @@ use kube_scheduler_api_types::{KeyedMap, Pod, Timestamp};
 use kube_scheduler_engine::{AttemptResult, Engine, Input};
 
 use crate::idleness::{Idleness, NextStep};
+use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 use crate::rehearsal::{Happening, Rehearsal};
 
@@ -26,6 +27,7 @@ pub(crate) struct Course {
     pub(crate) now: Timestamp,
     rehearsal: Rehearsal,
     attempts_left: u64,
+    interrupt: Interrupt,
     idleness: Idleness,
     /// The pod of the last attempt.
     current: Option<PodName>,
@@ -38,18 +40,24 @@ pub(crate) struct Course {
     pub(crate) bound: Vec<Arc<Pod>>,
     /// Why the last attempt at a pod failed, by UID, and whether that was an error.
     pub(crate) failures: KeyedMap<Arc<str>, (bool, String)>,
-    /// Whether it ended because of the limit of attempts.
+    /// Whether it ended because of the limit of attempts, or was interrupted.
     pub(crate) is_cut_short: bool,
 }
 
 impl Course {
     /// Starts at the state of `engine`.
-    pub(crate) fn new(engine: &Engine, now: Timestamp, max_attempts: u64) -> Self {
+    pub(crate) fn new(
+        engine: &Engine,
+        now: Timestamp,
+        max_attempts: u64,
+        interrupt: &Interrupt,
+    ) -> Self {
         Self {
             engine: engine.fork(now),
             now,
             rehearsal: Rehearsal::default(),
             attempts_left: max_attempts,
+            interrupt: interrupt.clone(),
             idleness: Idleness::new(now),
             current: None,
             placements: BTreeMap::new(),
@@ -95,6 +103,10 @@ impl Course {
 
     /// Makes one attempt. Returns false if no pod is ready, or no attempt is left.
     pub(crate) fn attempt(&mut self) -> bool {
+        if self.interrupt.is_set() {
+            self.is_cut_short = true;
+            return false;
+        }
         if self.attempts_left == 0 {
             self.is_cut_short |= self.engine.has_ready();
             return false;
@@ -124,6 +136,29 @@ impl Course {
         }
         self.carry_out();
         true
+    }
+
+    /// What its reader should know if it did not come to its end.
+    pub(crate) fn warning_if_cut_short(&self) -> Option<String> {
+        let text = match self.interrupt.is_set() {
+            true => "the answer is cut short: it took too long",
+            false => "the answer is cut short by the limit of attempts",
+        };
+        self.is_cut_short.then(|| text.to_owned())
+    }
+
+    /// What its reader should know about those whom the scheduler would ask and that were not asked.
+    pub(crate) fn warnings_about_outside(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.engine.has_extenders() {
+            warnings.push("extenders are not asked, so that pods may go elsewhere".to_owned());
+        }
+        let trusted: Vec<&str> = self.engine.trusted_plugins().map(|plugin| &**plugin).collect();
+        if !trusted.is_empty() {
+            let plugins = trusted.join(", ");
+            warnings.push(format!("taken to succeed, without being done: the work of {plugins}"));
+        }
+        warnings
     }
 
     fn carry_out(&mut self) {

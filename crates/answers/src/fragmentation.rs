@@ -10,6 +10,7 @@
 mod data;
 mod shapes;
 mod table;
+mod visibility;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -26,19 +27,22 @@ use crate::amounts::{allocatable, free, quantity, requested};
 use crate::course::Course;
 use crate::explanation::Rejection;
 use crate::format::count;
+use crate::interrupt::Interrupt;
 
 /// What to say about fragmentation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct FragmentationOptions {
     /// The label of nodes by whose values they are told apart.
     pub by: Option<String>,
     /// How many shapes are tried, the most frequent first.
     pub max_shapes: usize,
+    /// Leaves out the shapes that have not been tried by then.
+    pub interrupt: Interrupt,
 }
 
 impl Default for FragmentationOptions {
     fn default() -> Self {
-        Self { by: None, max_shapes: 50 }
+        Self { by: None, max_shapes: 50, interrupt: Interrupt::default() }
     }
 }
 
@@ -53,12 +57,12 @@ pub fn fragmentation(
     let mut shapes = Shapes::of(engine);
     let n_shapes = shapes.all.len();
     shapes.all.truncate(options.max_shapes);
-    let mut course = Course::new(engine, now, 0);
+    let mut course = Course::new(engine, now, 0, &options.interrupt);
     course.leave_pending_aside();
     let mut tally = Tally::default();
     let mut answers: Vec<ShapeAnswer> = Vec::new();
     let mut n_failed = 0;
-    for shape in &shapes.all {
+    for shape in shapes.all.iter().take_while(|_| !options.interrupt.is_set()) {
         let engine = &mut course.engine;
         let random = engine.next_random();
         let found = engine.explain(&shape.pod, random, now).filter(|found| found.error.is_none());

@@ -44,6 +44,8 @@ mod explanation;
 mod format;
 mod fragmentation;
 mod idleness;
+mod inquiry;
+mod interrupt;
 mod pod_name;
 mod preemption;
 mod queue;
@@ -68,13 +70,15 @@ pub use fragmentation::{
     fragmentation,
 };
 pub use idleness::{Idleness, MAX_IDLE, NextStep};
+pub use inquiry::{Answer, Inquiry};
+pub use interrupt::Interrupt;
 pub use pod_name::{PodName, PodNameError};
 pub use preemption::{
     CandidateAnswer, NodesInVain, Preemption, PreemptionChoice, VictimAnswer, preemption,
 };
 pub use queue::{Queue, QueueOptions, WaitingGroup, WaitingPod, queue};
 pub use rehearsal::{Happening, Rehearsal};
-pub use request::{PodQuestion, QuestionKind, RequestError};
+pub use request::{Notes, Question, QuestionKind, RequestError};
 pub use schema::schema;
 pub use suggestions::suggestions;
 pub use what_if::{

@@ -2,6 +2,7 @@
 
 mod data;
 mod table;
+mod visibility;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use crate::API_VERSION;
 use crate::course::Course;
 use crate::explanation::{PlaceAnswer, place_answer};
 use crate::format::count;
+use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 use crate::what_if::QuestionLimits;
 
@@ -52,7 +54,7 @@ pub fn queue(engine: &Engine, options: QueueOptions, now: Timestamp) -> Queue {
     let mut outside = under_way(engine);
     let mut course = None;
     if options.from_objects {
-        let mut tried = Course::new(engine, now, options.max_attempts);
+        let mut tried = Course::new(engine, now, options.max_attempts, &Interrupt::default());
         tried.run();
         course = Some(tried);
     }
@@ -73,7 +75,7 @@ pub fn queue(engine: &Engine, options: QueueOptions, now: Timestamp) -> Queue {
         warnings.push(format!("{foreign} of other schedulers left aside"));
     }
     let (n_pods, n_groups) = (pods.len(), groups.len());
-    let mut queue = Queue {
+    let queue = Queue {
         api_version: API_VERSION,
         kind: "Queue",
         as_of: now.to_string(),
@@ -82,11 +84,10 @@ pub fn queue(engine: &Engine, options: QueueOptions, now: Timestamp) -> Queue {
         pods,
         n_groups,
         groups,
+        max_examples: options.max_examples,
         warnings,
     };
-    queue.pods.truncate(options.max_listed);
-    queue.groups.truncate(options.max_listed);
-    queue
+    queue.limited(options.max_listed)
 }
 
 /// Pods without a node on the API server that are not queued.
@@ -202,9 +203,7 @@ fn warnings(course: Option<&Course>) -> Vec<String> {
     let Some(course) = course else { return warnings };
     let text = "read from objects: attempts so far and backoff are not known, and every pod counts as ready to be tried";
     warnings.push(text.to_owned());
-    if course.is_cut_short {
-        warnings.push("the answer is cut short by the limit of attempts".to_owned());
-    }
+    warnings.extend(course.warning_if_cut_short());
     let n_evicted = course.evictions.len();
     if n_evicted > 0 {
         warnings.push(format!("{} evicted for these on the way", count(n_evicted, "running pod")));

@@ -1,16 +1,23 @@
 //! Questions in the form of API objects that are only ever created, as a SubjectAccessReview is: what is asked in `spec`, the
 //! answer in `status`.
 
+mod asked;
+mod kind;
+mod specs;
+
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Pod;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::explanation::Subject;
-use crate::pod_name::PodName;
-use crate::{API_GROUP, API_VERSION};
+pub(crate) use self::asked::Asked;
+pub use self::kind::QuestionKind;
+use self::specs::{
+    CapacitySpec, DrainSpec, FragmentationSpec, PodQuestionSpec, QueueSpec, WhatIfSpec,
+};
+use crate::API_VERSION;
+use crate::explanation::Visibility;
 
 /// Why a request is not a question.
 #[derive(Debug, thiserror::Error)]
@@ -34,63 +41,24 @@ pub enum RequestError {
     },
 }
 
-/// What a question about one pod asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum QuestionKind {
-    /// Why it is where it is: an [`Explanation`](crate::Explanation).
-    Explanation,
-    /// Which pods would be evicted for it: a [`Preemption`](crate::Preemption).
-    Preemption,
-}
-
-impl QuestionKind {
-    /// All kinds.
-    pub const ALL: [Self; 2] = [Self::Explanation, Self::Preemption];
-
-    /// The `kind` of the object.
-    pub const fn kind(self) -> &'static str {
-        match self {
-            Self::Explanation => "Explanation",
-            Self::Preemption => "Preemption",
-        }
-    }
-
-    /// The resource in the path, and in the rights of users.
-    pub const fn resource(self) -> &'static str {
-        match self {
-            Self::Explanation => "explanations",
-            Self::Preemption => "preemptions",
-        }
-    }
-
-    /// The resource's name in the singular.
-    pub const fn singular(self) -> &'static str {
-        match self {
-            Self::Explanation => "explanation",
-            Self::Preemption => "preemption",
-        }
-    }
-}
-
-/// A question about one pod: `spec.podName` for one that exists, or `spec.pod` for one as an API server would store it.
+/// A question over HTTP.
 #[derive(Clone, Debug)]
-pub struct PodQuestion {
+pub struct Question {
     /// What is asked for.
     pub kind: QuestionKind,
-    /// The pod.
-    pub subject: Subject,
-    /// Whether to look for small changes that make it fit; only an explanation has them.
-    pub suggest: bool,
+    /// What its reader has to be allowed to list to ask it: one that names nodes, those; one about pods of other namespaces,
+    /// these.
+    pub demands: Visibility,
+    pub(crate) asked: Asked,
     namespace: Arc<str>,
     metadata: Map<String, Value>,
     spec: Value,
 }
 
-/// A question about one pod over HTTP, as it is sent, and as it comes back with its answer.
+/// A question over HTTP, as it is sent, and as it comes back with its answer.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(rename = "PodQuestion")]
+#[schemars(rename = "Question")]
 pub(crate) struct Envelope {
     api_version: String,
     kind: String,
@@ -98,70 +66,67 @@ pub(crate) struct Envelope {
     #[serde(default)]
     metadata: Map<String, Value>,
     /// What is asked.
-    #[schemars(with = "Spec")]
+    #[serde(default)]
+    #[schemars(schema_with = "any_spec")]
     spec: Value,
-    /// The answer: a value of the same kind without `apiVersion` and `kind`, which stand at the top. Of a question it is
-    /// ignored.
+    /// The answer: a value of the same kind (of a `Drain`: a `WhatIf`) without `apiVersion` and `kind`, which stand at the top.
+    /// Besides, `resourceVersion` has the newest revision of all objects that had been seen, and `rendered` the answer as a
+    /// table if the request asked for one. Of a question it is ignored.
     #[serde(default, rename = "status")]
     _status: Value,
 }
 
-/// What is asked: either `podName` or `pod`.
-#[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(rename = "PodQuestionSpec")]
-struct Spec {
-    /// A pod that exists.
-    pod_name: Option<String>,
-    /// A pod as an API server would store it, which need not exist.
-    pod: Option<Value>,
-    /// Whether to look for small changes that make it fit: of an explanation only.
-    #[serde(default)]
-    suggest: bool,
+/// The schema of what is asked: one for each kind of question.
+fn any_spec(generator: &mut SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({"anyOf": [
+        generator.subschema_for::<PodQuestionSpec>(),
+        generator.subschema_for::<WhatIfSpec>(),
+        generator.subschema_for::<DrainSpec>(),
+        generator.subschema_for::<CapacitySpec>(),
+        generator.subschema_for::<QueueSpec>(),
+        generator.subschema_for::<FragmentationSpec>(),
+    ]})
 }
 
-impl PodQuestion {
-    /// Reads a question about a pod of `namespace`.
+/// What stands beside an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// How far the cluster had been seen: the newest revision of all objects.
+    pub resource_version: Option<String>,
+    /// The answer for people.
+    pub rendered: Option<String>,
+}
+
+impl Question {
+    /// Reads a question that was asked in `namespace`, which is empty for the whole cluster.
     ///
     /// # Errors
     /// If the body is no such question, or about another namespace.
     pub fn from_json(
-        asked: QuestionKind,
+        kind: QuestionKind,
         namespace: &str,
         body: &[u8],
     ) -> Result<Self, RequestError> {
-        let form = |error| RequestError::Form { kind: asked.kind(), error };
-        let Envelope { api_version, kind, mut metadata, spec, .. } =
-            serde_json::from_slice(body).map_err(form)?;
-        let expected = asked.kind();
-        if api_version != API_VERSION || kind != expected {
+        let form = |error| RequestError::Form { kind: kind.kind(), error };
+        let envelope: Envelope = serde_json::from_slice(body).map_err(form)?;
+        let Envelope { api_version, kind: given, mut metadata, spec, .. } = envelope;
+        let expected = kind.kind();
+        if api_version != API_VERSION || given != expected {
             let problem = format!(
-                "{api_version:?}, kind {kind:?}: expected {API_VERSION:?}, kind {expected:?}"
+                "{api_version:?}, kind {given:?}: expected {API_VERSION:?}, kind {expected:?}"
             );
             return Err(RequestError::Field { field: "apiVersion", problem });
         }
         in_namespace(metadata.get("namespace"), namespace, "metadata.namespace")?;
-        metadata.insert("namespace".to_owned(), namespace.into());
-        let Spec { pod_name, pod, suggest } = Spec::deserialize(&spec).map_err(form)?;
-        if suggest && asked != QuestionKind::Explanation {
-            let problem = format!("a question of kind {expected} has no suggestions");
-            return Err(RequestError::Field { field: "spec.suggest", problem });
+        if !namespace.is_empty() {
+            metadata.insert("namespace".to_owned(), namespace.into());
         }
         let namespace: Arc<str> = namespace.into();
-        let subject = match (pod_name, pod) {
-            (Some(name), None) if !name.is_empty() => {
-                Subject::Known(PodName { namespace: namespace.clone(), name: name.into() })
-            }
-            (None, Some(pod)) => Subject::Manifest(Arc::new(manifest(pod, &namespace)?)),
-            _ => {
-                let problem = "expected either podName or pod".to_owned();
-                return Err(RequestError::Field { field: "spec", problem });
-            }
-        };
-        Ok(Self { kind: asked, subject, suggest, namespace, metadata, spec })
+        let (asked, demands) = Asked::from_spec(kind, &namespace, &spec)?;
+        Ok(Self { kind, demands, asked, namespace, metadata, spec })
     }
 
-    /// The namespace of the question.
+    /// The namespace of the question; empty for the whole cluster.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -170,12 +135,22 @@ impl PodQuestion {
     ///
     /// # Errors
     /// If the answer cannot be serialised; no such answer is known.
-    pub fn answered<A: Serialize>(self, answer: &A) -> Result<Value, serde_json::Error> {
+    pub fn answered<A: Serialize>(
+        self,
+        answer: &A,
+        notes: Notes,
+    ) -> Result<Value, serde_json::Error> {
         let mut status = serde_json::to_value(answer)?;
         if let Some(status) = status.as_object_mut() {
             // They stand at the top.
             status.remove("apiVersion");
             status.remove("kind");
+            let Notes { resource_version, rendered } = notes;
+            for (name, text) in [("resourceVersion", resource_version), ("rendered", rendered)] {
+                if let Some(text) = text {
+                    status.insert(name.to_owned(), text.into());
+                }
+            }
         }
         let mut object = Map::new();
         object.insert("apiVersion".to_owned(), API_VERSION.into());
@@ -196,27 +171,13 @@ fn in_namespace(
         None | Some(Value::Null) => Ok(()),
         Some(Value::String(given)) if given.is_empty() || given == namespace => Ok(()),
         Some(other) => {
-            let problem = format!("{other}: the request is about namespace {namespace:?}");
+            let problem = match namespace {
+                "" => format!("{other}: the request is about the whole cluster"),
+                namespace => format!("{other}: the request is about namespace {namespace:?}"),
+            };
             Err(RequestError::Field { field, problem })
         }
     }
-}
-
-fn manifest(mut pod: Value, namespace: &Arc<str>) -> Result<Pod, RequestError> {
-    let meta = pod.get("metadata").and_then(|meta| meta.get("namespace"));
-    in_namespace(meta, namespace, "spec.pod.metadata.namespace")?;
-    if pod["spec"]["priority"].is_null() && !pod["spec"]["priorityClassName"].is_null() {
-        let problem = "is not set although there is a priorityClassName: send the pod as an API server would store it, \
-                       for example from kubectl create --dry-run=server -o json"
-            .to_owned();
-        return Err(RequestError::Field { field: "spec.pod.spec.priority", problem });
-    }
-    let pod = Pod::from_json(std::mem::take(&mut pod).to_string())
-        .map_err(|error| RequestError::Field { field: "spec.pod", problem: error.to_string() })?;
-    let name: Arc<str> = if pod.name.is_empty() { "pod".into() } else { pod.name.clone() };
-    // No pod that is there has this UID.
-    let uid = format!("{API_GROUP}/{namespace}/{name}").into();
-    Ok(Pod { namespace: namespace.clone(), name, uid, ..pod })
 }
 
 #[cfg(test)]
@@ -224,13 +185,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::explanation::Subject;
+    use crate::what_if::Change;
 
-    fn read(value: &Value) -> Result<PodQuestion, String> {
+    fn read(value: &Value) -> Result<Question, String> {
         read_as(QuestionKind::Explanation, value)
     }
 
-    fn read_as(kind: QuestionKind, value: &Value) -> Result<PodQuestion, String> {
-        PodQuestion::from_json(kind, "web", value.to_string().as_bytes())
+    fn read_as(kind: QuestionKind, value: &Value) -> Result<Question, String> {
+        Question::from_json(kind, "web", value.to_string().as_bytes())
             .map_err(|error| error.to_string())
     }
 
@@ -241,12 +204,18 @@ mod tests {
     #[test]
     fn a_pod_is_named_or_given() {
         let named = read(&question(json!({"podName": "a", "suggest": true}))).unwrap();
-        let Subject::Known(name) = &named.subject else { panic!("{named:?}") };
-        assert_eq!((name.to_string().as_str(), named.suggest), ("web/a", true));
+        let Asked::Explanation { subject: Subject::Known(name), suggest: true } = &named.asked
+        else {
+            panic!("{named:?}")
+        };
+        assert_eq!(name.to_string(), "web/a");
         let spec = json!({"containers": [{"name": "c"}], "schedulerName": "default-scheduler"});
         let given =
             read(&question(json!({"pod": {"metadata": {"generateName": "x-"}, "spec": spec}})));
-        let Subject::Manifest(pod) = given.unwrap().subject else { panic!("not a manifest") };
+        let Asked::Explanation { subject: Subject::Manifest(pod), .. } = given.unwrap().asked
+        else {
+            panic!("not a manifest")
+        };
         assert_eq!(pod.key(), "web/pod");
     }
 
@@ -289,5 +258,81 @@ mod tests {
             let error = read(&request).unwrap_err();
             assert!(error.contains(expected), "{request}: {error}");
         }
+    }
+
+    fn read_spec(kind: QuestionKind, namespace: &str, spec: &Value) -> Result<Question, String> {
+        let body = json!({"apiVersion": API_VERSION, "kind": kind.kind(), "spec": spec});
+        Question::from_json(kind, namespace, body.to_string().as_bytes())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn changes_are_read_in_their_order_and_say_what_their_reader_must_see() {
+        let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}});
+        let own = json!({"changes": [
+            {"addPods": {"pod": pod, "count": 2}}, {"deletePod": {"name": "b"}},
+        ]});
+        let question = read_spec(QuestionKind::WhatIf, "web", &own).unwrap();
+        assert_eq!(question.demands, Visibility { nodes: false, all_pods: false });
+        let Asked::WhatIf { changes } = &question.asked else { panic!("{question:?}") };
+        let [Change::AddPod(first), Change::AddPod(second), Change::DeletePod(gone)] = &changes[..]
+        else {
+            panic!("{changes:?}")
+        };
+        assert_eq!((first.key(), second.key()), ("web/a-1".to_owned(), "web/a-2".to_owned()));
+        assert_eq!((&*first.spec.scheduler_name, &*gone.namespace), ("default-scheduler", "web"));
+        assert_ne!(first.uid, second.uid);
+        let other = json!({"changes": [{"deletePod": {"name": "b", "namespace": "other"}}]});
+        let question = read_spec(QuestionKind::WhatIf, "web", &other).unwrap();
+        assert_eq!(question.demands, Visibility { nodes: false, all_pods: true });
+        let taint = json!({"changes": [
+            {"taint": {"name": "n", "key": "k", "effect": "NoExecute"}},
+            {"drain": {"name": "n", "disableEviction": true}},
+        ]});
+        let question = read_spec(QuestionKind::WhatIf, "web", &taint).unwrap();
+        assert_eq!(question.demands, Visibility { nodes: true, all_pods: false });
+    }
+
+    #[test]
+    fn what_is_asked_for_is_bounded() {
+        let pod = json!({"spec": {"containers": [{"name": "c"}]}});
+        let add = |count: u64| json!({"addPods": {"pod": pod, "count": count}});
+        let label = json!({"label": {"name": "n", "key": "k", "colour": "red"}});
+        for (kind, namespace, spec, expected) in [
+            (QuestionKind::WhatIf, "web", json!({"changes": []}), "spec.changes: expected one"),
+            (QuestionKind::WhatIf, "web", json!({"changes": [add(u64::MAX)]}), "too many changes"),
+            (
+                QuestionKind::WhatIf,
+                "web",
+                json!({"changes": [add(6_000), add(6_000)]}),
+                "spec.changes: too many changes: at most 10000 are allowed",
+            ),
+            (QuestionKind::WhatIf, "web", json!({"changes": [label]}), "unknown field `colour`"),
+            (QuestionKind::WhatIf, "web", json!({"changes": [{"explode": {}}]}), "unknown variant"),
+            (QuestionKind::Drain, "", json!({"nodes": []}), "spec.nodes: expected one node"),
+            (QuestionKind::Drain, "", json!({"nodes": [7]}), "not of kind Drain"),
+            (QuestionKind::Capacity, "web", json!({}), "missing field `pod`"),
+            (QuestionKind::Queue, "web", json!({"limit": 10_001}), "spec.limit: 10001: at most"),
+            (QuestionKind::Fragmentation, "", json!({"maxShapes": 201}), "spec.maxShapes: 201"),
+            (
+                QuestionKind::Capacity,
+                "web",
+                json!({"pod": pod, "max": 1_000_001}),
+                "spec.max: 1000001: at most 1000000 is allowed",
+            ),
+        ] {
+            let error = read_spec(kind, namespace, &spec).unwrap_err();
+            assert!(error.contains(expected), "{spec}: {error}");
+        }
+        let without_spec = json!({"apiVersion": API_VERSION, "kind": "Queue"}).to_string();
+        assert!(Question::from_json(QuestionKind::Queue, "web", without_spec.as_bytes()).is_ok());
+        let in_namespace = json!({"apiVersion": API_VERSION, "kind": "Fragmentation",
+                                  "metadata": {"namespace": "web"}});
+        let error = Question::from_json(
+            QuestionKind::Fragmentation,
+            "",
+            in_namespace.to_string().as_bytes(),
+        );
+        assert!(error.unwrap_err().to_string().contains("about the whole cluster"));
     }
 }

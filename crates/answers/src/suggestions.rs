@@ -13,6 +13,7 @@ use kube_scheduler_engine::Engine;
 use self::candidates::{Candidate, candidates};
 use crate::course::Course;
 use crate::explanation::{Explanation, Suggestion, Verdict};
+use crate::interrupt::Interrupt;
 use crate::what_if::{Change, apply};
 
 /// Changes of one pod that are tried at most, and pairs of them.
@@ -22,18 +23,19 @@ const MAX_PAIRS: usize = 150;
 /// The smallest changes that make the pod of an explanation fit, smallest first; none if it fits, or if nothing that is tried
 /// helps.
 ///
-/// O(nodes × plugins) for each change that is tried, of which there are at most 200.
+/// O(nodes × plugins) for each change that is tried, of which there are at most 200; none is tried after `interrupt`.
 pub fn suggestions(
     engine: &Engine,
     pod: &Arc<Pod>,
     explanation: &Explanation,
+    interrupt: &Interrupt,
     now: Timestamp,
 ) -> Vec<Suggestion> {
     if !matches!(explanation.verdict, Verdict::DoesNotFit | Verdict::FitsAfterPreemption) {
         return Vec::new();
     }
-    let course = Course::new(engine, now, 0);
-    let mut trials = Trials { course, pod, now };
+    let course = Course::new(engine, now, 0, interrupt);
+    let mut trials = Trials { course, pod, interrupt, now };
     let mut all = candidates(&trials.course.engine, pod, explanation);
     all.truncate(MAX_CANDIDATES);
     let mut found: Vec<Suggestion> =
@@ -62,12 +64,16 @@ pub fn suggestions(
 struct Trials<'a> {
     course: Course,
     pod: &'a Arc<Pod>,
+    interrupt: &'a Interrupt,
     now: Timestamp,
 }
 
 impl Trials<'_> {
     /// What the changes together amount to, if the pod then gets a node.
     fn tried(&mut self, changes: &[&Candidate]) -> Option<Suggestion> {
+        if self.interrupt.is_set() {
+            return None;
+        }
         let mut pod = (**self.pod).clone();
         changes.iter().for_each(|change| change.apply_to(&mut pod));
         let pod = Arc::new(pod);
@@ -78,7 +84,7 @@ impl Trials<'_> {
             let random = engine.next_random();
             engine.explain(&pod, random, self.now)?
         } else {
-            let mut course = Course::new(&self.course.engine, self.now, 0);
+            let mut course = Course::new(&self.course.engine, self.now, 0, self.interrupt);
             apply(&mut course, &of_cluster).ok()?;
             let random = course.engine.next_random();
             course.engine.explain(&pod, random, self.now)?

@@ -5,6 +5,7 @@ mod changes;
 mod data;
 mod rounds;
 mod table;
+mod visibility;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,8 +18,12 @@ pub use self::data::{
     BlockedAnswer, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, WhatIf,
 };
 use crate::course::Course;
+use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 use crate::{API_VERSION, Refusal};
+
+/// How the note begins that names budgets.
+const WITHOUT_STATUS: &str = "without a status, so that what is allowed was counted here";
 
 /// One change of the cluster.
 #[derive(Clone, Debug)]
@@ -77,20 +82,32 @@ impl Change {
             _ => 1,
         }
     }
+
+    /// Several nodes are drained together: all of them are cordoned first, so that no pod goes from one to the other. With
+    /// `disable_eviction`, pods are deleted at once, whatever budgets say.
+    pub fn draining(nodes: &[String], disable_eviction: bool) -> Vec<Self> {
+        let drain = if disable_eviction { Self::DrainAtOnce } else { Self::Drain };
+        let name = |node: &String| Arc::<str>::from(node.as_str());
+        let cordons = nodes.iter().map(|node| Self::Cordon(name(node)));
+        cordons.chain(nodes.iter().map(|node| drain(name(node)))).collect()
+    }
 }
 
 /// How much a question may ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct QuestionLimits {
     /// Changes in one question; each node that is added counts.
     pub max_changes: usize,
     /// Attempts at scheduling until the answer is cut short.
     pub max_attempts: u64,
+    /// Cuts the answer short before.
+    pub interrupt: Interrupt,
 }
 
 impl Default for QuestionLimits {
     fn default() -> Self {
-        Self { max_changes: 10_000, max_attempts: 200_000 }
+        let interrupt = Interrupt::default();
+        Self { max_changes: 10_000, max_attempts: 200_000, interrupt }
     }
 }
 
@@ -111,8 +128,8 @@ pub fn what_if(
     if size > limits.max_changes {
         return Err(Refusal::TooMuch { asked: size, max: limits.max_changes });
     }
-    let mut before = Course::new(engine, now, limits.max_attempts);
-    let mut after = Course::new(engine, now, limits.max_attempts);
+    let course = || Course::new(engine, now, limits.max_attempts, &limits.interrupt);
+    let (mut before, mut after) = (course(), course());
     let mut touched = apply(&mut after, changes)?;
     before.run();
     let nodes = std::mem::take(&mut touched.to_drain);
@@ -175,9 +192,8 @@ fn compose(
     let (pending, other_pending) = pending(&before, &after, &touched);
     let fits = pending.iter().all(|pod| !pod.asked) && drained.blocked.is_empty();
     let mut warnings = touched.warnings;
-    if after.is_cut_short || before.is_cut_short {
-        warnings.push("the answer is cut short by the limit of attempts".to_owned());
-    }
+    warnings.extend(before.warning_if_cut_short().or_else(|| after.warning_if_cut_short()));
+    warnings.extend(after.warnings_about_outside());
     if engine.n_binding() > 0 {
         warnings.push("pods that are being bound count as bound".to_owned());
     }

@@ -54,6 +54,19 @@ impl ClusterLists {
         Ok(found)
     }
 
+    /// Reads the objects of one kind, by plural with the group behind a dot; empty if this user may not list them.
+    ///
+    /// # Errors
+    /// If there is no connection, or the list fails for another reason.
+    pub async fn read_kind(endpoint: &Endpoint, name: &str) -> Result<Self, ListError> {
+        let client = endpoint.kube_client()?;
+        let mut found = Self::default();
+        for kind in WatchedKind::all_readable().into_iter().filter(|kind| kind.name == name) {
+            found.add(&client, kind).await?;
+        }
+        Ok(found)
+    }
+
     async fn add(&mut self, client: &Client, kind: WatchedKind) -> Result<(), ListError> {
         let is_required = kind.form != Form::Generic;
         // A server may serve a kind in several versions: the objects are the same ones.

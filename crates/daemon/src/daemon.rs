@@ -34,6 +34,7 @@ use crate::inbox::{Inbox, Notice, Observation};
 use crate::kinds::WatchedKind;
 use crate::leader::{Candidacy, Candidate, LeaderElection, Leadership};
 use crate::metrics::{Metrics, MetricsOptions};
+use crate::newest::Newest;
 use crate::plugin_services::PluginServices;
 use crate::progress::Progress;
 use crate::serve::{SecurePort, ServeError, ServingOptions, SiteSources};
@@ -313,6 +314,7 @@ impl DaemonBuilder {
             spans: preparation.spans,
             verbosity: 0,
             n_attempts: 0,
+            newest: Newest::default(),
         };
         let core_end = core.spawn().map_err(StartError::Thread)?;
 

@@ -19,8 +19,9 @@ use crate::clock::Clock;
 use crate::cycle_log::{CycleLog, GroupOutcome, ProcessLog};
 use crate::debugger;
 use crate::engine_log;
-use crate::inbox::{InboxReceiver, Notice, Observation};
+use crate::inbox::{InboxReceiver, Moment, Notice, Observation};
 use crate::metrics::{CoreNumbers, Metrics, PluginNames};
+use crate::newest::Newest;
 use crate::progress::Progress;
 use crate::spans::Spans;
 use crate::watchdog::Heartbeat;
@@ -61,6 +62,8 @@ pub(crate) struct Driver {
     pub(crate) verbosity: u8,
     /// How many attempts there were.
     pub(crate) n_attempts: u64,
+    /// How far the cluster has been seen.
+    pub(crate) newest: Newest,
 }
 
 /// The core thread panicked, with this text.
@@ -220,6 +223,7 @@ impl Driver {
                 let n = inputs.len();
                 for input in inputs {
                     self.heartbeat.beat();
+                    self.newest.see(&input);
                     self.handle(input);
                 }
                 return n;
@@ -245,8 +249,10 @@ impl Driver {
             }
             Observation::Ask(question) => {
                 let (engine, now) = (&mut self.engine, self.clock.now());
+                let moment = Moment { now, resource_version: self.newest.resource_version() };
                 // A question that breaks down gets no answer; it must not end the thread.
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (question.0)(engine, now))) {
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (question.0)(engine, moment)))
+                {
                     tracing::error!(err = panic_text(&*panic), "A question could not be answered");
                 }
             }

@@ -45,8 +45,16 @@ pub(crate) enum Observation {
 /// depends on it.
 pub(crate) struct Question(pub(crate) Asking);
 
-/// What is done with the core thread's engine, and the time.
-pub(crate) type Asking = Box<dyn FnOnce(&mut Engine, Timestamp) + Send>;
+/// What is done with the core thread's engine.
+pub(crate) type Asking = Box<dyn FnOnce(&mut Engine, Moment) + Send>;
+
+/// When a question is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Moment {
+    pub(crate) now: Timestamp,
+    /// How far the cluster had been seen: the newest revision of all objects.
+    pub(crate) resource_version: Option<String>,
+}
 
 impl fmt::Debug for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -40,8 +40,10 @@ mod inbox;
 mod kinds;
 mod leader;
 mod metrics;
+mod newest;
 mod plugin_services;
 mod progress;
+mod running_scheduler;
 mod serve;
 mod spans;
 mod transport;
@@ -57,6 +59,7 @@ pub use kube_scheduler_writes::RateLimit;
 pub use leader::LeaderElection;
 pub use metrics::{MetricsOptions, resident_memory_bytes};
 pub use progress::Progress;
+pub use running_scheduler::{AskError, RunningScheduler, Trust};
 pub use serve::{
     AuthenticationOptions, AuthorizationOptions, ConnectionPatience, Introspection,
     RequestHeaderOptions, ServeError, ServingOptions, SniCertificate, VerbosityError,

@@ -4,8 +4,10 @@
 //! the scheduler starts. What a plugin asks for before that fails, or is dropped.
 //!
 //! Invariants: a request of a plugin is sent once and never again by itself, since only the plugin knows what may be sent
-//! twice; what a plugin asks of the core arrives in the order in which it was asked, as one input.
+//! twice; what a plugin asks of the core arrives in the order in which it was asked, as one input; what a plugin wants while a
+//! question about scheduling is answered ([`apart`]) reaches neither.
 
+use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -17,6 +19,24 @@ use serde_json::Value;
 
 use crate::inbox::Inbox;
 use crate::transport::{Api, ApiError, Call};
+
+thread_local! {
+    /// Whether this thread answers a question on a copy of the engine.
+    static IS_APART: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Lets this thread work on copies of the engine: plugins that are called on them reach neither the API server nor the core.
+pub(crate) fn apart<T>(work: impl FnOnce() -> T) -> T {
+    /// Also when the work panics.
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            IS_APART.set(self.0);
+        }
+    }
+    let _back = Back(IS_APART.replace(true));
+    work()
+}
 
 /// The connection and the inbox, once the scheduler has started. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +60,9 @@ impl PluginServices {
 
 impl Services for PluginServices {
     fn ask(&self, commands: Commands) {
+        if IS_APART.get() {
+            return;
+        }
         if let Some(Connected { inbox, .. }) = self.0.get() {
             // A core that has ended does nothing any more.
             let _ = inbox.report(Input::PluginAsked(commands));
@@ -47,6 +70,10 @@ impl Services for PluginServices {
     }
 
     fn send(&self, request: ApiRequest) -> Pending<Result<Value, PluginApiError>> {
+        if IS_APART.get() {
+            let error = refused("questions about scheduling reach no API server");
+            return Box::pin(std::future::ready(Err(error)));
+        }
         let connected = self.0.clone();
         Box::pin(async move {
             let Some(Connected { api, timeout, .. }) = connected.get() else {
@@ -102,6 +129,25 @@ mod tests {
         let error = services.send(ApiRequest::get("/version")).await.unwrap_err();
         assert_eq!(&*error.message, "the scheduler has not started yet");
         services.ask(Commands::default());
+    }
+
+    #[tokio::test]
+    async fn copies_of_the_engine_reach_nobody() {
+        let endpoint = crate::Endpoint::from_url("http://127.0.0.1:9").unwrap();
+        let (inbox, core) = Inbox::open();
+        let services = PluginServices::default();
+        services.connect(&endpoint.client("test").unwrap(), &inbox, Duration::from_secs(1));
+        let sent = apart(|| {
+            services.ask(Commands::default());
+            services.send(ApiRequest::get("/version"))
+        });
+        let error = sent.await.unwrap_err();
+        assert_eq!(&*error.message, "questions about scheduling reach no API server");
+        assert!(core.notices.is_empty());
+        // Also after a panic, the thread is what it was.
+        assert!(std::panic::catch_unwind(|| apart(|| panic!("on purpose"))).is_err());
+        services.ask(Commands::default());
+        assert_eq!(core.notices.len(), 1);
     }
 
     #[test]

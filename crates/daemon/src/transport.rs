@@ -149,6 +149,22 @@ impl Endpoint {
         Ok(Self::new(config, "(from the service account)".to_owned()))
     }
 
+    /// Another server with the same credentials. Its certificate is checked by `authorities`, or by those of this endpoint if
+    /// there are none, or not at all.
+    pub(crate) fn elsewhere(
+        &self,
+        url: &str,
+        authorities: Option<Vec<Vec<u8>>>,
+        is_checked: bool,
+    ) -> Result<Self, ConnectError> {
+        let mut config = self.config.clone();
+        config.cluster_url = parse_url(url)?;
+        config.tls_server_name = None;
+        config.root_cert = authorities.or(config.root_cert);
+        config.accept_invalid_certs |= !is_checked;
+        Ok(Self::new(config, self.origin.clone()))
+    }
+
     /// The address.
     pub fn url(&self) -> String {
         self.config.cluster_url.to_string()

@@ -13,9 +13,13 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_cache::{ClusterState, PodGroupState};
-use kube_scheduler_framework::{ClusterEvent, Context, EventKind, EventObject, Sources};
+use kube_scheduler_framework::{
+    ClusterEvent, Context, EventKind, EventObject, PluginName, Sources,
+};
 use kube_scheduler_queue::{Move, QueueReport, QueuedPod};
+use kube_scheduler_runtime::Extenders;
 
+use crate::apart::Apart;
 use crate::binding::PermitWaits;
 use crate::class_cache::Signatures;
 use crate::counts::Counts;
@@ -66,6 +70,8 @@ pub(crate) struct Core {
     activated: Option<(GroupName, u64)>,
     signatures: Signatures,
     notes: Vec<String>,
+    /// Of a copy that is made for questions.
+    apart: Option<Apart>,
 }
 
 /// A user-visible event about a pod.
@@ -101,10 +107,12 @@ impl Core {
             activated: None,
             signatures: Signatures::default(),
             notes: Vec::new(),
+            apart: None,
         }
     }
 
-    /// A copy for questions: nothing is counted, measured or noted for anybody, and no preemption holds a pod back.
+    /// A copy for questions: nothing is counted, measured or noted for anybody, no preemption holds a pod back, and nothing
+    /// outside is asked.
     pub(crate) fn fork(&self) -> Self {
         Self {
             plans: self.plans.clone(),
@@ -126,7 +134,26 @@ impl Core {
             activated: self.activated.clone(),
             signatures: self.signatures.fork(),
             notes: Vec::new(),
+            apart: Some(Apart::default()),
         }
+    }
+
+    /// The extenders that are asked.
+    pub(crate) fn extenders(&self) -> &Extenders {
+        self.apart.as_ref().map_or(&self.plans.extenders, |apart| &apart.extenders)
+    }
+
+    /// Whether a plugin's work outside of the engine has to be taken to have ended well, because this is a copy. If so, the
+    /// plugin is noted.
+    pub(crate) fn trusts(&mut self, plugin: &PluginName) -> bool {
+        let Some(apart) = &mut self.apart else { return false };
+        apart.trusted.insert(plugin.clone());
+        true
+    }
+
+    /// The plugins whose work was taken to have ended well, by name.
+    pub(crate) fn trusted(&self) -> impl Iterator<Item = &PluginName> {
+        self.apart.iter().flat_map(|apart| &apart.trusted)
     }
 
     /// What plugins may look at.

@@ -283,7 +283,7 @@ impl SchedulingCycle {
         let random = Numbers::nth(options.seed, self.number);
         Search {
             runner: Runner::new(profile, core.sources()),
-            extenders: &core.plans.extenders,
+            extenders: core.extenders(),
             pool: &options.pool,
             classes: &mut self.classes,
             pod,

@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{CompileOptions, DecodeError, Node, Object, Pod, Timestamp};
 use kube_scheduler_config::FeatureGates;
+use serde_json::Value;
 
 use claims::ClaimTemplates;
 pub use error::{ImportError, SourceLocation};
@@ -59,6 +60,8 @@ pub struct ClusterObjects {
     pub asked_nodes: Vec<Arc<Node>>,
     /// Pods that are not part of the cluster but asked about.
     pub asked_pods: Vec<Arc<Pod>>,
+    /// Nodes and pods that are asked about, as an API server would store them, in their order.
+    pub asked_manifests: Vec<Value>,
     /// When pods of traces are deleted, by UID.
     pub ends: BTreeMap<Arc<str>, Timestamp>,
     /// The number of pods that had ended (phase `Succeeded` or `Failed`) and were left out.
@@ -169,6 +172,7 @@ impl ClusterInput {
                     if let Some(ends) = self.documents[at].ends {
                         found.ends.insert(pod.uid.clone(), ends);
                     }
+                    self.note_manifest(at, &mut found);
                     let pods =
                         if self.is_asked(at) { &mut found.asked_pods } else { &mut found.pods };
                     pods.push(Arc::new(pod));
@@ -182,6 +186,7 @@ impl ClusterInput {
                             node.name
                         ));
                     }
+                    self.note_manifest(at, &mut found);
                     let nodes =
                         if self.is_asked(at) { &mut found.asked_nodes } else { &mut found.nodes };
                     nodes.push(Arc::new(node));
@@ -200,6 +205,12 @@ impl ClusterInput {
         }
         found.warnings.extend(groups::missing(&found));
         Ok(found)
+    }
+
+    fn note_manifest(&self, at: usize, found: &mut ClusterObjects) {
+        if self.is_asked(at) {
+            found.asked_manifests.push(self.documents[at].value.clone());
+        }
     }
 
     fn is_asked(&self, at: usize) -> bool {

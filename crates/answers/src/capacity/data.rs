@@ -20,7 +20,9 @@ pub struct Capacity {
     pub count: usize,
     /// Whether counting ended because more were not asked for.
     pub is_limit: bool,
-    /// How many of them by node.
+    /// On how many nodes.
+    pub n_nodes: usize,
+    /// How many of them by node; empty if the reader may not list nodes.
     pub by_node: BTreeMap<String, usize>,
     /// How far each request of the template may grow; empty if it does not fit as it is.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -6,6 +6,7 @@ use kube_scheduler_api_types::{Pod, PodSpec, Timestamp};
 use kube_scheduler_engine::{Engine, Explanation, Input};
 
 use crate::course::Course;
+use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 
 /// The copy. The same pods go to the same nodes whenever it is made anew.
@@ -20,8 +21,13 @@ pub(super) struct Filling<'a> {
 }
 
 impl<'a> Filling<'a> {
-    pub(super) fn new(engine: &Engine, template: &'a Pod, now: Timestamp) -> Self {
-        let mut course = Course::new(engine, now, u64::MAX);
+    pub(super) fn new(
+        engine: &Engine,
+        template: &'a Pod,
+        interrupt: &Interrupt,
+        now: Timestamp,
+    ) -> Self {
+        let mut course = Course::new(engine, now, u64::MAX, interrupt);
         let n_left_aside = course.leave_pending_aside();
         let spec = PodSpec {
             pod_group: None,
@@ -58,6 +64,12 @@ impl<'a> Filling<'a> {
         let node = self.course.placements.get(&PodName::from(&*next)).cloned();
         self.n_placed += usize::from(node.is_some());
         (next, node)
+    }
+
+    /// What the reader of an answer should know.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let outside = self.course.warnings_about_outside();
+        self.course.warning_if_cut_short().into_iter().chain(outside).collect()
     }
 
     /// How many nodes the last pod fitted on.

@@ -33,9 +33,8 @@ impl Capacity {
             let _ = writeln!(out, "note: {warning}");
         }
         let more = if self.is_limit { " or more" } else { "" };
-        let Self { template, count: fitting, by_node, .. } = self;
-        let _ =
-            writeln!(out, "{template}: {fitting}{more} fit, on {}", count(by_node.len(), "node"));
+        let Self { template, count: fitting, n_nodes, .. } = self;
+        let _ = writeln!(out, "{template}: {fitting}{more} fit, on {}", count(*n_nodes, "node"));
         out
     }
 

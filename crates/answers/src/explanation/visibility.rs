@@ -5,6 +5,8 @@ use super::data::Explanation;
 
 /// What is said of an answer without the names of nodes, and without those of victims in other namespaces.
 pub(crate) const NODES_HIDDEN: &str = "nodes are not named: the reader may not list them";
+pub(crate) const OTHERS_HIDDEN: &str =
+    "pods of other namespaces are not named: the reader may not list them";
 pub(crate) const PODS_HIDDEN: &str =
     "pods of other namespaces would be evicted, which the reader may not list";
 
@@ -81,6 +83,10 @@ impl Explanation {
 
 /// Whether two pods, `namespace/name`, are of one namespace.
 pub(crate) fn is_beside(pod: &str, other: &str) -> bool {
-    let namespace = |pod: &str| pod.split_once('/').map(|(namespace, _)| namespace.to_owned());
-    namespace(pod) == namespace(other)
+    other.split_once('/').is_some_and(|(namespace, _)| is_of(pod, namespace))
+}
+
+/// Whether a pod, `namespace/name`, is of this namespace.
+pub(crate) fn is_of(pod: &str, namespace: &str) -> bool {
+    pod.split_once('/').is_some_and(|(of, _)| of == namespace)
 }

@@ -37,7 +37,8 @@ pub struct Fragmentation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShapeAnswer {
-    /// One of them, `namespace/name`.
+    /// One of them, `namespace/name`; empty if the reader may not see it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub example: String,
     /// How many.
     pub pods: usize,

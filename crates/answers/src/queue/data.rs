@@ -26,6 +26,9 @@ pub struct Queue {
     pub n_groups: usize,
     /// Pods that wait for the same, by stage and then the largest group first.
     pub groups: Vec<WaitingGroup>,
+    /// How many pods of a group are named.
+    #[serde(skip)]
+    pub(super) max_examples: usize,
     /// What the reader should know about the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

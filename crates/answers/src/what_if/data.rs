@@ -44,9 +44,11 @@ pub struct WhatIf {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlacementAnswer {
-    /// The pod, `namespace/name`.
+    /// The pod, `namespace/name`; empty if the reader may not see it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub pod: String,
-    /// Its node.
+    /// Its node; empty if the reader may not see it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
     /// The node that it has, or would get without the changes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,9 +64,11 @@ pub struct PlacementAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockedAnswer {
-    /// The pod, `namespace/name`.
+    /// The pod, `namespace/name`; empty if the reader may not see it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub pod: String,
-    /// Its node.
+    /// Its node; empty if the reader may not see it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
     /// `NoDisruptionsAllowed`: the budget lets no pod go. `WaitsForReplacements`: it did, but those that went get no node.
     /// `SeveralBudgets`: evictions of pods with more than one budget are refused. `NotReached`: the answer is cut short.
@@ -73,6 +77,7 @@ pub struct BlockedAnswer {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub budgets: Vec<String>,
     /// Why, in words.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
@@ -80,9 +85,11 @@ pub struct BlockedAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvictionAnswer {
-    /// The pod, `namespace/name`.
+    /// The pod, `namespace/name`; empty if the reader may not see it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub pod: String,
-    /// The node that it is on.
+    /// The node that it is on; empty if the reader may not see it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
     /// The pod that it makes room for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,13 +111,15 @@ impl From<&Eviction> for EvictionAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingAnswer {
-    /// The pod, `namespace/name`.
+    /// The pod, `namespace/name`; empty if the reader may not see it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub pod: String,
     /// Whether it is asked about.
     pub(super) asked: bool,
     /// `Unschedulable`, `SchedulerError`, `SchedulingGated`, `NotTried` or `NotScheduled`.
     pub code: &'static str,
     /// Why, in words.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 

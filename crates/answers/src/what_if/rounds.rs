@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 
+use super::WITHOUT_STATUS;
 use super::budgets::{Budgets, EvictionVerdict};
 use super::changes::{Touched, is_of_node, recreate};
 use super::data::BlockedAnswer;
@@ -38,10 +39,8 @@ pub(super) fn drain(
     }
     let mut budgets = Budgets::of(&course.engine);
     if !budgets.without_status.is_empty() {
-        touched.warnings.push(format!(
-            "without a status, so that what is allowed was counted here: {}",
-            budgets.without_status.join(", ")
-        ));
+        let budgets = budgets.without_status.join(", ");
+        touched.warnings.push(format!("{WITHOUT_STATUS}: {budgets}"));
     }
     let mut lost: BTreeMap<Arc<str>, usize> = BTreeMap::new();
     let mut left = pods_to_evict(course, nodes);

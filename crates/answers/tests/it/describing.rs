@@ -1,8 +1,9 @@
 //! The schema is the one that is checked in, and real answers are as it says.
 
 use kube_scheduler_answers::{
-    CapacityOptions, Change, ExplainOptions, FragmentationOptions, QuestionLimits, QueueOptions,
-    Subject, capacity, explain, fragmentation, preemption, queue, schema, suggestions, what_if,
+    CapacityOptions, Change, ExplainOptions, FragmentationOptions, Interrupt, QuestionLimits,
+    QueueOptions, Subject, capacity, explain, fragmentation, preemption, queue, schema,
+    suggestions, what_if,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -131,7 +132,7 @@ fn real_answers_are_as_described() {
     ] {
         let mut answer = explain(engine, &subject, all, NOW).unwrap();
         let pod = subject.pod_in(engine).unwrap();
-        answer.suggestions = suggestions(engine, &pod, &answer, NOW);
+        answer.suggestions = suggestions(engine, &pod, &answer, &Interrupt::default(), NOW);
         judge.check("Explanation", &json(&answer));
         judge.check("Preemption", &json(&preemption(engine, &subject, all, NOW).unwrap()));
     }
@@ -154,7 +155,7 @@ fn real_answers_are_as_described() {
         "apiVersion": "answers.kube-scheduler.rs/v1alpha1", "kind": "Explanation",
         "metadata": {"namespace": "default"}, "spec": {"podName": "large", "suggest": true},
     });
-    judge.check("PodQuestion", &question);
+    judge.check("Question", &question);
 }
 
 /// An answer as it is printed.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_answers::{ExplainOptions, Subject, Suggestion, explain, suggestions};
+use kube_scheduler_answers::{
+    ExplainOptions, Interrupt, Subject, Suggestion, explain, suggestions,
+};
 use kube_scheduler_api_types::Pod;
 use serde_json::{Value, json};
 
@@ -11,7 +13,7 @@ use crate::cluster::{Cluster, NOW, pod};
 fn suggested(cluster: &mut Cluster, pod: &Arc<Pod>) -> Vec<Suggestion> {
     let subject = Subject::Manifest(pod.clone());
     let answer = explain(&mut cluster.engine, &subject, ExplainOptions::ALL, NOW).unwrap();
-    suggestions(&cluster.engine, pod, &answer, NOW)
+    suggestions(&cluster.engine, pod, &answer, &Interrupt::default(), NOW)
 }
 
 fn texts(suggestions: &[Suggestion]) -> Vec<String> {

@@ -1,33 +1,40 @@
 //! `/apis/answers.kube-scheduler.rs`: questions about scheduling, as API objects that are only ever created.
 //!
+//! The core takes a copy of its engine for each question; the answer is computed from the copy on a thread of its own.
+//!
 //! Invariants: an answer names no node, and no pod of another namespace, that its reader may not list; questions take at
-//! most one part in [`SHARE`] of the core's time; what questions hold in memory is bounded by their number and size; a
-//! question whose caller has gone keeps its place until the work on it has ended.
+//! most one part in [`SHARE`] of the core's time, and at most half of the processors; what questions hold in memory is bounded
+//! by their number and size; work on an answer that nobody waits for any more ends with the attempt at hand, and keeps its
+//! place until then.
 
+mod api;
+mod problem;
+
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{ALLOW, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http::header::ALLOW;
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use kube_scheduler_answers::{
-    API_GROUP, ExplainOptions, Explanation, PodQuestion, QuestionKind, Refusal, Visibility,
-    explain, preemption, suggestions,
+    Answer, ExplainOptions, Inquiry, Interrupt, Notes, Question, QuestionKind, Refusal, Visibility,
 };
-use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_engine::Engine;
-use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 
+pub(super) use self::api::ApiPath;
+use self::problem::Problem;
 use super::authorization::{Attributes, Authorizer, Verdict};
 use super::identity::User;
 use super::reply::{self, Reply};
-use crate::inbox::{Inbox, Observation, Question};
+use super::site::query_pairs;
+use crate::inbox::{self, Inbox, Moment, Observation};
+use crate::plugin_services::apart;
 
-const VERSION: &str = "v1alpha1";
 /// How long a question may be. Read, JSON of small maps takes up to eighty times as much.
 const MAX_QUESTION: usize = 256 << 10;
 /// Questions that are read, wait or are answered; further ones are refused.
@@ -37,78 +44,29 @@ const SHARE: u32 = 20;
 /// How long a caller may take to send its question.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a question may wait for its turn, and for its answer.
-const CORE_PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// What an answer lists at most.
 const LISTED: ExplainOptions = ExplainOptions { max_examples: 10, max_feasible: 100 };
-
-/// A path of the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ApiPath<'p> {
-    /// The groups that are served.
-    Groups,
-    /// The versions of the group.
-    Group,
-    /// The resources of the version.
-    Resources,
-    /// Questions about pods of a namespace.
-    Questions { kind: QuestionKind, namespace: &'p str },
-}
-
-impl<'p> ApiPath<'p> {
-    /// The page at `path`, if it is one of the API.
-    pub(super) fn of(path: &'p str) -> Option<Self> {
-        let rest = path.strip_prefix("/apis")?;
-        if rest.is_empty() || rest == "/" {
-            return Some(Self::Groups);
-        }
-        let mut parts = rest.strip_prefix('/')?.split('/');
-        if parts.next() != Some(API_GROUP) {
-            return None;
-        }
-        match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next()) {
-            (None, ..) => Some(Self::Group),
-            (Some(VERSION), None, ..) => Some(Self::Resources),
-            (Some(VERSION), Some("namespaces"), Some(namespace), Some(resource), None)
-                if !namespace.is_empty() =>
-            {
-                let mut kinds = QuestionKind::ALL.into_iter();
-                let kind = kinds.find(|kind| kind.resource() == resource)?;
-                Some(Self::Questions { kind, namespace })
-            }
-            _ => None,
-        }
-    }
-
-    /// What a request with this method wants there.
-    pub(super) fn wanted(self, method: &Method) -> Option<Attributes<'p>> {
-        let Self::Questions { kind, namespace } = self else { return None };
-        let verb = match *method {
-            Method::POST => "create",
-            Method::GET | Method::HEAD => "list",
-            Method::PUT => "update",
-            Method::PATCH => "patch",
-            _ => "deletecollection",
-        };
-        Some(Attributes::Resource {
-            verb,
-            group: API_GROUP,
-            version: VERSION,
-            resource: kind.resource(),
-            namespace,
-        })
-    }
-}
 
 /// The questions under way.
 pub(super) struct Answers {
     places: Arc<Semaphore>,
     /// Whose turn it is at the core.
     turns: Arc<Semaphore>,
+    /// Threads on which answers are computed.
+    threads: Arc<Semaphore>,
 }
 
 impl Default for Answers {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(MAX_QUESTIONS)), turns: Arc::new(Semaphore::new(1)) }
+        let n_processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let n_threads = (n_processors / 2).clamp(1, MAX_QUESTIONS);
+        let semaphore = |n| Arc::new(Semaphore::new(n));
+        Self {
+            places: semaphore(MAX_QUESTIONS),
+            turns: semaphore(1),
+            threads: semaphore(n_threads),
+        }
     }
 }
 
@@ -121,51 +79,12 @@ pub(super) struct Desk<'s> {
     pub(super) is_synced: bool,
 }
 
-/// What the core found out.
-struct Found<T> {
-    found: T,
-    now: Timestamp,
-    place: OwnedSemaphorePermit,
-}
+/// Ends the work on an answer once nobody waits for it.
+struct Wanted(Interrupt);
 
-/// Why there is no answer, as the API says it.
-struct Problem {
-    code: StatusCode,
-    reason: &'static str,
-    message: String,
-    retry: bool,
-}
-
-impl Problem {
-    fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        let retry = matches!(code, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-        Self { code, reason, message: message.into(), retry }
-    }
-
-    fn unavailable(message: &str) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
-    }
-
-    fn bad_request(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
-    }
-
-    fn reply(self, asked: &HeaderMap) -> Reply {
-        let mut reply = reply::refused(asked, self.code, self.reason, self.message);
-        if self.retry {
-            reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        }
-        reply
-    }
-}
-
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
-        let (code, reason) = match &refusal {
-            Refusal::NoSuchPod(_) => (StatusCode::NOT_FOUND, "NotFound"),
-            _ => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
-        };
-        Self::new(code, reason, refusal.to_string())
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.0.set();
     }
 }
 
@@ -179,13 +98,13 @@ impl Answers {
         desk: Desk<'_>,
     ) -> Reply {
         let (parts, body) = request.into_parts();
-        let (method, headers) = (&parts.method, &parts.headers);
-        let (namespace, allowed) = match path {
-            ApiPath::Questions { namespace, .. } => (namespace, Method::POST),
-            _ => ("", Method::GET),
+        let headers = &parts.headers;
+        let allowed = match path {
+            ApiPath::Questions { .. } => Method::POST,
+            _ => Method::GET,
         };
-        if *method != allowed {
-            let message = format!("{method} is not supported here: only {allowed} is");
+        if parts.method != allowed {
+            let message = format!("{} is not supported here: only {allowed} is", parts.method);
             let code = StatusCode::METHOD_NOT_ALLOWED;
             let mut reply = reply::refused(headers, code, "MethodNotAllowed", message);
             if let Ok(allowed) = HeaderValue::from_str(allowed.as_str()) {
@@ -193,29 +112,26 @@ impl Answers {
             }
             return reply;
         }
-        let object = match path {
-            ApiPath::Groups => {
-                json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group()]})
-            }
-            ApiPath::Group => group(),
-            ApiPath::Resources => resources(),
+        let (code, object) = match path {
+            ApiPath::Groups => (StatusCode::OK, api::groups()),
+            ApiPath::Group => (StatusCode::OK, api::group()),
+            ApiPath::Resources => (StatusCode::OK, api::resources()),
             ApiPath::Questions { kind, namespace } => {
-                match self.answer(kind, namespace, user, body, desk).await {
-                    Ok(object) => object,
+                match self.answer((kind, namespace), user, &parts, body, desk).await {
+                    Ok(object) => (StatusCode::CREATED, object),
                     Err(problem) => return problem.reply(headers),
                 }
             }
         };
-        let code = if namespace.is_empty() { StatusCode::OK } else { StatusCode::CREATED };
         let text = reply::json(&object, reply::is_for_people(headers));
         reply::typed(code, "application/json", text)
     }
 
     async fn answer(
         &self,
-        kind: QuestionKind,
-        namespace: &str,
+        (kind, namespace): (QuestionKind, &str),
         user: &User,
+        parts: &Parts,
         body: Incoming,
         desk: Desk<'_>,
     ) -> Result<serde_json::Value, Problem> {
@@ -227,99 +143,92 @@ impl Answers {
             return Err(Problem::unavailable("the scheduler has not seen the whole cluster yet"));
         }
         let body = received(body).await?;
-        let question = PodQuestion::from_json(kind, namespace, &body)
+        let question = Question::from_json(kind, namespace, &body)
             .map_err(|error| Problem::bad_request(error.to_string()))?;
         drop(body);
-        let reader = Visibility {
-            nodes: may_list(desk.authorizer, user, "nodes").await?,
-            all_pods: may_list(desk.authorizer, user, "pods").await?,
-        };
-        let answered = match kind {
-            QuestionKind::Preemption => {
-                let subject = question.subject.clone();
-                let work =
-                    move |engine: &mut Engine, now| preemption(engine, &subject, LISTED, now);
-                let answer = self.ask(desk.inbox, place, work).await?.found?;
-                question.answered(&answer.limited(LISTED).visible_to(reader))
-            }
-            _ => {
-                let answer = self.explain(&question, desk.inbox, place).await?;
-                question.answered(&answer.limited(LISTED).visible_to(reader))
-            }
-        };
-        answered.map_err(|error| internal(&error.to_string()))
+        let reader = reader(desk.authorizer, user).await?;
+        check_demands(question.demands, reader)?;
+
+        let question = Arc::new(question);
+        let (answer, version) = self.compute(&question, desk.inbox, place).await?;
+        let question = Arc::unwrap_or_clone(question);
+        let answer = answer?.for_reader(&question, reader, LISTED);
+        let rendered = rendered(&answer, parts);
+        let notes = Notes { resource_version: version, rendered };
+        question.answered(&answer, notes).map_err(|error| Problem::internal(&error.to_string()))
     }
 
-    /// Explains a pod, with suggestions if they are asked for.
-    async fn explain(
+    /// Waits for a thread and for a turn at the core, and computes the answer; with it comes how far the cluster had been seen.
+    async fn compute(
         &self,
-        question: &PodQuestion,
+        question: &Arc<Question>,
         inbox: &Inbox,
         place: OwnedSemaphorePermit,
-    ) -> Result<Explanation, Problem> {
-        let (subject, suggest) = (question.subject.clone(), question.suggest);
-        let work = move |engine: &mut Engine, now| {
-            let options = if suggest { ExplainOptions::ALL } else { LISTED };
-            let answer = explain(engine, &subject, options, now);
-            let fork = (suggest && answer.is_ok()).then(|| engine.fork(now));
-            (answer, fork)
-        };
-        let Found { found: (answer, fork), now, place } = self.ask(inbox, place, work).await?;
-        let mut answer = answer?;
-        if let Some(engine) = fork
-            && let Some(pod) = question.subject.pod_in(&engine)
-        {
-            // Not on a thread of the runtime: this takes as long as hundreds of attempts.
-            let tried = tokio::task::spawn_blocking(move || {
-                answer.suggestions = suggestions(&engine, &pod, &answer, now);
-                drop((engine, place));
-                answer
-            });
-            answer = tried.await.map_err(|_| internal("the answer broke down"))?;
-        }
-        Ok(answer)
+    ) -> Result<(Result<Answer, Refusal>, Option<String>), Problem> {
+        let thread = turn_of(&self.threads).await?;
+        let (inquiry, version) = self.inquire(question, inbox).await?;
+        let interrupt = Interrupt::default();
+        let (question, wanted) = (question.clone(), Wanted(interrupt.clone()));
+        // Not on a thread that serves others: this takes as long as thousands of attempts.
+        let work = tokio::task::spawn_blocking(move || {
+            let answer = apart(|| inquiry.answer(&question, &interrupt));
+            drop((question, thread, place));
+            answer
+        });
+        let answer = timeout(PATIENCE, work).await;
+        drop(wanted);
+        let answer = answer.map_err(|_| {
+            let message = format!("the answer took longer than {PATIENCE:?}: ask for less");
+            Problem::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
+        })?;
+        Ok((answer.map_err(|_| Problem::internal("the answer broke down"))?, version))
     }
 
-    /// Waits for a turn at the core, and for what it finds.
-    async fn ask<T: Send + 'static>(
+    /// Has the core take down what the answer needs.
+    async fn inquire(
         &self,
+        question: &Arc<Question>,
         inbox: &Inbox,
-        place: OwnedSemaphorePermit,
-        work: impl FnOnce(&mut Engine, Timestamp) -> T + Send + 'static,
-    ) -> Result<Found<T>, Problem> {
-        let late =
-            |_| Problem::unavailable("the scheduling core has too much to do; try again later");
-        let turn =
-            timeout(CORE_PATIENCE, self.turns.clone().acquire_owned()).await.map_err(late)?;
-        let Ok(turn) = turn else { return Err(internal("the scheduling core has ended")) };
-        let (send, answer) = oneshot::channel();
-        let runtime = Handle::current();
-        let question = Question(Box::new(move |engine, now| {
+    ) -> Result<(Inquiry, Option<String>), Problem> {
+        let turn = turn_of(&self.turns).await?;
+        let (send, found) = oneshot::channel();
+        let (runtime, question) = (Handle::current(), question.clone());
+        let asked = inbox::Question(Box::new(move |engine, moment| {
             let start = Instant::now();
-            let found = work(engine, now);
+            let Moment { now, resource_version } = moment;
+            let inquiry = apart(|| Inquiry::new(&question, engine, now));
+            drop(question);
             let pause = pause_after(start.elapsed());
             // The caller may have given up.
-            let _ = send.send(Found { found, now, place });
+            let _ = send.send((inquiry, resource_version));
             runtime.spawn(async move {
                 tokio::time::sleep(pause).await;
                 drop(turn);
             });
         }));
         inbox
-            .observe(Observation::Ask(question))
+            .observe(Observation::Ask(asked))
             .map_err(|ended| Problem::unavailable(&ended.to_string()))?;
-        let found = timeout(CORE_PATIENCE, answer).await.map_err(late)?;
-        found.map_err(|_| internal("the answer broke down, or the scheduling core has ended"))
+        let found = timeout(PATIENCE, found).await.map_err(|_| late())?;
+        found.map_err(|_| {
+            Problem::internal("the answer broke down, or the scheduling core has ended")
+        })
     }
+}
+
+/// Waits for one of a few.
+async fn turn_of(turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
+    let turn = timeout(PATIENCE, turns.clone().acquire_owned()).await.map_err(|_| late())?;
+    turn.map_err(|_| Problem::internal("the scheduling core has ended"))
+}
+
+fn late() -> Problem {
+    Problem::unavailable("the scheduling core has too much to do; try again later")
 }
 
 /// How long the core has no further question after one that took it so long.
 fn pause_after(spent: Duration) -> Duration {
     spent * (SHARE - 1)
-}
-
-fn internal(message: &str) -> Problem {
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
 }
 
 async fn received(body: Incoming) -> Result<bytes::Bytes, Problem> {
@@ -339,6 +248,14 @@ async fn received(body: Incoming) -> Result<bytes::Bytes, Problem> {
     }
 }
 
+/// What the user may see of the cluster.
+async fn reader(authorizer: &Authorizer, user: &User) -> Result<Visibility, Problem> {
+    Ok(Visibility {
+        nodes: may_list(authorizer, user, "nodes").await?,
+        all_pods: may_list(authorizer, user, "pods").await?,
+    })
+}
+
 /// Whether the user may list these objects of the core group in the whole cluster.
 async fn may_list(authorizer: &Authorizer, user: &User, resource: &str) -> Result<bool, Problem> {
     let wanted =
@@ -346,73 +263,40 @@ async fn may_list(authorizer: &Authorizer, user: &User, resource: &str) -> Resul
     match authorizer.decide(user, wanted).await {
         Verdict::Allowed => Ok(true),
         Verdict::Forbidden(_) | Verdict::Denied(_) => Ok(false),
-        Verdict::Unknown(problem) => Err(internal(&problem)),
+        Verdict::Unknown(problem) => Err(Problem::internal(&problem)),
     }
 }
 
-fn group() -> serde_json::Value {
-    let version = json!({"groupVersion": format!("{API_GROUP}/{VERSION}"), "version": VERSION});
-    json!({
-        "kind": "APIGroup", "apiVersion": "v1", "name": API_GROUP,
-        "versions": [version], "preferredVersion": version,
-    })
+/// A question must not find out what its reader may not see by the names in it.
+fn check_demands(demands: Visibility, reader: Visibility) -> Result<(), Problem> {
+    if demands.nodes && !reader.nodes {
+        return Err(Problem::forbidden("changes of nodes are for readers who may list nodes"));
+    }
+    if demands.all_pods && !reader.all_pods {
+        let message = "pods of other namespaces are for readers who may list pods in all of them";
+        return Err(Problem::forbidden(message));
+    }
+    Ok(())
 }
 
-fn resources() -> serde_json::Value {
-    let resources = QuestionKind::ALL.map(|kind| {
-        json!({
-            "name": kind.resource(), "singularName": kind.singular(), "namespaced": true,
-            "kind": kind.kind(), "verbs": ["create"],
-        })
-    });
-    json!({
-        "kind": "APIResourceList", "apiVersion": "v1",
-        "groupVersion": format!("{API_GROUP}/{VERSION}"),
-        "resources": resources,
-    })
+/// The answer for people, if the request asks for it.
+fn rendered(answer: &Answer, parts: &Parts) -> Option<String> {
+    let pairs = query_pairs(parts.uri.query().unwrap_or_default());
+    let (_, form) = pairs.into_iter().find(|(key, _)| key == "rendered")?;
+    match form.as_str() {
+        "table" => Some(answer.table(false)),
+        "wide" => Some(answer.table(true)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use kube_scheduler_answers::API_VERSION;
-
     use super::*;
-
-    #[test]
-    fn paths_are_those_of_an_api() {
-        let prefix = format!("/apis/{API_VERSION}");
-        for (path, expected) in [
-            ("/apis", Some(ApiPath::Groups)),
-            ("/apis/", Some(ApiPath::Groups)),
-            ("/apis/answers.kube-scheduler.rs", Some(ApiPath::Group)),
-            (&*prefix, Some(ApiPath::Resources)),
-            (
-                &*format!("{prefix}/namespaces/web/explanations"),
-                Some(ApiPath::Questions { kind: QuestionKind::Explanation, namespace: "web" }),
-            ),
-            (
-                &*format!("{prefix}/namespaces/web/preemptions"),
-                Some(ApiPath::Questions { kind: QuestionKind::Preemption, namespace: "web" }),
-            ),
-            (&*format!("{prefix}/namespaces//explanations"), None),
-            (&*format!("{prefix}/namespaces/web/explanations/x"), None),
-            (&*format!("{prefix}/namespaces/web/whatever"), None),
-            ("/apisx", None),
-            ("/apis/apps/v1", None),
-            ("/metrics", None),
-        ] {
-            assert_eq!(ApiPath::of(path), expected, "{path}");
-        }
-    }
 
     #[test]
     fn questions_take_one_part_in_twenty() {
         let spent = Duration::from_millis(7);
         assert_eq!(spent + pause_after(spent), spent * 20);
-    }
-
-    #[test]
-    fn the_version_is_that_of_the_answers() {
-        assert_eq!(format!("{API_GROUP}/{VERSION}"), API_VERSION);
     }
 }

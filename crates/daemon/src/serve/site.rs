@@ -322,7 +322,7 @@ fn exposition(asked: &HeaderMap, text: String) -> Reply {
 }
 
 /// The keys and values of a query, decoded.
-fn query_pairs(query: &str) -> Vec<(String, String)> {
+pub(super) fn query_pairs(query: &str) -> Vec<(String, String)> {
     let decoded =
         |text: &str| percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned();
     query

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 use tokio::io::AsyncWriteExt;
 
-use crate::cluster::{Running, cluster, daemon, pod};
+use crate::cluster::{Running, cluster, daemon, placements, pod};
 use crate::https::{Client, HttpReply, ReviewServer, until_asked};
 
 const API: &str = "/apis/answers.kube-scheduler.rs/v1alpha1";
@@ -253,5 +253,158 @@ async fn clients_discover_the_api() {
     }
     assert_eq!(client.get("/apis/apps/v1").await.code, 404);
     assert_eq!(Client::new(client.address).get("/apis").await.code, 403);
+    world.running.stop().await;
+}
+
+/// Asks a question of another kind than explanations.
+async fn asked(world: &World, user: &str, place: &str, kind: &str, spec: &Value) -> HttpReply {
+    let version = "answers.kube-scheduler.rs/v1alpha1";
+    let body = json!({"apiVersion": version, "kind": kind, "spec": spec}).to_string();
+    world.client(user).ask("POST", &format!("{API}/{place}"), &body).await
+}
+
+async fn answered(world: &World, user: &str, place: &str, kind: &str, spec: &Value) -> Value {
+    let reply = asked(world, user, place, kind, spec).await;
+    assert_eq!(reply.code, 201, "{place}: {}", reply.body);
+    let answer: Value = serde_json::from_str(&reply.body).unwrap();
+    assert_eq!((&answer["kind"], &answer["spec"]), (&json!(kind), spec), "{answer:#}");
+    answer["status"].clone()
+}
+
+const WHAT_IFS: &str = "namespaces/default/whatifs";
+
+fn small(name: &str) -> Value {
+    let mut small = pod(name);
+    small["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+    small
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_would_happen_is_answered_from_a_copy() {
+    let world = World::new().await;
+    let what_if = json!({"changes": [{"addPods": {"pod": small("new"), "count": 3}}]});
+    let status = answered(&world, "administrator", WHAT_IFS, "WhatIf", &what_if).await;
+    assert_eq!(
+        (&status["fits"], status["placements"].as_array().unwrap().len()),
+        (&json!(true), 3)
+    );
+    assert_eq!(status["placements"][0]["pod"], "default/new-1");
+    let version: u64 = status["resourceVersion"].as_str().unwrap().parse().unwrap();
+    assert!(version > 0 && status["asOf"].is_string(), "{status:#}");
+
+    let capacity = json!({"pod": small("more")});
+    let place = "namespaces/default/capacities";
+    let status = answered(&world, "administrator", place, "Capacity", &capacity).await;
+    assert_eq!((&status["count"], &status["nNodes"]), (&json!(8), &json!(2)), "{status:#}");
+    assert_eq!(status["limitedBy"]["verdict"], "DoesNotFit");
+
+    let place = "namespaces/default/queues";
+    let queued = until_waiting(&world, place).await;
+    assert_eq!(queued["pods"][0]["pod"], "default/large", "{queued:#}");
+    assert!(queued["pods"][0]["place"]["attempts"].as_u64() >= Some(1), "it is the live queue");
+
+    let status =
+        answered(&world, "administrator", "fragmentations", "Fragmentation", &json!({})).await;
+    assert_eq!(status["shapes"][0]["example"], "default/large", "{status:#}");
+
+    let drain = json!({"nodes": ["hollow-00000"]});
+    let status = answered(&world, "administrator", "drains", "Drain", &drain).await;
+    assert_eq!(status["fits"], true, "{status:#}");
+    let missing = asked(&world, "administrator", "drains", "Drain", &json!({"nodes": ["x"]})).await;
+    assert_eq!(missing.code, 404, "{}", missing.body);
+
+    // Nothing of it has happened.
+    assert_eq!(placements(&world.cluster).len(), 1);
+    world.running.stop().await;
+}
+
+/// The queue, once the pod of the world has been tried.
+async fn until_waiting(world: &World, place: &str) -> Value {
+    let ask = || answered(world, "administrator", place, "Queue", &json!(null));
+    until_asked("the pod has been tried", || async {
+        ask().await["byStage"]["Unschedulable"] == json!(1)
+    })
+    .await;
+    ask().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_get_counts_without_the_names_that_they_may_not_see() {
+    let world = World::new().await;
+    for name in ["theirs-1", "theirs-2"] {
+        let mut theirs = small(name);
+        theirs["metadata"]["namespace"] = json!("kube-system");
+        theirs["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r",
+                    "controller": true}]);
+        world.cluster.create(theirs).unwrap();
+    }
+    for (resource, namespace) in [
+        ("whatifs", "default"),
+        ("capacities", "default"),
+        ("queues", "default"),
+        ("fragmentations", ""),
+        ("drains", ""),
+    ] {
+        let right = format!("create answers.kube-scheduler.rs/{resource} {namespace}");
+        world.reviews.allow("tenant", &right);
+        world.reviews.allow("operator", &right);
+    }
+    let urgent = {
+        let mut urgent = small("urgent");
+        urgent["spec"]["priority"] = json!(1_000);
+        urgent["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "4"}});
+        urgent
+    };
+    let full = json!({"changes": [{"addPods": {"pod": urgent, "count": 2}}]});
+    let pods = |status: &Value| status["evictions"].as_array().map_or(0, Vec::len);
+    until_asked("both pods run", || async {
+        pods(&answered(&world, "operator", WHAT_IFS, "WhatIf", &full).await) == 2
+    })
+    .await;
+    let one = json!({"pod": small("more")});
+    let both = json!({"nodes": ["hollow-00000", "hollow-00001"]});
+    for (place, kind, spec) in [
+        (WHAT_IFS, "WhatIf", &full),
+        ("namespaces/default/capacities", "Capacity", &one),
+        ("namespaces/default/queues", "Queue", &json!(null)),
+        ("fragmentations", "Fragmentation", &json!({"by": "kubernetes.io/hostname"})),
+        ("drains", "Drain", &both),
+    ] {
+        let seen = answered(&world, "operator", place, kind, spec).await;
+        let hidden = answered(&world, "tenant", place, kind, spec).await;
+        for name in ["hollow-", "theirs-"] {
+            // What the asker named itself stands in the question, which is not looked at here.
+            assert!(!hidden.to_string().contains(name), "{name} in {kind}: {hidden:#}");
+        }
+        for count in ["fits", "count", "nPods", "nNodes", "nShapes", "rounds"] {
+            assert_eq!(hidden[count], seen[count], "{count} of {kind}");
+        }
+        let names = ["hollow-", "theirs-"].map(|name| seen.to_string().contains(name));
+        assert!(kind == "Queue" || names[0], "{kind}: {seen:#}");
+    }
+    let hidden = answered(&world, "tenant", WHAT_IFS, "WhatIf", &full).await;
+    assert_eq!(pods(&hidden), 2, "evictions are counted: {hidden:#}");
+
+    // What is asked must not find out by its names what exists.
+    let cordon = json!({"changes": [{"cordon": {"name": "hollow-00000"}}]});
+    assert_eq!(asked(&world, "operator", WHAT_IFS, "WhatIf", &cordon).await.code, 201);
+    assert_eq!(asked(&world, "tenant", WHAT_IFS, "WhatIf", &cordon).await.code, 403);
+    let delete =
+        json!({"changes": [{"deletePod": {"name": "theirs-1", "namespace": "kube-system"}}]});
+    assert_eq!(asked(&world, "operator", WHAT_IFS, "WhatIf", &delete).await.code, 201);
+    assert_eq!(asked(&world, "tenant", WHAT_IFS, "WhatIf", &delete).await.code, 403);
+    let elsewhere = asked(&world, "tenant", "namespaces/x/whatifs", "WhatIf", &full).await;
+    assert_eq!(elsewhere.code, 403, "{}", elsewhere.body);
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_comes_as_a_table_too_if_it_is_asked_for() {
+    let world = World::new().await;
+    let place = "namespaces/default/capacities?rendered=wide";
+    let status =
+        answered(&world, "administrator", place, "Capacity", &json!({"pod": small("a")})).await;
+    let table = status["rendered"].as_str().unwrap();
+    assert!(table.contains("NODE") && table.contains("default/a: 8 fit, on 2 nodes"), "{table}");
     world.running.stop().await;
 }

@@ -19,7 +19,7 @@ impl Bindings {
     /// Lets the next extender from position `from` on bind, if there is one for this pod; otherwise the Bind plugins.
     pub(super) fn bind_outside(&mut self, core: &mut Core, uid: &Arc<str>, from: usize) {
         let plans = core.plans.clone();
-        if plans.extenders.is_empty() {
+        if core.extenders().is_empty() {
             return self.run_bind(core, uid, 0);
         }
         let Some(binding) = self.table.get(uid) else { return };

@@ -182,6 +182,7 @@ impl Bindings {
         let plugin = name.clone();
         let work = match completion.unwrap_or_else(Completion::Ready) {
             Completion::Ready(status) => Err(status),
+            Completion::Pending(_) if core.trusts(&plugin) => Err(Status::SUCCESS),
             Completion::Pending(work) => {
                 let token = self.table.issue_token(&binding.pod.uid);
                 core.effects.push(Effect::Await { token, plugin: plugin.clone(), work });
@@ -237,15 +238,16 @@ impl Bindings {
             let awaited = match outcome {
                 BindOutcome::Ready(status) if status.is_skip() => continue,
                 BindOutcome::Ready(status) => return Some(bind_result(status, name)),
-                BindOutcome::WriteBinding => {
+                BindOutcome::Pending(work) if !core.trusts(name) => {
+                    let token = self.table.issue_token(&binding.pod.uid);
+                    core.effects.push(Effect::Await { token, plugin: name.clone(), work });
+                    token
+                }
+                // What a plugin would have bound is written as any other binding in a copy.
+                BindOutcome::WriteBinding | BindOutcome::Pending(_) => {
                     let token = self.table.issue_token(&binding.pod.uid);
                     let (pod, node) = (PodRef::from(&*binding.pod), binding.node.clone());
                     core.effects.push(Effect::WriteBinding { token, pod, node });
-                    token
-                }
-                BindOutcome::Pending(work) => {
-                    let token = self.table.issue_token(&binding.pod.uid);
-                    core.effects.push(Effect::Await { token, plugin: name.clone(), work });
                     token
                 }
             };

@@ -200,3 +200,29 @@ fn what_a_failed_binding_held_is_offered_to_others_whoever_failed() {
         }));
     }
 }
+
+#[test]
+fn a_copy_begins_no_work_outside() {
+    let work = || {
+        Box::pin(async {
+            assert!(std::thread::panicking(), "nobody polls this");
+            Status::SUCCESS
+        })
+    };
+    let toys = vec![
+        Toy::new("A").pre_bind(move |_, _| Completion::Pending(work())),
+        Toy::new("B").bind(move |_, _| BindOutcome::Pending(work())),
+    ];
+    let mut world = World::new(toys);
+    world.apply(&pod("p"));
+    let mut copy = world.engine.fork(world.now);
+    assert_eq!(copy.trusted_plugins().count(), 0);
+    copy.schedule_next(world.now).unwrap();
+    let effects: Vec<String> = copy.drain_effects().map(|effect| effect.to_string()).collect();
+    assert!(effects.iter().any(|effect| effect.starts_with("bind #1 ns/p")), "{effects:?}");
+    let trusted: Vec<&str> = copy.trusted_plugins().map(|plugin| &**plugin).collect();
+    assert_eq!(trusted, ["A", "B"]);
+    world.turn();
+    assert!(world.effects().contains(&"await #1 A".to_owned()), "the original goes its own way");
+    assert_eq!(world.engine.trusted_plugins().count(), 0);
+}

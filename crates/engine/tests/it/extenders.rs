@@ -626,3 +626,24 @@ fn rejections_by_extenders_are_seen_by_post_filter() {
         world.advance(seconds(1));
     }
 }
+
+#[test]
+fn a_copy_asks_no_extender() {
+    let extenders = |log: &Log| vec![Outsider::new("X", log).keeps(&["n2"]).binds()];
+    for (mut world, log) in worlds(nothing, extenders, 3) {
+        world.apply(&pod("p"));
+        let mut copy = world.engine.fork(world.now);
+        assert!(copy.has_extenders());
+        let turn = copy.schedule_next(world.now).unwrap();
+        assert_eq!(
+            (turn.chosen.as_deref(), said(&log)),
+            (Some("n0"), vec![]),
+            "nothing is narrowed"
+        );
+        let effects: Vec<String> = copy.drain_effects().map(|effect| effect.to_string()).collect();
+        assert!(effects.iter().any(|effect| effect.starts_with("bind #1 ns/p")), "{effects:?}");
+        let turn = world.turn().unwrap();
+        assert_eq!(turn.chosen.as_deref(), Some("n2"));
+        assert_eq!(said(&log).len(), 2, "the original asks it to filter and to bind");
+    }
+}

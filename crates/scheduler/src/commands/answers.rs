@@ -2,14 +2,16 @@
 //!
 //! Exit codes: 0 when everything that is asked about fits, 1 when not, 2 on an error or wrong usage.
 
+mod live;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use kube_scheduler_answers::{
-    CapacityOptions, Change, ExplainOptions, Explanation, Format, FragmentationOptions, PodName,
-    Preemption, QuestionLimits, QueueOptions, Subject, Verdict, WhatIf, capacity, explain,
+    CapacityOptions, Change, ExplainOptions, Explanation, Format, FragmentationOptions, Interrupt,
+    PodName, Preemption, QuestionLimits, QueueOptions, Subject, Verdict, WhatIf, capacity, explain,
     fragmentation, preemption, queue, render, suggestions, what_if,
 };
 use kube_scheduler_api_types::{Pod, Taint, TaintEffect};
@@ -220,13 +222,16 @@ pub(crate) fn run_explain(args: &ExplainArgs, registry: Registry) -> ExitCode {
 }
 
 fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
+    if let Some(scheduler) = args.source.running()? {
+        return live::explained(args, &scheduler);
+    }
     let Asked { mut engine, now, pods, .. } = args.source.load(&args.pods, registry)?;
     let subjects = subjects(&args.pod, &pods)?;
     let mut answers: Vec<Explanation> = Vec::new();
     for subject in &subjects {
         let mut answer = explain(&mut engine, subject, ExplainOptions::ALL, now)?;
         if let Some(pod) = subject.pod_in(&engine).filter(|_| args.suggest) {
-            answer.suggestions = suggestions(&engine, &pod, &answer, now);
+            answer.suggestions = suggestions(&engine, &pod, &answer, &Interrupt::default(), now);
         }
         answers.push(answer);
     }
@@ -265,6 +270,9 @@ pub(crate) fn run_preempt(args: &PreemptArgs, registry: Registry) -> ExitCode {
 }
 
 fn preempted(args: &PreemptArgs, registry: Registry) -> Result<bool> {
+    if let Some(scheduler) = args.source.running()? {
+        return live::preempted(args, &scheduler);
+    }
     let Asked { mut engine, now, pods, .. } = args.source.load(&args.pods, registry)?;
     let mut answers: Vec<Preemption> = Vec::new();
     for subject in &subjects(&args.pod, &pods)? {
@@ -283,6 +291,9 @@ pub(crate) fn run_what_if(args: &WhatIfArgs, registry: Registry) -> ExitCode {
 }
 
 fn asked(args: &WhatIfArgs, registry: Registry) -> Result<bool> {
+    if let Some(scheduler) = args.source.running()? {
+        return live::what_if(args, &scheduler);
+    }
     let asked = args.source.load(&args.add, registry)?;
     let mut changes: Vec<Change> = asked.nodes.iter().cloned().map(Change::AddNode).collect();
     let like = |(node, count): &(Arc<str>, usize)| Change::AddNodesLike {
@@ -317,12 +328,11 @@ pub(crate) fn run_drain(args: &DrainArgs, registry: Registry) -> ExitCode {
 }
 
 fn drained(args: &DrainArgs, registry: Registry) -> Result<bool> {
+    if let Some(scheduler) = args.source.running()? {
+        return live::drained(args, &scheduler);
+    }
     let asked = args.source.load(&[], registry)?;
-    let name = |node: &String| Arc::<str>::from(node.as_str());
-    // First all are cordoned, so that no pod goes from one to the other.
-    let cordons = args.nodes.iter().map(|node| Change::Cordon(name(node)));
-    let drains = args.nodes.iter().map(drain_of(args.disable_eviction));
-    let changes: Vec<Change> = cordons.chain(drains).collect();
+    let changes = Change::draining(&args.nodes, args.disable_eviction);
     answer(&asked, &changes, &args.source)
 }
 
@@ -344,13 +354,21 @@ pub(crate) fn run_capacity(args: &CapacityArgs, registry: Registry) -> ExitCode 
 }
 
 fn counted(args: &CapacityArgs, registry: Registry) -> Result<bool> {
+    if let Some(scheduler) = args.source.running()? {
+        return live::counted(args, &scheduler);
+    }
     let asked = args.source.load(std::slice::from_ref(&args.pod), registry)?;
     let [template] = &asked.pods[..] else {
         let n = asked.pods.len();
         return Err(anyhow!("{}: expected one pod, found {n}", args.pod.display()));
     };
     let max = args.max.max(args.at_least);
-    let options = CapacityOptions { max, steps: args.steps, explain: ExplainOptions::ALL };
+    let options = CapacityOptions {
+        max,
+        steps: args.steps,
+        explain: ExplainOptions::ALL,
+        ..CapacityOptions::default()
+    };
     let answer = capacity(&asked.engine, template, options, asked.now)?;
     print(&render(&answer, args.source.output, |wide| answer.table(wide))?)?;
     Ok(answer.count >= args.at_least)
@@ -362,6 +380,9 @@ pub(crate) fn run_queue(args: &QueueArgs, registry: Registry) -> ExitCode {
 }
 
 fn queued(args: &QueueArgs, registry: Registry) -> Result<bool> {
+    if let Some(scheduler) = args.source.running()? {
+        return live::queued(args, &scheduler);
+    }
     let asked = args.source.load(&[], registry)?;
     let options =
         QueueOptions { max_listed: args.limit, from_objects: true, ..QueueOptions::default() };
@@ -376,8 +397,15 @@ pub(crate) fn run_fragmentation(args: &FragmentationArgs, registry: Registry) ->
 }
 
 fn fragmented(args: &FragmentationArgs, registry: Registry) -> Result<bool> {
+    if let Some(scheduler) = args.source.running()? {
+        return live::fragmented(args, &scheduler);
+    }
     let asked = args.source.load(&[], registry)?;
-    let options = FragmentationOptions { by: args.by.clone(), max_shapes: args.max_shapes };
+    let options = FragmentationOptions {
+        by: args.by.clone(),
+        max_shapes: args.max_shapes,
+        ..FragmentationOptions::default()
+    };
     let answer = fragmentation(&asked.engine, &options, asked.now);
     print(&render(&answer, args.source.output, |wide| answer.table(wide))?)?;
     Ok(true)

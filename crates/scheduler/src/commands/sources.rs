@@ -1,4 +1,6 @@
-//! Where commands that need no scheduler have their cluster from: files, or a cluster that is read once.
+//! Where answers come from: a scheduler that runs, or this program, with a cluster from files or one that is read once.
+
+mod live;
 
 use std::fs;
 use std::mem::take;
@@ -9,11 +11,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use kube_scheduler_answers::Format;
 use kube_scheduler_api_types::{Node, Pod, Timestamp};
 use kube_scheduler_config::FeatureGates;
-use kube_scheduler_daemon::{ClusterLists, Endpoint};
+use kube_scheduler_daemon::{ClusterLists, Endpoint, RunningScheduler, Trust};
 use kube_scheduler_engine::Engine;
 use kube_scheduler_runtime::Registry;
 use kube_scheduler_simulator::{ClusterInput, Simulation, SimulationOptions};
 
+pub(crate) use self::live::Live;
 use super::runtime;
 use crate::text_file::{self, MAX_CONFIG, MAX_DUMP};
 
@@ -28,6 +31,27 @@ pub(crate) struct Source {
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
     filename: Vec<PathBuf>,
 
+    /// Answer here, without asking a running scheduler.
+    #[arg(long, conflicts_with_all = ["live", "server", "filename"])]
+    local: bool,
+
+    /// Let a running scheduler answer, and fail if there is none. Without this flag and --local, one is asked that is registered
+    /// with the API server (docs/answers.md), and if there is none, the answer is given here.
+    #[arg(long, conflicts_with = "filename")]
+    live: bool,
+
+    /// Ask the scheduler whose secure port this is, such as https://10.0.0.1:10259, with the credentials of the kubeconfig.
+    #[arg(long, value_name = "URL", conflicts_with = "filename")]
+    server: Option<String>,
+
+    /// The authority that has signed the certificate of --server; that of the kubeconfig without.
+    #[arg(long, value_name = "FILE", requires = "server")]
+    server_ca: Option<PathBuf>,
+
+    /// Do not check the certificate of --server: whoever answers there gets the credentials of the kubeconfig.
+    #[arg(long, requires = "server", conflicts_with = "server_ca")]
+    insecure_skip_server_check: bool,
+
     /// Without --filename, the cluster is read with the rights of this file: $KUBECONFIG or ~/.kube/config by default. Nothing
     /// is written.
     #[arg(long, value_name = "FILE")]
@@ -37,7 +61,7 @@ pub(crate) struct Source {
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 
-    /// The KubeSchedulerConfiguration to answer with; the default one without.
+    /// The KubeSchedulerConfiguration to answer with, here and not by a running scheduler; the default one without.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -61,6 +85,43 @@ pub(crate) struct Asked {
 }
 
 impl Source {
+    /// The scheduler to ask; `None` if the answer is to be given here.
+    pub(crate) fn running(&self) -> Result<Option<Live>> {
+        let is_own = self.is_own();
+        let is_wanted = self.live || self.server.is_some();
+        if !self.filename.is_empty() || self.local || (is_own && !is_wanted) {
+            return Ok(None);
+        }
+        if is_own {
+            bail!(
+                "--config and --feature-gates are for answers that are given here, and not by a running scheduler"
+            );
+        }
+        let Some(path) = self.kubeconfig.clone().or_else(usual_kubeconfig) else {
+            return if is_wanted { Err(anyhow!("give --kubeconfig FILE")) } else { Ok(None) };
+        };
+        let runtime = runtime()?;
+        let endpoint = runtime.block_on(Endpoint::from_context(&path, self.context.as_deref()))?;
+        // Clients begin tasks when they are made.
+        let entered = runtime.enter();
+        let scheduler = match &self.server {
+            Some(url) => {
+                let trust = match &self.server_ca {
+                    Some(path) => Trust::Authority(path),
+                    None if self.insecure_skip_server_check => Trust::Anybody,
+                    None => Trust::AsApiServer,
+                };
+                Some(RunningScheduler::at(&endpoint, url, trust)?)
+            }
+            None => runtime.block_on(RunningScheduler::registered(&endpoint))?,
+        };
+        if scheduler.is_none() && is_wanted {
+            bail!("no scheduler that answers questions is registered with {}", endpoint.url());
+        }
+        drop(entered);
+        Ok(scheduler.map(|scheduler| Live { runtime, endpoint, scheduler }))
+    }
+
     /// Reads the cluster, and the manifests of the `question`. What the answers rest on is said on standard error.
     pub(crate) fn load(&self, question: &[PathBuf], registry: Registry) -> Result<Asked> {
         let options = options(&self.feature_gates, self.config.as_deref(), registry)?;
@@ -81,9 +142,19 @@ impl Source {
             eprintln!("warning: {warning}");
         }
         let config = self.name_of_config();
-        eprintln!("answered here, from {from}, with {config}; no running scheduler was asked");
+        let why = match &self.filename[..] {
+            [] if self.local || self.is_own() => "no running scheduler was asked",
+            [] => "no scheduler that answers questions is registered with it",
+            _ => "no running scheduler was asked",
+        };
+        eprintln!("answered here, from {from}, with {config}; {why}");
         let (engine, now) = simulation.engine()?;
         Ok(Asked { engine, now, nodes, pods })
+    }
+
+    /// Whether a configuration or gates of one's own say how to answer here.
+    fn is_own(&self) -> bool {
+        self.config.is_some() || !self.feature_gates.is_empty()
     }
 
     fn name_of_config(&self) -> String {

@@ -8,6 +8,7 @@ mod completing;
 mod configuring;
 mod demonstrating;
 mod documented;
+mod live;
 mod logging;
 mod newcomer;
 mod packaging;

@@ -1,0 +1,149 @@
+//! A question on its way to its answer: a copy of the engine is taken where the engine is, which costs little, and the
+//! answer is computed from the copy, wherever there is time for it.
+
+use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_engine::{Engine, PodPlace};
+use serde::Serialize;
+
+use crate::Refusal;
+use crate::capacity::{Capacity, capacity};
+use crate::explanation::{ExplainOptions, Explanation, Subject, Visibility, explain, place_answer};
+use crate::fragmentation::{Fragmentation, fragmentation};
+use crate::interrupt::Interrupt;
+use crate::preemption::{Preemption, preemption};
+use crate::queue::{Queue, queue};
+use crate::request::{Asked, Question};
+use crate::suggestions::suggestions;
+use crate::what_if::{QuestionLimits, WhatIf, what_if};
+
+/// What is known of the moment at which a question was asked, enough to answer it.
+#[derive(Debug)]
+pub struct Inquiry {
+    engine: Engine,
+    now: Timestamp,
+    /// Where the pod of the question was.
+    place: Option<PodPlace>,
+}
+
+/// The answer to a question of any kind.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum Answer {
+    /// Why a pod is where it is.
+    Explanation(Box<Explanation>),
+    /// Which pods would be evicted.
+    Preemption(Box<Preemption>),
+    /// What would happen.
+    WhatIf(Box<WhatIf>),
+    /// How many more fit.
+    Capacity(Box<Capacity>),
+    /// What waits.
+    Queue(Box<Queue>),
+    /// What no pod could use.
+    Fragmentation(Box<Fragmentation>),
+}
+
+impl Inquiry {
+    /// Takes down what the answer to `question` needs. What a copy of the engine costs: see [`Engine::fork`].
+    pub fn new(question: &Question, engine: &Engine, now: Timestamp) -> Self {
+        let place = match &question.asked {
+            Asked::Explanation { subject: Subject::Known(name), .. } => {
+                engine.place_of(&name.namespace, &name.name)
+            }
+            _ => None,
+        };
+        Self { engine: engine.fork(now), now, place }
+    }
+
+    /// Computes the answer to the same question. This takes as long as it takes: `interrupt` ends it before.
+    ///
+    /// # Errors
+    /// If the question is about something that does not exist or that the scheduler is not responsible for.
+    pub fn answer(self, question: &Question, interrupt: &Interrupt) -> Result<Answer, Refusal> {
+        let Self { mut engine, now, place } = self;
+        let interrupt = interrupt.clone();
+        Ok(match &question.asked {
+            Asked::Explanation { subject, suggest } => {
+                let mut answer = explain(&mut engine, subject, ExplainOptions::ALL, now)?;
+                if let Some(pod) = subject.pod_in(&engine).filter(|_| *suggest) {
+                    answer.suggestions = suggestions(&engine, &pod, &answer, &interrupt, now);
+                }
+                // In the copy bindings under way have ended.
+                answer.place = place.map(place_answer).or(answer.place);
+                Answer::Explanation(Box::new(answer))
+            }
+            Asked::Preemption { subject } => {
+                let answer = preemption(&mut engine, subject, ExplainOptions::ALL, now)?;
+                Answer::Preemption(Box::new(answer))
+            }
+            Asked::WhatIf { changes } => {
+                let limits = QuestionLimits { interrupt, ..QuestionLimits::default() };
+                Answer::WhatIf(Box::new(what_if(&engine, changes, limits, now)?))
+            }
+            Asked::Capacity { template, options } => {
+                let mut options = options.clone();
+                options.interrupt = interrupt;
+                Answer::Capacity(Box::new(capacity(&engine, template, options, now)?))
+            }
+            Asked::Queue { options } => {
+                // What its reader may not see is taken out before the list is cut.
+                let mut options = *options;
+                options.max_listed = usize::MAX;
+                Answer::Queue(Box::new(queue(&engine, options, now)))
+            }
+            Asked::Fragmentation { options } => {
+                let mut options = options.clone();
+                options.interrupt = interrupt;
+                Answer::Fragmentation(Box::new(fragmentation(&engine, &options, now)))
+            }
+        })
+    }
+}
+
+impl Answer {
+    /// The same for its reader: without the names that may not be seen, and with shorter lists.
+    #[must_use]
+    pub fn for_reader(
+        self,
+        question: &Question,
+        reader: Visibility,
+        listed: ExplainOptions,
+    ) -> Self {
+        let namespace = question.namespace();
+        match self {
+            Self::Explanation(answer) => {
+                Self::Explanation(Box::new(answer.limited(listed).visible_to(reader)))
+            }
+            Self::Preemption(answer) => {
+                Self::Preemption(Box::new(answer.limited(listed).visible_to(reader)))
+            }
+            Self::WhatIf(answer) => Self::WhatIf(Box::new(answer.visible_to(reader, namespace))),
+            Self::Capacity(answer) => {
+                Self::Capacity(Box::new(answer.limited(listed).visible_to(reader)))
+            }
+            Self::Queue(answer) => {
+                let max = match &question.asked {
+                    Asked::Queue { options } => options.max_listed,
+                    _ => listed.max_feasible,
+                };
+                Self::Queue(Box::new(answer.visible_to(reader, namespace).limited(max)))
+            }
+            Self::Fragmentation(answer) => {
+                Self::Fragmentation(Box::new(answer.visible_to(reader, namespace)))
+            }
+        }
+    }
+
+    /// The answer in columns, wide ones if asked for.
+    pub fn table(&self, wide: bool) -> String {
+        match self {
+            Self::Explanation(answer) => answer.table(wide),
+            Self::Preemption(answer) => answer.table(wide),
+            Self::WhatIf(answer) => answer.table(wide),
+            Self::Capacity(answer) => answer.table(wide),
+            Self::Queue(answer) => answer.table(wide),
+            Self::Fragmentation(answer) => answer.table(wide),
+        }
+    }
+}

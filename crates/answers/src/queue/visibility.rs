@@ -1,0 +1,38 @@
+//! What a queue says to a reader who may not see the whole cluster.
+
+use super::data::Queue;
+use super::groups;
+use crate::explanation::{NODES_HIDDEN, OTHERS_HIDDEN, Visibility, is_of};
+
+impl Queue {
+    /// The same without the names that its reader may not see: pods of other namespaces than `namespace` are counted, and
+    /// keep their places in the order, but are not listed.
+    #[must_use]
+    pub(crate) fn visible_to(mut self, reader: Visibility, namespace: &str) -> Self {
+        if !reader.nodes {
+            for pod in &mut self.pods {
+                pod.goes_to = None;
+                (pod.place.node, pod.place.nominated_node) = (None, None);
+            }
+            self.warnings.push(NODES_HIDDEN.to_owned());
+        }
+        if !reader.all_pods {
+            let n_pods = self.pods.len();
+            self.pods.retain(|pod| is_of(&pod.pod, namespace));
+            if self.pods.len() < n_pods {
+                self.groups = groups(&self.pods, self.max_examples);
+                self.n_groups = self.groups.len();
+                self.warnings.push(OTHERS_HIDDEN.to_owned());
+            }
+        }
+        self
+    }
+
+    /// The same with at most so many pods and groups listed.
+    #[must_use]
+    pub(crate) fn limited(mut self, max_listed: usize) -> Self {
+        self.pods.truncate(max_listed);
+        self.groups.truncate(max_listed);
+        self
+    }
+}

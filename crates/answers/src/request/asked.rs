@@ -1,0 +1,271 @@
+//! From the `spec` of a question to what is computed.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Node, Pod, Taint, TaintEffect};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::specs::{
+    AddPodsSpec, CapacitySpec, ChangeSpec, DrainSpec, EffectSpec, FragmentationSpec,
+    PodQuestionSpec, QueueSpec, WhatIfSpec,
+};
+use super::{QuestionKind, RequestError};
+use crate::capacity::CapacityOptions;
+use crate::explanation::{Subject, Visibility};
+use crate::fragmentation::FragmentationOptions;
+use crate::pod_name::PodName;
+use crate::queue::QueueOptions;
+use crate::what_if::{Change, QuestionLimits};
+use crate::{API_GROUP, ExplainOptions};
+
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
+/// How far a question over HTTP may have pods counted.
+const MAX_CAPACITY: usize = 1_000_000;
+/// How many shapes one may have tried.
+const MAX_SHAPES: usize = 200;
+/// How many pods and groups of a queue one may have listed.
+const MAX_LISTED: usize = 10_000;
+
+/// What is to be computed.
+#[derive(Clone, Debug)]
+pub(crate) enum Asked {
+    Explanation { subject: Subject, suggest: bool },
+    Preemption { subject: Subject },
+    WhatIf { changes: Vec<Change> },
+    Capacity { template: Arc<Pod>, options: CapacityOptions },
+    Queue { options: QueueOptions },
+    Fragmentation { options: FragmentationOptions },
+}
+
+/// What is asked, and what its reader has to see to ask it.
+pub(super) type Read = (Asked, Visibility);
+
+const ANYBODY: Visibility = Visibility { nodes: false, all_pods: false };
+
+impl Asked {
+    /// Reads the `spec` of a question; the namespace is empty for the whole cluster.
+    pub(super) fn from_spec(
+        kind: QuestionKind,
+        namespace: &Arc<str>,
+        spec: &Value,
+    ) -> Result<Read, RequestError> {
+        Ok(match kind {
+            QuestionKind::Explanation | QuestionKind::Preemption => {
+                (about_pod(kind, namespace, spec)?, ANYBODY)
+            }
+            QuestionKind::WhatIf => what_if(kind, namespace, spec)?,
+            QuestionKind::Drain => {
+                let DrainSpec { nodes, disable_eviction } = typed(kind, spec)?;
+                if nodes.is_empty() {
+                    return Err(field("spec.nodes", "expected one node or more"));
+                }
+                let changes = Change::draining(&nodes, disable_eviction);
+                // Whoever may ask about the whole cluster may name its nodes.
+                (Self::WhatIf { changes }, ANYBODY)
+            }
+            QuestionKind::Capacity => {
+                let CapacitySpec { pod, max, steps } = typed(kind, spec)?;
+                let template = Arc::new(manifest(pod, namespace, &SUBJECT)?);
+                let defaults = CapacityOptions::default();
+                let max = bounded("spec.max", max, defaults.max, MAX_CAPACITY)?;
+                let explain = ExplainOptions::ALL;
+                let options = CapacityOptions { max, steps, explain, ..defaults };
+                (Self::Capacity { template, options }, ANYBODY)
+            }
+            QuestionKind::Queue => {
+                let QueueSpec { limit } = typed(kind, spec)?;
+                let defaults = QueueOptions::default();
+                let max_listed = bounded("spec.limit", limit, defaults.max_listed, MAX_LISTED)?;
+                (Self::Queue { options: QueueOptions { max_listed, ..defaults } }, ANYBODY)
+            }
+            QuestionKind::Fragmentation => {
+                let FragmentationSpec { by, max_shapes } = typed(kind, spec)?;
+                let defaults = FragmentationOptions::default();
+                let max_shapes =
+                    bounded("spec.maxShapes", max_shapes, defaults.max_shapes, MAX_SHAPES)?;
+                let options = FragmentationOptions { by, max_shapes, ..defaults };
+                (Self::Fragmentation { options }, ANYBODY)
+            }
+        })
+    }
+}
+
+/// The `spec` as it is typed; a missing one is an empty one.
+fn typed<T: DeserializeOwned>(kind: QuestionKind, spec: &Value) -> Result<T, RequestError> {
+    let form = |error| RequestError::Form { kind: kind.kind(), error };
+    match spec {
+        Value::Null => T::deserialize(&Value::Object(serde_json::Map::new())).map_err(form),
+        spec => T::deserialize(spec).map_err(form),
+    }
+}
+
+fn field(field: &'static str, problem: impl Into<String>) -> RequestError {
+    RequestError::Field { field, problem: problem.into() }
+}
+
+fn bounded(
+    name: &'static str,
+    given: Option<usize>,
+    default: usize,
+    max: usize,
+) -> Result<usize, RequestError> {
+    match given.unwrap_or(default) {
+        n if n > max => Err(field(name, format!("{n}: at most {max} is allowed"))),
+        n => Ok(n),
+    }
+}
+
+fn about_pod(
+    kind: QuestionKind,
+    namespace: &Arc<str>,
+    spec: &Value,
+) -> Result<Asked, RequestError> {
+    let PodQuestionSpec { pod_name, pod, suggest } = typed(kind, spec)?;
+    if suggest && kind != QuestionKind::Explanation {
+        let problem = format!("a question of kind {} has no suggestions", kind.kind());
+        return Err(field("spec.suggest", problem));
+    }
+    let subject = match (pod_name, pod) {
+        (Some(name), None) if !name.is_empty() => {
+            Subject::Known(PodName { namespace: namespace.clone(), name: name.into() })
+        }
+        (None, Some(pod)) => Subject::Manifest(Arc::new(manifest(pod, namespace, &SUBJECT)?)),
+        _ => return Err(field("spec", "expected either podName or pod")),
+    };
+    Ok(match kind {
+        QuestionKind::Preemption => Asked::Preemption { subject },
+        _ => Asked::Explanation { subject, suggest },
+    })
+}
+
+fn what_if(kind: QuestionKind, namespace: &Arc<str>, spec: &Value) -> Result<Read, RequestError> {
+    let WhatIfSpec { changes: specs } = typed(kind, spec)?;
+    if specs.is_empty() {
+        return Err(field("spec.changes", "expected one change or more"));
+    }
+    let (mut changes, mut demands) = (Vec::new(), ANYBODY);
+    let max = QuestionLimits::default().max_changes;
+    for spec in specs {
+        let (of_pods, n) = match &spec {
+            ChangeSpec::AddPods(added) => (true, added.count.unwrap_or(1)),
+            ChangeSpec::DeletePod(_) => (true, 1),
+            _ => (false, 1),
+        };
+        if n > max.saturating_sub(changes.len()) {
+            let problem = format!("too many changes: at most {max} are allowed");
+            return Err(field("spec.changes", problem));
+        }
+        demands.nodes |= !of_pods;
+        add_changes(spec, namespace, &mut changes)?;
+    }
+    demands.all_pods = changes.iter().any(|change| match change {
+        Change::AddPod(pod) => pod.namespace != *namespace,
+        Change::DeletePod(name) => name.namespace != *namespace,
+        _ => false,
+    });
+    Ok((Asked::WhatIf { changes }, demands))
+}
+
+fn add_changes(
+    spec: ChangeSpec,
+    namespace: &Arc<str>,
+    changes: &mut Vec<Change>,
+) -> Result<(), RequestError> {
+    let change = match spec {
+        ChangeSpec::AddPods(added) => {
+            changes.extend(pods(added, namespace)?.into_iter().map(Change::AddPod));
+            return Ok(());
+        }
+        ChangeSpec::DeletePod(pod) => {
+            let namespace = pod.namespace.map_or_else(|| namespace.clone(), Arc::from);
+            Change::DeletePod(PodName { namespace, name: pod.name.into() })
+        }
+        ChangeSpec::AddNode(added) => {
+            let node = Node::from_json(added.node.to_string())
+                .map_err(|error| field("spec.changes.addNode.node", error.to_string()))?;
+            Change::AddNode(Arc::new(node))
+        }
+        ChangeSpec::AddNodesLike(like) => {
+            Change::AddNodesLike { node: like.name.into(), count: like.count }
+        }
+        ChangeSpec::RemoveNode(node) => Change::RemoveNode(node.name.into()),
+        ChangeSpec::Cordon(node) => Change::Cordon(node.name.into()),
+        ChangeSpec::Uncordon(node) => Change::Uncordon(node.name.into()),
+        ChangeSpec::Drain(node) if node.disable_eviction => Change::DrainAtOnce(node.name.into()),
+        ChangeSpec::Drain(node) => Change::Drain(node.name.into()),
+        ChangeSpec::Taint(taint) => {
+            let effect = match taint.effect {
+                EffectSpec::NoSchedule => TaintEffect::NoSchedule,
+                EffectSpec::PreferNoSchedule => TaintEffect::PreferNoSchedule,
+                EffectSpec::NoExecute => TaintEffect::NoExecute,
+            };
+            let (key, value) = (taint.key.into(), taint.value.into());
+            Change::Taint { node: taint.name.into(), taint: Taint { key, value, effect } }
+        }
+        ChangeSpec::Label(label) => {
+            let (key, value) = (label.key.into(), label.value.into());
+            Change::Label { node: label.name.into(), key, value }
+        }
+    };
+    changes.push(change);
+    Ok(())
+}
+
+/// Pods that are alike but for their names.
+fn pods(added: AddPodsSpec, namespace: &Arc<str>) -> Result<Vec<Arc<Pod>>, RequestError> {
+    let pod = manifest(added.pod, namespace, &ADDED)?;
+    let Some(count) = added.count else { return Ok(vec![Arc::new(pod)]) };
+    let numbered = (1..=count).map(|number| {
+        let name: Arc<str> = format!("{}-{number}", pod.name).into();
+        let uid = uid(&pod.namespace, &name);
+        Arc::new(Pod { name, uid, ..pod.clone() })
+    });
+    Ok(numbered.collect())
+}
+
+/// No pod that is there has this UID.
+fn uid(namespace: &str, name: &str) -> Arc<str> {
+    format!("{API_GROUP}/{namespace}/{name}").into()
+}
+
+/// Where a manifest stands in a question, for messages.
+struct Place {
+    pod: &'static str,
+    priority: &'static str,
+    /// The field that may name no other namespace than that of the question, if it may not.
+    namespace: Option<&'static str>,
+}
+
+const SUBJECT: Place = Place {
+    pod: "spec.pod",
+    priority: "spec.pod.spec.priority",
+    namespace: Some("spec.pod.metadata.namespace"),
+};
+const ADDED: Place = Place {
+    pod: "spec.changes.addPods.pod",
+    priority: "spec.changes.addPods.pod.spec.priority",
+    namespace: None,
+};
+
+/// A pod of a question, in the question's namespace unless it names another one and may.
+fn manifest(mut pod: Value, namespace: &Arc<str>, at: &Place) -> Result<Pod, RequestError> {
+    let meta = pod.get("metadata").and_then(|meta| meta.get("namespace"));
+    if let Some(field) = at.namespace {
+        super::in_namespace(meta, namespace, field)?;
+    }
+    let given = meta.and_then(Value::as_str).filter(|given| !given.is_empty());
+    let namespace: Arc<str> = given.map_or_else(|| namespace.clone(), Arc::from);
+    if pod["spec"]["priority"].is_null() && !pod["spec"]["priorityClassName"].is_null() {
+        let problem = "is not set although there is a priorityClassName: send the pod as an API server would store it, \
+                       for example from kubectl create --dry-run=server -o json";
+        return Err(field(at.priority, problem));
+    }
+    if pod["spec"].is_object() && pod["spec"]["schedulerName"].is_null() {
+        pod["spec"]["schedulerName"] = DEFAULT_SCHEDULER.into();
+    }
+    let pod = Pod::from_json(pod.to_string()).map_err(|error| field(at.pod, error.to_string()))?;
+    let name: Arc<str> = if pod.name.is_empty() { "pod".into() } else { pod.name.clone() };
+    let uid = uid(&namespace, &name);
+    Ok(Pod { namespace, name, uid, ..pod })
+}

@@ -1,0 +1,190 @@
+//! What is asked, as it stands in the `spec` of a question over HTTP.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// About one pod: either `podName` or `pod`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PodQuestionSpec {
+    /// A pod that exists.
+    pub(super) pod_name: Option<String>,
+    /// A pod as an API server would store it, which need not exist.
+    pub(super) pod: Option<Value>,
+    /// Whether to look for small changes that make it fit: of an explanation only.
+    #[serde(default)]
+    pub(super) suggest: bool,
+}
+
+/// What would happen after changes.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct WhatIfSpec {
+    /// The changes, in the order in which they happen.
+    pub(super) changes: Vec<ChangeSpec>,
+}
+
+/// One change. Changes of nodes are for readers who may list nodes; pods of other namespaces, for those who may list these.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum ChangeSpec {
+    /// Pods are created.
+    AddPods(AddPodsSpec),
+    /// A pod is deleted.
+    DeletePod(PodReferenceSpec),
+    /// A node joins.
+    AddNode(AddNodeSpec),
+    /// Nodes join that are like one that is there.
+    AddNodesLike(AddNodesLikeSpec),
+    /// A node leaves; pods of controllers come again.
+    RemoveNode(NodeReferenceSpec),
+    /// A node takes no new pods.
+    Cordon(NodeReferenceSpec),
+    /// A node takes new pods again.
+    Uncordon(NodeReferenceSpec),
+    /// A node is cordoned, and the pods of controllers on it come again elsewhere, after all other changes.
+    Drain(DrainNodeSpec),
+    /// A node gets a taint.
+    Taint(TaintNodeSpec),
+    /// A node gets a label.
+    Label(LabelNodeSpec),
+}
+
+/// Pods that are alike.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct AddPodsSpec {
+    /// One of them, as an API server would store it.
+    pub(super) pod: Value,
+    /// How many; of several, each has its number behind the name.
+    pub(super) count: Option<usize>,
+}
+
+/// A pod that exists.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct PodReferenceSpec {
+    /// Its name.
+    pub(super) name: String,
+    /// Its namespace; that of the question if it is not given.
+    pub(super) namespace: Option<String>,
+}
+
+/// A node that does not exist yet.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct AddNodeSpec {
+    /// The node, as an API server would store it.
+    pub(super) node: Value,
+}
+
+/// Nodes like one that exists.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct AddNodesLikeSpec {
+    /// The one that exists.
+    pub(super) name: String,
+    /// How many join.
+    pub(super) count: usize,
+}
+
+/// A node that exists.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct NodeReferenceSpec {
+    /// Its name.
+    pub(super) name: String,
+}
+
+/// A node that is drained.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct DrainNodeSpec {
+    /// Its name.
+    pub(super) name: String,
+    /// Whether its pods are deleted at once, whatever disruption budgets say.
+    #[serde(default)]
+    pub(super) disable_eviction: bool,
+}
+
+/// A node that gets a taint.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct TaintNodeSpec {
+    /// Its name.
+    pub(super) name: String,
+    /// The taint's key.
+    pub(super) key: String,
+    /// The taint's value.
+    #[serde(default)]
+    pub(super) value: String,
+    /// What the taint does.
+    pub(super) effect: EffectSpec,
+}
+
+/// What a taint does.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+pub(super) enum EffectSpec {
+    /// New pods must tolerate it.
+    NoSchedule,
+    /// Pods go elsewhere if they can.
+    PreferNoSchedule,
+    /// New pods must tolerate it. Running ones are not evicted in an answer.
+    NoExecute,
+}
+
+/// A node that gets a label.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct LabelNodeSpec {
+    /// Its name.
+    pub(super) name: String,
+    /// The label's key.
+    pub(super) key: String,
+    /// The label's value.
+    #[serde(default)]
+    pub(super) value: String,
+}
+
+/// Where the pods of nodes would go.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct DrainSpec {
+    /// The nodes, which are drained together.
+    pub(super) nodes: Vec<String>,
+    /// Whether pods are deleted at once, whatever disruption budgets say.
+    #[serde(default)]
+    pub(super) disable_eviction: bool,
+}
+
+/// How many more pods fit.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct CapacitySpec {
+    /// One of them, as an API server would store it.
+    pub(super) pod: Value,
+    /// Where to stop counting; 10,000 if it is not given.
+    pub(super) max: Option<usize>,
+    /// Whether to say how the limits change as pods are added.
+    #[serde(default)]
+    pub(super) steps: bool,
+}
+
+/// What waits, and for what.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct QueueSpec {
+    /// How many pods are listed, and how many groups of pods that wait for the same; 100 if it is not given.
+    pub(super) limit: Option<usize>,
+}
+
+/// How much of what is free no pod could use.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct FragmentationSpec {
+    /// The label of nodes by whose values they are told apart.
+    pub(super) by: Option<String>,
+    /// How many shapes are tried, the most frequent first; 50 if it is not given, and 200 at most.
+    pub(super) max_shapes: Option<usize>,
+}

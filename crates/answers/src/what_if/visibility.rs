@@ -1,0 +1,71 @@
+//! What would happen, for a reader who may not see the whole cluster.
+
+use super::data::WhatIf;
+use crate::explanation::{NODES_HIDDEN, OTHERS_HIDDEN, Visibility, is_of};
+
+impl WhatIf {
+    /// The same without the names that its reader may not see. Entries and codes stay, so that they can be counted.
+    ///
+    /// `namespace` is the one whose pods the reader may see in any case; empty if there is none.
+    #[must_use]
+    pub(crate) fn visible_to(mut self, reader: Visibility, namespace: &str) -> Self {
+        if !reader.nodes {
+            self.hide_nodes();
+        }
+        if !reader.all_pods {
+            self.hide_other_pods(namespace);
+        }
+        self
+    }
+
+    fn hide_nodes(&mut self) {
+        for placement in &mut self.placements {
+            placement.node.clear();
+            placement.instead_of = None;
+        }
+        self.evictions.iter_mut().for_each(|eviction| eviction.node.clear());
+        self.blocked.iter_mut().for_each(|blocked| blocked.node.clear());
+        self.nodes.clear();
+        self.warnings.push(NODES_HIDDEN.to_owned());
+    }
+
+    fn hide_other_pods(&mut self, namespace: &str) {
+        let mut n_hidden = 0;
+        let mut hide = |pod: &mut String| {
+            let is_hidden = !is_of(pod, namespace);
+            if is_hidden {
+                pod.clear();
+                n_hidden += 1;
+            }
+            is_hidden
+        };
+        for placement in &mut self.placements {
+            hide(&mut placement.pod);
+        }
+        for eviction in &mut self.evictions {
+            hide(&mut eviction.pod);
+            eviction.by = eviction.by.take().filter(|by| is_of(by, namespace));
+        }
+        for pending in &mut self.pending {
+            if hide(&mut pending.pod) {
+                pending.message.clear();
+            }
+        }
+        for blocked in &mut self.blocked {
+            if hide(&mut blocked.pod) {
+                blocked.message.clear();
+                blocked.budgets.clear();
+            }
+        }
+        for node in &mut self.nodes {
+            for pod in node.added.iter_mut().chain(&mut node.removed) {
+                hide(pod);
+            }
+        }
+        // It names budgets.
+        self.warnings.retain(|warning| !warning.starts_with(super::WITHOUT_STATUS));
+        if n_hidden > 0 {
+            self.warnings.push(OTHERS_HIDDEN.to_owned());
+        }
+    }
+}

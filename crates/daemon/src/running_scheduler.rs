@@ -1,0 +1,194 @@
+//! A scheduler that runs and answers questions: reached through the API server, where it is registered there, or at its
+//! secure port.
+
+use std::path::Path;
+
+use http::header::CONTENT_TYPE;
+use http::{Request, StatusCode};
+use kube::Client;
+use kube_scheduler_answers::{API_VERSION, QuestionKind};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde_json::{Value, json};
+
+use crate::transport::{ConnectError, Endpoint};
+
+/// Why a running scheduler gives no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// There is no connection to be made.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The file of authorities is none.
+    #[error("{path}: {problem}")]
+    Authority {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The question is refused.
+    #[error("{message}")]
+    Refused {
+        /// The HTTP status.
+        code: u16,
+        /// Why, in the scheduler's words.
+        message: String,
+    },
+    /// The question did not arrive, or what came back is no answer.
+    #[error("cannot ask {url}")]
+    Request {
+        /// Who was asked.
+        url: String,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// How to know a scheduler at its secure port.
+#[derive(Clone, Copy, Debug)]
+pub enum Trust<'a> {
+    /// As the kubeconfig has it for the API server.
+    AsApiServer,
+    /// By one of the authorities in this PEM file.
+    Authority(&'a Path),
+    /// Its certificate is not checked.
+    Anybody,
+}
+
+/// A scheduler that runs.
+#[derive(Clone)]
+pub struct RunningScheduler {
+    client: Client,
+    url: String,
+    /// Of the kubeconfig's context.
+    namespace: String,
+}
+
+impl std::fmt::Debug for RunningScheduler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunningScheduler").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl RunningScheduler {
+    /// The one that is registered with the API server, if there is one that can be reached.
+    ///
+    /// # Errors
+    /// If there is no connection to the API server.
+    pub async fn registered(endpoint: &Endpoint) -> Result<Option<Self>, AskError> {
+        let running = Self::new(endpoint)?;
+        match running.client.request::<Value>(get(&format!("/apis/{API_VERSION}"))?).await {
+            Ok(_) => Ok(Some(running)),
+            // Not there, not reachable by the API server, or not for this user.
+            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404 | 503) => Ok(None),
+            Err(error) => Err(running.failed(error)),
+        }
+    }
+
+    /// The one at `url`, the address of its secure port. It is asked with the credentials for the API server.
+    ///
+    /// # Errors
+    /// If the address or the authorities are none.
+    pub fn at(endpoint: &Endpoint, url: &str, trust: Trust<'_>) -> Result<Self, AskError> {
+        let authorities = match trust {
+            Trust::Authority(path) => Some(authorities(path)?),
+            Trust::AsApiServer | Trust::Anybody => None,
+        };
+        let is_checked = !matches!(trust, Trust::Anybody);
+        Self::new(&endpoint.elsewhere(url, authorities, is_checked)?)
+    }
+
+    fn new(endpoint: &Endpoint) -> Result<Self, AskError> {
+        let (client, url) = (endpoint.kube_client()?, endpoint.url());
+        let namespace = client.default_namespace().to_owned();
+        Ok(Self { client, url, namespace })
+    }
+
+    /// Its address, or that of the API server that leads to it.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The namespace that the kubeconfig means.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Asks a question in `namespace`; a question about the whole cluster has none. `rendered` asks for the answer as a `table`
+    /// or a `wide` one, too. Gives the answer with `apiVersion` and `kind`.
+    ///
+    /// # Errors
+    /// If the question is refused or does not arrive.
+    pub async fn ask(
+        &self,
+        kind: QuestionKind,
+        namespace: &str,
+        spec: &Value,
+        rendered: Option<&str>,
+    ) -> Result<Value, AskError> {
+        let question = json!({"apiVersion": API_VERSION, "kind": kind.kind(), "spec": spec});
+        let place = match kind.is_namespaced() {
+            true => format!("namespaces/{}/", utf8_percent_encode(namespace, NON_ALPHANUMERIC)),
+            false => String::new(),
+        };
+        let query = rendered.map(|form| format!("?rendered={form}")).unwrap_or_default();
+        let request =
+            Request::post(format!("/apis/{API_VERSION}/{place}{}{query}", kind.resource()))
+                .header(CONTENT_TYPE, "application/json")
+                .body(question.to_string().into_bytes())
+                .map_err(|error| self.failed(kube::Error::HttpError(error)))?;
+        let mut answered: Value =
+            self.client.request(request).await.map_err(|error| self.failed(error))?;
+        let mut answer = json!({
+            "apiVersion": API_VERSION,
+            // A drain is answered as any other change.
+            "kind": if kind == QuestionKind::Drain { QuestionKind::WhatIf } else { kind }.kind(),
+        });
+        let (Value::Object(status), Value::Object(answer_fields)) =
+            (answered["status"].take(), &mut answer)
+        else {
+            let error = "the answer has no status".into();
+            return Err(AskError::Request { url: self.url.clone(), source: error });
+        };
+        answer_fields.extend(status);
+        Ok(answer)
+    }
+
+    fn failed(&self, error: kube::Error) -> AskError {
+        match error {
+            kube::Error::Api(status) => {
+                let reason = StatusCode::from_u16(status.code)
+                    .ok()
+                    .and_then(|code| code.canonical_reason())
+                    .unwrap_or("refused");
+                let message = match status.message.is_empty() {
+                    true => reason.to_owned(),
+                    false => status.message.clone(),
+                };
+                AskError::Refused { code: status.code, message }
+            }
+            error => AskError::Request { url: self.url.clone(), source: error.into() },
+        }
+    }
+}
+
+fn get(path: &str) -> Result<Request<Vec<u8>>, AskError> {
+    let request = Request::get(path).body(Vec::new());
+    request.map_err(|error| AskError::Request { url: path.to_owned(), source: error.into() })
+}
+
+fn authorities(path: &Path) -> Result<Vec<Vec<u8>>, AskError> {
+    let refused =
+        |problem: String| AskError::Authority { path: path.display().to_string(), problem };
+    let found: Result<Vec<CertificateDer<'_>>, _> =
+        CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let found = found.map_err(|error| refused(error.to_string()))?;
+    if found.is_empty() {
+        return Err(refused("there is no certificate in it".to_owned()));
+    }
+    Ok(found.iter().map(|certificate| certificate.to_vec()).collect())
+}

@@ -1,0 +1,186 @@
+//! Questions to a scheduler that runs.
+//!
+//! Invariant: what is printed, and the exit code, are those of the same command that answers by itself, but for what only a
+//! running scheduler knows.
+
+use anyhow::{Result, bail};
+use kube_scheduler_answers::{Format, PodName, QuestionKind, render};
+use serde_json::{Map, Value, json};
+
+use super::{
+    CapacityArgs, DrainArgs, ExplainArgs, FragmentationArgs, PreemptArgs, QueueArgs, WhatIfArgs,
+};
+use crate::commands::print;
+use crate::commands::sources::{Live, Source};
+
+/// Answers to a command's questions, in their order.
+struct Answered<'a> {
+    source: &'a Source,
+    live: &'a Live,
+    answers: Vec<Value>,
+}
+
+impl<'a> Answered<'a> {
+    const fn new(source: &'a Source, live: &'a Live) -> Self {
+        Self { source, live, answers: Vec::new() }
+    }
+
+    fn ask(&mut self, kind: QuestionKind, namespace: &str, spec: &Value) -> Result<()> {
+        let rendered = match self.source.output {
+            Format::Table => Some("table"),
+            Format::Wide => Some("wide"),
+            _ => None,
+        };
+        self.answers.push(self.live.ask(kind, namespace, spec, rendered)?);
+        Ok(())
+    }
+
+    /// Prints one answer as it is, several as a list; whether all are as `fits` says.
+    fn print(mut self, fits: impl Fn(&Value) -> bool) -> Result<bool> {
+        let fields = self.answers.iter_mut().filter_map(Value::as_object_mut);
+        let tables: String = fields
+            .filter_map(|answer| answer.remove("rendered")?.as_str().map(str::to_owned))
+            .collect();
+        let versions = self.answers.iter().filter_map(|answer| answer["resourceVersion"].as_str());
+        let url = self.live.url();
+        eprintln!(
+            "answered by the running scheduler at {url}, as of resource version {}",
+            versions.max_by_key(|version| version.parse::<u64>().ok()).unwrap_or("unknown")
+        );
+        let text = match &self.answers[..] {
+            [only] => render(only, self.source.output, |_| tables)?,
+            all => render(&all, self.source.output, |_| tables)?,
+        };
+        print(&text)?;
+        Ok(self.answers.iter().all(fits))
+    }
+}
+
+fn has_verdict(verdicts: &'static [&str]) -> impl Fn(&Value) -> bool {
+    |answer| answer["verdict"].as_str().is_some_and(|verdict| verdicts.contains(&verdict))
+}
+
+/// The namespace that a manifest names.
+fn namespace_of(manifest: &Value) -> &str {
+    manifest["metadata"]["namespace"].as_str().unwrap_or("default")
+}
+
+fn pods<'a>(manifests: &'a [Value]) -> impl Iterator<Item = &'a Value> {
+    manifests.iter().filter(|manifest| manifest["kind"] == "Pod")
+}
+
+/// Asks about pods by name and by manifest; `more` stands in each question besides.
+fn about_pods(
+    answered: &mut Answered<'_>,
+    kind: QuestionKind,
+    named: &[PodName],
+    manifests: &[Value],
+    more: &Map<String, Value>,
+) -> Result<()> {
+    for name in named {
+        let mut spec = more.clone();
+        spec.insert("podName".to_owned(), Value::from(&*name.name));
+        answered.ask(kind, &name.namespace, &spec.into())?;
+    }
+    for pod in pods(manifests) {
+        let mut spec = more.clone();
+        spec.insert("pod".to_owned(), pod.clone());
+        answered.ask(kind, namespace_of(pod), &spec.into())?;
+    }
+    if answered.answers.is_empty() {
+        bail!("there is no pod in the manifests of --pods");
+    }
+    Ok(())
+}
+
+pub(super) fn explained(args: &ExplainArgs, live: &Live) -> Result<bool> {
+    let mut answered = Answered::new(&args.source, live);
+    let mut more = Map::new();
+    if args.suggest {
+        more.insert("suggest".to_owned(), true.into());
+    }
+    let manifests = live.manifests(&args.pods)?;
+    about_pods(&mut answered, QuestionKind::Explanation, &args.pod, &manifests, &more)?;
+    answered.print(has_verdict(&["Fits", "Bound"]))
+}
+
+pub(super) fn preempted(args: &PreemptArgs, live: &Live) -> Result<bool> {
+    let mut answered = Answered::new(&args.source, live);
+    let manifests = live.manifests(&args.pods)?;
+    about_pods(&mut answered, QuestionKind::Preemption, &args.pod, &manifests, &Map::new())?;
+    answered.print(has_verdict(&["Fits", "FitsAfterPreemption", "Bound"]))
+}
+
+pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
+    let manifests = live.manifests(&args.add)?;
+    let mut changes: Vec<Value> = manifests
+        .iter()
+        .filter(|manifest| manifest["kind"] == "Node")
+        .map(|node| json!({"addNode": {"node": node}}))
+        .collect();
+    changes.extend(
+        args.nodes_like
+            .iter()
+            .map(|(node, count)| json!({"addNodesLike": {"name": &**node, "count": count}})),
+    );
+    changes.extend(args.taint.iter().map(|(node, taint)| {
+        let (key, value, effect) = (&*taint.key, &*taint.value, taint.effect.as_str());
+        json!({"taint": {"name": &**node, "key": key, "value": value, "effect": effect}})
+    }));
+    changes.extend(args.label.iter().map(
+        |(node, key, value)| json!({"label": {"name": &**node, "key": &**key, "value": &**value}}),
+    ));
+    changes.extend(
+        args.delete_pod
+            .iter()
+            .map(|pod| json!({"deletePod": {"namespace": &*pod.namespace, "name": &*pod.name}})),
+    );
+    changes.extend(args.cordon.iter().map(|node| json!({"cordon": {"name": node}})));
+    let at_once = args.disable_eviction;
+    changes.extend(
+        args.drain.iter().map(|node| json!({"drain": {"name": node, "disableEviction": at_once}})),
+    );
+    changes.extend(args.remove_node.iter().map(|node| json!({"removeNode": {"name": node}})));
+    changes.extend(pods(&manifests).map(|pod| json!({"addPods": {"pod": pod}})));
+    if changes.is_empty() {
+        bail!("there is nothing to change: give --add, --drain or another change");
+    }
+    let namespace = pods(&manifests).next().map_or_else(|| live.namespace(), namespace_of);
+    let mut answered = Answered::new(&args.source, live);
+    answered.ask(QuestionKind::WhatIf, namespace, &json!({"changes": changes}))?;
+    answered.print(|answer| answer["fits"] == true)
+}
+
+pub(super) fn drained(args: &DrainArgs, live: &Live) -> Result<bool> {
+    let spec = json!({"nodes": args.nodes, "disableEviction": args.disable_eviction});
+    let mut answered = Answered::new(&args.source, live);
+    answered.ask(QuestionKind::Drain, "", &spec)?;
+    answered.print(|answer| answer["fits"] == true)
+}
+
+pub(super) fn counted(args: &CapacityArgs, live: &Live) -> Result<bool> {
+    let manifests = live.manifests(std::slice::from_ref(&args.pod))?;
+    let templates: Vec<&Value> = pods(&manifests).collect();
+    let [template] = templates[..] else {
+        let n = templates.len();
+        bail!("{}: expected one pod, found {n}", args.pod.display());
+    };
+    let spec = json!({"pod": template, "max": args.max.max(args.at_least), "steps": args.steps});
+    let mut answered = Answered::new(&args.source, live);
+    answered.ask(QuestionKind::Capacity, namespace_of(template), &spec)?;
+    let at_least = u64::try_from(args.at_least)?;
+    answered.print(|answer| answer["count"].as_u64() >= Some(at_least))
+}
+
+pub(super) fn queued(args: &QueueArgs, live: &Live) -> Result<bool> {
+    let mut answered = Answered::new(&args.source, live);
+    answered.ask(QuestionKind::Queue, live.namespace(), &json!({"limit": args.limit}))?;
+    answered.print(|_| true)
+}
+
+pub(super) fn fragmented(args: &FragmentationArgs, live: &Live) -> Result<bool> {
+    let spec = json!({"by": args.by, "maxShapes": args.max_shapes});
+    let mut answered = Answered::new(&args.source, live);
+    answered.ask(QuestionKind::Fragmentation, "", &spec)?;
+    answered.print(|_| true)
+}

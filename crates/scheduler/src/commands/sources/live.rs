@@ -1,0 +1,69 @@
+//! A scheduler that runs, as the source of answers.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use kube_scheduler_answers::QuestionKind;
+use kube_scheduler_daemon::{AskError, ClusterLists, Endpoint, RunningScheduler};
+use kube_scheduler_simulator::ClusterInput;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use super::add_files;
+
+/// A scheduler that runs, and the API server beside it.
+pub(crate) struct Live {
+    pub(super) runtime: Runtime,
+    pub(super) endpoint: Endpoint,
+    pub(super) scheduler: RunningScheduler,
+}
+
+impl Live {
+    /// Where it is asked.
+    pub(crate) fn url(&self) -> &str {
+        self.scheduler.url()
+    }
+
+    /// The namespace of the kubeconfig's context.
+    pub(crate) fn namespace(&self) -> &str {
+        self.scheduler.namespace()
+    }
+
+    /// Asks one question.
+    pub(crate) fn ask(
+        &self,
+        kind: QuestionKind,
+        namespace: &str,
+        spec: &Value,
+        rendered: Option<&str>,
+    ) -> Result<Value> {
+        let answer = self.runtime.block_on(self.scheduler.ask(kind, namespace, spec, rendered));
+        answer.map_err(|error| match error {
+            AskError::Refused { code: 413, .. } => anyhow::Error::new(error).context(
+                "the running scheduler takes no question as long as this one: try --local",
+            ),
+            error => error.into(),
+        })
+    }
+
+    /// Nodes and pods of the question, as an API server would store them.
+    pub(crate) fn manifests(&self, question: &[PathBuf]) -> Result<Vec<Value>> {
+        let mut input = ClusterInput::default();
+        if !question.is_empty() {
+            // Their priority is that of their class.
+            let classes = self
+                .runtime
+                .block_on(ClusterLists::read_kind(
+                    &self.endpoint,
+                    "priorityclasses.scheduling.k8s.io",
+                ))
+                .context("cannot read the classes of priorities")?;
+            for (kind, text) in classes.lists {
+                input.add_manifests(&kind, &text)?;
+            }
+        }
+        input.begin_question();
+        add_files(&mut input, question)?;
+        Ok(input.finish()?.asked_manifests)
+    }
+}

@@ -1,0 +1,163 @@
+//! Questions to a scheduler that runs: at its secure port, through an API server where it is registered, and not at all.
+
+use std::net::TcpListener;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, DEADLINE, Process};
+use crate::{Files, run, stderr, stdout};
+
+const SMALL: &str = "\
+apiVersion: v1
+kind: Pod
+metadata: {name: small, namespace: default}
+spec: {containers: [{name: c, image: x, resources: {requests: {cpu: '1'}}}]}
+";
+
+/// A cluster of two nodes with 4 CPUs each, a scheduler, and a pod that asks for 8.
+struct World {
+    files: Files,
+    cluster: Cluster,
+    _scheduler: Process,
+    url: String,
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl World {
+    fn start() -> Self {
+        let files = Files::new();
+        let cluster = Cluster::start(&files, &["--nodes", "2"]);
+        let large = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "large"},
+            "spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "8"}}}]},
+        });
+        cluster.call("POST", "/api/v1/namespaces/default/pods", &large);
+        let port = free_port().to_string();
+        let mut args = vec!["--leader-elect=false", "--bind-address=127.0.0.1"];
+        args.extend(["--secure-port", &port]);
+        for flag in ["--kubeconfig", "--authentication-kubeconfig", "--authorization-kubeconfig"] {
+            args.extend([flag, &cluster.kubeconfig]);
+        }
+        let scheduler = Process::start(&args);
+        let world = Self {
+            files,
+            cluster,
+            _scheduler: scheduler,
+            url: format!("https://127.0.0.1:{port}"),
+        };
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let (_, answer, said) = world.direct(&["explain", "default/large"]);
+            if answer["place"]["attempts"].as_u64() >= Some(1) {
+                return world;
+            }
+            assert!(Instant::now() < deadline, "{answer} {said}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+
+    /// A question at the secure port.
+    fn direct(&self, command: &[&str]) -> (Option<i32>, Value, String) {
+        let source = ["--kubeconfig", &self.cluster.kubeconfig, "--server", &self.url];
+        asked(&[command, &source, &["--insecure-skip-server-check"]].concat())
+    }
+
+    /// The same to no running scheduler.
+    fn local(&self, command: &[&str]) -> (Option<i32>, Value, String) {
+        asked(&[command, &["--kubeconfig", &self.cluster.kubeconfig, "--local"]].concat())
+    }
+}
+
+/// Runs a command; its exit code, its answer, and what it says beside it.
+fn asked(args: &[&str]) -> (Option<i32>, Value, String) {
+    let output = run(&[args, &["-o", "json"]].concat());
+    let answer = serde_json::from_str(&stdout(&output)).unwrap_or(Value::Null);
+    (output.status.code(), answer, stderr(&output))
+}
+
+#[test]
+fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
+    let world = World::start();
+    let small = world.files.write("small.yaml", SMALL);
+    let node = "hollow-00000";
+    for (command, code, fields) in [
+        (
+            &["explain", "default/large", "--suggest"][..],
+            1,
+            &["kind", "verdict", "suggestions"][..],
+        ),
+        (&["explain", "-p", &small], 0, &["kind", "verdict", "nFeasible", "decision"]),
+        (&["preempt", "default/large"], 1, &["kind", "verdict", "inVain"]),
+        (&["what-if", "--add", &small, "--cordon", node], 0, &["kind", "fits", "placements"]),
+        (&["drain", node], 0, &["kind", "fits"]),
+        (&["capacity", "-p", &small, "--at-least", "8"], 0, &["kind", "count", "byNode"]),
+        (&["capacity", "-p", &small, "--at-least", "9"], 1, &["kind", "count", "largest"]),
+        (&["queue"], 0, &["kind", "nPods", "byStage"]),
+        (&["fragmentation"], 0, &["kind", "shapes", "resources"]),
+    ] {
+        let (live_code, live, said) = world.direct(command);
+        assert_eq!(live_code, Some(code), "{command:?}: {live:#} {said}");
+        let source =
+            format!("answered by the running scheduler at {}/, as of resource version", world.url);
+        assert!(said.contains(&source), "{command:?}: {said}");
+        assert!(live["resourceVersion"].is_string(), "{live:#}");
+        let (local_code, local, said) = world.local(command);
+        assert_eq!(local_code, Some(code), "{command:?}: {said}");
+        for field in fields {
+            assert_eq!(live[field], local[field], "{command:?}: {field}");
+            assert_ne!(live[field], Value::Null, "{command:?}: {field}");
+        }
+    }
+    // Tables are the scheduler's own.
+    let source = ["--kubeconfig", &world.cluster.kubeconfig, "--server", &world.url];
+    let table = |more: &[&str]| {
+        let command = [&["capacity", "-p", &small], &source[..], more].concat();
+        run(&[&command[..], &["--insecure-skip-server-check"]].concat())
+    };
+    assert!(stdout(&table(&[])).ends_with("default/small: 8 fit, on 2 nodes\n"));
+    assert!(stdout(&table(&["-o", "yaml"])).contains("\nkind: Capacity\n"));
+    // Without the flag its certificate is checked, and it has signed it itself.
+    let unchecked = run(&[&["queue"], &source[..]].concat());
+    assert_eq!(unchecked.status.code(), Some(2));
+    assert!(stderr(&unchecked).contains("certificate"), "{}", stderr(&unchecked));
+}
+
+#[test]
+fn a_registered_scheduler_is_found_and_another_one_is_not_missed() {
+    let world = World::start();
+    // An API server that passes questions on has them at the same path.
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "x",
+        "clusters": [{"name": "x", "cluster": {
+            "server": world.url, "insecure-skip-tls-verify": true,
+        }}],
+        "users": [{"name": "x", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x", "namespace": "default"}}],
+    });
+    let registered = world.files.write("registered", &config.to_string());
+    for more in [&[][..], &["--live"]] {
+        let command = [&["explain", "default/large", "--kubeconfig", &registered], more].concat();
+        let (code, answer, said) = asked(&command);
+        assert_eq!((code, &answer["verdict"]), (Some(1), &json!("DoesNotFit")), "{said}");
+        assert!(said.contains("answered by the running scheduler"), "{said}");
+    }
+    let elsewhere = ["explain", "default/large", "--kubeconfig", &world.cluster.kubeconfig];
+    let (code, answer, said) = asked(&elsewhere);
+    assert_eq!((code, &answer["verdict"]), (Some(1), &json!("DoesNotFit")), "{said}");
+    let fallback =
+        "with the default configuration; no scheduler that answers questions is registered with it";
+    assert!(said.contains("answered here, from http://") && said.contains(fallback), "{said}");
+    let (code, _, said) = asked(&[&elsewhere[..], &["--live"]].concat());
+    assert_eq!(code, Some(2));
+    assert!(
+        said.contains("no scheduler that answers questions is registered with http://"),
+        "{said}"
+    );
+    let (code, _, said) = asked(&["explain", "default/none", "--kubeconfig", &registered]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("error: there is no pod default/none"), "{said}");
+}
