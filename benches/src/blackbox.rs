@@ -17,6 +17,7 @@ mod progress;
 mod round;
 mod server;
 mod shape;
+mod soak;
 mod watcher;
 
 pub use ceiling::bind_all;
@@ -28,3 +29,4 @@ pub(crate) use round::interrupted;
 pub use round::{Round, Subject};
 pub use server::{Backend, Cluster, ServeDevcluster};
 pub use shape::Shape;
+pub use soak::Soak;

@@ -18,6 +18,7 @@ mod pod_watch;
 pub mod scheduler_perf;
 pub mod table;
 pub mod template;
+pub mod tenants;
 pub mod workload;
 
 pub use exit::exit_code;

@@ -1,5 +1,7 @@
 //! The worst pods that a tenant can create, as far as we know: each kind once cost the core seconds or hundreds of megabytes.
 
+pub mod beside;
+
 use serde_json::{Map, Value, json};
 
 /// A kind of pods.
@@ -27,7 +29,7 @@ impl Share {
 }
 
 /// All kinds, plain pods first.
-pub const KINDS: [Kind; 10] = [
+pub const KINDS: [Kind; 12] = [
     Kind { name: "Plain", n_pods: 20, pod: |_, _| pod(json!({})) },
     Kind { name: "SpreadConstraints", n_pods: 4, pod: spread },
     Kind { name: "NamespacesTimesValues", n_pods: 20, pod: namespaces },
@@ -35,6 +37,8 @@ pub const KINDS: [Kind; 10] = [
     Kind { name: "NodeSelector", n_pods: 4, pod: node_selector },
     Kind { name: "TopologyKeys", n_pods: 20, pod: preferred_keys },
     Kind { name: "RunningTopologyKeys", n_pods: 20, pod: running_keys },
+    Kind { name: "RunningNegativeTerms", n_pods: 20, pod: running_negative_terms },
+    Kind { name: "RunningTermsForOthers", n_pods: 20, pod: running_terms_for_others },
     Kind { name: "Resources", n_pods: 4, pod: resources },
     Kind { name: "RunningResources", n_pods: 4, pod: running_resources },
     Kind { name: "Labels", n_pods: 60, pod: labels },
@@ -97,6 +101,26 @@ fn running_keys(which: usize, share: Share) -> Value {
     let terms = list(share.of(3000), term);
     pod(json!({"nodeName": "n1", "affinity": {"podAntiAffinity":
         {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}))
+}
+
+/// Terms that may mean any pod, and mean none that has an application: what pods are without cannot be looked up.
+fn running_negative_terms(which: usize, share: Share) -> Value {
+    let term = |at| {
+        json!({"topologyKey": "zone", "namespaceSelector": {}, "labelSelector": {"matchExpressions": [
+            {"key": format!("k{which}-{at}"), "operator": "DoesNotExist"}, {"key": "app", "operator": "DoesNotExist"}]}})
+    };
+    pod(json!({"nodeName": "n1", "affinity": {"podAntiAffinity":
+        {"requiredDuringSchedulingIgnoredDuringExecution": list(share.of(3000), term)}}}))
+}
+
+/// Terms about a label that pods of others have.
+fn running_terms_for_others(which: usize, share: Share) -> Value {
+    let term = |at| {
+        json!({"topologyKey": "zone", "namespaceSelector": {}, "labelSelector": {"matchLabels":
+            {"app": "first", "of": format!("t{which}-{at}")}}})
+    };
+    pod(json!({"nodeName": "n1", "affinity": {"podAntiAffinity":
+        {"requiredDuringSchedulingIgnoredDuringExecution": list(share.of(3000), term)}}}))
 }
 
 fn resources(which: usize, share: Share) -> Value {

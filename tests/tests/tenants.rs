@@ -13,6 +13,7 @@ use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, Input, Pool, WorkLimits,
 };
+use kube_scheduler_tests::tenants::beside::{Pace, Play, play, quantile};
 use kube_scheduler_tests::tenants::{KINDS, Kind, Share};
 use serde_json::json;
 
@@ -23,6 +24,9 @@ kind: KubeSchedulerConfiguration
 
 /// A tenth of the worst is enough to see what stays.
 const SHARE: Share = Share(10);
+
+/// How much the core does in a microsecond at least (`bench-tenants --units`).
+const UNITS_PER_MICRO: u64 = 110;
 
 struct World {
     engine: Engine,
@@ -162,7 +166,7 @@ fn each_attempt_for_the_worst_pods_is_bounded_and_others_cost_what_they_did() {
     for kind in &KINDS {
         let mut world = World::sized(N_NODES, EngineOptions::default());
         let quiet = world.place_plain("before");
-        assert!(quiet <= world.limit / 1000, "{quiet}");
+        assert!(quiet <= world.limit / 500, "{quiet}");
         for at in 0..2 {
             world.add(kind, at, Share::WHOLE);
             // Whoever comes next is placed at once, whatever becomes of the others.
@@ -172,6 +176,31 @@ fn each_attempt_for_the_worst_pods_is_bounded_and_others_cost_what_they_did() {
         world.now = world.now + Duration::from_secs(600);
         assert_eq!(world.place_plain("after"), quiet, "{}", kind.name);
     }
+}
+
+/// The rows as inputs, in units of work: a unit takes what the benchmark measures of the dearest ones.
+#[test]
+fn others_wait_hardly_longer_while_a_tenant_does_its_worst_for_ten_minutes() {
+    let quiet = Play {
+        n_nodes: 200,
+        length: Duration::from_secs(600),
+        others_per_second: 5,
+        tenants: None,
+        pace: Pace::PerMicro(UNITS_PER_MICRO),
+    };
+    let beside = Play { tenants: Some((30, 20)), ..quiet };
+    let (quiet, beside) = (play(&quiet).unwrap(), play(&beside).unwrap());
+    assert!(quiet.waits.len() > 2500 && beside.waits.len() > 2500);
+    assert!(beside.n_tenant > 100 && beside.n_refused > 50, "{beside:?}");
+    let p99 = |sorted: &[Duration]| quantile(sorted, 990);
+    assert!(p99(&quiet.attempts) > Duration::ZERO);
+    assert!(p99(&beside.attempts) <= 2 * p99(&quiet.attempts));
+    assert!(
+        p99(&beside.waits) <= 2 * p99(&quiet.waits),
+        "{:?}, quiet {:?}",
+        p99(&beside.waits),
+        p99(&quiet.waits)
+    );
 }
 
 #[test]
@@ -273,4 +302,61 @@ fn work_does_not_depend_on_the_class_cache_or_on_threads() {
     let threads = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
     let options = EngineOptions { pool: Pool::new(Arc::new(threads)), ..EngineOptions::default() };
     assert_eq!(works(options), cached);
+}
+
+/// Pods that keep all others out of the zone: those that are too many are known, but keep nobody out.
+#[test]
+fn terms_about_others_beyond_the_limit_do_not_count_and_an_event_says_so() {
+    let mut world = World::new();
+    let repelling = |at: usize, n_terms: usize| {
+        let term = |term: usize| {
+            json!({"topologyKey": "kubernetes.io/hostname", "namespaceSelector": {}, "labelSelector": {"matchExpressions": [
+                {"key": format!("t{at}-{term}"), "operator": "DoesNotExist"}]}})
+        };
+        let terms: Vec<_> = (0..n_terms).map(term).collect();
+        let json = json!({"metadata": {"namespace": "tenant", "name": format!("r{at}"), "uid": format!("r{at}")},
+            "spec": {"nodeName": format!("n{at}"), "affinity": {"podAntiAffinity":
+                {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}});
+        Arc::new(Pod::from_value(&json).unwrap())
+    };
+    let ignored = |effect| match effect {
+        Effect::RecordEvent { reason, note, .. } if reason == "AffinityIgnored" => Some(note),
+        _ => None,
+    };
+    let events = |world: &mut World| -> Vec<String> {
+        let by_standby = world.engine.drain_effects().filter_map(ignored).count();
+        assert_eq!(by_standby, 0, "who does not decide says nothing");
+        assert!(world.engine.schedule_next(world.now).is_none());
+        world.engine.drain_effects().filter_map(ignored).collect()
+    };
+    // Five of six nodes: the first two are within the limit, and so are pods with few terms.
+    for (at, n_terms) in [(0, 250), (1, 250), (2, 8), (3, 250), (4, 8)] {
+        world.handle(Input::PodApplied(repelling(at, n_terms)));
+        let said = events(&mut world);
+        assert_eq!(said.len(), usize::from(at == 3), "{said:?}");
+        assert!(said.iter().all(|note| note.contains("250 pod affinity terms")), "{said:?}");
+    }
+    // What others may use is the node that repels nobody, and the one whose terms do not count.
+    let mut nodes = std::collections::BTreeSet::new();
+    for at in 0..40 {
+        let json = json!({"metadata": {"namespace": "other", "name": format!("p{at}"), "uid": format!("p{at}"),
+            "labels": {"app": format!("a{at}")}}, "spec": {"containers": [
+            {"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}});
+        world.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+        for (_, _, result) in costs(&mut world) {
+            let AttemptResult::Assumed(node) = result else { panic!("{result:?}") };
+            nodes.insert(node.to_string());
+        }
+    }
+    assert_eq!(nodes.into_iter().collect::<Vec<_>>(), ["n3", "n5"]);
+    assert_eq!(check(world.engine.cluster()), []);
+    // A pod that says nothing new says nothing.
+    world.handle(Input::PodApplied(repelling(3, 250)));
+    assert_eq!(events(&mut world), Vec::<String>::new());
+    // Once there is room, a pod that comes again counts, and none that is there changes.
+    world.handle(Input::PodDeleted { namespace: "tenant".into(), name: "r0".into() });
+    world.handle(Input::PodDeleted { namespace: "tenant".into(), name: "r3".into() });
+    world.handle(Input::PodApplied(repelling(3, 250)));
+    assert_eq!(events(&mut world), Vec::<String>::new());
+    assert_eq!(check(world.engine.cluster()), []);
 }

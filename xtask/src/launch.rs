@@ -32,6 +32,12 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<OsString>,
     },
+    /// The worst pods of one tenant: time and memory of each kind, what a unit of work takes, how long others wait
+    Tenants {
+        /// Arguments for the benchmark; `cargo xtask bench tenants -- --help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
     /// All figures of docs/performance: measures them, and writes tables, JSON and chart there
     Curve {
         /// Arguments for the benchmark; `cargo xtask bench curve -- --help` lists them
@@ -55,6 +61,7 @@ pub(crate) fn bench(bench: &Bench) -> Result<Ended> {
             badly => Ok(badly),
         },
         Bench::SchedulerPerf { args } => benchmark("bench-scheduler-perf", args),
+        Bench::Tenants { args } => benchmark("bench-tenants", args),
         Bench::Blackbox { args } => {
             // It is what is timed unless another scheduler is named, and is looked for beside the benchmark.
             let mut build = process::cargo("build");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use kube_scheduler_benches::blackbox::{
-    Backend, Figures, Pair, Round, ServeDevcluster, Shape, Subject, bind_all, table,
+    Backend, Figures, Pair, Round, ServeDevcluster, Shape, Soak, Subject, bind_all, table,
 };
 use kube_scheduler_benches::exit_code;
 use kube_scheduler_daemon::Endpoint;
@@ -66,6 +66,13 @@ struct Args {
     /// What the pods ask for; several are played one after the other
     #[arg(long, value_enum, value_delimiter = ',', default_value = "plain")]
     shape: Vec<Shape>,
+    /// Let pods that are all different come and go for so many minutes instead, --rate in a second and --pods of them there at
+    /// once, and look at memory and waiting times all the while
+    #[arg(long, value_name = "MINUTES", conflicts_with_all = ["kubeconfig", "ceiling", "pairs", "shape"])]
+    soak: Option<u64>,
+    /// How many pods come in a second with --soak
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "soak", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rate: u32,
     /// Time binding without deciding, round robin, 64 at a time, in place of a scheduler
     #[arg(long, conflicts_with_all = ["pairs", "command"])]
     ceiling: bool,
@@ -130,6 +137,19 @@ async fn measure(args: Args) -> Result<bool> {
     } else {
         args.command.clone()
     });
+    if let (Some(minutes), Subject::Scheduler(command)) = (args.soak, &scheduler) {
+        let soak = Soak {
+            backend,
+            n_nodes: usize::try_from(args.nodes)?,
+            length: Duration::from_secs(60 * minutes),
+            pods_per_second: args.rate,
+            n_pods: usize::try_from(args.pods)?,
+            program,
+            command: command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+        };
+        print!("{}", soak.play().await?.plain());
+        return Ok(true);
+    }
     let mut rounds: Vec<Figures> = Vec::new();
     let mut pairs = Vec::new();
     for shape in args.shape {

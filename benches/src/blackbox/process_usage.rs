@@ -11,7 +11,9 @@ const TICK: Duration = Duration::from_millis(10);
 pub struct Usage {
     /// User and system time of all its threads, to 10 ms.
     pub cpu: Duration,
-    /// The most physical memory it ever held.
+    /// The physical memory that it holds.
+    pub memory_bytes: u64,
+    /// The most that it ever held.
     pub peak_memory_bytes: u64,
 }
 
@@ -19,9 +21,11 @@ impl Usage {
     /// Of a process that runs; nothing once it was waited for, or where there is no `/proc`.
     pub fn of(process_id: u32) -> Option<Self> {
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{process_id}/{file}")).ok();
+        let status = read("status")?;
         Some(Self {
             cpu: cpu_time(&read("stat")?)?,
-            peak_memory_bytes: peak_memory_bytes(&read("status")?).unwrap_or(0),
+            memory_bytes: memory_bytes(&status, "VmRSS:").unwrap_or(0),
+            peak_memory_bytes: memory_bytes(&status, "VmHWM:").unwrap_or(0),
         })
     }
 
@@ -46,8 +50,8 @@ fn cpu_time(stat: &str) -> Option<Duration> {
     TICK.checked_mul(user.checked_add(system)?)
 }
 
-fn peak_memory_bytes(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+fn memory_bytes(status: &str, field: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kibibytes.checked_mul(1024)
 }
@@ -64,12 +68,11 @@ mod tests {
     }
 
     #[test]
-    fn peak_memory_is_in_bytes() {
-        assert_eq!(
-            peak_memory_bytes("Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t 1 kB\n"),
-            Some(2 << 20)
-        );
-        assert_eq!(peak_memory_bytes("State:\tZ (zombie)\n"), None);
+    fn memory_is_in_bytes() {
+        let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t 1 kB\n";
+        assert_eq!(memory_bytes(status, "VmHWM:"), Some(2 << 20));
+        assert_eq!(memory_bytes(status, "VmRSS:"), Some(1 << 10));
+        assert_eq!(memory_bytes("State:\tZ (zombie)\n", "VmRSS:"), None);
     }
 
     #[test]

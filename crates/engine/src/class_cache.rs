@@ -29,6 +29,9 @@ use crate::versions::Versions;
 const MAX_SIGNATURE_BYTES: usize = 16 << 20;
 /// Pods with a longer signature are evaluated on their own. As people write them they have some hundred bytes.
 const MAX_SIGNATURE: usize = 32 << 10;
+/// So are pods with more labels, resources, terms and the like, each of which takes 16 bytes at least: a signature is made whenever
+/// a pod has failed, and for one that is thrown away each time that must not be much work.
+const MAX_PARTS: usize = MAX_SIGNATURE / 16;
 /// What a signature takes in the table, beside its bytes.
 const SIGNATURE_OVERHEAD: usize = 48;
 /// How many evaluations are kept, and no more than what [`footprint::of_all`] says they may take; the ones unused for longest
@@ -66,6 +69,9 @@ impl Signatures {
 
     /// The number for a pod under a profile; `None` when it must be evaluated on its own.
     pub(crate) fn number(&mut self, profile: usize, runner: &SignPlan, pod: &Pod) -> Option<u64> {
+        if n_parts(pod) > MAX_PARTS {
+            return None;
+        }
         self.number_of(&runner.sign(profile, pod)?)
     }
 
@@ -103,6 +109,20 @@ impl Signatures {
     pub(crate) fn len(&self) -> usize {
         self.recent.len() + self.earlier.len()
     }
+}
+
+/// How much there is of what people write few of.
+fn n_parts(pod: &Pod) -> usize {
+    let spec = &pod.spec;
+    let affinities = [&spec.pod_affinity, &spec.pod_anti_affinity].into_iter().flatten();
+    let terms = affinities.map(|affinity| affinity.required.len() + affinity.preferred.len());
+    pod.labels.len()
+        + pod.requests.totals.len()
+        + spec.node_selector.as_ref().map_or(0, |pairs| pairs.len())
+        + spec.tolerations.len()
+        + spec.host_ports.len()
+        + spec.topology_spread_constraints.len()
+        + terms.sum::<usize>()
 }
 
 /// Which plugins of a profile contribute to signatures.
@@ -516,6 +536,22 @@ mod tests {
             signatures.number_of(&long(0)),
             Some(2_002),
             "forgotten, and a number is never used twice"
+        );
+    }
+
+    #[test]
+    fn no_signature_is_made_for_a_pod_of_very_many_parts() {
+        let plan = SignPlan { plugins: Some(Vec::new()) };
+        let mut signatures = Signatures::default();
+        let mut number = |n_labels: usize| {
+            let labels: serde_json::Map<_, _> =
+                (0..n_labels).map(|at| (format!("l{at}"), "v".into())).collect();
+            let pod = serde_json::json!({"metadata": {"namespace": "a", "name": "p", "labels": labels}, "spec": {}});
+            signatures.number(0, &plan, &Pod::from_value(&pod).unwrap())
+        };
+        assert_eq!(
+            [number(10), number(MAX_PARTS), number(MAX_PARTS + 1)],
+            [Some(1), Some(1), None]
         );
     }
 }
