@@ -7,6 +7,7 @@
 mod answers;
 mod attempt;
 mod bind;
+mod binding;
 mod decoded;
 mod extended;
 mod group;
