@@ -227,7 +227,7 @@ impl Search<'_, '_> {
             && !matches!(outcome, Err(NoChoice::Broken(_)))
             && !self.classes.contains(number)
         {
-            self.classes.put(number, class);
+            self.classes.put(number, &runner, class);
         }
         outcome
     }

@@ -10,6 +10,7 @@ mod bind;
 mod binding;
 mod decoded;
 mod extended;
+mod following;
 mod group;
 mod hints;
 mod in_flight;
@@ -43,8 +44,8 @@ use kube_scheduler_framework::{
     Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
     PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue,
-    PreFilter, PreFilterOutcome, Reserve, Score, Shortage, Sign, SignatureWriter, Status,
-    extension_points,
+    PreFilter, PreFilterFollower, PreFilterOutcome, Reserve, Score, Shortage, Sign,
+    SignatureWriter, Status, extension_points,
 };
 
 use self::attempt::Preparation;
@@ -140,13 +141,19 @@ impl PreFilter for DynamicResources {
         match (Preparation { shared: &self.shared, cx, state, pod }).prepare() {
             Err(status) => status.into(),
             Ok(devices) if devices.claims.is_empty() => PreFilterOutcome::skip(),
-            Ok(devices) => {
-                // What is found depends on what other pods hold, and on the time: it holds for this attempt alone.
+            Ok(mut devices) => {
+                // What is found depends on what other pods hold, and on the time: unless it is followed, it holds for this
+                // attempt alone.
                 let _ = cx.now();
+                devices.followed = self.answers_of(cx, &devices);
                 state.insert(devices);
                 PreFilterOutcome::success()
             }
         }
+    }
+
+    fn follower(&self) -> Option<&dyn PreFilterFollower> {
+        Some(self)
     }
 }
 
@@ -336,12 +343,8 @@ impl PreBind for DynamicResources {
 
 impl Sign for DynamicResources {
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
-        if !pod.spec.resource_claims.is_empty() {
-            return false;
-        }
-        // Pods whose extended resources turn out to be served by device classes are not cached: see PreFilter.
         write_resources(&pod.requests.fit, signature);
-        true
+        !self.may_concern(pod) || following::sign(pod, signature)
     }
 }
 
