@@ -6,6 +6,7 @@
 mod binding;
 mod filter;
 mod group_trial;
+mod object_reader;
 mod object_write;
 mod placement;
 mod post_filter;
@@ -21,6 +22,7 @@ pub use filter::{
     PreFilterOutcome, PreparedFilter, Shortage,
 };
 pub use group_trial::{GroupTrial, PodGroupPostFilter};
+pub use object_reader::ObjectReader;
 pub use object_write::ObjectWrite;
 pub use placement::{PlacedGroup, Placement, PlacementGenerate, PlacementScore, ProposedPlacement};
 pub use post_filter::{

@@ -20,6 +20,7 @@ mod metrics;
 mod node;
 mod node_resources;
 mod pod_tries;
+mod reading;
 mod release;
 mod reserve;
 mod resolve;
@@ -114,6 +115,7 @@ impl Plugin for DynamicResources {
         Reserve,
         PreBind,
         EnqueueExtensions,
+        ObjectReader,
         Sign
     );
 }
