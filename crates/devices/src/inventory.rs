@@ -101,11 +101,10 @@ impl Numbers {
 
     /// Drops the pools that no inventory has. To be called when all others have one.
     fn forget_unused(&mut self) {
-        for known in self.pools.values_mut() {
-            if known.latest.as_ref().is_some_and(|latest| Arc::strong_count(latest) == 1) {
-                known.latest = None;
-            }
-        }
+        // In any order: each is looked at by itself.
+        self.pools.values_mut().for_each(|known| {
+            known.latest = known.latest.take().filter(|latest| Arc::strong_count(latest) > 1);
+        });
     }
 }
 
