@@ -1,10 +1,11 @@
 //! Crowds: many pods of few kinds in a cluster that changes, decided by two engines side by side.
 //!
 //! One engine shares evaluations between equal pods and follows the others, the other looks at everything afresh for each
-//! pod. What a [`History`](crate::history::History) tries in breadth (bindings that fail, evictions, volumes) is left
+//! pod. In every other crowd some of the pods want devices. What a [`History`](crate::history::History) tries in breadth (bindings that fail, evictions, volumes) is left
 //! out here; instead every pod is decided at once, so that most decisions come out of kept answers, in clusters with
 //! enough nodes for each way of telling them apart.
 
+mod devices;
 mod herd;
 mod kinds;
 mod questions;
@@ -16,11 +17,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input, PodRef};
 use kube_scheduler_examples::{cheap_nodes, gang, reserved_pools};
 use kube_scheduler_runtime::Registry;
 use serde_json::json;
 
+use self::devices::Devices;
 use self::kinds::Kinds;
 use crate::history::{ApiServer, Numbers};
 
@@ -43,6 +45,9 @@ pub struct Crowd {
     numbers: Numbers,
     kinds: Kinds,
     server: ApiServer,
+    devices: Devices,
+    /// How often kept answers were used for pods with claims or extended resources.
+    n_kept_of_devices: u64,
     now: Timestamp,
     n_created: u64,
     n_nodes: u64,
@@ -76,6 +81,8 @@ impl Crowd {
             fresh,
             kinds,
             server: ApiServer::default(),
+            devices: Devices::new(seed),
+            n_kept_of_devices: 0,
             now: Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?,
             n_created: 0,
             n_nodes,
@@ -124,8 +131,16 @@ impl Crowd {
         self.shared.class_cache_counts().hits
     }
 
+    /// How often it did so for pods that want devices.
+    pub fn n_kept_of_devices(&self) -> u64 {
+        self.n_kept_of_devices
+    }
+
     fn step(&mut self) -> Result<()> {
         self.now = self.now + Duration::from_millis(self.numbers.below(400));
+        for input in self.devices.step(&mut self.server, self.n_nodes)? {
+            self.feed(&input)?;
+        }
         match self.numbers.below(60) {
             0 => {
                 let at = self.numbers.below(self.n_nodes + 2);
@@ -191,6 +206,10 @@ impl Crowd {
             pod["spec"]["priority"] = 100.into();
             pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3"}});
         }
+        if let Some(claim) = self.devices.give_wish(&mut pod) {
+            let input = self.server.put_object(claim)?;
+            self.feed(&input)?;
+        }
         let input = self.server.put_pod(pod)?;
         self.feed(&input)
     }
@@ -210,7 +229,10 @@ impl Crowd {
                 let turn = self.shared.fork(self.now).schedule_next(self.now);
                 turn.map(|turn| format!("{turn:?}"))
             });
+            let n_kept = self.n_kept();
             let turn = self.shared.schedule_next(self.now);
+            let wants_devices = turn.as_ref().is_some_and(|turn| self.wants_devices(&turn.pod));
+            self.n_kept_of_devices += if wants_devices { self.n_kept() - n_kept } else { 0 };
             let mut answered = None;
             if let (Some(question), Some(turn)) = (question, &turn)
                 && question.compare(turn)?
@@ -234,6 +256,13 @@ impl Crowd {
         }
         ensure!(!self.fresh.has_ready(), "only the engine with fresh answers has more to decide");
         Ok(())
+    }
+
+    fn wants_devices(&self, pod: &PodRef) -> bool {
+        let pod = self.shared.known_pod(&pod.namespace, &pod.name);
+        pod.is_some_and(|pod| {
+            !pod.spec.resource_claims.is_empty() || !pod.requests.fit.scalars.is_empty()
+        })
     }
 
     fn feed(&mut self, input: &Input) -> Result<()> {
@@ -310,6 +339,22 @@ impl Crowd {
                 if let Some(seen) = seen {
                     self.shared.handle(seen.clone(), self.now);
                     self.fresh.handle(seen, self.now);
+                }
+            }
+            (
+                Effect::WriteObject { write, awaited_by, .. },
+                Effect::WriteObject { awaited_by: other, .. },
+            ) => {
+                let devices::Written { result, seen } =
+                    self.devices.carry_out(&mut self.server, &write)?;
+                for (engine, awaited_by) in
+                    [(&mut self.shared, awaited_by), (&mut self.fresh, other)]
+                {
+                    if let Some((token, _)) = awaited_by {
+                        let result = result.clone();
+                        engine.handle(Input::ObjectWritten { token, result }, self.now);
+                    }
+                    seen.iter().for_each(|seen| engine.handle(seen.clone(), self.now));
                 }
             }
             _ => {}

@@ -14,16 +14,17 @@ fn cases() -> u32 {
 /// Otherwise comparing them with fresh ones would prove little.
 #[test]
 fn answers_are_really_kept() {
-    let (mut kept, mut bound) = (0, 0);
+    let (mut kept, mut of_devices, mut bound) = (0, 0, 0);
     for seed in 1..13 {
         let mut crowd = Crowd::new(seed).unwrap();
         crowd.run(STEPS).unwrap();
         kept += crowd.n_kept();
+        of_devices += crowd.n_kept_of_devices();
         bound += crowd.n_bound();
     }
     assert!(
-        kept > 5_000 && bound > 1_000,
-        "{kept} times kept answers were used, {bound} pods bound"
+        kept > 5_000 && of_devices > 300 && bound > 1_000,
+        "{kept} times kept answers were used, {of_devices} times about devices, {bound} pods bound"
     );
 }
 

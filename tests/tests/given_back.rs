@@ -202,7 +202,8 @@ fn unreserved(others: &[&str]) -> Scheduler {
     let refused = ApiError { code: Some(403), ..ApiError::new("Forbidden", "no") };
     scheduler.handle(Input::BindingWritten { token, result: Err(refused) });
     let Effect::WriteObject { write, awaited_by: None, .. } = scheduler.written() else { panic!() };
-    assert!(matches!(write, ObjectWrite::PatchStatus { .. }), "{write:?}");
+    let ObjectWrite::PatchStatus { patch, .. } = write else { panic!("{write:?}") };
+    assert_eq!(patch["metadata"], json!({"uid": "c", "resourceVersion": "6"}));
     scheduler
 }
 
@@ -215,10 +216,18 @@ fn a_reservation_that_was_given_back_is_written_again() {
             scheduler.claim(7, &allocated("a", &["p", "q"]));
         }
         assert_eq!(scheduler.attempt(), assumed("a"));
+        // To write it as it stands would leave the revision in which it can still be taken away.
         let (token, written, status) = scheduler.status_written();
         assert_eq!((token.is_some(), written), (true, revision.to_string()));
-        let pods = if revision == 7 { &["p", "q"][..] } else { &["p"] };
-        assert_eq!(status["reservedFor"], allocated("a", pods)["reservedFor"]);
+        let others = if revision == 7 { &["q"][..] } else { &[] };
+        assert_eq!(status["reservedFor"], allocated("a", others)["reservedFor"]);
+        scheduler.answer(token.unwrap(), Ok(claim(8, &status)));
+        let (token, written, status) = scheduler.status_written();
+        assert_eq!((token.is_some(), &*written), (true, "8"));
+        let pods: Vec<&str> = others.iter().copied().chain(["p"]).collect();
+        assert_eq!(status["reservedFor"], allocated("a", &pods)["reservedFor"]);
+        scheduler.answer(token.unwrap(), Ok(claim(9, &status)));
+        assert!(matches!(scheduler.written(), Effect::WriteBinding { .. }));
     }
 }
 

@@ -13,6 +13,9 @@ use crate::change_log::ChangeKinds;
 use crate::domains::PodCounter;
 use crate::objects::{DEVICE_GROUP, ObjectStore};
 
+/// Kind of device classes.
+const DEVICE_CLASS: &str = "DeviceClass";
+
 /// A set of aspects of the cluster that an answer depends on, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads(u32);
@@ -21,6 +24,7 @@ pub struct Reads(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectVersions {
     devices: u64,
+    device_classes: u64,
     pod_groups: u64,
     others: u64,
 }
@@ -28,15 +32,23 @@ pub struct ObjectVersions {
 impl ObjectVersions {
     /// The present versions. O(kinds of objects).
     pub fn of(objects: &ObjectStore) -> Self {
-        let devices = objects.group_sequence(DEVICE_GROUP);
+        let of_devices = objects.group_sequence(DEVICE_GROUP);
+        let device_classes = objects.kind_sequence(DEVICE_GROUP, DEVICE_CLASS);
         let pod_groups = objects.group_sequence(PodGroup::GROUP);
-        Self { devices, pod_groups, others: objects.sequence() - devices - pod_groups }
+        Self {
+            devices: of_devices - device_classes,
+            device_classes,
+            pod_groups,
+            others: objects.sequence() - of_devices - pod_groups,
+        }
     }
 
     /// Whether nothing that was read differs.
     pub fn agree(&self, now: &Self, reads: Reads) -> bool {
         (!reads.intersects(Reads::OBJECTS) || self.others == now.others)
             && (!reads.intersects(Reads::DEVICE_OBJECTS) || self.devices == now.devices)
+            && (!reads.intersects(Reads::DEVICE_CLASSES)
+                || self.device_classes == now.device_classes)
             && (!reads.intersects(Reads::POD_GROUPS) || self.pod_groups == now.pod_groups)
     }
 }
@@ -101,17 +113,21 @@ impl Reads {
     pub const OTHER_NODES: Self = Self(1 << 17);
     /// Anything else: pods wherever they are, nominations, the time.
     pub const ANYTHING: Self = Self(1 << 18);
-    /// Claims, slices and classes of devices. They have their own bit because claims change with every pod that has some.
+    /// Claims and slices of devices. They have their own bit because claims change with every pod that has some.
     const DEVICE_OBJECTS: Self = Self(1 << 22);
+    /// Classes of devices, which change rarely: plugins that look at no claim ask which class serves a resource.
+    const DEVICE_CLASSES: Self = Self(1 << 24);
     /// Pod groups. They have their own bit because one comes with every few pods, and its status changes with them.
     pub const POD_GROUPS: Self = Self(1 << 23);
     /// All objects that are neither pods nor nodes.
-    pub const ALL_OBJECTS: Self =
-        Self(Self::OBJECTS.0 | Self::DEVICE_OBJECTS.0 | Self::POD_GROUPS.0);
+    pub const ALL_OBJECTS: Self = Self(
+        Self::OBJECTS.0 | Self::DEVICE_OBJECTS.0 | Self::DEVICE_CLASSES.0 | Self::POD_GROUPS.0,
+    );
 
-    /// The bit of the objects of an API group.
-    pub fn of_group(group: &str) -> Self {
+    /// The bit of the objects of a kind of an API group.
+    pub fn of_kind(group: &str, kind: &str) -> Self {
         match group {
+            DEVICE_GROUP if kind == DEVICE_CLASS => Self::DEVICE_CLASSES,
             DEVICE_GROUP => Self::DEVICE_OBJECTS,
             PodGroup::GROUP => Self::POD_GROUPS,
             _ => Self::OBJECTS,

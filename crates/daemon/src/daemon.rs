@@ -298,6 +298,7 @@ impl DaemonBuilder {
         let (progress, progress_out) = watch::channel(Progress::default());
         let (terminating, is_terminating) = watch::channel(false);
 
+        let readers = engine.object_readers();
         let unsynced = (0..kinds.len()).collect();
         let core = Driver {
             engine,
@@ -325,8 +326,16 @@ impl DaemonBuilder {
         let leadership = candidacy.as_ref().map(Candidacy::leadership);
         let core_hangs = preparation.hangs.subscribe();
         let watchdog = Watchdog::new(preparation.heartbeat, self.hang_timeout);
+        let sources = ReflectorSources {
+            api: clients.api,
+            lists: clients.lists,
+            inbox: inbox.clone(),
+            metrics: metrics.clone(),
+            patience: self.patience,
+            readers,
+        };
         let (mut readers, followed) =
-            self.start_readers(kinds, clients, leadership.clone(), &inbox, &metrics, &progress_out);
+            self.start_readers(kinds, sources, leadership.clone(), &progress_out);
         readers.spawn(watchdog.run(preparation.hangs));
         let address = preparation.secure_port.as_ref().map(SecurePort::address);
         let sources = SiteSources {
@@ -365,27 +374,18 @@ impl DaemonBuilder {
     fn start_readers(
         &self,
         kinds: Vec<WatchedKind>,
-        clients: Clients,
+        sources: ReflectorSources,
         leadership: Option<watch::Receiver<Leadership>>,
-        inbox: &Inbox,
-        metrics: &Arc<Metrics>,
         progress: &watch::Receiver<Progress>,
     ) -> (JoinSet<()>, FollowedObjects) {
         let delays_cache = self.leader_election.as_ref().is_some_and(LeaderElection::delays_cache);
-        let Clients { api, lists, .. } = clients;
-        let sources = ReflectorSources {
-            api: api.clone(),
-            lists,
-            inbox: inbox.clone(),
-            metrics: metrics.clone(),
-            patience: self.patience,
-        };
         let held_back = leadership.clone().filter(|_| delays_cache);
         let Reflectors { mut tasks, positions, followed } =
             start_reflectors(kinds, &sources, held_back);
+        let ReflectorSources { api, inbox, .. } = sources;
         let patience = self.connect_patience;
         tasks.spawn(self.endpoint.clone().watch_reachability(api.clone(), patience));
-        let (inbox, progress) = (inbox.clone(), progress.clone());
+        let progress = progress.clone();
         tasks.spawn(lead(leadership, delays_cache, api, positions, inbox, progress));
         (tasks, followed)
     }

@@ -20,7 +20,9 @@ use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use kube::client::Body;
-use kube_scheduler_engine::{Input, Sharing, WatchedKey as Key, WatchedObject};
+use kube_scheduler_engine::{
+    Input, ObjectReaders, Sharing, WatchedKey as Key, WatchedObject,
+};
 use kube_scheduler_writes::Jitter;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
@@ -61,6 +63,7 @@ pub(crate) struct Reflector {
     patience: Patience,
     known: SharedObjects,
     sharing: Sharing,
+    readers: ObjectReaders,
     /// News not passed on yet.
     inputs: Vec<Input>,
     state: WatchState,
@@ -113,12 +116,14 @@ impl Reflector {
         inbox: Inbox,
         metrics: Arc<Metrics>,
         patience: Patience,
+        readers: ObjectReaders,
     ) -> Self {
         let encoding = if kind.speaks_protobuf() { Encoding::Protobuf } else { Encoding::Json };
         Self {
             number,
             known: SharedObjects::default(),
             sharing: Sharing::default(),
+            readers,
             place: Place::new(&kind),
             seeks_version: !kind.versions.is_empty(),
             has_said_not_served: false,
@@ -533,6 +538,9 @@ impl Reflector {
                 }
                 let version = object.resource_version().to_string();
                 self.known.lock().apply(object, &mut self.inputs);
+                if let Some(Input::ObjectApplied(object)) = self.inputs.last() {
+                    self.readers.read(object);
+                }
                 Some(version)
             }
             Err(bad) => {

@@ -6,6 +6,7 @@ mod counters;
 mod likeness;
 mod outcome;
 mod plan;
+mod prospects;
 mod search;
 mod shortage;
 mod steps;
@@ -23,6 +24,7 @@ use crate::state::DeviceState;
 use crate::usage::Usage;
 pub(crate) use counters::CommittedCounters;
 use plan::Plan;
+use prospects::Prospects;
 use search::{Found, Search};
 pub use shortage::{LostTo, RequestCount};
 pub use steps::Steps;
@@ -139,8 +141,15 @@ impl Allocator {
         let pools = inventory.pools_on(node).map_err(AllocationError::Failed)?;
         steps.take_listing(pools.devices.len())?;
         let plan = Plan::new(self, node, &pools, claims, steps)?;
+        let prospects = match thoroughness {
+            Thoroughness::Direct => Prospects::at_a_glance(self, node, &pools, &plan, steps)?,
+            #[cfg(test)]
+            Thoroughness::Exhaustive => None,
+        };
+        let is_hopeless = prospects.is_some_and(|prospects| prospects.are_hopeless(&plan));
         let mut search = Search::new(self, node, &pools, &plan, steps, thoroughness);
-        match search.run()? {
+        let found = if is_hopeless { None } else { search.run()? };
+        match found {
             Some(Found { results, alternatives }) => {
                 let allocations = outcome::assemble(
                     self,

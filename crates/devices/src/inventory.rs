@@ -69,27 +69,76 @@ pub(crate) struct ChangedPool<'a> {
     pub(crate) new: Option<&'a Pool>,
 }
 
-/// Numbers that are the same in all inventories which were made from each other.
+/// Numbers that are the same in all inventories which were made from each other, and the pools that were made with them.
 #[derive(Debug, Default)]
 struct Numbers {
     shapes: Shapes,
-    pools: FxHashMap<(Arc<str>, Arc<str>), PoolId>,
+    pools: FxHashMap<(Arc<str>, Arc<str>), KnownPool>,
+}
+
+#[derive(Debug)]
+struct KnownPool {
+    id: PoolId,
+    /// As it was made last; absent while it has no slices.
+    latest: Option<Arc<Pool>>,
 }
 
 impl Numbers {
-    fn of_pool(&mut self, slice: &ResourceSlice) -> PoolId {
+    /// The pool of these slices, which come in the order of their names: the one that was made last if it was made of them, or
+    /// one made now.
+    fn pool(&mut self, slices: &[Arc<ResourceSlice>], features: Features) -> Option<Arc<Pool>> {
+        let first = slices.first()?;
         let next = self.pools.len() as PoolId;
-        *self.pools.entry((slice.driver.clone(), slice.pool.clone())).or_insert(next)
+        let known = self.pools.entry((first.driver.clone(), first.pool.clone()));
+        let known = known.or_insert(KnownPool { id: next, latest: None });
+        let latest = known.latest.as_deref();
+        if !latest.is_some_and(|latest| latest.is_made_of(slices)) {
+            let made = Pool::new(known.id, slices, features, &mut self.shapes, latest);
+            known.latest = Some(Arc::new(made));
+        }
+        known.latest.clone()
+    }
+
+    /// Drops the pools that no inventory has. To be called when all others have one.
+    fn forget_unused(&mut self) {
+        // In any order: each is looked at by itself.
+        self.pools.values_mut().for_each(|known| {
+            known.latest = known.latest.take().filter(|latest| Arc::strong_count(latest) > 1);
+        });
     }
 }
 
 /// As long as there are fewer shapes and pools, those that are gone are kept.
 const MIN_NUMBERS: usize = 4096;
 
+/// Pools with more devices are not made before an inventory is: one of their slices may come at a time, and all devices of the
+/// pool would be looked at for each.
+const MAX_PREPARED: usize = 4096;
+
+/// Whether the newest generation of a pool has as many slices as it says.
+fn is_complete(slices: &[Arc<ResourceSlice>]) -> bool {
+    let newest = slices.iter().map(|slice| slice.generation).max();
+    let mut of_newest = slices.iter().filter(|slice| Some(slice.generation) == newest);
+    let n_slices = of_newest.clone().count() as i64;
+    of_newest.next().is_some_and(|slice| slice.n_slices == n_slices)
+}
+
 impl Inventory {
     /// The inventory of these slices, which may come in any order.
     pub fn new(slices: impl IntoIterator<Item = Arc<ResourceSlice>>, features: Features) -> Self {
-        Self::build(slices.into_iter().collect(), features, Arc::default(), &[])
+        Self::build(slices.into_iter().collect(), features, Arc::default())
+    }
+
+    /// Makes a pool for the inventories to come, given all of its slices, unless some of them are missing yet or it is very
+    /// large. O(devices of the pool).
+    pub(crate) fn prepare(&self, mut slices: Vec<Arc<ResourceSlice>>) {
+        let n_devices: usize = slices.iter().map(|slice| slice.devices.len()).sum();
+        if n_devices > MAX_PREPARED || !is_complete(&slices) {
+            return;
+        }
+        slices.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.pool(&slices, self.features);
     }
 
     /// The inventory of these slices, some of which this one has already: pools that have not changed are shared. Devices that
@@ -102,7 +151,7 @@ impl Inventory {
         {
             return Self::new(slices, self.features);
         }
-        Self::build(slices, self.features, self.numbers.clone(), &self.pools)
+        Self::build(slices, self.features, self.numbers.clone())
     }
 
     /// Whether the shapes and keys of this inventory have nothing to do with those of the other.
@@ -110,32 +159,21 @@ impl Inventory {
         !Arc::ptr_eq(&self.numbers, &other.numbers)
     }
 
-    /// `former` are the pools of the inventory that this one is made from.
     fn build(
         mut objects: Vec<Arc<ResourceSlice>>,
         features: Features,
         shared: Arc<Mutex<Numbers>>,
-        former: &[Arc<Pool>],
     ) -> Self {
         objects.sort_by(|a, b| (&a.driver, &a.pool, &a.name).cmp(&(&b.driver, &b.pool, &b.name)));
         let same_pool = |a: &Arc<ResourceSlice>, b: &Arc<ResourceSlice>| {
             a.driver == b.driver && a.pool == b.pool
         };
         let mut numbers = shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut former = former.iter().peekable();
-        let mut pools: Vec<Arc<Pool>> = Vec::with_capacity(former.len());
-        for slices in objects.chunk_by(same_pool) {
-            let [first, ..] = slices else { continue };
-            let name = (&*first.driver, &*first.pool);
-            while former.next_if(|pool| pool.full_name() < name).is_some() {}
-            let known = former.next_if(|pool| pool.full_name() == name);
-            pools.push(match known {
-                Some(known) if known.is_made_of(slices) => known.clone(),
-                _ => {
-                    let (id, known) = (numbers.of_pool(first), known.map(|known| &**known));
-                    Arc::new(Pool::new(id, slices, features, &mut numbers.shapes, known))
-                }
-            });
+        let pools = objects.chunk_by(same_pool);
+        let pools: Vec<Arc<Pool>> =
+            pools.filter_map(|slices| numbers.pool(slices, features)).collect();
+        if numbers.pools.len() > pools.len() {
+            numbers.forget_unused();
         }
         let (n_shapes, n_known_pools) = (numbers.shapes.len(), numbers.pools.len());
         drop(numbers);

@@ -72,6 +72,12 @@ impl SelectorTable {
         Arc::new(Self { columns: Mutex::new(columns.collect()), inventory })
     }
 
+    /// Makes a pool for the tables to come, given all of its slices, so that [`updated`](Self::updated) finds it. Makes no difference
+    /// to what that returns. O(devices of the pool).
+    pub fn prepare(&self, slices: Vec<Arc<ResourceSlice>>) {
+        self.inventory.prepare(slices);
+    }
+
     /// The inventory whose devices it is about.
     pub fn inventory(&self) -> &Inventory {
         &self.inventory

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::allocator::CommittedCounters;
 use crate::api::Allocation;
-use crate::inventory::{ChangedPool, Inventory};
+use crate::inventory::{ChangedPool, Inventory, Pool};
 use crate::name::DeviceName;
 use crate::selectors::SelectorTable;
 use crate::usage::{Occupancy, Usage};
@@ -121,26 +121,35 @@ impl DeviceState {
         }
         let selectors = self.selectors.clone();
         let changed = former.inventory().changed_pools(selectors.inventory());
-        let usages = [&self.claims, &self.in_flight];
-        for ChangedPool { old, new } in &changed {
-            if let Some(old) = old {
-                self.counters.forget(old);
-                for (key, _) in old.names() {
-                    self.occupancy.forget(key);
-                }
-            }
-            if let Some(new) = new {
-                for (key, name) in new.names() {
-                    self.occupancy.refresh(key, &name, usages);
-                }
-                self.counters.count(new, &self.occupancy);
-            }
+        let n_held = self.claims.len() + self.in_flight.len();
+        let n_changed = changed.iter().filter_map(|pool| pool.new).map(Pool::n_names).sum();
+        // Whichever is less: to look up what is held, or to look who holds the devices that have changed.
+        if n_held < n_changed {
+            self.count_held();
+        } else {
+            changed.iter().for_each(|pool| self.count_held_of(pool));
         }
         let pools = changed.iter().flat_map(|pool| pool.old.iter().chain(&pool.new));
         let nodes: Option<Vec<_>> = pools.map(|pool| pool.nodes()).collect();
         match nodes {
             Some(nodes) => self.changes.add_on(nodes.into_iter().flatten()),
             None => self.changes.add_everywhere(),
+        }
+    }
+
+    /// Looks at who holds the devices of a pool of the former inventory, of this one, or of both.
+    fn count_held_of(&mut self, pool: &ChangedPool<'_>) {
+        if let Some(old) = pool.old {
+            self.counters.forget(old);
+            for (key, _) in old.names() {
+                self.occupancy.forget(key);
+            }
+        }
+        if let Some(new) = pool.new {
+            for (key, name) in new.names() {
+                self.occupancy.refresh(key, &name, [&self.claims, &self.in_flight]);
+            }
+            self.counters.count(new, &self.occupancy);
         }
     }
 
@@ -407,6 +416,12 @@ mod tests {
                     1 => changed.remove(Holder::Claims, &held),
                     _ => {
                         slices[pool] = slice(pool, version);
+                        // A pool may have been made before, of what is there now or of something else.
+                        match turn {
+                            3 => changed.selectors().prepare(slices[pool].iter().cloned().collect()),
+                            4 => changed.selectors().prepare(slice(pool, device).into_iter().collect()),
+                            _ => {}
+                        }
                         let updated = changed.selectors().updated(slices.iter().flatten().cloned());
                         changed.set_selectors(updated);
                     }

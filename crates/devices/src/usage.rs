@@ -53,6 +53,11 @@ impl Usage {
         }
     }
 
+    /// How many devices are held in some way, some of them counted twice.
+    pub(crate) fn len(&self) -> usize {
+        self.dedicated.len() + self.shares.len()
+    }
+
     /// All devices that are held in some way, some of them twice, in no particular order.
     pub(crate) fn devices(&self) -> impl Iterator<Item = &DeviceName> {
         self.dedicated.iter().chain(self.shares.keys())

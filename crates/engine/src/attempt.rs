@@ -229,7 +229,7 @@ impl Search<'_, '_> {
             && !matches!(outcome, Err(NoChoice::Broken(_)))
             && !self.classes.contains(number)
         {
-            self.classes.put(number, class, runner.cx.cluster);
+            self.classes.put(number, &runner, class);
         }
         outcome
     }

@@ -27,6 +27,7 @@ use crate::policy::{Gate as PreEnqueueGate, GroupGates, Hints, Plans};
 use crate::pool::Pool;
 use crate::preemption::Preemptions;
 use crate::profiles::Profiles;
+use crate::readers::ObjectReaders;
 
 /// What an engine needs to know beside its configuration.
 #[derive(Clone, Debug)]
@@ -189,6 +190,7 @@ impl Engine {
             keeps_bound: options.keeps_bound,
             ..Counts::default()
         };
+        let readers = ObjectReaders::of(&profiles);
         let plans = Plans {
             custom_resources,
             sign: profiles.iter().map(SignPlan::new).collect(),
@@ -202,7 +204,7 @@ impl Engine {
         let measures = Measures::new(options.timer, options.keeps_bound);
         let is_enabled = |gate| options.gates.is_enabled(gate);
         Ok(Self {
-            core: Core::new(plans, queue, counts, measures),
+            core: Core::new(plans, readers, queue, counts, measures),
             cycle: SchedulingCycle::new(CycleOptions {
                 pool: options.pool,
                 uses_class_cache: options.uses_class_cache,

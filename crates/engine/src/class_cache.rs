@@ -4,8 +4,9 @@
 //! the next pod of the class looks only at nodes that changed since, usually one. Many a class has one pod only, so an
 //! entry is made when a class comes up for the second time.
 //!
-//! Invariants: an entry is used only if everything that its answers were read from, beside single nodes, is unchanged; what
-//! all entries take is bounded ([`footprint`]).
+//! Invariants: an entry is used only if everything that its answers were read from, beside single nodes, is unchanged, or is
+//! followed by the plugin that reads it ([`PreFilterFollower`](kube_scheduler_framework::PreFilterFollower)); what all
+//! entries take is bounded ([`footprint`]).
 
 mod footprint;
 
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{KeyedMap, Pod};
 use kube_scheduler_cache::reads::PhaseReads;
 use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState};
-use kube_scheduler_framework::{Code, CycleState, NodeIdx, SignatureWriter};
+use kube_scheduler_framework::{Code, CycleState, Followed, NodeIdx, SignatureWriter};
 use kube_scheduler_runtime::{Meter, MeteredPoint, PluginIdx, Runner, SkipSet};
 use rustc_hash::FxHashMap;
 
@@ -170,6 +171,8 @@ pub(crate) struct ClassEvaluation {
     ranking: Option<Ranking>,
     /// Plugins whose reads do not matter, because they are asked about groups of nodes instead.
     left_out: SkipSet,
+    /// Plugins that prepare for each pod of the class themselves, and name the nodes of which their answers differ.
+    following: SkipSet,
     /// What the answers about single nodes were read from, as far as they were given.
     reads: PhaseReads,
     seen_to: u64,
@@ -196,14 +199,15 @@ impl ClassEvaluation {
             }
             let reads = evaluation.pre_filter.reads.clone();
             DomainPlugins::find(runner, &reads, &mut left_out);
+            let following = runner.following(&evaluation.pre_filter, &evaluation.state);
             // What PreFilter read may be enough to see that nothing can be cached, before any node is looked at.
-            if !evaluation.reads_without(&left_out).can_be_cached() {
+            if !evaluation.reads_without(&left_out, &following).can_be_cached() {
                 return None;
             }
             let domains = DomainPlugins::new(runner, pod, &left_out)?;
             domains.add_to(&mut evaluation.pre_filter.skip);
             evaluation.look_at_all(runner, pod, pool).ok()?;
-            let mut class = Self::of(runner, pod, evaluation, left_out.clone());
+            let mut class = Self::of(runner, pod, evaluation, left_out.clone(), following);
             if !domains.is_empty() || class.evaluation.verdicts.n_passing() > 1 {
                 let ranking = Ranking::new(runner, pod, pool, &mut class.evaluation, domains);
                 if DomainPlugins::find(runner, &reads, &mut left_out) {
@@ -216,14 +220,21 @@ impl ClassEvaluation {
         }
     }
 
-    fn of(runner: &Runner<'_>, pod: &Pod, evaluation: Evaluation, left_out: SkipSet) -> Self {
+    fn of(
+        runner: &Runner<'_>,
+        pod: &Pod,
+        evaluation: Evaluation,
+        left_out: SkipSet,
+        following: SkipSet,
+    ) -> Self {
         let cluster = runner.cx.cluster;
         Self {
             n_bytes: footprint::of(pod, cluster.capacity()),
-            reads: evaluation.reads_without(&left_out),
+            reads: evaluation.reads_without(&left_out, &following),
             evaluation,
             ranking: None,
             left_out,
+            following,
             seen_to: cluster.sequence(),
             versions: Versions::of(cluster),
             last_used: 0,
@@ -232,7 +243,7 @@ impl ClassEvaluation {
 
     /// Notes what the answers about single nodes were read from. Returns whether they can be kept up to date.
     fn note_reads(&mut self) -> bool {
-        self.reads = self.evaluation.reads_without(&self.left_out);
+        self.reads = self.evaluation.reads_without(&self.left_out, &self.following);
         self.reads.can_be_cached()
     }
 
@@ -260,26 +271,46 @@ impl ClassEvaluation {
         }
     }
 
-    /// Updates the cached evaluation for the nodes that changed. `None` when that is not enough, or costs more than a fresh
-    /// one; the entry is invalid then and must be discarded.
+    /// Updates the cached evaluation for the nodes that changed, and for the pod where plugins follow by themselves.
     fn catch_up(
         &mut self,
         runner: &Runner<'_>,
         pod: &Pod,
         pool: &Pool,
         changes: &mut ChangedNodes,
+    ) -> CatchUp {
+        if !self.versions.agree(&Versions::of(runner.cx.cluster), self.reads.union()) {
+            return CatchUp::Impossible;
+        }
+        let Evaluation { state, pre_filter, .. } = &mut self.evaluation;
+        let followed = runner.recording(&pre_filter.reads).follow(&self.following, state, pod);
+        let followed = match followed {
+            Followed::Except(nodes) => nodes,
+            Followed::Apart => return CatchUp::Apart,
+            Followed::Outdated => return CatchUp::Impossible,
+        };
+        let is_done = self.look_at_changes(runner, pod, pool, changes, &followed).is_some();
+        if is_done { CatchUp::Done } else { CatchUp::Impossible }
+    }
+
+    /// Looks again at nodes that have changed, and at those in `followed`. `None` when that is not enough, or costs more than
+    /// a fresh evaluation.
+    fn look_at_changes(
+        &mut self,
+        runner: &Runner<'_>,
+        pod: &Pod,
+        pool: &Pool,
+        changes: &mut ChangedNodes,
+        followed: &[NodeIdx],
     ) -> Option<()> {
         let cluster = runner.cx.cluster;
         let now = Versions::of(cluster);
         let follows_domains = !self.is_by_node();
-        let reads = self.reads;
-        if !self.versions.agree(&now, reads.union()) {
-            return None;
-        }
-        if self.seen_to == cluster.sequence() && !follows_domains {
+        if self.seen_to == cluster.sequence() && !follows_domains && followed.is_empty() {
             return Some(());
         }
-        changes.read(cluster, self.seen_to, reads.per_node.node_kinds(), follows_domains)?;
+        let kinds = self.reads.per_node.node_kinds();
+        changes.read(cluster, self.seen_to, kinds, follows_domains, followed)?;
         let ChangedNodes { changed, with_pods } = changes;
         self.seen_to = cluster.sequence();
         self.versions = now;
@@ -301,6 +332,15 @@ impl ClassEvaluation {
     }
 }
 
+/// What became of bringing an evaluation up to date.
+enum CatchUp {
+    Done,
+    /// The pod is to be evaluated on its own. The entry stays as it is.
+    Apart,
+    /// Changes are not enough, or cost more than a fresh evaluation: the entry is invalid and must be discarded.
+    Impossible,
+}
+
 /// Which nodes an evaluation has to look at again.
 #[derive(Debug, Default)]
 struct ChangedNodes {
@@ -311,17 +351,20 @@ struct ChangedNodes {
 }
 
 impl ChangedNodes {
-    /// Reads the change log; `None` when it does not go back so far, or too much has changed.
+    /// Reads the change log, and adds the nodes that plugins `followed`; `None` when the log does not go back so far, or too
+    /// much has changed.
     fn read(
         &mut self,
         cluster: &ClusterState,
         seen_to: u64,
         kinds: ChangeKinds,
         follows_domains: bool,
+        followed: &[NodeIdx],
     ) -> Option<()> {
         let Changes::Entries(changes) = cluster.changes_since(seen_to) else { return None };
         let kinds = kinds | ChangeKinds::ADDED | ChangeKinds::REMOVED;
         self.changed.clear();
+        self.changed.extend_from_slice(followed);
         self.with_pods.clear();
         for change in changes {
             if follows_domains && change.kinds.intersects(DOMAINS_START_OVER) {
@@ -382,9 +425,16 @@ impl ClassCache {
         nodes: Option<&BTreeSet<Arc<str>>>,
     ) -> Option<Box<ClassEvaluation>> {
         if let Some(mut evaluation) = self.remove(class) {
-            if evaluation.catch_up(runner, pod, pool, &mut self.changes).is_some() {
-                self.hits += 1;
-                return Some(evaluation);
+            match evaluation.catch_up(runner, pod, pool, &mut self.changes) {
+                CatchUp::Done => {
+                    self.hits += 1;
+                    return Some(evaluation);
+                }
+                CatchUp::Apart => {
+                    self.insert(class, evaluation);
+                    return None;
+                }
+                CatchUp::Impossible => {}
             }
         } else if footprint::is_too_large(pod, runner.cx.cluster.capacity())
             || !self.is_worth_making(class)
@@ -399,14 +449,16 @@ impl ClassCache {
         made.map(Box::new)
     }
 
-    /// Keeps the evaluation of a class, in place of those that were not used for longest.
+    /// Keeps the evaluation of a class for the next attempt, in place of those that were not used for longest.
     pub(crate) fn put(
         &mut self,
         class: u64,
+        runner: &Runner<'_>,
         mut evaluation: Box<ClassEvaluation>,
-        cluster: &ClusterState,
     ) {
-        let most = footprint::of_all(cluster.capacity());
+        let ClassEvaluation { evaluation: kept, following, .. } = &mut *evaluation;
+        runner.rest(following, &mut kept.state);
+        let most = footprint::of_all(runner.cx.cluster.capacity());
         self.remove(class);
         while self.evaluations.len() >= MAX_EVALUATIONS || self.n_bytes + evaluation.n_bytes > most
         {
@@ -416,6 +468,10 @@ impl ClassCache {
         }
         self.clock += 1;
         evaluation.last_used = self.clock;
+        self.insert(class, evaluation);
+    }
+
+    fn insert(&mut self, class: u64, evaluation: Box<ClassEvaluation>) {
         self.n_bytes += evaluation.n_bytes;
         self.evaluations.insert(class, evaluation);
     }
@@ -435,12 +491,14 @@ impl ClassCache {
         pod: &Pod,
         evaluation: &Evaluation,
     ) {
-        let reads = evaluation.reads_without(&SkipSet::default());
+        let following = runner.following(&evaluation.pre_filter, &evaluation.state);
+        let left_out = SkipSet::default();
         let is_too_large = footprint::is_too_large(pod, runner.cx.cluster.capacity());
-        if reads.can_be_cached() && !is_too_large {
+        if evaluation.reads_without(&left_out, &following).can_be_cached() && !is_too_large {
+            let evaluation = evaluation.clone();
             let class_evaluation =
-                ClassEvaluation::of(runner, pod, evaluation.clone(), SkipSet::default());
-            self.put(class, Box::new(class_evaluation), runner.cx.cluster);
+                ClassEvaluation::of(runner, pod, evaluation, left_out, following);
+            self.put(class, runner, Box::new(class_evaluation));
         }
     }
 

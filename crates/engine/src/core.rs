@@ -31,6 +31,7 @@ use crate::notice::{Notice, Notices, QUEUE_REPORTS_FROM};
 use crate::pods::PodIndex;
 use crate::policy::{Entry, NominatingQueue, Plans, Policy, Queue};
 use crate::preemption::HeldPreemptors;
+use crate::readers::ObjectReaders;
 
 /// How many notes are kept until they are fetched; later ones are dropped.
 const MAX_NOTES: usize = 256;
@@ -59,6 +60,8 @@ pub(crate) struct Core {
     pub(crate) released: Vec<Arc<Object>>,
     pub(crate) counts: Counts,
     pub(crate) measures: Measures,
+    /// Notified of changes of objects; none in a copy for questions.
+    pub(crate) readers: ObjectReaders,
     /// For a shell that writes a log.
     pub(crate) notices: Notices,
     /// The time of the input or turn at hand. Set on entry into the engine and not read between calls.
@@ -86,7 +89,13 @@ pub(crate) struct PodEvent {
 }
 
 impl Core {
-    pub(crate) fn new(plans: Plans, queue: Queue, counts: Counts, measures: Measures) -> Self {
+    pub(crate) fn new(
+        plans: Plans,
+        readers: ObjectReaders,
+        queue: Queue,
+        counts: Counts,
+        measures: Measures,
+    ) -> Self {
         Self {
             plans: Arc::new(plans),
             cluster: ClusterState::new(),
@@ -100,6 +109,7 @@ impl Core {
             released: Vec::new(),
             counts,
             measures,
+            readers,
             notices: Notices::default(),
             now: Timestamp::default(),
             queue: NominatingQueue(queue),
@@ -127,6 +137,7 @@ impl Core {
             released: Vec::new(),
             counts: Counts::default(),
             measures: Measures::default(),
+            readers: ObjectReaders::default(),
             notices: Notices::default(),
             now: self.now,
             queue: NominatingQueue(self.queue.0.clone()),

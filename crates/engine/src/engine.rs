@@ -30,6 +30,7 @@ use crate::notice::Notice;
 use crate::observer::{NoObserver, Observer};
 use crate::policy::Queue;
 use crate::preemption::Preemptions;
+use crate::readers::ObjectReaders;
 use crate::sizes::{TableSize, table_sizes};
 use crate::turn::Turn;
 
@@ -254,6 +255,11 @@ impl Engine {
     /// What was measured since the last call, in a fixed order.
     pub fn drain_measurements(&mut self) -> Measurements {
         self.core.measures.drain(&self.core.plans)
+    }
+
+    /// What reads objects before they are fed to the engine, where that saves it work.
+    pub fn object_readers(&self) -> ObjectReaders {
+        self.core.readers.clone()
     }
 
     /// How often pods that are alike shared the work of their evaluation.

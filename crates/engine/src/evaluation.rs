@@ -186,9 +186,10 @@ impl Evaluation {
         }
     }
 
-    /// What the answers were read from, beside the pod, by all plugins but `left_out`.
-    pub(crate) fn reads_without(&self, left_out: &SkipSet) -> PhaseReads {
-        self.pre_filter.reads.without(left_out)
+    /// What the answers were read from, beside the pod, by all plugins but `left_out`, and without what `following` follow
+    /// themselves.
+    pub(crate) fn reads_without(&self, left_out: &SkipSet, following: &SkipSet) -> PhaseReads {
+        self.pre_filter.reads.without(left_out, following)
     }
 
     /// How many nodes were looked at.

@@ -301,6 +301,7 @@ impl Intake<'_> {
     }
 
     fn object_upserted(&mut self, old: Option<Arc<Object>>, object: Arc<Object>) {
+        self.core.readers.changed(old.as_ref(), Some(&object));
         let resource = resource_of(&object, &self.core.plans.custom_resources);
         let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
         let old = old.map(EventObject::Other);
@@ -332,6 +333,7 @@ impl Intake<'_> {
             &object.name,
         );
         let Some(old) = removed else { return };
+        self.core.readers.changed(Some(&old), None);
         let resource = resource_of(&old, &self.core.plans.custom_resources);
         let old = EventObject::Other(old);
         // Parity: DynamicResources does not register for claims that go, and so the reference wakes no pod for their devices,

@@ -352,12 +352,12 @@ impl<'a> ClusterView<'a> {
 
     /// The objects of one API group, empty for the core group.
     pub fn objects_of(self, group: &'static str) -> GroupObjects<'a> {
-        GroupObjects::new(self.all(Reads::of_group(group)).objects(), group)
+        GroupObjects::new(self.state.objects(), self.reads, group)
     }
 
     /// The volumes of a storage class by name, each as it is expected to be.
     pub fn latest_volumes_of_class(self, class: &str) -> impl Iterator<Item = &'a Arc<Object>> {
-        self.all(Reads::of_group("")).objects().latest_volumes_of_class(class)
+        self.all(Reads::OBJECTS).objects().latest_volumes_of_class(class)
     }
 
     /// The volume limits from the CSINode object of a node.

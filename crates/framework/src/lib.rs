@@ -49,11 +49,12 @@ pub use plugin_metrics::{Metric, MetricFamily, MetricKind, PluginMetrics};
 pub use pod_counts::PodCounts;
 pub use points::{
     Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-    FilterScan, FilterSink, HypotheticalFilter, NominatingInfo, ObjectWrite, Permit,
-    PermitDecision, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
-    PreBindFlight, PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome,
-    PreScore, PreparedFilter, QueueSort, QueuedPodView, Reserve, Score, Shortage, Sign,
-    SignatureWriter, TaskContext, TaskEvent, TaskStep,
+    FilterScan, FilterSink, Followed, HypotheticalFilter, NominatingInfo, ObjectReader,
+    ObjectWrite, Permit, PermitDecision, PostBind, PostFilter, PostFilterContext,
+    PostFilterOutcome, PreBind, PreBindFlight, PreBindTask, PreEnqueue, PreFilter,
+    PreFilterExtensions, PreFilterFollower, PreFilterOutcome, PreScore, PreparedFilter, QueueSort,
+    QueuedPodView, Reserve, Score, Shortage, Sign, SignatureWriter, TaskContext, TaskEvent,
+    TaskStep,
 };
 pub use services::{ApiError, ApiRequest, ApiVerb, Pending, Services};
 pub use status::{Code, PluginName, Reason, Status};

@@ -5,7 +5,8 @@ use std::fmt;
 use kube_scheduler_queue::EventResource;
 
 use crate::points::{
-    Bind, EnqueueExtensions, Filter, Permit, PlacementBound, PlacementGenerate, PlacementScore,
+    Bind, EnqueueExtensions, Filter, ObjectReader, Permit, PlacementBound, PlacementGenerate,
+    PlacementScore,
     PodGroupPostFilter, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort,
     Reserve, Score, Sign,
 };
@@ -38,6 +39,10 @@ pub trait Plugin: Send + Sync + 'static {
         false
     }
 
+    /// Reads objects when they come in, so that no attempt has to.
+    fn as_object_reader(&self) -> Option<&dyn ObjectReader> {
+        None
+    }
     /// Decides whether a pod may enter the active queue.
     fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
         None
@@ -140,6 +145,7 @@ pub trait Plugin: Send + Sync + 'static {
 /// ```
 #[macro_export]
 macro_rules! extension_points {
+    (@accessor ObjectReader) => { $crate::extension_points!(@method as_object_reader, ObjectReader); };
     (@accessor PreEnqueue) => { $crate::extension_points!(@method as_pre_enqueue, PreEnqueue); };
     (@accessor QueueSort) => { $crate::extension_points!(@method as_queue_sort, QueueSort); };
     (@accessor PreFilter) => { $crate::extension_points!(@method as_pre_filter, PreFilter); };

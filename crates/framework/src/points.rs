@@ -6,6 +6,7 @@
 mod binding;
 mod filter;
 mod group_trial;
+mod object_reader;
 mod object_write;
 mod placement;
 mod post_filter;
@@ -17,10 +18,11 @@ pub use binding::{
     PreBindTask, Reserve, TaskContext, TaskEvent, TaskStep,
 };
 pub use filter::{
-    Filter, FilterScan, FilterSink, PreFilter, PreFilterExtensions, PreFilterOutcome,
-    PreparedFilter, Shortage,
+    Filter, FilterScan, FilterSink, Followed, PreFilter, PreFilterExtensions, PreFilterFollower,
+    PreFilterOutcome, PreparedFilter, Shortage,
 };
 pub use group_trial::{GroupTrial, PodGroupPostFilter};
+pub use object_reader::ObjectReader;
 pub use object_write::ObjectWrite;
 pub use placement::{
     GroupDemand, PlacedGroup, Placement, PlacementBound, PlacementGenerate, PlacementScore,

@@ -7,8 +7,10 @@
 mod answers;
 mod attempt;
 mod bind;
+mod binding;
 mod decoded;
 mod extended;
+mod following;
 mod group;
 mod hints;
 mod in_flight;
@@ -18,6 +20,7 @@ mod metrics;
 mod node;
 mod node_resources;
 mod pod_tries;
+mod reading;
 mod release;
 mod reserve;
 mod resolve;
@@ -42,8 +45,8 @@ use kube_scheduler_framework::{
     Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
     PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue,
-    PreFilter, PreFilterOutcome, Reserve, Score, Shortage, Sign, SignatureWriter, Status,
-    extension_points,
+    PreFilter, PreFilterFollower, PreFilterOutcome, Reserve, Score, Shortage, Sign,
+    SignatureWriter, Status, extension_points,
 };
 
 use self::attempt::Preparation;
@@ -112,6 +115,7 @@ impl Plugin for DynamicResources {
         Reserve,
         PreBind,
         EnqueueExtensions,
+        ObjectReader,
         Sign
     );
 }
@@ -139,13 +143,19 @@ impl PreFilter for DynamicResources {
         match (Preparation { shared: &self.shared, cx, state, pod }).prepare() {
             Err(status) => status.into(),
             Ok(devices) if devices.claims.is_empty() => PreFilterOutcome::skip(),
-            Ok(devices) => {
-                // What is found depends on what other pods hold, and on the time: it holds for this attempt alone.
+            Ok(mut devices) => {
+                // What is found depends on what other pods hold, and on the time: unless it is followed, it holds for this
+                // attempt alone.
                 let _ = cx.now();
+                devices.followed = self.answers_of(cx, &devices);
                 state.insert(devices);
                 PreFilterOutcome::success()
             }
         }
+    }
+
+    fn follower(&self) -> Option<&dyn PreFilterFollower> {
+        Some(self)
     }
 }
 
@@ -335,12 +345,8 @@ impl PreBind for DynamicResources {
 
 impl Sign for DynamicResources {
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
-        if !pod.spec.resource_claims.is_empty() {
-            return false;
-        }
-        // Pods whose extended resources turn out to be served by device classes are not cached: see PreFilter.
         write_resources(&pod.requests.fit, signature);
-        true
+        !self.may_concern(pod) || following::sign(pod, signature)
     }
 }
 

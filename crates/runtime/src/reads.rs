@@ -28,13 +28,16 @@ impl EvaluationReads {
         self.0.get(plugin.index())
     }
 
-    /// What all plugins read but `left_out`.
-    pub fn without(&self, left_out: &SkipSet) -> PhaseReads {
-        let plugins = self.0.iter().enumerate();
-        let plugins = plugins.filter(|(at, _)| !left_out.contains(PluginIdx::from_index(*at)));
-        plugins.map(|(_, plugin)| plugin.get()).fold(PhaseReads::default(), |all, one| PhaseReads {
-            once: all.once.union(one.once),
-            per_node: all.per_node.union(one.per_node),
+    /// What all plugins read but `left_out`, without what `following` read before nodes were looked at: they
+    /// [follow](kube_scheduler_framework::PreFilterFollower) that themselves.
+    pub fn without(&self, left_out: &SkipSet, following: &SkipSet) -> PhaseReads {
+        let plugins =
+            self.0.iter().enumerate().map(|(at, reads)| (PluginIdx::from_index(at), reads));
+        let plugins = plugins.filter(|(idx, _)| !left_out.contains(*idx));
+        plugins.fold(PhaseReads::default(), |all, (idx, plugin)| {
+            let PhaseReads { once, per_node } = plugin.get();
+            let once = if following.contains(idx) { plugin.pre_score.get() } else { once };
+            PhaseReads { once: all.once.union(once), per_node: all.per_node.union(per_node) }
         })
     }
 }

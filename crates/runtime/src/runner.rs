@@ -2,6 +2,7 @@
 //!
 //! Behaviour: `docs/spec/core.md` §10.4 to §10.9.
 
+mod following;
 mod hypothetical;
 mod measuring;
 mod nominated;

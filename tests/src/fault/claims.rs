@@ -130,8 +130,15 @@ impl Server {
         let Some(before) = self.get(CLAIM, key) else {
             return Ok(Err(Refusal::not_found(CLAIM, key)));
         };
-        if before["metadata"]["uid"] != patch["metadata"]["uid"] {
+        let is_meant = |field: &str| {
+            let named = &patch["metadata"][field];
+            named.is_null() || before["metadata"][field] == *named
+        };
+        if !is_meant("uid") {
             return Ok(Err(Refusal::conflict("Precondition failed: UID".to_owned())));
+        }
+        if !is_meant("resourceVersion") {
+            return Ok(Err(Refusal::conflict("the object has been modified".to_owned())));
         }
         let deleted =
             patch["status"]["reservedFor"].as_array().context("a patch of reservedFor")?;
@@ -140,6 +147,19 @@ impl Server {
             reserved.retain(|it| !deleted.iter().any(|deleted| deleted["uid"] == it["uid"]));
         }
         self.put_claim(json).map(Ok)
+    }
+
+    /// A patch of a claim that names the revision which the claim has now; `None` if it is another claim, or none.
+    pub(super) fn with_present_revision(&self, write: &ObjectWrite) -> Option<ObjectWrite> {
+        let ObjectWrite::PatchStatus { object, patch } = write else { return None };
+        let key = (object.namespace.to_string(), object.name.to_string());
+        let claim = self.get(CLAIM, &key).filter(|_| *object.kind == *CLAIM)?;
+        if claim["metadata"]["uid"] != patch["metadata"]["uid"] {
+            return None;
+        }
+        let mut patch = (**patch).clone();
+        patch["metadata"]["resourceVersion"] = claim["metadata"]["resourceVersion"].clone();
+        Some(ObjectWrite::PatchStatus { object: object.clone(), patch: Arc::new(patch) })
     }
 
     /// Stores a claim. What changes nothing makes no revision.

@@ -85,10 +85,11 @@ impl Sent {
         self.claim_write().is_some()
     }
 
-    /// Whether it may arrive after its scheduler has given it up. A patch, such as one that takes a reservation back, names no
+    /// Whether it may arrive after its scheduler has given it up. What a pod's status says of its claim is patched without a
     /// revision: late, it would undo what was written since.
     fn can_be_late(&self) -> bool {
-        !matches!(self.claim_write(), Some(ObjectWrite::PatchStatus { .. }))
+        let is_of_pod = |write: &ObjectWrite| *write.key().kind == *"Pod";
+        !self.claim_write().is_some_and(is_of_pod)
     }
 }
 
@@ -161,7 +162,10 @@ impl Simulation {
             }
             Stage::Sent => {
                 let stage = self.arrive(&request)?;
-                self.requests[at].stage = stage;
+                match self.tried_again(&request.sent, &stage) {
+                    Some(sent) => self.requests[at].sent = sent,
+                    None => self.requests[at].stage = stage,
+                }
             }
             Stage::LookUp { failure } => {
                 let answer = self.look_up(&request.sent, failure);
@@ -176,6 +180,23 @@ impl Simulation {
             }
         }
         Ok(())
+    }
+
+    /// A patch whose revision is over, with the present one, unless its sender has tried often enough.
+    fn tried_again(&mut self, sent: &Sent, stage: &Stage) -> Option<Sent> {
+        let Sent::Write(PodWrite::Object { write, .. }) = sent else { return None };
+        let Stage::Answered(Err(failure)) = stage else { return None };
+        let write =
+            self.server.with_present_revision(write).filter(|_| failure.code() == Some(409))?;
+        if self.numbers.one_in(5) {
+            return None;
+        }
+        let mut again = sent.clone();
+        if let Sent::Write(PodWrite::Object { write: known, .. }) = &mut again {
+            *known = write;
+        }
+        self.trace.add(format!("  {} of {} is tried again", sent.word(), sent.pod()));
+        Some(again)
     }
 
     fn leads(&self, request: &Request) -> bool {

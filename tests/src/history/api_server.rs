@@ -58,6 +58,22 @@ impl ApiServer {
         Ok(input)
     }
 
+    /// An object, if it exists.
+    pub(crate) fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<&Value> {
+        self.objects.get(&(kind.to_owned(), namespace.to_owned(), name.to_owned()))
+    }
+
+    /// All objects of a kind.
+    pub(crate) fn objects_of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.objects.iter().filter(move |((of, ..), _)| of == kind).map(|(_, object)| object)
+    }
+
+    /// Removes the object of this name, if it exists, and gives the watch event.
+    pub(crate) fn delete_object(&mut self, object: &Value) -> Result<Option<Input>> {
+        let Some(object) = self.objects.remove(&object_key(object)) else { return Ok(None) };
+        Ok(Some(Input::ObjectDeleted(Arc::new(Object::from_value(object)?))))
+    }
+
     /// Writes an object in place of the revision that it carries, as the API server would: the watch event and the stored
     /// object, or the reason of a refusal.
     pub(crate) fn replace_object(

@@ -254,10 +254,16 @@ fn an_assumption_lives_as_long_as_the_revision_it_was_made_from() {
 fn objects_of_devices_have_a_version_of_their_own() {
     let mut cluster = ClusterState::new();
     let objects = cluster.objects_mut();
-    let devices = Reads::of_group("resource.k8s.io");
+    let devices = |kind: &str| Reads::of_kind("resource.k8s.io", kind);
     let others = ["", "apps", "resource.k8s.io.example.com", "storage.k8s.io"];
-    assert!(others.iter().all(|group| Reads::of_group(group) == Reads::OBJECTS));
-    assert!(!devices.intersects(Reads::OBJECTS));
+    let kinds = ["A", "DeviceClass", "ResourceClaim"];
+    let is_other = |group: &&str| kinds.iter().all(|k| Reads::of_kind(group, k) == Reads::OBJECTS);
+    assert!(others.iter().all(is_other));
+    assert!(!devices("DeviceClass").intersects(Reads::OBJECTS.union(devices("ResourceClaim"))));
+    assert_eq!(devices("ResourceSlice"), devices("ResourceClaim"));
+    assert!(
+        ["DeviceClass", "ResourceClaim"].iter().all(|k| Reads::ALL_OBJECTS.intersects(devices(k)))
+    );
     let object = |group: &str, kind: &str| {
         let version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
         let json = format!(
@@ -265,12 +271,13 @@ fn objects_of_devices_have_a_version_of_their_own() {
         );
         Arc::new(Object::from_json(json).unwrap())
     };
-    let kinds = [(devices, "resource.k8s.io", ["DeviceClass", "ResourceClaim", "ResourceSlice"])]
-        .into_iter()
-        .chain(others.map(|group| (Reads::OBJECTS, group, ["A", "DeviceClass", "ResourceClaim"])));
-    for (changed, group, kinds) in kinds {
-        let kept = if changed == devices { Reads::OBJECTS } else { devices };
+    let of_devices = ("resource.k8s.io", ["DeviceClass", "ResourceClaim", "ResourceSlice"]);
+    for (group, kinds) in others.map(|group| (group, kinds)).into_iter().chain([of_devices]) {
         for kind in kinds {
+            let changed = Reads::of_kind(group, kind);
+            let all = [Reads::OBJECTS, devices("DeviceClass"), devices("ResourceClaim")];
+            let kept = all.into_iter().filter(|reads| *reads != changed);
+            let kept = kept.fold(Reads::NOTHING, Reads::union);
             let mut last = ObjectVersions::of(objects);
             let mut assert_changed = |objects: &crate::ObjectStore, what: &str| {
                 let now = ObjectVersions::of(objects);

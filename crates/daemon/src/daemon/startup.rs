@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_config::{FeatureGates, Gate};
-use kube_scheduler_engine::Engine;
+use kube_scheduler_engine::{Engine, ObjectReaders};
 use kube_scheduler_framework::{ClusterEvent, EventResource};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -177,6 +177,8 @@ pub(super) struct ReflectorSources {
     pub(super) inbox: Inbox,
     pub(super) metrics: Arc<Metrics>,
     pub(super) patience: Patience,
+    /// What reads objects before the core gets them.
+    pub(super) readers: ObjectReaders,
 }
 
 /// The reflectors of a scheduler, running.
@@ -207,6 +209,7 @@ pub(super) fn start_reflectors(
             sources.inbox.clone(),
             sources.metrics.clone(),
             sources.patience,
+            sources.readers.clone(),
         );
         // Where caches are filled after the lease was acquired, nothing else shows what the last leader did.
         if leadership.is_some() {

@@ -1,7 +1,7 @@
 //! Requests about other objects that plugins ask for before a pod is bound, or when it is not bound after all.
 //!
 //! Invariant: the revision goes with every replacement, so that a change made meanwhile by another client is never undone; a
-//! write is not tried again unless the server refused it unseen.
+//! write is not tried again unless the server refused it unseen, or because it names a revision that the object no longer has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::kinds::versions::as_written;
 use crate::kinds::{path_of, plural_of};
 use crate::transport::{Api, ApiError, Call};
 
-/// How often a finalizer is tried to be taken off an object that others change meanwhile.
+/// How often an object that others change meanwhile is patched, or a finalizer taken off it.
 const MAX_TRIES: u32 = 5;
 
 /// Carries out a request about one object.
@@ -40,8 +40,16 @@ pub(super) async fn send(
             Call::post(collection, object.json.to_string().into_bytes())
         }
         ObjectWrite::PatchStatus { patch, .. } => {
-            let patch = as_written(&key.kind, patch, version);
-            Call::patch(format!("{path}/status"), patch.to_string().into_bytes())
+            let patch = (**patch).clone();
+            return patch_status(
+                api,
+                &path,
+                patch,
+                |patch| as_written(&key.kind, patch, version).into_owned(),
+                timeout,
+            )
+            .await
+            .map(Success::Stored);
         }
         ObjectWrite::Get(_) => Call::get(&*path),
         ObjectWrite::Delete { object, finalizer } => {
@@ -50,6 +58,35 @@ pub(super) async fn send(
         other => return Err(refusal(format!("{} is not supported", other.method()))),
     };
     stored(api, &call.timeout(timeout)).await.map(Success::Stored)
+}
+
+/// Patches the status of an object. If the patch names a revision and the object has another one, that is named instead.
+async fn patch_status(
+    api: &Api,
+    path: &str,
+    mut patch: Value,
+    as_written: impl Fn(&Value) -> Value,
+    timeout: Duration,
+) -> Result<Arc<Object>, ApiError> {
+    let mut n_tries = 0;
+    loop {
+        n_tries += 1;
+        let body = as_written(&patch).to_string().into_bytes();
+        let call = Call::patch(format!("{path}/status"), body).timeout(timeout);
+        let error = match stored(api, &call).await {
+            Ok(object) => return Ok(object),
+            Err(error) => error,
+        };
+        let names_revision = !patch["metadata"]["resourceVersion"].is_null();
+        if error.code() != Some(409) || !names_revision || n_tries == MAX_TRIES {
+            return Err(error);
+        }
+        let object = stored(api, &Call::get(path).timeout(timeout)).await?;
+        if patch["metadata"]["uid"] != *object.uid {
+            return Err(error);
+        }
+        patch["metadata"]["resourceVersion"] = json!(*object.resource_version);
+    }
 }
 
 fn put(path: &str, object: &Object) -> Call {
@@ -110,4 +147,91 @@ fn without_finalizer(object: &Object, finalizer: &str) -> Object {
 
 fn refusal(text: String) -> ApiError {
     ApiError::Transport { text, is_refused: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpListener;
+    use std::thread::JoinHandle;
+
+    use kube_scheduler_framework::ObjectKey;
+
+    use super::*;
+    use crate::transport::Endpoint;
+
+    /// A server that gives these answers to one request each, and what it was asked.
+    fn server(answers: Vec<(u16, Value)>) -> (Api, JoinHandle<Vec<(String, Value)>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let answer = move |(code, answer): (u16, Value)| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut head, mut length) = (String::new(), 0);
+            let mut line = String::new();
+            while reader.read_line(&mut line).unwrap() > 2 {
+                let lower = line.to_lowercase();
+                if let Some(value) = lower.strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                head.push_str(&std::mem::take(&mut line));
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            let text = answer.to_string();
+            let status = format!("HTTP/1.1 {code} x\r\nconnection: close\r\ncontent-length: ");
+            write!(stream, "{status}{}\r\n\r\n{text}", text.len()).unwrap();
+            let method = head.split(' ').next().unwrap_or_default().to_owned();
+            (method, serde_json::from_slice(&body).unwrap_or_default())
+        };
+        let asked = std::thread::spawn(move || answers.into_iter().map(answer).collect());
+        (Endpoint::from_url(&address).unwrap().client("test").unwrap(), asked)
+    }
+
+    fn claim(uid: &str, revision: &str) -> Value {
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"namespace": "n", "name": "c", "uid": uid, "resourceVersion": revision}})
+    }
+
+    fn patch(revision: &str) -> Value {
+        json!({"metadata": {"uid": "u", "resourceVersion": revision}, "status": {"x": 1}})
+    }
+
+    async fn sent(api: &Api, patch: &Value) -> Result<Success, ApiError> {
+        let object = ObjectKey {
+            group: "resource.k8s.io".into(),
+            kind: "ResourceClaim".into(),
+            namespace: "n".into(),
+            name: "c".into(),
+        };
+        let write = ObjectWrite::PatchStatus { object, patch: Arc::new(patch.clone()) };
+        send(api, &write, Duration::from_secs(5)).await
+    }
+
+    fn conflict() -> (u16, Value) {
+        (409, json!({"kind": "Status", "reason": "Conflict", "code": 409, "message": "modified"}))
+    }
+
+    #[tokio::test]
+    async fn a_patch_of_a_revision_that_is_over_names_the_present_one() {
+        let (api, asked) = server(vec![conflict(), (200, claim("u", "7")), (200, claim("u", "8"))]);
+        let Ok(Success::Stored(stored)) = sent(&api, &patch("5")).await else { panic!() };
+        assert_eq!(&*stored.resource_version, "8");
+        let named = |method: &str, body: Value| (method.to_owned(), body);
+        let expected =
+            [named("PATCH", patch("5")), named("GET", Value::Null), named("PATCH", patch("7"))];
+        assert_eq!(asked.join().unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn a_patch_is_not_tried_again_on_another_object_or_without_a_revision() {
+        let (api, asked) = server(vec![conflict(), (200, claim("other", "7"))]);
+        assert_eq!(sent(&api, &patch("5")).await.unwrap_err().code(), Some(409));
+        assert_eq!(asked.join().unwrap().len(), 2);
+
+        let (api, asked) = server(vec![conflict()]);
+        let unnamed = json!({"metadata": {"uid": "u"}, "status": {"x": 1}});
+        assert_eq!(sent(&api, &unnamed).await.unwrap_err().code(), Some(409));
+        assert_eq!(asked.join().unwrap().len(), 1);
+    }
 }

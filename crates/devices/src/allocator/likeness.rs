@@ -8,6 +8,7 @@ use crate::inventory::{Consumption, PoolGeneration};
 
 use super::constraints::is_comparable;
 use super::plan::RequestPlan;
+use super::prospects::{Prospects, Sight, has_constrained_all};
 use super::search::{Search, is_tainted};
 
 /// The devices of one node in classes. Two devices of a class that are both unused in the attempt can be exchanged in any
@@ -20,17 +21,6 @@ pub(super) struct Likeness {
 
 /// What a device takes of its pool's counters, amounts as text.
 type Amounts = SmallVec<[(u32, String); 1]>;
-
-/// How a request sees a device.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Sight {
-    Selected,
-    /// Selected, but a taint keeps the request away.
-    Tainted,
-    NotSelected,
-    /// The selectors fail on the device.
-    Error,
-}
 
 #[derive(PartialEq, Eq, Hash)]
 struct Key<'a> {
@@ -63,7 +53,7 @@ impl Likeness {
             attributes,
             // A request for all takes its devices in a fixed order, and ends with an error at the first one that a constraint
             // forbids. So it matters which of them others have taken.
-            are_all_singular: has_constrained_all(search),
+            are_all_singular: has_constrained_all(search.plan),
             needs_capacity: requests.iter().any(|request| request.exact.capacity.is_some()),
         };
         let mut numbers: FxHashMap<Key<'_>, u32> = FxHashMap::default();
@@ -71,11 +61,11 @@ impl Likeness {
         let mut classes = Vec::with_capacity(search.pools.devices.len());
         for place in 0..search.pools.devices.len() {
             let key = key(search, place, &context);
-            prospects.note(requests, &key);
+            prospects.note(requests, &key.sights, key.is_dedicated, key.is_shareable);
             let next = numbers.len() as u32;
             classes.push(*numbers.entry(key).or_insert(next));
         }
-        Self { classes, is_hopeless: prospects.is_hopeless(search) }
+        Self { classes, is_hopeless: prospects.are_hopeless(search.plan) }
     }
 
     /// The class of the device at `place`.
@@ -95,16 +85,6 @@ struct Context<'a> {
     attributes: Vec<&'a str>,
     are_all_singular: bool,
     needs_capacity: bool,
-}
-
-/// Whether a claim with constraints requests all devices of some kind.
-fn has_constrained_all(search: &Search<'_>) -> bool {
-    let claims = &search.plan.claims;
-    search
-        .plan
-        .requests
-        .iter()
-        .any(|request| request.all.is_some() && !claims[request.claim].claim.constraints.is_empty())
 }
 
 fn key<'a>(search: &Search<'a>, place: usize, context: &Context<'_>) -> Key<'a> {
@@ -145,57 +125,5 @@ fn sight(search: &Search<'_>, request: &RequestPlan<'_>, place: usize) -> Sight 
         Ok(false) => Sight::NotSelected,
         Ok(true) if is_tainted(search.allocator, request, search.device(place)) => Sight::Tainted,
         Ok(true) => Sight::Selected,
-    }
-}
-
-/// How many devices every request can have at best.
-struct Prospects {
-    n_available: Vec<usize>,
-    /// How many devices any request can have.
-    n_total: usize,
-    /// Whether a device may serve more than one request.
-    may_share: bool,
-    has_errors: bool,
-}
-
-impl Prospects {
-    fn new(requests: &[RequestPlan<'_>]) -> Self {
-        Self {
-            n_available: vec![0; requests.len()],
-            n_total: 0,
-            may_share: requests.iter().any(|request| request.has_admin_access),
-            has_errors: false,
-        }
-    }
-
-    fn note(&mut self, requests: &[RequestPlan<'_>], key: &Key<'_>) {
-        self.may_share |= key.is_shareable;
-        self.n_total += usize::from(!key.is_dedicated && key.sights.contains(&Sight::Selected));
-        let counts = self.n_available.iter_mut();
-        for ((count, request), sight) in counts.zip(requests).zip(&key.sights) {
-            self.has_errors |= *sight == Sight::Error;
-            let is_free = request.has_admin_access || !key.is_dedicated;
-            *count += usize::from(*sight == Sight::Selected && is_free);
-        }
-    }
-
-    /// Whether some request can never get its devices, and nothing on the way there can be an error.
-    fn is_hopeless(&self, search: &Search<'_>) -> bool {
-        let claims = &search.plan.claims;
-        let may_fail = self.has_errors || has_constrained_all(search);
-        let is_short = |at: usize| {
-            let request = &search.plan.requests[at];
-            request.all.as_ref().is_some_and(Vec::is_empty)
-                || self.n_available[at] < request.n_needed
-        };
-        let mut requests = claims.iter().flat_map(|claim| &claim.requests);
-        let n_least = requests.clone().map(|alternatives| {
-            let needed = search.plan.requests[alternatives.range.clone()].iter();
-            needed.map(|request| request.n_needed).min().unwrap_or(0)
-        });
-        let are_too_few = !self.may_share && n_least.fold(0, usize::saturating_add) > self.n_total;
-        !may_fail
-            && (are_too_few
-                || requests.any(|alternatives| alternatives.range.clone().all(is_short)))
     }
 }

@@ -55,6 +55,7 @@ pub(crate) struct Slice {
     /// Place of its generation in its pool.
     pub(super) generation: u32,
     pub(super) first_device: u32,
+    pub(super) has_binding_conditions: bool,
     reach: Reach,
 }
 
@@ -83,6 +84,8 @@ struct PoolDevice {
     /// Place of its name.
     name: u32,
     shape: u32,
+    /// See [`DeviceRef::is_plain`].
+    is_plain: bool,
     consumption: Consumption,
     /// Where the device can be used, if its slice leaves that to it.
     reach: Option<Box<Reach>>,
@@ -194,6 +197,10 @@ impl Pool {
                 at: at as u32,
                 name: name as u32,
                 shape: *shape,
+                is_plain: !object.is_per_device()
+                    && !device.is_shareable()
+                    && device.taints.is_empty()
+                    && device.binding_conditions.is_none(),
                 consumption: consumption.unwrap_or_default(),
                 reach: object.is_per_device().then(|| Box::new(Reach::new(&device.reach()))),
             });
@@ -202,6 +209,7 @@ impl Pool {
             object: object.clone(),
             generation: generation as u32,
             first_device,
+            has_binding_conditions: object.devices.iter().any(|it| it.binding_conditions.is_some()),
             reach: Reach::new(&object.reach),
         });
     }
@@ -299,6 +307,11 @@ impl Pool {
         self.last_devices.get(key.name as usize).map(|at| self.device(*at))
     }
 
+    /// How many names its devices have.
+    pub(crate) fn n_names(&self) -> usize {
+        self.device_names.len()
+    }
+
     /// The names of all devices, each once, with their keys.
     pub(crate) fn names(&self) -> impl Iterator<Item = (DeviceKey, DeviceName)> {
         self.device_names.iter().enumerate().map(|(at, device)| {
@@ -335,6 +348,11 @@ impl<'a> DeviceRef<'a> {
 
     pub(crate) fn shape(&self) -> u32 {
         self.entry.shape
+    }
+
+    /// Whether nothing but its shape decides whether a request can have it while it is free, and one request at a time.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.entry.is_plain
     }
 
     pub(crate) fn consumption(&self) -> &'a Consumption {

@@ -155,10 +155,8 @@ impl Pool {
             draft.state = PoolState::Invalid;
             return Some(draft);
         }
-        draft.has_binding_conditions = with_devices
-            .iter()
-            .flat_map(|slice| &slice.object.devices)
-            .any(|device| device.binding_conditions.is_some());
+        draft.has_binding_conditions =
+            with_devices.iter().any(|slice| slice.has_binding_conditions);
         draft.slices = with_devices;
         Some(draft)
     }

@@ -19,7 +19,9 @@ pub enum ObjectWrite {
     ReplaceStatus(Arc<Object>),
     /// Creates the object. One without a name gets one that starts with its `metadata.generateName`.
     Create(Arc<Object>),
-    /// Changes `status` by a strategic merge patch. A `metadata.uid` in the patch must be that of the object.
+    /// Changes `status` by a strategic merge patch. A `metadata.uid` in the patch must be that of the object. With a
+    /// `metadata.resourceVersion` it changes this revision alone, so that it comes to nothing if it arrives late; when there is a
+    /// conflict, it is tried again with the revision that the object has then.
     PatchStatus {
         /// Which object.
         object: ObjectKey,

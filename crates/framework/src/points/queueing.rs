@@ -95,7 +95,8 @@ pub trait EnqueueExtensions: Send + Sync {
 /// What this plugin's answers depend on, as bytes of the pod.
 ///
 /// Contract: two pods with equal bytes get equal answers from this plugin, at every extension point up to Score, on every
-/// cluster state. The engine then evaluates one of them and reuses the answer.
+/// cluster state. The engine then evaluates one of them and reuses the answer. What a
+/// [follower](crate::PreFilter::follower) sees to itself may differ.
 pub trait Sign: Send + Sync {
     /// Writes the fragment. Returns `false` when this pod must always be evaluated on its own.
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool;

@@ -8,19 +8,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_devices::ExtendedClaim;
-use kube_scheduler_devices::api::{Allocation, Consumer};
-use kube_scheduler_framework::api::{Object, Timestamp};
+use kube_scheduler_framework::api::Object;
 use kube_scheduler_framework::{
     ApiError, ObjectWrite, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
 };
 
+use super::binding::{self, Binding};
 use super::pod_tries::PodTries;
 use super::shared::Shared;
 use super::state::{GivenBack, PodClaim, PodDevices};
 use super::unclear::{Found, Unclear};
 use super::waiting::Waiting;
-use super::{extended, in_flight, kinds, writes};
+use super::{extended, writes};
 
 const NO_STATE: &str = "not found";
 
@@ -59,6 +58,8 @@ enum Doing {
     /// Reading it again.
     LookUpPause,
     Finalizer,
+    /// Taking away what an earlier attempt was to take away.
+    Withdrawal,
     Status,
     PodStatus,
     PodPause,
@@ -66,40 +67,6 @@ enum Doing {
     Known(Result<(), String>),
     /// Reading it, after it was not seen for long.
     Unseen(Result<(), String>),
-}
-
-/// One claim on its way.
-struct Binding {
-    at: usize,
-    /// As the API server has it, as far as is known.
-    object: Arc<Object>,
-    allocation: Option<Arc<Allocation>>,
-    /// For whom it is reserved.
-    consumer: Arc<Consumer>,
-    /// Whether other members of the pod's group may write the allocation, too.
-    may_be_shared: bool,
-    special: Option<Arc<ExtendedClaim>>,
-    is_special: bool,
-    /// Whether an earlier attempt of the pod has given it back, and this one cannot know what came of that.
-    has_given_back: bool,
-    is_changed: bool,
-    n_tries: u32,
-    /// Set while the server may still have carried out a write of the allocation, or may yet do so.
-    unclear: Option<Unclear>,
-    pod_tries: PodTries,
-    /// When a claim that was created is read, if it has not been seen by then.
-    deadline: Option<Timestamp>,
-}
-
-impl Binding {
-    /// Whether the claim was made for the pod and has its devices: to a pod that is tried before the claim is seen they look free.
-    fn is_special_with_devices(&self) -> bool {
-        self.is_special && !self.object.json["status"]["allocation"].is_null()
-    }
-
-    fn key(&self) -> String {
-        self.object.key()
-    }
 }
 
 impl BindClaims {
@@ -122,7 +89,7 @@ impl BindClaims {
         };
         let binding = Binding {
             at,
-            object: latest(cx, claim),
+            object: binding::latest(cx, claim),
             allocation: claim.reserved.clone(),
             consumer: claim.group.clone().unwrap_or_else(|| Arc::new(writes::consumer(cx.pod))),
             may_be_shared: claim.may_be_shared,
@@ -183,7 +150,21 @@ impl BindClaims {
             }
         }
         binding.n_tries += 1;
+        if binding.has_given_back
+            && !binding.is_for_group()
+            && writes::is_reserved_for(&binding.object, &binding.consumer.uid)
+        {
+            return self.withdraw(binding);
+        }
         self.write_status(cx, binding)
+    }
+
+    /// Takes away the reservation that an earlier attempt gave back. To write it as it stands would change nothing, and leave
+    /// the claim in the revision in which it may yet be taken away.
+    fn withdraw(&mut self, binding: Binding) -> TaskStep {
+        let mut object = (*binding.object).clone();
+        writes::remove_reservation(&mut object, &binding.consumer.uid);
+        self.ask(binding, Doing::Withdrawal, ObjectWrite::ReplaceStatus(Arc::new(object)))
     }
 
     fn write_status(&mut self, cx: &mut TaskContext<'_>, binding: Binding) -> TaskStep {
@@ -351,7 +332,7 @@ impl BindClaims {
         mut binding: Binding,
         result: Result<(), String>,
     ) -> TaskStep {
-        if !binding.is_special_with_devices() || is_known(cx, &binding) {
+        if !binding.is_special_with_devices() || binding::is_known(cx, &binding) {
             return self.finish(cx, binding, result);
         }
         let now = cx.cx.now();
@@ -391,7 +372,7 @@ impl BindClaims {
         binding: Binding,
         result: Result<(), String>,
     ) -> TaskStep {
-        settle(cx, &binding);
+        binding::settle(cx, &binding);
         let decoded = self.shared.devices.claims.get(&binding.object);
         match result.and_then(|()| decoded.map_err(|error| error.to_string())) {
             Err(text) => failed(text),
@@ -457,7 +438,7 @@ impl BindClaims {
         match (doing, answer) {
             (Doing::Create, Ok(created)) => {
                 metrics.claim_created(true);
-                remember_created(cx, binding.at, &created);
+                binding::remember_created(cx, binding.at, &created);
                 binding.object = created;
                 binding.is_changed = true;
                 self.write(cx, binding)
@@ -484,6 +465,14 @@ impl BindClaims {
             }
             (Doing::Finalizer, Err(error)) => {
                 self.refused(cx, binding, "add finalizer to claim", &error)
+            }
+            (Doing::Withdrawal, Ok(object)) => {
+                binding.object = object;
+                binding.is_changed = true;
+                self.write_status(cx, binding)
+            }
+            (Doing::Withdrawal, Err(error)) => {
+                self.refused(cx, binding, "add reservation to claim", &error)
             }
             (Doing::Status, Ok(object)) => {
                 binding.unclear = None;
@@ -537,49 +526,6 @@ impl PreBindTask for BindClaims {
     fn must_finish(&self) -> bool {
         let Stage::Binding(binding, _) = &self.stage else { return false };
         binding.unclear.is_some() || binding.is_special_with_devices()
-    }
-}
-
-/// Later attempts see the claim as it is, and no longer as one in flight.
-fn settle(cx: &mut TaskContext<'_>, binding: &Binding) {
-    if binding.is_changed {
-        cx.commands.confirm_object(binding.object.clone());
-    }
-    let devices = cx.state.get_mut::<PodDevices>();
-    let claim = devices.and_then(|devices| devices.claims.get_mut(binding.at));
-    if let Some(claim) = claim
-        && claim.reserved.take().is_some()
-    {
-        // Others may still be about to write the same allocation, unless it is seen from now on.
-        let is_over = binding.is_changed && is_allocated(&binding.object);
-        in_flight::remove(&claim.flight, is_over, cx.commands);
-    }
-}
-
-fn is_allocated(object: &Object) -> bool {
-    !object.json["status"]["allocation"].is_null()
-}
-
-/// The claim to begin with: what other members of the group have written of it meanwhile counts.
-fn latest(cx: &TaskContext<'_>, claim: &PodClaim) -> Arc<Object> {
-    let Object { namespace, name, uid, .. } = &*claim.object;
-    let known = kinds::claim(cx.cx.cluster().objects(), namespace, name);
-    let known = known.filter(|known| claim.may_be_shared && known.uid == *uid);
-    known.unwrap_or(&claim.object).clone()
-}
-
-/// Whether the claim is seen.
-fn is_known(cx: &TaskContext<'_>, binding: &Binding) -> bool {
-    let Object { namespace, name, uid, .. } = &*binding.object;
-    let known = kinds::claim(cx.cx.cluster().objects(), namespace, name);
-    known.is_some_and(|known| known.uid == *uid)
-}
-
-/// From now on there is a claim that has to be deleted if the pod is not bound.
-fn remember_created(cx: &mut TaskContext<'_>, at: usize, created: &Arc<Object>) {
-    let devices = cx.state.get_mut::<PodDevices>();
-    if let Some(claim) = devices.and_then(|devices| devices.claims.get_mut(at)) {
-        claim.object = created.clone();
     }
 }
 

@@ -35,11 +35,17 @@ impl<T> Decoded<T> {
     /// The decoded form of `object`, or what is wrong with it.
     pub(super) fn get(&self, object: &Arc<Object>) -> Answer<T> {
         let key = Arc::as_ptr(object).addr();
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, answer)) = entries.by_object.get(&key) {
-            return answer.clone();
+        let entries = || self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = |entries: &Entries<T>| entries.by_object.get(&key).map(|(_, it)| it.clone());
+        if let Some(answer) = known(&entries()) {
+            return answer;
         }
+        // Watches decode objects while attempts look others up.
         let answer = (self.decode)(&object.json).map(Arc::new);
+        let mut entries = entries();
+        if let Some(answer) = known(&entries) {
+            return answer;
+        }
         if entries.by_object.len() >= entries.sweep_at {
             entries.by_object.retain(|_, (object, _)| Arc::strong_count(object) > 1);
             entries.sweep_at = (2 * entries.by_object.len()).max(MIN_ENTRIES);

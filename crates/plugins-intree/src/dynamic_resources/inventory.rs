@@ -1,5 +1,7 @@
 //! The devices of the cluster and who holds them, for PreFilter.
 
+use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube_scheduler_devices::api::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
@@ -8,6 +10,7 @@ use kube_scheduler_devices::{
 };
 use kube_scheduler_framework::api::{Object, Pod};
 use kube_scheduler_framework::{ObjectChange, ObjectStore};
+use rustc_hash::FxHashMap;
 
 use super::answers::Answers;
 use super::decoded::Decoded;
@@ -24,10 +27,20 @@ pub(super) struct Devices {
     /// Absent unless rules taint devices.
     rules: Option<Decoded<DeviceTaintRule>>,
     pub(super) selectors: Arc<CelSelectors>,
+    /// The slices of each pool, so that a pool can be made when one of its slices comes.
+    pools: Mutex<PoolSlices>,
     table: Kept<SelectorTable>,
     resources: Kept<ExtendedResources>,
     tracked: Mutex<TrackedDevices>,
     pub(super) answers: Answers,
+}
+
+/// Slices by driver and pool, then by their names.
+type PoolSlices = FxHashMap<PoolName, BTreeMap<Arc<str>, Arc<ResourceSlice>>>;
+type PoolName = (Arc<str>, Arc<str>);
+
+fn pool_of(slice: &ResourceSlice) -> PoolName {
+    (slice.driver.clone(), slice.pool.clone())
 }
 
 /// What is made of all objects of some kinds, kept until one of them changes.
@@ -39,6 +52,17 @@ type Changes = Vec<Option<Arc<ObjectChange>>>;
 impl<T> Kept<T> {
     fn new() -> Self {
         Self(Mutex::new(None))
+    }
+
+    /// The next one is made from this one.
+    fn starting_with(made: Arc<T>) -> Self {
+        Self(Mutex::new(Some((Changes::new(), made))))
+    }
+
+    /// What was made last.
+    fn latest(&self) -> Option<Arc<T>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.as_ref().map(|(_, made)| made.clone())
     }
 
     /// What is made of the objects of `kinds`, given what was made of them before.
@@ -66,6 +90,7 @@ impl<T> Kept<T> {
 
 impl Devices {
     pub(super) fn new(settings: InventorySettings) -> Self {
+        let no_devices = SelectorTable::new(Arc::new(Inventory::new([], settings.features)));
         Self {
             features: settings.features,
             claims: Decoded::new(ResourceClaim::from_json),
@@ -73,10 +98,47 @@ impl Devices {
             slices: Decoded::new(ResourceSlice::from_json),
             rules: settings.taint_rules.then(|| Decoded::new(DeviceTaintRule::from_json)),
             selectors: Arc::new(CelSelectors::new(settings.list_attributes)),
-            table: Kept::new(),
+            pools: Mutex::default(),
+            table: Kept::starting_with(no_devices),
             resources: Kept::new(),
             tracked: Mutex::new(TrackedDevices::new(settings.features)),
             answers: Answers::default(),
+        }
+    }
+
+    /// Decodes an object of a kind of which there are many.
+    pub(super) fn read(&self, object: &Arc<Object>) {
+        match &*object.kind {
+            kinds::SLICE => drop(self.slices.get(object)),
+            kinds::CLAIM => drop(self.claims.get(object)),
+            _ => {}
+        }
+    }
+
+    /// Makes the pools ready that a slice belonged to and belongs to. O(devices of these pools), or O(their slices) if they are very
+    /// large.
+    pub(super) fn slice_changed(&self, old: Option<&Arc<Object>>, new: Option<&Arc<Object>>) {
+        let decoded = |object: Option<&Arc<Object>>| self.slices.get(object?).ok();
+        let (old, new) = (decoded(old), decoded(new));
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slice) = &old
+            && let Entry::Occupied(mut pool) = pools.entry(pool_of(slice))
+        {
+            pool.get_mut().remove(&slice.name);
+            if pool.get().is_empty() {
+                pool.remove();
+            }
+        }
+        if let Some(slice) = &new {
+            let pool = pools.entry(pool_of(slice)).or_default();
+            pool.insert(slice.name.clone(), slice.clone());
+        }
+        let Some(table) = self.table.latest() else { return };
+        let mut names: Vec<PoolName> = old.iter().chain(&new).map(|slice| pool_of(slice)).collect();
+        names.dedup();
+        for name in names {
+            let slices = pools.get(&name).into_iter().flat_map(BTreeMap::values);
+            table.prepare(slices.cloned().collect());
         }
     }
 

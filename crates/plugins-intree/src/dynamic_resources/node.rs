@@ -44,24 +44,7 @@ impl<'a> Trials<'a> {
 
     /// What is searched on every node, if that is the same for all of them and nothing else is asked of them.
     pub(super) fn same_everywhere(&self) -> Option<(&'a Allocator, Option<Arc<ExtendedClaim>>)> {
-        let Self { cx, devices, .. } = self;
-        let allocator = devices.allocator.as_deref()?;
-        let is_stale = |claim: &PodClaim| claim.is_special && !claim.claim.requests.is_empty();
-        if devices.claims.iter().any(|claim| claim.allocation().is_some() || is_stale(claim))
-            || self.weighs_nodes(allocator)
-        {
-            return None;
-        }
-        let special = match &devices.demand {
-            Some(demand) => Some(demand.on_all(cx.cluster().allocatable())?),
-            None => None,
-        };
-        Some((allocator, special))
-    }
-
-    /// Whether devices may take resources of nodes.
-    fn weighs_nodes(&self, allocator: &Allocator) -> bool {
-        self.settings.node_resources && allocator.inventory().takes_node_resources()
+        self.devices.same_everywhere(self.settings, self.cx)
     }
 }
 
@@ -164,7 +147,7 @@ impl Trial<'_> {
         allocator: &Allocator,
         special: Option<&Arc<ExtendedClaim>>,
     ) -> Result<(), Status> {
-        if !self.all.weighs_nodes(allocator) {
+        if !self.all.settings.weighs_nodes(allocator) {
             self.answer(allocator, special)?.score()?;
             return Ok(());
         }
@@ -198,7 +181,7 @@ impl Trial<'_> {
     /// Whether the node can be rejected although the claims to allocate can be had there.
     pub(super) fn may_have_other_reasons(&self, allocator: &Allocator) -> bool {
         let is_available = self.unavailable().is_ok_and(|unavailable| unavailable.is_empty());
-        !is_available || self.all.weighs_nodes(allocator)
+        !is_available || self.all.settings.weighs_nodes(allocator)
     }
 
     pub(super) fn node(&self) -> &NodeView<'_> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube_scheduler_config::{Duration as ConfigDuration, DynamicResourcesArgs};
-use kube_scheduler_devices::Features;
+use kube_scheduler_devices::{Allocator, Features};
 use kube_scheduler_framework::{Handle, PluginArgs};
 
 use crate::plugin_args;
@@ -111,6 +111,11 @@ impl Settings {
                 .binding_conditions
                 .then(|| args.binding_timeout.map_or(BINDING_TIMEOUT, positive)),
         })
+    }
+
+    /// Whether devices may take resources of nodes.
+    pub(super) fn weighs_nodes(&self, allocator: &Allocator) -> bool {
+        self.node_resources && allocator.inventory().takes_node_resources()
     }
 }
 

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use kube_scheduler_devices::api::{Allocation, Consumer, Request, ResourceClaim};
 use kube_scheduler_devices::{Allocator, Classes, ExtendedClaim, Steps};
 use kube_scheduler_framework::api::{NodeResourceClaim, NodeSelector, Object};
-use kube_scheduler_framework::{NodeIdx, ObjectStore};
+use kube_scheduler_framework::{Context, NodeIdx, ObjectStore};
 
 use rustc_hash::FxHashMap;
 
 use super::answers::{Answers, Column, Question};
 use super::extended::Demand;
-use super::settings::StepLimits;
+use super::following::FollowedAnswers;
+use super::settings::{Settings, StepLimits};
 use super::{group, kinds};
 
 /// The claims of a pod from PreFilter to the end of its binding. Empty for a pod without.
@@ -22,7 +23,9 @@ pub(super) struct PodDevices {
     pub(super) group: Option<Arc<str>>,
     /// The pod's claims in order, then the special claim for its extended resources, if it has one.
     pub(super) claims: Vec<PodClaim>,
-    /// Absent if there is nothing to allocate.
+    /// The answers about nodes, if pods of the same template may share them.
+    pub(super) followed: Option<FollowedAnswers>,
+    /// Absent if there is nothing to allocate, and while the state rests.
     pub(super) allocator: Option<Arc<Allocator>>,
     /// The classes that the claims to allocate name.
     pub(super) classes: Classes,
@@ -217,6 +220,31 @@ impl PodDevices {
         });
         columns.push((special.cloned(), column.clone()));
         column
+    }
+
+    /// Whether all claims are to be allocated, and nothing of an earlier attempt is in the way.
+    pub(super) fn are_all_open(&self) -> bool {
+        self.claims.iter().all(|claim| {
+            let is_stale = claim.is_special && !claim.claim.requests.is_empty();
+            claim.allocation().is_none() && !is_stale && claim.given_back != GivenBack::Devices
+        })
+    }
+
+    /// What is searched on every node, if that is the same for all of them and nothing else is asked of them.
+    pub(super) fn same_everywhere(
+        &self,
+        settings: &Settings,
+        cx: &Context<'_>,
+    ) -> Option<(&Allocator, Option<Arc<ExtendedClaim>>)> {
+        let allocator = self.allocator.as_deref()?;
+        if !self.are_all_open() || settings.weighs_nodes(allocator) {
+            return None;
+        }
+        let special = match &self.demand {
+            Some(demand) => Some(demand.on_all(cx.cluster().allocatable())?),
+            None => None,
+        };
+        Some((allocator, special))
     }
 
     /// The claims without those for extended resources.

@@ -94,12 +94,26 @@ pub(super) fn has_allocation(object: &Object, allocation: &Allocation) -> bool {
 }
 
 /// The write that takes the right to use a claim from the pod or the group with this UID.
+///
+/// Parity: the reference names no revision. Its patch may arrive long after it was given up, and take away what the pod has
+/// reserved since.
 pub(super) fn unreserve(object: &Object, claim_uid: &str, consumer_uid: &str) -> ObjectWrite {
-    let patch = json!({
+    let mut patch = json!({
         "metadata": {"uid": claim_uid},
         "status": {"reservedFor": [{"$patch": "delete", "uid": consumer_uid}]},
     });
+    if !object.resource_version.is_empty() {
+        patch["metadata"]["resourceVersion"] = json!(*object.resource_version);
+    }
     ObjectWrite::PatchStatus { object: object.into(), patch: Arc::new(patch) }
+}
+
+/// Takes the reservations of the pod or the group with this UID out of a claim.
+pub(super) fn remove_reservation(object: &mut Object, consumer_uid: &str) {
+    let present = object.json["status"]["reservedFor"].as_array().into_iter().flatten();
+    let left = present.into_iter().filter(|consumer| consumer["uid"] != *consumer_uid);
+    let left = left.cloned().collect();
+    object.set_field(&["status", "reservedFor"], left);
 }
 
 /// The write that deletes a special claim, without the finalizer that would keep it.

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Object, Pod};
+use kube_scheduler_framework::api::{Node, Object, Pod};
 use kube_scheduler_framework::testing::{Fixture, fixture};
+use kube_scheduler_framework::{CycleState, Followed, Plugin};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::support::{node, plugin, pod, put_device_object, scan, text, verdict};
+use crate::support::{node, plugin, pod, put_device_object, scan, scan_with, text, verdict};
 
 const API_VERSION: &str = "resource.k8s.io/v1";
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -133,6 +134,131 @@ fn claim_turn(
     }
 }
 
+/// Claims, devices, nodes or the class change; `meanwhile` is called while a node is gone.
+fn world_turn(
+    world: &mut Fixture,
+    held: &mut BTreeMap<usize, (usize, usize)>,
+    turn: (u8, usize, usize, usize),
+    meanwhile: impl Fn(&Fixture),
+) {
+    let (what, name, pool, number) = turn;
+    match what {
+        0..3 => claim_turn(world, held, turn),
+        3 => put_pool(world, pool, number),
+        4 => {
+            let label = if number % 2 == 0 { "label:net=x" } else { "" };
+            let node = node(&format!("{} {label}", NODES[name % 3]));
+            world.cluster_mut().update_node(node);
+        }
+        5 => {
+            // A device plugin serves the resource there, if there is any of it.
+            let node = node(&format!("{} example.com/gpu={}", NODES[name % 3], number / 2));
+            world.cluster_mut().update_node(node);
+        }
+        6 => {
+            // A node goes, its devices change hands, and it comes back.
+            world.cluster_mut().remove_node(NODES[name % 3]).unwrap();
+            claim_turn(world, held, (0, name, pool, number));
+            if pool % 2 == 0 {
+                meanwhile(world);
+            }
+            world.cluster_mut().add_node(node(NODES[name % 3]));
+        }
+        _ => {
+            let expression = ["device.driver == 'e'", "device.attributes['d'].v < 4"][number % 2];
+            let spec = json!({
+                "extendedResourceName": "example.com/gpu",
+                "selectors": [{"cel": {"expression": expression}}],
+            });
+            put_device_object(world, "DeviceClass", "gpu", json!({"spec": spec}));
+        }
+    }
+}
+
+/// The answers about nodes that pods of one template share, as an engine keeps them.
+#[derive(Default)]
+struct Shared {
+    /// With the node objects that were answered about.
+    kept: Option<(CycleState, Vec<Option<(Arc<Node>, String)>>)>,
+    n_followed: usize,
+}
+
+impl Shared {
+    /// The answers for the next pod, compared with those found out anew.
+    fn next(&mut self, world: &Fixture, plugin: &dyn Plugin, pod: &Arc<Pod>) {
+        let follower = plugin.as_pre_filter().unwrap().follower().unwrap();
+        let anew = |node: &str| {
+            let forgetful = crate::support::plugin("DynamicResources");
+            verdict(world, &*forgetful, pod, node)
+        };
+        let node = |name: &str| {
+            let idx = world.cluster().node_idx(name)?;
+            Some((idx, world.cluster().node(idx)?.clone()))
+        };
+        if let Some((mut state, known)) = self.kept.take() {
+            follower.rest(&mut state);
+            match follower.follow(&world.cx(), &mut state, pod) {
+                Followed::Except(changed) => {
+                    self.n_followed += 1;
+                    let all = scan_with(world, plugin, pod, &state).unwrap();
+                    for (name, known) in NODES.iter().zip(&known) {
+                        let Some((idx, object)) = node(name) else { continue };
+                        let expected = anew(name);
+                        let scanned = all.rejection(idx).map_or_else(|| "ok".to_owned(), text);
+                        assert_eq!(scanned, expected, "{name}");
+                        let known = known.as_ref().filter(|(of, _)| Arc::ptr_eq(of, &object));
+                        if let Some((_, known)) = known.filter(|_| !changed.contains(&idx)) {
+                            assert_eq!(*known, expected, "{name} was not named");
+                        }
+                    }
+                }
+                Followed::Apart => return self.kept = Some((state, known)),
+                Followed::Outdated => return,
+            }
+            self.kept = Some((state, Vec::new()));
+        } else {
+            let (outcome, state) = world.pre_filter(plugin, pod);
+            if outcome.status.is_success() && follower.can_follow(&world.cx(), &state) {
+                self.kept = Some((state, Vec::new()));
+            }
+        }
+        if let Some((_, known)) = &mut self.kept {
+            let answer = |name: &&str| node(name).map(|(_, object)| (object, anew(name)));
+            *known = NODES.iter().map(answer).collect();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn answers_that_are_followed_are_those_found_out_anew(
+        turns in prop::collection::vec((0..8_u8, 0..4_usize, 0..POOLS.len(), 0..4_usize), 1..16),
+    ) {
+        let mut world = world();
+        let following = plugin("DynamicResources");
+        let [one, too] = ["wants-1", "wants-1-too"].map(|claim| {
+            let claims = json!([{"name": "c", "resourceClaimName": claim}]);
+            pod(&format!("p {}", json!({"spec": {"resourceClaims": claims}})))
+        });
+        let special = [pod("p example.com/gpu=1"), pod("q example.com/gpu=1")];
+        let (mut of_claims, mut of_resources) = (Shared::default(), Shared::default());
+        let mut held = BTreeMap::new();
+        for (at, turn) in turns.into_iter().enumerate() {
+            world_turn(&mut world, &mut held, turn, |_| {});
+            if at % 3 == 2 {
+                continue;
+            }
+            for n in 0..2 {
+                of_claims.next(&world, &*following, if n == 0 { &one } else { &too });
+                of_resources.next(&world, &*following, &special[n]);
+            }
+        }
+        // The second pod of each round finds everything as it was, unless answers cannot be shared at all.
+        prop_assert!(of_claims.n_followed > 0);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
@@ -144,38 +270,10 @@ proptest! {
         let askers = askers();
         let mut held = BTreeMap::new();
         for (at, turn) in turns.into_iter().enumerate() {
-            let (what, name, pool, number) = turn;
-            match what {
-                0..3 => claim_turn(&mut world, &mut held, turn),
-                3 => put_pool(&mut world, pool, number),
-                4 => {
-                    let label = if number % 2 == 0 { "label:net=x" } else { "" };
-                    let node = node(&format!("{} {label}", NODES[name % 3]));
-                    world.cluster_mut().update_node(node);
-                }
-                5 => {
-                    // A device plugin serves the resource there, if there is any of it.
-                    let node = node(&format!("{} example.com/gpu={}", NODES[name % 3], number / 2));
-                    world.cluster_mut().update_node(node);
-                }
-                6 => {
-                    // A node goes, its devices change hands, and it comes back.
-                    world.cluster_mut().remove_node(NODES[name % 3]).unwrap();
-                    claim_turn(&mut world, &mut held, (0, name, pool, number));
-                    if pool % 2 == 0 {
-                        askers.iter().for_each(|asker| drop(scan(&world, &*remembering, asker)));
-                    }
-                    world.cluster_mut().add_node(node(NODES[name % 3]));
-                }
-                _ => {
-                    let expression = ["device.driver == 'e'", "device.attributes['d'].v < 4"][number % 2];
-                    let spec = json!({
-                        "extendedResourceName": "example.com/gpu",
-                        "selectors": [{"cel": {"expression": expression}}],
-                    });
-                    put_device_object(&mut world, "DeviceClass", "gpu", json!({"spec": spec}));
-                }
-            }
+            let number = turn.3;
+            world_turn(&mut world, &mut held, turn, |world| {
+                askers.iter().for_each(|asker| drop(scan(world, &*remembering, asker)));
+            });
             if at % 3 == 2 {
                 continue;
             }

@@ -425,7 +425,7 @@ fn a_group_without_scheduled_pods_gives_its_reservation_back() {
         panic!("{commands:?}")
     };
     let expected = json!({
-        "metadata": {"uid": "of-g"},
+        "metadata": {"uid": "of-g", "resourceVersion": "5"},
         "status": {"reservedFor": [{"$patch": "delete", "uid": "uid-g"}]},
     });
     assert_eq!(**patch, expected);

@@ -8,6 +8,7 @@ mod device_answers;
 mod device_claims;
 mod device_groups;
 mod device_oddities;
+mod device_orders;
 mod filters;
 mod hints;
 mod inter_pod_affinity;

@@ -1,0 +1,95 @@
+//! One claim on its way to the API server, and what later attempts see of it.
+
+use std::sync::Arc;
+
+use kube_scheduler_devices::ExtendedClaim;
+use kube_scheduler_devices::api::{Allocation, Consumer};
+use kube_scheduler_framework::TaskContext;
+use kube_scheduler_framework::api::{Object, Timestamp};
+
+use super::pod_tries::PodTries;
+use super::state::{PodClaim, PodDevices};
+use super::unclear::Unclear;
+use super::{in_flight, kinds};
+
+/// One claim on its way.
+pub(super) struct Binding {
+    pub(super) at: usize,
+    /// As the API server has it, as far as is known.
+    pub(super) object: Arc<Object>,
+    pub(super) allocation: Option<Arc<Allocation>>,
+    /// For whom it is reserved.
+    pub(super) consumer: Arc<Consumer>,
+    /// Whether other members of the pod's group may write the allocation, too.
+    pub(super) may_be_shared: bool,
+    pub(super) special: Option<Arc<ExtendedClaim>>,
+    pub(super) is_special: bool,
+    /// Whether an earlier attempt of the pod has given it back, and this one cannot know what came of that.
+    pub(super) has_given_back: bool,
+    pub(super) is_changed: bool,
+    pub(super) n_tries: u32,
+    /// Set while the server may still have carried out a write of the allocation, or may yet do so.
+    pub(super) unclear: Option<Unclear>,
+    pub(super) pod_tries: PodTries,
+    /// When a claim that was created is read, if it has not been seen by then.
+    pub(super) deadline: Option<Timestamp>,
+}
+
+impl Binding {
+    /// Whether the claim was made for the pod and has its devices: to a pod that is tried before the claim is seen they look free.
+    pub(super) fn is_special_with_devices(&self) -> bool {
+        self.is_special && !self.object.json["status"]["allocation"].is_null()
+    }
+
+    /// Whether it is reserved for a group: other members may rely on the reservation already.
+    pub(super) fn is_for_group(&self) -> bool {
+        !self.consumer.api_group.is_empty()
+    }
+
+    pub(super) fn key(&self) -> String {
+        self.object.key()
+    }
+}
+
+/// Later attempts see the claim as it is, and no longer as one in flight.
+pub(super) fn settle(cx: &mut TaskContext<'_>, binding: &Binding) {
+    if binding.is_changed {
+        cx.commands.confirm_object(binding.object.clone());
+    }
+    let devices = cx.state.get_mut::<PodDevices>();
+    let claim = devices.and_then(|devices| devices.claims.get_mut(binding.at));
+    if let Some(claim) = claim
+        && claim.reserved.take().is_some()
+    {
+        // Others may still be about to write the same allocation, unless it is seen from now on.
+        let is_over = binding.is_changed && is_allocated(&binding.object);
+        in_flight::remove(&claim.flight, is_over, cx.commands);
+    }
+}
+
+fn is_allocated(object: &Object) -> bool {
+    !object.json["status"]["allocation"].is_null()
+}
+
+/// The claim to begin with: what other members of the group have written of it meanwhile counts.
+pub(super) fn latest(cx: &TaskContext<'_>, claim: &PodClaim) -> Arc<Object> {
+    let Object { namespace, name, uid, .. } = &*claim.object;
+    let known = kinds::claim(cx.cx.cluster().objects(), namespace, name);
+    let known = known.filter(|known| claim.may_be_shared && known.uid == *uid);
+    known.unwrap_or(&claim.object).clone()
+}
+
+/// Whether the claim is seen.
+pub(super) fn is_known(cx: &TaskContext<'_>, binding: &Binding) -> bool {
+    let Object { namespace, name, uid, .. } = &*binding.object;
+    let known = kinds::claim(cx.cx.cluster().objects(), namespace, name);
+    known.is_some_and(|known| known.uid == *uid)
+}
+
+/// From now on there is a claim that has to be deleted if the pod is not bound.
+pub(super) fn remember_created(cx: &mut TaskContext<'_>, at: usize, created: &Arc<Object>) {
+    let devices = cx.state.get_mut::<PodDevices>();
+    if let Some(claim) = devices.and_then(|devices| devices.claims.get_mut(at)) {
+        claim.object = created.clone();
+    }
+}

@@ -1,0 +1,92 @@
+//! What pods made from the same template share: which nodes have devices for them, beside the nodes whose devices have changed
+//! hands since the last of them.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::{
+    Context, CycleState, Followed, NodeIdx, PreFilterFollower, SignatureWriter,
+};
+
+use super::DynamicResources;
+use super::answers::Column;
+use super::attempt::Preparation;
+use super::state::PodDevices;
+
+impl PreFilterFollower for DynamicResources {
+    fn can_follow(&self, cx: &Context<'_>, state: &CycleState) -> bool {
+        state.get::<PodDevices>().is_some_and(|devices| self.answers_of(cx, devices).is_some())
+    }
+
+    fn follow(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> Followed {
+        let prepared = (Preparation { shared: &self.shared, cx, state, pod }).prepare();
+        let Ok(mut devices) = prepared else { return Followed::Apart };
+        if !devices.are_all_open() {
+            return Followed::Apart;
+        }
+        // Otherwise it is the cluster that is different.
+        let Some(now) = self.answers_of(cx, &devices) else { return Followed::Outdated };
+        let former = state.get::<PodDevices>().and_then(|former| former.followed.as_ref());
+        let Some(before) = former else { return Followed::Outdated };
+        if !Arc::ptr_eq(&now.column, &before.column) {
+            return Followed::Outdated;
+        }
+        let changed = devices.allocator.as_ref().and_then(|allocator| {
+            let changed = allocator.state().nodes_changed_after(before.change)?;
+            // The engine sees by itself which nodes are gone.
+            let cluster = cx.cluster();
+            Some(changed.filter_map(|name| cluster.node_idx(name)).collect::<Vec<NodeIdx>>())
+        });
+        let Some(changed) = changed else { return Followed::Outdated };
+        devices.followed = Some(now);
+        state.insert(devices);
+        Followed::Except(changed)
+    }
+
+    fn rest(&self, state: &mut CycleState) {
+        // Who looks at the devices as they were makes their next change a copy.
+        if let Some(devices) = state.get_mut::<PodDevices>() {
+            devices.allocator = None;
+        }
+    }
+}
+
+/// The answers that an attempt goes by.
+#[derive(Clone)]
+pub(super) struct FollowedAnswers {
+    column: Arc<Column>,
+    /// See `DeviceState::latest_change`.
+    change: u64,
+}
+
+impl DynamicResources {
+    /// The answers by which nodes pass for a pod, if nothing else is asked of them.
+    pub(super) fn answers_of(
+        &self,
+        cx: &Context<'_>,
+        devices: &PodDevices,
+    ) -> Option<FollowedAnswers> {
+        let answers = &self.shared.devices.answers;
+        let (allocator, special) = devices.same_everywhere(&self.shared.settings, cx)?;
+        let column = devices.column(answers, special.as_ref());
+        Some(FollowedAnswers { column, change: allocator.state().latest_change() })
+    }
+}
+
+/// Writes what pods have in common that may share answers. False for those that never do: members of a group use what their
+/// group has reserved in the same cycle.
+pub(super) fn sign(pod: &Pod, signature: &mut SignatureWriter) -> bool {
+    if pod.spec.pod_group.is_some() {
+        return false;
+    }
+    signature.text(&pod.namespace);
+    signature.len(pod.spec.resource_claims.len());
+    for entry in pod.spec.resource_claims.iter() {
+        for name in [Some(&entry.name), entry.claim.as_ref(), entry.template.as_ref()] {
+            signature.present(name.is_some());
+            name.iter().for_each(|name| signature.text(name));
+        }
+    }
+    signature.debug(&pod.spec.device_users);
+    true
+}

@@ -1,0 +1,24 @@
+//! What is made of claims and slices when they come in, so that the first attempt after that need not make it.
+
+use std::sync::Arc;
+
+use kube_scheduler_framework::ObjectReader;
+use kube_scheduler_framework::api::Object;
+
+use super::{DynamicResources, kinds};
+
+impl ObjectReader for DynamicResources {
+    fn reads(&self, group: &str, kind: &str) -> bool {
+        group == kinds::GROUP && matches!(kind, kinds::CLAIM | kinds::SLICE)
+    }
+
+    fn read(&self, object: &Arc<Object>) {
+        self.shared.devices.read(object);
+    }
+
+    fn changed(&self, old: Option<&Arc<Object>>, new: Option<&Arc<Object>>) {
+        if new.or(old).is_some_and(|object| *object.kind == *kinds::SLICE) {
+            self.shared.devices.slice_changed(old, new);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Plugins that follow by themselves what PreFilter reads, so that pods share their answers although it changes.
+
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_framework::{Code, CycleState, Followed, PreFilterFollower};
+
+use super::{PreFilterRun, Runner};
+use crate::meter::MeteredPoint;
+use crate::profile::PluginIdx;
+use crate::skip_set::SkipSet;
+
+impl<'a> Runner<'a> {
+    /// The plugins whose answers by what PreFilter left in `state` can be [followed](Self::follow).
+    pub fn following(&self, run: &PreFilterRun, state: &CycleState) -> SkipSet {
+        let mut following = SkipSet::default();
+        for (idx, _, plugin) in
+            self.profile.pre_filter().filter(|(idx, ..)| !run.skip.contains(*idx))
+        {
+            let can_follow = |plugin: &dyn PreFilterFollower| {
+                plugin.can_follow(&self.cx_of_pre_filter(idx), state)
+            };
+            if plugin.follower().is_some_and(can_follow) {
+                following.insert(idx);
+            }
+        }
+        following
+    }
+
+    /// Prepares the `state` of an earlier pod of the same signature for `pod`, as far as these plugins are concerned.
+    pub fn follow(&self, following: &SkipSet, state: &mut CycleState, pod: &Pod) -> Followed {
+        let mut changed = Vec::new();
+        let mut is_first = true;
+        for (idx, plugin) in self.followers(following) {
+            let follow = || plugin.follow(&self.cx_of_pre_filter(idx), state, pod);
+            match self.measured(idx, MeteredPoint::PreFilter, follow, |_| Code::Success) {
+                Followed::Except(nodes) => changed.extend(nodes),
+                // The plugins before this one have gone on to this pod, and will not name their nodes again.
+                Followed::Apart if is_first => return Followed::Apart,
+                Followed::Apart | Followed::Outdated => return Followed::Outdated,
+            }
+            is_first = false;
+        }
+        Followed::Except(changed)
+    }
+
+    /// No answers will be asked by `state` before it is prepared for a later pod.
+    pub fn rest(&self, following: &SkipSet, state: &mut CycleState) {
+        self.followers(following).for_each(|(_, plugin)| plugin.rest(state));
+    }
+
+    fn followers<'b>(
+        &self,
+        following: &'b SkipSet,
+    ) -> impl Iterator<Item = (PluginIdx, &'a dyn PreFilterFollower)> + use<'a, 'b> {
+        let all = self.profile.pre_filter().filter(|(idx, ..)| following.contains(*idx));
+        all.filter_map(|(idx, _, plugin)| Some((idx, plugin.follower()?)))
+    }
+}
