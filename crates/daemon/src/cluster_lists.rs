@@ -93,7 +93,12 @@ impl ClusterLists {
                     return Ok(());
                 }
                 Err(error) => {
-                    return Err(ListError::List { what: kind.name, source: error.into() });
+                    let source: Box<dyn std::error::Error + Send + Sync> = match error {
+                        // The error says the message twice and shows the answer as a data structure.
+                        kube::Error::Api(status) => status.message.into(),
+                        error => error.into(),
+                    };
+                    return Err(ListError::List { what: kind.name, source });
                 }
             }
         }

@@ -12,6 +12,7 @@ mod governor;
 mod https;
 mod intake;
 mod leader;
+mod lists;
 mod preemption;
 mod scheduling;
 mod serving_auth;
