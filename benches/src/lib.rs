@@ -1,4 +1,5 @@
-//! Benchmarks. Each answers a written question: `bench-core` about the core alone, `bench-blackbox` about whole programs,
+//! Benchmarks. Each answers a written question: `bench-core` about the core alone, `bench-answers` about
+//! questions to it, `bench-blackbox` about whole programs,
 //! `bench-scheduler-perf` about whole workloads in the reference's format.
 
 pub mod blackbox;
@@ -15,6 +16,7 @@ pub mod measure;
 pub mod memory;
 pub mod page;
 mod pod_watch;
+pub mod questions;
 pub mod scheduler_perf;
 pub mod table;
 pub mod template;

@@ -16,6 +16,12 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<OsString>,
     },
+    /// Questions about scheduling: how long answers take while pods are scheduled, and what they cost the scheduling
+    Answers {
+        /// Arguments for the benchmark; `cargo xtask bench answers -- --help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
     /// Any scheduler binary from outside: rate, CPU time, memory, and how much of the API server's ceiling that is
     ///
     /// The scheduler's command comes after `--`; without one it is ours.
@@ -60,6 +66,7 @@ pub(crate) fn bench(bench: &Bench) -> Result<Ended> {
             Ended::Well => benchmark("bench-core", args),
             badly => Ok(badly),
         },
+        Bench::Answers { args } => benchmark("bench-answers", args),
         Bench::SchedulerPerf { args } => benchmark("bench-scheduler-perf", args),
         Bench::Tenants { args } => benchmark("bench-tenants", args),
         Bench::Blackbox { args } => {

@@ -65,7 +65,7 @@ fn namespace_of(manifest: &Value) -> &str {
     manifest["metadata"]["namespace"].as_str().unwrap_or("default")
 }
 
-fn pods<'a>(manifests: &'a [Value]) -> impl Iterator<Item = &'a Value> {
+fn pods(manifests: &[Value]) -> impl Iterator<Item = &Value> {
     manifests.iter().filter(|manifest| manifest["kind"] == "Pod")
 }
 
