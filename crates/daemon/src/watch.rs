@@ -20,9 +20,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use kube::client::Body;
-use kube_scheduler_engine::{
-    Input, ObjectReaders, Sharing, WatchedKey as Key, WatchedObject,
-};
+use kube_scheduler_engine::{Input, ObjectReaders, Sharing, WatchedKey as Key, WatchedObject};
 use kube_scheduler_writes::Jitter;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 

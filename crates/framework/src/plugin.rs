@@ -6,9 +6,8 @@ use kube_scheduler_queue::EventResource;
 
 use crate::points::{
     Bind, EnqueueExtensions, Filter, ObjectReader, Permit, PlacementBound, PlacementGenerate,
-    PlacementScore,
-    PodGroupPostFilter, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort,
-    Reserve, Score, Sign,
+    PlacementScore, PodGroupPostFilter, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
+    PreScore, QueueSort, Reserve, Score, Sign,
 };
 
 /// A scheduler plugin.

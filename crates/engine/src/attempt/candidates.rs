@@ -47,7 +47,8 @@ impl Search<'_, '_> {
                 return Err(NoChoice::Broken(failure.status));
             }
             Err(EvaluationFailure::Rejected(rejection)) => {
-                let reads = rejection.pre_filter.reads.without(&SkipSet::default());
+                let reads =
+                    rejection.pre_filter.reads.without(&SkipSet::default(), &SkipSet::default());
                 return Ok(Candidates {
                     nodes: Vec::new(),
                     state: CycleState::new(),
@@ -57,7 +58,7 @@ impl Search<'_, '_> {
                 });
             }
         };
-        let reads = evaluation.reads_without(&SkipSet::default());
+        let reads = evaluation.reads_without(&SkipSet::default(), &SkipSet::default());
         let goes_by_sums = self.goes_by_sums(&evaluation);
         let changes = verdicts_with_nominated_pods(&runner, pod, &evaluation);
         evaluation.replace(changes.map_err(NoChoice::Broken)?);
