@@ -41,6 +41,8 @@ fn engine(uses_class_cache: bool, plans_gangs_exactly: bool, work: WorkLimits) -
     Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options).unwrap()
 }
 
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
 /// What a pod of the model wants of others: a label, and whether of its zone or its node.
 #[derive(Clone, Copy, Debug)]
 struct Term {
@@ -85,7 +87,7 @@ fn term(numbers: &mut Numbers, one_in: u64) -> Option<Term> {
 }
 
 impl Member {
-    /// `n_rules` makes rules about other pods more or less frequent.
+    /// Each of its rules about other pods is there once in `one_in` times.
     fn random(numbers: &mut Numbers, one_in: u64) -> Self {
         Self {
             cpu: 1 + numbers.below(3),
@@ -104,7 +106,6 @@ impl Member {
                 "labelSelector": {"matchLabels": {"app": format!("a{}", term.label)}},
             }])
         };
-        const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
         let mut affinity = json!({});
         if let Some(wanted) = self.affinity {
             affinity["podAffinity"] = json!({REQUIRED: term(wanted)});
@@ -434,7 +435,7 @@ fn a_gang_is_refused_with_a_reason_for_each_level() {
     assert!(says(&decision, text), "{decision:#?}");
 }
 
-/// Hundreds of equal nodes, and a gang that no arrangement fits: told at once, because nodes that stand alike are one.
+/// Many equal nodes, and a gang that fits in no way: found out at once, because nodes that stand alike are one.
 #[test]
 fn equal_nodes_are_not_tried_one_by_one() {
     let members: Vec<u64> = std::iter::repeat_n(3, 40).chain(std::iter::repeat_n(2, 41)).collect();

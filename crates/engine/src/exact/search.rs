@@ -48,6 +48,9 @@ pub(crate) struct Choices<S> {
     pub(crate) is_local: bool,
 }
 
+/// The choices of some classes.
+type ByClass<S> = Vec<(usize, Choices<S>)>;
+
 /// What the search plays on.
 pub(crate) trait Board {
     /// What goes from [`choices`](Self::choices) to [`place`](Self::place).
@@ -252,7 +255,7 @@ impl<'b, B: Board> Search<'b, B> {
     }
 
     /// Where members of each class that has some left fit; none of the classes that fit nowhere.
-    fn all_choices(&mut self) -> Result<Vec<(usize, Choices<B::State>)>, Halt> {
+    fn all_choices(&mut self) -> Result<ByClass<B::State>, Halt> {
         let mut all = Vec::new();
         for class in 0..self.left.len() {
             if self.left[class] == 0 {

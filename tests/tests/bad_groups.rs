@@ -1,0 +1,291 @@
+//! Pod groups that make no sense: each member says why it waits, the PodGroup has a condition where there is one, and other pods
+//! are scheduled as if nothing were; once the mistake is mended, so are the members. The same in both modes.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
+use kube_scheduler_cache::check;
+use kube_scheduler_config::{FeatureGates, load};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input};
+use serde_json::{Value, json};
+
+const ALL: [&str; 3] = ["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"];
+const WITHOUT_GANGS: [&str; 2] = ["GenericWorkload", "TopologyAwareWorkloadScheduling"];
+
+/// An engine, and the API server's side of it, where everything succeeds at once.
+struct World {
+    engine: Engine,
+    now: Timestamp,
+    pods: BTreeMap<String, Arc<Pod>>,
+    log: Vec<String>,
+}
+
+impl World {
+    /// With a node in each of two zones, and one in none.
+    fn new(on: &[&str], plans_gangs_exactly: bool) -> Self {
+        let mut gates = FeatureGates::default();
+        gates.set(&on.iter().map(|gate| ((*gate).to_owned(), true)).collect()).unwrap();
+        let profiles = json!([{"schedulerName": "default-scheduler"}, {"schedulerName": "other"}]);
+        let config = json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": profiles,
+        });
+        let config = load(&config.to_string(), &gates).unwrap();
+        let options = EngineOptions { gates, plans_gangs_exactly, ..EngineOptions::default() };
+        let registry = kube_scheduler_plugins_intree::registry();
+        let engine = Engine::new(&config, &registry, options).unwrap();
+        let now = Timestamp::from_millis(1_000_000);
+        let mut world = Self { engine, now, pods: BTreeMap::new(), log: Vec::new() };
+        for (name, labels) in
+            [("a", json!({"zone": "a"})), ("b", json!({"zone": "b"})), ("c", json!({}))]
+        {
+            let node = json!({
+                "metadata": {"name": name, "labels": labels},
+                "status": {"allocatable": {"cpu": "16", "memory": "64Gi", "pods": "100"}},
+            });
+            world.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
+        }
+        world
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.engine.handle(input, self.now);
+        self.carry_out();
+    }
+
+    fn carry_out(&mut self) {
+        loop {
+            let effects: Vec<Effect> = self.engine.drain_effects().collect();
+            if effects.is_empty() {
+                return;
+            }
+            for effect in effects {
+                self.log.push(effect.to_string());
+                if let Effect::WriteBinding { token, pod, node } = effect {
+                    self.engine.handle(Input::BindingWritten { token, result: Ok(()) }, self.now);
+                    let bound = Arc::new(self.pods[&*pod.name].with_node_name(&node));
+                    self.pods.insert(pod.name.to_string(), bound.clone());
+                    self.engine.handle(Input::PodApplied(bound), self.now);
+                }
+            }
+        }
+    }
+
+    /// Some minutes in which the scheduler does what it can.
+    fn run(&mut self) {
+        for _ in 0..4 {
+            self.now = self.now + Duration::from_secs(100);
+            self.handle(Input::TimePassed);
+            for _ in 0..10 {
+                if self.engine.schedule_next(self.now).is_none() {
+                    break;
+                }
+                self.carry_out();
+            }
+            let differences = check(self.engine.cluster());
+            assert!(differences.is_empty(), "{differences:?}");
+            assert_eq!(self.engine.cluster().n_assumed(), 0, "{:#?}", self.log);
+        }
+    }
+
+    fn pod(&mut self, name: &str, spec: &Value) {
+        let mut pod = json!({
+            "metadata": {"namespace": "x", "name": name, "uid": name},
+            "spec": {
+                "schedulerName": "default-scheduler",
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+            },
+        });
+        for (field, value) in spec.as_object().unwrap() {
+            pod["spec"][field] = value.clone();
+        }
+        let pod = Arc::new(Pod::from_value(&pod).unwrap());
+        self.pods.insert(name.to_owned(), pod.clone());
+        self.handle(Input::PodApplied(pod));
+    }
+
+    fn member(&mut self, name: &str) {
+        self.pod(name, &json!({"schedulingGroup": {"podGroupName": "g"}}));
+    }
+
+    /// A pod of no group, which has to be bound whatever becomes of the others.
+    fn bystander(&mut self) {
+        self.pod("bystander", &json!({}));
+    }
+
+    fn group(&mut self, min_count: u32, topology: Option<&str>) {
+        self.handle(Input::ObjectApplied(group(min_count, topology)));
+    }
+
+    fn bound(&self) -> Vec<&str> {
+        let assigned = self.pods.values().filter(|pod| pod.is_assigned());
+        assigned.map(|pod| &*pod.name).collect()
+    }
+
+    /// Each of these pods has an event, and a condition, with this text; the PodGroup has a condition with its text.
+    fn expect_reasons(&self, members: &[&str], text: &str, of_group: Option<&str>) {
+        for member in members {
+            for what in [format!("event x/{member} "), format!("patch x/{member} ")] {
+                let said =
+                    self.log.iter().any(|line| line.starts_with(&what) && line.contains(text));
+                assert!(said, "{what}{text}: {:#?}", self.log);
+            }
+        }
+        if let Some(text) = of_group {
+            let is_condition = |line: &&String| {
+                line.contains("PodGroup x/g") && line.contains("\"status\":\"False\"")
+            };
+            let said = self.log.iter().filter(is_condition).any(|line| line.contains(text));
+            assert!(said, "{text}: {:#?}", self.log);
+        }
+    }
+}
+
+fn group(min_count: u32, topology: Option<&str>) -> Arc<Object> {
+    let constraints = topology.map(|key| json!({"topology": [{"key": key}]}));
+    let object = json!({
+        "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+        "metadata": {"namespace": "x", "name": "g", "uid": "g"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}, "schedulingConstraints": constraints},
+    });
+    Arc::new(Object::from_value(object).unwrap())
+}
+
+const BOTH_MODES: [bool; 2] = [false, true];
+
+#[test]
+fn a_group_that_does_not_exist_is_waited_for() {
+    for is_exact in BOTH_MODES {
+        let mut world = World::new(&ALL, is_exact);
+        world.member("m0");
+        world.member("m1");
+        world.bystander();
+        world.run();
+        assert_eq!(world.bound(), ["bystander"]);
+        assert_eq!(world.engine.queue().pending_counts().gated, 2, "where operators see it");
+        world.group(2, None);
+        world.run();
+        assert_eq!(world.bound(), ["bystander", "m0", "m1"]);
+    }
+}
+
+#[test]
+fn where_nothing_waits_for_the_group_its_absence_is_an_error() {
+    let mut world = World::new(&WITHOUT_GANGS, false);
+    world.member("m0");
+    world.bystander();
+    world.run();
+    assert_eq!(world.bound(), ["bystander"]);
+    world.expect_reasons(&["m0"], "podgroup.scheduling.k8s.io \\\"g\\\" not found", None);
+}
+
+#[test]
+fn a_group_that_is_deleted_half_way_fails_its_members_until_it_is_back() {
+    for is_exact in BOTH_MODES {
+        let mut world = World::new(&ALL, is_exact);
+        world.group(2, None);
+        world.member("m0");
+        world.member("m1");
+        world.bystander();
+        // The members are ready to be tried.
+        world.handle(Input::ObjectDeleted(group(2, None)));
+        world.run();
+        assert_eq!(world.bound(), ["bystander"]);
+        world.expect_reasons(&["m0", "m1"], "podgroup.scheduling.k8s.io \\\"g\\\" not found", None);
+        world.group(2, None);
+        world.run();
+        assert_eq!(world.bound(), ["bystander", "m0", "m1"]);
+    }
+}
+
+#[test]
+fn a_group_that_is_changed_half_way_counts_as_it_is() {
+    for is_exact in BOTH_MODES {
+        let mut world = World::new(&ALL, is_exact);
+        world.group(2, None);
+        world.member("m0");
+        world.member("m1");
+        world.bystander();
+        world.group(3, None);
+        world.run();
+        assert_eq!(world.bound(), ["bystander"]);
+        world.expect_reasons(
+            &["m0", "m1"],
+            "pod group is unschedulable",
+            Some("pod group is unschedulable"),
+        );
+        world.member("m2");
+        world.run();
+        assert_eq!(world.bound(), ["bystander", "m0", "m1", "m2"]);
+    }
+}
+
+#[test]
+fn a_minimum_above_the_members_is_waited_for() {
+    for is_exact in BOTH_MODES {
+        let mut world = World::new(&ALL, is_exact);
+        world.group(3, None);
+        world.member("m0");
+        world.member("m1");
+        world.bystander();
+        world.run();
+        assert_eq!(world.bound(), ["bystander"]);
+        assert_eq!(world.engine.queue().pending_counts().gated, 2, "where operators see it");
+        world.member("m2");
+        world.run();
+        assert_eq!(world.bound(), ["bystander", "m0", "m1", "m2"]);
+    }
+}
+
+#[test]
+fn a_topology_that_no_node_has_is_named() {
+    for is_exact in BOTH_MODES {
+        let mut world = World::new(&ALL, is_exact);
+        world.group(2, Some("nowhere"));
+        world.member("m0");
+        world.member("m1");
+        world.bystander();
+        world.run();
+        assert_eq!(world.bound(), ["bystander"]);
+        let text = "no feasible placements found";
+        world.expect_reasons(&["m0", "m1"], text, Some(text));
+    }
+}
+
+#[test]
+fn members_that_run_in_two_domains_contradict_the_topology() {
+    for is_exact in BOTH_MODES {
+        let mut world = World::new(&ALL, is_exact);
+        world.group(2, Some("zone"));
+        for (name, node) in [("r0", "a"), ("r1", "b")] {
+            world.pod(name, &json!({"nodeName": node, "schedulingGroup": {"podGroupName": "g"}}));
+        }
+        world.member("m0");
+        world.bystander();
+        world.run();
+        assert_eq!(world.bound(), ["bystander", "r0", "r1"]);
+        let text = "more than 1 domain found for pod group: a, b";
+        world.expect_reasons(&["m0"], text, Some(text));
+    }
+}
+
+#[test]
+fn members_for_different_schedulers_are_refused_together() {
+    for is_exact in BOTH_MODES {
+        let mut world = World::new(&ALL, is_exact);
+        world.group(2, None);
+        world.member("m0");
+        world.pod(
+            "m1",
+            &json!({"schedulerName": "other", "schedulingGroup": {"podGroupName": "g"}}),
+        );
+        world.bystander();
+        world.run();
+        assert_eq!(world.bound(), ["bystander"]);
+        let text = "all pods in a single pod group should have the same .spec.schedulerName set";
+        world.expect_reasons(&["m0", "m1"], text, None);
+    }
+}
