@@ -1,6 +1,8 @@
 //! What is said about memory is at least what is allocated. One test in a program of its own, because all that the process
 //! allocates is counted.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Pod, Timestamp};
@@ -23,8 +25,11 @@ fn list(n: usize, one: impl Fn(usize) -> Value) -> Vec<Value> {
     (0..n).map(one).collect()
 }
 
+/// Makes the specification of a pod of the class with this number.
+type SpecOf = fn(usize) -> Value;
+
 /// What evaluations are kept of, and how many terms and constraints pods of one class have.
-fn kinds() -> [(&'static str, fn(usize) -> Value); 6] {
+fn kinds() -> [(&'static str, SpecOf); 6] {
     fn spread(class: usize, n: usize, key: &str, when: &str) -> Value {
         let constraint = |at| json!({"maxSkew": 1000, "topologyKey": key, "whenUnsatisfiable": when, "labelSelector": selector(class, at)});
         json!({"topologySpreadConstraints": list(n, constraint)})

@@ -175,11 +175,13 @@ fn world_turn(
     }
 }
 
+/// The answer about each of the [`NODES`], with the object that it is about; `None` for those that are not there.
+type NodeAnswers = Vec<Option<(Arc<Node>, String)>>;
+
 /// The answers about nodes that pods of one template share, as an engine keeps them.
 #[derive(Default)]
 struct Shared {
-    /// With the node objects that were answered about.
-    kept: Option<(CycleState, Vec<Option<(Arc<Node>, String)>>)>,
+    kept: Option<(CycleState, NodeAnswers)>,
     n_followed: usize,
 }
 
@@ -237,7 +239,7 @@ proptest! {
     ) {
         let mut world = world();
         let following = plugin("DynamicResources");
-        let [one, too] = ["wants-1", "wants-1-too"].map(|claim| {
+        let of_claim = ["wants-1", "wants-1-too"].map(|claim| {
             let claims = json!([{"name": "c", "resourceClaimName": claim}]);
             pod(&format!("p {}", json!({"spec": {"resourceClaims": claims}})))
         });
@@ -249,9 +251,9 @@ proptest! {
             if at % 3 == 2 {
                 continue;
             }
-            for n in 0..2 {
-                of_claims.next(&world, &*following, if n == 0 { &one } else { &too });
-                of_resources.next(&world, &*following, &special[n]);
+            for (of_claim, special) in of_claim.iter().zip(&special) {
+                of_claims.next(&world, &*following, of_claim);
+                of_resources.next(&world, &*following, special);
             }
         }
         // The second pod of each round finds everything as it was, unless answers cannot be shared at all.
