@@ -29,7 +29,7 @@ impl Pod {
     }
 
     /// Compiles a pod. A missing scheduler name becomes `default-scheduler`, as the API server would have it.
-    pub fn from_wire_with(pod: &wire::Pod, options: &CompileOptions) -> Self {
+    pub(crate) fn from_wire_with(pod: &wire::Pod, options: &CompileOptions) -> Self {
         let metadata = &pod.metadata;
         let status = status(&pod.status);
         Self {
