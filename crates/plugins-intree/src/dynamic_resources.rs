@@ -147,7 +147,9 @@ impl PreFilter for DynamicResources {
                 // What is found depends on what other pods hold, and on the time: unless it is followed, it holds for this
                 // attempt alone.
                 let _ = cx.now();
-                devices.followed = self.answers_of(cx, &devices);
+                // Members of a group use what their group has reserved in the same cycle.
+                let is_member = pod.spec.pod_group.is_some();
+                devices.followed = if is_member { None } else { self.answers_of(cx, &devices) };
                 state.insert(devices);
                 PreFilterOutcome::success()
             }
