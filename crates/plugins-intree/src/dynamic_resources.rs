@@ -140,6 +140,10 @@ impl PreFilter for DynamicResources {
         if !self.may_concern(pod) {
             return PreFilterOutcome::skip();
         }
+        // Where no class serves what the pod asks for, its evaluation depends on no other objects.
+        if pod.spec.resource_claims.is_empty() && !extended::is_served(cx.cluster(), pod) {
+            return PreFilterOutcome::skip();
+        }
         match (Preparation { shared: &self.shared, cx, state, pod }).prepare() {
             Err(status) => status.into(),
             Ok(devices) if devices.claims.is_empty() => PreFilterOutcome::skip(),
