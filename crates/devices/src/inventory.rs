@@ -6,6 +6,7 @@ mod pools;
 mod shapes;
 
 use std::cmp::Ordering;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube_scheduler_api_types::Labels;
@@ -56,7 +57,7 @@ pub struct Inventory {
     anywhere: Vec<u32>,
     /// How many shapes there are; those of devices that are gone are among them.
     n_shapes: usize,
-    /// How many pools have a number; those that are gone are among them.
+    /// How many pools have got a number; those that are gone are among them.
     n_known_pools: usize,
     numbers: Arc<Mutex<Numbers>>,
     pub(crate) takes_node_resources: bool,
@@ -74,6 +75,10 @@ pub(crate) struct ChangedPool<'a> {
 struct Numbers {
     shapes: Shapes,
     pools: FxHashMap<(Arc<str>, Arc<str>), KnownPool>,
+    /// How many numbers pools have got. None is used for two pools.
+    n_pool_ids: PoolId,
+    /// How many devices the latest pools have.
+    n_devices: usize,
 }
 
 #[derive(Debug)]
@@ -88,12 +93,17 @@ impl Numbers {
     /// one made now.
     fn pool(&mut self, slices: &[Arc<ResourceSlice>], features: Features) -> Option<Arc<Pool>> {
         let first = slices.first()?;
-        let next = self.pools.len() as PoolId;
         let known = self.pools.entry((first.driver.clone(), first.pool.clone()));
-        let known = known.or_insert(KnownPool { id: next, latest: None });
+        let known = known.or_insert_with(|| {
+            let id = self.n_pool_ids;
+            self.n_pool_ids += 1;
+            KnownPool { id, latest: None }
+        });
         let latest = known.latest.as_deref();
         if !latest.is_some_and(|latest| latest.is_made_of(slices)) {
             let made = Pool::new(known.id, slices, features, &mut self.shapes, latest);
+            self.n_devices += made.n_names();
+            self.n_devices -= latest.map_or(0, Pool::n_names);
             known.latest = Some(Arc::new(made));
         }
         known.latest.clone()
@@ -105,6 +115,23 @@ impl Numbers {
         self.pools.values_mut().for_each(|known| {
             known.latest = known.latest.take().filter(|latest| Arc::strong_count(latest) > 1);
         });
+        let latest = self.pools.values().filter_map(|known| known.latest.as_deref());
+        self.n_devices = latest.map(Pool::n_names).sum();
+    }
+
+    /// Drops what was made for a pool, unless an inventory has it.
+    fn forget(&mut self, name: (Arc<str>, Arc<str>)) {
+        if let Entry::Occupied(known) = self.pools.entry(name)
+            && known.get().latest.as_ref().is_none_or(|latest| Arc::strong_count(latest) == 1)
+        {
+            let latest = known.remove().latest;
+            self.n_devices -= latest.map_or(0, |latest| latest.n_names());
+        }
+    }
+
+    /// Whether most of what was looked at is gone.
+    fn are_mostly_gone(&self) -> bool {
+        self.shapes.len() > MIN_NUMBERS.max(2 * self.n_devices)
     }
 }
 
@@ -114,6 +141,8 @@ const MIN_NUMBERS: usize = 4096;
 /// Pools with more devices are not made before an inventory is: one of their slices may come at a time, and all devices of the
 /// pool would be looked at for each.
 const MAX_PREPARED: usize = 4096;
+/// Nor are pools with more slices, for the same reason.
+const MAX_PREPARED_SLICES: usize = 64;
 
 /// Whether the newest generation of a pool has as many slices as it says.
 fn is_complete(slices: &[Arc<ResourceSlice>]) -> bool {
@@ -129,15 +158,17 @@ impl Inventory {
         Self::build(slices.into_iter().collect(), features, Arc::default())
     }
 
-    /// Makes a pool for the inventories to come, given all of its slices, unless some of them are missing yet or it is very
-    /// large. O(devices of the pool).
-    pub(crate) fn prepare(&self, mut slices: Vec<Arc<ResourceSlice>>) {
+    /// Makes a pool for the inventories to come, given its driver, its name and all of its slices, unless some of them are missing
+    /// or it is very large: then what was made before is dropped, since it may be long until an inventory is made. O(devices of the
+    /// pool).
+    pub(crate) fn prepare(&self, name: (Arc<str>, Arc<str>), mut slices: Vec<Arc<ResourceSlice>>) {
         let n_devices: usize = slices.iter().map(|slice| slice.devices.len()).sum();
-        if n_devices > MAX_PREPARED || !is_complete(&slices) {
-            return;
+        let is_large = slices.len() > MAX_PREPARED_SLICES || n_devices > MAX_PREPARED;
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_large || !is_complete(&slices) || numbers.are_mostly_gone() {
+            return numbers.forget(name);
         }
         slices.sort_by(|a, b| a.name.cmp(&b.name));
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         numbers.pool(&slices, self.features);
     }
 
@@ -175,7 +206,7 @@ impl Inventory {
         if numbers.pools.len() > pools.len() {
             numbers.forget_unused();
         }
-        let (n_shapes, n_known_pools) = (numbers.shapes.len(), numbers.pools.len());
+        let (n_shapes, n_known_pools) = (numbers.shapes.len(), numbers.n_pool_ids as usize);
         drop(numbers);
         let takes_node_resources = pools.iter().any(|pool| pool.takes_node_resources);
         let mut inventory = Self {
@@ -276,6 +307,51 @@ impl Inventory {
                 let slice = pool.slice(at);
                 visit(slice, &mut pool.devices_of_slice(slice));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn slice(pool: &str, n_slices: usize, at: usize) -> Arc<ResourceSlice> {
+        let json = json!({
+            "metadata": {"name": format!("{pool}-{at}")},
+            "spec": {"driver": "d", "nodeName": pool,
+                "pool": {"name": pool, "generation": 1, "resourceSliceCount": n_slices},
+                "devices": [{"name": at.to_string(), "attributes": {"id": {"string": pool}}}]},
+        });
+        Arc::new(ResourceSlice::from_json(&json.clone().into()).unwrap())
+    }
+
+    fn name(pool: &str) -> (Arc<str>, Arc<str>) {
+        ("d".into(), pool.into())
+    }
+
+    #[test]
+    fn pools_of_nodes_that_come_and_go_leave_nothing() {
+        let inventory = Inventory::new([slice("stays", 1, 0)], Features::default());
+        for at in 0..2 * MIN_NUMBERS {
+            let pool = at.to_string();
+            inventory.prepare(name(&pool), vec![slice(&pool, 1, 0)]);
+            inventory.prepare(name(&pool), Vec::new());
+        }
+        inventory.prepare(name("stays"), Vec::new());
+        let numbers = inventory.numbers.lock().unwrap();
+        assert_eq!((numbers.pools.len(), numbers.n_devices), (1, 1), "the inventory has it");
+        assert!(numbers.shapes.len() <= MIN_NUMBERS + 1);
+    }
+
+    #[test]
+    fn a_pool_of_very_many_slices_is_not_made_for_each_of_them() {
+        let inventory = Inventory::new([], Features::default());
+        for (n_slices, n_made) in [(MAX_PREPARED_SLICES, 1), (MAX_PREPARED_SLICES + 1, 0)] {
+            let slices = (0..n_slices).map(|at| slice("p", n_slices, at)).collect();
+            inventory.prepare(name("p"), slices);
+            assert_eq!(inventory.numbers.lock().unwrap().pools.len(), n_made);
         }
     }
 }

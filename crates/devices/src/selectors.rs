@@ -72,10 +72,10 @@ impl SelectorTable {
         Arc::new(Self { columns: Mutex::new(columns.collect()), inventory })
     }
 
-    /// Makes a pool for the tables to come, given all of its slices, so that [`updated`](Self::updated) finds it. Makes no difference
-    /// to what that returns. O(devices of the pool).
-    pub fn prepare(&self, slices: Vec<Arc<ResourceSlice>>) {
-        self.inventory.prepare(slices);
+    /// Makes a pool for the tables to come, given its driver and name and all of its slices, so that [`updated`](Self::updated) finds
+    /// it; drops what was made for it if there are none. Makes no difference to what that returns. O(devices of the pool).
+    pub fn prepare(&self, pool: (Arc<str>, Arc<str>), slices: Vec<Arc<ResourceSlice>>) {
+        self.inventory.prepare(pool, slices);
     }
 
     /// The inventory whose devices it is about.

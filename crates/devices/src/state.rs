@@ -123,7 +123,7 @@ impl DeviceState {
         let changed = former.inventory().changed_pools(selectors.inventory());
         let n_held = self.claims.len() + self.in_flight.len();
         let n_changed = changed.iter().filter_map(|pool| pool.new).map(Pool::n_names).sum();
-        // Whichever is less: to look up what is held, or to look who holds the devices that have changed.
+        // Takes the cheaper way: to look up what is held, or to look who holds the devices that have changed.
         if n_held < n_changed {
             self.count_held();
         } else {
@@ -368,6 +368,10 @@ mod tests {
         (version > 0).then(|| Arc::new(ResourceSlice::from_json(&json.clone().into()).unwrap()))
     }
 
+    fn full_name(pool: usize) -> (Arc<str>, Arc<str>) {
+        ("d".into(), POOLS[pool].0.into())
+    }
+
     /// What claims would get on a node.
     fn offers(state: &Arc<DeviceState>, node: &str) -> String {
         let class = json!({"metadata": {"name": "any"}, "spec": {"selectors": [
@@ -418,8 +422,8 @@ mod tests {
                         slices[pool] = slice(pool, version);
                         // A pool may have been made before, of what is there now or of something else.
                         match turn {
-                            3 => changed.selectors().prepare(slices[pool].iter().cloned().collect()),
-                            4 => changed.selectors().prepare(slice(pool, device).into_iter().collect()),
+                            3 => changed.selectors().prepare(full_name(pool), slices[pool].iter().cloned().collect()),
+                            4 => changed.selectors().prepare(full_name(pool), slice(pool, device).into_iter().collect()),
                             _ => {}
                         }
                         let updated = changed.selectors().updated(slices.iter().flatten().cloned());

@@ -20,6 +20,7 @@ use kube_scheduler_framework::{Code, CycleState, Followed, NodeIdx, SignatureWri
 use kube_scheduler_runtime::{Meter, MeteredPoint, PluginIdx, Runner, SkipSet};
 use rustc_hash::FxHashMap;
 
+use self::footprint::Footprint;
 use crate::evaluation::Evaluation;
 use crate::pool::Pool;
 use crate::preference::TieBreak;
@@ -178,7 +179,8 @@ pub(crate) struct ClassEvaluation {
     seen_to: u64,
     versions: Versions,
     last_used: u64,
-    /// What it takes in memory at most, in bytes.
+    footprint: Footprint,
+    /// What it takes in memory at most, in bytes, with as many nodes as there were when it was kept last.
     n_bytes: usize,
 }
 
@@ -228,8 +230,10 @@ impl ClassEvaluation {
         following: SkipSet,
     ) -> Self {
         let cluster = runner.cx.cluster;
+        let footprint = Footprint::new(pod);
         Self {
-            n_bytes: footprint::of(pod, cluster.capacity()),
+            n_bytes: footprint.with_nodes(cluster.capacity()),
+            footprint,
             reads: evaluation.reads_without(&left_out, &following),
             evaluation,
             ranking: None,
@@ -458,7 +462,9 @@ impl ClassCache {
     ) {
         let ClassEvaluation { evaluation: kept, following, .. } = &mut *evaluation;
         runner.rest(following, &mut kept.state);
-        let most = footprint::of_all(runner.cx.cluster.capacity());
+        let n_nodes = runner.cx.cluster.capacity();
+        let most = footprint::of_all(n_nodes);
+        evaluation.n_bytes = evaluation.footprint.with_nodes(n_nodes);
         self.remove(class);
         while self.evaluations.len() >= MAX_EVALUATIONS || self.n_bytes + evaluation.n_bytes > most
         {
@@ -595,6 +601,15 @@ mod tests {
             Some(2_002),
             "forgotten, and a number is never used twice"
         );
+    }
+
+    #[test]
+    fn a_signature_that_was_cut_gives_no_number() {
+        let mut signature = SignatureWriter::new();
+        (0..100_000).for_each(|_| signature.text("value"));
+        let bytes = signature.into_bytes();
+        assert!(bytes.len() > MAX_SIGNATURE && bytes.len() < 4 * MAX_SIGNATURE);
+        assert_eq!(Signatures::default().number_of(&bytes), None);
     }
 
     #[test]

@@ -72,8 +72,8 @@ pub(crate) struct SchedulingCycle {
 /// Where and how a pod is searched a node for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope<'a> {
-    /// The nodes that it may go to; `None` for all. Whoever names nodes sees to it that the cycle's class cache is one for
-    /// these nodes.
+    /// The nodes that it may go to; `None` for all. A caller that names nodes sees to it that the cycle's class cache is one
+    /// for these nodes.
     pub(crate) nodes: Option<&'a BTreeSet<Arc<str>>>,
     /// Whether PostFilter is asked when there is none.
     pub(crate) may_preempt: bool,

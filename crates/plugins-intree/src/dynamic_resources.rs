@@ -140,6 +140,10 @@ impl PreFilter for DynamicResources {
         if !self.may_concern(pod) {
             return PreFilterOutcome::skip();
         }
+        // Where no class serves what the pod asks for, its evaluation depends on no other objects.
+        if pod.spec.resource_claims.is_empty() && !extended::is_served(cx.cluster(), pod) {
+            return PreFilterOutcome::skip();
+        }
         match (Preparation { shared: &self.shared, cx, state, pod }).prepare() {
             Err(status) => status.into(),
             Ok(devices) if devices.claims.is_empty() => PreFilterOutcome::skip(),
@@ -147,7 +151,9 @@ impl PreFilter for DynamicResources {
                 // What is found depends on what other pods hold, and on the time: unless it is followed, it holds for this
                 // attempt alone.
                 let _ = cx.now();
-                devices.followed = self.answers_of(cx, &devices);
+                // Members of a group use what their group has reserved in the same cycle.
+                let is_member = pod.spec.pod_group.is_some();
+                devices.followed = if is_member { None } else { self.answers_of(cx, &devices) };
                 state.insert(devices);
                 PreFilterOutcome::success()
             }

@@ -3,13 +3,13 @@
 //! Invariants: a pod has at most one write under way; its writes start in the order in which they came in; patches of one
 //! pod's status that wait are one per kind of condition; among pods whose turn it is, bindings and evictions go before
 //! status patches, and each class is first come, first served, except that a pod whose binding goes on with another write
-//! is before those whose binding begins. So pods are bound one after the other, where otherwise the claims of all would be
+//! is before those whose binding starts. So pods are bound one after the other, where otherwise the claims of all would be
 //! written before the first of them is bound.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{KeyedMap, KeyedSet, Timestamp};
+use kube_scheduler_api_types::{KeyedMap, Timestamp};
 use kube_scheduler_engine::{PodRef, StatusPatch, Token};
 use kube_scheduler_framework::ObjectWrite;
 
@@ -141,36 +141,42 @@ pub(crate) struct Lanes {
     /// Pods whose write comes again, by when; the number keeps those of the same moment in order.
     deferred: BTreeMap<(Timestamp, u64), Arc<str>>,
     n_deferred: u64,
-    begun: Begun,
+    started: Started,
 }
 
-/// How many pods are known whose binding has begun with a write.
-const MAX_BEGUN: usize = 4_096;
+/// How many pods are known whose binding has started with a write.
+const MAX_STARTED: usize = 4_096;
 
-/// Pods whose binding has begun with a write about another object, so that more writes are likely to come: those that began
+/// Pods whose binding has started with a write about another object, so that more writes are likely to come: those that started
 /// most recently, since nothing says that a binding was given up.
 #[derive(Debug, Default)]
-struct Begun {
-    /// Looked up only, never walked through.
-    pods: KeyedSet<Arc<str>>,
-    /// In the order in which they began; some are not among `pods` any more.
-    order: VecDeque<Arc<str>>,
+struct Started {
+    /// Each with the number of its entry in `order`. Looked up only, never walked through.
+    pods: KeyedMap<Arc<str>, u64>,
+    /// In the order in which they started. A pod that came again after it was removed has several entries; the others than its
+    /// latest one say nothing any more.
+    order: VecDeque<(u64, Arc<str>)>,
+    latest: u64,
 }
 
-impl Begun {
+impl Started {
     fn insert(&mut self, uid: &Arc<str>) {
-        if self.pods.insert(uid.clone()) {
-            self.order.push_back(uid.clone());
+        if self.pods.contains_key(uid) {
+            return;
         }
-        while self.order.len() > MAX_BEGUN {
-            if let Some(oldest) = self.order.pop_front() {
+        self.latest += 1;
+        self.pods.insert(uid.clone(), self.latest);
+        self.order.push_back((self.latest, uid.clone()));
+        while self.pods.len() > MAX_STARTED || self.order.len() > 2 * MAX_STARTED {
+            let Some((number, oldest)) = self.order.pop_front() else { return };
+            if self.pods.get(&oldest) == Some(&number) {
                 self.pods.remove(&oldest);
             }
         }
     }
 
     fn remove(&mut self, uid: &Arc<str>) -> bool {
-        self.pods.remove(uid)
+        self.pods.remove(uid).is_some()
     }
 }
 
@@ -178,7 +184,10 @@ impl Lanes {
     /// Adds a write behind the others of its pod.
     pub(crate) fn push(&mut self, write: PodWrite) {
         let uid = write.pod().uid.clone();
-        let has_begun = write.urgency() == Urgency::Now && self.begun.remove(&uid);
+        // What nobody waits for ends a binding instead of going on with it: a plugin takes back what it has written.
+        let ends = matches!(write, PodWrite::Object { token: None, .. });
+        let is_urgent = write.urgency() == Urgency::Now;
+        let goes_on = is_urgent && self.started.remove(&uid) && !ends;
         let lane = self.lanes.entry(uid.clone()).or_default();
         if let (PodWrite::Patch { patch, .. }, Some(PodWrite::Patch { patch: waiting, .. })) =
             (&write, lane.waiting.back_mut())
@@ -188,13 +197,13 @@ impl Lanes {
         }
         lane.waiting.push_back(write);
         if !lane.is_busy && lane.waiting.len() == 1 {
-            self.line_up(uid, if has_begun { Place::Again } else { Place::Back });
+            self.line_up(uid, if goes_on { Place::Again } else { Place::Back });
         }
     }
 
-    /// A write ended that a pod's binding waited for: the next one comes before those of pods whose binding begins.
+    /// What a pod's binding waited for is written: the next write comes before those of pods whose binding starts.
     pub(crate) fn go_on(&mut self, uid: &Arc<str>) {
-        self.begun.insert(uid);
+        self.started.insert(uid);
     }
 
     /// The next write of this urgency. [`finish`](Self::finish) or [`defer`](Self::defer) must follow.
@@ -369,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_that_has_begun_goes_before_those_that_begin() {
+    fn a_binding_that_has_started_goes_before_those_that_start() {
         let mut lanes = Lanes::default();
         for name in ["a", "b", "c"] {
             lanes.push(claim(name));
@@ -390,7 +399,7 @@ mod tests {
             assert_eq!(lanes.peek(Urgency::Now), Some(&write));
             assert_eq!(lanes.pop(Urgency::Now), Some(write));
         }
-        // What begins anew has to wait.
+        // What starts anew has to wait.
         lanes.finish(&"a".into());
         lanes.push(bind("d"));
         lanes.push(bind("a"));
@@ -399,13 +408,48 @@ mod tests {
 
     #[test]
     fn bindings_that_were_given_up_do_not_pile_up() {
-        let mut begun = Begun::default();
-        for i in 0..3 * MAX_BEGUN {
-            begun.insert(&i.to_string().into());
+        let mut started = Started::default();
+        for i in 0..3 * MAX_STARTED {
+            started.insert(&i.to_string().into());
         }
-        assert_eq!((begun.pods.len(), begun.order.len()), (MAX_BEGUN, MAX_BEGUN));
-        assert!(begun.remove(&(3 * MAX_BEGUN - 1).to_string().into()));
-        assert!(!begun.remove(&"0".into()));
+        assert_eq!((started.pods.len(), started.order.len()), (MAX_STARTED, MAX_STARTED));
+        assert!(started.remove(&(3 * MAX_STARTED - 1).to_string().into()));
+        assert!(!started.remove(&"0".into()));
+        // So do those that started and went on, although there are few pods.
+        for _ in 0..3 * MAX_STARTED {
+            started.insert(&"a".into());
+            assert!(started.remove(&"a".into()));
+        }
+        assert!(started.order.len() <= 2 * MAX_STARTED);
+    }
+
+    #[test]
+    fn a_pod_that_starts_again_is_not_forgotten_for_its_first_start() {
+        let mut started = Started::default();
+        let again: Arc<str> = "again".into();
+        started.insert(&again);
+        assert!(started.remove(&again));
+        (0..MAX_STARTED - 1).for_each(|i| started.insert(&i.to_string().into()));
+        started.insert(&again);
+        // The entry of the first start goes, then the oldest pod.
+        started.insert(&"one more".into());
+        assert!(!started.remove(&"0".into()));
+        assert!(started.remove(&again));
+    }
+
+    #[test]
+    fn what_takes_back_does_not_go_before_bindings() {
+        let mut lanes = Lanes::default();
+        lanes.push(bind("plain"));
+        lanes.go_on(&"a".into());
+        let PodWrite::Object { pod, write, .. } = claim("a") else { panic!("no object") };
+        lanes.push(PodWrite::Object { token: None, pod, write });
+        assert_eq!(lanes.pop(Urgency::Now), Some(bind("plain")));
+        lanes.push(bind("b"));
+        assert!(lanes.pop(Urgency::Now).is_some());
+        lanes.finish(&"a".into());
+        lanes.push(bind("a"));
+        assert_eq!(lanes.pop(Urgency::Now), Some(bind("b")), "the next binding of a starts anew");
     }
 
     #[test]

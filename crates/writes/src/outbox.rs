@@ -366,7 +366,7 @@ impl Outbox {
             Some(pause) => self.lanes.defer(write, now + pause, self.max_deferrals)?,
             None => write,
         };
-        if matches!(write, PodWrite::Object { token: Some(_), .. }) {
+        if result.is_ok() && matches!(write, PodWrite::Object { token: Some(_), .. }) {
             self.lanes.go_on(&write.pod().uid);
         }
         self.lanes.finish(&write.pod().uid);

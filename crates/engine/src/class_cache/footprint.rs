@@ -4,7 +4,7 @@
 //! grows with what the pod asks about other pods: each pod affinity term and each spread constraint may bring a number for
 //! each node or domain. So the figure is a limit from above; `tests/tests/memory.rs` compares it with what is allocated.
 
-use kube_scheduler_api_types::{Pod, PodAffinity};
+use kube_scheduler_api_types::{LabelSelector, Pod};
 
 use super::MAX_EVALUATIONS;
 
@@ -16,29 +16,72 @@ const PER_NODE: usize = 96;
 const PER_COUNTER: usize = 2 << 10;
 /// For each of these and each node.
 const PER_COUNTER_AND_NODE: usize = 32;
+/// For each claim: its object, and what is to be allocated for it.
+const PER_CLAIM: usize = 8 << 10;
+/// For each value in a selector: its text may be held more than once.
+const PER_VALUE: usize = 128;
 /// So many terms and constraints of a pod are usual. Pods without constraints may be spread by default, by two.
 const USUAL: usize = 8;
 
-/// What the evaluation of a class of pods takes at most, in bytes.
-pub(super) fn of(pod: &Pod, n_nodes: usize) -> usize {
-    let terms = |affinity: &PodAffinity| affinity.required.len() + affinity.preferred.len();
-    let affinities = [&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity];
-    let n_terms: usize = affinities.into_iter().flatten().map(|affinity| terms(affinity)).sum();
-    let n_constraints = pod.spec.topology_spread_constraints.len().max(2);
-    with_counters(n_terms.saturating_add(n_constraints), n_nodes)
+/// What the evaluation of a class of pods takes at most.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Footprint {
+    fixed: usize,
+    per_node: usize,
+}
+
+impl Footprint {
+    pub(super) fn new(pod: &Pod) -> Self {
+        let spec = &pod.spec;
+        let affinities = [&spec.pod_affinity, &spec.pod_anti_affinity].into_iter().flatten();
+        let terms = affinities.flat_map(|affinity| {
+            let preferred = affinity.preferred.iter().map(|preferred| &preferred.term);
+            affinity.required.iter().chain(preferred)
+        });
+        let (mut n_counters, mut n_text_bytes) = (0, 0);
+        for term in terms {
+            n_counters += 1;
+            n_text_bytes +=
+                term.selector.iter().chain(&term.namespace_selector).map(of_texts).sum::<usize>();
+        }
+        let constraints = &spec.topology_spread_constraints;
+        n_counters += constraints.len().max(2);
+        n_text_bytes += constraints
+            .iter()
+            .flat_map(|constraint| &constraint.selector)
+            .map(of_texts)
+            .sum::<usize>();
+        let n_claims = spec.resource_claims.len();
+        let mut footprint = Self::with_counters(n_counters);
+        footprint.fixed += n_claims * PER_CLAIM + n_text_bytes;
+        footprint
+    }
+
+    fn with_counters(n_counters: usize) -> Self {
+        Self {
+            fixed: FIXED + n_counters * PER_COUNTER,
+            per_node: PER_NODE + n_counters * PER_COUNTER_AND_NODE,
+        }
+    }
+
+    /// With so many nodes, in bytes.
+    pub(super) const fn with_nodes(self, n_nodes: usize) -> usize {
+        self.fixed.saturating_add(self.per_node.saturating_mul(n_nodes))
+    }
+}
+
+/// What the values in a selector take.
+fn of_texts(selector: &LabelSelector) -> usize {
+    let values = selector.requirements().iter().flat_map(|requirement| requirement.values.iter());
+    values.map(|value| PER_VALUE + 2 * value.len()).sum()
 }
 
 /// What all evaluations may take: as much as pods have whose terms and constraints are as many as usual.
 pub(super) fn of_all(n_nodes: usize) -> usize {
-    with_counters(USUAL, n_nodes).saturating_mul(MAX_EVALUATIONS)
+    Footprint::with_counters(USUAL).with_nodes(n_nodes).saturating_mul(MAX_EVALUATIONS)
 }
 
-/// Whether it would be one of four at most, so that others would have no room.
+/// Whether it takes more than a quarter of the limit, so that others would have no room.
 pub(super) fn is_too_large(pod: &Pod, n_nodes: usize) -> bool {
-    of(pod, n_nodes) > of_all(n_nodes) / 4
-}
-
-fn with_counters(n_counters: usize, n_nodes: usize) -> usize {
-    let per_counter = PER_COUNTER + PER_COUNTER_AND_NODE * n_nodes;
-    FIXED + PER_NODE * n_nodes + n_counters.saturating_mul(per_counter)
+    Footprint::new(pod).with_nodes(n_nodes) > of_all(n_nodes) / 4
 }

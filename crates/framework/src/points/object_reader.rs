@@ -14,6 +14,6 @@ pub trait ObjectReader: Send + Sync {
     /// Reads an object that may be on its way into the cluster. Called from any thread, in time proportional to the object's size.
     fn read(&self, object: &Arc<Object>);
 
-    /// Notified of an object that has come, changed or gone, by the thread that decides, in between attempts: this must take short.
+    /// Notified of an object that has come, changed or gone, by the thread that decides, in between attempts: this must be quick.
     fn changed(&self, old: Option<&Arc<Object>>, new: Option<&Arc<Object>>);
 }

@@ -102,7 +102,13 @@ pub trait Sign: Send + Sync {
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool;
 }
 
+/// Beyond so many bytes nothing more is written.
+const MAX_SIGNATURE: usize = 64 << 10;
+
 /// Collects fragments of a pod's signature; every field is written so that no two different inputs give equal bytes.
+///
+/// Only the first 64 KiB are kept: the engine evaluates pods with a signature half as long on their own, so that the rest would be
+/// work for nothing.
 #[derive(Debug, Default)]
 pub struct SignatureWriter(Vec<u8>);
 
@@ -112,20 +118,25 @@ impl SignatureWriter {
         Self::default()
     }
 
+    fn bytes(&mut self, bytes: &[u8]) {
+        let n_left = MAX_SIGNATURE.saturating_sub(self.0.len());
+        self.0.extend_from_slice(&bytes[..bytes.len().min(n_left)]);
+    }
+
     /// Writes a number.
     pub fn int(&mut self, value: i64) {
-        self.0.extend_from_slice(&value.to_le_bytes());
+        self.bytes(&value.to_le_bytes());
     }
 
     /// Writes a text with its length.
     pub fn text(&mut self, value: &str) {
         self.int(i64::try_from(value.len()).unwrap_or(i64::MAX));
-        self.0.extend_from_slice(value.as_bytes());
+        self.bytes(value.as_bytes());
     }
 
     /// Writes whether an optional value is present; if it is, write the value next.
     pub fn present(&mut self, is_present: bool) {
-        self.0.push(u8::from(is_present));
+        self.bytes(&[u8::from(is_present)]);
     }
 
     /// Writes the number of items that follow.
@@ -135,7 +146,9 @@ impl SignatureWriter {
 
     /// Writes a value by its debug form with its length: for rare, deep values whose debug form shows every field.
     pub fn debug(&mut self, value: &impl std::fmt::Debug) {
-        self.text(&format!("{value:?}"));
+        if self.0.len() < MAX_SIGNATURE {
+            self.text(&format!("{value:?}"));
+        }
     }
 
     /// The bytes written.

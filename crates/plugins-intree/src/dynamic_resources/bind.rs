@@ -267,7 +267,7 @@ impl BindClaims {
         }
         match found {
             Found::Ours => self.written(cx, binding),
-            // Whoever writes the same revision first wins: either this or what is still on its way.
+            // Of two writes of the same revision the first one wins: either this or what is still on its way.
             Found::Nothing => self.write_status(cx, binding),
             Found::Other => self.write(cx, binding),
         }

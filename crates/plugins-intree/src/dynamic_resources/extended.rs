@@ -10,7 +10,7 @@ use kube_scheduler_framework::api::{
     Json, Object, Pod, ResourceName, Resources, Timestamp, is_dra_extended_resource,
 };
 use kube_scheduler_framework::columns::ResourceColumns;
-use kube_scheduler_framework::{ObjectStore, Status};
+use kube_scheduler_framework::{ClusterView, ObjectStore, Status};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use smallvec::SmallVec;
@@ -111,6 +111,13 @@ impl Demand {
 /// Whether the pod requests something that classes might serve. Errs on the side of yes: this is asked for every pod.
 pub(super) fn may_need_claim(pod: &Pod) -> bool {
     device_classes::may_serve(pod)
+}
+
+/// Whether classes serve something that the pod requests, as far as the classes tell without being decoded. O(classes), and reads
+/// nothing else.
+pub(super) fn is_served(cluster: ClusterView<'_>, pod: &Pod) -> bool {
+    let scalars = &pod.requests.fit.scalars;
+    scalars.iter().any(|(name, amount)| *amount != 0 && device_classes::serves(cluster, name))
 }
 
 /// The rejection of every node for a pod whose special claim is left over from an earlier attempt.

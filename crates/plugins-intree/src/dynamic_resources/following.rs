@@ -14,8 +14,8 @@ use super::attempt::Preparation;
 use super::state::PodDevices;
 
 impl PreFilterFollower for DynamicResources {
-    fn can_follow(&self, cx: &Context<'_>, state: &CycleState) -> bool {
-        state.get::<PodDevices>().is_some_and(|devices| self.answers_of(cx, devices).is_some())
+    fn can_follow(&self, _: &Context<'_>, state: &CycleState) -> bool {
+        state.get::<PodDevices>().is_some_and(|devices| devices.followed.is_some())
     }
 
     fn follow(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> Followed {
@@ -44,7 +44,7 @@ impl PreFilterFollower for DynamicResources {
     }
 
     fn rest(&self, state: &mut CycleState) {
-        // Who looks at the devices as they were makes their next change a copy.
+        // A state that still holds the former devices would force the next change to copy them.
         if let Some(devices) = state.get_mut::<PodDevices>() {
             devices.allocator = None;
         }
@@ -73,12 +73,15 @@ impl DynamicResources {
     }
 }
 
-/// Writes what pods have in common that may share answers. False for those that never do: members of a group use what their
-/// group has reserved in the same cycle.
+/// Writes what pods have in common that may share answers. False for those that never do: members of a group use claims that
+/// their group has reserved in the same cycle. Members without claims of their own may ask for resources that no class serves;
+/// they do not share answers with others, who are followed if a class does.
 pub(super) fn sign(pod: &Pod, signature: &mut SignatureWriter) -> bool {
-    if pod.spec.pod_group.is_some() {
+    let is_member = pod.spec.pod_group.is_some();
+    if is_member && !pod.spec.resource_claims.is_empty() {
         return false;
     }
+    signature.present(is_member);
     signature.text(&pod.namespace);
     signature.len(pod.spec.resource_claims.len());
     for entry in pod.spec.resource_claims.iter() {

@@ -138,7 +138,8 @@ impl Devices {
         names.dedup();
         for name in names {
             let slices = pools.get(&name).into_iter().flat_map(BTreeMap::values);
-            table.prepare(slices.cloned().collect());
+            let slices = slices.cloned().collect();
+            table.prepare(name, slices);
         }
     }
 

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_framework::api::{Object, Pod, Timestamp};
-use kube_scheduler_framework::testing::{Fixture, fixture};
+use kube_scheduler_framework::testing::{Fixture, Reads, fixture, reads_of};
 use kube_scheduler_framework::{
     ApiError, Commands, Completion, CycleState, ObjectWrite, Plugin, PreBindTask, Sources,
     TaskContext, TaskEvent, TaskStep,
 };
 use serde_json::{Value, json};
 
-use crate::support::{carry_out_for_devices, plugin, pod, pre_verdict, text, verdict};
+use crate::support::{
+    carry_out_for_devices, plugin, pod, pre_verdict, put_device_object, text, verdict,
+};
 
 const START: Timestamp = Timestamp::from_millis(1_000);
 const API_VERSION: &str = "resource.k8s.io/v1";
@@ -460,4 +462,18 @@ fn a_claim_without_devices_is_not_waited_for() {
     let text = "Error: add finalizer to claim default/p-extended-resources-x: no";
     assert_eq!(done(way.step(status(404, "NotFound"))), text);
     assert_eq!(way.n_pending(), 0);
+}
+
+#[test]
+fn a_pod_whose_resources_no_class_serves_reads_classes_only() {
+    let mut world = fixture("node a example.com/gpu=2");
+    let plugin = plugin("DynamicResources");
+    let asking = pod("p example.com/gpu=1");
+    put_device_object(&mut world, "DeviceClass", "other", json!({"spec": {}}));
+    let reads = reads_of(&*plugin, world.sources(), &asking).phases().union();
+    assert_eq!(reads, Reads::of_kind("resource.k8s.io", "DeviceClass"));
+    let spec = json!({"extendedResourceName": "example.com/gpu"});
+    put_device_object(&mut world, "DeviceClass", "gpu", json!({"spec": spec}));
+    let reads = reads_of(&*plugin, world.sources(), &asking).phases().union();
+    assert!(reads.intersects(Reads::OBJECTS));
 }

@@ -13,7 +13,7 @@ use kube_scheduler_framework::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{carry_out_for_devices, pod, put_device_object, text, try_plugin};
+use crate::support::{carry_out_for_devices, pod, put_device_object, signature, text, try_plugin};
 
 const GATES: [(&str, bool); 2] = [("GenericWorkload", true), ("DRAWorkloadResourceClaims", true)];
 
@@ -219,6 +219,19 @@ fn a_generated_claim_belongs_to_the_pod_or_to_its_group() {
     let mut alone = Pod::clone(&member("p"));
     Arc::make_mut(&mut alone.spec).pod_group = None;
     assert_eq!(pre_enqueue(&world, &*plugin(), &alone), not_owner);
+}
+
+#[test]
+fn members_without_claims_share_answers_with_each_other_only() {
+    let asking = |name: &str, is_member: bool| {
+        let mut pod = Pod::clone(&pod(&format!("{name} example.com/gpu=1")));
+        Arc::make_mut(&mut pod.spec).pod_group = is_member.then(|| "g".into());
+        signature(&*plugin(), &pod)
+    };
+    assert!(asking("p", true).is_some());
+    assert_eq!(asking("p", true), asking("q", true));
+    assert_ne!(asking("p", true), asking("p", false));
+    assert_eq!(signature(&*plugin(), &member("p")), None, "a claim of the group is never shared");
 }
 
 #[test]

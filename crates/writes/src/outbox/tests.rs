@@ -139,6 +139,29 @@ fn a_write_that_the_server_wants_later_is_not_over() {
 }
 
 #[test]
+fn a_failed_write_does_not_bring_its_pod_to_the_front() {
+    for (is_failed, first) in [(true, 1), (false, 2)] {
+        let mut outbox = outbox(4);
+        let key = kube_scheduler_framework::ObjectKey {
+            group: "resource.k8s.io".into(),
+            kind: "ResourceClaim".into(),
+            namespace: "x".into(),
+            name: "c".into(),
+        };
+        let write =
+            PodWrite::Object { token: Some(Token(9)), pod: pod("a"), write: ObjectWrite::Get(key) };
+        outbox.lanes.push(write);
+        let write = pod_write(&mut outbox, Timestamp::EPOCH);
+        let result = if is_failed { Err(refused(409, None)) } else { Ok(Success::Done) };
+        assert!(outbox.finish_pod_write(write, result, QUICK, Timestamp::EPOCH).is_some());
+        push(&mut outbox, bind(1, "plain"));
+        push(&mut outbox, bind(2, "a"));
+        let next = pod_write(&mut outbox, Timestamp::EPOCH);
+        assert!(matches!(next, PodWrite::Bind { token: Token(token), .. } if token == first));
+    }
+}
+
+#[test]
 fn evictions_say_whether_the_pod_was_gone() {
     for (success, expected) in [
         (Success::AlreadyGone, EvictionOutcome::AlreadyGone),
