@@ -32,7 +32,7 @@ use crate::interrupt::Interrupt;
 /// What to say about fragmentation.
 #[derive(Clone, Debug)]
 pub struct FragmentationOptions {
-    /// The label of nodes by whose values they are told apart.
+    /// The label of nodes by whose values they are distinguished.
     pub by: Option<String>,
     /// How many shapes are tried, the most frequent first.
     pub max_shapes: usize,

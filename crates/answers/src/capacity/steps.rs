@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use kube_scheduler_framework::Code;
+
 use super::data::{CapacityStep, LimitAnswer};
 use super::filling::Filling;
 use crate::explanation::Rejection;
@@ -89,6 +91,7 @@ fn limits(filling: &mut Filling<'_>) -> Option<(usize, Vec<LimitAnswer>)> {
         }
     }
     let limits = counts.into_iter().map(|(rejection, nodes)| LimitAnswer {
+        is_error: rejection.code == Code::Error.as_str(),
         plugin: rejection.plugin,
         reasons: rejection.reasons,
         nodes,
