@@ -52,6 +52,9 @@ pub(super) fn steps(
     let mut n_added = 0;
     for moment in all.looked_at() {
         while n_added < moment {
+            if filling.is_interrupted() {
+                return steps;
+            }
             filling.place();
             n_added += 1;
         }
