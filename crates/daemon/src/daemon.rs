@@ -340,6 +340,7 @@ impl DaemonBuilder {
             started_at,
             elects,
             has_profiling: self.config.enable_profiling.unwrap_or(true),
+            pod_options: self.gates.compile_options(),
         }
     }
 
