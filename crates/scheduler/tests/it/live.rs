@@ -148,6 +148,13 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
         assert_eq!(refused.status.code(), Some(2), "{more:?}");
         assert!(stderr(&refused).contains("certificate"), "{}", stderr(&refused));
     }
+    // What a question over HTTP cannot hold is not dropped.
+    let claim =
+        "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: default}\n";
+    let with_claim = world.files.write("with-claim.yaml", &format!("{SMALL}---\n{claim}"));
+    let (code, _, said) = world.direct(&["explain", "-p", &with_claim]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("data: try --local"), "{said}");
     // Credentials are not sent in clear text.
     let bare = world.url.trim_start_matches("https://");
     for address in [bare, &format!("http://{bare}"), "https://"] {
@@ -186,7 +193,7 @@ fn a_registered_scheduler_is_found_and_another_one_is_not_missed() {
     let (code, answer, said) = asked(&elsewhere);
     assert_eq!((code, &answer["verdict"]), (Some(1), &json!("DoesNotFit")), "{said}");
     let fallback =
-        "with the default configuration; no scheduler that answers questions is registered with it";
+        "with the default configuration; no scheduler that answers questions was found by it";
     assert!(said.contains("answered here, from http://") && said.contains(fallback), "{said}");
     let (code, _, said) = asked(&[&elsewhere[..], &["--live"]].concat());
     assert_eq!(code, Some(2));
