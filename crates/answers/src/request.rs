@@ -265,7 +265,8 @@ mod tests {
 
     fn read_spec(kind: QuestionKind, namespace: &str, spec: &Value) -> Result<Question, String> {
         let body = json!({"apiVersion": API_VERSION, "kind": kind.kind(), "spec": spec});
-        Question::from_json(kind, namespace, body.to_string().as_bytes())
+        let options = CompileOptions::default();
+        Question::from_json(kind, namespace, body.to_string().as_bytes(), &options)
             .map_err(|error| error.to_string())
     }
 
@@ -362,7 +363,7 @@ mod tests {
             let Asked::Explanation { subject: Subject::Manifest(pod), .. } = read.asked else {
                 panic!("a pod is asked about")
             };
-            pod.spec.requests.milli_cpu
+            pod.requests.fit.milli_cpu
         };
         assert_eq!((cpu(true), cpu(false)), (5_000, 0));
     }
