@@ -103,8 +103,13 @@ pub fn capacity(
                 "nodes ran out {n_changes} times: only some of these moments were looked at for the steps"
             ));
         }
+        // One copy at a time is enough.
+        drop(filling);
         let mut again = Filling::new(engine, template, interrupt, now);
         capacity.steps = steps::steps(&mut again, &moments, capacity.count);
+        if again.is_interrupted() {
+            capacity.warnings.push("the steps are cut short: it took too long".to_owned());
+        }
     }
     Ok(capacity)
 }

@@ -138,6 +138,11 @@ impl Course {
         true
     }
 
+    /// Whether the answer is not wanted any more.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupt.is_set()
+    }
+
     /// What its reader should know if it did not come to its end.
     pub(crate) fn warning_if_cut_short(&self) -> Option<String> {
         let text = match self.interrupt.is_set() {

@@ -43,6 +43,16 @@ pub(crate) fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
+/// The name of a node, or what stands for one that the reader may not see.
+pub(crate) const fn a_node(name: &str) -> &str {
+    if name.is_empty() { "a node" } else { name }
+}
+
+/// The name of a pod, or what stands for one that the reader may not see.
+pub(crate) const fn a_pod(name: &str) -> &str {
+    if name.is_empty() { "a pod" } else { name }
+}
+
 /// Something that cannot be printed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -32,7 +32,7 @@ use crate::interrupt::Interrupt;
 /// What to say about fragmentation.
 #[derive(Clone, Debug)]
 pub struct FragmentationOptions {
-    /// The label of nodes by whose values they are told apart.
+    /// The label of nodes by whose values they are distinguished.
     pub by: Option<String>,
     /// How many shapes are tried, the most frequent first.
     pub max_shapes: usize,
@@ -82,7 +82,12 @@ pub fn fragmentation(
     if n_failed > 0 {
         warnings.push(format!("{} left aside because a plugin failed", count(n_failed, "pod")));
     }
+    warnings.extend(course.warnings_about_outside());
     let cluster = course.engine.cluster();
+    let pools = pools(cluster, &tally, options);
+    if options.interrupt.is_set() {
+        warnings.push("the answer is cut short: it took too long".to_owned());
+    }
     Fragmentation {
         api_version: API_VERSION,
         kind: "Fragmentation",
@@ -92,7 +97,7 @@ pub fn fragmentation(
         n_shapes,
         shapes: answers,
         resources: tally.resources(cluster, None, |_| true),
-        pools: pools(cluster, &tally, options.by.as_deref()),
+        pools,
         by: options.by.clone(),
         warnings,
     }
@@ -204,7 +209,8 @@ fn pool_of(cluster: &ClusterState, idx: NodeIdx, by: Option<&str>) -> Pool {
     Some(value.into())
 }
 
-fn pools(cluster: &ClusterState, tally: &Tally, by: Option<&str>) -> Vec<NodePool> {
+fn pools(cluster: &ClusterState, tally: &Tally, options: &FragmentationOptions) -> Vec<NodePool> {
+    let by = options.by.as_deref();
     if by.is_none() {
         return Vec::new();
     }
@@ -212,7 +218,9 @@ fn pools(cluster: &ClusterState, tally: &Tally, by: Option<&str>) -> Vec<NodePoo
     for idx in cluster.order() {
         nodes.entry(pool_of(cluster, *idx, by)).or_default().push(*idx);
     }
-    let pools = nodes.into_iter().map(|(pool, nodes)| NodePool {
+    // Each of them takes a look at all nodes.
+    let nodes = nodes.into_iter().take_while(|_| !options.interrupt.is_set());
+    let pools = nodes.map(|(pool, nodes)| NodePool {
         nodes: nodes.len(),
         resources: tally.resources(cluster, Some(&pool), |idx| pool_of(cluster, idx, by) == pool),
         pool: pool.map(|value| value.to_string()),

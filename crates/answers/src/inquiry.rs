@@ -16,6 +16,9 @@ use crate::request::{Asked, Question};
 use crate::suggestions::suggestions;
 use crate::what_if::{QuestionLimits, WhatIf, what_if};
 
+/// How many entries each list of a [`WhatIf`] has at most for its reader over HTTP.
+const MAX_WHAT_IF: usize = 10_000;
+
 /// What is known of the moment at which a question was asked, enough to answer it.
 #[derive(Debug)]
 pub struct Inquiry {
@@ -118,7 +121,10 @@ impl Answer {
             Self::Preemption(answer) => {
                 Self::Preemption(Box::new(answer.limited(listed).visible_to(reader)))
             }
-            Self::WhatIf(answer) => Self::WhatIf(Box::new(answer.visible_to(reader, namespace))),
+            Self::WhatIf(answer) => {
+                let seen = answer.visible_to(reader, namespace);
+                Self::WhatIf(Box::new(seen.limited(MAX_WHAT_IF)))
+            }
             Self::Capacity(answer) => {
                 Self::Capacity(Box::new(answer.limited(listed).visible_to(reader)))
             }

@@ -132,11 +132,18 @@ fn waiting_pod(engine: &Engine, course: Option<&Course>, pod: &Pod) -> Option<Wa
         priority: pod.priority(),
         group: pod.spec.pod_group.as_ref().map(ToString::to_string),
         goes_to: None,
-        message: last_message(pod),
+        message: None,
+        is_error: false,
         place: place_answer(before),
     };
+    let failure = match course {
+        None => last_failure(pod),
+        Some(course) => course.failures.get(&pod.uid).cloned(),
+    };
+    if let Some((is_error, message)) = failure {
+        (answer.is_error, answer.message) = (is_error, Some(message));
+    }
     let Some(course) = course else { return Some(answer) };
-    answer.message = course.failures.get(&pod.uid).map(|(_, message)| message.clone());
     if let Some(node) = course.placements.get(&PodName::from(pod)) {
         answer.goes_to = Some(node.to_string());
         return Some(answer);
@@ -159,10 +166,11 @@ fn of_objects(before: &PlaceAnswer, after: PlaceAnswer) -> PlaceAnswer {
     PlaceAnswer { stage, until: None, attempts: before.attempts, ..after }
 }
 
-/// Why the last attempt failed, as the pod's condition has it.
-fn last_message(pod: &Pod) -> Option<String> {
+/// Why the last attempt failed, as the pod's condition has it, and whether by an error.
+fn last_failure(pod: &Pod) -> Option<(bool, String)> {
     let condition = pod.status.conditions.iter().find(|one| *one.kind == *"PodScheduled")?;
-    Some(condition.message.to_string()).filter(|message| !message.is_empty())
+    let message = Some(condition.message.to_string()).filter(|message| !message.is_empty());
+    Some((&*condition.reason == "SchedulerError", message?))
 }
 
 /// Stage, who holds a pod there, who rejected it, and why.

@@ -7,6 +7,7 @@ mod specs;
 
 use std::sync::Arc;
 
+use kube_scheduler_api_types::CompileOptions;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -98,7 +99,8 @@ pub struct Notes {
 }
 
 impl Question {
-    /// Reads a question that was asked in `namespace`, which is empty for the whole cluster.
+    /// Reads a question that was asked in `namespace`, which is empty for the whole cluster. Pods in it are read with
+    /// `options`, those of the scheduler that answers.
     ///
     /// # Errors
     /// If the body is no such question, or about another namespace.
@@ -106,6 +108,7 @@ impl Question {
         kind: QuestionKind,
         namespace: &str,
         body: &[u8],
+        options: &CompileOptions,
     ) -> Result<Self, RequestError> {
         let form = |error| RequestError::Form { kind: kind.kind(), error };
         let envelope: Envelope = serde_json::from_slice(body).map_err(form)?;
@@ -122,7 +125,7 @@ impl Question {
             metadata.insert("namespace".to_owned(), namespace.into());
         }
         let namespace: Arc<str> = namespace.into();
-        let (asked, demands) = Asked::from_spec(kind, &namespace, &spec)?;
+        let (asked, demands) = Asked::from_spec(kind, &namespace, &spec, options)?;
         Ok(Self { kind, demands, asked, namespace, metadata, spec })
     }
 
@@ -193,7 +196,7 @@ mod tests {
     }
 
     fn read_as(kind: QuestionKind, value: &Value) -> Result<Question, String> {
-        Question::from_json(kind, "web", value.to_string().as_bytes())
+        Question::from_json(kind, "web", value.to_string().as_bytes(), &CompileOptions::default())
             .map_err(|error| error.to_string())
     }
 
@@ -262,7 +265,8 @@ mod tests {
 
     fn read_spec(kind: QuestionKind, namespace: &str, spec: &Value) -> Result<Question, String> {
         let body = json!({"apiVersion": API_VERSION, "kind": kind.kind(), "spec": spec});
-        Question::from_json(kind, namespace, body.to_string().as_bytes())
+        let options = CompileOptions::default();
+        Question::from_json(kind, namespace, body.to_string().as_bytes(), &options)
             .map_err(|error| error.to_string())
     }
 
@@ -317,22 +321,50 @@ mod tests {
             (
                 QuestionKind::Capacity,
                 "web",
-                json!({"pod": pod, "max": 1_000_001}),
-                "spec.max: 1000001: at most 1000000 is allowed",
+                json!({"pod": pod, "max": 100_001}),
+                "spec.max: 100001: at most 100000 is allowed",
             ),
         ] {
             let error = read_spec(kind, namespace, &spec).unwrap_err();
             assert!(error.contains(expected), "{spec}: {error}");
         }
         let without_spec = json!({"apiVersion": API_VERSION, "kind": "Queue"}).to_string();
-        assert!(Question::from_json(QuestionKind::Queue, "web", without_spec.as_bytes()).is_ok());
+        assert!(
+            Question::from_json(
+                QuestionKind::Queue,
+                "web",
+                without_spec.as_bytes(),
+                &CompileOptions::default()
+            )
+            .is_ok()
+        );
         let in_namespace = json!({"apiVersion": API_VERSION, "kind": "Fragmentation",
                                   "metadata": {"namespace": "web"}});
         let error = Question::from_json(
             QuestionKind::Fragmentation,
             "",
             in_namespace.to_string().as_bytes(),
+            &CompileOptions::default(),
         );
         assert!(error.unwrap_err().to_string().contains("about the whole cluster"));
+    }
+
+    #[test]
+    fn pods_are_read_as_the_scheduler_reads_them() {
+        let pod = json!({"spec": {
+            "resources": {"requests": {"cpu": "5"}}, "containers": [{"name": "c"}],
+        }});
+        let body = question(json!({"pod": pod})).to_string();
+        let cpu = |pod_level_resources| {
+            let mut options = CompileOptions::default();
+            options.pod_level_resources = pod_level_resources;
+            let kind = QuestionKind::Explanation;
+            let read = Question::from_json(kind, "web", body.as_bytes(), &options).unwrap();
+            let Asked::Explanation { subject: Subject::Manifest(pod), .. } = read.asked else {
+                panic!("a pod is asked about")
+            };
+            pod.requests.fit.milli_cpu
+        };
+        assert_eq!((cpu(true), cpu(false)), (5_000, 0));
     }
 }

@@ -14,6 +14,7 @@ use kube_scheduler_api_types::{Node, Pod, Taint, Timestamp};
 use kube_scheduler_engine::Engine;
 
 pub(crate) use self::changes::{apply, is_of_node};
+use self::data::Totals;
 pub use self::data::{
     BlockedAnswer, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, WhatIf,
 };
@@ -24,6 +25,9 @@ use crate::{API_VERSION, Refusal};
 
 /// How the note begins that names budgets.
 const WITHOUT_STATUS: &str = "without a status, so that what is allowed was counted here";
+
+/// The code of a pod whose attempt failed by an error.
+const SCHEDULER_ERROR: &str = "SchedulerError";
 
 /// One change of the cluster.
 #[derive(Clone, Debug)]
@@ -201,19 +205,27 @@ fn compose(
         warnings
             .push("controllers of evicted pods, which would replace them, do not run".to_owned());
     }
+    let evictions: Vec<EvictionAnswer> = after.evictions.iter().map(EvictionAnswer::from).collect();
+    let totals = Totals {
+        placed: placements.iter().filter(|placement| placement.asked).count(),
+        left: pending.iter().filter(|pod| pod.asked).count(),
+        evicted: evictions.len(),
+        blocked: drained.blocked.len(),
+    };
     WhatIf {
         api_version: API_VERSION,
         kind: "WhatIf",
         as_of: now.to_string(),
         fits,
         placements,
-        evictions: after.evictions.iter().map(EvictionAnswer::from).collect(),
+        evictions,
         pending,
         rounds: drained.n_rounds,
         blocked: drained.blocked,
         other_pending,
         nodes: nodes.into_values().collect(),
         warnings,
+        totals,
     }
 }
 
@@ -234,7 +246,7 @@ fn pending(
             continue;
         }
         let (code, message) = match after.failures.get(&pod.uid) {
-            Some((true, message)) => ("SchedulerError", message.clone()),
+            Some((true, message)) => (SCHEDULER_ERROR, message.clone()),
             Some((false, message)) => ("Unschedulable", message.clone()),
             None if queued.is_gated() => {
                 ("SchedulingGated", "held back before any attempt".to_owned())

@@ -4,6 +4,7 @@
 //! the cluster, beyond asking for its version; stopping first ends decisions, then writes, then reading; dropping a
 //! [`Daemon`] ends all of it at once and loses nothing that the next scheduler could not see in the cluster.
 
+mod error;
 mod startup;
 mod tasks;
 
@@ -12,8 +13,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_config::{Configuration, FeatureGates, OutputError, to_json_value};
-use kube_scheduler_engine::{BuildError, Engine, EngineOptions, Pool, WorkLimits};
+use kube_scheduler_config::{Configuration, FeatureGates, to_json_value};
+use kube_scheduler_engine::{Engine, EngineOptions, Pool, WorkLimits};
 use kube_scheduler_framework::Handle;
 use kube_scheduler_runtime::Registry;
 use kube_scheduler_writes::RateLimit;
@@ -21,6 +22,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
+pub use self::error::{RunError, StartError};
 use self::startup::{
     Clients, FollowedObjects, Preparation, ReflectorSources, Reflectors, followed_kinds, lead,
     start_reflectors, start_tracing,
@@ -29,7 +31,7 @@ use self::tasks::{AbortOnDrop, QuitOnDrop, Server};
 use crate::clock::{Clock, Stopwatch};
 use crate::debugger::Actual;
 use crate::driver::{CorePanic, Driver, OutstandingWork};
-use crate::extender::{ExtenderError, HttpExtenders};
+use crate::extender::HttpExtenders;
 use crate::inbox::{Inbox, Notice, Observation};
 use crate::kinds::WatchedKind;
 use crate::leader::{Candidacy, Candidate, LeaderElection, Leadership};
@@ -37,56 +39,12 @@ use crate::metrics::{Metrics, MetricsOptions};
 use crate::newest::Newest;
 use crate::plugin_services::PluginServices;
 use crate::progress::Progress;
-use crate::serve::{SecurePort, ServeError, ServingOptions, SiteSources};
+use crate::serve::{SecurePort, ServingOptions, SiteSources};
 use crate::spans::TracingOptions;
-use crate::transport::{ConnectError, Endpoint};
+use crate::transport::Endpoint;
 use crate::watch::Patience;
 use crate::watchdog::{Heartbeat, Watchdog};
 use crate::writes::{WriteLimits, Writer, hostname};
-
-/// Why a scheduler does not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The configuration makes no scheduler.
-    #[error("configuration")]
-    Build(#[from] BuildError),
-    /// The extenders cannot be made.
-    #[error("configuration")]
-    Extenders(#[from] ExtenderError),
-    /// The configuration cannot be shown.
-    #[error("configuration")]
-    Output(#[from] OutputError),
-    /// No client for the API server can be made.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    /// The secure port cannot be served.
-    #[error(transparent)]
-    Serve(#[from] ServeError),
-    /// Spans cannot be sent there.
-    #[error(
-        "tracing endpoint {endpoint:?} is not the URL of a collector; expected is http(s)://HOST[:PORT]"
-    )]
-    TracingEndpoint {
-        /// What was given.
-        endpoint: String,
-    },
-    /// The system gives no thread.
-    #[error("cannot start a thread")]
-    Thread(#[source] std::io::Error),
-}
-
-/// Why a scheduler ended that was not asked to.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// A bug.
-    #[error("the scheduling core broke down: {0}")]
-    CoreBroke(String),
-    /// The lease could not be renewed in time; another scheduler may lead by now. The text is the reference's.
-    #[error("Leaderelection lost")]
-    LeaseLost,
-}
 
 /// Options of a scheduler; see [`Daemon::builder`].
 #[derive(Debug)]
@@ -338,26 +296,19 @@ impl DaemonBuilder {
             self.start_readers(kinds, sources, leadership.clone(), &progress_out);
         readers.spawn(watchdog.run(preparation.hangs));
         let address = preparation.secure_port.as_ref().map(SecurePort::address);
-        let sources = SiteSources {
-            metrics: metrics.clone(),
-            progress: progress_out.clone(),
-            configz: preparation.configz,
-            is_terminating,
-            core_hangs,
+        let handle = DaemonHandle {
+            metrics,
+            progress: progress_out,
+            address,
             inbox: inbox.clone(),
-            started_at: preparation.started_at,
-            elects: leadership.is_some(),
-            has_profiling: self.config.enable_profiling.unwrap_or(true),
+            followed,
         };
+        let served = (preparation.configz, preparation.started_at);
+        let sources =
+            self.site_sources(&handle, served, is_terminating, core_hangs, leadership.is_some());
         let server = preparation.secure_port.map(|port| Server::start(port, sources));
         Ok(Daemon {
-            handle: DaemonHandle {
-                metrics,
-                progress: progress_out,
-                address,
-                inbox: inbox.clone(),
-                followed,
-            },
+            handle,
             inbox: QuitOnDrop(inbox),
             core_end,
             writer: AbortOnDrop(tokio::spawn(writer.run())),
@@ -368,6 +319,29 @@ impl DaemonBuilder {
             grace: self.grace,
             candidate: candidacy.map(Candidacy::begin),
         })
+    }
+
+    /// What is served of the scheduler that `handle` looks at; `served` is the text of its configuration, and when it was started.
+    fn site_sources(
+        &self,
+        handle: &DaemonHandle,
+        (configz, started_at): (Arc<str>, f64),
+        is_terminating: watch::Receiver<bool>,
+        core_hangs: watch::Receiver<bool>,
+        elects: bool,
+    ) -> SiteSources {
+        SiteSources {
+            metrics: handle.metrics.clone(),
+            progress: handle.progress.clone(),
+            configz,
+            is_terminating,
+            core_hangs,
+            inbox: handle.inbox.clone(),
+            started_at,
+            elects,
+            has_profiling: self.config.enable_profiling.unwrap_or(true),
+            pod_options: self.gates.compile_options(),
+        }
     }
 
     /// Starts everything that reads: the reflectors, and what waits for them, for leadership and for the server.

@@ -29,6 +29,14 @@ pub enum AskError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The API server does not lead to a scheduler now, or not for this user.
+    #[error("{url} does not lead to a scheduler that answers questions: {message}")]
+    NotReached {
+        /// The API server.
+        url: String,
+        /// Why, in its words.
+        message: String,
+    },
     /// The question is refused.
     #[error("{message}")]
     Refused {
@@ -75,17 +83,21 @@ impl std::fmt::Debug for RunningScheduler {
 }
 
 impl RunningScheduler {
-    /// The one that is registered with the API server, if there is one that can be reached.
+    /// The one that is registered with the API server; `None` if none is.
     ///
     /// # Errors
-    /// If there is no connection to the API server.
+    /// If there is no connection to the API server, or [`AskError::NotReached`].
     pub async fn registered(endpoint: &Endpoint) -> Result<Option<Self>, AskError> {
         let running = Self::new(endpoint)?;
         match running.client.request::<Value>(get(&format!("/apis/{API_VERSION}"))?).await {
             Ok(_) => Ok(Some(running)),
-            // Not there, not reachable by the API server, or not for this user.
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404 | 503) => Ok(None),
-            Err(error) => Err(running.failed(error)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(match running.failed(error) {
+                AskError::Refused { code: 403 | 503, message } => {
+                    AskError::NotReached { url: running.url, message }
+                }
+                error => error,
+            }),
         }
     }
 

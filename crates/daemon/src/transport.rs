@@ -68,6 +68,14 @@ pub enum ConnectError {
         /// What was given.
         address: String,
     },
+    /// Credentials would go to an address without encryption, or to none.
+    #[error(
+        "--server {address:?} is not the URL of a secure port; expected is https://HOST[:PORT]"
+    )]
+    Server {
+        /// What was given.
+        address: String,
+    },
     /// Nothing says where the API server is.
     #[error(
         "no API server is configured: give --kubeconfig FILE, --master URL or clientConnection.kubeconfig, or run inside a cluster"
@@ -149,8 +157,9 @@ impl Endpoint {
         Ok(Self::new(config, "(from the service account)".to_owned()))
     }
 
-    /// Another server with the same credentials. Its certificate is checked by `authorities`, or by those of this endpoint if
-    /// there are none, or not at all.
+    /// Another server with the same credentials, which are sent over TLS alone. Unless `is_checked` is false its certificate is
+    /// checked, by `authorities`, or by those of this endpoint if there are none; what this endpoint leaves unchecked is of no
+    /// account there.
     pub(crate) fn elsewhere(
         &self,
         url: &str,
@@ -158,10 +167,13 @@ impl Endpoint {
         is_checked: bool,
     ) -> Result<Self, ConnectError> {
         let mut config = self.config.clone();
-        config.cluster_url = parse_url(url)?;
+        config.cluster_url = parse_url(url)
+            .ok()
+            .filter(|url| url.scheme_str() == Some("https"))
+            .ok_or_else(|| ConnectError::Server { address: url.to_owned() })?;
         config.tls_server_name = None;
         config.root_cert = authorities.or(config.root_cert);
-        config.accept_invalid_certs |= !is_checked;
+        config.accept_invalid_certs = !is_checked;
         Ok(Self::new(config, self.origin.clone()))
     }
 

@@ -109,10 +109,12 @@ impl SchedulingCycle {
         Self { options, classes: ClassCache::default(), budgets, next_start: 0, number: 0 }
     }
 
-    /// A copy that has kept no evaluations.
+    /// A copy that has kept no evaluations, and works on the thread that asks alone: what keeps plugins in it from the outside may be
+    /// tied to that thread, and the threads for scans are there for decisions.
     pub(crate) fn fork(&self) -> Self {
         let Self { options, budgets, next_start, number, .. } = self;
-        let (options, budgets) = (options.clone(), budgets.clone());
+        let options = CycleOptions { pool: Pool::none(), ..options.clone() };
+        let budgets = budgets.clone();
         let (next_start, number) = (*next_start, *number);
         Self { options, classes: ClassCache::default(), budgets, next_start, number }
     }

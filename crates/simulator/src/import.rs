@@ -62,6 +62,9 @@ pub struct ClusterObjects {
     pub asked_pods: Vec<Arc<Pod>>,
     /// Nodes and pods that are asked about, as an API server would store them, in their order.
     pub asked_manifests: Vec<Value>,
+    /// What else of the question decides about its pods, such as `PersistentVolumeClaim x/data`: neither is it in the manifests,
+    /// nor can it be. Controllers, whose pods are asked about, and classes of priorities, whose values pods have, are left out.
+    pub asked_others: Vec<String>,
     /// When pods of traces are deleted, by UID.
     pub ends: BTreeMap<Arc<str>, Timestamp>,
     /// The number of pods that had ended (phase `Succeeded` or `Failed`) and were left out.
@@ -148,6 +151,9 @@ impl ClusterInput {
         let mut uids: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         for at in 0..self.documents.len() {
             let (group, kind) = self.documents[at].group_and_kind();
+            if self.is_asked(at) && decides(&group, &kind) {
+                found.asked_others.push(self.documents[at].title());
+            }
             match (group.as_str(), kind.as_str()) {
                 ("", "Pod") => {
                     let claims = templates.complete(&mut self.documents[at].value);
@@ -167,6 +173,10 @@ impl ClusterInput {
                     for claim in claims {
                         let claim = Object::from_value(claim);
                         let claim = claim.map_err(|error| self.decode_error(at, error))?;
+                        if self.is_asked(at) {
+                            let title = format!("ResourceClaim {}/{}", claim.namespace, claim.name);
+                            found.asked_others.push(title);
+                        }
                         found.objects.push(Arc::new(claim));
                     }
                     if let Some(ends) = self.documents[at].ends {
@@ -300,6 +310,18 @@ impl ClusterInput {
             }
             None => document.place.clone(),
         }
+    }
+}
+
+/// Whether an object of this kind that stands beside pods and nodes decides about them.
+fn decides(group: &str, kind: &str) -> bool {
+    match group {
+        "" => !matches!(
+            kind,
+            "Pod" | "Node" | "ReplicationController" | "ConfigMap" | "Secret" | "ServiceAccount"
+        ),
+        "apps" | "batch" => false,
+        _ => kind != "PriorityClass",
     }
 }
 

@@ -79,4 +79,7 @@ pub struct LimitAnswer {
     pub reasons: Vec<String>,
     /// On how many nodes.
     pub nodes: usize,
+    /// Whether the reasons are those of an error.
+    #[serde(skip)]
+    pub(super) is_error: bool,
 }

@@ -66,6 +66,11 @@ impl<'a> Filling<'a> {
         (next, node)
     }
 
+    /// Whether the answer is not wanted any more.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.course.is_interrupted()
+    }
+
     /// What the reader of an answer should know.
     pub(super) fn warnings(&self) -> Vec<String> {
         let outside = self.course.warnings_about_outside();

@@ -16,6 +16,10 @@ pub(super) fn requests(filling: &mut Filling<'_>) -> Vec<LargestRequest> {
     }
     let mut largest = Vec::new();
     for (resource, from) in requested(&pod) {
+        // Each of them takes dozens of trials.
+        if filling.is_interrupted() {
+            break;
+        }
         let cluster = filling.engine().cluster();
         let nodes = feasible.iter().filter_map(|name| cluster.node_idx(name));
         // Where it fits with more, it fits as it is.
@@ -32,6 +36,10 @@ pub(super) fn requests(filling: &mut Filling<'_>) -> Vec<LargestRequest> {
             Some(boundary(from, most, |amount| fits(amount).is_some()))
         };
         let node = limit.and_then(&mut fits);
+        if filling.is_interrupted() {
+            // What did not fit was not tried.
+            break;
+        }
         largest.push(LargestRequest {
             requested: quantity(&resource, from),
             largest: limit.map(|amount| quantity(&resource, amount)),
@@ -44,6 +52,9 @@ pub(super) fn requests(filling: &mut Filling<'_>) -> Vec<LargestRequest> {
 
 /// The node that the next pod would go to with this request.
 fn fits(filling: &mut Filling<'_>, resource: &str, amount: i64) -> Option<String> {
+    if filling.is_interrupted() {
+        return None;
+    }
     let pod = with_request(&filling.next_pod(), resource, amount);
     Some(filling.explain(pod)?.chosen?.to_string())
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use kube_scheduler_framework::Code;
+
 use super::data::{CapacityStep, LimitAnswer};
 use super::filling::Filling;
 use crate::explanation::Rejection;
@@ -50,6 +52,9 @@ pub(super) fn steps(
     let mut n_added = 0;
     for moment in all.looked_at() {
         while n_added < moment {
+            if filling.is_interrupted() {
+                return steps;
+            }
             filling.place();
             n_added += 1;
         }
@@ -89,6 +94,7 @@ fn limits(filling: &mut Filling<'_>) -> Option<(usize, Vec<LimitAnswer>)> {
         }
     }
     let limits = counts.into_iter().map(|(rejection, nodes)| LimitAnswer {
+        is_error: rejection.code == Code::Error.as_str(),
         plugin: rejection.plugin,
         reasons: rejection.reasons,
         nodes,

@@ -261,5 +261,6 @@ fn preemption(outcome: &PostFilterOutcome) -> PreemptionAnswer {
         node: node.filter(|node| !node.is_empty()),
         victims: outcome.victims.iter().map(|victim| victim.key()).collect(),
         message: Some(message).filter(|message| !message.is_empty()),
+        is_error: outcome.status.code() == Code::Error,
     }
 }

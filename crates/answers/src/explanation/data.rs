@@ -234,12 +234,15 @@ pub struct PreemptionAnswer {
     /// Where.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) node: Option<String>,
-    /// The pods to evict, most important first, `namespace/name`.
+    /// The pods to evict, most important first, `namespace/name`; empty where the reader may not see the pod.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub victims: Vec<String>,
     /// Why it does not help.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
+    /// Whether that is the text of an error.
+    #[serde(skip)]
+    pub(crate) is_error: bool,
 }
 
 /// One change that makes the pod fit, or several that do so together.
@@ -257,7 +260,7 @@ pub struct Suggestion {
     pub size: u32,
     /// On how many nodes the pod then fits, without any eviction.
     pub n_feasible: usize,
-    /// Pods that would be evicted, `namespace/name`.
+    /// Pods that would be evicted, `namespace/name`; empty where the reader may not see the pod.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub victims: Vec<String>,
 }

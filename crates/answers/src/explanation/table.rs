@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::data::{Explanation, PlaceAnswer, Rejection, Verdict};
 use crate::columns::Columns;
-use crate::format::count;
+use crate::format::{a_node, a_pod, count};
 
 /// In narrow tables: how many feasible nodes, and how many nodes with the same rejections are named.
 const MAX_FEASIBLE: usize = 10;
@@ -25,7 +25,9 @@ impl Explanation {
         let Self { verdict, nodes, n_feasible, decision, .. } = self;
         let share = format!("{n_feasible} of {nodes} nodes feasible");
         match (verdict, decision) {
-            (Verdict::Fits, Some(decision)) => format!("fits, on {} ({share})", decision.node),
+            (Verdict::Fits, Some(decision)) => {
+                format!("fits, on {} ({share})", a_node(&decision.node))
+            }
             (Verdict::Fits, None) => format!("fits ({share})"),
             (Verdict::FitsAfterPreemption, _) => {
                 format!("fits once pods are evicted for it ({share})")
@@ -52,8 +54,8 @@ impl Explanation {
             let _ = writeln!(out, "  {}", with_plugin(rejection));
         }
         if let Some(preemption) = self.preemption.as_ref().filter(|preemption| preemption.helps) {
-            let node = preemption.node.as_deref().unwrap_or("?");
-            let victims = preemption.victims.join(", ");
+            let node = a_node(preemption.node.as_deref().unwrap_or_default());
+            let victims = names(&preemption.victims);
             let _ = writeln!(out, "  preemption on {node} would evict: {victims}");
         }
         if let Some(decision) = &self.decision {
@@ -63,7 +65,7 @@ impl Explanation {
                 (false, Some(margin), _) => format!("{margin} ahead of the next"),
                 (false, None, _) => "the only one".to_owned(),
             };
-            let _ = writeln!(out, "  chosen: {}, {why}", decision.node);
+            let _ = writeln!(out, "  chosen: {}, {why}", a_node(&decision.node));
         }
         out.push('\n');
         self.write_feasible(wide, &mut out);
@@ -114,7 +116,7 @@ impl Explanation {
             columns.push(vec![
                 suggestion.changes.join(", and "),
                 suggestion.n_feasible.to_string(),
-                suggestion.victims.join(", "),
+                names(&suggestion.victims),
             ]);
         }
         columns.print(out);
@@ -200,6 +202,11 @@ pub(crate) fn examples_cell(examples: &[String], count: usize, wide: bool) -> St
         let _ = write!(nodes, "{}{more} more", if shown.is_empty() { "" } else { ", … " });
     }
     nodes
+}
+
+/// Pods by name, as far as their names may be seen.
+fn names(pods: &[String]) -> String {
+    pods.iter().map(|pod| a_pod(pod)).collect::<Vec<&str>>().join(", ")
 }
 
 fn with_plugin(rejection: &Rejection) -> String {

@@ -12,7 +12,7 @@ pub struct Fragmentation {
     pub(super) api_version: &'static str,
     pub(super) kind: &'static str,
     pub(super) as_of: String,
-    /// The label by whose values nodes are told apart.
+    /// The label by whose values nodes are distinguished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) by: Option<String>,
     /// How many pods have one of the shapes that were tried.

@@ -33,6 +33,7 @@ pub(super) fn compose(
     let verdict = explanation.verdict;
     let makes_room = verdict == Verdict::FitsAfterPreemption;
     let asked = explanation.preemption.filter(|_| makes_room || verdict == Verdict::DoesNotFit);
+    let is_error = verdict == Verdict::Error || asked.as_ref().is_some_and(|asked| asked.is_error);
     let nominated = asked.as_ref().and_then(|preemption| preemption.node.clone());
     let node = match verdict {
         Verdict::Bound => pod.node_name.as_ref().map(ToString::to_string),
@@ -58,6 +59,7 @@ pub(super) fn compose(
         victims: chosen.map(|chosen| chosen.victims.clone()).unwrap_or_default(),
         choice: chosen.map(|_| choice(cluster, &compared)),
         by: by.filter(|_| makes_room),
+        is_error,
         message: match asked {
             Some(preemption) => preemption.message,
             None if matches!(verdict, Verdict::Fits | Verdict::Bound) => None,

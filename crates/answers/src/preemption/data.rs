@@ -37,6 +37,9 @@ pub struct Preemption {
     /// What the plugins that could make room say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Whether that is the text of an error.
+    #[serde(skip)]
+    pub(super) is_error: bool,
     /// What keeps the pod from being tried, whatever the nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) gated: Option<Rejection>,
@@ -57,7 +60,8 @@ pub struct Preemption {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VictimAnswer {
-    /// The pod, `namespace/name`.
+    /// The pod, `namespace/name`; empty if the reader may not see it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub pod: String,
     pub(super) priority: i32,
     /// When it was started, if it was.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::data::{CandidateAnswer, Preemption, PreemptionChoice};
 use crate::columns::Columns;
 use crate::explanation::{Verdict, examples_cell};
-use crate::format::count;
+use crate::format::{a_node, a_pod, count};
 
 /// How many candidates narrow tables have.
 const MAX_CANDIDATES: usize = 10;
@@ -34,7 +34,7 @@ impl Preemption {
     }
 
     fn headline(&self) -> String {
-        let node = self.node.as_deref().unwrap_or("?");
+        let node = a_node(self.node.as_deref().unwrap_or_default());
         match self.verdict {
             Verdict::Fits => format!("fits on {node}, without any eviction"),
             Verdict::Bound => format!("has its node, {node}"),
@@ -60,8 +60,8 @@ impl Preemption {
         for candidate in self.candidates.iter().take(shown) {
             for victim in &candidate.victims {
                 columns.push(vec![
-                    victim.pod.clone(),
-                    candidate.node.clone(),
+                    a_pod(&victim.pod).to_owned(),
+                    a_node(&candidate.node).to_owned(),
                     victim.priority.to_string(),
                     victim.started.clone().unwrap_or_else(|| "-".to_owned()),
                     victim.violates.join(", "),
@@ -84,7 +84,7 @@ impl Preemption {
         let max = if wide { usize::MAX } else { MAX_CANDIDATES };
         for candidate in self.candidates.iter().take(max) {
             columns.push(vec![
-                candidate.node.clone(),
+                a_node(&candidate.node).to_owned(),
                 if candidate.chosen { "*".to_owned() } else { String::new() },
                 candidate.pdb_violations.to_string(),
                 candidate.highest_priority.to_string(),
@@ -124,8 +124,9 @@ fn why(
     chosen: &CandidateAnswer,
     second: Option<&CandidateAnswer>,
 ) -> String {
+    let node = a_node(&chosen.node);
     let Some(second) = second else {
-        return format!("why {}: no other node would have room after evictions", chosen.node);
+        return format!("why {node}: no other node would have room after evictions");
     };
     let differs = match choice.decided_by {
         "PdbViolations" => format!(
@@ -157,7 +158,8 @@ fn why(
         ),
         _ => "equal in everything that is compared, and found first".to_owned(),
     };
-    format!("why {} and not {}: {differs}", chosen.node, second.node)
+    let other = if second.node.is_empty() { "another one" } else { &second.node };
+    format!("why {node} and not {other}: {differs}")
 }
 
 fn count_of(n: i64, noun: &str) -> String {

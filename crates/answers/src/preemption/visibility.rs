@@ -1,7 +1,11 @@
 //! What a preemption says to a reader who may not see the whole cluster.
 
-use super::data::{Preemption, VictimAnswer};
-use crate::explanation::{ExplainOptions, NODES_HIDDEN, PODS_HIDDEN, Visibility, is_beside};
+use std::cmp::Reverse;
+
+use super::data::{NodesInVain, Preemption};
+use crate::explanation::{
+    ERROR_HIDDEN, ExplainOptions, NODES_HIDDEN, PODS_HIDDEN, Visibility, is_beside,
+};
 
 impl Preemption {
     /// The same with shorter lists.
@@ -18,7 +22,11 @@ impl Preemption {
         if !reader.nodes {
             self.node = None;
             self.candidates.iter_mut().for_each(|candidate| candidate.node.clear());
-            self.in_vain.iter_mut().for_each(|group| group.examples.clear());
+            self.in_vain = without_names(std::mem::take(&mut self.in_vain));
+            self.gated.iter_mut().for_each(|gate| gate.hide_error());
+            if self.is_error {
+                self.message = Some(ERROR_HIDDEN.to_owned());
+            }
             if let Some(choice) = &mut self.choice {
                 choice.runner_up = None;
             }
@@ -27,16 +35,61 @@ impl Preemption {
         if !reader.all_pods {
             let pod = &self.pod;
             let candidates = self.candidates.iter_mut().map(|candidate| &mut candidate.victims);
-            let mut n_hidden = 0;
-            for victims in candidates.chain([&mut self.victims]) {
-                let n_victims = victims.len();
-                victims.retain(|victim: &VictimAnswer| is_beside(pod, &victim.pod));
-                n_hidden += n_victims - victims.len();
+            let mut hides = false;
+            for victim in candidates.chain([&mut self.victims]).flatten() {
+                if !is_beside(pod, &victim.pod) {
+                    // How many there are stays. The names of budgets are of its namespace.
+                    victim.pod.clear();
+                    victim.violates.clear();
+                    hides = true;
+                }
             }
-            if n_hidden > 0 {
+            if hides {
                 self.warnings.push(PODS_HIDDEN.to_owned());
             }
         }
         self
+    }
+}
+
+/// Groups of nodes without names, the most frequent first; those that differ in the texts of errors alone become one.
+fn without_names(groups: Vec<NodesInVain>) -> Vec<NodesInVain> {
+    let mut merged: Vec<NodesInVain> = Vec::new();
+    for mut group in groups {
+        group.examples.clear();
+        group.rejection.hide_error();
+        let is_same = |known: &&mut NodesInVain| {
+            (known.code, &known.rejection) == (group.code, &group.rejection)
+        };
+        match merged.iter_mut().find(is_same) {
+            Some(known) => known.count += group.count,
+            None => merged.push(group),
+        }
+    }
+    merged.sort_by_key(|group| Reverse(group.count));
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explanation::Rejection;
+
+    #[test]
+    fn errors_name_no_node_and_are_one_group() {
+        let group = |reason: &str| NodesInVain {
+            count: 1,
+            examples: vec!["n1".to_owned()],
+            code: "Error",
+            rejection: Rejection {
+                plugin: "Devices".to_owned(),
+                code: "Error",
+                reasons: vec![reason.to_owned()],
+            },
+        };
+        let found = without_names(vec![group("node n1: timed out"), group("node n2: timed out")]);
+        assert_eq!((found.len(), found[0].count), (1, 2));
+        assert_eq!(found[0].rejection.reasons, [ERROR_HIDDEN]);
+        assert!(found[0].examples.is_empty());
     }
 }

@@ -57,6 +57,9 @@ pub struct WaitingPod {
     /// Why the last attempt at it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Whether that is the text of an error.
+    #[serde(skip)]
+    pub(super) is_error: bool,
 }
 
 /// Pods that wait for the same.

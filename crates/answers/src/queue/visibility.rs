@@ -2,7 +2,7 @@
 
 use super::data::Queue;
 use super::groups;
-use crate::explanation::{NODES_HIDDEN, OTHERS_HIDDEN, Visibility, is_of};
+use crate::explanation::{ERROR_HIDDEN, NODES_HIDDEN, OTHERS_HIDDEN, Visibility, is_of};
 
 impl Queue {
     /// The same without the names that its reader may not see: pods of other namespaces than `namespace` are counted, and
@@ -13,19 +13,28 @@ impl Queue {
             for pod in &mut self.pods {
                 pod.goes_to = None;
                 (pod.place.node, pod.place.nominated_node) = (None, None);
+                if pod.is_error {
+                    pod.message = Some(ERROR_HIDDEN.to_owned());
+                }
             }
+            self.group_again();
             self.warnings.push(NODES_HIDDEN.to_owned());
         }
         if !reader.all_pods {
             let n_pods = self.pods.len();
             self.pods.retain(|pod| is_of(&pod.pod, namespace));
             if self.pods.len() < n_pods {
-                self.groups = groups(&self.pods, self.max_examples);
-                self.n_groups = self.groups.len();
+                self.group_again();
                 self.warnings.push(OTHERS_HIDDEN.to_owned());
             }
         }
         self
+    }
+
+    /// Groups the pods by what is said of them now.
+    fn group_again(&mut self) {
+        self.groups = groups(&self.pods, self.max_examples);
+        self.n_groups = self.groups.len();
     }
 
     /// The same with at most so many pods and groups listed.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Pod, Taint, TaintEffect};
+use kube_scheduler_api_types::{CompileOptions, Node, Pod, Taint, TaintEffect};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ use crate::{API_GROUP, ExplainOptions};
 
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// How far a question over HTTP may have pods counted.
-const MAX_CAPACITY: usize = 1_000_000;
+const MAX_CAPACITY: usize = 100_000;
 /// How many shapes one may have tried.
 const MAX_SHAPES: usize = 200;
 /// How many pods and groups of a queue one may have listed.
@@ -44,29 +44,30 @@ pub(super) type Read = (Asked, Visibility);
 const ANYBODY: Visibility = Visibility { nodes: false, all_pods: false };
 
 impl Asked {
-    /// Reads the `spec` of a question; the namespace is empty for the whole cluster.
+    /// Reads the `spec` of a question; the namespace is empty for the whole cluster. Pods in it are read with `options`.
     pub(super) fn from_spec(
         kind: QuestionKind,
         namespace: &Arc<str>,
         spec: &Value,
+        options: &CompileOptions,
     ) -> Result<Read, RequestError> {
         Ok(match kind {
             QuestionKind::Explanation | QuestionKind::Preemption => {
-                (about_pod(kind, namespace, spec)?, ANYBODY)
+                (about_pod(kind, namespace, spec, options)?, ANYBODY)
             }
-            QuestionKind::WhatIf => what_if(kind, namespace, spec)?,
+            QuestionKind::WhatIf => what_if(kind, namespace, spec, options)?,
             QuestionKind::Drain => {
                 let DrainSpec { nodes, disable_eviction } = typed(kind, spec)?;
                 if nodes.is_empty() {
                     return Err(field("spec.nodes", "expected one node or more"));
                 }
                 let changes = Change::draining(&nodes, disable_eviction);
-                // Whoever may ask about the whole cluster may name its nodes.
+                // Who may ask about the whole cluster may name its nodes.
                 (Self::WhatIf { changes }, ANYBODY)
             }
             QuestionKind::Capacity => {
                 let CapacitySpec { pod, max, steps } = typed(kind, spec)?;
-                let template = Arc::new(manifest(pod, namespace, &SUBJECT)?);
+                let template = Arc::new(manifest(pod, namespace, &SUBJECT, options)?);
                 let defaults = CapacityOptions::default();
                 let max = bounded("spec.max", max, defaults.max, MAX_CAPACITY)?;
                 let explain = ExplainOptions::ALL;
@@ -120,6 +121,7 @@ fn about_pod(
     kind: QuestionKind,
     namespace: &Arc<str>,
     spec: &Value,
+    options: &CompileOptions,
 ) -> Result<Asked, RequestError> {
     let PodQuestionSpec { pod_name, pod, suggest } = typed(kind, spec)?;
     if suggest && kind != QuestionKind::Explanation {
@@ -130,7 +132,9 @@ fn about_pod(
         (Some(name), None) if !name.is_empty() => {
             Subject::Known(PodName { namespace: namespace.clone(), name: name.into() })
         }
-        (None, Some(pod)) => Subject::Manifest(Arc::new(manifest(pod, namespace, &SUBJECT)?)),
+        (None, Some(pod)) => {
+            Subject::Manifest(Arc::new(manifest(pod, namespace, &SUBJECT, options)?))
+        }
         _ => return Err(field("spec", "expected either podName or pod")),
     };
     Ok(match kind {
@@ -139,7 +143,12 @@ fn about_pod(
     })
 }
 
-fn what_if(kind: QuestionKind, namespace: &Arc<str>, spec: &Value) -> Result<Read, RequestError> {
+fn what_if(
+    kind: QuestionKind,
+    namespace: &Arc<str>,
+    spec: &Value,
+    options: &CompileOptions,
+) -> Result<Read, RequestError> {
     let WhatIfSpec { changes: specs } = typed(kind, spec)?;
     if specs.is_empty() {
         return Err(field("spec.changes", "expected one change or more"));
@@ -157,7 +166,7 @@ fn what_if(kind: QuestionKind, namespace: &Arc<str>, spec: &Value) -> Result<Rea
             return Err(field("spec.changes", problem));
         }
         demands.nodes |= !of_pods;
-        add_changes(spec, namespace, &mut changes)?;
+        add_changes(spec, namespace, options, &mut changes)?;
     }
     demands.all_pods = changes.iter().any(|change| match change {
         Change::AddPod(pod) => pod.namespace != *namespace,
@@ -170,11 +179,12 @@ fn what_if(kind: QuestionKind, namespace: &Arc<str>, spec: &Value) -> Result<Rea
 fn add_changes(
     spec: ChangeSpec,
     namespace: &Arc<str>,
+    options: &CompileOptions,
     changes: &mut Vec<Change>,
 ) -> Result<(), RequestError> {
     let change = match spec {
         ChangeSpec::AddPods(added) => {
-            changes.extend(pods(added, namespace)?.into_iter().map(Change::AddPod));
+            changes.extend(pods(added, namespace, options)?.into_iter().map(Change::AddPod));
             return Ok(());
         }
         ChangeSpec::DeletePod(pod) => {
@@ -213,8 +223,12 @@ fn add_changes(
 }
 
 /// Pods that are alike but for their names.
-fn pods(added: AddPodsSpec, namespace: &Arc<str>) -> Result<Vec<Arc<Pod>>, RequestError> {
-    let pod = manifest(added.pod, namespace, &ADDED)?;
+fn pods(
+    added: AddPodsSpec,
+    namespace: &Arc<str>,
+    options: &CompileOptions,
+) -> Result<Vec<Arc<Pod>>, RequestError> {
+    let pod = manifest(added.pod, namespace, &ADDED, options)?;
     let Some(count) = added.count else { return Ok(vec![Arc::new(pod)]) };
     let numbered = (1..=count).map(|number| {
         let name: Arc<str> = format!("{}-{number}", pod.name).into();
@@ -249,7 +263,12 @@ const ADDED: Place = Place {
 };
 
 /// A pod of a question, in the question's namespace unless it names another one and may.
-fn manifest(mut pod: Value, namespace: &Arc<str>, at: &Place) -> Result<Pod, RequestError> {
+fn manifest(
+    mut pod: Value,
+    namespace: &Arc<str>,
+    at: &Place,
+    options: &CompileOptions,
+) -> Result<Pod, RequestError> {
     let meta = pod.get("metadata").and_then(|meta| meta.get("namespace"));
     if let Some(field) = at.namespace {
         super::in_namespace(meta, namespace, field)?;
@@ -264,7 +283,8 @@ fn manifest(mut pod: Value, namespace: &Arc<str>, at: &Place) -> Result<Pod, Req
     if pod["spec"].is_object() && pod["spec"]["schedulerName"].is_null() {
         pod["spec"]["schedulerName"] = DEFAULT_SCHEDULER.into();
     }
-    let pod = Pod::from_json(pod.to_string()).map_err(|error| field(at.pod, error.to_string()))?;
+    let pod = Pod::from_json_with(pod.to_string(), options)
+        .map_err(|error| field(at.pod, error.to_string()))?;
     let name: Arc<str> = if pod.name.is_empty() { "pod".into() } else { pod.name.clone() };
     let uid = uid(&namespace, &name);
     Ok(Pod { namespace, name, uid, ..pod })

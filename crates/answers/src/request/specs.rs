@@ -183,7 +183,7 @@ pub(super) struct QueueSpec {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct FragmentationSpec {
-    /// The label of nodes by whose values they are told apart.
+    /// The label of nodes by whose values they are distinguished.
     pub(super) by: Option<String>,
     /// How many shapes are tried, the most frequent first; 50 if it is not given, and 200 at most.
     pub(super) max_shapes: Option<usize>,

@@ -1,7 +1,7 @@
 //! Applying changes to a copy of the cluster.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Pod, PodStatus};
@@ -31,7 +31,12 @@ pub(crate) struct Touched {
 /// Applies changes in their order.
 pub(crate) fn apply(course: &mut Course, changes: &[Change]) -> Result<Touched, Refusal> {
     let mut touched = Touched::default();
+    let mut numbers = BTreeMap::new();
     for change in changes {
+        if course.is_interrupted() {
+            // The course makes no attempt any more, and says that it is cut short.
+            break;
+        }
         match change {
             Change::AddPod(pod) => add_pod(course, pod, &mut touched)?,
             Change::DeletePod(name) => {
@@ -47,7 +52,10 @@ pub(crate) fn apply(course: &mut Course, changes: &[Change]) -> Result<Touched, 
                 }
                 course.handle(Input::NodeApplied(node.clone()));
             }
-            Change::AddNodesLike { node, count } => add_like(course, node, *count)?,
+            Change::AddNodesLike { node, count } => {
+                let number = numbers.entry(node.clone()).or_default();
+                add_like(course, node, *count, number)?;
+            }
             Change::RemoveNode(name) => {
                 node(course, name)?;
                 move_away(course, name, true, &mut touched);
@@ -103,11 +111,17 @@ fn add_pod(course: &mut Course, pod: &Arc<Pod>, touched: &mut Touched) -> Result
     Ok(())
 }
 
-fn add_like(course: &mut Course, name: &Arc<str>, count: usize) -> Result<(), Refusal> {
+/// Adds nodes; `number` is that of the last one that was made like this one.
+fn add_like(
+    course: &mut Course,
+    name: &Arc<str>,
+    count: usize,
+    number: &mut usize,
+) -> Result<(), Refusal> {
     let model = node(course, name)?;
-    let (mut added, mut number) = (0, 0);
-    while added < count {
-        number += 1;
+    let mut added = 0;
+    while added < count && !course.is_interrupted() {
+        *number += 1;
         let new: Arc<str> = format!("{name}-like-{number}").into();
         if course.engine.cluster().node_idx(&new).is_some() {
             continue;
@@ -143,10 +157,16 @@ fn move_away(course: &mut Course, name: &Arc<str>, with_daemons: bool, touched: 
         pods.retain(|pod| !is_of_node(pod));
     }
     for pod in &pods {
+        if course.is_interrupted() {
+            return;
+        }
         course.delete(pod);
     }
     let mut n_lost = 0;
     for pod in pods {
+        if course.is_interrupted() {
+            break;
+        }
         if is_of_node(&pod) {
             touched.lose(&pod);
         } else if !recreate(course, &pod, touched) {

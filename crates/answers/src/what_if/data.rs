@@ -38,6 +38,20 @@ pub struct WhatIf {
     /// What the reader should know about the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) warnings: Vec<String>,
+    /// How many there are, whatever is listed.
+    #[serde(skip)]
+    pub(super) totals: Totals,
+}
+
+/// How many entries the lists of an answer had before they were cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    /// Pods that are asked about and get a node.
+    pub(super) placed: usize,
+    /// Those that get none.
+    pub(super) left: usize,
+    pub(super) evicted: usize,
+    pub(super) blocked: usize,
 }
 
 /// A pod that gets a node.

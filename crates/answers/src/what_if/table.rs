@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::data::{PlacementAnswer, WhatIf};
+use super::data::{PlacementAnswer, Totals, WhatIf};
 use crate::columns::Columns;
-use crate::format::count;
+use crate::format::{a_node, a_pod, count};
 
 impl WhatIf {
     /// The answer in columns; wide ones list nodes, too.
@@ -14,8 +14,8 @@ impl WhatIf {
         let mut blocked = Columns::new(&["BLOCKED", "ON", "REASON", "BUDGETS", "MESSAGE"]);
         for pod in &self.blocked {
             blocked.push(vec![
-                pod.pod.clone(),
-                pod.node.clone(),
+                a_pod(&pod.pod).to_owned(),
+                a_node(&pod.node).to_owned(),
                 pod.code.to_owned(),
                 pod.budgets.join(", "),
                 pod.message.clone(),
@@ -25,12 +25,20 @@ impl WhatIf {
         let mut evictions = Columns::new(&["EVICTED", "FROM", "FOR"]);
         for eviction in &self.evictions {
             let by = eviction.by.clone().unwrap_or_default();
-            evictions.push(vec![eviction.pod.clone(), eviction.node.clone(), by]);
+            evictions.push(vec![
+                a_pod(&eviction.pod).to_owned(),
+                a_node(&eviction.node).to_owned(),
+                by,
+            ]);
         }
         evictions.print(&mut out);
         let mut pending = Columns::new(&["PENDING", "REASON", "MESSAGE"]);
         for pod in &self.pending {
-            pending.push(vec![pod.pod.clone(), pod.code.to_owned(), pod.message.clone()]);
+            pending.push(vec![
+                a_pod(&pod.pod).to_owned(),
+                pod.code.to_owned(),
+                pod.message.clone(),
+            ]);
         }
         pending.print(&mut out);
         if wide {
@@ -41,19 +49,18 @@ impl WhatIf {
         for warning in &self.warnings {
             let _ = writeln!(out, "note: {warning}");
         }
-        let asked = self.placements.iter().filter(|placement| placement.asked).count();
-        let left = self.pending.iter().filter(|pod| pod.asked).count();
+        let Totals { placed: asked, left, evicted, blocked } = self.totals;
         let verdict = if self.fits { "fits" } else { "does not fit" };
         let all = count(asked + left, "pod");
         let _ = write!(out, "{verdict}: {asked} of {all} placed");
         if self.rounds > 0 {
             let _ = write!(out, " in {}", count(self.rounds, "round"));
         }
-        if !self.blocked.is_empty() {
-            let _ = write!(out, ", {} blocked", count(self.blocked.len(), "pod"));
+        if blocked > 0 {
+            let _ = write!(out, ", {} blocked", count(blocked, "pod"));
         }
-        if !self.evictions.is_empty() {
-            let _ = write!(out, ", {} evicted", count(self.evictions.len(), "pod"));
+        if evicted > 0 {
+            let _ = write!(out, ", {} evicted", count(evicted, "pod"));
         }
         if self.other_pending > 0 {
             let _ =
@@ -75,7 +82,8 @@ impl WhatIf {
         for placement in placements {
             let instead = placement.instead_of.clone().unwrap_or_default();
             let round = placement.round.map(|round| round.to_string()).unwrap_or_default();
-            columns.push(vec![placement.pod.clone(), placement.node.clone(), instead, round]);
+            let (pod, node) = (a_pod(&placement.pod), a_node(&placement.node));
+            columns.push(vec![pod.to_owned(), node.to_owned(), instead, round]);
         }
         columns.print(out);
     }

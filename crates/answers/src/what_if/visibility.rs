@@ -1,7 +1,8 @@
 //! What would happen, for a reader who may not see the whole cluster.
 
+use super::SCHEDULER_ERROR;
 use super::data::WhatIf;
-use crate::explanation::{NODES_HIDDEN, OTHERS_HIDDEN, Visibility, is_of};
+use crate::explanation::{ERROR_HIDDEN, NODES_HIDDEN, OTHERS_HIDDEN, Visibility, is_of};
 
 impl WhatIf {
     /// The same without the names that its reader may not see. Entries and codes stay, so that they can be counted.
@@ -18,6 +19,38 @@ impl WhatIf {
         self
     }
 
+    /// The same with at most `max` entries in each list, and as many pods in those of nodes together.
+    #[must_use]
+    pub(crate) fn limited(mut self, max: usize) -> Self {
+        let lengths = [
+            ("placements", self.placements.len()),
+            ("evictions", self.evictions.len()),
+            ("pending", self.pending.len()),
+            ("blocked", self.blocked.len()),
+        ];
+        let cut = lengths.into_iter().filter(|(_, n)| *n > max);
+        let mut warnings: Vec<String> =
+            cut.map(|(list, n)| format!("{list}: {max} of {n} are listed")).collect();
+        self.placements.truncate(max);
+        self.evictions.truncate(max);
+        self.pending.truncate(max);
+        self.blocked.truncate(max);
+        let mut left = max;
+        let n_moves: usize =
+            self.nodes.iter().map(|node| node.added.len() + node.removed.len()).sum();
+        if n_moves > max {
+            for list in self.nodes.iter_mut().flat_map(|node| [&mut node.added, &mut node.removed])
+            {
+                list.truncate(left);
+                left -= list.len();
+            }
+            self.nodes.retain(|node| !node.added.is_empty() || !node.removed.is_empty());
+            warnings.push(format!("nodes: {max} of {n_moves} pods are listed"));
+        }
+        self.warnings.extend(warnings);
+        self
+    }
+
     fn hide_nodes(&mut self) {
         for placement in &mut self.placements {
             placement.node.clear();
@@ -26,6 +59,8 @@ impl WhatIf {
         self.evictions.iter_mut().for_each(|eviction| eviction.node.clear());
         self.blocked.iter_mut().for_each(|blocked| blocked.node.clear());
         self.nodes.clear();
+        let failed = self.pending.iter_mut().filter(|pending| pending.code == SCHEDULER_ERROR);
+        failed.for_each(|pending| ERROR_HIDDEN.clone_into(&mut pending.message));
         self.warnings.push(NODES_HIDDEN.to_owned());
     }
 

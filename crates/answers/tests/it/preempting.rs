@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_answers::{
-    ExplainOptions, Happening, Preemption, Rehearsal, Subject, Verdict, preemption,
+    ExplainOptions, Happening, Preemption, Rehearsal, Subject, Verdict, Visibility, preemption,
 };
 use kube_scheduler_api_types::{Object, Pod, PodStatus, Timestamp};
 use kube_scheduler_engine::{Engine, Input};
@@ -202,4 +202,24 @@ proptest! {
             prop_assert_eq!(groups + answer.candidates.len(), nodes.len());
         }
     }
+}
+
+#[test]
+fn what_a_reader_may_not_see_is_counted_all_the_same() {
+    let theirs = |name: &str| {
+        let plain = pod(name, "2", json!({"nodeName": "a", "priority": 1}));
+        Arc::new(Pod { namespace: "theirs".into(), ..(*plain).clone() })
+    };
+    let mut cluster = Cluster::new().node("a", "4", json!({})).pod(theirs("x")).pod(theirs("y"));
+    let urgent = Subject::Manifest(pod("urgent", "4", json!({"priority": 100})));
+    let nobody = Visibility { nodes: false, all_pods: false };
+    let hidden = ask(&mut cluster, &urgent).visible_to(nobody);
+    assert_eq!((names(&hidden), hidden.candidates[0].victims.len()), (vec!["", ""], 2));
+    let table = hidden.table(true);
+    assert!(table.contains("fits on a node once 2 pods are evicted"), "{table}");
+    assert!(table.contains("why a node: no other node would have room"), "{table}");
+    let explained = cluster.explain(&urgent).unwrap().visible_to(nobody);
+    let table = explained.table(true);
+    assert!(table.contains("preemption on a node would evict: a pod, a pod"), "{table}");
+    assert!(!table.contains("theirs/"), "{table}");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_answers::{
-    ExplainOptions, Interrupt, Subject, Suggestion, explain, suggestions,
+    ExplainOptions, Interrupt, Subject, Suggestion, Visibility, explain, suggestions,
 };
 use kube_scheduler_api_types::Pod;
 use serde_json::{Value, json};
@@ -54,6 +54,19 @@ fn every_kind_of_change_is_found_and_the_smallest_comes_first() {
             "uncordon node off",
             "request 1000m of cpu instead of 4000m",
             "one more node like off",
+        ]
+    );
+    let subject = Subject::Manifest(pod("p", "4", json!({})));
+    let mut answer = cluster.explain(&subject).unwrap();
+    answer.suggestions.clone_from(&found);
+    let hidden = answer.visible_to(Visibility { nodes: false, all_pods: true });
+    assert_eq!(
+        texts(&hidden.suggestions),
+        [
+            "tolerate a taint",
+            "uncordon a node",
+            "request 1000m of cpu instead of 4000m",
+            "one more node like one that is there",
         ]
     );
     let sizes: Vec<u32> = found.iter().map(|one| one.size).collect();

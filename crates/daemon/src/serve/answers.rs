@@ -20,11 +20,12 @@ use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use kube_scheduler_answers::{
-    Answer, ExplainOptions, Inquiry, Interrupt, Notes, Question, QuestionKind, Refusal, Visibility,
+    Answer, ExplainOptions, Inquiry, Interrupt, Notes, Question, QuestionKind, Visibility,
 };
+use kube_scheduler_api_types::CompileOptions;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 pub(super) use self::api::ApiPath;
 use self::problem::Problem;
@@ -43,7 +44,7 @@ const MAX_QUESTIONS: usize = 4;
 const SHARE: u32 = 20;
 /// How long a caller may take to send its question.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a question may wait for its turn, and for its answer.
+/// How long a question may wait for its turn, and how long its answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What an answer lists at most.
 const LISTED: ExplainOptions = ExplainOptions { max_examples: 10, max_feasible: 100 };
@@ -74,6 +75,8 @@ impl Default for Answers {
 #[derive(Clone, Copy)]
 pub(super) struct Desk<'s> {
     pub(super) inbox: &'s Inbox,
+    /// How the scheduler reads pods.
+    pub(super) pod_options: &'s CompileOptions,
     pub(super) authorizer: &'s Authorizer,
     /// Whether the whole cluster has been seen.
     pub(super) is_synced: bool,
@@ -112,21 +115,24 @@ impl Answers {
             }
             return reply;
         }
-        let (code, object) = match path {
-            ApiPath::Groups => (StatusCode::OK, api::groups()),
-            ApiPath::Group => (StatusCode::OK, api::group()),
-            ApiPath::Resources => (StatusCode::OK, api::resources()),
+        let object = match path {
+            ApiPath::Groups => api::groups(),
+            ApiPath::Group => api::group(),
+            ApiPath::Resources => api::resources(),
             ApiPath::Questions { kind, namespace } => {
                 match self.answer((kind, namespace), user, &parts, body, desk).await {
-                    Ok(object) => (StatusCode::CREATED, object),
+                    Ok(text) => {
+                        return reply::typed(StatusCode::CREATED, "application/json", text);
+                    }
                     Err(problem) => return problem.reply(headers),
                 }
             }
         };
         let text = reply::json(&object, reply::is_for_people(headers));
-        reply::typed(code, "application/json", text)
+        reply::typed(StatusCode::OK, "application/json", text)
     }
 
+    /// The text of the answer.
     async fn answer(
         &self,
         (kind, namespace): (QuestionKind, &str),
@@ -134,7 +140,7 @@ impl Answers {
         parts: &Parts,
         body: Incoming,
         desk: Desk<'_>,
-    ) -> Result<serde_json::Value, Problem> {
+    ) -> Result<String, Problem> {
         let place = self.places.clone().try_acquire_owned().map_err(|_| {
             let message = format!("{MAX_QUESTIONS} questions are being answered; try again later");
             Problem::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
@@ -142,46 +148,47 @@ impl Answers {
         if !desk.is_synced {
             return Err(Problem::unavailable("the scheduler has not seen the whole cluster yet"));
         }
+        let rendered = Rendered::asked_for(parts)?;
         let body = received(body).await?;
-        let question = Question::from_json(kind, namespace, &body)
+        let question = Question::from_json(kind, namespace, &body, desk.pod_options)
             .map_err(|error| Problem::bad_request(error.to_string()))?;
         drop(body);
         let reader = reader(desk.authorizer, user).await?;
         check_demands(question.demands, reader)?;
-
-        let question = Arc::new(question);
-        let (answer, version) = self.compute(&question, desk.inbox, place).await?;
-        let question = Arc::unwrap_or_clone(question);
-        let answer = answer?.for_reader(&question, reader, LISTED);
-        let rendered = rendered(&answer, parts);
-        let notes = Notes { resource_version: version, rendered };
-        question.answered(&answer, notes).map_err(|error| Problem::internal(&error.to_string()))
+        let form = Form { reader, rendered, is_pretty: reply::is_for_people(&parts.headers) };
+        self.compute(Arc::new(question), form, desk.inbox, place).await
     }
 
-    /// Waits for a thread and for a turn at the core, and computes the answer; with it comes how far the cluster had been seen.
+    /// Waits for a thread and for a turn at the core, and computes the answer and its text.
     async fn compute(
         &self,
-        question: &Arc<Question>,
+        question: Arc<Question>,
+        form: Form,
         inbox: &Inbox,
         place: OwnedSemaphorePermit,
-    ) -> Result<(Result<Answer, Refusal>, Option<String>), Problem> {
-        let thread = turn_of(&self.threads).await?;
-        let (inquiry, version) = self.inquire(question, inbox).await?;
+    ) -> Result<String, Problem> {
+        let late_at = tokio::time::Instant::now() + PATIENCE;
+        let thread = turn_of(&self.threads, late_at).await?;
+        let (inquiry, version) = self.inquire(&question, inbox, late_at).await?;
         let interrupt = Interrupt::default();
-        let (question, wanted) = (question.clone(), Wanted(interrupt.clone()));
-        // Not on a thread that serves others: this takes as long as thousands of attempts.
+        let wanted = Wanted(interrupt.clone());
+        // Not on a thread that serves others: this takes as long as thousands of attempts, and the text may be long.
         let work = tokio::task::spawn_blocking(move || {
             let answer = apart(|| inquiry.answer(&question, &interrupt));
-            drop((question, thread, place));
-            answer
+            let text = answer
+                .map_err(Problem::from)
+                .and_then(|answer| form.text(question, answer, version));
+            // Until here it takes processor and memory.
+            drop((thread, place));
+            text
         });
-        let answer = timeout(PATIENCE, work).await;
+        let text = timeout(PATIENCE, work).await;
         drop(wanted);
-        let answer = answer.map_err(|_| {
+        let text = text.map_err(|_| {
             let message = format!("the answer took longer than {PATIENCE:?}: ask for less");
             Problem::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
         })?;
-        Ok((answer.map_err(|_| Problem::internal("the answer broke down"))?, version))
+        text.map_err(|_| Problem::internal("the answer broke down"))?
     }
 
     /// Has the core take down what the answer needs.
@@ -189,8 +196,9 @@ impl Answers {
         &self,
         question: &Arc<Question>,
         inbox: &Inbox,
+        late_at: tokio::time::Instant,
     ) -> Result<(Inquiry, Option<String>), Problem> {
-        let turn = turn_of(&self.turns).await?;
+        let turn = turn_of(&self.turns, late_at).await?;
         let (send, found) = oneshot::channel();
         let (runtime, question) = (Handle::current(), question.clone());
         let asked = inbox::Question(Box::new(move |engine, moment| {
@@ -209,16 +217,19 @@ impl Answers {
         inbox
             .observe(Observation::Ask(asked))
             .map_err(|ended| Problem::unavailable(&ended.to_string()))?;
-        let found = timeout(PATIENCE, found).await.map_err(|_| late())?;
+        let found = timeout_at(late_at, found).await.map_err(|_| late())?;
         found.map_err(|_| {
             Problem::internal("the answer broke down, or the scheduling core has ended")
         })
     }
 }
 
-/// Waits for one of a few.
-async fn turn_of(turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
-    let turn = timeout(PATIENCE, turns.clone().acquire_owned()).await.map_err(|_| late())?;
+/// Waits for one of a few until `late_at`.
+async fn turn_of(
+    turns: &Arc<Semaphore>,
+    late_at: tokio::time::Instant,
+) -> Result<OwnedSemaphorePermit, Problem> {
+    let turn = timeout_at(late_at, turns.clone().acquire_owned()).await.map_err(|_| late())?;
     turn.map_err(|_| Problem::internal("the scheduling core has ended"))
 }
 
@@ -279,14 +290,51 @@ fn check_demands(demands: Visibility, reader: Visibility) -> Result<(), Problem>
     Ok(())
 }
 
-/// The answer for people, if the request asks for it.
-fn rendered(answer: &Answer, parts: &Parts) -> Option<String> {
-    let pairs = query_pairs(parts.uri.query().unwrap_or_default());
-    let (_, form) = pairs.into_iter().find(|(key, _)| key == "rendered")?;
-    match form.as_str() {
-        "table" => Some(answer.table(false)),
-        "wide" => Some(answer.table(true)),
-        _ => None,
+/// A table beside the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rendered {
+    Table,
+    Wide,
+}
+
+impl Rendered {
+    /// The one that the request asks for, if it asks for one.
+    fn asked_for(parts: &Parts) -> Result<Option<Self>, Problem> {
+        let pairs = query_pairs(parts.uri.query().unwrap_or_default());
+        let Some((_, form)) = pairs.into_iter().find(|(key, _)| key == "rendered") else {
+            return Ok(None);
+        };
+        match form.as_str() {
+            "table" => Ok(Some(Self::Table)),
+            "wide" => Ok(Some(Self::Wide)),
+            _ => Err(Problem::bad_request(format!("rendered: {form:?}: expected table or wide"))),
+        }
+    }
+}
+
+/// What becomes of an answer on its way to its reader.
+#[derive(Clone, Copy)]
+struct Form {
+    reader: Visibility,
+    rendered: Option<Rendered>,
+    is_pretty: bool,
+}
+
+impl Form {
+    /// The object with its answer, as text.
+    fn text(
+        self,
+        question: Arc<Question>,
+        answer: Answer,
+        resource_version: Option<String>,
+    ) -> Result<String, Problem> {
+        let question = Arc::unwrap_or_clone(question);
+        let answer = answer.for_reader(&question, self.reader, LISTED);
+        let rendered = self.rendered.map(|rendered| answer.table(rendered == Rendered::Wide));
+        let notes = Notes { resource_version, rendered };
+        let object = question.answered(&answer, notes);
+        let object = object.map_err(|error| Problem::internal(&error.to_string()))?;
+        Ok(reply::json(&object, self.is_pretty))
     }
 }
 

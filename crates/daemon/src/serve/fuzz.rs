@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube_scheduler_api_types::CompileOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 
@@ -51,6 +52,7 @@ pub async fn secure_port(is_http2: bool, bytes: &[u8]) -> Result<Vec<u8>, ServeE
         elects: true,
         // Profiles take as long as they are asked to.
         has_profiling: false,
+        pod_options: CompileOptions::default(),
     };
     let site = Arc::new(Site {
         authenticator,

@@ -14,6 +14,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 
 use hyper::body::Incoming;
+use kube_scheduler_api_types::CompileOptions;
 use percent_encoding::percent_decode_str;
 use tokio::sync::{oneshot, watch};
 
@@ -56,6 +57,8 @@ pub(crate) struct SiteSources {
     pub(crate) elects: bool,
     /// `enableProfiling`.
     pub(crate) has_profiling: bool,
+    /// How pods are read.
+    pub(crate) pod_options: CompileOptions,
 }
 
 /// All pages and the two questions before them.
@@ -129,6 +132,7 @@ impl Site {
         if let Some(api) = ApiPath::of(path) {
             let desk = Desk {
                 inbox: &self.sources.inbox,
+                pod_options: &self.sources.pod_options,
                 authorizer: &self.authorizer,
                 is_synced: self.sources.progress.borrow().is_synced,
             };

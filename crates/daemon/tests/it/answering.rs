@@ -181,6 +181,13 @@ async fn evictions_are_foreseen_without_the_names_that_the_reader_may_not_see() 
     for name in ["hollow-", "filler-"] {
         assert!(!reply.body.contains(name), "{name}: {answer:#}");
     }
+    let version = "answers.kube-scheduler.rs/v1alpha1";
+    let body = json!({"apiVersion": version, "kind": "Preemption", "spec": spec}).to_string();
+    let path = format!("{API}/namespaces/default/preemptions?rendered=table");
+    let reply = world.client("tenant").ask("POST", &path, &body).await;
+    let answer: Value = serde_json::from_str(&reply.body).unwrap();
+    let table = answer["status"]["rendered"].as_str().unwrap();
+    assert!(table.contains("fits on a node once 1 pod is evicted"), "{table}");
     let wrong = json!({"podName": "large", "suggest": true});
     assert_eq!(preemption(&world, "administrator", &wrong).await.code, 400);
     world.running.stop().await;
@@ -406,5 +413,10 @@ async fn an_answer_comes_as_a_table_too_if_it_is_asked_for() {
         answered(&world, "administrator", place, "Capacity", &json!({"pod": small("a")})).await;
     let table = status["rendered"].as_str().unwrap();
     assert!(table.contains("NODE") && table.contains("default/a: 8 fit, on 2 nodes"), "{table}");
+    let other = "namespaces/default/capacities?rendered=xyz";
+    let spec = json!({"pod": small("a")});
+    let refused = asked(&world, "administrator", other, "Capacity", &spec).await;
+    assert_eq!(refused.code, 400, "{}", refused.body);
+    assert!(refused.body.contains("expected table or wide"), "{}", refused.body);
     world.running.stop().await;
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use kube_scheduler_answers::Format;
 use kube_scheduler_api_types::{Node, Pod, Timestamp};
 use kube_scheduler_config::FeatureGates;
-use kube_scheduler_daemon::{ClusterLists, Endpoint, RunningScheduler, Trust};
+use kube_scheduler_daemon::{AskError, ClusterLists, Endpoint, RunningScheduler, Trust};
 use kube_scheduler_engine::Engine;
 use kube_scheduler_runtime::Registry;
 use kube_scheduler_simulator::{ClusterInput, Simulation, SimulationOptions};
@@ -48,7 +48,7 @@ pub(crate) struct Source {
     #[arg(long, value_name = "FILE", requires = "server")]
     server_ca: Option<PathBuf>,
 
-    /// Do not check the certificate of --server: whoever answers there gets the credentials of the kubeconfig.
+    /// Do not check the certificate of --server: what answers there gets the credentials of the kubeconfig.
     #[arg(long, requires = "server", conflicts_with = "server_ca")]
     insecure_skip_server_check: bool,
 
@@ -113,7 +113,13 @@ impl Source {
                 };
                 Some(RunningScheduler::at(&endpoint, url, trust)?)
             }
-            None => runtime.block_on(RunningScheduler::registered(&endpoint))?,
+            None => match runtime.block_on(RunningScheduler::registered(&endpoint)) {
+                Err(error @ AskError::NotReached { .. }) if !is_wanted => {
+                    eprintln!("warning: {error}");
+                    None
+                }
+                found => found?,
+            },
         };
         if scheduler.is_none() && is_wanted {
             bail!("no scheduler that answers questions is registered with {}", endpoint.url());
@@ -144,7 +150,7 @@ impl Source {
         let config = self.name_of_config();
         let why = match &self.filename[..] {
             [] if self.local || self.is_own() => "no running scheduler was asked",
-            [] => "no scheduler that answers questions is registered with it",
+            [] => "no scheduler that answers questions was found by it",
             _ => "no running scheduler was asked",
         };
         eprintln!("answered here, from {from}, with {config}; {why}");

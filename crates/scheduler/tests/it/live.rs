@@ -15,6 +15,21 @@ metadata: {name: small, namespace: default}
 spec: {containers: [{name: c, image: x, resources: {requests: {cpu: '1'}}}]}
 ";
 
+/// An authority that has signed nothing here.
+const FOREIGN_AUTHORITY: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBfzCCASWgAwIBAgIUH/WA/6cnRSwfAenLAR0asjlmj04wCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJZWxzZXdoZXJlMCAXDTI2MTEyNDA3MjgxMVoYDzIxMjYxMDMx
+MDcyODExWjAUMRIwEAYDVQQDDAllbHNld2hlcmUwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAAS9yLv9CxyhRMZKTip1ogpsSjw/IpEj1bSJXREXhhG6VmVYQFdFgrpc
+xJhcVhIItYqpFYgFxmETEL/NW6tRrNfNo1MwUTAdBgNVHQ4EFgQUHJ9mS0Ro1bLY
+fBPigB0fCn38w24wHwYDVR0jBBgwFoAUHJ9mS0Ro1bLYfBPigB0fCn38w24wDwYD
+VR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNIADBFAiAuBvyfO1XTV1EM0uvvx0uB
+E/RnAFVf1g5Ak74qkVlIyQIhAKY1vIS9c6yqdGWmOHb8UYYtn1eYm+71tTr9aK/c
+eGe7
+-----END CERTIFICATE-----
+";
+
 /// A cluster of two nodes with 4 CPUs each, a scheduler, and a pod that asks for 8.
 struct World {
     files: Files,
@@ -124,21 +139,50 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
     let unchecked = run(&[&["queue"], &source[..]].concat());
     assert_eq!(unchecked.status.code(), Some(2));
     assert!(stderr(&unchecked).contains("certificate"), "{}", stderr(&unchecked));
+    // That the kubeconfig leaves the API server's unchecked says nothing about this one.
+    let lax = lax_kubeconfig(&world.files, &world.url);
+    let authority = world.files.write("foreign.pem", FOREIGN_AUTHORITY);
+    let foreign = ["queue", "--kubeconfig", &lax, "--server", &world.url];
+    for more in [&[][..], &["--server-ca", &authority]] {
+        let refused = run(&[&foreign[..], more].concat());
+        assert_eq!(refused.status.code(), Some(2), "{more:?}");
+        assert!(stderr(&refused).contains("certificate"), "{}", stderr(&refused));
+    }
+    // What a question over HTTP cannot hold is not dropped.
+    let claim =
+        "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: default}\n";
+    let with_claim = world.files.write("with-claim.yaml", &format!("{SMALL}---\n{claim}"));
+    let (code, _, said) = world.direct(&["explain", "-p", &with_claim]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("data: try --local"), "{said}");
+    // Credentials are not sent in clear text.
+    let bare = world.url.trim_start_matches("https://");
+    for address in [bare, &format!("http://{bare}"), "https://"] {
+        let refused = run(&["queue", "--kubeconfig", &lax, "--server", address]);
+        assert_eq!(refused.status.code(), Some(2), "{address}");
+        let said = stderr(&refused);
+        assert!(said.contains("--server") && said.contains("expected is https://HOST"), "{said}");
+    }
+}
+
+/// A kubeconfig for this server, whose certificate it leaves unchecked.
+fn lax_kubeconfig(files: &Files, server: &str) -> String {
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "x",
+        "clusters": [{"name": "x", "cluster": {
+            "server": server, "insecure-skip-tls-verify": true,
+        }}],
+        "users": [{"name": "x", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x", "namespace": "default"}}],
+    });
+    files.write("lax", &config.to_string())
 }
 
 #[test]
 fn a_registered_scheduler_is_found_and_another_one_is_not_missed() {
     let world = World::start();
     // An API server that passes questions on has them at the same path.
-    let config = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "x",
-        "clusters": [{"name": "x", "cluster": {
-            "server": world.url, "insecure-skip-tls-verify": true,
-        }}],
-        "users": [{"name": "x", "user": {}}],
-        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x", "namespace": "default"}}],
-    });
-    let registered = world.files.write("registered", &config.to_string());
+    let registered = lax_kubeconfig(&world.files, &world.url);
     for more in [&[][..], &["--live"]] {
         let command = [&["explain", "default/large", "--kubeconfig", &registered], more].concat();
         let (code, answer, said) = asked(&command);
@@ -149,7 +193,7 @@ fn a_registered_scheduler_is_found_and_another_one_is_not_missed() {
     let (code, answer, said) = asked(&elsewhere);
     assert_eq!((code, &answer["verdict"]), (Some(1), &json!("DoesNotFit")), "{said}");
     let fallback =
-        "with the default configuration; no scheduler that answers questions is registered with it";
+        "with the default configuration; no scheduler that answers questions was found by it";
     assert!(said.contains("answered here, from http://") && said.contains(fallback), "{said}");
     let (code, _, said) = asked(&[&elsewhere[..], &["--live"]].concat());
     assert_eq!(code, Some(2));

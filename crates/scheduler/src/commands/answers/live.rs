@@ -145,7 +145,10 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
     if changes.is_empty() {
         bail!("there is nothing to change: give --add, --drain or another change");
     }
-    let namespace = pods(&manifests).next().map_or_else(|| live.namespace(), namespace_of);
+    // One about pods of several namespaces is asked in that of the first, and is for readers who may list pods in all.
+    let named = pods(&manifests).next().map(namespace_of);
+    let named = named.or_else(|| args.delete_pod.first().map(|pod| &*pod.namespace));
+    let namespace = named.unwrap_or_else(|| live.namespace());
     let mut answered = Answered::new(&args.source, live);
     answered.ask(QuestionKind::WhatIf, namespace, &json!({"changes": changes}))?;
     answered.print(|answer| answer["fits"] == true)

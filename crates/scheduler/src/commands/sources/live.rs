@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use kube_scheduler_answers::QuestionKind;
 use kube_scheduler_daemon::{AskError, ClusterLists, Endpoint, RunningScheduler};
 use kube_scheduler_simulator::ClusterInput;
@@ -64,6 +64,13 @@ impl Live {
         }
         input.begin_question();
         add_files(&mut input, question)?;
-        Ok(input.finish()?.asked_manifests)
+        let found = input.finish()?;
+        if !found.asked_others.is_empty() {
+            bail!(
+                "a running scheduler takes pods and nodes in a question, and not {}: try --local",
+                found.asked_others.join(", ")
+            );
+        }
+        Ok(found.asked_manifests)
     }
 }
