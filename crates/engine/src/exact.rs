@@ -27,7 +27,7 @@ use self::search::{Answer, Halt, search};
 use crate::binding::Trial;
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope};
-use crate::group_cycle::{Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
+use crate::group_cycle::{Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
 
 /// How many times the work of the most expensive pod the exact searches of one attempt may cost.
 const MAX_SEARCH_WORK: u64 = 10;
@@ -147,7 +147,10 @@ impl SchedulingCycle {
             }
             Ok(Answer::Nowhere) => (greedy, Some(Why::Nowhere)),
             Err(Halt::Broken(status)) => (PlacementOutcome::failed(status), None),
-            Err(Halt::Limit | Halt::LooksFurther) => (greedy, Some(Why::Limit)),
+            Err(Halt::Limit | Halt::LooksFurther) => {
+                cx.effort.hit_limit = true;
+                (greedy, Some(Why::Limit))
+            }
         }
     }
 
@@ -196,11 +199,12 @@ impl SchedulingCycle {
         tried
     }
 
-    /// Takes what the searches have cost from the allowance of the group's namespace.
+    /// Takes what the searches have cost from the allowance of the group's namespace, but for what is taken already.
     pub(crate) fn spend_on_searches(&mut self, cx: &GroupWork<'_>, namespace: &Arc<str>) {
         let limits = self.budgets.of(namespace, cx.core.cluster.n_nodes(), cx.core.now);
-        if cx.searched > limits.soft {
-            self.budgets.spend(namespace, cx.searched, cx.core.now);
+        let Effort { as_a_whole, paid, .. } = cx.effort;
+        if as_a_whole > limits.soft && as_a_whole > paid {
+            self.budgets.spend(namespace, as_a_whole - paid, cx.core.now);
         }
     }
 }

@@ -75,7 +75,10 @@ impl SchedulingCycle {
             let part = part_of(cx.core, &placement.nodes);
             let scope = Scope { nodes: part.as_ref(), may_preempt, group: shared };
             let on = (&placement.name, &placement.nodes[..]);
+            let had_hit_limit = std::mem::take(&mut cx.effort.hit_limit);
             let tried = self.try_group(cx, group, on, scope, &mut findings);
+            let hit_limit = cx.effort.hit_limit;
+            cx.effort.hit_limit |= had_hit_limit;
             if cx.observer.wants_group_attempts() {
                 report.attempts.push(PlacementAttempt {
                     placement: Some(placement.name.clone()),
@@ -84,6 +87,10 @@ impl SchedulingCycle {
                 });
             }
             if !tried.status.is_success() && !tried.status.is_rejected() {
+                // Work that is used up here does not undo what was found before.
+                if hit_limit && !kept.is_empty() {
+                    break;
+                }
                 return tried;
             }
             if tried.status.is_success() || tried.waits {

@@ -108,8 +108,9 @@ impl<'b, 'w> GangBoard<'b, 'w> {
     }
 
     fn spend(&mut self, units: u64) -> Result<(), Halt> {
-        self.cx.searched = self.cx.searched.saturating_add(units);
-        if self.cx.searched > self.limit { Err(Halt::Limit) } else { Ok(()) }
+        let spent = &mut self.cx.effort.as_a_whole;
+        *spent = spent.saturating_add(units);
+        if *spent > self.limit { Err(Halt::Limit) } else { Ok(()) }
     }
 }
 
@@ -126,6 +127,14 @@ impl Board for GangBoard<'_, '_> {
         let (core, scope) = (&mut *self.cx.core, self.scope);
         let (found, work) =
             self.cycle.look(core, who, scope, &mut NoObserver, |search| search.candidates());
+        // A step that is refused costs nothing.
+        let work = if matches!(found, Err(NoChoice::OverBudget(_))) { 0 } else { work };
+        // What one step costs beyond the soft limit is paid for with the step.
+        let namespace = &self.group.namespace;
+        let (n_nodes, now) = (self.cx.core.cluster.n_nodes(), self.cx.core.now);
+        if work > self.cycle.budgets.of(namespace, n_nodes, now).soft {
+            self.cx.effort.paid = self.cx.effort.paid.saturating_add(work);
+        }
         self.spend(work.saturating_add(STEP))?;
         let Candidates { nodes, state, reads, is_local, goes_by_sums } = match found {
             Ok(candidates) => candidates,
@@ -134,9 +143,7 @@ impl Board for GangBoard<'_, '_> {
                 return Err(Halt::Broken(Status::error(unfit.error.to_string())));
             }
             Err(NoChoice::Broken(status)) => return Err(Halt::Broken(status)),
-            Err(NoChoice::OverBudget(over)) => {
-                return Err(Halt::Broken(Status::error(over.message)));
-            }
+            Err(NoChoice::OverBudget(_)) => return Err(Halt::Limit),
         };
         self.reads = self.reads.union(reads);
         self.goes_by_sums &= goes_by_sums;
