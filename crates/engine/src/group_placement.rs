@@ -31,8 +31,11 @@ impl SchedulingCycle {
         let by_name = self.options.breaks_ties_by_name;
         // What is planned as a whole does not depend on the order of the list of nodes.
         self.options.breaks_ties_by_name |= group.exact.is_some();
+        // Nor on where earlier attempts stopped looking.
+        self.looks_at_all_nodes = group.exact.is_some();
         let tried = self.decide_among_placements(cx, group, may_preempt, report);
         self.options.breaks_ties_by_name = by_name;
+        self.looks_at_all_nodes = false;
         tried
     }
 
