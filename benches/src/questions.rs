@@ -250,10 +250,10 @@ fn schedule(
         let now = start + began.elapsed();
         match asked.try_recv() {
             Ok(Ask { question, reply }) => {
-                let begun = Instant::now();
+                let received = Instant::now();
                 let inquiry = Inquiry::new(&question, &engine, now);
                 // The caller may have ended with an error.
-                let _ = reply.send((inquiry, begun.elapsed()));
+                let _ = reply.send((inquiry, received.elapsed()));
             }
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => {

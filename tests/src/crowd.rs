@@ -260,9 +260,8 @@ impl Crowd {
 
     fn wants_devices(&self, pod: &PodRef) -> bool {
         let pod = self.shared.known_pod(&pod.namespace, &pod.name);
-        pod.is_some_and(|pod| {
-            !pod.spec.resource_claims.is_empty() || !pod.requests.fit.scalars.is_empty()
-        })
+        // Pods with other resources keep their answers in any case.
+        pod.is_some_and(|pod| !pod.spec.resource_claims.is_empty())
     }
 
     fn feed(&mut self, input: &Input) -> Result<()> {

@@ -406,6 +406,27 @@ fn a_gang_fits_although_its_pods_one_after_the_other_do_not() {
     assert_eq!(places, BTreeMap::from([(0, 1), (1, 0)]));
 }
 
+/// Room that a node keeps for a nominated pod is kept from members of lower priority alone, so it matters who of two members that
+/// are alike otherwise goes where.
+#[test]
+fn members_of_different_priority_are_not_interchangeable() {
+    let mut inputs = gang(&[2, 2], &[2, 2]).inputs();
+    inputs.retain(|input| !matches!(input, Input::PodApplied(_)));
+    let mut add = |mut pod: Value, priority: i32| {
+        pod["spec"]["priority"] = priority.into();
+        inputs.push(Input::PodApplied(Arc::new(Pod::from_value(&pod).unwrap())));
+    };
+    add(member(2).json("m0", None, Some("g")), 10);
+    add(member(2).json("m1", None, Some("g")), 0);
+    let mut nominated = member(1).json("f", None, None);
+    nominated["status"] = json!({"nominatedNodeName": "n1"});
+    add(nominated, 5);
+    let greedy = decide(inputs.clone(), engine(true, false, WorkLimits::default()));
+    assert!(greedy.placed.len() < 2, "{greedy:#?}");
+    let places: BTreeMap<usize, usize> = decide(inputs, exact()).placed.into_iter().collect();
+    assert_eq!(places, BTreeMap::from([(0, 1), (1, 0)]));
+}
+
 fn says(decision: &Decision, text: &str) -> bool {
     let of_group = |effect: &&String| effect.contains("PodGroup x/g");
     decision.placed.is_empty()

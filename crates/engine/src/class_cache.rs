@@ -5,7 +5,7 @@
 //! entry is made when a class comes up for the second time.
 //!
 //! Invariants: an entry is used only if everything that its answers were read from, beside single nodes, is unchanged, or is
-//! followed by the plugin that reads it ([`PreFilterFollower`](kube_scheduler_framework::PreFilterFollower)); what all
+//! followed by the plugin that reads it ([`PreFilterFollower`](kube_scheduler_framework::following::PreFilterFollower)); what all
 //! entries take is bounded ([`footprint`]).
 
 mod footprint;
@@ -16,7 +16,8 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{KeyedMap, Pod};
 use kube_scheduler_cache::reads::PhaseReads;
 use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState};
-use kube_scheduler_framework::{Code, CycleState, Followed, NodeIdx, SignatureWriter};
+use kube_scheduler_framework::following::Followed;
+use kube_scheduler_framework::{Code, CycleState, NodeIdx, SignatureWriter};
 use kube_scheduler_runtime::{Meter, MeteredPoint, PluginIdx, Runner, SkipSet};
 use rustc_hash::FxHashMap;
 

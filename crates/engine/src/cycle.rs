@@ -64,6 +64,9 @@ pub(crate) struct SchedulingCycle {
     pub(crate) options: CycleOptions,
     pub(crate) classes: ClassCache,
     pub(crate) budgets: Budgets,
+    /// Whether all nodes are scored just now, whatever share profiles name: where a sampled scan begins depends on the
+    /// attempts before.
+    pub(crate) looks_at_all_nodes: bool,
     next_start: usize,
     /// The number of the latest attempt, from 1 on.
     pub(crate) number: u64,
@@ -105,18 +108,17 @@ struct SearchGuide<'a, 'w> {
 
 impl SchedulingCycle {
     pub(crate) fn new(options: CycleOptions) -> Self {
-        let budgets = Budgets::new(options.work);
-        Self { options, classes: ClassCache::default(), budgets, next_start: 0, number: 0 }
+        let (budgets, classes) = (Budgets::new(options.work), ClassCache::default());
+        Self { options, classes, budgets, looks_at_all_nodes: false, next_start: 0, number: 0 }
     }
 
     /// A copy that has kept no evaluations, and works on the thread that asks alone: what keeps plugins in it from the outside may be
     /// tied to that thread, and the threads for scans are there for decisions.
     pub(crate) fn fork(&self) -> Self {
-        let Self { options, budgets, next_start, number, .. } = self;
-        let options = CycleOptions { pool: Pool::none(), ..options.clone() };
-        let budgets = budgets.clone();
-        let (next_start, number) = (*next_start, *number);
-        Self { options, classes: ClassCache::default(), budgets, next_start, number }
+        let Self { next_start, number, looks_at_all_nodes, .. } = *self;
+        let options = CycleOptions { pool: Pool::none(), ..self.options.clone() };
+        let (budgets, classes) = (self.budgets.clone(), ClassCache::default());
+        Self { options, classes, budgets, looks_at_all_nodes, next_start, number }
     }
 
     /// How often an evaluation was brought up to date, and how often one was made from scratch.
@@ -282,6 +284,7 @@ impl SchedulingCycle {
         let profile = &core.plans.profiles[profile];
         // A profile's 0 is not overruled by the global share: it is the one that adapts.
         let percentage = profile.percentage_of_nodes_to_score.or(options.percentage);
+        let percentage = percentage.filter(|_| !self.looks_at_all_nodes);
         let random = Numbers::nth(options.seed, self.number);
         Search {
             runner: Runner::new(profile, core.sources()),

@@ -16,18 +16,19 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::PodGroup;
+use kube_scheduler_api_types::{Pod, PodGroup};
 use kube_scheduler_cache::PodGroupState;
 use kube_scheduler_framework::groups::GroupDemand;
 use kube_scheduler_framework::{CycleState, NodeIdx, Status};
 use kube_scheduler_queue::Nomination;
 
-use self::board::{GangBoard, Placed, counted_out};
+use self::board::{GangBoard, Placed, counted_out, price_of_counting};
 use self::search::{Answer, Halt, search};
 use crate::binding::Trial;
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope};
-use crate::group_cycle::{Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
+use crate::group_cycle::{Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
+use crate::price::Price;
 
 /// How many times the work of the most expensive pod the exact searches of one attempt may cost.
 const MAX_SEARCH_WORK: u64 = 10;
@@ -65,7 +66,7 @@ impl Exact {
 }
 
 /// Why a gang was not placed on some nodes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug)]
 enum Why {
     /// Too few of its pods can be tried.
     TooFew(usize),
@@ -77,6 +78,19 @@ enum Why {
     Limit,
     /// Extenders would have to be asked at every step.
     Extenders,
+}
+
+impl Why {
+    /// Equal for reasons of one kind; lower for those that are named first.
+    const fn kind(&self) -> u8 {
+        match self {
+            Self::TooFew(_) => 0,
+            Self::Counted(_) => 1,
+            Self::Nowhere => 2,
+            Self::Limit => 3,
+            Self::Extenders => 4,
+        }
+    }
 }
 
 /// Why a gang was not placed in a placement.
@@ -123,10 +137,18 @@ impl SchedulingCycle {
         if group.pods.len() < needed {
             return refused(Why::TooFew(group.pods.len()));
         }
-        match counted_out(cx.core, group, GroupDemand { members: &group.pods, needed, nodes }) {
-            Ok(None) => {}
-            Ok(Some(text)) => return refused(Why::Counted(text)),
-            Err(status) => return (PlacementOutcome::failed(status), None),
+        let namespace = &group.namespace;
+        let limits = self.budgets.of(namespace, cx.core.cluster.n_nodes(), cx.core.now);
+        // What is too expensive to be tried is too expensive to be counted: trying it says so.
+        let is_counted = |pod: &Arc<Pod>| Price::of(pod, &cx.core.cluster).search <= limits.hard;
+        if group.pods.iter().all(is_counted) {
+            let spent = &mut cx.effort.as_a_whole;
+            *spent = spent.saturating_add(price_of_counting(&group.pods, nodes.len()));
+            match counted_out(cx.core, group, GroupDemand { members: &group.pods, needed, nodes }) {
+                Ok(None) => {}
+                Ok(Some(text)) => return refused(Why::Counted(text)),
+                Err(status) => return (PlacementOutcome::failed(status), None),
+            }
         }
         let greedy = self.try_members(cx, group, scope);
         if !greedy.status.is_rejected() {
@@ -135,7 +157,6 @@ impl SchedulingCycle {
         if !cx.core.plans.extenders.is_empty() {
             return (greedy, Some(Why::Extenders));
         }
-        let namespace = &group.namespace;
         let limits = self.budgets.of(namespace, cx.core.cluster.n_nodes(), cx.core.now);
         let limit = limits.hard.saturating_mul(MAX_SEARCH_WORK);
         let mut board = GangBoard::new(self, cx, group, (scope, nodes), limit);
@@ -147,7 +168,10 @@ impl SchedulingCycle {
             }
             Ok(Answer::Nowhere) => (greedy, Some(Why::Nowhere)),
             Err(Halt::Broken(status)) => (PlacementOutcome::failed(status), None),
-            Err(Halt::Limit | Halt::LooksFurther) => (greedy, Some(Why::Limit)),
+            Err(Halt::Limit | Halt::LooksFurther) => {
+                cx.effort.hit_limit = true;
+                (greedy, Some(Why::Limit))
+            }
         }
     }
 
@@ -196,11 +220,12 @@ impl SchedulingCycle {
         tried
     }
 
-    /// Takes what the searches have cost from the allowance of the group's namespace.
+    /// Takes what the searches have cost from the allowance of the group's namespace, but for what is taken already.
     pub(crate) fn spend_on_searches(&mut self, cx: &GroupWork<'_>, namespace: &Arc<str>) {
         let limits = self.budgets.of(namespace, cx.core.cluster.n_nodes(), cx.core.now);
-        if cx.searched > limits.soft {
-            self.budgets.spend(namespace, cx.searched, cx.core.now);
+        let Effort { as_a_whole, paid, .. } = cx.effort;
+        if as_a_whole > limits.soft && as_a_whole > paid {
+            self.budgets.spend(namespace, as_a_whole - paid, cx.core.now);
         }
     }
 }
@@ -254,14 +279,7 @@ pub(crate) fn refusal(core: &Core, group: &Group, findings: &[Finding]) -> Strin
     // One domain stands for all that were refused in the same way.
     let mut by_kind: BTreeMap<u8, (usize, &Finding)> = BTreeMap::new();
     for finding in findings {
-        let kind = match finding.why {
-            Why::TooFew(_) => 0,
-            Why::Counted(_) => 1,
-            Why::Nowhere => 2,
-            Why::Limit => 3,
-            Why::Extenders => 4,
-        };
-        by_kind.entry(kind).or_insert((0, finding)).0 += 1;
+        by_kind.entry(finding.why.kind()).or_insert((0, finding)).0 += 1;
     }
     let all = findings.len();
     for (n, Finding { placement, why }) in by_kind.values() {

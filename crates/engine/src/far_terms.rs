@@ -59,7 +59,7 @@ impl FarTerms {
             self.counted.insert(pod.namespace.clone(), counted + n_terms);
         } else {
             let note = format!(
-                "{n_terms} pod affinity terms about other namespaces do not count for pods there: with {counted} of other pods \
+                "{n_terms} pod affinity terms about other namespaces do not count for any other pod: with {counted} of other pods \
                  of this namespace they are more than {MOST}"
             );
             self.unsaid.insert(pod.uid.clone(), (pod.clone(), note));
@@ -94,6 +94,7 @@ impl FarTerms {
 }
 
 /// Whether a term of a pod in `namespace` may mean pods elsewhere.
+/// Such a term is left out whole, so it does not count in its own namespace either, should it name that as well.
 fn is_far(term: &PodAffinityTerm, namespace: &Arc<str>) -> bool {
     term.selector.is_some()
         && (term.namespace_selector.is_some()

@@ -65,10 +65,20 @@ pub(crate) struct GroupWork<'a> {
     pub(crate) later: Commands,
     /// Preemptions to set going.
     pub(crate) started: Vec<TaskId>,
-    /// What the searches cost at most.
-    pub(crate) work: u64,
-    /// What searches for gangs that are planned as a whole cost at most.
-    pub(crate) searched: u64,
+    pub(crate) effort: Effort,
+}
+
+/// What a group cycle has cost at most so far, in units of work.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Effort {
+    /// What was spent on members one after the other.
+    pub(crate) one_by_one: u64,
+    /// What was spent on planning a gang as a whole.
+    pub(crate) as_a_whole: u64,
+    /// How much of `as_a_whole` is taken from the allowance of the namespace already.
+    pub(crate) paid: u64,
+    /// Whether something was given up because of a limit of work: what is not found then may exist all the same.
+    pub(crate) hit_limit: bool,
 }
 
 /// A node for a member.
@@ -163,9 +173,8 @@ impl SchedulingCycle {
         observer: &mut dyn Observer,
     ) {
         let (core, bindings, preemptions) = parts;
-        let (later, started, work, searched) = (Commands::default(), Vec::new(), 0, 0);
-        let mut cx =
-            GroupWork { core, bindings, preemptions, observer, later, started, work, searched };
+        let (later, started, effort) = (Commands::default(), Vec::new(), Effort::default());
+        let mut cx = GroupWork { core, bindings, preemptions, observer, later, started, effort };
         let mut group_turn = GroupTurn::default();
         if let Some(group) = group_of(cx.core, queued, &mut group_turn) {
             let mut report = GroupReport {
@@ -186,7 +195,7 @@ impl SchedulingCycle {
             report.status = tried.status.clone();
             report.waits_for_preemption = tried.waits;
             cx.observer.group_decided(&report);
-            turn.work = cx.work.saturating_add(cx.searched);
+            turn.work = cx.effort.one_by_one.saturating_add(cx.effort.as_a_whole);
             self.spend_on_searches(&cx, &group.namespace);
             group_turn.members.extend(cx.submit(group, tried));
         }
@@ -267,16 +276,17 @@ impl SchedulingCycle {
     ) -> (Outcome, Option<Trial>) {
         let pod = &queued.entry().0;
         let limits = self.budgets.of(&pod.namespace, cx.core.cluster.n_nodes(), cx.core.now);
-        if cx.work > limits.hard.saturating_mul(MAX_GROUP_WORK) {
+        if cx.effort.one_by_one > limits.hard.saturating_mul(MAX_GROUP_WORK) {
+            cx.effort.hit_limit = true;
             let text = format!(
                 "the pod group is too expensive to schedule: the pods before this one cost up to {} units of work, more \
                  than {MAX_GROUP_WORK} times the limit of one pod",
-                cx.work
+                cx.effort.one_by_one
             );
             return (Outcome::Failed(Failure::Error(text)), None);
         }
         let (found, work) = self.find(cx.core, queued, group.profile, scope, cx.observer);
-        cx.work = cx.work.saturating_add(work);
+        cx.effort.one_by_one = cx.effort.one_by_one.saturating_add(work);
         let failure = match found {
             Ok(choice) => return cx.place(group, queued, choice, None),
             Err(NoChoice::Unfit(unfit)) if scope.may_preempt => {
@@ -288,7 +298,10 @@ impl SchedulingCycle {
                 Failure::Rejected(NO_NODES.to_owned(), NominationChange::Clear)
             }
             Err(NoChoice::Broken(status)) => Failure::Error(status.message()),
-            Err(NoChoice::OverBudget(over)) => Failure::OverBudget(over),
+            Err(NoChoice::OverBudget(over)) => {
+                cx.effort.hit_limit = true;
+                Failure::OverBudget(over)
+            }
         };
         (Outcome::Failed(failure), None)
     }

@@ -31,8 +31,11 @@ impl SchedulingCycle {
         let by_name = self.options.breaks_ties_by_name;
         // What is planned as a whole does not depend on the order of the list of nodes.
         self.options.breaks_ties_by_name |= group.exact.is_some();
+        // Nor on where earlier attempts stopped looking.
+        self.looks_at_all_nodes = group.exact.is_some();
         let tried = self.decide_among_placements(cx, group, may_preempt, report);
         self.options.breaks_ties_by_name = by_name;
+        self.looks_at_all_nodes = false;
         tried
     }
 
@@ -45,22 +48,8 @@ impl SchedulingCycle {
     ) -> PlacementOutcome {
         let shared = Some(&group.shared);
         let everywhere = Scope { nodes: None, may_preempt, group: shared };
-        let mut findings = Vec::new();
         if !cx.core.plans.groups.places_groups {
-            let nodes = match group.exact {
-                Some(_) => cx.core.cluster.order().to_vec(),
-                None => Vec::new(),
-            };
-            let on = (&Arc::default(), &nodes[..]);
-            let mut tried = self.try_group(cx, group, on, everywhere, &mut findings);
-            if group.exact.is_some() && tried.status.is_rejected() {
-                tried.status = Status::unschedulable(refusal(cx.core, group, &findings));
-            }
-            if cx.observer.wants_group_attempts() {
-                let nodes = names_of(cx.core, cx.core.cluster.order());
-                report.attempts.push(PlacementAttempt { nodes, ..tried.report(group) });
-            }
-            return tried;
+            return self.decide_anywhere(cx, group, everywhere, report);
         }
         let placements = match placements(cx.core, group) {
             Ok(placements) => placements,
@@ -70,12 +59,15 @@ impl SchedulingCycle {
             }
         };
         let n_placements = placements.len();
-        let (mut first, mut kept) = (None, Vec::new());
+        let (mut first, mut kept, mut findings) = (None, Vec::new(), Vec::new());
         for placement in placements {
             let part = part_of(cx.core, &placement.nodes);
             let scope = Scope { nodes: part.as_ref(), may_preempt, group: shared };
             let on = (&placement.name, &placement.nodes[..]);
+            let had_hit_limit = std::mem::take(&mut cx.effort.hit_limit);
             let tried = self.try_group(cx, group, on, scope, &mut findings);
+            let hit_limit = cx.effort.hit_limit;
+            cx.effort.hit_limit |= had_hit_limit;
             if cx.observer.wants_group_attempts() {
                 report.attempts.push(PlacementAttempt {
                     placement: Some(placement.name.clone()),
@@ -84,6 +76,10 @@ impl SchedulingCycle {
                 });
             }
             if !tried.status.is_success() && !tried.status.is_rejected() {
+                // Work that is used up here does not undo what was found before.
+                if hit_limit && !kept.is_empty() {
+                    break;
+                }
                 return tried;
             }
             if tried.status.is_success() || tried.waits {
@@ -109,6 +105,31 @@ impl SchedulingCycle {
                 format!("0/{n_placements} placements are available, first placement status: {why}")
             }
         });
+        tried
+    }
+
+    /// Decides without placements.
+    fn decide_anywhere(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        everywhere: Scope<'_>,
+        report: &mut GroupReport,
+    ) -> PlacementOutcome {
+        let nodes = match group.exact {
+            Some(_) => cx.core.cluster.order().to_vec(),
+            None => Vec::new(),
+        };
+        let mut findings = Vec::new();
+        let on = (&Arc::default(), &nodes[..]);
+        let mut tried = self.try_group(cx, group, on, everywhere, &mut findings);
+        if group.exact.is_some() && tried.status.is_rejected() {
+            tried.status = Status::unschedulable(refusal(cx.core, group, &findings));
+        }
+        if cx.observer.wants_group_attempts() {
+            let nodes = names_of(cx.core, cx.core.cluster.order());
+            report.attempts.push(PlacementAttempt { nodes, ..tried.report(group) });
+        }
         tried
     }
 

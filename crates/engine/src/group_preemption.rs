@@ -13,7 +13,7 @@ use kube_scheduler_framework::{Context, PluginName, Status};
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;
 use crate::effect::PodRef;
-use crate::group_cycle::{Group, GroupWork, PlacementOutcome};
+use crate::group_cycle::{Effort, Group, GroupWork, PlacementOutcome};
 use crate::group_placement::placed;
 use crate::group_report::GroupReport;
 use crate::guard::guarded;
@@ -52,7 +52,7 @@ impl GroupTrial for Rehearsal<'_, '_> {
     }
 
     fn try_group(&mut self) -> Status {
-        let GroupWork { core, bindings, preemptions, later, work, searched, .. } = &mut *self.cx;
+        let GroupWork { core, bindings, preemptions, later, effort, .. } = &mut *self.cx;
         let mut cx = GroupWork {
             core,
             bindings,
@@ -60,12 +60,17 @@ impl GroupTrial for Rehearsal<'_, '_> {
             observer: &mut NoObserver,
             later: std::mem::take(later),
             started: Vec::new(),
-            work: *work,
-            searched: *searched,
+            effort: Effort { hit_limit: false, ..*effort },
         };
         let tried = self.cycle.decide(&mut cx, self.group, false, &mut GroupReport::default());
-        let GroupWork { later: asked, work: spent, searched, .. } = cx;
-        (self.cx.later, self.cx.work, self.cx.searched) = (asked, spent, searched);
+        (self.cx.later, self.cx.effort) = (cx.later, cx.effort);
+        // A search that was given up says nothing of the pods that are there or not: they would go without need.
+        if tried.status.is_rejected() && self.cx.effort.hit_limit {
+            return Status::error(format!(
+                "preemption ended at its limit: {}",
+                tried.status.message()
+            ));
+        }
         tried.status
     }
 }

@@ -12,6 +12,7 @@ mod args;
 mod cluster_view;
 mod context;
 mod cycle_state;
+pub mod following;
 mod group_objects;
 pub mod groups;
 mod handle;
@@ -49,12 +50,11 @@ pub use plugin_metrics::{Metric, MetricFamily, MetricKind, PluginMetrics};
 pub use pod_counts::PodCounts;
 pub use points::{
     Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-    FilterScan, FilterSink, Followed, HypotheticalFilter, NominatingInfo, ObjectReader,
-    ObjectWrite, Permit, PermitDecision, PostBind, PostFilter, PostFilterContext,
-    PostFilterOutcome, PreBind, PreBindFlight, PreBindTask, PreEnqueue, PreFilter,
-    PreFilterExtensions, PreFilterFollower, PreFilterOutcome, PreScore, PreparedFilter, QueueSort,
-    QueuedPodView, Reserve, Score, Shortage, Sign, SignatureWriter, TaskContext, TaskEvent,
-    TaskStep,
+    FilterScan, FilterSink, HypotheticalFilter, NominatingInfo, ObjectReader, ObjectWrite, Permit,
+    PermitDecision, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
+    PreBindFlight, PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome,
+    PreScore, PreparedFilter, QueueSort, QueuedPodView, Reserve, Score, Shortage, Sign,
+    SignatureWriter, TaskContext, TaskEvent, TaskStep,
 };
 pub use services::{ApiError, ApiRequest, ApiVerb, Pending, Services};
 pub use status::{Code, PluginName, Reason, Status};

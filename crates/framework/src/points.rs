@@ -18,8 +18,8 @@ pub use binding::{
     PreBindTask, Reserve, TaskContext, TaskEvent, TaskStep,
 };
 pub use filter::{
-    Filter, FilterScan, FilterSink, Followed, PreFilter, PreFilterExtensions, PreFilterFollower,
-    PreFilterOutcome, PreparedFilter, Shortage,
+    Filter, FilterScan, FilterSink, PreFilter, PreFilterExtensions, PreFilterOutcome,
+    PreparedFilter, Shortage,
 };
 pub use group_trial::{GroupTrial, PodGroupPostFilter};
 pub use object_reader::ObjectReader;

@@ -40,13 +40,14 @@ mod writes;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{NodeResourceClaim, Pod};
+use kube_scheduler_framework::following::PreFilterFollower;
 use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_framework::{
     Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
     PostFilter, PostFilterContext, PostFilterOutcome, PreBind, PreBindFlight, PreEnqueue,
-    PreFilter, PreFilterFollower, PreFilterOutcome, Reserve, Score, Shortage, Sign,
-    SignatureWriter, Status, extension_points,
+    PreFilter, PreFilterOutcome, Reserve, Score, Shortage, Sign, SignatureWriter, Status,
+    extension_points,
 };
 
 use self::attempt::Preparation;

@@ -29,7 +29,7 @@ impl EvaluationReads {
     }
 
     /// What all plugins read but `left_out`, without what `following` read before nodes were looked at: they
-    /// [follow](kube_scheduler_framework::PreFilterFollower) that themselves.
+    /// [follow](kube_scheduler_framework::following::PreFilterFollower) that themselves.
     pub fn without(&self, left_out: &SkipSet, following: &SkipSet) -> PhaseReads {
         let plugins =
             self.0.iter().enumerate().map(|(at, reads)| (PluginIdx::from_index(at), reads));

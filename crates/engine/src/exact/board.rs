@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, Resources};
+use kube_scheduler_api_types::{Pod, Resources, VolumeSource};
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_cache::reads::Reads;
 use kube_scheduler_framework::groups::GroupDemand;
@@ -31,6 +31,8 @@ struct Class {
     n_placed: usize,
     /// Whether nothing is known of what plugins read of them.
     is_unknown: bool,
+    /// Whether what is left for others may depend on the order in which they and others come: volumes are chosen then.
+    chooses_volumes: bool,
 }
 
 /// A member on its node.
@@ -72,14 +74,18 @@ impl<'b, 'w> GangBoard<'b, 'w> {
         (scope, nodes): (Scope<'b>, &'b [NodeIdx]),
         limit: u64,
     ) -> Self {
-        let mut classes: Vec<(Option<u64>, Class)> = Vec::new();
+        let mut classes: Vec<(Option<(u64, i32)>, Class)> = Vec::new();
         for (member, queued) in group.members.iter().enumerate() {
-            let class = queued.signature();
+            let pod = &queued.entry().0;
+            // The priority decides which nominated pods a node keeps room for, and is not part of the signature.
+            let class = queued.signature().map(|signature| (signature, pod.priority()));
             match classes.iter_mut().find(|(known, _)| class.is_some() && *known == class) {
                 Some((_, class)) => class.members.push(member),
                 None => {
-                    let is_unknown = class.is_none();
-                    classes.push((class, Class { members: vec![member], n_placed: 0, is_unknown }));
+                    let (members, is_unknown) = (vec![member], class.is_none());
+                    let chooses_volumes = has_claims(pod);
+                    let new = Class { members, n_placed: 0, is_unknown, chooses_volumes };
+                    classes.push((class, new));
                 }
             }
         }
@@ -102,14 +108,19 @@ impl<'b, 'w> GangBoard<'b, 'w> {
     pub(super) fn problem(&self, needed: usize) -> Problem {
         Problem {
             sizes: self.classes.iter().map(|class| class.members.len()).collect(),
-            remembers_order: self.classes.iter().map(|class| class.is_unknown).collect(),
+            remembers_order: self
+                .classes
+                .iter()
+                .map(|class| class.is_unknown || class.chooses_volumes)
+                .collect(),
             needed,
         }
     }
 
     fn spend(&mut self, units: u64) -> Result<(), Halt> {
-        self.cx.searched = self.cx.searched.saturating_add(units);
-        if self.cx.searched > self.limit { Err(Halt::Limit) } else { Ok(()) }
+        let spent = &mut self.cx.effort.as_a_whole;
+        *spent = spent.saturating_add(units);
+        if *spent > self.limit { Err(Halt::Limit) } else { Ok(()) }
     }
 }
 
@@ -119,13 +130,21 @@ impl Board for GangBoard<'_, '_> {
 
     fn choices(&mut self, class: usize) -> Result<Choices<Self::State>, Halt> {
         let nowhere = Choices { nodes: Vec::new(), state: (CycleState::new(), 0), is_local: true };
-        let Class { members, n_placed, is_unknown } = &self.classes[class];
+        let Class { members, n_placed, is_unknown, .. } = &self.classes[class];
         let Some(member) = members.get(*n_placed) else { return Ok(nowhere) };
         let (queued, is_unknown) = (&self.group.members[*member], *is_unknown);
         let who = (queued, self.group.profile);
         let (core, scope) = (&mut *self.cx.core, self.scope);
         let (found, work) =
             self.cycle.look(core, who, scope, &mut NoObserver, |search| search.candidates());
+        // A step that is refused costs nothing.
+        let work = if matches!(found, Err(NoChoice::OverBudget(_))) { 0 } else { work };
+        // What one step costs beyond the soft limit is paid for with the step.
+        let namespace = &self.group.namespace;
+        let (n_nodes, now) = (self.cx.core.cluster.n_nodes(), self.cx.core.now);
+        if work > self.cycle.budgets.of(namespace, n_nodes, now).soft {
+            self.cx.effort.paid = self.cx.effort.paid.saturating_add(work);
+        }
         self.spend(work.saturating_add(STEP))?;
         let Candidates { nodes, state, reads, is_local, goes_by_sums } = match found {
             Ok(candidates) => candidates,
@@ -134,9 +153,7 @@ impl Board for GangBoard<'_, '_> {
                 return Err(Halt::Broken(Status::error(unfit.error.to_string())));
             }
             Err(NoChoice::Broken(status)) => return Err(Halt::Broken(status)),
-            Err(NoChoice::OverBudget(over)) => {
-                return Err(Halt::Broken(Status::error(over.message)));
-            }
+            Err(NoChoice::OverBudget(_)) => return Err(Halt::Limit),
         };
         self.reads = self.reads.union(reads);
         self.goes_by_sums &= goes_by_sums;
@@ -193,7 +210,7 @@ impl Board for GangBoard<'_, '_> {
             let rest = class.members.iter().skip(class.n_placed).take(*n_left);
             members.extend(rest.map(|member| self.group.pods[*member].clone()));
         }
-        self.spend((self.nodes.len() + members.len()) as u64)?;
+        self.spend(price_of_counting(&members, self.nodes.len()))?;
         let demand = GroupDemand { members: &members, needed, nodes: self.nodes };
         Ok(counted_out(self.cx.core, self.group, demand).map_err(Halt::Broken)?.is_some())
     }
@@ -210,6 +227,13 @@ impl Board for GangBoard<'_, '_> {
         };
         nodes.into_iter().filter(is_new).collect()
     }
+}
+
+fn has_claims(pod: &Pod) -> bool {
+    let is_claim = |source: &VolumeSource| {
+        matches!(source, VolumeSource::Claim { .. } | VolumeSource::Ephemeral { .. })
+    };
+    pod.volumes.iter().any(|volume| is_claim(&volume.source))
 }
 
 /// The sums that a node is judged by.
@@ -232,6 +256,15 @@ fn standing(cluster: &ClusterState, node: NodeIdx) -> Standing {
         cluster.pod_count().get(node),
     ];
     (numbers, scalars(&has), scalars(&used))
+}
+
+/// What [`counted_out`] costs: the resources of each node that all nodes have and of which a pod asks for most, and what all
+/// pods ask for.
+pub(super) fn price_of_counting(members: &[Arc<Pod>], n_nodes: usize) -> u64 {
+    let n_scalars = members.iter().map(|pod| pod.requests.fit.scalars.len());
+    let n_kinds = 3 + n_scalars.clone().max().unwrap_or(0) as u64;
+    let n_amounts = n_scalars.sum::<usize>() + members.len();
+    n_kinds.saturating_mul(n_nodes as u64).saturating_add(n_amounts as u64)
 }
 
 /// What rules the nodes out by counting, in the words of the first plugin that can tell.

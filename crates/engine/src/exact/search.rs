@@ -22,7 +22,7 @@ const MAX_NOTED: usize = 8_000_000;
 pub(crate) enum Halt {
     /// It has cost as much as it may.
     Limit,
-    /// An answer looks further than its node.
+    /// An answer looks further than its node, or a plugin objects to a node that passed.
     LooksFurther,
     /// Something broke.
     Broken(Status),
@@ -216,7 +216,8 @@ impl<'b, B: Board> Search<'b, B> {
                     return Ok(false);
                 };
                 if !self.board.place(class, node, state)? {
-                    return Ok(false);
+                    // One node may stand for others, and what objects was asked by nobody before: no order is ruled out.
+                    return if self.by_class { Err(Halt::LooksFurther) } else { Ok(false) };
                 }
                 frame.taken = Some(Taken::Placed);
                 self.left[class] -= 1;
@@ -372,6 +373,8 @@ mod tests {
         limit: usize,
         counts: bool,
         merges: bool,
+        /// Where something objects once a member is placed.
+        objects: Vec<usize>,
     }
 
     impl Toy {
@@ -396,6 +399,9 @@ mod tests {
                 return Err(Halt::Limit);
             }
             assert!(self.fits(class, node.index()));
+            if self.objects.contains(&node.index()) {
+                return Ok(false);
+            }
             self.free[node.index()] -= self.takes[class];
             self.placed.push((class, node.index()));
             Ok(true)
@@ -433,6 +439,7 @@ mod tests {
             limit: usize::MAX,
             counts: true,
             merges: true,
+            objects: Vec::new(),
         }
     }
 
@@ -483,6 +490,15 @@ mod tests {
             Toy { counts: false, merges: false, limit: 5_000, ..toy(&[5; 20], &[3, 2]) };
         assert!(matches!(search(&mut board, &all), Err(Halt::Limit)));
         assert_eq!(board.placed, [], "what was placed is taken back");
+    }
+
+    #[test]
+    fn a_node_that_is_objected_to_stands_for_no_other() {
+        let mut board = Toy { objects: vec![0], ..toy(&[2, 2], &[2]) };
+        assert_eq!(search(&mut board, &problem(&[1], 1)).unwrap(), Answer::Found);
+        assert_eq!(board.placed, [(0, 1)]);
+        let mut board = Toy { objects: vec![0, 1], ..toy(&[2, 2], &[2]) };
+        assert_eq!(search(&mut board, &problem(&[1], 1)).unwrap(), Answer::Nowhere);
     }
 
     proptest! {

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::{
-    Context, CycleState, Followed, NodeIdx, PreFilterFollower, SignatureWriter,
-};
+use kube_scheduler_framework::following::{Followed, PreFilterFollower};
+use kube_scheduler_framework::{Context, CycleState, NodeIdx, SignatureWriter};
 
 use super::DynamicResources;
 use super::answers::Column;

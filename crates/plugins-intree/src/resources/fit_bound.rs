@@ -4,10 +4,10 @@
 //! Invariant: what is ruled out here does not fit in any order of pods, as [`Demand`] is checked pod by pod. What a pod asks
 //! for is the less of what it is checked for and what it takes once it is placed.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Pod, Resources};
+use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::groups::GroupDemand;
 use kube_scheduler_framework::{ClusterView, NodeIdx};
 
@@ -31,27 +31,6 @@ impl Kind {
         }
     }
 
-    fn checked(&self, demand: &Demand) -> i64 {
-        match self {
-            Self::Cpu => demand.milli_cpu,
-            Self::Memory => demand.memory,
-            Self::EphemeralStorage => demand.ephemeral_storage,
-            Self::Scalar(name) => {
-                let scalar = demand.scalars.iter().find(|scalar| scalar.name == *name);
-                scalar.map_or(0, |scalar| scalar.amount)
-            }
-        }
-    }
-
-    fn taken(&self, accounted: &Resources) -> i64 {
-        match self {
-            Self::Cpu => accounted.milli_cpu,
-            Self::Memory => accounted.memory,
-            Self::EphemeralStorage => accounted.ephemeral_storage,
-            Self::Scalar(name) => accounted.scalar(name).unwrap_or(0),
-        }
-    }
-
     /// What is free on the node.
     fn free(&self, cluster: ClusterView<'_>, node: NodeIdx) -> i64 {
         let (allocatable, requested) = (cluster.allocatable(), cluster.requested());
@@ -70,6 +49,29 @@ impl Kind {
     }
 }
 
+/// What the pods ask for of each kind, scalar resources by name and only of those that ask for them. One pass over what each
+/// pod asks for.
+fn amounts_by_kind(
+    members: &[Arc<Pod>],
+    ignored: &Ignored,
+) -> impl Iterator<Item = (Kind, Vec<i64>)> + use<> {
+    let (mut cpu, mut memory, mut storage) = (Vec::new(), Vec::new(), Vec::new());
+    let mut scalars: BTreeMap<Arc<str>, Vec<i64>> = BTreeMap::new();
+    for pod in members {
+        let (demand, taken) = (Demand::of(pod, ignored), &pod.requests.accounted);
+        cpu.push(demand.milli_cpu.min(taken.milli_cpu).max(0));
+        memory.push(demand.memory.min(taken.memory).max(0));
+        storage.push(demand.ephemeral_storage.min(taken.ephemeral_storage).max(0));
+        for scalar in demand.scalars {
+            let amount = scalar.amount.min(taken.scalar(&scalar.name).unwrap_or(0)).max(0);
+            scalars.entry(scalar.name).or_default().push(amount);
+        }
+    }
+    let all = [(Kind::Cpu, cpu), (Kind::Memory, memory), (Kind::EphemeralStorage, storage)];
+    let scalars = scalars.into_iter().map(|(name, amounts)| (Kind::Scalar(name), amounts));
+    all.into_iter().chain(scalars)
+}
+
 /// Why fewer than the needed pods have room on the nodes, if that can be counted. `is_served` names the extended resources
 /// that something else may provide.
 pub(super) fn rules_out(
@@ -82,28 +84,26 @@ pub(super) fn rules_out(
     if needed == 0 || needed > members.len() {
         return None;
     }
-    let demands: Vec<(&Pod, Demand)> =
-        members.iter().map(|pod| (&**pod, Demand::of(pod, ignored))).collect();
-    let scalars = demands.iter().flat_map(|(_, demand)| &demand.scalars);
-    let scalars: BTreeSet<&Arc<str>> = scalars.map(|scalar| &scalar.name).collect();
-    let scalars = scalars.into_iter().filter(|name| !is_served(name));
-    let kinds = [Kind::Cpu, Kind::Memory, Kind::EphemeralStorage].into_iter();
+    let amounts = amounts_by_kind(members, ignored);
     let counter = cluster.pod_count();
     let mut room: Vec<i64> = nodes
         .iter()
         .map(|node| cluster.allowed_pods().get(*node).saturating_sub(counter.get(*node)).max(0))
         .collect();
-    for kind in kinds.chain(scalars.map(|name| Kind::Scalar(name.clone()))) {
-        let amounts = demands.iter().map(|(pod, demand)| {
-            kind.checked(demand).min(kind.taken(&pod.requests.accounted)).max(0)
-        });
-        let mut amounts: Vec<i64> = amounts.collect();
+    for (kind, mut amounts) in amounts {
+        if matches!(&kind, Kind::Scalar(name) if is_served(name)) {
+            continue;
+        }
+        // Who does not ask for it asks for nothing of it.
         amounts.sort_unstable();
-        let wanted: i128 = amounts.iter().take(needed).map(|amount| i128::from(*amount)).sum();
+        let n_without = members.len() - amounts.len();
+        let wanted = amounts.iter().take(needed.saturating_sub(n_without));
+        let wanted: i128 = wanted.map(|amount| i128::from(*amount)).sum();
         if wanted == 0 {
             continue;
         }
-        let (least, mut all) = (amounts.first().copied().unwrap_or(0), 0_i128);
+        let least = if n_without > 0 { 0 } else { amounts.first().copied().unwrap_or(0) };
+        let mut all = 0_i128;
         for (node, room) in nodes.iter().zip(&mut room) {
             let free = kind.free(cluster, *node);
             all += i128::from(free);

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Node, Object, Pod};
+use kube_scheduler_framework::following::Followed;
 use kube_scheduler_framework::testing::{Fixture, fixture};
-use kube_scheduler_framework::{CycleState, Followed, Plugin};
+use kube_scheduler_framework::{CycleState, Plugin};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

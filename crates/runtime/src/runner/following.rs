@@ -1,7 +1,8 @@
 //! Plugins that follow by themselves what PreFilter reads, so that pods share their answers although it changes.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::{Code, CycleState, Followed, PreFilterFollower};
+use kube_scheduler_framework::following::{Followed, PreFilterFollower};
+use kube_scheduler_framework::{Code, CycleState};
 
 use super::{PreFilterRun, Runner};
 use crate::meter::MeteredPoint;
