@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use hdrhistogram::Histogram;
 use kube_scheduler_answers::{API_VERSION, Answer, Inquiry, Interrupt, Question, QuestionKind};
-use kube_scheduler_api_types::{Node, Pod, Timestamp};
+use kube_scheduler_api_types::{CompileOptions, Node, Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input};
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ pub fn manifest(name: &str, shape: usize) -> Value {
 pub fn question(kind: QuestionKind, spec: &Value) -> Result<Question> {
     let body = json!({"apiVersion": API_VERSION, "kind": kind.kind(), "spec": spec}).to_string();
     let namespace = if kind.is_namespaced() { NAMESPACE } else { "" };
-    Ok(Question::from_json(kind, namespace, body.as_bytes())?)
+    Ok(Question::from_json(kind, namespace, body.as_bytes(), &CompileOptions::default())?)
 }
 
 /// An engine with a cluster of this size, and a pod that fits nowhere by the name of `large`.

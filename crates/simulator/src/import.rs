@@ -187,20 +187,7 @@ impl ClusterInput {
                         if self.is_asked(at) { &mut found.asked_pods } else { &mut found.pods };
                     pods.push(Arc::new(pod));
                 }
-                ("", "Node") => {
-                    let node = self.node(at)?;
-                    if node.allowed_pods == 0 {
-                        found.warnings.push(format!(
-                            "{}: node {}: status.allocatable says nothing of pods, so none fits there",
-                            self.place(at, &[]),
-                            node.name
-                        ));
-                    }
-                    self.note_manifest(at, &mut found);
-                    let nodes =
-                        if self.is_asked(at) { &mut found.asked_nodes } else { &mut found.nodes };
-                    nodes.push(Arc::new(node));
-                }
+                ("", "Node") => self.add_node(at, &mut found)?,
                 (groups::GROUP, "PodGroup") => {
                     let group = self.pod_group(at, &classes)?;
                     found.objects.push(Arc::new(group));
@@ -215,6 +202,21 @@ impl ClusterInput {
         }
         found.warnings.extend(groups::missing(&found));
         Ok(found)
+    }
+
+    fn add_node(&mut self, at: usize, found: &mut ClusterObjects) -> Result<(), ImportError> {
+        let node = self.node(at)?;
+        if node.allowed_pods == 0 {
+            found.warnings.push(format!(
+                "{}: node {}: status.allocatable says nothing of pods, so none fits there",
+                self.place(at, &[]),
+                node.name
+            ));
+        }
+        self.note_manifest(at, found);
+        let nodes = if self.is_asked(at) { &mut found.asked_nodes } else { &mut found.nodes };
+        nodes.push(Arc::new(node));
+        Ok(())
     }
 
     fn note_manifest(&self, at: usize, found: &mut ClusterObjects) {
