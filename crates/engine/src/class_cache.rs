@@ -466,7 +466,6 @@ impl ClassCache {
         let n_nodes = runner.cx.cluster.capacity();
         let most = footprint::of_all(n_nodes);
         evaluation.n_bytes = evaluation.footprint.with_nodes(n_nodes);
-        self.remove(class);
         while self.evaluations.len() >= MAX_EVALUATIONS || self.n_bytes + evaluation.n_bytes > most
         {
             let ages = self.evaluations.iter().map(|(class, entry)| (entry.last_used, *class));
@@ -480,7 +479,9 @@ impl ClassCache {
 
     fn insert(&mut self, class: u64, evaluation: Box<ClassEvaluation>) {
         self.n_bytes += evaluation.n_bytes;
-        self.evaluations.insert(class, evaluation);
+        if let Some(former) = self.evaluations.insert(class, evaluation) {
+            self.n_bytes -= former.n_bytes;
+        }
     }
 
     fn remove(&mut self, class: u64) -> Option<Box<ClassEvaluation>> {

@@ -12,6 +12,11 @@ impl SkipSet {
         self.0.get(plugin.index()).copied().unwrap_or(false)
     }
 
+    /// Whether no plugin is left out.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Leaves the plugin out.
     pub fn insert(&mut self, plugin: PluginIdx) {
         let at = plugin.index();

@@ -29,6 +29,10 @@ impl<'a> Runner<'a> {
     /// Prepares the `state` of an earlier pod of the same signature for `pod`, as far as these plugins are concerned.
     pub fn follow(&self, following: &SkipSet, state: &mut CycleState, pod: &Pod) -> Followed {
         let mut changed = Vec::new();
+        // Most pods have no such plugin, and this is asked for each of them.
+        if following.is_empty() {
+            return Followed::Except(changed);
+        }
         let mut is_first = true;
         for (idx, plugin) in self.followers(following) {
             let follow = || plugin.follow(&self.cx_of_pre_filter(idx), state, pod);
@@ -45,7 +49,9 @@ impl<'a> Runner<'a> {
 
     /// No answers will be asked by `state` before it is prepared for a later pod.
     pub fn rest(&self, following: &SkipSet, state: &mut CycleState) {
-        self.followers(following).for_each(|(_, plugin)| plugin.rest(state));
+        if !following.is_empty() {
+            self.followers(following).for_each(|(_, plugin)| plugin.rest(state));
+        }
     }
 
     fn followers<'b>(
