@@ -340,7 +340,7 @@ impl Driver {
             }
             match &effect {
                 Effect::WriteBinding { .. } => self.outstanding.writes += 1,
-                // To a write that nobody waits for, no answer comes.
+                // A write without a waiting caller is not answered.
                 Effect::Await { .. } | Effect::WriteObject { awaited_by: Some(_), .. } => {
                     self.outstanding.works += 1
                 }

@@ -82,7 +82,7 @@ pub(super) struct Desk<'s> {
     pub(super) is_synced: bool,
 }
 
-/// Ends the work on an answer once nobody waits for it.
+/// Ends the work on an answer once its caller is gone.
 struct Wanted(Interrupt);
 
 impl Drop for Wanted {
