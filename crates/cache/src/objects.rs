@@ -11,6 +11,7 @@ mod history;
 mod pending;
 mod service_selectors;
 mod unanswered;
+mod versions;
 mod volume_classes;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,8 @@ pub(crate) use self::history::DEVICE_GROUP;
 pub use self::history::ObjectChange;
 pub use self::service_selectors::ServiceSelectors;
 pub use self::unanswered::UnansweredWrite;
+pub(crate) use self::versions::ObjectClass;
+pub use self::versions::ObjectVersions;
 pub use self::volume_classes::storage_class_of;
 
 type ByName = BTreeMap<Arc<str>, Arc<Object>>;
@@ -44,7 +47,7 @@ type ByName = BTreeMap<Arc<str>, Arc<Object>>;
 pub struct ObjectStore {
     /// Sorted by group and kind.
     kinds: Vec<KindStore>,
-    sequence: u64,
+    versions: ObjectVersions,
     volume_classes: VolumeClasses,
     service_selectors: SelectorsByNamespace,
     unanswered: UnansweredWrites,
@@ -54,6 +57,7 @@ pub struct ObjectStore {
 struct KindStore {
     group: Arc<str>,
     kind: Arc<str>,
+    class: ObjectClass,
     sequence: u64,
     n_objects: usize,
     by_namespace: BTreeMap<Arc<str>, Arc<ByName>>,
@@ -61,6 +65,14 @@ struct KindStore {
     pending: PendingObjects,
     confirmed: Confirmed,
     history: History,
+}
+
+impl KindStore {
+    /// Counts a change of the kind, and says for which class the store has to count it.
+    fn count_change(&mut self) -> ObjectClass {
+        self.sequence += 1;
+        self.class
+    }
 }
 
 impl ObjectStore {
@@ -75,14 +87,14 @@ impl ObjectStore {
             Arc::make_mut(store.by_namespace.entry(object.namespace.clone()).or_default());
         let previous = by_name.insert(object.name.clone(), object.clone());
         store.n_objects += usize::from(previous.is_none());
-        store.sequence += 1;
+        let changed = store.count_change();
         if is_volume {
             self.volume_classes.applied(previous.as_deref(), &object);
         }
         if is_service {
             self.service_selectors.applied(previous.as_deref(), &object);
         }
-        self.sequence += 1;
+        self.versions.count_change(changed);
         let change =
             ObjectChange { old: previous.clone(), new: Some(object.clone()), is_pending: false };
         self.note_change(&object.group, &object.kind, change);
@@ -106,8 +118,7 @@ impl ObjectStore {
             store.by_namespace.remove(namespace);
         }
         store.n_objects -= 1;
-        store.sequence += 1;
-        self.sequence += 1;
+        self.versions.count_change(store.count_change());
         if let Some(previous) = &previous {
             store.assumed.removed(previous);
             store.confirmed.forget(previous);
@@ -168,16 +179,14 @@ impl ObjectStore {
         self.kind(group, kind).map_or(0, |store| store.sequence)
     }
 
-    /// Grows with every change of any kind in an API group. O(kinds).
-    pub(crate) fn group_sequence(&self, group: &str) -> u64 {
-        let from = self.kinds.partition_point(|store| &*store.group < group);
-        let of_group = self.kinds[from..].iter().take_while(|store| &*store.group == group);
-        of_group.map(|store| store.sequence).sum()
+    /// How often objects have changed, by what plugins read as one.
+    pub fn versions(&self) -> ObjectVersions {
+        self.versions
     }
 
     /// Grows with every change of any kind.
     pub fn sequence(&self) -> u64 {
-        self.sequence
+        self.versions.sum()
     }
 
     /// The labels of a namespace, `None` when there is no such namespace.
@@ -204,6 +213,7 @@ impl ObjectStore {
             let store = KindStore {
                 group: group.clone(),
                 kind: kind.clone(),
+                class: ObjectClass::of(group, kind),
                 sequence: 0,
                 n_objects: 0,
                 by_namespace: BTreeMap::new(),

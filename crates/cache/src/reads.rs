@@ -7,49 +7,22 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use kube_scheduler_api_types::PodGroup;
-
 use crate::change_log::ChangeKinds;
 use crate::domains::PodCounter;
-use crate::objects::{DEVICE_GROUP, ObjectStore};
+use crate::objects::ObjectClass;
 
-/// Kind of device classes.
-const DEVICE_CLASS: &str = "DeviceClass";
+pub use crate::objects::ObjectVersions;
 
 /// A set of aspects of the cluster that an answer depends on, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads(u32);
 
-/// Where the objects of a cluster stand, by the bits that stand for reading them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ObjectVersions {
-    devices: u64,
-    device_classes: u64,
-    pod_groups: u64,
-    others: u64,
-}
-
 impl ObjectVersions {
-    /// The present versions. O(kinds of objects).
-    pub fn of(objects: &ObjectStore) -> Self {
-        let of_devices = objects.group_sequence(DEVICE_GROUP);
-        let device_classes = objects.kind_sequence(DEVICE_GROUP, DEVICE_CLASS);
-        let pod_groups = objects.group_sequence(PodGroup::GROUP);
-        Self {
-            devices: of_devices - device_classes,
-            device_classes,
-            pod_groups,
-            others: objects.sequence() - of_devices - pod_groups,
-        }
-    }
-
     /// Whether nothing that was read differs.
     pub fn agree(&self, now: &Self, reads: Reads) -> bool {
-        (!reads.intersects(Reads::OBJECTS) || self.others == now.others)
-            && (!reads.intersects(Reads::DEVICE_OBJECTS) || self.devices == now.devices)
-            && (!reads.intersects(Reads::DEVICE_CLASSES)
-                || self.device_classes == now.device_classes)
-            && (!reads.intersects(Reads::POD_GROUPS) || self.pod_groups == now.pod_groups)
+        let is_same = |class: &ObjectClass| self.of(*class) == now.of(*class);
+        let read = |class: &&ObjectClass| reads.intersects(Reads::of_class(**class));
+        ObjectClass::ALL.iter().filter(read).all(is_same)
     }
 }
 
@@ -126,11 +99,15 @@ impl Reads {
 
     /// The bit of the objects of a kind of an API group.
     pub fn of_kind(group: &str, kind: &str) -> Self {
-        match group {
-            DEVICE_GROUP if kind == DEVICE_CLASS => Self::DEVICE_CLASSES,
-            DEVICE_GROUP => Self::DEVICE_OBJECTS,
-            PodGroup::GROUP => Self::POD_GROUPS,
-            _ => Self::OBJECTS,
+        Self::of_class(ObjectClass::of(group, kind))
+    }
+
+    const fn of_class(class: ObjectClass) -> Self {
+        match class {
+            ObjectClass::Devices => Self::DEVICE_OBJECTS,
+            ObjectClass::DeviceClasses => Self::DEVICE_CLASSES,
+            ObjectClass::PodGroups => Self::POD_GROUPS,
+            ObjectClass::Others => Self::OBJECTS,
         }
     }
 

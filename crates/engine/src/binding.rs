@@ -140,6 +140,7 @@ impl Bindings {
     /// Assumes the pod on the chosen node, reserves, asks Permit, and sets off towards the binding.
     pub(crate) fn start(&mut self, core: &mut Core, placement: Placement) -> AttemptResult {
         let profile = placement.profile;
+        let nomination = core.nomination(&placement.queued.entry().0.uid);
         let mut binding = match self.assume(core, placement) {
             Ok(binding) => binding,
             Err((queued, status)) => {
@@ -148,6 +149,9 @@ impl Bindings {
                     .send_back(core);
             }
         };
+        if let Some(nominated) = nomination.filter(|node| *node != binding.node) {
+            core.unseen_nomination_ended(&binding.queued.entry().0, &nominated);
+        }
         let mut commands = Commands::default();
         let waits = match binding.reserve_and_permit(core, &mut commands) {
             Ok(waits) => waits,

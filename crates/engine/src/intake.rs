@@ -116,12 +116,15 @@ impl Intake<'_> {
         if !self.is_ours(pod) {
             return;
         }
+        let nomination = self.core.nomination(&pod.uid);
         self.dequeue(pod.clone());
         self.core.cluster.group_member_gone(pod);
         if self.core.cluster.is_assumed(&pod.uid) {
             self.assumed_pod_deleted(&pod.uid.clone());
         } else if pod.nominated_node_name().is_some() {
-            self.lower_pods_may_move(pod);
+            self.core.nomination_ended(pod);
+        } else if let Some(node) = nomination {
+            self.core.unseen_nomination_ended(pod, &node);
         }
         self.core.measures.input_handled(ClusterEvent::UNSCHEDULABLE_POD_DELETE.label());
     }
@@ -150,7 +153,7 @@ impl Intake<'_> {
             self.core.move_all(&ClusterEvent::ASSIGNED_POD_DELETE, Some(&object), None);
         }
         if let Some(nominated) = nominated {
-            self.lower_pods_may_move(&nominated);
+            self.core.nomination_ended(&nominated);
         }
     }
 
@@ -215,21 +218,13 @@ impl Intake<'_> {
         if old.nominated_node_name().is_some()
             && old.nominated_node_name() != new.nominated_node_name()
         {
-            self.lower_pods_may_move(old);
+            self.core.nomination_ended(old);
         }
         let update = ClusterEvent::UNSCHEDULABLE_POD_UPDATE.label();
         for label in events.iter().map(ClusterEvent::label).filter(|label| *label != update) {
             self.core.measures.input_handled(label);
         }
         self.core.measures.input_handled(update);
-    }
-
-    /// A nomination is gone: what it kept free is there for pods of the same priority or less.
-    fn lower_pods_may_move(&mut self, pod: &Arc<Pod>) {
-        let object = EventObject::Pod(pod.clone());
-        let limit = pod.priority();
-        let event = &ClusterEvent::ASSIGNED_POD_DELETE;
-        self.core.move_all_if(event, &object, None, |other| other.priority() <= limit);
     }
 
     /// A pod went away while it was assumed: what it held is free again.

@@ -18,7 +18,7 @@ impl Versions {
         Self {
             membership: cluster.membership_sequence(),
             images: cluster.image_sequence(),
-            objects: ObjectVersions::of(cluster.objects()),
+            objects: cluster.objects().versions(),
             affinity_terms: cluster.affinity_terms_version(),
         }
     }

@@ -146,8 +146,8 @@ impl ObjectStore {
         self.check_assumable(&object)?;
         if let Some(store) = self.kind_mut(&object.group, &object.kind) {
             store.assumed.0.insert(Assumed::key(&object), object);
-            store.sequence += 1;
-            self.sequence += 1;
+            let changed = store.count_change();
+            self.versions.count_change(changed);
         }
         Ok(())
     }
@@ -164,8 +164,8 @@ impl ObjectStore {
             .is_some_and(|copy| copy.resource_version == object.resource_version);
         if is_same {
             store.assumed.0.remove(&key);
-            store.sequence += 1;
-            self.sequence += 1;
+            let changed = store.count_change();
+            self.versions.count_change(changed);
         }
         is_same
     }

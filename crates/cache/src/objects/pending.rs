@@ -47,7 +47,7 @@ impl ObjectStore {
     /// kind.
     pub fn add_pending(&mut self, object: Arc<Object>) {
         let store = self.kind_or_new(&object.group, &object.kind);
-        store.sequence += 1;
+        let changed = store.count_change();
         match store.pending.0.entry(object.uid.clone()) {
             Entry::Occupied(mut known) => known.get_mut().n_sharers += 1,
             Entry::Vacant(free) => {
@@ -57,7 +57,7 @@ impl ObjectStore {
                 self.note_change(&object.group, &object.kind, change);
             }
         }
-        self.sequence += 1;
+        self.versions.count_change(changed);
     }
 
     /// Takes one sharer of a pending object away, or all. Returns the object if it is no longer pending because of that.
@@ -72,9 +72,9 @@ impl ObjectStore {
         let pending = store.pending.0.get_mut(uid)?;
         pending.n_sharers -= 1;
         let is_over = for_all || pending.n_sharers == 0;
-        store.sequence += 1;
+        let changed = store.count_change();
         let removed = if is_over { store.pending.0.remove(uid) } else { None };
-        self.sequence += 1;
+        self.versions.count_change(changed);
         let PendingObject { object, .. } = removed?;
         let change = ObjectChange { old: Some(object.clone()), new: None, is_pending: true };
         self.note_change(group, kind, change);

@@ -88,8 +88,8 @@ impl ObjectStore {
         tables.note(key, pod_uid, write);
         self.unanswered = all;
         if let Some(store) = self.kind_mut(group, kind) {
-            store.sequence += 1;
-            self.sequence += 1;
+            let changed = store.count_change();
+            self.versions.count_change(changed);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::Object;
 use proptest::prelude::*;
 
-use crate::reads::{ObjectVersions, Reads};
+use crate::reads::Reads;
 use crate::{AssumeObjectError, ClusterState, ObjectKey, check};
 
 const KINDS: [&str; 2] = ["PersistentVolume", "PersistentVolumeClaim"];
@@ -278,9 +278,9 @@ fn objects_of_devices_have_a_version_of_their_own() {
             let all = [Reads::OBJECTS, devices("DeviceClass"), devices("ResourceClaim")];
             let kept = all.into_iter().filter(|reads| *reads != changed);
             let kept = kept.fold(Reads::NOTHING, Reads::union);
-            let mut last = ObjectVersions::of(objects);
+            let mut last = objects.versions();
             let mut assert_changed = |objects: &crate::ObjectStore, what: &str| {
-                let now = ObjectVersions::of(objects);
+                let now = objects.versions();
                 assert!(!last.agree(&now, changed), "{what} {group} {kind}");
                 assert!(last.agree(&now, kept), "{what} {group} {kind}");
                 assert!(!last.agree(&now, changed.union(kept)), "{what} {group} {kind}");

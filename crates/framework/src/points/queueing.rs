@@ -107,7 +107,7 @@ const MAX_SIGNATURE: usize = 64 << 10;
 
 /// Collects fragments of a pod's signature; every field is written so that no two different inputs give equal bytes.
 ///
-/// Only the first 64 KiB are kept: the engine evaluates pods with a signature half as long on their own, so that the rest would be
+/// What comes after the first 64 KiB is dropped: the engine evaluates pods with a signature half as long on their own, so that the rest would be
 /// work for nothing.
 #[derive(Debug, Default)]
 pub struct SignatureWriter(Vec<u8>);
@@ -118,25 +118,29 @@ impl SignatureWriter {
         Self::default()
     }
 
-    fn bytes(&mut self, bytes: &[u8]) {
-        let n_left = MAX_SIGNATURE.saturating_sub(self.0.len());
-        self.0.extend_from_slice(&bytes[..bytes.len().min(n_left)]);
+    fn is_full(&self) -> bool {
+        self.0.len() >= MAX_SIGNATURE
     }
 
     /// Writes a number.
     pub fn int(&mut self, value: i64) {
-        self.bytes(&value.to_le_bytes());
+        if !self.is_full() {
+            self.0.extend_from_slice(&value.to_le_bytes());
+        }
     }
 
     /// Writes a text with its length.
     pub fn text(&mut self, value: &str) {
         self.int(i64::try_from(value.len()).unwrap_or(i64::MAX));
-        self.bytes(value.as_bytes());
+        let n_left = MAX_SIGNATURE.saturating_sub(self.0.len());
+        self.0.extend_from_slice(&value.as_bytes()[..value.len().min(n_left)]);
     }
 
     /// Writes whether an optional value is present; if it is, write the value next.
     pub fn present(&mut self, is_present: bool) {
-        self.bytes(&[u8::from(is_present)]);
+        if !self.is_full() {
+            self.0.push(u8::from(is_present));
+        }
     }
 
     /// Writes the number of items that follow.
@@ -146,7 +150,7 @@ impl SignatureWriter {
 
     /// Writes a value by its debug form with its length: for rare, deep values whose debug form shows every field.
     pub fn debug(&mut self, value: &impl std::fmt::Debug) {
-        if self.0.len() < MAX_SIGNATURE {
+        if !self.is_full() {
             self.text(&format!("{value:?}"));
         }
     }

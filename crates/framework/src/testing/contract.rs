@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::reads::{ObjectVersions, PluginReads, ReadSet, Reads};
+use kube_scheduler_cache::reads::{PluginReads, ReadSet, Reads};
 use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState, NodeIdx};
 
 use super::changes::changed_fixtures;
@@ -475,7 +475,7 @@ fn versions_agree(before: &ClusterState, after: &ClusterState, reads: Reads) -> 
         || before.membership_sequence() == after.membership_sequence())
         && (!reads.intersects(Reads::IMAGE_STATES)
             || before.image_sequence() == after.image_sequence())
-        && ObjectVersions::of(before.objects()).agree(&ObjectVersions::of(after.objects()), reads)
+        && before.objects().versions().agree(&after.objects().versions(), reads)
         && (!reads.intersects(Reads::AFFINITY_TERMS)
             || before.affinity_terms_version() == after.affinity_terms_version())
 }

@@ -336,7 +336,9 @@ impl BindClaims {
             return self.finish(cx, binding, result);
         }
         let now = cx.cx.now();
-        let deadline = *binding.deadline.get_or_insert(now + KNOWN_TIMEOUT);
+        // A failure may mean that pod and claim are gone, and that the claim was seen before: that is not waited for.
+        let patience = if result.is_ok() { KNOWN_TIMEOUT } else { Duration::ZERO };
+        let deadline = *binding.deadline.get_or_insert(now + patience);
         if deadline <= now {
             return self.read(binding, Doing::Unseen(result));
         }
@@ -361,7 +363,7 @@ impl BindClaims {
             let text = format!("claim {} got deleted in the meantime", binding.key());
             return self.finish(cx, binding, result.and(Err(text)));
         }
-        binding.deadline = None;
+        binding.deadline = Some(cx.cx.now() + KNOWN_TIMEOUT);
         self.end(cx, binding, result)
     }
 

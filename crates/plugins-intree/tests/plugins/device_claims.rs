@@ -390,8 +390,8 @@ fn nothing_is_left_of_a_reservation_that_is_given_up() {
     assert!(way.written.is_empty());
 }
 
-/// A pod whose claim for extended resources has its devices and is waited for, and that claim.
-fn made() -> (Way, Object) {
+/// A pod whose claim for extended resources has its devices while the pod's status is being written, and that claim.
+fn allocated() -> (Way, Object) {
     let mut way = Way::new(pod("p example.com/gpu=1"));
     let TaskStep::Write(ObjectWrite::Create(created)) = way.pre_bind() else { panic!() };
     assert_eq!(created.json["metadata"]["generateName"], "p-extended-resources-");
@@ -413,13 +413,18 @@ fn made() -> (Way, Object) {
     let status = &patch["status"]["extendedResourceClaimStatus"];
     assert_eq!(status["resourceClaimName"], "p-extended-resources-x");
     assert_eq!(status["requestMappings"][0]["resourceName"], "example.com/gpu");
-    // The claim is in flight until it is seen.
-    let pod_object = Arc::new(allocated.as_ref().clone());
+    (way, at_revision(&allocated, "8"))
+}
+
+/// The same when the pod's status is written: the claim is in flight until it is seen.
+fn made() -> (Way, Object) {
+    let (mut way, allocated) = allocated();
+    let pod_object = Arc::new(allocated.clone());
     let TaskStep::Wait { until, .. } = way.step(TaskEvent::Written(Ok(pod_object))) else {
         panic!()
     };
     assert_eq!((until, way.n_pending()), (Some(START + Duration::from_secs(120)), 1));
-    (way, at_revision(&allocated, "8"))
+    (way, allocated)
 }
 
 #[test]
@@ -448,6 +453,22 @@ fn a_claim_that_is_not_seen_for_long_stays_in_flight_as_long_as_it_is_there() {
     assert!(is_read(&way.step(TaskEvent::Woken)));
     let gone = "Error: claim default/p-extended-resources-x got deleted in the meantime";
     assert_eq!(done(way.step(status(404, "NotFound"))), gone);
+    assert_eq!(way.n_pending(), 0);
+}
+
+#[test]
+fn a_claim_that_went_with_its_pod_is_not_waited_for() {
+    let (mut way, made) = allocated();
+    assert!(is_read(&way.step(status(404, "NotFound"))));
+    let TaskStep::Wait { until, .. } = way.step(TaskEvent::Written(Ok(Arc::new(made)))) else {
+        panic!("it is still there")
+    };
+    assert_eq!((until, way.n_pending()), (Some(START + Duration::from_secs(120)), 1));
+
+    let (mut way, _) = allocated();
+    assert!(is_read(&way.step(status(404, "NotFound"))));
+    let text = "Error: update pod default/p ExtendedResourceClaimStatus: no";
+    assert_eq!(done(way.step(status(404, "NotFound"))), text);
     assert_eq!(way.n_pending(), 0);
 }
 
