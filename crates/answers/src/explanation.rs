@@ -63,7 +63,7 @@ impl ExplainOptions {
     pub const ALL: Self = Self { max_examples: usize::MAX, max_feasible: usize::MAX };
 }
 
-/// Explains what an attempt at the pod would find now. O(nodes × plugins), and what looking for pods to evict takes. Nothing
+/// Explains what an attempt at the pod would find now. O(nodes × plugins), plus the search for pods to evict. Nothing
 /// that is scheduled depends on it.
 ///
 /// # Errors

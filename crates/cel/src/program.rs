@@ -33,7 +33,8 @@ impl Environment {
 
     /// Compiles an expression, once for any number of evaluations.
     ///
-    /// Refused is what the API server refuses, and what is nested too deeply; the message says where and why.
+    /// # Errors
+    /// If the API server would refuse the expression, or if it is nested too deeply. The message says where and why.
     pub fn compile(&self, expression: &str) -> Result<Program, CompileError> {
         let at = |error: SyntaxError| located(expression, &error);
         let has_lists = self.options.list_type_attributes;

@@ -24,7 +24,7 @@ pub struct Version {
     prerelease: Vec<Identifier>,
 }
 
-/// A part of what stands behind the hyphen.
+/// One of the dot-separated parts of a prerelease.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Identifier {
     Number(u64),

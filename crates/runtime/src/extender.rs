@@ -29,7 +29,7 @@ pub struct ExtenderVerbs {
     pub filter: bool,
     /// Score nodes.
     pub prioritize: bool,
-    /// Judge the candidates of preemption.
+    /// Accept, reject or change the candidates of preemption.
     pub preempt: bool,
     /// Bind pods.
     pub bind: bool,

@@ -134,7 +134,7 @@ impl Extenders {
             if extender.verbs().prioritize {
                 pending.push((extender, caught(|| Ok(extender.prioritize(pod, &asked)))));
             } else {
-                // One that does not score mentions every node all the same.
+                // An extender that does not score counts as having mentioned every node.
                 scores.by_node.iter_mut().for_each(|score| *score = score.or(Some(0)));
             }
         }
@@ -249,7 +249,7 @@ fn kept(
     Ok(is_kept)
 }
 
-/// What is said about nodes that exist. Where preemption cannot help, nothing else counts.
+/// The statuses of rejected nodes that exist. If a node is in both maps, "preemption cannot help" wins.
 fn failures(
     cluster: &ClusterState,
     result: ExtenderFilterResult,
