@@ -197,7 +197,7 @@ impl Search<'_, '_> {
         Err(failure)
     }
 
-    /// The time from which an extension point is measured, if it is.
+    /// The timer's reading at the start of an extension point; `None` if nothing is measured.
     fn started(&self) -> Option<u64> {
         self.runner.profile.meter().map(Meter::nanos)
     }

@@ -79,7 +79,7 @@ struct Binding {
     point_start: Option<u64>,
     /// The same for the current Bind plugin.
     plugin_start: Option<u64>,
-    /// The order in which pods set off.
+    /// The number of this binding in the order in which bindings were started.
     serial: Serial,
     stage: Stage,
     /// How many nodes were looked at, and how many of them fit.

@@ -120,7 +120,7 @@ pub enum BuildError {
         /// Why.
         source: ProfileError,
     },
-    /// What extenders count cannot be left to them.
+    /// NodeResourcesFit cannot be configured to ignore the resources that extenders manage.
     #[error("couldn't build extenders: {0}")]
     ManagedResources(#[from] NoFitArgs),
     /// The configuration has extenders that were not made. The caller brings them in [`EngineOptions::extenders`], or takes
@@ -351,7 +351,7 @@ fn queue_profile(
         if !can_reject {
             continue;
         }
-        // Nothing is known about what helps such a plugin's pods, so every event may.
+        // A plugin that registers for no events does not say what helps its pods, so every event may.
         let Some(extensions) = plugin.as_enqueue_extensions() else {
             spec = spec.with_catch_all(&entry.name, false);
             continue;

@@ -78,7 +78,7 @@ impl Engine {
         self.take_in_confirmed();
     }
 
-    /// Takes in what the API server answered writes with. That may make tasks go on, which write and confirm more.
+    /// Takes in the objects with which the API server answered writes. That may let tasks continue, which write and confirm more.
     fn take_in_confirmed(&mut self) {
         let Self { core, bindings, preemptions, .. } = self;
         while !core.confirmed.is_empty() {
@@ -131,7 +131,7 @@ impl Engine {
             match wake_up {
                 WakeUp::PermitEnds(serial) => bindings.permit_ended(core, serial),
                 WakeUp::TaskGoesOn(serial) => bindings.wake_due_tasks(core, serial),
-                // Once is enough, and the last of all: what the queue moves is ready, not due.
+                // Once is enough, after all others: pods that the queue moves become ready and set no new deadline that is due.
                 WakeUp::QueueMoves => return core.flush_queue(),
             }
         }
@@ -164,7 +164,7 @@ impl Engine {
         self.core.effects.drain(..)
     }
 
-    /// Oddities worth a line in a log, oldest first.
+    /// Unexpected things that are worth a line in a log, oldest first.
     pub fn drain_notes(&mut self) -> impl Iterator<Item = String> + '_ {
         self.core.drain_notes()
     }

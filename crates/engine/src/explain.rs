@@ -122,7 +122,7 @@ impl Explanation {
     }
 }
 
-/// How an attempt would go about it.
+/// How an attempt would choose among nodes.
 #[derive(Clone, Copy, Debug)]
 struct Manner {
     ties: TieBreak,
@@ -205,7 +205,7 @@ fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, manner: Manner) -> Explanation {
         }
     };
     explanation.node_names.clone_from(&evaluation.pre_filter.node_names);
-    // As in an attempt, nominated pods count before anything is concluded from the verdicts: they can take the last node.
+    // As in an attempt, nominated pods are taken into account before the verdicts are used: they can take the last node.
     match verdicts_with_nominated_pods(runner, pod, &evaluation) {
         Ok(changed) => evaluation.replace(changed),
         Err(status) => {

@@ -1,4 +1,4 @@
-//! What an engine was last given of the objects of one kind: enough to notice what a watch missed.
+//! The objects of one kind as an engine was last given them: enough to notice what a watch missed.
 //!
 //! A shell that feeds an engine from lists and watches needs the same few rules as any other, so they are here, without any
 //! IO: a state that is known already is passed on once, an object of the same name with another UID is the end of one
@@ -140,7 +140,7 @@ impl KnownObjects {
         });
     }
 
-    /// Nothing but `listed` exists.
+    /// Takes in a complete list: adds a deletion to `inputs` for every known object that is not in `listed`.
     pub fn keep_only(&mut self, listed: &BTreeSet<WatchedKey>, inputs: &mut Vec<Input>) {
         let gone: Vec<WatchedKey> =
             self.by_key.keys().filter(|key| !listed.contains(*key)).cloned().collect();

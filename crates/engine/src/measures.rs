@@ -63,7 +63,7 @@ pub(crate) struct Measures {
     /// When the current input came, and when the work on its next event started.
     start: u64,
     event_start: u64,
-    /// What bringing the state up to date took; counts for each event that follows from it.
+    /// How long bringing the state up to date took, in nanoseconds; added to each event that follows from the input.
     applying: u64,
     events: FxHashMap<EventLabel, Lengths>,
     n_hints: u64,

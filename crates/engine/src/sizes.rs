@@ -1,4 +1,5 @@
-//! How large the engine's tables are, so that a shell that runs it for months, or a simulation, sees what only ever grows.
+//! How large the engine's tables are, so that a program that runs it for months, or a simulation, notices a table that only
+//! grows.
 
 use crate::binding::Bindings;
 use crate::core::Core;
