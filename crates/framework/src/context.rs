@@ -235,7 +235,7 @@ pub enum Command {
     },
     /// Put pods into the active queue, backoff or not.
     Activate(Vec<Arc<Pod>>),
-    /// The same for all members of a pod group that have no node, but for one.
+    /// As [`Activate`](Self::Activate), for all members of a pod group that have no node, except one.
     ActivateGroup {
         /// Namespace of the group.
         namespace: Arc<str>,
@@ -276,7 +276,7 @@ pub enum Command {
     RecordEvent {
         /// About which pod.
         pod: Arc<Pod>,
-        /// Good or bad news.
+        /// Whether something went as planned or not.
         kind: EventKind,
         /// Machine-readable cause, such as `GangIncomplete`.
         reason: Arc<str>,

@@ -34,7 +34,8 @@ impl Normalization {
         }
     }
 
-    /// The ends of the scale, given the lowest and the highest raw score; those of no scores when the former is higher.
+    /// The lowest and the highest score after scaling, given the lowest and the highest raw score. A `lowest` above `highest`
+    /// means that there are no scores.
     #[inline]
     pub fn ends(self, lowest: i64, highest: i64) -> (i64, i64) {
         match self {

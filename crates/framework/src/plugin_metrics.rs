@@ -1,8 +1,8 @@
 //! Metrics of plugins: counted here, shown by the shell beside the scheduler's own.
 //!
-//! Invariants: what can be read back is for export alone; a name means one thing: asking
-//! again for the same family gives the same one, asking for a different one of the same name is an error; families and
-//! series are listed in the order of their names and labels.
+//! Invariants: metrics are read back for export alone; asking again for a family of the same name, kind and labels gives the
+//! same family, and asking for a different one of the same name is an error; families and series are listed in the order of
+//! their names and labels.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,7 @@ const RESERVED: [&str; 12] = [
     "kube_pod_",
 ];
 
-/// What begins like this is counted by plugins of the default profile.
+/// Exceptions to [`RESERVED`]: metrics that plugins of the default profile count.
 const OF_PLUGINS: [&str; 2] = ["scheduler_dra_", "scheduler_resourceclaim_"];
 
 /// What kind of metric a family is.

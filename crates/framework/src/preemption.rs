@@ -80,12 +80,12 @@ pub struct ComparedCandidate {
     pub violated_budgets: Vec<Vec<Arc<str>>>,
 }
 
-/// How a preemption was decided, for those who want to know why. Plugins that are not asked for it do not fill it in.
+/// How a preemption was decided, for explanations. Plugins fill it in only when they are asked for it.
 #[derive(Clone, Debug, Default)]
 pub struct PreemptionReport {
     /// All candidates, before extenders leave some of them. Of equally good ones the first is chosen.
     pub candidates: Vec<ComparedCandidate>,
-    /// The nodes that were tried in vain, and why evicting pods does not help there.
+    /// The nodes that were tried and are no candidates, and why evicting pods does not help there.
     pub rejected: Vec<(NodeIdx, Status)>,
 }
 

@@ -1,4 +1,5 @@
-//! What is around the engine as plugins see it: the API server, one request at a time, and the way back into the engine.
+//! The surroundings of the engine as plugins see them: requests to the API server, and commands to the engine from
+//! asynchronous work.
 //!
 //! Invariants: making a request does nothing; it is sent when its future is polled, which happens outside the core, so that
 //! no extension point up to Permit can wait for the network.

@@ -17,7 +17,7 @@ pub type PluginName = Arc<str>;
 /// The kinds of answer, in the reference's order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Code {
-    /// All is well.
+    /// The plugin accepts the pod, or has done what it was asked for.
     #[default]
     Success,
     /// The attempt failed through an error; no plugin counts as having rejected the pod, which is retried after a backoff.

@@ -132,8 +132,8 @@ impl Verdicts {
         self.counts[usize::from(VerdictId::ABSENT.0)] -= n_absent;
     }
 
-    /// Puts `id` on those of `nodes` that pass so far and are `meant`. All are asked, without a branch for each: which ones
-    /// are meant is as good as random, and a wrong guess takes longer than the question.
+    /// Puts `id` on those of `nodes` that pass so far and for which `meant` is true. `meant` is called for all of them, without a
+    /// branch for each: the answers are close to random, and a mispredicted branch takes longer than the call.
     pub(crate) fn set_where(
         &mut self,
         nodes: &[NodeIdx],

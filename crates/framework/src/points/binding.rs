@@ -185,8 +185,8 @@ pub trait PreBindTask: Send + Sync {
     /// Does what can be done without waiting, and returns what the task needs next.
     fn step(&mut self, cx: &mut TaskContext<'_>, event: TaskEvent) -> TaskStep;
 
-    /// Whether the task has to go on although the binding has failed, because nobody knows yet what became of a write: only
-    /// [`Reserve::unreserve`] comes after it, and would take back too little. It is asked after each step.
+    /// Whether the task has to go on although the binding has failed, because it is not known yet whether a write was carried
+    /// out. If it ended now, [`Reserve::unreserve`] might undo too little. Asked after each step.
     fn must_finish(&self) -> bool {
         false
     }

@@ -153,10 +153,10 @@ pub trait Filter: Send + Sync {
         FilterScan::NodeByNode
     }
 
-    /// What a node that [`filter`](Self::filter) rejects lacks, counted, in the words of explanations. Only those who want to know
-    /// all that is in the way ask; no decision depends on it.
+    /// What a node that [`filter`](Self::filter) rejects lacks, counted. Called for explanations alone; no decision depends on
+    /// it.
     ///
-    /// The default has nothing to say beyond the rejection's reasons.
+    /// The default returns nothing: the rejection's reasons are all there is to show.
     fn shortages(
         &self,
         cx: &Context<'_>,

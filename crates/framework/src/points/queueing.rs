@@ -33,8 +33,8 @@ pub trait QueueSort: Send + Sync {
     /// Pods that compare equal leave in the order in which they came.
     fn compare(&self, a: QueuedPodView<'_>, b: QueuedPodView<'_>) -> Ordering;
 
-    /// Whether this is exactly "higher priority first, then the one queued earlier", which the engine can do without
-    /// calling back.
+    /// Whether this is exactly "higher priority first, then the one queued earlier". The engine then sorts without calling the
+    /// plugin.
     fn is_by_priority_then_age(&self) -> bool {
         false
     }
@@ -107,8 +107,8 @@ const MAX_SIGNATURE: usize = 64 << 10;
 
 /// Collects fragments of a pod's signature; every field is written so that no two different inputs give equal bytes.
 ///
-/// Only the first 64 KiB are kept: the engine evaluates pods with a signature half as long on their own, so that the rest would be
-/// work for nothing.
+/// Only the first 64 KiB are kept: the engine evaluates pods with a signature of more than half of that on their own, so the
+/// rest would not be used.
 #[derive(Debug, Default)]
 pub struct SignatureWriter(Vec<u8>);
 

@@ -170,7 +170,7 @@ impl Reader {
 
     fn statement(&mut self) -> Result<Statement, GrammarError> {
         let (kind, value) = self.object()?;
-        // Decoding here, and once more when the object is built, lets the error name the line.
+        // The object is decoded here, and a second time when it is built, so that the error can name the line.
         let (statement, decoded) = match kind {
             Some(kind) if kind.word == NODE.word => {
                 let decoded = Node::from_value(&value).err();

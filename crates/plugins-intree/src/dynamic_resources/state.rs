@@ -37,7 +37,7 @@ pub(super) struct PodDevices {
     pub(super) special: Option<Arc<ExtendedClaim>>,
     /// What the claims take of the chosen node's resources; from Reserve on.
     pub(super) node_resources: Arc<[NodeResourceClaim]>,
-    /// Whether the API server may have been told.
+    /// Whether `node_resources` may have been written to the API server.
     pub(super) are_node_resources_written: bool,
     /// Whether Unreserve has run since Reserve.
     pub(super) is_given_back: bool,
@@ -174,7 +174,7 @@ impl Found {
     }
 }
 
-/// What the pod would get on a node that has to be weighed for each pod anew.
+/// What the pod would get on a node, where devices take resources of nodes: this has to be computed for each pod.
 #[derive(Clone)]
 pub(super) struct Weighed {
     /// How well alternatives among the requests are served.

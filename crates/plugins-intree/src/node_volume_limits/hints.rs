@@ -20,7 +20,7 @@ pub(super) fn events() -> Vec<EventRegistration> {
         EventRegistration::with_hint(
             event(EventResource::CsiNode, ActionType::UPDATE),
             |_, _, old, new| {
-                // Without both objects nothing can be compared: a retry in vain is better than a pod that waits for nothing.
+                // Without both objects nothing can be compared: a useless retry is better than a pod that waits for ever.
                 let (Some(old), Some(new)) = event_objects::others(old, new)? else {
                     return Ok(QueueingHint::Queue);
                 };

@@ -166,8 +166,7 @@ impl EnqueueExtensions for GangScheduling {
                 let is_member = added.is_some_and(|added| {
                     added.namespace == pod.namespace && added.spec.pod_group == pod.spec.pod_group
                 });
-                // As long as more are missing, PreEnqueue would turn every waiting member away again: for each that comes,
-                // and in vain.
+                // As long as more members are missing, PreEnqueue would reject every waiting member again, for each new one.
                 Ok(worth_if(is_member && gangs.quorum(cx.cluster(), pod).is_success()))
             }),
             EventRegistration::with_hint(group_added, group_hint),
