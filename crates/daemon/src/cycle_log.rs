@@ -40,7 +40,7 @@ pub(crate) struct ProcessLog;
 
 impl Lines for ProcessLog {
     fn verbosity(&self) -> u8 {
-        // The targets are what the log's verbosity goes by.
+        // The log's verbosity is set by target.
         if tracing::enabled!(target: "V10", Level::TRACE) {
             SCORES_FROM
         } else if tracing::enabled!(target: "V4", Level::DEBUG) {

@@ -60,7 +60,7 @@ pub enum ConnectError {
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// The address given is none.
+    /// The address is not the URL of a server.
     #[error(
         "--master {address:?} is not the URL of an API server; expected is http(s)://HOST[:PORT]"
     )]
@@ -213,7 +213,7 @@ impl Endpoint {
 
     fn client_for(&self, purpose: &str, traffic: Traffic) -> Result<Api, ConnectError> {
         let mut config = self.config.clone();
-        // The reference's form, with the version that is stood in for where it has its commit.
+        // The reference's form, with the Kubernetes version that this scheduler replaces where the reference has its commit.
         let agent = format!(
             "kube-scheduler-rs/{} ({}/{}) kubernetes/{}/{purpose}",
             env!("CARGO_PKG_VERSION"),
@@ -242,7 +242,7 @@ impl Endpoint {
         })
     }
 
-    /// Says so when the server has not answered for `patience`, and again when it does. Any answer will do.
+    /// Logs when the server has not answered for `patience`, and again when it does. Any answer counts.
     pub(crate) async fn watch_reachability(self, api: Api, patience: Duration) {
         let given_up = tokio::time::Instant::now() + patience;
         let (server, origin) = (self.url(), self.origin);
@@ -339,7 +339,7 @@ impl Api {
         self.may_write().await?;
         tokio::select! {
             biased;
-            // What has not reached the server by now must not reach it later. It may have, though.
+            // The fence has closed: the request must not reach the server from now on. It may have reached it before.
             () = fence.closed() => Err(ApiError::Transport {
                 text: "leadership ran out before there was an answer".to_owned(),
                 is_refused: false,
@@ -589,7 +589,7 @@ mod tests {
         let api = Endpoint::from_url(&free.to_string()).unwrap().client("test").unwrap();
         let (keeper, fence) = crate::fence::closed(|| kube_scheduler_api_types::Timestamp::EPOCH);
         let api = api.behind(Some(fence));
-        // Reading is free.
+        // Reads pass the closed fence.
         assert!(api.call(&Call::get("/version")).await.unwrap_err().is_connection_refused());
         let post = Call::post("/api/v1/namespaces", b"{}".to_vec());
         let waits = tokio::time::timeout(Duration::from_millis(20), api.call(&post)).await;

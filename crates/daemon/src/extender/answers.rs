@@ -117,7 +117,7 @@ fn first_value<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     }
     T::deserialize(&mut serde_json::Deserializer::from_slice(body)).map_err(|error| {
         let text = error.to_string();
-        // Within a record the error has lost its kind, not its text.
+        // An error within a record has been wrapped, so its kind can only be read from the text.
         if text.contains("EOF while parsing") {
             "unexpected EOF".to_owned()
         } else {

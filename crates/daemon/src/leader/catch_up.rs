@@ -17,7 +17,7 @@ use crate::backoff::Backoff;
 use crate::transport::{Api, ApiError, Call};
 use crate::watch::Position;
 
-/// How long to hope for the news themselves before listing again.
+/// How long to wait for the watch to catch up before listing again.
 const HOPE: Duration = Duration::from_millis(250);
 /// For the answer to one read.
 const ANSWER: Duration = Duration::from_secs(10);

@@ -4,8 +4,8 @@
 //!
 //! Invariants: an answer names no node, and no pod of another namespace, that its reader may not list; questions take at
 //! most one part in [`SHARE`] of the core's time, and at most half of the processors; what questions hold in memory is bounded
-//! by their number and size; work on an answer that nobody waits for any more ends with the attempt at hand, and keeps its
-//! place until then.
+//! by their number and size; when a caller is gone, the work on its answer ends after the current attempt, and counts as one of
+//! the questions until then.
 
 mod api;
 mod problem;
@@ -191,7 +191,7 @@ impl Answers {
         text.map_err(|_| Problem::internal("the answer broke down"))?
     }
 
-    /// Has the core take down what the answer needs.
+    /// Has the core record what the answer needs.
     async fn inquire(
         &self,
         question: &Arc<Question>,
@@ -312,7 +312,7 @@ impl Rendered {
     }
 }
 
-/// What becomes of an answer on its way to its reader.
+/// How an answer is written for its reader.
 #[derive(Clone, Copy)]
 struct Form {
     reader: Visibility,

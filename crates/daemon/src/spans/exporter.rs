@@ -1,7 +1,7 @@
 //! Sends spans to the collector in batches, in the background.
 //!
-//! Invariants: one request at a time and none without a limit; a batch that does not get through is dropped and counted,
-//! and said so once a minute at most.
+//! Invariants: one request at a time, each with a timeout; a batch that cannot be delivered is dropped and counted, and that is
+//! logged once a minute at most.
 
 use std::sync::Arc;
 use std::time::Duration;

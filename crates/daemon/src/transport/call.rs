@@ -1,4 +1,4 @@
-//! One request, and the encoding of what goes to and fro.
+//! One request, and the encoding of its body and of the answer.
 
 use std::time::Duration;
 

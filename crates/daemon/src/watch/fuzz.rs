@@ -1,4 +1,4 @@
-//! Lists and watches from bytes of a fuzzer's choice.
+//! Lists and watches read from arbitrary bytes, for fuzzers.
 
 use super::decode;
 use super::frames::{self, Frames};

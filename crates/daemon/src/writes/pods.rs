@@ -129,7 +129,7 @@ async fn node_of(api: &Api, pod: &PodRef, timeout: Duration) -> Result<Option<St
     Ok(read.ok().filter(|read| *read.metadata.uid == *pod.uid).and_then(|read| read.spec.node_name))
 }
 
-/// Patches a pod's status, trying again where that may help.
+/// Patches a pod's status, with retries where they may help.
 async fn patch(
     api: &Api,
     pod: &PodRef,

@@ -37,7 +37,7 @@ impl Headers {
     }
 }
 
-/// Proxies whose word counts.
+/// The trusted proxies.
 #[derive(Debug)]
 pub(crate) struct FrontProxy {
     pub(crate) authorities: Authorities,
@@ -45,7 +45,7 @@ pub(crate) struct FrontProxy {
 }
 
 impl FrontProxy {
-    /// Whom a proxy with this certificate speaks for, `None` if it does not say.
+    /// The user that a proxy with this certificate names in the headers; `None` if it names none.
     pub(crate) fn user(
         &self,
         headers: &HeaderMap,

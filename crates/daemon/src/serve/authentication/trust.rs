@@ -1,4 +1,4 @@
-//! Whose word counts: the authorities of clients and of proxies.
+//! The certificate authorities that are trusted for clients and for proxies.
 //!
 //! Invariant: a bundle that cannot be used never replaces one that can.
 
