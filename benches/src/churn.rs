@@ -1,4 +1,4 @@
-//! What changes while pods are placed.
+//! Changes of the cluster while pods are placed.
 //!
 //! The reference's benchmark changes something once a second, whatever the speed. Here it happens by count, so that every
 //! run sees the same: once every hundred pods, which is three times as often as the reference meets it at its best.

@@ -1,4 +1,4 @@
-//! JSON that is kept: as `serde_json::Value`, in a fraction of its memory.
+//! JSON for objects that are kept: like `serde_json::Value`, in a fraction of its memory.
 //!
 //! A tenant decides what its objects look like, and a map of `serde_json` takes more than 600 bytes however little is in
 //! it. Here a value takes 24 bytes and its text, and a field 16 bytes more and its name: less than 16 bytes for each byte of

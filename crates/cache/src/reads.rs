@@ -70,7 +70,7 @@ const OF_NODE: [(Reads, ChangeKinds); 12] = [
 ];
 
 impl Reads {
-    /// Nothing but the pod that is to be placed.
+    /// The pod that is to be placed, and nothing of the cluster.
     pub const NOTHING: Self = Self(0);
     /// The node's labels.
     pub const LABELS: Self = Self(1);

@@ -17,7 +17,7 @@ const MAX_LABELS: usize = 16;
 /// needs so many, and each would have to be kept up to date.
 const MAX_COUNTERS: usize = 64;
 
-/// Requests that are yet to be met.
+/// Requests that have not been carried out yet.
 #[derive(Debug, Default)]
 pub(crate) struct Requests(Mutex<Requested>);
 

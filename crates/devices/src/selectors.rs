@@ -18,7 +18,7 @@ pub trait SelectorCompiler: Send + Sync {
     fn compile(&self, expression: &str) -> Result<Box<dyn Selector>, String>;
 }
 
-/// A compiled expression. The answer depends on nothing but the device.
+/// A compiled expression. The answer depends on the device alone.
 pub trait Selector: Send + Sync {
     /// Whether the device is selected. Adds to `cost` what it takes to say so, in units of the reference's cost model.
     ///

@@ -22,7 +22,7 @@ pub enum Holder {
 /// The devices of an inventory, and which of them are taken. Changes take time proportional to the devices of one claim
 /// and, where counters are shared, of their pools.
 ///
-/// Invariant: it is what one made anew for the same usage would be.
+/// Invariant: it equals a state that is computed from scratch for the same usage.
 #[derive(Clone)]
 pub struct DeviceState {
     selectors: Arc<SelectorTable>,

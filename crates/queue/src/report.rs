@@ -62,7 +62,7 @@ impl<E> Reports<E> {
         self.0.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Adds a report, which is made only if somebody wants it.
+    /// Adds a report; `report` is called only if reports are kept.
     #[inline]
     pub(crate) fn add(&mut self, report: impl FnOnce() -> QueueReport<E>) {
         if let Some(reports) = &mut self.0 {
@@ -70,7 +70,7 @@ impl<E> Reports<E> {
         }
     }
 
-    /// Adds to what is known of the move that was reported last.
+    /// Changes the report of the last move.
     pub(crate) fn amend_last(&mut self, amend: impl FnOnce(&mut Move<E>)) {
         if let Some(QueueReport::Moved(last)) = self.0.as_mut().and_then(|all| all.last_mut()) {
             amend(last);

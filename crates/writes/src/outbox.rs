@@ -286,7 +286,7 @@ impl Outbox {
     /// The next request to send, if one may go out at `now`. Ask again until there is none, and again after every other
     /// call and at [`next_deadline`](Self::next_deadline).
     pub fn next_request(&mut self, now: Timestamp) -> Option<Request> {
-        // After this nothing is due any more that only time holds back, so that `next_deadline` lies in the future.
+        // After this, no deadline has passed, so `next_deadline` is in the future.
         self.lanes.wake(now);
         self.events.wake(now);
         self.held_until = self.width.held_until(now);
@@ -433,7 +433,7 @@ impl Outbox {
         !self.events.is_empty()
     }
 
-    /// How many events were dropped, for want of room or after too many tries, since the last call.
+    /// How many events were dropped since the last call, because the queue was full or after too many tries.
     pub fn take_dropped_events(&mut self) -> u64 {
         self.events.take_dropped()
     }

@@ -1,4 +1,4 @@
-//! One version of each crate: exceptions are listed in `deny.toml`, with who forces them.
+//! One version of each crate: exceptions are listed in `deny.toml`, with the crate that forces them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -72,7 +72,7 @@ pub struct ExactRequest {
     /// How many, for [`AllocationMode::ExactCount`].
     #[serde(deserialize_with = "or_default")]
     pub count: i64,
-    /// Whether devices are wanted anyone who uses them. Absent differs from false where the feature is off.
+    /// Whether devices are wanted even if other claims use them. Absent differs from false where the feature is off.
     pub admin_access: Option<bool>,
     /// Which taints do no harm.
     #[serde(deserialize_with = "list")]
