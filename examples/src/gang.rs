@@ -63,7 +63,7 @@ struct Membership<'p> {
 /// Makes the plugin.
 ///
 /// # Errors
-/// If the arguments do not do.
+/// If the arguments are invalid.
 pub fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let args: Args = handle.args(args)?;
     if !(1..=900).contains(&args.timeout_seconds) {

@@ -140,7 +140,7 @@ impl Reads {
     pub const FEASIBLE_NODES: Self = Self(1 << 20);
     /// The name of the node.
     pub const NODE_NAME: Self = Self(1 << 21);
-    /// What is computed afresh for each attempt about groups of nodes that counters show alike.
+    /// What is computed again for each attempt about groups of nodes that counters show alike.
     const OF_GROUPS: Self =
         Self(Self::COUNTERS.0 | Self::COUNTER_HANDLES.0 | Self::FEASIBLE_NODES.0);
 

@@ -182,7 +182,7 @@ impl ClusterState {
         &self.taint_sets
     }
 
-    /// The column of a label key: an empty one if no node has the key, `None` if nodes have it and nobody has read it
+    /// The column of a label key: an empty one if no node has the key, `None` if nodes have it and no plugin has read it
     /// before; [`follow_requested`](Self::follow_requested) makes it then.
     pub fn label_column(&self, key: &str) -> Option<&LabelColumn> {
         let column = self.labels.read(key);

@@ -54,7 +54,7 @@ pub(crate) struct Reflector {
     api: Api,
     /// All other lists.
     lists: Api,
-    /// What is asked for; the server may answer in JSON all the same.
+    /// What is asked for; the server may answer in JSON nevertheless.
     encoding: Encoding,
     inbox: Inbox,
     metrics: Arc<Metrics>,

@@ -153,7 +153,7 @@ impl DeviceState {
         }
     }
 
-    /// Adds what an allocation holds. Adding it once more changes nothing.
+    /// Adds what an allocation holds. Adding it again changes nothing.
     pub fn add(&mut self, holder: Holder, allocation: &Allocation) {
         let features = self.inventory().features();
         self.usage(holder).add(allocation, features);

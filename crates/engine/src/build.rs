@@ -325,7 +325,7 @@ const fn field_of(point: ExtensionPoint) -> PluginsField {
     }
 }
 
-/// A profile as the queue knows it: its gates, and what its plugins want to hear of.
+/// A profile as the queue knows it: its gates, and the events that its plugins register for.
 fn queue_profile(
     profile: &Profile,
     hints: &mut Vec<(PluginName, EventRegistration)>,

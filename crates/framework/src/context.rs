@@ -348,7 +348,7 @@ impl Commands {
     }
 
     /// Makes later decisions use a newer revision of a known object that the API server answered a write with. The queue
-    /// hears of the update now, and the watch event of the same revision changes nothing. Has no effect if the object is
+    /// gets the update now, and the watch event of the same revision changes nothing. Has no effect if the object is
     /// not known, or in a newer revision.
     pub fn confirm_object(&mut self, object: Arc<Object>) {
         self.0.push(Command::ConfirmObject(object));

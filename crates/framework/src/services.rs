@@ -90,7 +90,7 @@ impl ApiError {
         Self { code: None, reason: reason.into(), message: message.into() }
     }
 
-    /// Whether a write that ended like this may have been carried out all the same: there was no answer, or the server
+    /// Whether a write that ended like this may have been carried out nevertheless: there was no answer, or the server
     /// failed while it worked on it.
     pub fn is_outcome_unknown(&self) -> bool {
         match self.code {

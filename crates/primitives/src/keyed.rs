@@ -1,6 +1,6 @@
 //! Hash tables for keys that come from objects.
 //!
-//! Anyone who may create a pod chooses its labels and names. With a hash that is the same in every process, texts with equal
+//! Every user who may create a pod chooses its labels and names. With a hash that is the same in every process, texts with equal
 //! hashes can be computed in advance, and a table of them takes a search through all of it for each look-up. The hash
 //! here is keyed with a number that the operating system draws once for each process.
 //!

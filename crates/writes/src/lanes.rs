@@ -450,7 +450,11 @@ mod tests {
         assert!(lanes.pop(Urgency::Now).is_some());
         lanes.finish(&"a".into());
         lanes.push(bind("a"));
-        assert_eq!(lanes.pop(Urgency::Now), Some(bind("b")), "the next binding of a starts anew");
+        assert_eq!(
+            lanes.pop(Urgency::Now),
+            Some(bind("b")),
+            "the next binding of a starts from the beginning"
+        );
     }
 
     #[test]

@@ -146,7 +146,7 @@ impl Simulation {
             "status": {"phase": "Pending"},
         });
         if self.numbers.one_in(4) && self.suffers(Fault::Foreign) {
-            // Somebody else, such as an autoscaler, knows a place for it.
+            // Another program, such as an autoscaler, has nominated a node for it.
             let node = format!("node-{}", self.numbers.below(MAX_NODES));
             pod["status"]["nominatedNodeName"] = node.into();
         }

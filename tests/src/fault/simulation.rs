@@ -1,7 +1,7 @@
 //! One simulation under way: the server, the schedulers, the lease between them, and time.
 //!
 //! A step is one thing that users, controllers, the network or bad luck do, and then a little work of all schedulers. All of it
-//! is a function of the seed; a fault that is left out draws its numbers all the same, so that what remains stays similar.
+//! is a function of the seed; a fault that is left out draws its numbers nevertheless, so that what remains stays similar.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -257,7 +257,7 @@ impl Simulation {
         else {
             return Ok(false);
         };
-        // A scheduler that does not wait until it has caught up must be right about what it knows all the same.
+        // A scheduler that does not wait until it has caught up must be right about what it knows nevertheless.
         if !holds_lease
             || !(instance.may_decide(&self.server)
                 || (lags && instance.is_synced() && !instance.is_leaving))

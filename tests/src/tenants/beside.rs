@@ -2,7 +2,7 @@
 //! tenant's, one after the other of every kind, are created, tried, and deleted again.
 //!
 //! One thread decides, so a pod of others may have to wait for an attempt that is under way. Time is virtual: it passes by
-//! what the core's work takes, be it measured or computed from units of work, and by waiting for what comes next. So ten minutes
+//! what the core's work takes, either measured or computed from units of work, and by waiting for what comes next. So ten minutes
 //! take as long as the core is busy, and in units the outcome is the same on every machine.
 
 use std::collections::{BTreeMap, VecDeque};

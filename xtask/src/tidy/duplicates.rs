@@ -18,7 +18,7 @@ pub(super) fn check(metadata: &Metadata, exceptions: &[Skip]) -> Vec<Finding> {
         .filter(|(name, _)| !exceptions.iter().any(|exception| exception.name == *name))
         .map(|(name, versions)| {
             let versions = versions.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            Finding::new(name, format!("comes in several versions: {versions}; `cargo tree -i {name}@VERSION` tells why"))
+            Finding::new(name, format!("comes in several versions: {versions}; `cargo tree -i {name}@VERSION` shows why"))
         })
         .chain(unexplained)
         .collect()

@@ -119,7 +119,7 @@ impl Follower {
         }
     }
 
-    /// Asserts that reading every slot anew gives the same.
+    /// Asserts that reading every slot from scratch gives the same.
     pub(super) fn assert_up_to_date(&self, cluster: &ClusterState) {
         for idx in (0..cluster.capacity()).map(NodeIdx::from_index) {
             let mut row = Row::default();

@@ -71,7 +71,7 @@ fn repeated_keys_are_refused_in_both_languages() {
         error.ends_with("strict decoding error: duplicate field \"bindTimeoutSeconds\""),
         "{error}"
     );
-    assert!(!error.contains("\"a\""), "raw arguments are nobody's business: {error}");
+    assert!(!error.contains("\"a\""), "raw arguments do not belong into a message: {error}");
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub(crate) async fn pprof(page: &str, query: &[(String, String)]) -> Reply {
         "threads" => page_or_missing(threads_text()),
         "memory" => page_or_missing(memory_text()),
         "goroutine" | "threadcreate" => missing(page, "/debug/pprof/threads lists threads"),
-        "heap" | "allocs" => missing(page, "/debug/pprof/memory tells how much memory is in use"),
+        "heap" | "allocs" => missing(page, "/debug/pprof/memory shows how much memory is in use"),
         "block" | "mutex" | "trace" | "symbol" => {
             missing(page, "perf and strace can look at this process from outside")
         }

@@ -146,7 +146,7 @@ impl Default for AuthenticationOptions {
 pub struct RequestHeaderOptions {
     /// Authorities of proxies.
     pub client_ca_file: Option<PathBuf>,
-    /// Common names of proxies; none means any that the authorities vouch for.
+    /// Common names of proxies; none means any with a certificate by one of the authorities.
     pub allowed_names: Vec<String>,
     /// Headers that may hold the user, in order.
     pub username_headers: Vec<String>,

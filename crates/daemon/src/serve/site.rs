@@ -108,7 +108,7 @@ impl Site {
                         reply::forbidden(request.headers(), &user.name, wanted, &reason)
                     }
                     Verdict::Unknown(problem) => {
-                        tracing::error!(err = %problem, URI = %uri, "Nobody could authorize the request");
+                        tracing::error!(err = %problem, URI = %uri, "The request could not be authorized");
                         reply::internal_error(&uri, &problem)
                     }
                 };

@@ -1,7 +1,7 @@
 //! TLS of the secure port: which certificate a client gets, which versions and ciphers are allowed, and reloading of files.
 //!
 //! Invariants: a handshake always finds a certificate, the last one that was whole; files that break later are reported
-//! once and change nothing; a client certificate is asked for and its possession proved, but who vouches for it is
+//! once and change nothing; a client certificate is asked for and its possession proved, but which authority has signed it is
 //! judged with each request, so that authorities may change while connections live.
 
 mod certificates;

@@ -1,4 +1,4 @@
-//! Requests that did not succeed, and whether they may have been carried out all the same.
+//! Requests that did not succeed, and whether they may have been carried out nevertheless.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -43,7 +43,7 @@ impl ApiError {
         }
     }
 
-    /// Whether the request may have been carried out all the same.
+    /// Whether the request may have been carried out nevertheless.
     pub(crate) const fn is_outcome_unknown(&self) -> bool {
         match self {
             Self::Transport { is_refused, .. } => !*is_refused,

@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn an_outage_is_reported_once_and_so_is_its_end() {
         let outage = Outage::default();
-        assert!(!outage.begins(), "before the first answer somebody else waits");
+        assert!(!outage.begins(), "before the first answer another task waits");
         assert!(!outage.ends(), "the first answer is no news");
         assert!(!outage.ends());
         assert_eq!([outage.begins(), outage.begins(), outage.begins()], [true, false, false]);

@@ -69,7 +69,7 @@ async fn bind(api: &Api, pod: &PodRef, node: &str, timeout: Duration) -> Result<
     };
     match api.write(call).await {
         Ok(_) => Ok(Success::Done),
-        // The binding may stand all the same: the answer got lost, the server lost its store's answer, or this is the
+        // The binding may stand nevertheless: the answer got lost, the server lost its store's answer, or this is the
         // second try of one whose answer got lost.
         Err(error)
             if error.is_outcome_unknown()

@@ -1,6 +1,6 @@
 //! Acting as another user: the `Impersonate-*` headers.
 //!
-//! Invariants: the headers are never ignored, they are carried out or the request is rejected; who impersonates needs the
+//! Invariants: the headers are never ignored, they are carried out or the request is rejected; the requester needs the
 //! right to `impersonate` the user and each of the groups. Uids and extra fields of users do not exist here, so headers
 //! with them are rejected.
 

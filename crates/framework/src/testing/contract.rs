@@ -76,7 +76,7 @@ pub fn check_forms(plugin: &dyn Plugin, fixture: &Fixture, pods: &[Arc<Pod>]) ->
 /// Up to how many nodes the whole-cluster forms are also asked about each of them alone.
 const FEW: usize = 64;
 
-/// A status as a finding tells it.
+/// A status as a finding shows it.
 struct Said<'s>(&'s Status);
 
 impl fmt::Display for Said<'_> {

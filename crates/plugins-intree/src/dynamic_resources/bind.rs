@@ -205,7 +205,7 @@ impl BindClaims {
         self.end(cx, binding, Err(text))
     }
 
-    /// Handles an error of the write of the allocation or the reservation, which may have been carried out all the same.
+    /// Handles an error of the write of the allocation or the reservation, which may have been carried out nevertheless.
     fn status_failed(
         &mut self,
         cx: &mut TaskContext<'_>,

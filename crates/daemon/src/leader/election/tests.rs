@@ -202,7 +202,7 @@ struct World {
     /// Until when each leader was allowed to write, by the world's clock: by name and term, since a candidate that never
     /// heard that it had the lease may get it again.
     writes_until: BTreeMap<(String, i32), i64>,
-    /// Who lost the lease in which term to whom, and when the server heard of it.
+    /// Who lost the lease in which term to whom, and when the server got the request.
     takeovers: Vec<((String, i32), String, i64)>,
     /// The number of steps that candidates took while they led.
     n_led: u64,

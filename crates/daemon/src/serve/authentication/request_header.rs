@@ -1,6 +1,7 @@
 //! Proxies that have recognised a caller themselves and say so in headers.
 //!
-//! Invariant: nothing in these headers counts unless the connection belongs to a proxy that the authorities vouch for.
+//! Invariant: nothing in these headers counts unless the connection belongs to a proxy with a certificate by one of the
+//! authorities.
 
 use std::collections::BTreeMap;
 

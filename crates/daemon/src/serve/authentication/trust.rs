@@ -41,7 +41,7 @@ impl Authorities {
         Ok(Self { verifier, subjects })
     }
 
-    /// Whether they vouch for a client with this certificate.
+    /// Whether one of them has signed this client certificate.
     pub(crate) fn verify(
         &self,
         leaf: &CertificateDer<'_>,
