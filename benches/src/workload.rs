@@ -55,7 +55,7 @@ pub enum NodeShape {
     Plain,
     /// All in `zone1`.
     OneZone,
-    /// In three zones by turns.
+    /// In three zones in turn.
     ThreeZones,
     /// With a CSI driver that attaches up to 39 volumes.
     WithVolumes,
@@ -100,7 +100,7 @@ const NODES_PER_RACK: usize = 100;
 pub enum Namespaces {
     /// This one.
     One(&'static str),
-    /// So many with this prefix, labelled `team: devops`, by turns.
+    /// So many with this prefix, labelled `team: devops`, in turn.
     Labelled(&'static str, usize),
 }
 

@@ -111,7 +111,7 @@ impl World {
         self.pod(name, &json!({"schedulingGroup": {"podGroupName": "g"}}));
     }
 
-    /// A pod of no group, which has to be bound whatever becomes of the others.
+    /// A pod of no group, which has to be bound whatever happens to the others.
     fn bystander(&mut self) {
         self.pod("bystander", &json!({}));
     }

@@ -125,7 +125,7 @@ impl Scheduler {
         writes.remove(0)
     }
 
-    /// The claim's status as it is to be written now, in the place of this revision; and whose answer is awaited.
+    /// The claim's status as it is to be written now, in place of this revision; and whose answer is awaited.
     fn status_written(&mut self) -> (Option<Token>, String, Value) {
         match self.written() {
             Effect::WriteObject {

@@ -199,7 +199,7 @@ fn copy_all(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The platform to build for: the host's with musl in the place of its C library, if the compiler can.
+/// The platform to build for: the host's with musl in place of its C library, if the compiler can.
 fn target(host: &str) -> String {
     let musl = host.replace("-gnu", "-musl");
     if musl == host || !has_target(&musl) {

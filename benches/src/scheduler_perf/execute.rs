@@ -61,7 +61,7 @@ pub(crate) struct State {
     pub(crate) missed: Vec<String>,
 }
 
-/// Puts sets of pods in the place of the operation that asks for them: places count in names of namespaces.
+/// Puts sets of pods in place of the operation that asks for them: places count in names of namespaces.
 pub(crate) fn unroll(ops: &[Op], params: &mut Params) -> Result<Vec<Op>> {
     let mut unrolled = Vec::new();
     for (index, op) in ops.iter().enumerate() {

@@ -59,7 +59,7 @@ impl Default for ExplainOptions {
 }
 
 impl ExplainOptions {
-    /// Every node is named.
+    /// Options with which every node is named.
     pub const ALL: Self = Self { max_examples: usize::MAX, max_feasible: usize::MAX };
 }
 

@@ -123,7 +123,7 @@ fn rank(stage: &str) -> usize {
     order.iter().position(|one| *one == stage).unwrap_or(order.len())
 }
 
-/// What is said of one pod; `None` if the engine does not know it.
+/// The entry of one pod in the answer; `None` if the engine does not know it.
 fn waiting_pod(engine: &Engine, course: Option<&Course>, pod: &Pod) -> Option<WaitingPod> {
     let before = engine.place_of(&pod.namespace, &pod.name)?;
     let mut answer = WaitingPod {

@@ -52,8 +52,8 @@ pub enum Change {
     Cordon(Arc<str>),
     /// A node takes new pods again.
     Uncordon(Arc<str>),
-    /// It is cordoned, and the pods of controllers that are on it, but for those of DaemonSets, come again without a node. Others
-    /// of its pods are deleted for good.
+    /// It is cordoned, and the pods of controllers that are on it, except for those of DaemonSets, come again without a node.
+    /// Others of its pods are deleted for good.
     ///
     /// Pods go as disruption budgets allow. All nodes of a question are drained together, after all other changes: in each round
     /// as many pods are evicted as may go then, and the next one begins when the scheduler has placed what it can.

@@ -42,7 +42,7 @@ pub struct Fields(Box<[(Box<str>, Json)]>);
 impl Fields {
     /// Of fields with the same name the last one counts.
     fn new(mut fields: Vec<(Box<str>, Json)>) -> Self {
-        // Backwards, so that the last one stays. Texts from the API server are sorted but for the top.
+        // Backwards, so that the last one stays. Texts from the API server are sorted except for the top.
         fields.reverse();
         fields.sort_by(|a, b| a.0.cmp(&b.0));
         fields.dedup_by(|later, first| later.0 == first.0);
@@ -59,12 +59,12 @@ impl Fields {
         self.0.iter().map(|(name, value)| (&**name, value))
     }
 
-    /// How many there are.
+    /// How many fields there are.
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no fields.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

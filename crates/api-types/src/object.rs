@@ -44,7 +44,10 @@ struct Header {
 }
 
 impl Object {
-    /// Takes over parsed JSON.
+    /// An object from parsed JSON, which is kept as it is.
+    ///
+    /// # Errors
+    /// If the JSON is no object, or `apiVersion`, `kind` or metadata have a wrong type.
     pub fn from_value(json: impl Into<Json>) -> Result<Self, DecodeError> {
         Self::read(json.into())
     }
@@ -70,7 +73,10 @@ impl Object {
         })
     }
 
-    /// Reads JSON text.
+    /// An object from JSON text.
+    ///
+    /// # Errors
+    /// If the text is no JSON, and as [`from_value`](Self::from_value).
     pub fn from_json(json: impl AsRef<[u8]>) -> Result<Self, DecodeError> {
         parse("object", json.as_ref()).and_then(Self::read)
     }

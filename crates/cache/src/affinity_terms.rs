@@ -46,7 +46,7 @@ pub enum TermKind {
 const N_KINDS: usize = 4;
 
 impl TermKind {
-    /// All kinds.
+    /// All kinds, in the order of the variants.
     pub const ALL: [Self; N_KINDS] = [
         Self::RequiredAntiAffinity,
         Self::RequiredAffinity,
@@ -65,7 +65,7 @@ pub struct CarriedTerm {
 }
 
 impl CarriedTerm {
-    /// What it is for.
+    /// Whether the term attracts or repels, and whether it must be met.
     pub fn kind(&self) -> TermKind {
         self.key.kind
     }

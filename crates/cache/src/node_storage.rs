@@ -66,7 +66,7 @@ impl CsiLimits {
 pub struct CsiLimitsId(u32);
 
 impl CsiLimitsId {
-    /// There is no CSINode.
+    /// The number of a node without CSINode.
     pub const NONE: Self = Self(NOTHING);
 
     /// Its number, for tables by id.

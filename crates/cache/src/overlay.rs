@@ -67,7 +67,7 @@ impl NodeOverlay {
         overlay
     }
 
-    /// Which node.
+    /// The slot of the node that the overlay is about.
     pub fn node(&self) -> NodeIdx {
         self.node
     }
@@ -104,6 +104,9 @@ impl NodeOverlay {
     }
 
     /// Removes a pod by UID, whether it is on the node or was added here, and returns it. O(pods on the node).
+    ///
+    /// # Errors
+    /// [`CacheError::PodNotOnNode`] if it is neither; nothing is changed then.
     pub fn remove_pod(
         &mut self,
         cluster: &ClusterState,

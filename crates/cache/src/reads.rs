@@ -102,7 +102,7 @@ impl Reads {
     pub const MEMBERSHIP: Self = Self(1 << 12);
     /// Image states across the cluster.
     pub const IMAGE_STATES: Self = Self(1 << 13);
-    /// Objects that are neither pods nor nodes, but for claims, slices and classes of devices, and for
+    /// Objects that are neither pods nor nodes, except for claims, slices and classes of devices, and for
     /// [`POD_GROUPS`](Self::POD_GROUPS).
     pub const OBJECTS: Self = Self(1 << 14);
     /// Which distinct affinity terms pods on nodes carry, and which pods they mean.
@@ -193,7 +193,7 @@ pub struct ReadSet {
 pub static DISCARDED: ReadSet = ReadSet::new();
 
 impl ReadSet {
-    /// Nothing has been read.
+    /// A set in which nothing is noted yet.
     pub const fn new() -> Self {
         Self { reads: AtomicU32::new(0), counters: None }
     }

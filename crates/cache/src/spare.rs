@@ -12,7 +12,7 @@ impl<T> VecPool<T> {
     /// How many vectors are kept: those of two scans with all plugins.
     const MANY: usize = 32;
 
-    /// No vectors yet.
+    /// An empty pool, to be shared by all users of it.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }

@@ -104,7 +104,9 @@ impl Program {
     /// Evaluates for a device, with at most `budget` cost units ([`SELECTOR_COST_LIMIT`](crate::SELECTOR_COST_LIMIT) in
     /// the scheduler). The same device always gives the same outcome.
     ///
-    /// An attribute without usable value fails every evaluation for the device, whether it is asked for or not.
+    /// # Errors
+    /// If the expression fails, has another value than a boolean, or exceeds a limit; the error has the cost up to there. An
+    /// attribute without usable value fails every evaluation for the device, whether it is read or not.
     pub fn evaluate<'a>(
         &'a self,
         device: &'a Device<'a>,

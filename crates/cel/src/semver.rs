@@ -74,6 +74,9 @@ fn number(text: &str, which: &str) -> Result<u64, VersionError> {
 
 impl Version {
     /// Reads `major.minor.patch`, perhaps with `-prerelease` and `+build`.
+    ///
+    /// # Errors
+    /// If the text is no such version, in the words of the library that the reference uses.
     pub fn parse(text: &str) -> Result<Self, VersionError> {
         if text.is_empty() {
             return Err(VersionError("Version string empty".to_owned()));
@@ -111,6 +114,9 @@ impl Version {
     }
 
     /// As [`parse`](Self::parse), but a leading `v`, leading zeros and absent numbers are allowed.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
     pub fn parse_tolerantly(text: &str) -> Result<Self, VersionError> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts: Vec<String> = text

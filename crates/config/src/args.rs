@@ -149,7 +149,7 @@ pub struct DynamicResourcesArgs {
     pub binding_timeout: Option<Duration>,
 }
 
-/// How inter-pod affinity scores.
+/// Arguments of InterPodAffinity.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InterPodAffinityArgs {
@@ -193,7 +193,7 @@ pub struct NodeResourcesFitArgs {
     pub scoring_strategy: Option<ScoringStrategy>,
 }
 
-/// How NodeResourcesFit scores.
+/// How NodeResourcesFit scores nodes by the use of their resources.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ScoringStrategy {
@@ -250,7 +250,7 @@ pub struct PodTopologySpreadArgs {
     pub defaulting_type: String,
 }
 
-/// Binding of volumes.
+/// Arguments of VolumeBinding.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct VolumeBindingArgs {

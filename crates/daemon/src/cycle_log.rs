@@ -1,4 +1,4 @@
-//! What the log says of one search for a node: every plugin's score at verbosity 10, and where the time went when it was slow.
+//! Log lines about one search for a node: every plugin's score at verbosity 10, and where the time went when it was slow.
 //!
 //! Behaviour: `docs/spec/observability.md` §5.2 and §6. The engine reports the steps and the scores; the times are taken here.
 //!

@@ -541,7 +541,7 @@ pub struct DaemonHandle {
 }
 
 impl DaemonHandle {
-    /// How far it is.
+    /// What the scheduler has seen and done so far, as it was last published.
     pub fn progress(&self) -> Progress {
         *self.progress.borrow()
     }

@@ -1,4 +1,4 @@
-//! What the log says of the engine's work beyond the search for a node: changes that come in, what is about to be written,
+//! Log lines about the engine's work beyond the search for a node: changes that come in, what is about to be written,
 //! and the engine's notices.
 //!
 //! Behaviour: `docs/spec/observability.md` §5.2.

@@ -67,7 +67,7 @@ pub enum Trust<'a> {
     Anybody,
 }
 
-/// A scheduler that runs.
+/// A client of a scheduler that runs, for questions to it.
 #[derive(Clone)]
 pub struct RunningScheduler {
     client: Client,

@@ -107,6 +107,10 @@ pub struct Endpoint {
 impl Endpoint {
     /// The API server as the reference finds it: from a kubeconfig, its address replaced by `master` if given; from
     /// `master` alone; else from the cluster this process runs in. Neither `$KUBECONFIG` nor `~/.kube/config` counts.
+    ///
+    /// # Errors
+    /// As those of the function that is used: [`from_kubeconfig`](Self::from_kubeconfig), [`from_url`](Self::from_url) or
+    /// [`in_cluster`](Self::in_cluster).
     pub async fn resolve(
         kubeconfig: Option<&Path>,
         master: Option<&str>,
@@ -119,6 +123,9 @@ impl Endpoint {
     }
 
     /// The API server that a kubeconfig file means, its address replaced by `master` if given.
+    ///
+    /// # Errors
+    /// If the file cannot be read or used, or `master` is no address.
     pub async fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Self, ConnectError> {
         let mut endpoint = Self::from_context(path, None).await?;
         if let Some(master) = master {
@@ -128,6 +135,9 @@ impl Endpoint {
     }
 
     /// The API server that a context of a kubeconfig file means; its current one without `context`.
+    ///
+    /// # Errors
+    /// [`ConnectError::Kubeconfig`] if the file cannot be read, or has no such context or none that can be used.
     pub async fn from_context(path: &Path, context: Option<&str>) -> Result<Self, ConnectError> {
         let refused = |source: Box<dyn StdError + Send + Sync>| ConnectError::Kubeconfig {
             path: path.to_owned(),
@@ -142,12 +152,18 @@ impl Endpoint {
         Ok(Self::new(config, format!("(from kubeconfig {})", path.display())))
     }
 
-    /// An API server that asks for no credentials.
+    /// An API server that asks for no credentials, at this URL.
+    ///
+    /// # Errors
+    /// If the URL is none.
     pub fn from_url(url: &str) -> Result<Self, ConnectError> {
         Ok(Self::new(kube::Config::new(parse_url(url)?), "(from --master)".to_owned()))
     }
 
-    /// The cluster this process runs in as a pod.
+    /// The cluster that this process runs in as a pod, with the credentials of its service account.
+    ///
+    /// # Errors
+    /// [`ConnectError::NotConfigured`] outside of a pod, [`ConnectError::InCluster`] if token or authority cannot be read.
     pub fn in_cluster() -> Result<Self, ConnectError> {
         if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
             return Err(ConnectError::NotConfigured);
@@ -158,8 +174,8 @@ impl Endpoint {
     }
 
     /// Another server with the same credentials, which are sent over TLS alone. Unless `is_checked` is false its certificate is
-    /// checked, by `authorities`, or by those of this endpoint if there are none; what this endpoint leaves unchecked is of no
-    /// account there.
+    /// checked, by `authorities`, or by those of this endpoint if there are none, also where this endpoint's own
+    /// certificate is not checked.
     pub(crate) fn elsewhere(
         &self,
         url: &str,
@@ -177,12 +193,15 @@ impl Endpoint {
         Ok(Self::new(config, self.origin.clone()))
     }
 
-    /// The address.
+    /// The URL of the API server.
     pub fn url(&self) -> String {
         self.config.cluster_url.to_string()
     }
 
     /// A kube client over the kind of connection that the scheduler uses, for programs that measure or test it.
+    ///
+    /// # Errors
+    /// If the connection cannot be set up, for example because a certificate cannot be used. Nothing is sent yet.
     pub fn kube_client(&self) -> Result<kube::Client, ConnectError> {
         Ok(self.connect(self.config.clone(), Traffic::Requests)?.0)
     }

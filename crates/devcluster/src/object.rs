@@ -66,7 +66,7 @@ impl Object {
         self.resource_version
     }
 
-    /// Empty for cluster-scoped objects.
+    /// `metadata.namespace`; empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }

@@ -255,7 +255,7 @@ impl Inventory {
         }
     }
 
-    /// What is turned on.
+    /// The features that were on when the inventory was made.
     pub fn features(&self) -> Features {
         self.features
     }

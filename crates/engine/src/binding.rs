@@ -323,7 +323,7 @@ impl Bindings {
     }
 }
 
-/// Reports to the queue, but for the pod itself, the objects that are not about to be written any more: what they were to
+/// Reports to the queue, except for the pod itself, the objects that are not about to be written any more: what they were to
 /// get is free again, unless they were written. A plugin's hint looks at both forms.
 ///
 /// Parity: the reference reports nothing. Pods that were rejected because of such an object wait for time alone.

@@ -37,7 +37,7 @@ pub struct WorkLimits {
 }
 
 impl WorkLimits {
-    /// No limit.
+    /// Limits under which every attempt is made.
     pub const NONE: Self = Self { base: 0, per_node: 0, refill_per_second: 0 };
 
     fn hard(&self, n_nodes: usize) -> u64 {

@@ -5,7 +5,7 @@
 //! must never go back from one call to the next.
 //!
 //! The work is done by the parts, each of which owns its state: [`SchedulingCycle`] finds nodes, [`Bindings`] leads pods to
-//! them, [`Preemptions`] makes room, [`Intake`] takes in changes of the cluster. All of them work on the [`Core`]. A part may
+//! them, [`Preemptions`] makes room, [`Intake`] applies changes of the cluster. All of them work on the [`Core`]. A part may
 //! call those that stand before it in this list: core, bindings, preemptions, then intake and cycle.
 
 use std::sync::Arc;
@@ -44,7 +44,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Takes in what happened.
+    /// Handles one input: brings a change of the cluster to all parts, or the result of an effect to the work that waits for it.
+    /// Deadlines that have passed by `now` are handled before. What has to be done outside is in
+    /// [`drain_effects`](Self::drain_effects) afterwards.
     pub fn handle(&mut self, input: Input, now: Timestamp) {
         self.let_time_pass(now);
         self.core.measures.input_started();

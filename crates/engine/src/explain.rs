@@ -42,7 +42,7 @@ pub struct PluginScore {
     pub weight: i64,
 }
 
-/// One node's answer.
+/// Whether one node passes the filters, and all that rejects it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeExplanation {
     /// The node.

@@ -176,7 +176,7 @@ mod tests {
             note.starts_with("100 pod affinity terms") && note.contains("with 500 of other"),
             "{note}"
         );
-        // It is said once, and a pod stays what it is when there is room.
+        // The event is sent once, and an ignored pod stays ignored when there is room later.
         assert_eq!(n_far(&far.admit(&pods[6])), 0);
         far.gone(&pods[0]);
         assert_eq!(n_far(&far.admit(&pods[6])), 0);

@@ -28,7 +28,7 @@ pub enum WatchedObject {
 }
 
 impl WatchedObject {
-    /// Namespace and name.
+    /// Namespace and name; the namespace of a node is empty.
     pub fn key(&self) -> WatchedKey {
         match self {
             Self::Pod(pod) => (pod.namespace.clone(), pod.name.clone()),
@@ -37,7 +37,7 @@ impl WatchedObject {
         }
     }
 
-    /// Identity.
+    /// `metadata.uid`, which tells objects of the same name apart.
     pub fn uid(&self) -> &Arc<str> {
         match self {
             Self::Pod(pod) => &pod.uid,
@@ -46,7 +46,7 @@ impl WatchedObject {
         }
     }
 
-    /// Revision.
+    /// `metadata.resourceVersion`: the revision of this state.
     pub fn resource_version(&self) -> &Arc<str> {
         match self {
             Self::Pod(pod) => &pod.resource_version,
@@ -88,7 +88,7 @@ pub struct KnownObjects {
 }
 
 impl KnownObjects {
-    /// How many there are.
+    /// How many objects are known.
     pub fn len(&self) -> usize {
         self.by_key.len()
     }
@@ -98,7 +98,7 @@ impl KnownObjects {
         self.by_key.iter().map(|(key, known)| (key, &known.uid))
     }
 
-    /// Whether there are none.
+    /// Whether no object is known.
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }

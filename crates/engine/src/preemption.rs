@@ -307,7 +307,7 @@ impl Preemptions {
         core.effects.push(Effect::EvictPod { token, pod: PodRef::from(&**victim), patch });
     }
 
-    /// For the log: what became of a victim.
+    /// For the log: how the eviction of a victim ended.
     fn notice_victim(&self, core: &mut Core, id: TaskId, victim: &Pod, end: VictimEnd) {
         let Some(task) = self.tasks.get(id) else { return };
         core.notices.add(2, || Notice::VictimGone {

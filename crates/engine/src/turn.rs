@@ -21,7 +21,7 @@ pub enum AttemptResult {
     Skipped,
 }
 
-/// One turn.
+/// One attempt at one pod, as [`Engine::schedule_next`](crate::Engine::schedule_next) reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// Which pod.

@@ -109,7 +109,7 @@ impl<'a> Context<'a> {
         self.reads = reads;
     }
 
-    /// What it reads from.
+    /// What the context reads from, without recording what is read.
     pub fn sources(&self) -> Sources<'a> {
         self.sources
     }
@@ -144,7 +144,7 @@ pub trait WaitingPods: Sync {
 /// A node with the pods that are nominated to it.
 type NodeNominations = (Arc<str>, SmallVec<[Arc<Pod>; 1]>);
 
-/// Read access to nominations.
+/// Read access to nominations: which pods wait for room on which node.
 pub trait NominatedPods: Sync {
     /// Pods nominated to `node`, oldest nomination first. A pod that the queue does not hold at the moment is a
     /// stub without priority and requests (`docs/spec/core.md` §10.6).
@@ -307,7 +307,7 @@ impl Commands {
         self.0.push(Command::Activate(pods));
     }
 
-    /// Puts the members of `pod`'s group that have no node into the active queue, but for `pod` itself. Cheaper than
+    /// Puts the members of `pod`'s group that have no node into the active queue, except for `pod` itself. Cheaper than
     /// [`activate`](Self::activate) for all of them when every member asks for it. Nothing if it belongs to no group.
     pub fn activate_group_of(&mut self, pod: &Pod) {
         if let Some(name) = pod.spec.pod_group.clone() {

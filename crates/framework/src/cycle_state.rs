@@ -42,7 +42,7 @@ pub struct CycleState {
 }
 
 impl CycleState {
-    /// No values.
+    /// A state without values, as each attempt starts with.
     pub fn new() -> Self {
         Self::default()
     }

@@ -90,7 +90,7 @@ impl Handle {
         Self { metrics, ..self }
     }
 
-    /// The same with threads.
+    /// The same handle, with threads for long computations.
     #[must_use]
     pub fn with_parallel(self, parallel: Arc<dyn Parallel>) -> Self {
         Self { parallel, ..self }

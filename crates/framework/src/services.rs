@@ -17,7 +17,7 @@ use crate::status::Status;
 /// Asynchronous work of PreBind or Bind. It is awaited outside the engine, never on the scheduling thread.
 pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// What a request does.
+/// What an [`ApiRequest`] does at the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ApiVerb {
@@ -35,7 +35,7 @@ pub enum ApiVerb {
     Delete,
 }
 
-/// One request.
+/// One request to the API server that a plugin makes with [`Handle::send`](crate::Handle::send).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiRequest {
     /// What it does.

@@ -72,7 +72,7 @@ enum ReasonText {
 }
 
 impl Reason {
-    /// The text.
+    /// The text, as events and conditions show it.
     pub fn as_str(&self) -> &str {
         match &self.0 {
             ReasonText::Constant(text) => text,
@@ -204,7 +204,7 @@ impl Status {
         Self(Some(Arc::new(details)))
     }
 
-    /// The code.
+    /// The kind of result, such as success, a rejection or an error.
     #[inline]
     pub fn code(&self) -> Code {
         self.0.as_ref().map_or(Code::Success, |details| details.code)

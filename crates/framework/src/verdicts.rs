@@ -181,7 +181,7 @@ impl Verdicts {
         nodes.truncate(n);
     }
 
-    /// How many nodes pass.
+    /// How many nodes all filters have accepted.
     pub fn n_passing(&self) -> usize {
         let n_others: usize = self.counts.iter().map(|n| *n as usize).sum();
         self.ids.len() - n_others
@@ -192,7 +192,7 @@ impl Verdicts {
         self.ids.get(node.index()).copied().unwrap_or(VerdictId::ABSENT)
     }
 
-    /// Whether the node passes.
+    /// Whether all filters have accepted the node.
     pub fn passes(&self, node: NodeIdx) -> bool {
         self.id(node) == VerdictId::PASS
     }
@@ -238,7 +238,7 @@ impl Verdicts {
         self.counts.iter().skip(2).map(|n| *n as usize).sum()
     }
 
-    /// All ids, by slot.
+    /// The verdicts of all slots, by slot.
     pub fn ids(&self) -> &[VerdictId] {
         &self.ids
     }

@@ -146,7 +146,7 @@ pub const PLUGIN_BOUNDS: Bounds = &[
     22_168_378,
 ];
 
-/// A histogram of durations.
+/// A histogram of durations with fixed buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lengths {
     bounds: Bounds,
@@ -198,7 +198,7 @@ pub struct Readings {
 /// One extension point and result.
 const CELLS: usize = POINT_BOUNDS.len() + 2;
 
-/// Measures one profile.
+/// Measures the plugins and extension points of one profile. All its numbers go to metrics only.
 #[derive(Debug)]
 pub struct Meter {
     timer: Arc<dyn Timer>,
@@ -237,7 +237,7 @@ impl Meter {
         }
     }
 
-    /// The timer's reading.
+    /// The current reading of the timer, in nanoseconds from a start of the timer's own.
     pub fn nanos(&self) -> u64 {
         self.timer.nanos()
     }

@@ -23,7 +23,7 @@ impl EvaluationReads {
         Self((0..n_plugins).map(|_| PluginReads::default()).collect())
     }
 
-    /// What a plugin read.
+    /// What one plugin read for the evaluation.
     pub fn of_plugin(&self, plugin: PluginIdx) -> Option<&PluginReads> {
         self.0.get(plugin.index())
     }

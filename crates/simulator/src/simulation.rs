@@ -16,7 +16,7 @@ use crate::ledger::Ledger;
 use crate::report::{PodExplanation, Report, compose};
 use crate::timeline::Timeline;
 
-/// How to simulate.
+/// Configuration, plugins and seed of a simulation, and what its report has.
 #[derive(Clone, Debug)]
 pub struct SimulationOptions {
     /// The scheduler's configuration, with defaults filled in. Its extenders are not called, which the report warns about.

@@ -110,7 +110,7 @@ impl PodWrite {
     }
 }
 
-/// Which writes go first.
+/// The class of a write: which writes go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// Writes that a binding or a preemption waits for: bindings, evictions, objects.

@@ -18,7 +18,7 @@ use crate::events::{EventKey, EventQueue, EventWrite};
 use crate::lanes::{Lanes, PodWrite, Urgency};
 use crate::pace::{Bucket, RateLimit, Width};
 
-/// How an [`Outbox`] behaves.
+/// Limits and seed of an [`Outbox`].
 #[derive(Clone, Copy, Debug)]
 pub struct OutboxOptions {
     /// Requests under way at most.
@@ -56,7 +56,7 @@ pub struct Request {
     pub waited: Duration,
 }
 
-/// What a request writes.
+/// What a request that may go out now writes.
 #[derive(Debug)]
 pub enum Write {
     /// About a pod; ends in [`Outbox::finish_pod_write`].

@@ -1,6 +1,6 @@
 //! Decisions about pods with resource claims: what they get, and what is written of it.
 //!
-//! The engine runs its own Reserve, PreBind and Unreserve. Its writes are held until the recording says what becomes of
+//! The engine runs its own Reserve, PreBind and Unreserve. Its writes are held until the recording has the outcome of
 //! them, and go to an API server of the test's own. Time is virtual.
 
 mod api;

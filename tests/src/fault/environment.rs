@@ -200,7 +200,7 @@ impl Simulation {
     }
 
     fn delete_any_pod(&mut self) -> Result<()> {
-        // Pods whose bindings wait are few, and what becomes of those matters most.
+        // Pods whose bindings wait are few, and changes to those matter most.
         let asleep: BTreeSet<_> = self.instances().flat_map(|it| it.sleepers.uids()).collect();
         let is_asleep =
             |pod: &Value| pod["metadata"]["uid"].as_str().is_some_and(|uid| asleep.contains(uid));

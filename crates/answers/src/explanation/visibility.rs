@@ -7,7 +7,7 @@ use kube_scheduler_framework::Code;
 use super::ExplainOptions;
 use super::data::{Explanation, RejectedNodes, Rejection, Verdict};
 
-/// What is said of an answer without the names of nodes, and without those of victims in other namespaces.
+/// Warnings of an answer without the names of nodes, and without those of victims in other namespaces.
 pub(crate) const NODES_HIDDEN: &str = "nodes are not named: the reader may not list them";
 pub(crate) const OTHERS_HIDDEN: &str =
     "pods of other namespaces are not named: the reader may not list them";

@@ -36,7 +36,7 @@ pub(super) struct Shapes {
 }
 
 impl Shapes {
-    /// Pods that run or wait, but for those that belong to their node.
+    /// Pods that run or wait, except for those that belong to their node.
     pub(super) fn of(engine: &Engine) -> Self {
         let mut shapes = Self::default();
         let mut known: BTreeMap<u64, Vec<usize>> = BTreeMap::new();

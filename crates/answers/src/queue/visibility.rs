@@ -31,7 +31,7 @@ impl Queue {
         self
     }
 
-    /// Groups the pods by what is said of them now.
+    /// Groups the pods by what the reader may see of them.
     fn group_again(&mut self) {
         self.groups = groups(&self.pods, self.max_examples);
         self.n_groups = self.groups.len();

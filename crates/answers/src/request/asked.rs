@@ -222,7 +222,7 @@ fn add_changes(
     Ok(())
 }
 
-/// Pods that are alike but for their names.
+/// Pods that are alike except for their names.
 fn pods(
     added: AddPodsSpec,
     namespace: &Arc<str>,

@@ -263,7 +263,7 @@ impl CounterTable {
         dropped
     }
 
-    /// Puts a counter in the place of the one with the same specification.
+    /// Puts a counter in place of the one with the same specification.
     pub(crate) fn replace(&mut self, counts: Arc<DomainCounts>) {
         if let Some(slot) = self.find(counts.spec()) {
             self.n_counted += 1;

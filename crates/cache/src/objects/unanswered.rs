@@ -47,7 +47,7 @@ impl Tables {
         self.by_pod.entry(pod_uid.clone()).or_default().insert(key.clone());
     }
 
-    /// Forgets what a pod has written, but for what `is_kept`.
+    /// Forgets what a pod has written, except for what `is_kept`.
     fn forget(&mut self, pod_uid: &str, mut is_kept: impl FnMut(&ObjectKey) -> bool) {
         let Some((uid, mut keys)) = self.by_pod.remove_entry(pod_uid) else { return };
         keys.retain(|key| {

@@ -1,4 +1,4 @@
-//! Files that are wrong, and what is said about them. Every message must name the field or the position.
+//! Files that are wrong, and the errors about them. Every message must name the field or the position.
 
 use kube_scheduler_config::{DecodeError, FeatureGates, decode, load};
 

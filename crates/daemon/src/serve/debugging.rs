@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use super::options::VerbositySetter;
 use super::reply::{self, Reply};
 
-/// How long a profile takes unless it is said.
+/// How long a profile takes in seconds, unless the request says otherwise.
 const DEFAULT_SECONDS: u64 = 30;
 /// How long it may take.
 const MAX_SECONDS: u64 = 600;

@@ -236,7 +236,7 @@ pub struct VerbositySetter(pub(crate) Arc<dyn Fn(u32) -> Result<(), VerbosityErr
 pub struct VerbosityError(pub String);
 
 impl VerbositySetter {
-    /// Calls `set` with the verbosity that a client asks for.
+    /// Calls `set` with the verbosity that a client asks for. An error of `set` is returned to the client as text.
     pub fn new(set: impl Fn(u32) -> Result<(), VerbosityError> + Send + Sync + 'static) -> Self {
         Self(Arc::new(set))
     }

@@ -107,7 +107,7 @@ fn hold(state: &mut State, deployment: &Controller<'_>, sets: &[Value]) {
     scale(state, REPLICA_SETS, newest, replicas);
 }
 
-/// Deletes old sets without pods, but for the most recent ones.
+/// Deletes old sets without pods, except for the most recent ones.
 fn forget(state: &mut State, deployment: &Controller<'_>, old: &[Value]) {
     let kept =
         usize::try_from(deployment.count("revisionHistoryLimit", HISTORY)).unwrap_or(usize::MAX);

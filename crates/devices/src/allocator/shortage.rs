@@ -39,7 +39,7 @@ pub enum LostTo {
     Constraint,
 }
 
-/// What one request needs, and what became of the devices of the node.
+/// What one request needs, and how many devices of the node are lost to each reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestCount {
     /// The claim, `namespace/name`.

@@ -16,12 +16,12 @@ const LISTED_BY_STEP: u64 = 64;
 pub struct Steps(Cell<u64>);
 
 impl Steps {
-    /// At most `limit` steps.
+    /// A limit of `limit` steps, none of which is taken yet.
     pub fn new(limit: u64) -> Self {
         Self(Cell::new(limit))
     }
 
-    /// How many are left.
+    /// How many steps are left.
     pub fn left(&self) -> u64 {
         self.0.get()
     }

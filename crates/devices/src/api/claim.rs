@@ -9,7 +9,7 @@ use super::decode::{Map, ObjectError, decode, list, optional_quantities, or_defa
 use super::device::Taint;
 use super::result::Allocation;
 
-/// A claim.
+/// A ResourceClaim: a request for devices, and what was allocated for it.
 #[derive(Clone, Debug, Default)]
 pub struct ResourceClaim {
     /// Namespace.

@@ -17,7 +17,7 @@ use super::{NoChoice, Search};
 use crate::evaluation::Evaluation;
 use crate::preference::first_best;
 
-/// What extenders have said of single nodes.
+/// The answers of extenders about single nodes.
 pub(super) type ExtenderStatuses = Vec<(NodeIdx, Status)>;
 
 impl Search<'_, '_> {

@@ -58,7 +58,7 @@ pub trait Reserve: Send + Sync {
     }
 }
 
-/// What Permit decided.
+/// What Permit decided: the binding goes on, waits, or is rejected.
 #[derive(Clone, Debug)]
 pub struct PermitDecision {
     /// Success, `Wait` or a rejection.
@@ -233,7 +233,7 @@ pub trait PreBind: Send + Sync {
     }
 }
 
-/// The result of Bind.
+/// The result of Bind: who writes the binding, or how it ended.
 pub enum BindOutcome {
     /// The daemon is to write the standard binding through the API server.
     WriteBinding,
@@ -253,7 +253,7 @@ impl fmt::Debug for BindOutcome {
     }
 }
 
-/// Writes the binding.
+/// Extension point Bind: binds the pod to the chosen node, or lets the daemon do so.
 pub trait Bind: Send + Sync {
     /// Called once per attempt, after PreBind. The first plugin that does not skip decides.
     fn bind(

@@ -13,7 +13,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ObjectWrite {
-    /// Puts the object in the place of the revision that it carries; a newer revision at the server is a conflict.
+    /// Puts the object in place of the revision that it carries; a newer revision at the server is a conflict.
     Replace(Arc<Object>),
     /// The same for `status` alone.
     ReplaceStatus(Arc<Object>),

@@ -20,7 +20,7 @@ pub enum NominatingInfo {
     Override(Option<Arc<str>>),
 }
 
-/// The outcome of PostFilter.
+/// The outcome of PostFilter: which pods to evict for the pod, and where it may then fit.
 #[derive(Clone, Debug)]
 pub struct PostFilterOutcome {
     /// What happens to the nomination; `None` when the plugin has no opinion.

@@ -69,7 +69,9 @@ impl EventRegistration {
         Self { event, hint: None }
     }
 
-    /// Such an event is worth a retry when `hint` says so.
+    /// An event after which `hint` decides whether the pod is worth a retry. It gets the pod that waits, and the object before
+    /// and after
+    /// the event, where there is one. An error counts as yes.
     pub fn with_hint<F>(event: ClusterEvent, hint: F) -> Self
     where
         F: Fn(
@@ -113,7 +115,7 @@ const MAX_SIGNATURE: usize = 64 << 10;
 pub struct SignatureWriter(Vec<u8>);
 
 impl SignatureWriter {
-    /// Nothing written yet.
+    /// An empty signature.
     pub fn new() -> Self {
         Self::default()
     }
@@ -123,7 +125,7 @@ impl SignatureWriter {
         self.0.extend_from_slice(&bytes[..bytes.len().min(n_left)]);
     }
 
-    /// Writes a number.
+    /// Writes a number, in eight bytes.
     pub fn int(&mut self, value: i64) {
         self.bytes(&value.to_le_bytes());
     }
@@ -151,7 +153,7 @@ impl SignatureWriter {
         }
     }
 
-    /// The bytes written.
+    /// The signature: the bytes written so far.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }

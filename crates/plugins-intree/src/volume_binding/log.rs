@@ -1,4 +1,4 @@
-//! What the log says of volumes (`docs/spec/observability.md` §5.4).
+//! Log lines about volumes (`docs/spec/observability.md` §5.4).
 //!
 //! Invariant: a line that is off costs one atomic load; no text is made for it.
 

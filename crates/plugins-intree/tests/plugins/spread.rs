@@ -320,7 +320,7 @@ fn scores(world: &Fixture, plugin: &dyn Plugin, pod: &Pod, at_once: bool) -> Vec
     scores
 }
 
-/// What Filter says of every node after hypothetical changes to `on`.
+/// Filter's verdict on every node after hypothetical changes to `on`.
 fn judged(world: &Fixture, plugin: &dyn Plugin, pod: &Pod, state: &CycleState) -> Vec<String> {
     let filter = plugin.as_filter().unwrap();
     let view = |idx| ClusterView::unrecorded(world.cluster()).node(idx).unwrap();

@@ -54,12 +54,12 @@ pub struct ExtenderScores {
 }
 
 impl Extenders {
-    /// Whether there are none.
+    /// Whether there are no extenders.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// How many extenders there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -80,8 +80,10 @@ impl Extenders {
         extenders.find(|(_, extender)| extender.verbs().bind && extender.is_interested(pod))
     }
 
-    /// Lets every extender narrow `nodes`, each seeing what the one before left. The error is that of an extender that must
-    /// not be ignored.
+    /// Lets every extender narrow `nodes`, each seeing what the one before left.
+    ///
+    /// # Errors
+    /// If an extender that must not be ignored fails.
     pub fn filter(
         &self,
         cluster: &ClusterState,

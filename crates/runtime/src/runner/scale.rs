@@ -5,7 +5,10 @@
 use kube_scheduler_framework::{MAX_NODE_SCORE, Normalization, PluginName, Status};
 use smallvec::SmallVec;
 
-/// Refuses a normalised score outside of 0..=100.
+/// Checks a normalised score of the plugin `name`.
+///
+/// # Errors
+/// If it is outside of 0..=100.
 pub fn check_score(name: &PluginName, score: i64) -> Result<(), Status> {
     if is_within_bounds(score) {
         return Ok(());
