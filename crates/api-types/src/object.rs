@@ -16,21 +16,21 @@ pub struct Object {
     pub group: Arc<str>,
     /// Version within the group.
     pub version: Arc<str>,
-    /// Kind.
+    /// `kind`, such as `ResourceClaim`.
     pub kind: Arc<str>,
     /// Namespace, empty for cluster-wide kinds.
     pub namespace: Arc<str>,
-    /// Name.
+    /// `metadata.name`.
     pub name: Arc<str>,
-    /// Identity.
+    /// `metadata.uid`: tells objects of the same name apart.
     pub uid: Arc<str>,
-    /// Opaque revision.
+    /// `metadata.resourceVersion`: the revision, an opaque text.
     pub resource_version: Arc<str>,
     /// When the object was created.
     pub created: Option<Timestamp>,
     /// `metadata.labels`.
     pub labels: Labels,
-    /// The whole object.
+    /// The whole object, as it was read.
     pub json: Arc<Json>,
 }
 

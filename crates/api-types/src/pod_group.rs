@@ -48,7 +48,7 @@ pub struct PodGroup {
     pub namespace: Arc<str>,
     /// Name, to which pods refer.
     pub name: Arc<str>,
-    /// Identity.
+    /// `metadata.uid`: tells objects of the same name apart.
     pub uid: Arc<str>,
     /// `metadata.generation`.
     pub generation: i64,

@@ -34,7 +34,7 @@ pub enum CompileError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EvalError {
-    /// Why.
+    /// Why there is no answer.
     pub reason: Reason,
     /// Cost units used until then.
     pub cost: u64,

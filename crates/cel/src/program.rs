@@ -86,7 +86,7 @@ pub struct Program {
 pub struct Outcome {
     /// Whether the device is selected.
     pub value: bool,
-    /// Cost units used.
+    /// The cost of the evaluation, in the units of the reference.
     pub cost: u64,
 }
 

@@ -153,7 +153,7 @@ pub struct DynamicResourcesArgs {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InterPodAffinityArgs {
-    /// What a required affinity of another pod is worth when scoring.
+    /// The weight in scores of a required affinity of another pod for the new pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hard_pod_affinity_weight: Option<i32>,
     /// Whether preferences of running pods are left out when the new pod has none.

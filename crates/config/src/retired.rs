@@ -28,7 +28,7 @@ pub enum RetiredKind {
 pub struct Retired {
     /// What it stands for.
     pub kind: RetiredKind,
-    /// The name.
+    /// The name that older versions know.
     pub name: &'static str,
     /// The first version without it.
     pub since: &'static str,

@@ -35,9 +35,9 @@ pub struct EngineOptions {
     /// Decides everything that is random; the same seed gives the same decisions. With 0, the default, the first in order
     /// of several equally good nodes is chosen; with any other, one of them is drawn.
     pub seed: u64,
-    /// Threads for scans.
+    /// The threads among which scans of nodes are split.
     pub pool: Pool,
-    /// Feature gates.
+    /// The feature gates that plugins and engine consult.
     pub gates: FeatureGates,
     /// How long a pod may stay unschedulable without any event.
     pub max_in_unschedulable: Duration,

@@ -9,11 +9,11 @@ use crate::profiles::ProfileIdx;
 /// Attempts of one profile by how they ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProfileCounts {
-    /// Bound.
+    /// Attempts whose pod was bound.
     pub scheduled: u64,
-    /// Rejected.
+    /// Attempts whose pod was rejected.
     pub unschedulable: u64,
-    /// Failed with an error.
+    /// Attempts that failed with an error.
     pub error: u64,
 }
 

@@ -17,9 +17,9 @@ pub struct Token(pub u64);
 /// Which pod an effect is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodRef {
-    /// Namespace.
+    /// The namespace of the pod.
     pub namespace: Arc<str>,
-    /// Name.
+    /// The name of the pod in its namespace.
     pub name: Arc<str>,
     /// Identity; the API server must refuse a pod of the same name with another one.
     pub uid: Arc<str>,

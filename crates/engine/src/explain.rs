@@ -32,7 +32,7 @@ use crate::price::Price;
 /// What one plugin gives one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginScore {
-    /// The plugin.
+    /// The plugin that has given the score.
     pub plugin: PluginName,
     /// What it answered, in units of its own.
     pub raw: i64,
@@ -69,7 +69,7 @@ pub struct Explanation {
     pub pod: PodRef,
     /// The first PreEnqueue rejection, if any.
     pub gated: Option<Status>,
-    /// What PreFilter said.
+    /// The result of PreFilter: success, a rejection or an error.
     pub pre_filter: Status,
     /// All rejections of the pod as a whole: the plugins that PreFilter does not get to included, each asked as if the
     /// others had accepted the pod.

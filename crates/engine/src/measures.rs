@@ -30,9 +30,9 @@ pub struct FailedBinding {
 /// How long a plugin's hints took about one event.
 #[derive(Clone, Debug)]
 pub struct MeasuredHint {
-    /// The plugin.
+    /// The plugin whose hint was asked.
     pub plugin: PluginName,
-    /// The event.
+    /// The event that it was asked about.
     pub event: EventLabel,
     /// What the hints answered: `Queue`, `QueueSkip` or `Error`.
     pub answer: &'static str,

@@ -268,7 +268,7 @@ impl Sharing {
 /// What is kept of parts that objects share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedSize {
-    /// How many parts.
+    /// How many distinct parts the table has.
     pub n_parts: usize,
     /// What is in them, in bytes.
     pub n_bytes: usize,

@@ -14,7 +14,7 @@ use crate::status::Status;
 /// A node that would fit a pod if some of its pods were evicted.
 #[derive(Clone, Debug)]
 pub struct PreemptionCandidate {
-    /// Which node.
+    /// The slot of the node.
     pub node: NodeIdx,
     /// The pods to evict there, most important first.
     pub victims: Vec<Arc<Pod>>,
@@ -74,7 +74,7 @@ impl Harm {
 pub struct ComparedCandidate {
     /// The node and its victims.
     pub candidate: PreemptionCandidate,
-    /// What was compared.
+    /// The values of this candidate that are compared with those of others.
     pub harm: Harm,
     /// For each victim, in their order: the names of the budgets in its namespace that its eviction violates.
     pub violated_budgets: Vec<Vec<Arc<str>>>,

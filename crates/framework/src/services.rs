@@ -38,7 +38,7 @@ pub enum ApiVerb {
 /// One request to the API server that a plugin makes with [`Handle::send`](crate::Handle::send).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiRequest {
-    /// What it does.
+    /// What the request does.
     pub verb: ApiVerb,
     /// The path at the API server, with the query if there is one: `/api/v1/namespaces/default/configmaps/x`.
     pub path: String,

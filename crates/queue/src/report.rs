@@ -25,11 +25,11 @@ pub enum QueueReport<E> {
 /// How a pod came into a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move<E> {
-    /// The pod.
+    /// The pod that was moved.
     pub entry: E,
-    /// Why.
+    /// The event that moved it.
     pub event: EventLabel,
-    /// Where to.
+    /// The queue that it is in now.
     pub queue: Queue,
     /// After a failed attempt: what the events that the pod missed mean for it, by the reference's name.
     pub hint: Option<&'static str>,

@@ -191,7 +191,7 @@ pub struct Readings {
     pub plugins: Vec<(PluginIdx, MeteredPoint, Code, Lengths)>,
     /// Calls by plugin: PreFilter and PreScore unless they had nothing to say, Filter and Score per node.
     pub calls: Vec<(PluginIdx, MeteredPoint, u64)>,
-    /// Errors by plugin.
+    /// How many errors each plugin has returned, by point.
     pub errors: Vec<(PluginIdx, MeteredPoint, u64)>,
 }
 

@@ -21,7 +21,7 @@ use crate::timeline::Timeline;
 pub struct SimulationOptions {
     /// The scheduler's configuration, with defaults filled in. Its extenders are not called, which the report warns about.
     pub config: Configuration,
-    /// Feature gates.
+    /// The feature gates, as the flag `--feature-gates` sets them.
     pub gates: FeatureGates,
     /// All plugins that profiles can use; by default the in-tree ones.
     pub registry: Registry,

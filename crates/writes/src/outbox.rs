@@ -50,7 +50,7 @@ pub enum EventApi {
 /// One write that is to be sent now.
 #[derive(Debug)]
 pub struct Request {
-    /// What to write.
+    /// What the request writes.
     pub write: Write,
     /// How long it was held back by the fixed rate; zero without one.
     pub waited: Duration,
@@ -79,7 +79,7 @@ pub struct EventRequest {
 pub struct EndedWrite {
     /// What was to be written.
     pub write: PodWrite,
-    /// How it ended.
+    /// How the request ended.
     pub result: Result<Success, Failure>,
 }
 
@@ -137,7 +137,7 @@ pub enum DroppedEvent {
 pub struct ClassLoad {
     /// Pods or events whose next write could start.
     pub waiting: usize,
-    /// Requests under way.
+    /// How many requests are under way.
     pub under_way: usize,
 }
 
@@ -148,7 +148,7 @@ pub struct Load {
     pub bindings: ClassLoad,
     /// Conditions and nominations of pods.
     pub conditions: ClassLoad,
-    /// Events.
+    /// The load of events.
     pub events: ClassLoad,
     /// Requests that may be under way at once at this moment.
     pub width: usize,

@@ -19,9 +19,9 @@ pub(crate) const ERROR_HIDDEN: &str = "an error; its text is shown to those who 
 /// What the reader of an answer may see of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visibility {
-    /// Nodes by name.
+    /// Whether the reader may see names of nodes.
     pub nodes: bool,
-    /// Pods of all namespaces by name, and not only those of the namespace that is asked about.
+    /// Whether the reader may see names of pods of all namespaces, not only of the one that is asked about.
     pub all_pods: bool,
 }
 

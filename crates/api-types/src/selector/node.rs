@@ -33,9 +33,9 @@ impl FieldRequirement {
 /// One term: all expressions and all fields must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NodeSelectorTerm {
-    /// Requirements on labels.
+    /// `matchExpressions`: requirements on labels, all of which must hold.
     pub expressions: Arc<[Requirement]>,
-    /// Requirements on fields.
+    /// `matchFields`: requirements on fields, all of which must hold.
     pub fields: Arc<[FieldRequirement]>,
 }
 

@@ -18,7 +18,7 @@ use crate::objects::ObjectStore;
 pub struct CounterSpec {
     /// Which pods count.
     pub pods: CountedPods,
-    /// On which nodes.
+    /// On which nodes pods count.
     pub nodes: CountedNodes,
     /// The node label whose values are the domains; only nodes that have it count. `None`: there is one domain, of
     /// all nodes that count.

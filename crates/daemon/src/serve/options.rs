@@ -46,7 +46,7 @@ pub struct ServingOptions {
     pub reload_interval: Duration,
     /// How long connections may take.
     pub patience: ConnectionPatience,
-    /// Who callers are.
+    /// How callers are authenticated.
     pub authentication: AuthenticationOptions,
     /// What they may do.
     pub authorization: AuthorizationOptions,
@@ -144,7 +144,7 @@ impl Default for AuthenticationOptions {
 /// The `--requestheader-*` flags. They count only with a `client_ca_file`; otherwise the cluster's settings do.
 #[derive(Clone, Debug)]
 pub struct RequestHeaderOptions {
-    /// Authorities of proxies.
+    /// `--requestheader-client-ca-file`: authorities that sign certificates of proxies.
     pub client_ca_file: Option<PathBuf>,
     /// Common names of proxies; none means any with a certificate by one of the authorities.
     pub allowed_names: Vec<String>,

@@ -12,11 +12,11 @@ use super::result::Allocation;
 /// A ResourceClaim: a request for devices, and what was allocated for it.
 #[derive(Clone, Debug, Default)]
 pub struct ResourceClaim {
-    /// Namespace.
+    /// `metadata.namespace`.
     pub namespace: Arc<str>,
-    /// Name.
+    /// `metadata.name`.
     pub name: Arc<str>,
-    /// Identity.
+    /// `metadata.uid`: tells objects of the same name apart.
     pub uid: Arc<str>,
     /// Whether its deletion was requested.
     pub is_being_deleted: bool,
@@ -28,7 +28,7 @@ pub struct ResourceClaim {
     pub constraints: Vec<Constraint>,
     /// Configuration for the drivers.
     pub config: Vec<ClaimConfig>,
-    /// What it got.
+    /// `status`: the devices that were allocated, and who has reserved them.
     pub status: ClaimStatus,
 }
 
@@ -37,7 +37,7 @@ pub struct ResourceClaim {
 pub struct DeviceRequest {
     /// Name within the claim.
     pub name: Arc<str>,
-    /// What is requested.
+    /// The devices that are requested, or alternatives.
     pub request: Request,
 }
 
@@ -195,7 +195,7 @@ pub struct ClaimConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimStatus {
-    /// The devices.
+    /// The devices that were allocated; `None` if none were.
     pub allocation: Option<Allocation>,
     /// Who may use them.
     #[serde(deserialize_with = "list")]

@@ -57,7 +57,7 @@ type HintFn = Arc<
 /// One kind of event a plugin waits for.
 #[derive(Clone)]
 pub struct EventRegistration {
-    /// Which events.
+    /// The events after which the pod may be worth a retry.
     pub event: ClusterEvent,
     /// Whether one such event is worth a retry of one pod; `None` means always.
     pub hint: Option<HintFn>,

@@ -25,9 +25,9 @@ use crate::verdicts::Verdicts;
 /// A promise that a plugin does not keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which promise.
+    /// The promise that the plugin does not keep.
     pub promise: &'static str,
-    /// What was seen.
+    /// What was seen instead.
     pub what: String,
 }
 
