@@ -116,7 +116,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether this many of so many will do.
+    /// Whether this many of that many are enough.
     pub const fn allows(self, n_bound: usize, n_measured: usize) -> bool {
         match self {
             Self::All => n_bound == n_measured,
@@ -206,7 +206,7 @@ impl Workload {
         self.share(n_nodes).of(self.measured.n)
     }
 
-    /// All pods where there is room for them, else so many of each group that there is room.
+    /// All pods where there is room for them, else as many of each group as there is room for.
     fn share(&self, n_nodes: usize) -> Share {
         let total =
             |groups: &mut dyn Iterator<Item = &Group>| -> usize { groups.map(|g| g.n).sum() };

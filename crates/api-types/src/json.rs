@@ -106,7 +106,7 @@ impl Json {
         if let Self::String(text) = self { Some(text) } else { None }
     }
 
-    /// The truth, if it is one.
+    /// The boolean, if it is one.
     pub const fn as_bool(&self) -> Option<bool> {
         if let Self::Bool(is_true) = self { Some(*is_true) } else { None }
     }

@@ -24,7 +24,7 @@ pub enum GroupPolicy {
     /// Nothing: each pod is scheduled as soon as it fits.
     #[default]
     Basic,
-    /// Each other: none is bound before so many are scheduled.
+    /// Pods wait for each other: none is bound before this many are scheduled.
     Gang {
         /// How many pods, at least 1.
         min_count: i32,

@@ -220,9 +220,9 @@ impl AffinityTerms {
         self.terms.iter().flatten().map(|term| &**term)
     }
 
-    /// The distinct terms of `wanted` kinds that mean `pod`, whose namespace has these labels, and that have a domain, be they
-    /// [listed](CarriedTerm::is_listed) or not: found by one label that they ask for or else by the namespace, few among many. O(labels + terms found). A term is named
-    /// once; the order depends on the history of the state alone.
+    /// The distinct terms of `wanted` kinds that mean `pod`, whose namespace has these labels, and that have a domain, whether
+    /// they are [listed](CarriedTerm::is_listed) or not: found by one label that they ask for or else by the namespace, few among
+    /// many. O(labels + terms found). A term is named once; the order depends on the history of the state alone.
     pub fn about<'a>(
         &'a self,
         pod: &'a Pod,

@@ -253,7 +253,7 @@ impl PluginReads {
     }
 }
 
-/// What was read by phase, as it stands.
+/// What was read so far, by phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PhaseReads {
     /// PreFilter and PreScore: computed once for all nodes.

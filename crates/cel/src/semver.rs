@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::quote::quoted;
 
-/// A semantic version. Build metadata is checked and dropped; it plays no part in comparisons.
+/// A semantic version. Build metadata is checked and dropped; comparisons ignore it.
 ///
 /// ```
 /// use kube_scheduler_cel::Version;

@@ -276,7 +276,7 @@ mod tests {
         PodRef { namespace: "default".into(), name: "web-1".into(), uid: "u".into() }
     }
 
-    /// What is logged of a search whose steps come so many microseconds after its start.
+    /// What is logged of a search whose steps come this many microseconds after its start.
     fn logged(verbosity: u8, steps: &[(SearchStep, u64)]) -> Vec<String> {
         let start = Timestamp::parse("2006-01-02T15:04:05Z").unwrap();
         let clock = Cell::new(start);

@@ -138,7 +138,7 @@ impl Spans {
         self.open.insert(turn.pod.uid.clone(), open);
     }
 
-    /// The core wants something done; the event that reports a pod's fate to users ends the pod's attempt.
+    /// The core wants something done; the event that reports the outcome to users ends the pod's attempt.
     pub(crate) fn effect(&mut self, effect: &Effect, now: Timestamp) {
         if self.open.is_empty() {
             return;

@@ -418,7 +418,7 @@ impl Api {
         Ok((response.into_body(), encoding))
     }
 
-    /// An answer of so many bytes was read to its end.
+    /// An answer of this many bytes was read to its end.
     pub(crate) fn observe_answer(&self, call: &Call, n_bytes: usize) {
         if let Some(metrics) = &self.metrics {
             metrics.observe_rest_answer(call.method.as_str(), &self.host, n_bytes);

@@ -104,7 +104,7 @@ impl SelectorTable {
 }
 
 impl Column {
-    /// The same for so many shapes.
+    /// The same for this many shapes.
     fn grown(&self, n_shapes: usize) -> Self {
         let known = self.answers.iter().map(|answer| answer.load(Ordering::Relaxed));
         let answers = known.chain(std::iter::repeat(UNKNOWN)).take(n_shapes).map(AtomicU8::new);

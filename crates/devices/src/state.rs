@@ -33,7 +33,7 @@ pub struct DeviceState {
     changes: Changes,
 }
 
-/// So many changes are remembered node by node.
+/// This many changes are remembered node by node.
 const MAX_CHANGES: usize = 4096;
 
 /// When devices changed hands. Numbers only grow along the history of a state; none is used twice.

@@ -91,7 +91,7 @@ pub struct Explanation {
     pub preemption: PreemptionReport,
     /// The text of the event when the attempt fails.
     pub message: Option<String>,
-    /// After so many feasible nodes an attempt stops looking, so that it may choose among fewer nodes than are listed here.
+    /// After this many feasible nodes an attempt stops looking, so that it may choose among fewer nodes than are listed here.
     pub enough: Option<usize>,
     /// Whether an attempt would ask extenders besides.
     pub has_extenders: bool,

@@ -95,7 +95,7 @@ impl FarTerms {
 }
 
 /// Whether a term of a pod in `namespace` may select pods of other namespaces.
-/// Such a term is left out whole, so it does not count in its own namespace either, should it name that as well.
+/// Such a term is left out as a whole, so if it names its own namespace as well, it does not count there either.
 fn is_far(term: &PodAffinityTerm, namespace: &Arc<str>) -> bool {
     term.selector.is_some()
         && (term.namespace_selector.is_some()

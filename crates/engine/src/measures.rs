@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use crate::policy::Plans;
 use crate::profiles::ProfileIdx;
 
-/// One hint in so many is measured: hints are asked by the thousand, and each takes about as long as reading a clock.
+/// One hint in this many is measured: hints are asked by the thousand, and each takes about as long as reading a clock.
 const HINTS_PER_SAMPLE: u64 = 10;
 
 /// A pod that did not get bound although a node was found for it.

@@ -366,7 +366,7 @@ impl Commands {
         self.0.push(command);
     }
 
-    /// Counts an attempt at preemption, whatever comes of it.
+    /// Counts an attempt at preemption, whatever its result.
     pub fn count_preemption_attempt(&mut self) {
         self.0.push(Command::CountPreemptionAttempt);
     }

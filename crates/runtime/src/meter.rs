@@ -224,7 +224,7 @@ fn zeros(n: usize) -> Box<[AtomicU64]> {
 }
 
 impl Meter {
-    /// Measures a profile with so many plugins.
+    /// A meter for a profile with this many plugins.
     pub fn new(timer: Arc<dyn Timer>, n_plugins: usize) -> Self {
         Self {
             timer,

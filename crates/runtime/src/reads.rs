@@ -18,7 +18,7 @@ impl Default for EvaluationReads {
 }
 
 impl EvaluationReads {
-    /// Sets for so many plugins.
+    /// Empty sets for this many plugins.
     pub(crate) fn new(n_plugins: usize) -> Self {
         Self((0..n_plugins).map(|_| PluginReads::default()).collect())
     }

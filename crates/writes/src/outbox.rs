@@ -141,7 +141,7 @@ pub struct ClassLoad {
     pub under_way: usize,
 }
 
-/// How much there is to write.
+/// How many writes wait and are under way, by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Bindings, and the other writes that bindings and preemptions wait for.
@@ -170,7 +170,7 @@ impl Class {
         }
     }
 
-    /// The class may use one part in so many of the width.
+    /// The class may use one part in this many of the width.
     const fn share(self) -> usize {
         match self {
             Self::Urgent => 1,

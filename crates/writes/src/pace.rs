@@ -73,7 +73,7 @@ struct Round {
     seconds: f64,
 }
 
-/// A round is slow that takes so many times as long as the best one, and so much longer.
+/// A round is slow that takes this many times as long as the best one, and at least [`SLOW_SECONDS`] longer.
 const SLOW_FACTOR: f64 = 3.0;
 const SLOW_SECONDS: f64 = 0.1;
 /// How much of the best round is forgotten with each round, so that a server that became slower for good is not

@@ -24,7 +24,7 @@ const GROUP: &str = "resource.k8s.io";
 const CLAIM: &str = "ResourceClaim";
 const SPECIAL: &str = "<extended-resources>";
 
-/// After so many rounds PreBind is taken to hang.
+/// After this many rounds PreBind counts as hanging.
 const MAX_ROUNDS: usize = 10_000;
 
 pub(super) fn judge(case: &Value, options: Options<'_>, report: &mut Report) {

@@ -133,7 +133,7 @@ impl Dial {
         }
     }
 
-    /// Panics now and then, where a plugin has no other way to fail.
+    /// Panics sometimes, where a plugin has no other way to fail.
     fn may_panic(&self, point: &str, pod: &str) {
         if self.mishap(point, pod, "", 2) == Some(0) {
             std::panic::panic_any(format!("{PANIC} in {point}"));

@@ -32,11 +32,11 @@ const N_VARIANTS: usize = 3;
 pub enum Pace {
     /// As long as it takes by this clock.
     Measured(fn() -> Duration),
-    /// So many units in a microsecond. Taking in what is reported takes no time.
+    /// This many units in a microsecond. Taking in what is reported takes no time.
     PerMicro(u64),
 }
 
-/// What is played.
+/// The pods of the simulation, and its length.
 #[derive(Clone, Copy, Debug)]
 pub struct Play {
     /// How many nodes there are.
@@ -68,7 +68,7 @@ pub struct Outcome {
     pub busy: Duration,
 }
 
-/// The one that so many thousandths of them do not exceed.
+/// The value that this many thousandths of them do not exceed.
 pub fn quantile(sorted: &[Duration], thousandths: usize) -> Duration {
     let at = (sorted.len() * thousandths).div_ceil(1000).saturating_sub(1);
     sorted.get(at).copied().unwrap_or_default()

@@ -11,7 +11,7 @@ use kube_scheduler_engine::Engine;
 use crate::API_GROUP;
 use crate::what_if::is_of_node;
 
-/// Shapes that differ in node affinity alone are compared one by one, so many of them. Pods of more are no shape that is tried.
+/// Shapes that differ in node affinity alone are compared one by one, at most this many. Pods of more are no shape that is tried.
 const MAX_ALIKE: usize = 64;
 
 /// What pods ask for and where they may go: requests, node selector and affinity, tolerations, host ports.

@@ -37,7 +37,7 @@ impl Queue {
         self.n_groups = self.groups.len();
     }
 
-    /// The same with at most so many pods and groups listed.
+    /// The same with at most this many pods and groups listed.
     #[must_use]
     pub(crate) fn limited(mut self, max_listed: usize) -> Self {
         self.pods.truncate(max_listed);

@@ -76,7 +76,7 @@ pub enum NodeNames {
     Names(BTreeSet<Arc<str>>),
 }
 
-/// A node selector in the lazy form: terms that do not compile match nothing but do not spoil the others.
+/// A node selector in the lazy form: terms that do not compile match nothing, and the others are not affected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeSelector {
     terms: Arc<[Result<NodeSelectorTerm, SelectorError>]>,

@@ -125,7 +125,7 @@ impl Follower {
             let mut row = Row::default();
             row.read(cluster, idx, ChangeKinds::ALL);
             let mut followed = self.rows.get(&idx).cloned().unwrap_or_default();
-            // A slot that nothing but pods ever touched has rows of other lengths.
+            // A slot that only pods have changed has rows of other lengths.
             followed.labels.resize(row.labels.len(), None);
             followed.images.resize(row.images.len(), false);
             assert_eq!(followed, row, "slot {}", idx.index());

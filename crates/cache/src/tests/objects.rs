@@ -78,7 +78,7 @@ impl Model {
         )
     }
 
-    /// As a collector of garbage: whatever does not show is of no use any more.
+    /// Drops what is not visible, as nothing can read it any more.
     fn collect(&mut self) {
         let reported = self.reported.clone();
         self.assumed.retain(|copy| {

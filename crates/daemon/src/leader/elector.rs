@@ -1,4 +1,4 @@
-//! Carries out what an [`Election`] wants, and publishes what comes of it.
+//! Carries out what an [`Election`] wants, and publishes the result.
 //!
 //! Invariants: the fence is closed before it is published that leadership is lost, and before the lease is given back;
 //! an elector that is dropped gives nothing back, as after a crash; a lease held in our name is given back only if it is

@@ -40,7 +40,8 @@ use crate::plugin_services::apart;
 const MAX_QUESTION: usize = 256 << 10;
 /// Questions that are read, wait or are answered; further ones are refused.
 const MAX_QUESTIONS: usize = 4;
-/// A question that took the core some time is followed by so many times as much without one.
+/// Copies for questions take at most one part in this many of the core's time: after one, the core makes no other until the other
+/// parts have passed.
 const SHARE: u32 = 20;
 /// How long a caller may take to send its question.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);

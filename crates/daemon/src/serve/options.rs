@@ -120,7 +120,7 @@ pub struct AuthenticationOptions {
     pub token_cache_ttl: Duration,
     /// `--client-ca-file`: authorities whose certificates identify callers. Looked up in the cluster when not given.
     pub client_ca_file: Option<PathBuf>,
-    /// Proxies that speak for others.
+    /// Proxies that pass on requests of other users, which they name in headers.
     pub request_header: RequestHeaderOptions,
     /// `--authentication-skip-lookup`.
     pub skip_lookup: bool,

@@ -13,7 +13,7 @@ use super::{Span, TracingOptions, otlp};
 use crate::metrics::Metrics;
 use crate::transport::{Api, Call, ConnectError, Endpoint};
 
-/// A batch goes out when it has so many spans or is so old, as in the reference's client.
+/// A batch goes out when it has this many spans or is this old, as in the reference's client.
 const MAX_BATCH: usize = 512;
 const MAX_AGE: Duration = Duration::from_secs(5);
 /// The longest that an export may take.

@@ -124,7 +124,7 @@ fn body_text(url: &str, body: &[u8], verbosity: u8) -> String {
     format!("{} [truncated {} chars]", &text[..end], length - end)
 }
 
-/// The length of a whole dump of so many bytes.
+/// The length of a whole dump of this many bytes.
 const fn dump_length(n_bytes: usize) -> usize {
     let (lines, rest) = (n_bytes / 16, n_bytes % 16);
     lines * 79 + if rest > 0 { 63 + rest } else { 0 }

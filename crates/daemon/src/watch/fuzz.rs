@@ -36,7 +36,7 @@ pub fn watch(how: u8, size: usize, bytes: &[u8]) {
     let found = read(size.max(1));
     assert_eq!(found, read(bytes.len().max(1)));
     for frame in found.into_iter().flatten() {
-        // One bad frame spoils no watch.
+        // One bad frame ends no watch.
         let _ = decode::frame(encoding, &kind, &frame);
     }
 }

@@ -54,7 +54,7 @@ pub enum Attribute {
     String(Arc<str>),
     /// A number.
     Int(i64),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// A semantic version, as written.
     Version(Arc<str>),

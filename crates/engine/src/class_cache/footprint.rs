@@ -20,7 +20,7 @@ const PER_COUNTER_AND_NODE: usize = 32;
 const PER_CLAIM: usize = 8 << 10;
 /// For each value in a selector: its text may be held more than once.
 const PER_VALUE: usize = 128;
-/// So many terms and constraints of a pod are usual. Pods without constraints may be spread by default, by two.
+/// This many terms and constraints of a pod are usual. Pods without constraints may be spread by default, by two.
 const USUAL: usize = 8;
 
 /// What the evaluation of a class of pods takes at most.
@@ -64,7 +64,7 @@ impl Footprint {
         }
     }
 
-    /// With so many nodes, in bytes.
+    /// The size with this many nodes, in bytes.
     pub(super) const fn with_nodes(self, n_nodes: usize) -> usize {
         self.fixed.saturating_add(self.per_node.saturating_mul(n_nodes))
     }

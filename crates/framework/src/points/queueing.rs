@@ -104,7 +104,7 @@ pub trait Sign: Send + Sync {
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool;
 }
 
-/// Beyond so many bytes nothing more is written.
+/// Beyond this many bytes nothing more is written.
 const MAX_SIGNATURE: usize = 64 << 10;
 
 /// Collects fragments of a pod's signature; every field is written so that no two different inputs give equal bytes.

@@ -159,7 +159,7 @@ impl BindClaims {
         self.write_status(cx, binding)
     }
 
-    /// Takes away the reservation that an earlier attempt gave back. To write it as it stands would change nothing, and leave
+    /// Takes away the reservation that an earlier attempt gave back. To write it unchanged would have no effect, and leave
     /// the claim in the revision in which it may yet be taken away.
     fn withdraw(&mut self, binding: Binding) -> TaskStep {
         let mut object = (*binding.object).clone();

@@ -34,7 +34,7 @@ pub(super) struct Demand {
 
 type Served = SmallVec<[usize; 4]>;
 
-/// So many claims of a pod are remembered: nodes have few different sets of device plugins.
+/// This many claims of a pod are remembered: nodes have few different sets of device plugins.
 const MAX_CLAIMS: usize = 8;
 
 impl Demand {

@@ -74,7 +74,7 @@ pub(super) struct PodClaim {
 /// was before that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GivenBack {
-    /// Nothing, as far as this revision can tell.
+    /// Nothing, as far as this revision shows.
     Nothing,
     /// The pod's right to use the claim: it has to be written again, even if the claim still shows it.
     Reservation,
@@ -116,7 +116,7 @@ impl PodClaim {
         self.is_special && *self.object.name == *kinds::SPECIAL_NAME
     }
 
-    /// Whether it names the pod among those who may use it, as far as this revision can tell.
+    /// Whether it names the pod among those who may use it, as far as this revision shows.
     pub(super) fn is_reserved_for(&self, pod_uid: &str) -> bool {
         self.claim.status.reserved_for.iter().any(|consumer| *consumer.uid == *pod_uid)
     }

@@ -212,7 +212,7 @@ impl Neighbours {
         spare: &Arc<VecPool<i64>>,
         rejection: impl Fn(Rule) -> &'a Status,
     ) -> Option<()> {
-        /// With less than one node in so many rejected, it takes less time to go by domain than to look at all nodes
+        /// With less than one node in this many rejected, it takes less time to go by domain than to look at all nodes
         /// (`bench core --workload EveryPodDifferent`).
         const FEW: usize = 4;
 

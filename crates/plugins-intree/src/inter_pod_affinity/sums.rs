@@ -224,7 +224,7 @@ impl DomainSum {
         first.has_domain(node).then(|| numbers().sum())
     }
 
-    /// The numbers for a scan of so many nodes; `None` when no node has the label.
+    /// The numbers for a scan of this many nodes; `None` when no node has the label.
     pub(super) fn numbers<'a>(
         &'a self,
         cluster: ClusterView<'a>,

@@ -79,7 +79,7 @@ fn made_room(deleted: &Pod) -> bool {
         && deleted.volumes.iter().any(|volume| can_count(&volume.source))
 }
 
-/// Whether the pod may have waited for one of a driver's places; an error is as good as yes.
+/// Whether the pod may have waited for one of a driver's places; an error counts as yes.
 fn may_use(pod: &Pod, attacher: &str) -> Result<bool, String> {
     for volume in pod.volumes.iter() {
         if matches!(volume.source, VolumeSource::Claim { .. }) {

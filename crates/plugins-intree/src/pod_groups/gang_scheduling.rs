@@ -39,7 +39,7 @@ struct Gangs {
 }
 
 impl Gangs {
-    /// Whether so many pods of the pod's gang are known that it can be tried.
+    /// Whether enough pods of the pod's gang are known for it to be tried.
     fn quorum(&self, cluster: ClusterView<'_>, pod: &Pod) -> Status {
         let Some(name) = &pod.spec.pod_group else { return Status::SUCCESS };
         let namespace = &pod.namespace;

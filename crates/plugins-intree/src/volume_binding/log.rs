@@ -106,7 +106,7 @@ impl<'a> SearchLog<'a> {
         );
     }
 
-    /// Volumes can be made for so many claims.
+    /// Volumes can be made for this many claims.
     pub(super) fn provisioned(self, n_claims: usize) {
         let Self { pod, node } = self;
         trace!(

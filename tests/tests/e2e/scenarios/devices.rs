@@ -13,7 +13,7 @@ use crate::objects::{gpu_class_and_template, gpus, nodes, one_gpu, pod, pod_with
 use crate::scheduler::{Program, Running};
 use crate::wait::until;
 
-/// Nodes with so many devices each.
+/// Nodes with this many devices each.
 async fn populate(cluster: &Cluster, n_nodes: usize, n_gpus: usize) {
     let api = cluster.api();
     api.create_all(nodes(n_nodes)).await.unwrap();
