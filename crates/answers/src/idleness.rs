@@ -1,7 +1,7 @@
 //! Decides when to stop an engine that runs in virtual time, because nothing will change any more.
 //!
-//! Invariant: a caller that does what [`Idleness::next`] returns terminates. Between two steps of progress there are at most
-//! [`MAX_IDLE`] of virtual time.
+//! Invariant: a caller that does what [`Idleness::next`] returns terminates. Between two steps of progress at most
+//! [`MAX_IDLE`] of virtual time passes.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -70,7 +70,7 @@ record!(MetaVictims { pods "Pods": Vec<MetaPod>, n_pdb_violations "NumPDBViolati
 record!(MetaPod { uid "UID": String });
 record!(BindingResult { error "Error": String });
 
-/// Which nodes will do. Names count only from an extender that was sent names.
+/// Which nodes pass. Names count only from an extender that was sent names.
 pub(super) fn filter_result(
     body: &[u8],
     knows_nodes: bool,

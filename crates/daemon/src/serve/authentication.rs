@@ -47,7 +47,7 @@ pub(crate) struct TrustKeeper {
 pub(crate) struct AuthenticationError(pub(crate) Vec<String>);
 
 impl Authenticator {
-    /// Reads files and finds out whom to ask. What is looked up in the cluster comes later, unless it must be there.
+    /// Reads files and looks up which API server to ask. What is looked up in the cluster comes later, unless it must be there.
     pub(crate) async fn new(
         options: &AuthenticationOptions,
         metrics: &Arc<Metrics>,

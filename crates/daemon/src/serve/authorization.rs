@@ -109,7 +109,7 @@ struct Delegate {
 }
 
 impl Authorizer {
-    /// Finds out whom to ask.
+    /// Looks up which API server to ask.
     pub(crate) async fn new(
         options: &AuthorizationOptions,
         metrics: &Arc<Metrics>,

@@ -17,7 +17,7 @@ const GROUP: &str = "impersonate-group";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 impl Access {
-    /// The user as whom a request acts: the one that its headers name, else `requester`.
+    /// The user in whose name a request acts: the one that its headers name, else `requester`.
     ///
     /// # Errors
     /// Status 403 if the requester may not impersonate that user or group, 400 for headers that make no sense or ask for

@@ -144,7 +144,7 @@ fn a_lease_that_was_given_back_is_taken_at_once() {
         panic!()
     };
     assert_eq!((record.transitions, record.holder.as_str()), (3, "b"));
-    // Another candidate was faster; the same old news does not make it hurry again.
+    // Another candidate was faster; seeing the same record again causes no second early attempt.
     assert_eq!(election.take(Answer::Failed, at(500), 0.0), Ok(News::NotAcquired));
     election.glimpse(free, at(600).at);
     assert_eq!(election.next(at(600)), Todo::Wait(at(2_500).at));
