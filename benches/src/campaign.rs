@@ -22,7 +22,8 @@ pub struct Campaign<'a> {
     pub n_runs: usize,
     /// How.
     pub conditions: Conditions,
-    /// Whether every workload is run once more the other way, with or without class cache, and the decisions compared.
+    /// Whether every workload is run a second time with the class cache turned off (or on, if it was off), and the decisions
+    /// compared.
     pub verifies: bool,
 }
 

@@ -80,7 +80,7 @@ const CLAIMS: Workload = Workload {
     ..UNLISTED
 };
 
-/// The same for wishes that all are alike.
+/// The same for pods that all request the same.
 const fn claims(
     name: &'static str,
     question: &'static str,

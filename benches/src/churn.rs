@@ -1,4 +1,4 @@
-//! What changes while pods are placed.
+//! Changes of the cluster while pods are placed.
 //!
 //! The reference's benchmark changes something once a second, whatever the speed. Here it happens by count, so that every
 //! run sees the same: once every hundred pods, which is three times as often as the reference meets it at its best.
@@ -31,7 +31,7 @@ pub(crate) struct Churn {
 enum What {
     Nothing,
     Cluster(Box<Passengers>),
-    /// The devices of so many nodes.
+    /// The devices of this many nodes.
     Slices(Devices, usize),
 }
 
@@ -59,7 +59,7 @@ impl Churn {
         &*pod.name == POD
     }
 
-    /// What happens after so many pods.
+    /// What happens after this many pods.
     pub(crate) fn inputs(&mut self, n_pods: usize) -> Result<Vec<Input>> {
         if n_pods / INTERVAL == self.n {
             return Ok(Vec::new());

@@ -18,7 +18,7 @@ const GROUP: &str = "resource.k8s.io/v1";
 /// The devices of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Devices {
-    /// So many cards of two models, on two sockets in turn.
+    /// This many cards of two models, on two sockets in turn.
     Cards(usize),
     /// Eight small parts and four large ones of one card, which has room for eight small ones.
     Partitions,
@@ -124,7 +124,7 @@ fn shared(at: usize) -> Value {
 }
 
 impl Wish {
-    /// Adds the wish to a pod, and returns the claims that were made for it.
+    /// Adds the request to a pod, and returns the claims that were made for it.
     pub(crate) fn add_to(self, pod: &mut Value) -> Result<Vec<Arc<Object>>> {
         if self == Self::Extended {
             let resources = &mut pod["spec"]["containers"][0]["resources"];

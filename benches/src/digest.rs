@@ -1,4 +1,4 @@
-//! One number for all that was decided: the same on every machine and in every build that decides the same.
+//! A hash over all decisions of a run: equal on every machine and for every build that makes the same decisions.
 
 use std::fmt::{Display, Write};
 

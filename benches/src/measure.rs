@@ -331,7 +331,7 @@ impl World {
     }
 }
 
-/// What an API server that nobody else writes to stores for a write; `None` for writes that no workload leads to.
+/// What an API server without other writers stores for a write; `None` for writes that no workload leads to.
 fn stored(write: &ObjectWrite) -> Option<Arc<Object>> {
     let mut object = match write {
         ObjectWrite::Replace(object) | ObjectWrite::ReplaceStatus(object) => (**object).clone(),

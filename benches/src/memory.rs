@@ -1,6 +1,6 @@
 //! What nodes and running pods cost in memory: the growth of the live heap while they are reported to an engine.
 //!
-//! Bytes are those that were asked of the allocator and not given back; what it rounds up to is its own affair. Nothing is
+//! Bytes are those that were asked of the allocator and not given back; what it rounds up to does not count. Nothing is
 //! scheduled: pods come with their node, as they do when a scheduler starts, and share equal parts before, as they do when a
 //! watch reports them. Everything counts: identities, resource versions, table entries, the tables of what is shared, and
 //! names and labels too, whose text is reported beside it.

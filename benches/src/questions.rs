@@ -24,7 +24,7 @@ kind: KubeSchedulerConfiguration
 const NAMESPACE: &str = "default";
 /// Shapes of pods that run, and of those that come.
 const N_SHAPES: usize = 20;
-/// So many pods are ready when as many as possible are scheduled.
+/// This many pods are ready when as many as possible are scheduled.
 const BACKLOG: usize = 2_000;
 
 /// How many nodes and pods there are.
@@ -39,7 +39,7 @@ pub struct Size {
 /// How many pods come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// So many each second.
+    /// This many each second.
     PerSecond(u32),
     /// As many as are scheduled.
     All,
@@ -208,7 +208,7 @@ impl Core {
         Ok(Latency { n, answer, copy })
     }
 
-    /// Asks the same question so many times a second for some time, as far as it is answered as fast as that; how many there
+    /// Asks the same question this many times a second for some time, as far as it is answered as fast as that; how many there
     /// were.
     ///
     /// # Errors

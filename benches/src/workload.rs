@@ -55,7 +55,7 @@ pub enum NodeShape {
     Plain,
     /// All in `zone1`.
     OneZone,
-    /// In three zones by turns.
+    /// In three zones in turn.
     ThreeZones,
     /// With a CSI driver that attaches up to 39 volumes.
     WithVolumes,
@@ -100,7 +100,7 @@ const NODES_PER_RACK: usize = 100;
 pub enum Namespaces {
     /// This one.
     One(&'static str),
-    /// So many with this prefix, labelled `team: devops`, by turns.
+    /// So many with this prefix, labelled `team: devops`, in turn.
     Labelled(&'static str, usize),
 }
 
@@ -116,7 +116,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether this many of so many will do.
+    /// Whether this many of that many are enough.
     pub const fn allows(self, n_bound: usize, n_measured: usize) -> bool {
         match self {
             Self::All => n_bound == n_measured,
@@ -206,7 +206,7 @@ impl Workload {
         self.share(n_nodes).of(self.measured.n)
     }
 
-    /// All pods where there is room for them, else so many of each group that there is room.
+    /// All pods where there is room for them, else as many of each group as there is room for.
     fn share(&self, n_nodes: usize) -> Share {
         let total =
             |groups: &mut dyn Iterator<Item = &Group>| -> usize { groups.map(|g| g.n).sum() };

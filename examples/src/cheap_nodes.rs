@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The raw score of a node is its price; [`Normalization::ReversedProportional`] turns prices into scores between 0 and 100:
-//! the dearest node gets 0. A node without a readable price counts as costing one million per hour.
+//! the most expensive node gets 0. A node without a readable price counts as costing one million per hour.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ struct CheapNodes {
 /// Makes the plugin.
 ///
 /// # Errors
-/// If the arguments do not do.
+/// If the arguments are invalid.
 pub fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let Args { price_label } = handle.args(args)?;
     if price_label.is_empty() {
@@ -84,7 +84,7 @@ impl Score for CheapNodes {
     }
 
     /// The second step, once the first works: the same over the column of the label. Thousands of nodes share a handful of
-    /// prices, so each price is read once. Leaving this method out changes nothing but the speed.
+    /// prices, so each price is read once. Leaving this method out changes the speed only.
     fn score_all(
         &self,
         cx: &Context<'_>,

@@ -1,7 +1,7 @@
 //! Gang: pods of a group start together or not at all.
 //!
 //! A pod says by labels which gang it belongs to and how many members that needs: `example.com/gang: crew` and
-//! `example.com/gang-size: "3"`. A member for which there is room keeps it and waits on Permit until so many members have
+//! `example.com/gang-size: "3"`. A member for which there is room keeps it and waits on Permit until that many members have
 //! room; then all go. If one of them has to give up, because it waited too long or was deleted, all that wait give up
 //! with it, so that half a gang never blocks a cluster.
 //!
@@ -63,7 +63,7 @@ struct Membership<'p> {
 /// Makes the plugin.
 ///
 /// # Errors
-/// If the arguments do not do.
+/// If the arguments are invalid.
 pub fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let args: Args = handle.args(args)?;
     if !(1..=900).contains(&args.timeout_seconds) {

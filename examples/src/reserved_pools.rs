@@ -5,7 +5,7 @@
 //! - name: ReservedPools
 //!   args:
 //!     poolLabel: example.com/pool        # the node label that names a node's pool
-//!     reserved:                          # pools that are not there for everybody
+//!     reserved:                          # pools, and the namespaces that may use them
 //!       gpu: [training, inference]
 //! ```
 
@@ -47,7 +47,7 @@ struct ReservedPools(Arc<Args>);
 /// Makes the plugin.
 ///
 /// # Errors
-/// If the arguments do not do.
+/// If the arguments are invalid.
 pub fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let args: Args = handle.args(args)?;
     if args.pool_label.is_empty() {

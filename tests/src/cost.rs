@@ -106,7 +106,7 @@ impl<'a> Search<'a> {
     /// How many inputs come before any is chosen by its cost: each part twice by itself.
     pub const N_FIRST: usize = 2 * Genome::N_PARTS;
 
-    /// A search that has tried nothing but a plain pod.
+    /// A search that has tried a plain pod only.
     ///
     /// # Errors
     /// If the engine cannot be built.

@@ -1,9 +1,9 @@
 //! Crowds: many pods of few kinds in a cluster that changes, decided by two engines side by side.
 //!
-//! One engine shares evaluations between equal pods and follows the others, the other looks at everything afresh for each
-//! pod. In every other crowd some of the pods want devices. What a [`History`](crate::history::History) tries in breadth (bindings that fail, evictions, volumes) is left
-//! out here; instead every pod is decided at once, so that most decisions come out of kept answers, in clusters with
-//! enough nodes for each way of telling them apart.
+//! One engine shares evaluations between equal pods and follows the others, the other evaluates everything from scratch for
+//! each pod. In every other crowd some of the pods want devices. What a [`History`](crate::history::History) tries in breadth
+//! (bindings that fail, evictions, volumes) is left out here; instead every pod is decided at once, so that most decisions
+//! come out of kept answers, in clusters with enough nodes for each way of telling them apart.
 
 mod devices;
 mod herd;

@@ -3,8 +3,8 @@
 //! One to three schedulers share a lease. They see the cluster through watches that break off, lag behind, repeat
 //! themselves and have to be listed again; their writes are refused, lost, delayed, done without an answer; they crash,
 //! pause and take over from each other; users, kubelets, controllers and other schedulers change the cluster under them;
-//! a plugin fails and panics at every extension point, and in some simulations an extender does. Every effect and every decision is checked on the way, and in the
-//! end, with all faults gone, everything must settle: see [`run`].
+//! a plugin fails and panics at every extension point, and in some simulations an extender does. Every effect and every
+//! decision is checked on the way, and in the end, with all faults gone, everything must settle: see [`run`].
 //!
 //! Invariants: everything is a function of the seed and the [`Options`]; a trace is the same on every machine.
 

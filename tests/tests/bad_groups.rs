@@ -1,5 +1,5 @@
 //! Pod groups that make no sense: each member says why it waits, the PodGroup has a condition where there is one, and other pods
-//! are scheduled as if nothing were; once the mistake is mended, so are the members. The same in both modes.
+//! are scheduled as if nothing were; once the mistake is corrected, the members are scheduled, too. The same in both modes.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -111,7 +111,7 @@ impl World {
         self.pod(name, &json!({"schedulingGroup": {"podGroupName": "g"}}));
     }
 
-    /// A pod of no group, which has to be bound whatever becomes of the others.
+    /// A pod of no group, which has to be bound whatever happens to the others.
     fn bystander(&mut self) {
         self.pod("bystander", &json!({}));
     }

@@ -221,7 +221,7 @@ impl Case {
             && member.affinity.is_none_or(attracts)
     }
 
-    /// Whether so many members can be placed beside `placed`, in any order, on nodes of the zone.
+    /// Whether this many members can be placed beside `placed`, in any order, on nodes of the zone.
     fn can_place(
         &self,
         placed: &mut Vec<(usize, usize)>,

@@ -125,7 +125,7 @@ impl Scheduler {
         writes.remove(0)
     }
 
-    /// The claim's status as it is to be written now, in the place of this revision; and whose answer is awaited.
+    /// The claim's status as it is to be written now, in place of this revision; and whose answer is awaited.
     fn status_written(&mut self) -> (Option<Token>, String, Value) {
         match self.written() {
             Effect::WriteObject {
@@ -260,14 +260,14 @@ fn devices_that_were_given_back_are_not_used() {
     assert_eq!((token, &*revision), (None, "5"));
     assert_eq!(status, json!({}));
 
-    // Now there is a node for what the claim still shows; all that may be done is to give it back once more.
+    // Now there is a node for what the claim still shows; all that may be done is to give it back a second time.
     scheduler.node("b", true);
     let result = scheduler.attempt();
     assert!(is_rejected(&result), "{result:?}");
     let (token, revision, status) = scheduler.status_written();
     assert_eq!((token, &*revision, status), (None, "5", json!({})));
 
-    // Somebody else was faster, and the devices stay.
+    // Another writer was faster, and the devices stay.
     scheduler.claim(6, &allocated("b", &["p"]));
     assert_eq!(scheduler.attempt(), assumed("b"));
     let (token, revision, _) = scheduler.status_written();

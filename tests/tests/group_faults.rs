@@ -404,7 +404,7 @@ impl World {
         match zones[..] {
             [] => Some(self.room(Some(0)).max(self.room(Some(1)))),
             [zone] => Some(self.room(Some(zone))),
-            // Late bindings have torn it apart.
+            // Late bindings have put its members into several zones.
             _ => None,
         }
     }

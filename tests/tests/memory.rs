@@ -1,4 +1,4 @@
-//! What is said about memory is at least what is allocated. One test in a program of its own, because all that the process
+//! The stated sizes are at least what is allocated. One test in a program of its own, because all that the process
 //! allocates is counted.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]

@@ -169,7 +169,7 @@ fn each_attempt_for_the_worst_pods_is_bounded_and_others_cost_what_they_did() {
         assert!(quiet <= world.limit / 500, "{quiet}");
         for at in 0..2 {
             world.add(kind, at, Share::WHOLE);
-            // Whoever comes next is placed at once, whatever becomes of the others.
+            // The next pod is placed at once, whatever happens to the others.
             assert_eq!(world.place_plain(&format!("beside{at}")), quiet, "{}", kind.name);
         }
         // Those that failed are tried again.
@@ -178,7 +178,7 @@ fn each_attempt_for_the_worst_pods_is_bounded_and_others_cost_what_they_did() {
     }
 }
 
-/// The rows as inputs, in units of work: a unit takes what the benchmark measures of the dearest ones.
+/// The rows as inputs, in units of work: a unit takes what the benchmark measures for the most expensive ones.
 #[test]
 fn others_wait_hardly_longer_while_a_tenant_does_its_worst_for_ten_minutes() {
     let quiet = Play {
@@ -304,7 +304,7 @@ fn work_does_not_depend_on_the_class_cache_or_on_threads() {
     assert_eq!(works(options), cached);
 }
 
-/// Pods that keep all others out of the zone: those that are too many are known, but keep nobody out.
+/// Pods that keep all others out of the zone: those that are too many are known, but keep no pod out.
 #[test]
 fn terms_about_others_beyond_the_limit_do_not_count_and_an_event_says_so() {
     let mut world = World::new();
@@ -336,7 +336,7 @@ fn terms_about_others_beyond_the_limit_do_not_count_and_an_event_says_so() {
         assert_eq!(said.len(), usize::from(at == 3), "{said:?}");
         assert!(said.iter().all(|note| note.contains("250 pod affinity terms")), "{said:?}");
     }
-    // What others may use is the node that repels nobody, and the one whose terms do not count.
+    // What others may use is the node without such terms, and the one whose terms do not count.
     let mut nodes = std::collections::BTreeSet::new();
     for at in 0..40 {
         let json = json!({"metadata": {"namespace": "other", "name": format!("p{at}"), "uid": format!("p{at}"),
@@ -350,7 +350,7 @@ fn terms_about_others_beyond_the_limit_do_not_count_and_an_event_says_so() {
     }
     assert_eq!(nodes.into_iter().collect::<Vec<_>>(), ["n3", "n5"]);
     assert_eq!(check(world.engine.cluster()), []);
-    // A pod that says nothing new says nothing.
+    // A pod without new terms causes no event.
     world.handle(Input::PodApplied(repelling(3, 250)));
     assert_eq!(events(&mut world), Vec::<String>::new());
     // Once there is room, a pod that comes again counts, and none that is there changes.

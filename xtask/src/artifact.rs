@@ -24,7 +24,7 @@ mod tests {
 
     use super::*;
 
-    /// What cargo says of one artifact.
+    /// Cargo's message about one artifact.
     fn message(name: &str, kind: &str, is_test: bool, executable: Value) -> String {
         let message = json!({
             "reason": "compiler-artifact", "package_id": name, "features": [], "filenames": [], "fresh": true,

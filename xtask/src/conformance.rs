@@ -1,6 +1,6 @@
 //! `conformance`: builds and runs the program that compares the engine with recorded decisions of the reference.
 //!
-//! The program lives in the package of the workspace tests; here is only how it is built and called.
+//! The program is part of the package of the workspace tests; this module only builds and calls it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -102,7 +102,7 @@ fn with_arguments<'a>(command: &'a mut Command, args: &Args) -> Result<&'a mut C
 /// The package and the program in it, chosen so that cargo takes what it has built for the tests.
 ///
 /// Cargo unifies features over the packages that are chosen together. Chosen alone, this one would get its dependencies with
-/// fewer features, and half the workspace would be compiled once more.
+/// fewer features, and half the workspace would be compiled a second time.
 const CHOSEN: [&str; 3] = ["--workspace", "--bin", BINARY];
 
 /// Builds the program.
@@ -137,7 +137,7 @@ mod tests {
         features
     }
 
-    /// Whoever lets a test need a feature that this package does not ask for has the workspace built twice.
+    /// If a test needs a feature of a dependency that this package does not ask for, the workspace is compiled twice.
     #[test]
     fn the_program_is_made_of_what_the_tests_are_made_of() {
         let of_tests = features(&["--workspace"]);

@@ -106,8 +106,8 @@ pub(crate) fn run(args: &Args) -> Result<Ended> {
     Ok(Ended::Well)
 }
 
-/// Checks licences, sources and duplicates with the rules of deny.toml, and advisories where a database of them is at
-/// hand: nothing is fetched here.
+/// Checks licences, sources and duplicates with the rules of deny.toml, and advisories where a database of them is on this
+/// machine: nothing is fetched here.
 fn deny(root: &Path) -> Result<Ended> {
     if !process::succeeds(process::cargo("deny").arg("--version")) {
         println!(
@@ -146,7 +146,7 @@ fn build(root: &Path, target: Option<&str>) -> Result<std::path::PathBuf> {
     artifact::executable(&messages, PACKAGE).context("cargo built no kube-scheduler-rs")
 }
 
-/// Which libraries must be where it runs.
+/// Prints which shared libraries the binary needs where it runs.
 fn report_libraries(binary: &Path) {
     let listed = Command::new("ldd").arg(binary).output();
     let listed = listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
@@ -199,7 +199,7 @@ fn copy_all(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The platform to build for: the host's with musl in the place of its C library, if the compiler can.
+/// The platform to build for: the host's with musl in place of its C library, if the compiler can.
 fn target(host: &str) -> String {
     let musl = host.replace("-gnu", "-musl");
     if musl == host || !has_target(&musl) {

@@ -1,4 +1,4 @@
-//! `fuzz`: runs the fuzz targets under libFuzzer and says what came of it.
+//! `fuzz`: runs the fuzz targets under libFuzzer and reports the results.
 //!
 //! The targets are in the package of the workspace tests; `fuzz/` is the program around them. It is built with LLVM's
 //! coverage instrumentation, which the stable compiler has (without sanitizers, which it has not). What the fuzzer learns
@@ -66,7 +66,7 @@ struct Folders {
     work: PathBuf,
 }
 
-/// What came of one target.
+/// The result of one target.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     target: String,

@@ -1,4 +1,4 @@
-//! `package`: the libraries as a registry would get them, and programs of strangers compiled against those packages.
+//! `package`: packs the libraries as for a registry, and compiles programs outside of the workspace against the packages.
 //!
 //! The programs lie outside of the workspace, so that nothing reaches them but what is packaged: its features, its files
 //! and the dependencies that it declares. Their text is the first example of a crate's documentation, or of a document.
@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use crate::metadata::{self, Metadata, Package};
 use crate::process::{self, Ended};
 
-/// A program of a stranger.
+/// A program outside of the workspace that uses the packages.
 struct Program {
     name: &'static str,
     /// Where its text stands, from the top of the repository: the first Rust example there.
@@ -24,8 +24,8 @@ struct Program {
     needs: &'static [&'static str],
     /// Crates that must not come with those.
     without: &'static [&'static str],
-    /// Whether it is linked and run. What needs the whole of the shell is only checked: to optimise and link that once more
-    /// would take longer than it could find out.
+    /// Whether it is linked and run. Programs that need the daemon are only type-checked: optimising and linking it again would
+    /// take long and find little more.
     runs: bool,
 }
 

@@ -73,7 +73,7 @@ fn describes_running_package(variable: &OsStr) -> bool {
 
 /// Runs a program to its end, its output where ours goes.
 pub(crate) fn run(command: &mut Command) -> Result<Ended> {
-    // What we said so far must not appear after what the program says.
+    // Flush, so that our output does not appear after the program's.
     io::stdout().flush().context("standard output")?;
     let status = command.status().with_context(|| format!("cannot start `{}`", shown(command)))?;
     Ok(status.into())

@@ -27,12 +27,13 @@ const RECORDS: &str = "docs/api";
 /// The names of the rules in the baseline.
 const RULES: [&str; 2] = ["unused-public", "public-names"];
 
-/// What strangers use and the workspace does not, by the beginning of its path, and why.
+/// Items that are public for users outside of the workspace although nothing in it uses them: beginnings of paths, with the
+/// reason.
 const BY_DESIGN: [(&str, &str); 7] = [
     ("kube_scheduler_answers::", "for programs that read answers as values; docs/answers.md"),
     (
         "kube_scheduler_api_types::wire::",
-        "the fields of objects as they are sent, whoever reads which",
+        "the fields of objects as they are sent, whichever of them are read",
     ),
     ("kube_scheduler_cel::", "for programs that evaluate expressions without a scheduler"),
     ("kube_scheduler_devices::", "complete before its first user, the plugin DynamicResources"),

@@ -167,7 +167,7 @@ async fn measure(args: Args) -> Result<bool> {
         let subjects = match (args.ceiling, args.pairs) {
             (true, _) => vec![Subject::Ceiling],
             (false, None) => vec![scheduler.clone()],
-            // In turn, so that a machine that becomes slower or faster meanwhile changes both alike.
+            // In turn, so that a machine that becomes slower or faster meanwhile affects both equally.
             (false, Some(n)) => {
                 (0..n).flat_map(|_| [Subject::Ceiling, scheduler.clone()]).collect()
             }
@@ -204,7 +204,7 @@ fn backend(args: &Args) -> Result<Backend> {
     Ok(Assets::from_environment()?.map_or(devcluster, Backend::Real))
 }
 
-/// Ours, from beside this program, with no limit on requests and nothing but scheduling to do.
+/// The command for our scheduler, from the directory of this program, without a limit on requests and without its secure port.
 fn default_scheduler(program: &Path) -> Result<Vec<OsString>> {
     let scheduler = program.with_file_name("kube-scheduler-rs");
     if !scheduler.is_file() {

@@ -84,7 +84,7 @@ async fn create_all(
     Ok(())
 }
 
-/// That it is there already is no error: the answer to a first try may have been lost.
+/// Creates an object. It is no error if it exists already: the answer to a first try may have been lost.
 async fn create(api: &Api, path: &str, object: &Value) -> Result<()> {
     match api.send("POST", path, Some(object), "application/json").await {
         Err(error) if code(&error) != Some(409) => {
@@ -149,7 +149,7 @@ async fn release_claims(api: &Api, devices: &Devices) -> Result<()> {
         .await
 }
 
-/// Deletes what is at a path, without grace; that nothing is there is no error.
+/// Deletes the object at a path, without grace. It is no error if there is none.
 pub(crate) async fn delete_now(api: &Api, path: &str) -> Result<()> {
     let now = json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0});
     match api.send("DELETE", path, Some(&now), "application/json").await {

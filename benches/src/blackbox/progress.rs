@@ -35,7 +35,7 @@ impl Progress {
         self.bar.inc(1);
     }
 
-    /// So many parts are done.
+    /// This many parts are done.
     pub fn show(&self, n: usize) {
         self.bar.set_position(n as u64);
     }

@@ -1,5 +1,5 @@
 //! One scheduler for a long time: pods come and go at a steady rate, no two alike, and what it holds in memory and how long
-//! pods wait is looked at all the while.
+//! pods wait is looked at meanwhile.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

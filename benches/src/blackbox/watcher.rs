@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::pod_watch::{Change, PodWatch, watch_pods};
 
-/// How many watches may end one after the other without telling anything new.
+/// How many watches may end in succession without any new event.
 const MAX_FAILURES: u32 = 40;
 const BETWEEN_WATCHES: Duration = Duration::from_millis(50);
 
@@ -69,7 +69,7 @@ impl Watcher {
         *self.seen.borrow()
     }
 
-    /// Waits until so many pods are bound, showing each change to `show`.
+    /// Waits until this many pods are bound, showing each change to `show`.
     ///
     /// # Errors
     /// If the watch ends before.

@@ -61,7 +61,7 @@ pub(crate) struct State {
     pub(crate) missed: Vec<String>,
 }
 
-/// Puts sets of pods in the place of the operation that asks for them: places count in names of namespaces.
+/// Puts sets of pods in place of the operation that asks for them: places count in names of namespaces.
 pub(crate) fn unroll(ops: &[Op], params: &mut Params) -> Result<Vec<Op>> {
     let mut unrolled = Vec::new();
     for (index, op) in ops.iter().enumerate() {
@@ -272,7 +272,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// Waits until so many pods are bound, or at least were tried.
+    /// Waits until this many pods are bound, or at least were tried.
     async fn until(&self, stage: Stage, filter: PodFilter, wanted: usize) -> Result<()> {
         let deadline = tokio::time::Instant::now() + self.patience;
         loop {
@@ -353,7 +353,7 @@ impl Executor<'_> {
     }
 }
 
-/// Something that happens so many times a second; nothing for "at once".
+/// How often something happens in a second; `None` means at once.
 fn pace(per_second: u32) -> Option<tokio::time::Interval> {
     let interval = Duration::from_secs(1).checked_div(per_second)?;
     Some(ticker(interval))

@@ -86,7 +86,7 @@ pub(crate) fn collection(object: &Value, namespace: &str) -> Result<String> {
     }
 }
 
-/// A ResourceSlice of a node, with so many devices.
+/// A ResourceSlice of a node, with this many devices.
 pub(crate) fn resource_slice(driver: &str, node: &str, n_devices: usize) -> Value {
     let device = |index: usize| {
         json!({

@@ -1,7 +1,7 @@
 //! Which pods there are, how far each is, and who is notified when one gets a node.
 //!
 //! Invariant: a pod counts as scheduled once for each time that it is seen with a node after it was seen without one, or
-//! after it was not known; so pods that are made anew under an old name count again.
+//! after it was not known; so pods that are created again under an old name count again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -295,7 +295,7 @@ pub(crate) async fn follow(
 ) -> Result<()> {
     let mut standing = Some(standing);
     loop {
-        // Servers end watches whose readers fall behind; then everything is listed anew.
+        // Servers end watches whose readers fall behind; then everything is listed again.
         let list = api.text("/api/v1/pods").await.context("list pods")?;
         let list: List = serde_json::from_str(&list).context("list pods")?;
         pods.replace(list.items);

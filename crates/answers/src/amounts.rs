@@ -18,7 +18,8 @@ pub(crate) fn requested(pod: &Pod) -> Vec<(Arc<str>, i64)> {
     basic.chain(fit.scalars.iter().map(|(name, amount)| (Arc::from(&**name), *amount))).collect()
 }
 
-/// The pod with another request for a resource that it asks for, or one of the three that every pod may ask for.
+/// A copy of the pod whose request for `resource` is `amount`. The resource must be one that the pod asks for already, or CPU,
+/// memory or ephemeral storage.
 pub(crate) fn with_request(pod: &Pod, resource: &str, amount: i64) -> Pod {
     let mut requests: PodRequests = (*pod.requests).clone();
     for counted in [&mut requests.fit, &mut requests.accounted] {
@@ -47,7 +48,7 @@ pub(crate) fn allocatable(cluster: &ClusterState, resource: &str, idx: NodeIdx) 
     amount(cluster.allocatable(), resource, idx)
 }
 
-/// How much of a resource the pods on a node leave of what it has; below zero if they ask for more.
+/// The node's allocatable amount of a resource less what its pods request; negative if they request more than there is.
 pub(crate) fn free(cluster: &ClusterState, resource: &str, idx: NodeIdx) -> i64 {
     let used = amount(cluster.requested(), resource, idx);
     allocatable(cluster, resource, idx).saturating_sub(used)
@@ -62,7 +63,7 @@ fn amount(columns: &ResourceColumns, resource: &str, idx: NodeIdx) -> i64 {
     }
 }
 
-/// An amount as a quantity that manifests may have: `1500m` of CPU, else a number without a unit.
+/// An amount as manifests write it: thousandths for CPU (`1500m`), otherwise a number without a unit.
 pub(crate) fn quantity(resource: &str, amount: i64) -> String {
     let unit = if resource == "cpu" { "m" } else { "" };
     format!("{amount}{unit}")

@@ -25,11 +25,11 @@ use crate::{API_VERSION, Refusal};
 pub struct CapacityOptions {
     /// Where to stop counting.
     pub max: usize,
-    /// Whether to say how the limits change as pods are added, which places them all once more.
+    /// Whether to report how the limits change as pods are added. All pods are placed a second time for it.
     pub steps: bool,
     /// How much to list of why the next one does not fit.
     pub explain: ExplainOptions,
-    /// Stops counting before.
+    /// Stops counting early when it is set.
     pub interrupt: Interrupt,
 }
 
@@ -41,7 +41,7 @@ impl Default for CapacityOptions {
 }
 
 /// Counts how many pods like `template` fit: each is placed by the scheduler on a copy of the cluster. No pod is evicted for
-/// them, and pods that are pending now are left aside. How far each of the template's requests may grow is said besides.
+/// them, and pods that are pending now are ignored. The answer also has how far each of the template's requests may grow.
 ///
 /// O(nodes + pods) for the copy, what `max` attempts take, and O(nodes × plugins) for each trial of a larger request (two for
 /// each resource as a rule, at most 66) and for each of at most 64 steps. The engine is not changed.

@@ -8,12 +8,12 @@ const GAP: usize = 3;
 pub struct Columns(Vec<Vec<String>>);
 
 impl Columns {
-    /// No rows yet.
+    /// A table with this head and no other rows.
     pub fn new<S: ToString>(head: &[S]) -> Self {
         Self(vec![head.iter().map(ToString::to_string).collect()])
     }
 
-    /// Adds a row.
+    /// Adds a row, with a cell for each column of the head.
     pub fn push(&mut self, row: Vec<String>) {
         self.0.push(row);
     }

@@ -1,4 +1,4 @@
-//! How things go on from a state: an engine schedules in virtual time until nothing changes any more.
+//! What follows from a state: an engine schedules in virtual time until nothing changes any more.
 //!
 //! Invariant: it ends. The number of attempts is limited, and so is the time without progress.
 
@@ -20,7 +20,7 @@ pub(crate) struct Eviction {
     pub(crate) by: Option<PodName>,
 }
 
-/// The course of things.
+/// An engine in virtual time, with a rehearsed API server around it, and a record of what happened to pods.
 #[derive(Debug)]
 pub(crate) struct Course {
     pub(crate) engine: Engine,
@@ -69,19 +69,19 @@ impl Course {
         }
     }
 
-    /// Something changes from outside.
+    /// Gives the engine a change from outside, such as a new node, and carries out what follows at once.
     pub(crate) fn handle(&mut self, input: Input) {
         self.engine.handle(input, self.now);
         self.carry_out();
     }
 
-    /// A pod is deleted, and gives back what it has.
+    /// Deletes a pod and releases its resource claims.
     pub(crate) fn delete(&mut self, pod: &Pod) {
         self.rehearsal.delete(&mut self.engine, pod, self.now);
         self.carry_out();
     }
 
-    /// Deletes all pods that are queued; how many.
+    /// Deletes all queued pods, so that they do not compete. Returns how many there were.
     pub(crate) fn leave_pending_aside(&mut self) -> usize {
         let queued = self.engine.queue().pending_pods();
         let pending: Vec<Arc<Pod>> = queued.map(|(_, queued)| queued.entry().0.clone()).collect();
@@ -143,7 +143,7 @@ impl Course {
         self.interrupt.is_set()
     }
 
-    /// What its reader should know if it did not come to its end.
+    /// A warning for the reader of the answer if the course was cut short.
     pub(crate) fn warning_if_cut_short(&self) -> Option<String> {
         let text = match self.interrupt.is_set() {
             true => "the answer is cut short: it took too long",
@@ -152,7 +152,7 @@ impl Course {
         self.is_cut_short.then(|| text.to_owned())
     }
 
-    /// What its reader should know about those whom the scheduler would ask and that were not asked.
+    /// Warnings for the reader of the answer about extenders and plugins that a real attempt would ask and that were not asked.
     pub(crate) fn warnings_about_outside(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.engine.has_extenders() {

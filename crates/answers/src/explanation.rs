@@ -59,11 +59,11 @@ impl Default for ExplainOptions {
 }
 
 impl ExplainOptions {
-    /// Every node is named.
+    /// Options with which every node is named.
     pub const ALL: Self = Self { max_examples: usize::MAX, max_feasible: usize::MAX };
 }
 
-/// Explains what an attempt at the pod would find now. O(nodes × plugins), and what looking for pods to evict takes. Nothing
+/// Explains what an attempt at the pod would find now. O(nodes × plugins), plus the search for pods to evict. Nothing
 /// that is scheduled depends on it.
 ///
 /// # Errors

@@ -5,7 +5,7 @@
 //! as it is; for one shape all that is free on a node is a fragment if the shape cannot be placed there, and nothing otherwise;
 //! what counts is the mean over the workload. For each resource the workload is that part of it which asks for the resource.
 //!
-//! Invariant: the fragments of a resource by plugin add up to its fragments, but for less than one unit for each plugin.
+//! Invariant: the fragments of a resource by plugin add up to its fragments, except for less than one unit for each plugin.
 
 mod data;
 mod shapes;

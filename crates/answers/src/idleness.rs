@@ -1,7 +1,7 @@
-//! When nothing more will come of letting an engine go on in virtual time.
+//! Decides when to stop an engine that runs in virtual time, because nothing will change any more.
 //!
-//! Invariant: whoever follows [`Idleness::next`] comes to an end. Between two steps of progress there are at most [`MAX_IDLE`] of
-//! virtual time.
+//! Invariant: a caller that does what [`Idleness::next`] returns terminates. Between two steps of progress at most
+//! [`MAX_IDLE`] of virtual time passes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,23 +35,23 @@ pub enum NextStep {
 }
 
 impl Idleness {
-    /// Nothing has been tried.
+    /// A state in which no pod has been tried yet.
     pub fn new(now: Timestamp) -> Self {
         Self { n_progress: 0, last_progress: now, tried_at: KeyedMap::default() }
     }
 
-    /// There was an attempt at this pod.
+    /// Notes an attempt at the pod with this UID.
     pub fn tried(&mut self, uid: &Arc<str>) {
         self.tried_at.insert(uid.clone(), self.n_progress);
     }
 
-    /// A step of progress, after which every pod is worth another attempt.
+    /// Notes a step of progress. After it, every pod is worth another attempt.
     pub fn progressed(&mut self, now: Timestamp) {
         self.n_progress += 1;
         self.last_progress = now;
     }
 
-    /// What comes when no pod is ready. O(pending pods).
+    /// What the caller has to do next when no pod is ready. O(pending pods).
     pub fn next(&self, engine: &Engine, now: Timestamp) -> NextStep {
         let Some(deadline) = engine.next_deadline().filter(|_| !self.is_over(engine)) else {
             return NextStep::Over;

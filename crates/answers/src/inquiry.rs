@@ -48,7 +48,7 @@ pub enum Answer {
 }
 
 impl Inquiry {
-    /// Takes down what the answer to `question` needs. What a copy of the engine costs: see [`Engine::fork`].
+    /// Records what the answer to `question` needs, a copy of the engine included. [`Engine::fork`] says what a copy costs.
     pub fn new(question: &Question, engine: &Engine, now: Timestamp) -> Self {
         let place = match &question.asked {
             Asked::Explanation { subject: Subject::Known(name), .. } => {
@@ -59,7 +59,7 @@ impl Inquiry {
         Self { engine: engine.fork(now), now, place }
     }
 
-    /// Computes the answer to the same question. This takes as long as it takes: `interrupt` ends it before.
+    /// Computes the answer to the same question. That may take long, and `interrupt` ends it early.
     ///
     /// # Errors
     /// If the question is about something that does not exist or that the scheduler is not responsible for.

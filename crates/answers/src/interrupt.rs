@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Ends the work on an answer before its time. Clones are the same one.
+/// A flag that ends the work on an answer early. Clones share the flag.
 ///
-/// What is being computed looks at it between two attempts; an answer that was interrupted says that it is cut short. One that
-/// is never set changes no answer.
+/// The computation checks it between two attempts. An answer that was interrupted says that it is cut short; a flag that is
+/// never set changes no answer.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// The answer is not wanted any more.
+    /// Asks for the work to end: the answer is not wanted any more.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -9,9 +9,9 @@ use kube_scheduler_api_types::Pod;
 /// A pod by namespace and name. Parses `NAMESPACE/NAME`, or `NAME` in namespace `default`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodName {
-    /// Namespace.
+    /// The namespace of the pod.
     pub namespace: Arc<str>,
-    /// Name.
+    /// The name of the pod in its namespace.
     pub name: Arc<str>,
 }
 

@@ -13,7 +13,7 @@ use crate::Refusal;
 use crate::explanation::{ExplainOptions, Subject, found_about};
 
 /// Says which pods an attempt at the pod would evict now, on which node, and what decided between the nodes where that would make
-/// room; or where the pod fits without, or why evicting pods does not help. Of `options`, `max_examples` counts.
+/// room; or where the pod fits without evictions, or why they do not help. Of `options`, only `max_examples` is used.
 ///
 /// The answer is what PostFilter gives for the explanation of the pod. O(nodes × plugins), and what looking for pods to evict takes.
 ///

@@ -61,7 +61,7 @@ pub fn queue(engine: &Engine, options: QueueOptions, now: Timestamp) -> Queue {
     let all = outside.pods.drain(..).chain(waiting);
     let mut pods: Vec<WaitingPod> =
         all.filter_map(|pod| waiting_pod(engine, course.as_ref(), &pod)).collect();
-    // What was ready before the copy ran need not be ready after it.
+    // A pod that was ready before the copy ran need not be ready after it.
     pods.sort_by_key(|pod| rank(pod.place.stage));
     pods.iter_mut().zip(1..).for_each(|(pod, order)| pod.order = order);
     let mut by_stage: BTreeMap<&'static str, usize> = BTreeMap::new();
@@ -117,13 +117,13 @@ fn has_ended(pod: &Pod) -> bool {
     matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }
 
-/// Which stages come to their turn, or come to an end, before which.
+/// The position of a stage in the order in which pods are tried or finish; lower comes first.
 fn rank(stage: &str) -> usize {
     let order = ["Binding", "WaitingOnPermit", "InFlight", "Active", "Backoff", "Unschedulable"];
     order.iter().position(|one| *one == stage).unwrap_or(order.len())
 }
 
-/// What is said of one pod; `None` if the engine does not know it.
+/// The entry of one pod in the answer; `None` if the engine does not know it.
 fn waiting_pod(engine: &Engine, course: Option<&Course>, pod: &Pod) -> Option<WaitingPod> {
     let before = engine.place_of(&pod.namespace, &pod.name)?;
     let mut answer = WaitingPod {

@@ -1,5 +1,5 @@
-//! An API server that exists only while a question is answered: it carries out what an engine wants done, at once and
-//! without faults, and reports back as a watch would.
+//! A simulated API server that exists only while a question is answered. It carries out the engine's effects at once and without
+//! faults, and reports the results as a watch would.
 
 mod claims;
 mod volumes;
@@ -14,14 +14,14 @@ use kube_scheduler_framework::{ApiError, Pending, PluginName, Status};
 
 const POD_SCHEDULED: &str = "PodScheduled";
 
-/// What became of a pod.
+/// Something that happened to a pod while effects were carried out.
 #[derive(Clone, Debug)]
 pub enum Happening {
     /// It has its node now.
     Bound(Arc<Pod>),
-    /// It was evicted. The pod as it was last.
+    /// It was evicted; the pod as it was before.
     Evicted(Arc<Pod>),
-    /// Its status is another one.
+    /// Its status changed.
     Changed(Arc<Pod>),
     /// An attempt has failed.
     Failed {
@@ -41,7 +41,7 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// Carries out all effects, and those that follow from them; what became of pods, in order.
+    /// Carries out all pending effects of the engine, and those that follow from them. Returns what happened to pods, in order.
     pub fn carry_out(&mut self, engine: &mut Engine, now: Timestamp) -> Vec<Happening> {
         let mut server = Server { engine, now, revision: &mut self.revision, seen: Vec::new() };
         loop {
@@ -55,7 +55,7 @@ impl Rehearsal {
         }
     }
 
-    /// Deletes a pod at once, and gives back its claims.
+    /// Deletes a pod at once, and releases its claims.
     pub fn delete(&mut self, engine: &mut Engine, pod: &Pod, now: Timestamp) {
         let mut server = Server { engine, now, revision: &mut self.revision, seen: Vec::new() };
         server.delete(pod);

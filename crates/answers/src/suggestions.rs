@@ -50,7 +50,7 @@ pub fn suggestions(
         found = pairs.iter().take(MAX_PAIRS).filter_map(|pair| trials.tried(pair)).collect();
     }
     found.sort_by_key(|suggestion| (suggestion.size, std::cmp::Reverse(suggestion.n_feasible)));
-    // Of several amounts or nodes that do, the smallest change of a kind is enough.
+    // Where several amounts or nodes make the pod fit, the smallest change of a kind is enough.
     let mut known: Vec<Vec<&'static str>> = Vec::new();
     found.retain(|suggestion| {
         let is_new = !known.contains(&suggestion.codes) || suggestion.codes == ["Tolerate"];

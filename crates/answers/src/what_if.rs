@@ -23,7 +23,7 @@ use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 use crate::{API_VERSION, Refusal};
 
-/// How the note begins that names budgets.
+/// The beginning of the warning that lists budgets without a status.
 const WITHOUT_STATUS: &str = "without a status, so that what is allowed was counted here";
 
 /// The code of a pod whose attempt failed by an error.
@@ -52,8 +52,8 @@ pub enum Change {
     Cordon(Arc<str>),
     /// A node takes new pods again.
     Uncordon(Arc<str>),
-    /// It is cordoned, and the pods of controllers that are on it, but for those of DaemonSets, come again without a node. Others
-    /// of its pods are deleted for good.
+    /// It is cordoned, and the pods of controllers that are on it, except for those of DaemonSets, come again without a node.
+    /// Others of its pods are deleted for good.
     ///
     /// Pods go as disruption budgets allow. All nodes of a question are drained together, after all other changes: in each round
     /// as many pods are evicted as may go then, and the next one begins when the scheduler has placed what it can.
@@ -79,7 +79,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// How much it asks for: each node that is added counts.
+    /// What the change counts against the limit: one, or the number of nodes that it adds.
     const fn size(&self) -> usize {
         match self {
             Self::AddNodesLike { count, .. } => *count,
@@ -104,7 +104,7 @@ pub struct QuestionLimits {
     pub max_changes: usize,
     /// Attempts at scheduling until the answer is cut short.
     pub max_attempts: u64,
-    /// Cuts the answer short before.
+    /// Cuts the answer short when it is set.
     pub interrupt: Interrupt,
 }
 

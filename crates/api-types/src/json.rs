@@ -1,4 +1,4 @@
-//! JSON that is kept: as `serde_json::Value`, in a fraction of its memory.
+//! JSON for objects that are kept: like `serde_json::Value`, in a fraction of its memory.
 //!
 //! A tenant decides what its objects look like, and a map of `serde_json` takes more than 600 bytes however little is in
 //! it. Here a value takes 24 bytes and its text, and a field 16 bytes more and its name: less than 16 bytes for each byte of
@@ -42,7 +42,7 @@ pub struct Fields(Box<[(Box<str>, Json)]>);
 impl Fields {
     /// Of fields with the same name the last one counts.
     fn new(mut fields: Vec<(Box<str>, Json)>) -> Self {
-        // Backwards, so that the last one stays. Texts from the API server are sorted but for the top.
+        // Backwards, so that the last one stays. Texts from the API server are sorted except for the top.
         fields.reverse();
         fields.sort_by(|a, b| a.0.cmp(&b.0));
         fields.dedup_by(|later, first| later.0 == first.0);
@@ -59,12 +59,12 @@ impl Fields {
         self.0.iter().map(|(name, value)| (&**name, value))
     }
 
-    /// How many there are.
+    /// How many fields there are.
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no fields.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -106,7 +106,7 @@ impl Json {
         if let Self::String(text) = self { Some(text) } else { None }
     }
 
-    /// The truth, if it is one.
+    /// The boolean, if it is one.
     pub const fn as_bool(&self) -> Option<bool> {
         if let Self::Bool(is_true) = self { Some(*is_true) } else { None }
     }

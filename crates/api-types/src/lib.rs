@@ -4,7 +4,7 @@
 //! quantities parsed, requests totalled, selectors and tolerations ready to match, strings shared. Nothing a decision
 //! does not need survives, and nothing needs to be parsed again while scheduling.
 //!
-//! The crate stands alone: no I/O, no clock, no threads, and no randomness but for the key of [`KeyedState`]; time is an
+//! The crate stands alone: no I/O, no clock, no threads, and no randomness except for the key of [`KeyedState`]; time is an
 //! argument. No input panics. Where
 //! upstream has an exact behaviour (rounding, overflow, error texts) this crate has the same, and recorded answers of
 //! the reference pin it.

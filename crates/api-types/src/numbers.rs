@@ -6,12 +6,12 @@
 /// What splitmix64 adds to its state from one number to the next.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A sequence of numbers.
+/// A sequence of 64-bit numbers that follows from a seed (splitmix64).
 #[derive(Clone, Debug)]
 pub struct Numbers(u64);
 
 impl Numbers {
-    /// The sequence of `seed`.
+    /// The sequence of `seed`, at its beginning.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -21,7 +21,7 @@ impl Numbers {
         mixed(seed.wrapping_add(n.wrapping_mul(STEP)))
     }
 
-    /// The next number.
+    /// The next number of the sequence.
     pub const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         mixed(self.0)

@@ -16,21 +16,21 @@ pub struct Object {
     pub group: Arc<str>,
     /// Version within the group.
     pub version: Arc<str>,
-    /// Kind.
+    /// `kind`, such as `ResourceClaim`.
     pub kind: Arc<str>,
     /// Namespace, empty for cluster-wide kinds.
     pub namespace: Arc<str>,
-    /// Name.
+    /// `metadata.name`.
     pub name: Arc<str>,
-    /// Identity.
+    /// `metadata.uid`: tells objects of the same name apart.
     pub uid: Arc<str>,
-    /// Opaque revision.
+    /// `metadata.resourceVersion`: the revision, an opaque text.
     pub resource_version: Arc<str>,
     /// When the object was created.
     pub created: Option<Timestamp>,
     /// `metadata.labels`.
     pub labels: Labels,
-    /// The whole object.
+    /// The whole object, as it was read.
     pub json: Arc<Json>,
 }
 
@@ -44,7 +44,10 @@ struct Header {
 }
 
 impl Object {
-    /// Takes over parsed JSON.
+    /// An object from parsed JSON, which is kept as it is.
+    ///
+    /// # Errors
+    /// If the JSON is no object, or `apiVersion`, `kind` or metadata have a wrong type.
     pub fn from_value(json: impl Into<Json>) -> Result<Self, DecodeError> {
         Self::read(json.into())
     }
@@ -70,7 +73,10 @@ impl Object {
         })
     }
 
-    /// Reads JSON text.
+    /// An object from JSON text.
+    ///
+    /// # Errors
+    /// If the text is no JSON, and as [`from_value`](Self::from_value).
     pub fn from_json(json: impl AsRef<[u8]>) -> Result<Self, DecodeError> {
         parse("object", json.as_ref()).and_then(Self::read)
     }

@@ -1,7 +1,7 @@
 //! Feature gates that change how objects are read.
 
-/// Feature gates that change how pods are read, for [`Pod::from_json_with`](crate::Pod::from_json_with) and the like. The
-/// default is the reference's default, and what the ways of reading a pod without options assume.
+/// Feature gates that change how pods are read, for [`Pod::from_json_with`](crate::Pod::from_json_with) and the other decoders
+/// that take options. The default is the reference's default; decoders without options use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompileOptions {

@@ -24,7 +24,7 @@ use crate::topology::TopologySpreadConstraint;
 pub struct Pod {
     /// Unique identity; a pod re-created under the same name has another one.
     pub uid: Arc<str>,
-    /// Namespace.
+    /// `metadata.namespace`.
     pub namespace: Arc<str>,
     /// Name, unique in its namespace at one time.
     pub name: Arc<str>,
@@ -98,7 +98,7 @@ pub struct ControllerRef {
     pub kind: Arc<str>,
     /// Name in the pod's namespace.
     pub name: Arc<str>,
-    /// Identity.
+    /// `metadata.uid`: tells objects of the same name apart.
     pub uid: Arc<str>,
 }
 
@@ -127,7 +127,7 @@ pub struct PodSpec {
     pub host_ports: Arc<[HostPort]>,
     /// Distinct non-zero host port numbers of all containers and all init containers, sorted (signatures only).
     pub host_port_numbers: Arc<[i32]>,
-    /// Images, for locality.
+    /// The images of all containers, for ImageLocality.
     pub images: PodImages,
     /// Names of the scheduling gates, in order.
     pub scheduling_gates: Arc<[Arc<str>]>,
@@ -136,7 +136,7 @@ pub struct PodSpec {
     /// What each container requests, init containers first, if some of it may be served by devices: an extended resource,
     /// or a resource claim. Empty otherwise.
     pub device_users: Arc<[ContainerResources]>,
-    /// `schedulingGroup.podGroupName`.
+    /// `schedulingGroup.podGroupName`: the group that the pod belongs to.
     pub pod_group: Option<Arc<str>>,
     /// Node features the pod needs, one bit per registered feature (`docs/spec/plugins-node.md` §4.11).
     pub required_features: u64,
@@ -167,9 +167,9 @@ pub struct PodImages {
 pub struct PodResourceClaim {
     /// Name within the pod.
     pub name: Arc<str>,
-    /// `resourceClaimName`.
+    /// `resourceClaimName`: a claim that exists by itself.
     pub claim: Option<Arc<str>>,
-    /// `resourceClaimTemplateName`.
+    /// `resourceClaimTemplateName`: the template of a claim that is generated for the pod.
     pub template: Option<Arc<str>>,
 }
 
@@ -229,13 +229,13 @@ pub struct PodCondition {
 /// The fields of a pod condition, apart from its time of transition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ConditionText {
-    /// Such as `PodScheduled`.
+    /// `type`, such as `PodScheduled`.
     pub kind: Arc<str>,
     /// `True`, `False` or `Unknown`.
     pub status: Arc<str>,
-    /// Machine-readable cause.
+    /// `reason`: the machine-readable cause.
     pub reason: Arc<str>,
-    /// Human-readable cause.
+    /// `message`: the human-readable cause.
     pub message: Arc<str>,
     /// `lastProbeTime`, which is rarely set.
     pub last_probe: Option<Timestamp>,

@@ -24,7 +24,7 @@ pub enum GroupPolicy {
     /// Nothing: each pod is scheduled as soon as it fits.
     #[default]
     Basic,
-    /// Each other: none is bound before so many are scheduled.
+    /// Pods wait for each other: none is bound before this many are scheduled.
     Gang {
         /// How many pods, at least 1.
         min_count: i32,
@@ -48,7 +48,7 @@ pub struct PodGroup {
     pub namespace: Arc<str>,
     /// Name, to which pods refer.
     pub name: Arc<str>,
-    /// Identity.
+    /// `metadata.uid`: tells objects of the same name apart.
     pub uid: Arc<str>,
     /// `metadata.generation`.
     pub generation: i64,

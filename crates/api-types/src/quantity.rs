@@ -79,7 +79,7 @@ pub enum QuantityError {
     /// There are no digits.
     #[error("unable to parse numeric part of quantity")]
     Number,
-    /// More digits than anyone can mean. The reference would take it, and time and memory with it.
+    /// There are more than 4,096 digits. The reference accepts such numbers, at the price of time and memory.
     #[error("quantity has {digits} digits, at most 4096 are allowed")]
     TooLong {
         /// How many there are.
@@ -407,7 +407,7 @@ impl Decimal {
     fn rounded_to_nano(mut self) -> Result<Self, QuantityError> {
         let places = self.scale - i64::from(NANO_SCALE);
         if places > 0 {
-            // More places than there are digits leave nothing but the rounding.
+            // With more places than there are digits, only the rounding is left.
             if self.magnitude.scale_down(places.min(MAX_DIGITS as i64 * 2) as u32) {
                 self.magnitude.increment();
             }

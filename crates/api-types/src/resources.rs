@@ -19,7 +19,7 @@ pub struct Resources {
     pub memory: i64,
     /// Local ephemeral storage in bytes.
     pub ephemeral_storage: i64,
-    /// Extended resources, huge pages and the like, sorted by name.
+    /// Scalar resources (extended resources, huge pages, attachable volumes and prefixed native ones), sorted by name.
     pub scalars: Vec<(ResourceName, i64)>,
 }
 

@@ -18,11 +18,11 @@ pub enum TaintEffect {
 /// One taint of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Taint {
-    /// Key.
+    /// The key, never empty in a valid taint.
     pub key: Arc<str>,
     /// Value, possibly empty.
     pub value: Arc<str>,
-    /// Effect.
+    /// What happens to pods that do not tolerate the taint.
     pub effect: TaintEffect,
 }
 
@@ -46,9 +46,9 @@ pub enum TolerationOperator {
 pub struct Toleration {
     /// Key; empty matches every key.
     pub key: Arc<str>,
-    /// Comparison.
+    /// How key and value are compared with those of a taint.
     pub operator: TolerationOperator,
-    /// Value.
+    /// The value that a taint must have, for the operators that compare it.
     pub value: Arc<str>,
     /// Effect; `None` matches every effect.
     pub effect: Option<TaintEffect>,

@@ -27,11 +27,11 @@ pub enum NodeInclusionPolicy {
 /// One entry of `spec.topologySpreadConstraints`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopologySpreadConstraint {
-    /// Permitted skew.
+    /// `maxSkew`: by how many pods domains may differ.
     pub max_skew: i32,
     /// Node label whose values are the domains.
     pub topology_key: Arc<str>,
-    /// Hard or soft.
+    /// `whenUnsatisfiable`: whether the constraint filters nodes or only scores them.
     pub when_unsatisfiable: WhenUnsatisfiable,
     /// Which pods count; `None` matches nothing. Already includes `matchLabelKeys` of the pod.
     pub selector: Option<LabelSelector>,

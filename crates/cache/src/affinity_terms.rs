@@ -33,20 +33,20 @@ use crate::node_table::NodeIdx;
 /// What a pod's term is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TermKind {
-    /// Keeps pods that it means out of the pod's domain.
+    /// Keeps pods that it selects out of the domain of the pod that carries it.
     RequiredAntiAffinity,
-    /// Was needed by the pod itself; draws pods that it means by `hardPodAffinityWeight`.
+    /// Was required by the pod that carries it; attracts pods that it selects, with `hardPodAffinityWeight`.
     RequiredAffinity,
-    /// Draws pods that it means by its weight.
+    /// Attracts pods that it selects, with its weight.
     PreferredAffinity,
-    /// Drives pods that it means away by its weight.
+    /// Repels pods that it selects, with its weight.
     PreferredAntiAffinity,
 }
 
 const N_KINDS: usize = 4;
 
 impl TermKind {
-    /// All kinds.
+    /// All kinds, in the order of the variants.
     pub const ALL: [Self; N_KINDS] = [
         Self::RequiredAntiAffinity,
         Self::RequiredAffinity,
@@ -65,7 +65,7 @@ pub struct CarriedTerm {
 }
 
 impl CarriedTerm {
-    /// What it is for.
+    /// Whether the term attracts or repels, and whether it must be met.
     pub fn kind(&self) -> TermKind {
         self.key.kind
     }
@@ -75,7 +75,7 @@ impl CarriedTerm {
         self.key.is_listed
     }
 
-    /// Which pods it means, and by which node label.
+    /// The term itself: which pods it selects, and its topology key.
     pub fn term(&self) -> &PodAffinityTerm {
         &self.key.term
     }
@@ -161,7 +161,7 @@ pub struct TermId(u32);
 
 /// The terms that the pods of one node carry, sorted, with how often.
 type NodeTerms = SmallVec<[(TermId, TermCount); 1]>;
-/// So many terms of a pod are put in their places one by one.
+/// Up to this number of terms of a pod are inserted one by one.
 const FEW: usize = 8;
 
 /// All distinct terms that pods on nodes carry.
@@ -220,9 +220,9 @@ impl AffinityTerms {
         self.terms.iter().flatten().map(|term| &**term)
     }
 
-    /// The distinct terms of `wanted` kinds that mean `pod`, whose namespace has these labels, and that have a domain, be they
-    /// [listed](CarriedTerm::is_listed) or not: found by one label that they ask for or else by the namespace, few among many. O(labels + terms found). A term is named
-    /// once; the order depends on the history of the state alone.
+    /// The distinct terms of `wanted` kinds that mean `pod`, whose namespace has these labels, and that have a domain, whether
+    /// they are [listed](CarriedTerm::is_listed) or not: found by one label that they ask for or else by the namespace, few among
+    /// many. O(labels + terms found). A term is named once; the order depends on the history of the state alone.
     pub fn about<'a>(
         &'a self,
         pod: &'a Pod,
@@ -377,7 +377,8 @@ impl AffinityTerms {
         }
     }
 
-    /// Changes a term, which is in the index as long as it has a domain: a key that no node has costs nobody a comparison.
+    /// Changes a term, and keeps it in the index exactly as long as it has a domain: no pod is compared with a term whose key no
+    /// node has.
     fn change(&mut self, id: TermId, change: impl FnOnce(&mut CarriedTerm)) {
         let Some(carried) = self.terms.get_mut(id.0 as usize).as_mut().map(Arc::make_mut) else {
             return;

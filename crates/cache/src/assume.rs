@@ -125,7 +125,7 @@ impl ClusterState {
         Ok(node)
     }
 
-    /// Puts `pod` in the place of a known one; it is not assumed then. Returns its slot.
+    /// Puts `pod` in place of a known one; it is not assumed then. Returns its slot.
     fn replace(&mut self, known: PodIdx, pod: Arc<Pod>) -> Result<NodeIdx, CacheError> {
         let shows_nothing_new = self.shows_nothing_new(known, &pod);
         let not_added = CacheError::NotAdded(PodIdentity::from(&*pod));
@@ -149,7 +149,7 @@ impl ClusterState {
         Ok(node)
     }
 
-    /// Whether putting `pod` in the place of a known one changes nothing that decisions about other pods read: then the
+    /// Whether putting `pod` in place of a known one changes nothing that decisions about other pods read: then the
     /// confirmation of an assumed pod makes no cached answer about its node stale.
     fn shows_nothing_new(&self, known: PodIdx, pod: &Pod) -> bool {
         let (Some(old), Some(node)) = (self.pods.pod(known), self.pods.node_of(known)) else {

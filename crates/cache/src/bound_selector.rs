@@ -132,7 +132,7 @@ fn bind_all<'a, T>(
         let is_never = matches!(requirement, BoundRequirement::Never);
         bound.push(requirement);
         if is_never {
-            // Anyone who asks for one node finds it first.
+            // A caller that asks for one node finds it first.
             let last = bound.len() - 1;
             bound.swap(0, last);
             break;

@@ -140,9 +140,9 @@ impl fmt::Debug for ChangeKinds {
 /// One change of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Its number.
+    /// The number of the change, counted from the start of the log.
     pub sequence: u64,
-    /// Which node.
+    /// The slot of the node that changed.
     pub node: NodeIdx,
     /// In which aspects it changed.
     pub kinds: ChangeKinds,

@@ -25,7 +25,7 @@ use crate::state::ClusterState;
 pub struct Difference {
     /// What, and of which node, pod or name.
     pub what: String,
-    /// What recomputing gives.
+    /// The value that computing it from scratch gives.
     pub expected: String,
     /// What the state holds.
     pub found: String,

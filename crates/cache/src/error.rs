@@ -8,7 +8,7 @@ use thiserror::Error;
 /// A pod as messages write it: `uid(namespace/name)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodIdentity {
-    /// Identity.
+    /// The UID of the pod.
     pub uid: Arc<str>,
     /// Namespace; not written when empty.
     pub namespace: Arc<str>,

@@ -1,4 +1,4 @@
-//! What nodes can attach and what is attached to them: CSINode and VolumeAttachment objects, read once when they come.
+//! What nodes can attach and what is attached to them, from CSINode and VolumeAttachment objects, each decoded once on arrival.
 //!
 //! The search for a node for a pod with volumes reads the limits of every node. The objects are JSON, by the name of the
 //! node; here the limits are a number per node slot, and a thousand nodes share a handful of numbers.
@@ -66,7 +66,7 @@ impl CsiLimits {
 pub struct CsiLimitsId(u32);
 
 impl CsiLimitsId {
-    /// There is no CSINode.
+    /// The number of a node without CSINode.
     pub const NONE: Self = Self(NOTHING);
 
     /// Its number, for tables by id.

@@ -25,7 +25,7 @@ impl NodeIdx {
         Self(index as u32)
     }
 
-    /// Its number.
+    /// The number of the slot, for tables with one entry per slot.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize

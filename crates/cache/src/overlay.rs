@@ -67,7 +67,7 @@ impl NodeOverlay {
         overlay
     }
 
-    /// Which node.
+    /// The slot of the node that the overlay is about.
     pub fn node(&self) -> NodeIdx {
         self.node
     }
@@ -103,8 +103,10 @@ impl NodeOverlay {
         }
     }
 
-    /// Removes a pod by UID, be it one that the node has or one that was added here, and returns it. O(pods on the
-    /// node).
+    /// Removes a pod by UID, whether it is on the node or was added here, and returns it. O(pods on the node).
+    ///
+    /// # Errors
+    /// [`CacheError::PodNotOnNode`] if it is neither; nothing is changed then.
     pub fn remove_pod(
         &mut self,
         cluster: &ClusterState,
@@ -184,7 +186,7 @@ impl NodeOverlay {
             known.chain(added.drain(..).map(OverlayPod::Added)).collect()
         });
         let at = match cluster.pods.idx(uid) {
-            // Comparing numbers spares a look at every pod; an added pod may be known too, after its removal.
+            // Comparing numbers avoids dereferencing every pod; an added pod may be known too, after its removal.
             Some(wanted) => remaining.iter().position(|pod| pod.is(wanted, uid)),
             None => remaining
                 .iter()

@@ -2,8 +2,8 @@
 //!
 //! Behaviour: `docs/spec/podgroups.md` §2.
 //!
-//! Invariants: no group is without members; the numbers are those of the members. Whether pods stand on nodes is for
-//! others to say: a hypothetical cluster may take pods off their nodes without their groups hearing of it.
+//! Invariants: no group is without members; the numbers are those of the members. They do not follow hypothetical changes: a
+//! hypothetical cluster may take pods off their nodes, and their groups still count them as placed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -43,7 +43,7 @@ const OF_NODE: [(Reads, ChangeKinds); 12] = [
 ];
 
 impl Reads {
-    /// Nothing but the pod that is to be placed.
+    /// The pod that is to be placed, and nothing of the cluster.
     pub const NOTHING: Self = Self(0);
     /// The node's labels.
     pub const LABELS: Self = Self(1);
@@ -75,7 +75,7 @@ impl Reads {
     pub const MEMBERSHIP: Self = Self(1 << 12);
     /// Image states across the cluster.
     pub const IMAGE_STATES: Self = Self(1 << 13);
-    /// Objects that are neither pods nor nodes, but for claims, slices and classes of devices, and for
+    /// Objects that are neither pods nor nodes, except for claims, slices and classes of devices, and for
     /// [`POD_GROUPS`](Self::POD_GROUPS).
     pub const OBJECTS: Self = Self(1 << 14);
     /// Which distinct affinity terms pods on nodes carry, and which pods they mean.
@@ -117,7 +117,7 @@ impl Reads {
     pub const FEASIBLE_NODES: Self = Self(1 << 20);
     /// The name of the node.
     pub const NODE_NAME: Self = Self(1 << 21);
-    /// What is computed afresh for each attempt about groups of nodes that counters show alike.
+    /// What is computed again for each attempt about groups of nodes that counters show alike.
     const OF_GROUPS: Self =
         Self(Self::COUNTERS.0 | Self::COUNTER_HANDLES.0 | Self::FEASIBLE_NODES.0);
 
@@ -170,7 +170,7 @@ pub struct ReadSet {
 pub static DISCARDED: ReadSet = ReadSet::new();
 
 impl ReadSet {
-    /// Nothing has been read.
+    /// A set in which nothing is noted yet.
     pub const fn new() -> Self {
         Self { reads: AtomicU32::new(0), counters: None }
     }
@@ -230,7 +230,7 @@ impl PluginReads {
     }
 }
 
-/// What was read by phase, as it stands.
+/// What was read so far, by phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PhaseReads {
     /// PreFilter and PreScore: computed once for all nodes.

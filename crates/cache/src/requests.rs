@@ -14,10 +14,10 @@ use crate::domains::DomainCounts;
 /// more slowly, until the others are there.
 const MAX_LABELS: usize = 16;
 /// How many counters are requested until they are followed. If more are read, none is followed: no pod as people write them
-/// needs so many, and each would have to be kept up to date.
+/// needs this many, and each would have to be kept up to date.
 const MAX_COUNTERS: usize = 64;
 
-/// Requests that are yet to be met.
+/// Requests that have not been carried out yet.
 #[derive(Debug, Default)]
 pub(crate) struct Requests(Mutex<Requested>);
 

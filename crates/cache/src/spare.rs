@@ -1,5 +1,5 @@
-//! Vectors over all nodes that are used again, instead of asking for fresh memory of this size thousands of times a
-//! second, which the system has to clear first.
+//! A pool of vectors over all nodes. Reusing them avoids allocating memory of this size thousands of times a second, which the
+//! system would have to zero each time.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -12,7 +12,7 @@ impl<T> VecPool<T> {
     /// How many vectors are kept: those of two scans with all plugins.
     const MANY: usize = 32;
 
-    /// No vectors yet.
+    /// An empty pool, to be shared by all users of it.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
@@ -60,7 +60,7 @@ impl<T> fmt::Debug for VecPool<T> {
     }
 }
 
-/// A vector that goes back to where it is from when it is dropped; a plain one if it is from nowhere.
+/// A vector that returns to its pool when it is dropped; a plain vector if it has no pool.
 pub struct PooledVec<T> {
     vector: Vec<T>,
     home: Option<Arc<VecPool<T>>>,
@@ -127,7 +127,7 @@ mod tests {
         let again = spare.lend(90);
         assert_eq!((again.as_ptr(), again.capacity()), (at, room));
         assert_eq!(*copy, [7; 100]);
-        // One that is too small is not used again.
+        // A vector that is too small is not returned to the pool.
         drop(again);
         let larger = spare.lend(10_000);
         assert!(larger.capacity() >= 10_000);

@@ -182,7 +182,7 @@ impl ClusterState {
         &self.taint_sets
     }
 
-    /// The column of a label key: an empty one if no node has the key, `None` if nodes have it and nobody has read it
+    /// The column of a label key: an empty one if no node has the key, `None` if nodes have it and no plugin has read it
     /// before; [`follow_requested`](Self::follow_requested) makes it then.
     pub fn label_column(&self, key: &str) -> Option<&LabelColumn> {
         let column = self.labels.read(key);
@@ -201,7 +201,7 @@ impl ClusterState {
     }
 
     /// As [`ensure_label_column`](Self::ensure_label_column) for a key that pods name: nothing is made of one that no node
-    /// has. The column comes with the first node that has the key, as long as somebody needs it.
+    /// has. The column is made with the first node that has the key, as long as a counter or a term needs it.
     pub(crate) fn want_label_column(&mut self, key: &str) {
         if self.labels.is_on_nodes(key) {
             self.ensure_label_column(key);

@@ -399,7 +399,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of elements of which some were of type `before`. Mixed ones are refused after the check, but for
+    /// The type of elements of which some were of type `before`. Mixed ones are refused after the check, except for
     /// `format`.
     fn join(&mut self, before: Option<Type>, is: Type) -> Type {
         match before {

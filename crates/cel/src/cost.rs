@@ -17,7 +17,7 @@ pub(crate) const MAP: u64 = 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
     One,
-    /// Passing over the first argument so many times.
+    /// Passing over the first argument this many times.
     Pass(u8),
     /// Passing twice over the result.
     PassResult,
@@ -43,7 +43,7 @@ pub(crate) enum Rule {
     Flatten,
     /// Comparing the elements of the list at that place with each other.
     SelfCompare(u8),
-    /// Comparing elements of two lists, so many times.
+    /// Comparing elements of two lists, this many times.
     Sets(u8),
 }
 
@@ -161,7 +161,7 @@ fn pattern_units(text: u64, pattern: u64) -> u64 {
     text.saturating_mul(passing(pattern, PER_PATTERN_CHARACTER))
 }
 
-/// The cost of making a list of that size, with so many units per element.
+/// The cost of making a list of that size, with this many units per element.
 pub(crate) fn made(per_element: f64, size: u64) -> u64 {
     ((size as f64 * per_element) as u64).saturating_add(1 + LIST)
 }

@@ -34,7 +34,7 @@ pub enum CompileError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EvalError {
-    /// Why.
+    /// Why there is no answer.
     pub reason: Reason,
     /// Cost units used until then.
     pub cost: u64,
@@ -78,7 +78,7 @@ pub(crate) enum Fault {
     Stop(Stop),
 }
 
-/// A message that is only written if somebody reads it.
+/// A message that is formatted only when it is read: `||` and `&&` drop many errors.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     Static(&'static str),

@@ -1,4 +1,4 @@
-//! The worst cost an expression can have, as the API server reckons it (`docs/spec/cel.md` §8).
+//! The worst cost an expression can have, as the API server estimates it (`docs/spec/cel.md` §8).
 
 mod calls;
 mod range;

@@ -94,7 +94,7 @@ pub(crate) struct Call {
     pub(crate) arguments: Box<[Plan]>,
     /// The pattern, if it is a constant.
     pub(crate) pattern: Option<Regex>,
-    /// The slot of the list or map that the call extends, if nobody else holds it.
+    /// The slot of the list or map that the call extends, if there is no other reference to it.
     pub(crate) extends: Option<usize>,
 }
 

@@ -33,7 +33,8 @@ impl Environment {
 
     /// Compiles an expression, once for any number of evaluations.
     ///
-    /// Refused is what the API server refuses, and what is nested too deeply; the message says where and why.
+    /// # Errors
+    /// If the API server would refuse the expression, or if it is nested too deeply. The message says where and why.
     pub fn compile(&self, expression: &str) -> Result<Program, CompileError> {
         let at = |error: SyntaxError| located(expression, &error);
         let has_lists = self.options.list_type_attributes;
@@ -85,7 +86,7 @@ pub struct Program {
 pub struct Outcome {
     /// Whether the device is selected.
     pub value: bool,
-    /// Cost units used.
+    /// The cost of the evaluation, in the units of the reference.
     pub cost: u64,
 }
 
@@ -103,7 +104,9 @@ impl Program {
     /// Evaluates for a device, with at most `budget` cost units ([`SELECTOR_COST_LIMIT`](crate::SELECTOR_COST_LIMIT) in
     /// the scheduler). The same device always gives the same outcome.
     ///
-    /// An attribute without usable value fails every evaluation for the device, whether it is asked for or not.
+    /// # Errors
+    /// If the expression fails, has another value than a boolean, or exceeds a limit; the error has the cost up to there. An
+    /// attribute without usable value fails every evaluation for the device, whether it is read or not.
     pub fn evaluate<'a>(
         &'a self,
         device: &'a Device<'a>,

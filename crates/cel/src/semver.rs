@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::quote::quoted;
 
-/// A semantic version. Build metadata is checked and dropped; it plays no part in comparisons.
+/// A semantic version. Build metadata is checked and dropped; comparisons ignore it.
 ///
 /// ```
 /// use kube_scheduler_cel::Version;
@@ -24,7 +24,7 @@ pub struct Version {
     prerelease: Vec<Identifier>,
 }
 
-/// A part of what stands behind the hyphen.
+/// One of the dot-separated parts of a prerelease.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Identifier {
     Number(u64),
@@ -74,6 +74,9 @@ fn number(text: &str, which: &str) -> Result<u64, VersionError> {
 
 impl Version {
     /// Reads `major.minor.patch`, perhaps with `-prerelease` and `+build`.
+    ///
+    /// # Errors
+    /// If the text is no such version, in the words of the library that the reference uses.
     pub fn parse(text: &str) -> Result<Self, VersionError> {
         if text.is_empty() {
             return Err(VersionError("Version string empty".to_owned()));
@@ -111,6 +114,9 @@ impl Version {
     }
 
     /// As [`parse`](Self::parse), but a leading `v`, leading zeros and absent numbers are allowed.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
     pub fn parse_tolerantly(text: &str) -> Result<Self, VersionError> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts: Vec<String> = text

@@ -54,7 +54,7 @@ fn literal_arguments(
         ("duration", Literal::Int(_)) => false,
         ("timestamp", Literal::String(text)) => Timestamp::parse(text).is_ok(),
         ("timestamp", Literal::Int(seconds)) => Timestamp::from_seconds(*seconds).is_ok(),
-        // Also where the first argument is the text: the reference's check does not tell.
+        // Also where the first argument is the text: the reference's check does not distinguish them.
         ("matches", Literal::String(text)) => pattern::compile(text).is_ok(),
         _ => true,
     };

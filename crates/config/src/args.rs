@@ -149,11 +149,11 @@ pub struct DynamicResourcesArgs {
     pub binding_timeout: Option<Duration>,
 }
 
-/// How inter-pod affinity scores.
+/// Arguments of InterPodAffinity.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InterPodAffinityArgs {
-    /// What a required affinity of another pod is worth when scoring.
+    /// The weight in scores of a required affinity of another pod for the new pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hard_pod_affinity_weight: Option<i32>,
     /// Whether preferences of running pods are left out when the new pod has none.
@@ -193,7 +193,7 @@ pub struct NodeResourcesFitArgs {
     pub scoring_strategy: Option<ScoringStrategy>,
 }
 
-/// How NodeResourcesFit scores.
+/// How NodeResourcesFit scores nodes by the use of their resources.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ScoringStrategy {
@@ -250,7 +250,7 @@ pub struct PodTopologySpreadArgs {
     pub defaulting_type: String,
 }
 
-/// Binding of volumes.
+/// Arguments of VolumeBinding.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct VolumeBindingArgs {

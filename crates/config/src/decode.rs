@@ -177,7 +177,7 @@ pub struct Decoded {
     pub errors: Vec<DecodeError>,
 }
 
-/// As [`decode`], but goes on after what is wrong as long as something can be read. For checks that tell everything at once.
+/// As [`decode`], but goes on after an error as long as something can be read. For checks that report all errors at once.
 #[must_use]
 pub fn decode_as_far_as_possible(text: &str) -> Decoded {
     let mut errors = Vec::new();

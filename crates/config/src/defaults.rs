@@ -1,4 +1,4 @@
-//! What a field means that a file leaves out.
+//! Defaults of fields that a file leaves out.
 //!
 //! Invariants: only absent values are filled in (where upstream cannot tell zero from absent, neither can this); after
 //! defaulting every `Option` of [`Configuration`] that has a default is set; defaulting twice changes nothing, as long

@@ -49,7 +49,7 @@ impl Duration {
         Self(seconds.saturating_mul(NANOS_PER_SECOND))
     }
 
-    /// So many nanoseconds.
+    /// A length of this many nanoseconds.
     #[must_use]
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)

@@ -364,7 +364,7 @@ impl FeatureGates {
         unmet.collect()
     }
 
-    /// The emulated minor version.
+    /// The minor version whose behaviour is emulated: 36 for v1.36.
     #[must_use]
     pub fn minor(&self) -> u16 {
         self.minor
@@ -379,6 +379,10 @@ impl FeatureGates {
 
 /// Reads one or more `--feature-gates` values: `Name=bool,…`, each name optionally with the prefix `kube:`. A gate given
 /// twice takes the later value.
+///
+/// # Errors
+/// If a name has no value or one that is no boolean, or names with and without the prefix are mixed. Whether gates exist is not
+/// checked here.
 pub fn parse_feature_gates<'a>(
     flags: impl IntoIterator<Item = &'a str>,
 ) -> Result<BTreeMap<String, bool>, GateError> {

@@ -128,7 +128,7 @@ pub fn overridden_defaults<'a>(
 /// A plugin that a user's configuration names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedPlugin<'a> {
-    /// The plugin.
+    /// The name of the plugin.
     pub name: &'a str,
     /// Where it is named.
     pub path: FieldPath,

@@ -1,4 +1,4 @@
-//! Names that older versions of the reference knew: what became of them, and what to use instead.
+//! Names that older versions of the reference knew, and what to use instead.
 //!
 //! Used wherever such a name can turn up: by the decoder, by the checks of a file, and by the flags.
 
@@ -28,7 +28,7 @@ pub enum RetiredKind {
 pub struct Retired {
     /// What it stands for.
     pub kind: RetiredKind,
-    /// The name.
+    /// The name that older versions know.
     pub name: &'static str,
     /// The first version without it.
     pub since: &'static str,
@@ -44,7 +44,7 @@ impl fmt::Display for Retired {
     }
 }
 
-/// What became of a name that is gone; `None` if no older version had it.
+/// The entry of a name that was removed; `None` if no older version had it.
 #[must_use]
 pub fn retired(kind: RetiredKind, name: &str) -> Option<&'static Retired> {
     RETIRED.iter().find(|retired| retired.kind == kind && retired.name == name)

@@ -19,9 +19,9 @@ const MAX_DEPTH: usize = 64;
 /// Line and column, counted from 1; absent in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Line, from 1.
+    /// The line, counted from 1.
     pub line: u64,
-    /// Column, from 1.
+    /// The column, counted from 1.
     pub column: u64,
 }
 

@@ -302,7 +302,7 @@ pub struct Extender {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ExtenderTls {
-    /// Whether any server certificate will do.
+    /// Whether the server's certificate is left unchecked.
     #[serde(skip_serializing_if = "is_false")]
     pub insecure: bool,
     /// The name the server certificate must be for.

@@ -1,6 +1,6 @@
 //! Every rule a defaulted configuration must keep, in upstream's words and order.
 //!
-//! Invariants: all errors are found, not the first; validation changes nothing and looks at nothing but its arguments.
+//! Invariants: all errors are found, not only the first; validation changes nothing and depends on its arguments alone.
 //! What only a plugin's constructor checks upstream (arguments of NodeResourcesFit, names that no plugin has) is left to
 //! the code that builds the profiles; [`validate_args`] is there for that.
 

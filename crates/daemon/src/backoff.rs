@@ -64,7 +64,7 @@ pub(crate) fn random_jitter() -> Jitter {
 /// 64 bits that no other call gets, in this process or another.
 pub(crate) fn random_bits() -> u64 {
     // The standard library seeds its hashers from the operating system: the only such source without a dependency.
-    // All hashers of a thread share that seed but for a counter, which the hash spreads over all bits.
+    // All hashers of a thread share that seed except for a counter, which the hash spreads over all bits.
     RandomState::new().build_hasher().finish()
 }
 

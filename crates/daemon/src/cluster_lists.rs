@@ -9,7 +9,7 @@ use crate::transport::{ConnectError, Endpoint};
 /// Objects in one answer of the API server.
 const PAGE: usize = 500;
 
-/// How often a list is begun anew because it took longer than the server keeps its pages.
+/// How often a list is restarted from its first page because the server no longer kept the next one.
 const MAX_RESTARTS: u32 = 3;
 
 /// Why a cluster cannot be read.
@@ -19,7 +19,7 @@ pub enum ListError {
     /// There is no connection to be made.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// A list that nothing can be said without.
+    /// A list failed that is needed for any answer.
     #[error("cannot list {what}")]
     List {
         /// The plural of the kind, with the group behind a dot.
@@ -94,7 +94,7 @@ impl ClusterLists {
                 }
                 Err(error) => {
                     let source: Box<dyn std::error::Error + Send + Sync> = match error {
-                        // The error says the message twice and shows the answer as a data structure.
+                        // The error's own text has the message twice and prints the answer as a data structure.
                         kube::Error::Api(status) => status.message.into(),
                         error => error.into(),
                     };

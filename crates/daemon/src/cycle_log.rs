@@ -1,4 +1,4 @@
-//! What the log says of one search for a node: every plugin's score at verbosity 10, and where the time went when it was slow.
+//! Log lines about one search for a node: every plugin's score at verbosity 10, and where the time went when it was slow.
 //!
 //! Behaviour: `docs/spec/observability.md` §5.2 and §6. The engine reports the steps and the scores; the times are taken here.
 //!
@@ -40,7 +40,7 @@ pub(crate) struct ProcessLog;
 
 impl Lines for ProcessLog {
     fn verbosity(&self) -> u8 {
-        // The targets are what the log's verbosity goes by.
+        // The log's verbosity is set by target.
         if tracing::enabled!(target: "V10", Level::TRACE) {
             SCORES_FROM
         } else if tracing::enabled!(target: "V4", Level::DEBUG) {
@@ -276,7 +276,7 @@ mod tests {
         PodRef { namespace: "default".into(), name: "web-1".into(), uid: "u".into() }
     }
 
-    /// What is logged of a search whose steps come so many microseconds after its start.
+    /// What is logged of a search whose steps come this many microseconds after its start.
     fn logged(verbosity: u8, steps: &[(SearchStep, u64)]) -> Vec<String> {
         let start = Timestamp::parse("2006-01-02T15:04:05Z").unwrap();
         let clock = Cell::new(start);

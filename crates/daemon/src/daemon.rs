@@ -461,7 +461,7 @@ impl Daemon {
         }
         if let Some(mut server) = server {
             server.stop.send_replace(true);
-            // Its own patience is short; a server that broke down has said so.
+            // The server ends within its own short grace period, and has logged it if it broke down.
             let _ = (&mut server.task.0).await;
         }
         ended
@@ -493,7 +493,7 @@ impl Daemon {
         tracing::info!("Stopping: no more decisions");
         self.terminating.send_replace(true);
         let give_up = tokio::time::Instant::now() + self.grace;
-        // A core that has ended needs no orders, here and below.
+        // Here and below, a send fails only when the core has ended, and then nothing has to be done.
         let _ = self.inbox.0.notify(Notice::Stop);
         let ended = match tokio::time::timeout_at(give_up, &mut self.core_end).await {
             Ok(end) => end.unwrap_or_else(|_| Err(CorePanic("it vanished".to_owned()))),
@@ -507,7 +507,7 @@ impl Daemon {
             tracing::warn!(grace = ?self.grace, "Giving up on writes under way");
         }
         if let Some(exporter) = &mut self.exporter {
-            // The last spans are worth a moment, not the whole grace.
+            // Waiting for the last spans is limited to less than the grace period.
             let _ = tokio::time::timeout(Duration::from_secs(1), &mut exporter.0).await;
         }
         self.readers.shutdown().await;
@@ -541,7 +541,7 @@ pub struct DaemonHandle {
 }
 
 impl DaemonHandle {
-    /// How far it is.
+    /// What the scheduler has seen and done so far, as it was last published.
     pub fn progress(&self) -> Progress {
         *self.progress.borrow()
     }

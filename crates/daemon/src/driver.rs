@@ -122,7 +122,7 @@ impl Driver {
             {
                 break;
             }
-            // Numbers must not stay behind while the thread sleeps, which may be for long.
+            // Publish before sleeping: the thread may sleep for long, and the numbers must not be stale meanwhile.
             let is_idle = n_turns == 0 && n_taken < MAX_INPUTS;
             if is_idle || published.elapsed() >= PUBLISH_EVERY {
                 self.publish();
@@ -157,7 +157,7 @@ impl Driver {
             }
         }
         self.heartbeat.beat();
-        // After the inputs, which may have made the deadline pointless.
+        // After the inputs, which may have cleared the deadline.
         if self.engine.next_deadline().is_some_and(|deadline| deadline <= self.clock.now()) {
             self.handle(Input::TimePassed);
         }

@@ -1,4 +1,4 @@
-//! What the log says of the engine's work beyond the search for a node: changes that come in, what is about to be written,
+//! Log lines about the engine's work beyond the search for a node: changes that come in, what is about to be written,
 //! and the engine's notices.
 //!
 //! Behaviour: `docs/spec/observability.md` §5.2.
@@ -12,7 +12,7 @@ pub(crate) const CHANGES_FROM: u8 = 3;
 
 /// The highest verbosity of the lines of this module that the log shows at the moment.
 pub(crate) fn verbosity() -> u8 {
-    // The targets are what the log's verbosity goes by.
+    // The log's verbosity is set by target.
     if tracing::enabled!(target: "V5", Level::TRACE) {
         5
     } else if tracing::enabled!(target: "V4", Level::DEBUG) {

@@ -1,8 +1,8 @@
 //! HTTP extenders: other programs that are asked over HTTP in every attempt.
 //!
-//! The engine decides whom to ask what and what the answers mean; here is how a question gets to an extender and back. A
-//! question is a POST with JSON, answered by JSON; the core's thread waits for the answer, no longer than the extender's own
-//! time-out. Bindings are awaited beside the core.
+//! The engine decides which extender is asked what, and interprets the answers; this module sends the requests. A request is a
+//! POST with JSON, answered by JSON; the core's thread waits for the answer, no longer than the extender's own time-out. Bindings
+//! are awaited outside the core's thread.
 //!
 //! Invariants: every call ends, with an answer or with an error, within the extender's time-out; whatever an extender
 //! answers, and however much of it, is an error at worst; nothing is logged of keys and certificates.

@@ -1,7 +1,7 @@
 //! The permission to change the cluster, which runs out by itself.
 //!
 //! Invariants: a request passes a fence only before the moment the elector named last; nothing has to happen for it to
-//! close, so an elector that hangs, or a process that was stopped and goes on later, closes it all the same; once given
+//! close, so an elector that hangs, or a process that was stopped and goes on later, closes it nevertheless; once given
 //! up it never opens again.
 
 use std::fmt;

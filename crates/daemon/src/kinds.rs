@@ -21,7 +21,7 @@ pub(crate) enum Form {
     Generic,
 }
 
-/// Which objects of a kind are kept in full, for those who have to show them to others.
+/// Which objects of a kind are kept in full, because extenders or plugins read more of them than the scheduler does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Keep {
     /// None: what the scheduler reads is enough.
@@ -52,7 +52,7 @@ pub(crate) struct WatchedKind {
     pub(crate) pod_options: CompileOptions,
     /// Which pods or nodes are kept in full.
     pub(crate) keep: Keep,
-    /// Whether a server that does not serve it is put up with.
+    /// Whether the scheduler works with a server that does not serve the kind.
     pub(crate) is_optional: bool,
     /// The versions in which a server may serve it, the best first; empty where all servers serve it in the same one.
     pub(crate) versions: &'static [&'static str],

@@ -150,7 +150,7 @@ impl Candidacy {
 impl Candidate {
     /// Waits until leadership is lost; for ever if it never is.
     pub(crate) async fn lost(&mut self) {
-        // An elector that broke down renews nothing any more, and has closed the fence: that is as good as lost.
+        // An elector that broke down renews nothing any more, and has closed the fence: leadership counts as lost.
         let _ = self.leadership.wait_for(|leadership| *leadership == Leadership::Lost).await;
     }
 

@@ -1,7 +1,7 @@
 //! The shell around the engine: everything impure about a scheduler.
 //!
 //! A [`Daemon`] follows the objects of a cluster, hands them to the [engine](kube_scheduler_engine), which decides on a
-//! thread of its own, and carries out what was decided: bindings, conditions, deletions, events. It speaks to a real API
+//! thread of its own, and carries out what was decided: bindings, conditions, deletions, events. It works with a real API
 //! server over HTTP(S) as any client does; nothing here knows how decisions are made.
 //!
 //! ```no_run

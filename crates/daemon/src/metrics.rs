@@ -223,14 +223,14 @@ impl Metrics {
         self.malformed.inc(&[kind]);
     }
 
-    /// So many events were dropped.
+    /// This many events were dropped.
     pub(crate) fn count_dropped_events(&self, n: u64) {
         if n > 0 {
             self.events_dropped.add(&[], n as f64);
         }
     }
 
-    /// So many spans were dropped.
+    /// This many spans were dropped.
     pub(crate) fn count_dropped_spans(&self, n: u64) {
         if n > 0 {
             self.spans_dropped.add(&[], n as f64);

@@ -10,7 +10,7 @@ use kube_scheduler_engine::Input;
 pub(crate) struct Newest(u64);
 
 impl Newest {
-    /// Takes note of a change.
+    /// Updates it from an input's object.
     pub(crate) fn see(&mut self, input: &Input) {
         let version = match input {
             Input::PodApplied(pod) => &pod.resource_version,
@@ -23,7 +23,7 @@ impl Newest {
         }
     }
 
-    /// It as Kubernetes writes it; `None` before anything was seen.
+    /// The revision as Kubernetes writes it; `None` before anything was seen.
     pub(crate) fn resource_version(self) -> Option<String> {
         (self.0 > 0).then(|| self.0.to_string())
     }

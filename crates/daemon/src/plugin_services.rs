@@ -144,7 +144,7 @@ mod tests {
         let error = sent.await.unwrap_err();
         assert_eq!(&*error.message, "questions about scheduling reach no API server");
         assert!(core.notices.is_empty());
-        // Also after a panic, the thread is what it was.
+        // The flag of the thread is restored also after a panic.
         assert!(std::panic::catch_unwind(|| apart(|| panic!("on purpose"))).is_err());
         services.ask(Commands::default());
         assert_eq!(core.notices.len(), 1);

@@ -1,4 +1,4 @@
-//! A scheduler that runs and answers questions: reached through the API server, where it is registered there, or at its
+//! A client of a running scheduler that answers questions, reached through the API server if it is registered there, or at its
 //! secure port.
 
 use std::path::Path;
@@ -21,7 +21,7 @@ pub enum AskError {
     /// There is no connection to be made.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The file of authorities is none.
+    /// The file of certificate authorities cannot be used.
     #[error("{path}: {problem}")]
     Authority {
         /// The file.
@@ -56,7 +56,7 @@ pub enum AskError {
     },
 }
 
-/// How to know a scheduler at its secure port.
+/// How the certificate of a scheduler's secure port is verified.
 #[derive(Clone, Copy, Debug)]
 pub enum Trust<'a> {
     /// As the kubeconfig has it for the API server.
@@ -67,7 +67,7 @@ pub enum Trust<'a> {
     Anybody,
 }
 
-/// A scheduler that runs.
+/// A client of a scheduler that runs, for questions to it.
 #[derive(Clone)]
 pub struct RunningScheduler {
     client: Client,
@@ -104,7 +104,7 @@ impl RunningScheduler {
     /// The one at `url`, the address of its secure port. It is asked with the credentials for the API server.
     ///
     /// # Errors
-    /// If the address or the authorities are none.
+    /// If the address is invalid, or the authorities cannot be used.
     pub fn at(endpoint: &Endpoint, url: &str, trust: Trust<'_>) -> Result<Self, AskError> {
         let authorities = match trust {
             Trust::Authority(path) => Some(authorities(path)?),

@@ -4,10 +4,10 @@
 //! the binding cycle if a node was found. Off unless asked for.
 //!
 //! Parity: kube-scheduler has no spans of its own; this follows its tracing settings (an endpoint and a sampling rate), but
-//! speaks OTLP over HTTP with JSON, where the reference's components speak OTLP over gRPC.
+//! uses OTLP over HTTP with JSON, where the reference's components use OTLP over gRPC.
 //!
-//! Invariants: the core thread never waits: a span that finds no room is dropped and counted; what is open is bounded; a
-//! collector that is away or slow costs nothing but the spans it misses.
+//! Invariants: the core thread never waits: when the channel is full, a span is dropped and counted; the number of open attempts
+//! is bounded; a collector that is slow or down has no other effect than that spans are lost.
 
 mod exporter;
 mod otlp;
@@ -35,7 +35,7 @@ const MILLION: f64 = 1_000_000.0;
 pub struct TracingOptions {
     /// The collector's OTLP/HTTP address, such as `http://localhost:4318`.
     pub endpoint: String,
-    /// Of a million attempts, so many are traced.
+    /// How many of a million attempts are traced.
     pub sampling_rate_per_million: u32,
 }
 
@@ -138,7 +138,7 @@ impl Spans {
         self.open.insert(turn.pod.uid.clone(), open);
     }
 
-    /// The core wants something done; the event that reports a pod's fate to users ends the pod's attempt.
+    /// The core wants something done; the event that reports the outcome to users ends the pod's attempt.
     pub(crate) fn effect(&mut self, effect: &Effect, now: Timestamp) {
         if self.open.is_empty() {
             return;

@@ -60,7 +60,7 @@ pub enum ConnectError {
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// The address given is none.
+    /// The address is not the URL of a server.
     #[error(
         "--master {address:?} is not the URL of an API server; expected is http(s)://HOST[:PORT]"
     )]
@@ -107,6 +107,10 @@ pub struct Endpoint {
 impl Endpoint {
     /// The API server as the reference finds it: from a kubeconfig, its address replaced by `master` if given; from
     /// `master` alone; else from the cluster this process runs in. Neither `$KUBECONFIG` nor `~/.kube/config` counts.
+    ///
+    /// # Errors
+    /// As those of the function that is used: [`from_kubeconfig`](Self::from_kubeconfig), [`from_url`](Self::from_url) or
+    /// [`in_cluster`](Self::in_cluster).
     pub async fn resolve(
         kubeconfig: Option<&Path>,
         master: Option<&str>,
@@ -119,6 +123,9 @@ impl Endpoint {
     }
 
     /// The API server that a kubeconfig file means, its address replaced by `master` if given.
+    ///
+    /// # Errors
+    /// If the file cannot be read or used, or `master` is no address.
     pub async fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Self, ConnectError> {
         let mut endpoint = Self::from_context(path, None).await?;
         if let Some(master) = master {
@@ -128,6 +135,9 @@ impl Endpoint {
     }
 
     /// The API server that a context of a kubeconfig file means; its current one without `context`.
+    ///
+    /// # Errors
+    /// [`ConnectError::Kubeconfig`] if the file cannot be read, or has no such context or none that can be used.
     pub async fn from_context(path: &Path, context: Option<&str>) -> Result<Self, ConnectError> {
         let refused = |source: Box<dyn StdError + Send + Sync>| ConnectError::Kubeconfig {
             path: path.to_owned(),
@@ -142,12 +152,18 @@ impl Endpoint {
         Ok(Self::new(config, format!("(from kubeconfig {})", path.display())))
     }
 
-    /// An API server that asks for no credentials.
+    /// An API server that asks for no credentials, at this URL.
+    ///
+    /// # Errors
+    /// If the URL is none.
     pub fn from_url(url: &str) -> Result<Self, ConnectError> {
         Ok(Self::new(kube::Config::new(parse_url(url)?), "(from --master)".to_owned()))
     }
 
-    /// The cluster this process runs in as a pod.
+    /// The cluster that this process runs in as a pod, with the credentials of its service account.
+    ///
+    /// # Errors
+    /// [`ConnectError::NotConfigured`] outside of a pod, [`ConnectError::InCluster`] if token or authority cannot be read.
     pub fn in_cluster() -> Result<Self, ConnectError> {
         if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
             return Err(ConnectError::NotConfigured);
@@ -158,8 +174,8 @@ impl Endpoint {
     }
 
     /// Another server with the same credentials, which are sent over TLS alone. Unless `is_checked` is false its certificate is
-    /// checked, by `authorities`, or by those of this endpoint if there are none; what this endpoint leaves unchecked is of no
-    /// account there.
+    /// checked, by `authorities`, or by those of this endpoint if there are none, also where this endpoint's own
+    /// certificate is not checked.
     pub(crate) fn elsewhere(
         &self,
         url: &str,
@@ -177,12 +193,15 @@ impl Endpoint {
         Ok(Self::new(config, self.origin.clone()))
     }
 
-    /// The address.
+    /// The URL of the API server.
     pub fn url(&self) -> String {
         self.config.cluster_url.to_string()
     }
 
     /// A kube client over the kind of connection that the scheduler uses, for programs that measure or test it.
+    ///
+    /// # Errors
+    /// If the connection cannot be set up, for example because a certificate cannot be used. Nothing is sent yet.
     pub fn kube_client(&self) -> Result<kube::Client, ConnectError> {
         Ok(self.connect(self.config.clone(), Traffic::Requests)?.0)
     }
@@ -213,7 +232,7 @@ impl Endpoint {
 
     fn client_for(&self, purpose: &str, traffic: Traffic) -> Result<Api, ConnectError> {
         let mut config = self.config.clone();
-        // The reference's form, with the version that is stood in for where it has its commit.
+        // The reference's form, with the Kubernetes version that this scheduler replaces where the reference has its commit.
         let agent = format!(
             "kube-scheduler-rs/{} ({}/{}) kubernetes/{}/{purpose}",
             env!("CARGO_PKG_VERSION"),
@@ -242,7 +261,7 @@ impl Endpoint {
         })
     }
 
-    /// Says so when the server has not answered for `patience`, and again when it does. Any answer will do.
+    /// Logs when the server has not answered for `patience`, and again when it does. Any answer counts.
     pub(crate) async fn watch_reachability(self, api: Api, patience: Duration) {
         let given_up = tokio::time::Instant::now() + patience;
         let (server, origin) = (self.url(), self.origin);
@@ -339,7 +358,7 @@ impl Api {
         self.may_write().await?;
         tokio::select! {
             biased;
-            // What has not reached the server by now must not reach it later. It may have, though.
+            // The fence has closed: the request must not reach the server from now on. It may have reached it before.
             () = fence.closed() => Err(ApiError::Transport {
                 text: "leadership ran out before there was an answer".to_owned(),
                 is_refused: false,
@@ -399,7 +418,7 @@ impl Api {
         Ok((response.into_body(), encoding))
     }
 
-    /// An answer of so many bytes was read to its end.
+    /// An answer of this many bytes was read to its end.
     pub(crate) fn observe_answer(&self, call: &Call, n_bytes: usize) {
         if let Some(metrics) = &self.metrics {
             metrics.observe_rest_answer(call.method.as_str(), &self.host, n_bytes);
@@ -589,7 +608,7 @@ mod tests {
         let api = Endpoint::from_url(&free.to_string()).unwrap().client("test").unwrap();
         let (keeper, fence) = crate::fence::closed(|| kube_scheduler_api_types::Timestamp::EPOCH);
         let api = api.behind(Some(fence));
-        // Reading is free.
+        // Reads pass the closed fence.
         assert!(api.call(&Call::get("/version")).await.unwrap_err().is_connection_refused());
         let post = Call::post("/api/v1/namespaces", b"{}".to_vec());
         let waits = tokio::time::timeout(Duration::from_millis(20), api.call(&post)).await;

@@ -1,8 +1,8 @@
-//! One kind of objects followed: listed, watched, resumed, listed again when the server has forgotten where we were.
+//! Follows one kind of objects: lists and watches it, resumes, and lists again when the server no longer has the version.
 //!
-//! Invariants: what the core is shown is always a state the server had, never older than what it was shown before; after
-//! each complete list the core knows of no object the list lacked; no failure ends a reflector, it only slows it down;
-//! memory is bounded by one item of a list or one frame of a watch, beside a few words per object.
+//! Invariants: the core always gets a state that the server had, never older than the one before; after each complete list
+//! the core knows of no object that is not in the list; no failure ends a reflector, it only slows it down; memory is bounded by
+//! one item of a list or one frame of a watch, plus a few words per object.
 
 mod decode;
 mod frames;
@@ -43,7 +43,7 @@ pub(crate) use shared::SharedObjects;
 const SHORTEST: Duration = Duration::from_millis(100);
 /// Objects per page of a list, as the reference asks for.
 const PAGE: usize = 500;
-/// How many broken objects of a kind are remembered, so as to complain about each once.
+/// How many malformed objects of a kind are remembered, so that each is logged once.
 const MAX_COMPLAINTS: usize = 1_000;
 
 /// Follows one kind.
@@ -54,7 +54,7 @@ pub(crate) struct Reflector {
     api: Api,
     /// All other lists.
     lists: Api,
-    /// What is asked for; the server may answer in JSON all the same.
+    /// What is asked for; the server may answer in JSON nevertheless.
     encoding: Encoding,
     inbox: Inbox,
     metrics: Arc<Metrics>,
@@ -81,7 +81,7 @@ pub(crate) struct Reflector {
 /// Each step that lists first sets the state that follows if it breaks off, because a step may be dropped half-way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum WatchState {
-    /// Nothing was listed yet: list everything in one answer from what the server has at hand. That may be a little old,
+    /// Nothing was listed yet: list everything in one answer, which the server takes from its cache. That may be slightly stale,
     /// and is the quickest way. `Watch` follows; if it breaks off, `Stream`.
     ListAtHand,
     /// List as the start of a watch, which takes little memory on both sides. The same watch goes on, and `Watch` follows
@@ -171,7 +171,7 @@ impl Reflector {
         let mut backoff = Backoff::of_reflector();
         let wanted = self.place.wanted();
         loop {
-            // A step that is given up half-way leaves nothing undone: what it took in is passed on by the next one.
+            // A step that is dropped half-way loses nothing: the next one passes on what it took in.
             let started = Instant::now();
             let result = tokio::select! {
                 biased;
@@ -209,7 +209,7 @@ impl Reflector {
                         "Listing again: the server has forgotten the version we were at"
                     );
                     self.forget_version();
-                    // The first time at once; a server that forgets all the time gets a rest.
+                    // The first time at once; a server whose versions expire again and again is asked with pauses.
                     backoff.fail(Instant::now()).saturating_sub(Duration::from_millis(1600))
                 }
                 Err(Interruption::NotServed) if self.kind.is_optional => {
@@ -276,7 +276,7 @@ impl Reflector {
 
     /// Lists as the start of a watch, and goes on watching.
     async fn stream(&mut self) -> Result<StepEnd, Interruption> {
-        // Whatever breaks off before the list is complete, pages get their chance next.
+        // If this breaks off before the list is complete, the next try lists in pages.
         self.state = WatchState::ListInPages;
         let query = "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
         let body = match self.open(query).await {
@@ -452,7 +452,7 @@ impl Reflector {
                 };
                 end = StepEnd::Watched;
                 if let Err(interruption) = self.take(frame, &mut initial).await {
-                    // What came before the failure is true all the same.
+                    // What arrived before the failure is valid.
                     self.inbox.pass_on(&mut self.inputs).await?;
                     return Err(interruption);
                 }
@@ -543,7 +543,7 @@ impl Reflector {
             }
             Err(bad) => {
                 self.metrics.count_malformed(&self.kind.name);
-                // The last readable state stays: the object exists, whatever it says now.
+                // The last readable state stays: the object still exists, although its new state cannot be read.
                 if let (Some(key), Some(seen)) = (&bad.key, seen) {
                     seen.insert(key.clone());
                 }

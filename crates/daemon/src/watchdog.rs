@@ -1,7 +1,7 @@
-//! Whether the core thread moves: it leaves signs of life, and a task beside it looks for them.
+//! Detects a core thread that hangs: the thread updates a heartbeat, and a task checks it.
 //!
-//! A core that hangs looks alive from outside: lists and watches go on, and the lease is renewed by a task of its own. So
-//! `/livez` and the election go by what is published here.
+//! A core that hangs looks healthy from outside: lists and watches go on, and the lease is renewed by a task of its own. So
+//! `/livez` and leader election use what is published here.
 //!
 //! Invariants: a core that waits for work, or for the answer of an extender, which has a time-out of its own, never counts
 //! as hanging; neither does time in which the whole process stood still; a hang is over with the first sign of life.
@@ -16,14 +16,14 @@ use tokio::time::{MissedTickBehavior, interval};
 /// How often to look for signs of life.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Signs of life of the core thread: a number that grows with each, odd while the thread rests.
+/// The heartbeat of the core thread: a number that grows with each piece of work, odd while the thread rests.
 ///
-/// Only the thread that works may change it, so that a sign costs no more than a write into memory.
+/// Only the core thread may change it, so that a beat costs no more than a write to memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heartbeat(Arc<AtomicU64>);
 
 impl Heartbeat {
-    /// One more piece of work is done.
+    /// Reports that a piece of work is done.
     pub(crate) fn beat(&self) {
         self.set((self.0.load(Ordering::Relaxed) | 1).wrapping_add(1));
     }
@@ -103,7 +103,8 @@ impl Watchdog {
             self.seen = seen;
             self.still_for = Duration::ZERO;
         } else {
-            // A process that was stopped, or a machine that was suspended, stood still as a whole.
+            // Capped: after a longer gap the whole process was stopped or the machine suspended, so the core could not work
+            // either.
             self.still_for += passed.min(self.interval() * 2);
         }
         self.still_for >= self.limit

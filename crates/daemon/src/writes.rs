@@ -148,7 +148,7 @@ impl Writer {
             }
             Some(Effect::Await { token, plugin, work }) => {
                 let (inbox, api) = (self.inbox.clone(), self.api.clone());
-                // What a plugin does outside may be a change, too.
+                // A plugin's work may change the cluster, so it needs the permission to write, too.
                 let work = tokio::spawn(async move {
                     match api.may_write().await {
                         Ok(()) => work.await,
@@ -170,7 +170,7 @@ impl Writer {
                     Finished::Work(token)
                 });
             }
-            // Effects are added together with their shell.
+            // Every effect that exists is handled above.
             Some(other) => tracing::error!(effect = %other, "Effect is not understood"),
         }
     }
@@ -205,7 +205,7 @@ impl Writer {
         let (api, timeout, start) = (self.api.clone(), self.limits.timeout, Instant::now());
         self.under_way.spawn(async move {
             let work = AssertUnwindSafe(pods::send(&api, &write, timeout));
-            // A pod whose write broke down without a word would wait for ever.
+            // Without an answer, the pod whose write panicked would wait for ever.
             let result = work.catch_unwind().await.unwrap_or_else(|_| Err(pods::broken()));
             Finished::Pod(Box::new(write), result, start.elapsed())
         });

@@ -236,7 +236,7 @@ fn admit_pod(state: &State, pod: &mut Value) -> Result<(), ApiError> {
 }
 
 /// Does on a change of a pod what admission does: fields that admission has set on creation are set again, so that sending
-/// the original manifest once more changes nothing.
+/// the original manifest again changes nothing.
 pub(crate) fn admit_pod_update(old: &Value, pod: &mut Value) {
     let spec = child_mut(pod, "spec");
     default_tolerations(list_mut(spec, "tolerations"));

@@ -16,7 +16,7 @@ pub(crate) struct Dependents {
     by_owner: BTreeMap<Box<str>, BTreeSet<ObjectKey>>,
     /// Owners that are deleted after their dependents.
     foreground: BTreeMap<Box<str>, ObjectKey>,
-    /// Uids of owners that something has happened to; empty if nobody collects.
+    /// Uids of owners that something has happened to; empty if no garbage collector runs.
     stale: BTreeSet<Box<str>>,
     collects: bool,
 }

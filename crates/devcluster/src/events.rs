@@ -1,6 +1,6 @@
 //! The two forms of an event.
 //!
-//! Invariant: converting to the core form and back gives the same event; nothing but names changes.
+//! Invariant: converting to the core form and back gives the same event; only names of fields change.
 
 use serde_json::{Map, Value, json};
 

@@ -49,7 +49,7 @@ pub(crate) fn admit_group(state: &State, group: &mut Value) -> Result<(), ApiErr
     Ok(())
 }
 
-/// What admission has set on creation is set again, so that sending the original manifest once more changes nothing.
+/// What admission has set on creation is set again, so that sending the original manifest again changes nothing.
 pub(crate) fn keep_admitted(old: &Value, new: &mut Value) {
     let spec = child_mut(new, "spec");
     for field in ["priority", "priorityClassName"] {

@@ -40,7 +40,7 @@ pub struct Kind {
 pub struct KindId(u16);
 
 impl KindId {
-    /// The table entry.
+    /// The entry of the kind in [`KINDS`].
     pub fn get(self) -> &'static Kind {
         &KINDS[usize::from(self.0)]
     }
@@ -369,7 +369,7 @@ pub static KINDS: &[Kind] = &[
     Kind::new("resource.k8s.io", "v1beta2", "DeviceTaintRule", "devicetaintrules", false)
         .status()
         .generation(),
-    // The versions that v1.36 can serve have the same fields as v1, but for v1beta1, which is not here.
+    // The versions that v1.36 can serve have the same fields as v1, except for v1beta1, which is not here.
     Kind::new("resource.k8s.io", "v1beta2", "ResourceClaim", "resourceclaims", true)
         .stored_as(RESOURCE_CLAIMS)
         .status(),

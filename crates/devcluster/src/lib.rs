@@ -1,6 +1,6 @@
 //! A Kubernetes API server in memory, with hollow nodes and faults on demand.
 //!
-//! With it a scheduler, or any other client, can be run, tested and demonstrated without a cluster. It speaks real HTTP on
+//! With it a scheduler, or any other client, can be run, tested and demonstrated without a cluster. It serves HTTP on
 //! loopback, with lists, watches, patches, bindings, evictions, events and tables as kubectl and client libraries expect
 //! them. Hollow nodes run the pods that are bound to them; volume controllers bind claims and provision volumes. Faults
 //! (latency, errors, lost connections and watches, lost history, restarts) are injected on request, and the same ones for

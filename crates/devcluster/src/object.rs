@@ -66,7 +66,7 @@ impl Object {
         self.resource_version
     }
 
-    /// Empty for cluster-scoped objects.
+    /// `metadata.namespace`; empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -146,7 +146,7 @@ pub(crate) fn set_condition(conditions: &mut Vec<Value>, mut condition: Value, n
     }
 }
 
-/// The object with nothing but its metadata.
+/// The object reduced to its type and metadata.
 pub(crate) fn metadata_only(value: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",

@@ -116,7 +116,7 @@ impl Store {
         self.clock.now()
     }
 
-    /// One object.
+    /// The object of this namespace and name; the namespace of cluster-scoped objects is empty.
     pub fn get(&self, kind: KindId, namespace: &str, name: &str) -> Option<Arc<Object>> {
         self.lock().get(kind, namespace, name).cloned()
     }

@@ -102,7 +102,7 @@ impl WorkloadTask {
                 if self.store.write(|state| Ok(settle(state, &key))).unwrap_or(false) {
                     self.stale.insert(key);
                 }
-                // Others take their turns, too.
+                // Other tasks run between two steps.
                 tokio::task::yield_now().await;
             }
             let next = watchers

@@ -1,7 +1,7 @@
 //! The objects of `resource.k8s.io/v1` in the form that allocation reads.
 //!
 //! Decoded from the JSON that the API server serves. Unknown fields are ignored and `null` counts as absent; a field of
-//! the wrong type is an error that names the object and the field. These types are for deciding only: anyone who writes an
+//! the wrong type is an error that names the object and the field. These types are for deciding only: a caller that writes an
 //! object back must write the JSON it came from, or fields of newer API servers would be lost.
 
 mod claim;

@@ -9,7 +9,7 @@ use crate::api::Attribute;
 use crate::facts::DeviceFacts;
 use crate::selectors::{Selector, SelectorCompiler};
 
-/// Compiles CEL expressions.
+/// Compiles selectors that are CEL expressions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CelSelectors {
     environment: Environment,

@@ -3,7 +3,7 @@
 /// Feature gates that allocation depends on (`docs/spec/plugins-dra.md` §1). The default is that of version 1.36.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// `DRAAdminAccess`: devices may be had anyone who uses them.
+    /// `DRAAdminAccess`: claims may get devices even if other claims use them.
     pub admin_access: bool,
     /// `DRAPrioritizedList`: requests may have alternatives.
     pub prioritized_list: bool,

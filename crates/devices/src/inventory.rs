@@ -36,9 +36,9 @@ pub(crate) struct DeviceIdx {
 /// The node that devices are wanted for.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRef<'a> {
-    /// Name.
+    /// The name of the node.
     pub name: &'a str,
-    /// Labels.
+    /// The labels of the node.
     pub labels: &'a Labels,
 }
 
@@ -255,7 +255,7 @@ impl Inventory {
         }
     }
 
-    /// What is turned on.
+    /// The features that were on when the inventory was made.
     pub fn features(&self) -> Features {
         self.features
     }

@@ -18,7 +18,7 @@ pub trait SelectorCompiler: Send + Sync {
     fn compile(&self, expression: &str) -> Result<Box<dyn Selector>, String>;
 }
 
-/// A compiled expression. The answer depends on nothing but the device.
+/// A compiled expression. The answer depends on the device alone.
 pub trait Selector: Send + Sync {
     /// Whether the device is selected. Adds to `cost` what it takes to say so, in units of the reference's cost model.
     ///
@@ -104,7 +104,7 @@ impl SelectorTable {
 }
 
 impl Column {
-    /// The same for so many shapes.
+    /// The same for this many shapes.
     fn grown(&self, n_shapes: usize) -> Self {
         let known = self.answers.iter().map(|answer| answer.load(Ordering::Relaxed));
         let answers = known.chain(std::iter::repeat(UNKNOWN)).take(n_shapes).map(AtomicU8::new);

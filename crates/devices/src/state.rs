@@ -22,7 +22,7 @@ pub enum Holder {
 /// The devices of an inventory, and which of them are taken. Changes take time proportional to the devices of one claim
 /// and, where counters are shared, of their pools.
 ///
-/// Invariant: it is what one made anew for the same usage would be.
+/// Invariant: it equals a state that is computed from scratch for the same usage.
 #[derive(Clone)]
 pub struct DeviceState {
     selectors: Arc<SelectorTable>,
@@ -33,7 +33,7 @@ pub struct DeviceState {
     changes: Changes,
 }
 
-/// So many changes are remembered node by node.
+/// This many changes are remembered node by node.
 const MAX_CHANGES: usize = 4096;
 
 /// When devices changed hands. Numbers only grow along the history of a state; none is used twice.
@@ -153,7 +153,7 @@ impl DeviceState {
         }
     }
 
-    /// Adds what an allocation holds. Adding it once more changes nothing.
+    /// Adds what an allocation holds. Adding it again changes nothing.
     pub fn add(&mut self, holder: Holder, allocation: &Allocation) {
         let features = self.inventory().features();
         self.usage(holder).add(allocation, features);

@@ -19,7 +19,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Adds what an allocation holds. Adding it once more changes nothing.
+    /// Adds what an allocation holds. Adding it again changes nothing.
     pub fn add(&mut self, allocation: &Allocation, features: Features) {
         for result in allocation.results.iter().filter(|result| !result.admin_access) {
             match &result.share_id {

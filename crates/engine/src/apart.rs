@@ -1,4 +1,4 @@
-//! What copies of an engine keep to themselves: whatever is outside of it is not asked for them.
+//! Separates a copy of an engine from the world outside, which must not notice the copy.
 //!
 //! Invariant: a copy sends no question to an extender and lets no work of a plugin begin that goes on outside of the engine.
 
@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use kube_scheduler_framework::PluginName;
 use kube_scheduler_runtime::Extenders;
 
-/// The part of a copy's state that its original does not have.
+/// State that only a copy of an engine has.
 #[derive(Debug, Default)]
 pub(crate) struct Apart {
-    /// Those that a copy asks: none.
+    /// The extenders of a copy: always empty.
     pub(crate) extenders: Extenders,
-    /// Plugins whose work outside of the engine was taken to have ended well.
+    /// Plugins whose outside work was assumed to have succeeded, without being started.
     pub(crate) trusted: BTreeSet<PluginName>,
 }

@@ -37,7 +37,7 @@ use crate::preference::TieBreak;
 /// The text of an attempt in a cluster without nodes.
 pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
 
-/// What is said of preemption where it would cost too much.
+/// The message about preemption where it would cost too much.
 pub(crate) const TOO_EXPENSIVE: &str =
     "preemption: not attempted, because it may cost more work than the limit of an attempt.";
 
@@ -197,7 +197,7 @@ impl Search<'_, '_> {
         Err(failure)
     }
 
-    /// The time from which an extension point is measured, if it is.
+    /// The timer's reading at the start of an extension point; `None` if nothing is measured.
     fn started(&self) -> Option<u64> {
         self.runner.profile.meter().map(Meter::nanos)
     }

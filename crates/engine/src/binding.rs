@@ -79,7 +79,7 @@ struct Binding {
     point_start: Option<u64>,
     /// The same for the current Bind plugin.
     plugin_start: Option<u64>,
-    /// The order in which pods set off.
+    /// The number of this binding in the order in which bindings were started.
     serial: Serial,
     stage: Stage,
     /// How many nodes were looked at, and how many of them fit.
@@ -327,7 +327,7 @@ impl Bindings {
     }
 }
 
-/// Reports to the queue, but for the pod itself, the objects that are not about to be written any more: what they were to
+/// Reports to the queue, except for the pod itself, the objects that are not about to be written any more: what they were to
 /// get is free again, unless they were written. A plugin's hint looks at both forms.
 ///
 /// Parity: the reference reports nothing. Pods that were rejected because of such an object wait for time alone.

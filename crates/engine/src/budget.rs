@@ -1,10 +1,10 @@
-//! How much work an attempt may cost, and what becomes of pods that cost more.
+//! How much work an attempt may cost, and what happens to pods that cost more.
 //!
-//! Up to the soft limit nothing happens. An attempt beyond it is made, but nothing that is found out for it is kept: pods
-//! like that may be many, and each would need something else. Beyond the hard limit the attempt fails before it begins,
-//! and the pod comes back later each time. What attempts beyond the soft limit cost is taken from an allowance of their
-//! namespace, which fills up again with time; as long as it is used up, the soft limit is where attempts of that namespace
-//! fail.
+//! An attempt below the soft limit is not affected. An attempt beyond it is made, but its results are not cached, because there
+//! may be many such pods and each would need its own cache entries. Beyond the hard limit the attempt fails before it starts, and
+//! the pod is tried again after a delay that grows with each failure. The cost of attempts beyond the soft limit is taken from an
+//! allowance of their namespace, which fills up again with time. While a namespace has used up its allowance, its attempts fail
+//! at the soft limit already.
 //!
 //! Invariant: the price of a pod and the time are inputs, so the same history has the same attempts over their limits.
 
@@ -27,17 +27,17 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// How much work attempts may cost, in units: one for a comparison, a table entry, or a slot of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkLimits {
-    /// What an attempt may cost, beside what `per_node` adds. Nothing is kept of one that costs more than a tenth of it.
-    /// Zero means that there is no limit.
+    /// What an attempt may cost, in units, plus what `per_node` adds. The results of an attempt that costs more than a tenth of
+    /// the limit are not cached. Zero means that there is no limit.
     pub base: u64,
-    /// What each node adds.
+    /// What each node of the cluster adds to the limit, in units.
     pub per_node: u64,
-    /// How much of the allowance of a namespace for attempts beyond that tenth comes back in a second.
+    /// How many units a namespace's allowance for attempts beyond that tenth regains per second.
     pub refill_per_second: u64,
 }
 
 impl WorkLimits {
-    /// No attempt costs too much.
+    /// Limits under which every attempt is made.
     pub const NONE: Self = Self { base: 0, per_node: 0, refill_per_second: 0 };
 
     fn hard(&self, n_nodes: usize) -> u64 {
@@ -50,7 +50,8 @@ impl WorkLimits {
 
 impl Default for WorkLimits {
     fn default() -> Self {
-        // A unit takes up to 9 ns (`bench tenants --units`): less than 50 ms at 2,000 nodes, and half a hundredth of the core.
+        // A unit takes up to 9 ns (`bench tenants --units`). So an attempt at the limit takes less than 50 ms with 2,000 nodes,
+        // and the refill lets one namespace use half a percent of the core's time.
         Self { base: 2_000_000, per_node: 1_500, refill_per_second: 500_000 }
     }
 }
@@ -58,7 +59,7 @@ impl Default for WorkLimits {
 /// The limits of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AttemptLimits {
-    /// Beyond this nothing is kept.
+    /// Beyond this the attempt's results are not cached.
     pub(crate) soft: u64,
     /// Beyond this the attempt fails.
     pub(crate) hard: u64,
@@ -66,7 +67,7 @@ pub(crate) struct AttemptLimits {
     usual: u64,
 }
 
-/// Why an attempt failed, and for how long to leave the pod alone.
+/// Why an attempt failed, and when the pod may be tried again.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OverBudget {
     pub(crate) message: String,

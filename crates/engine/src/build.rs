@@ -35,9 +35,9 @@ pub struct EngineOptions {
     /// Decides everything that is random; the same seed gives the same decisions. With 0, the default, the first in order
     /// of several equally good nodes is chosen; with any other, one of them is drawn.
     pub seed: u64,
-    /// Threads for scans.
+    /// The threads among which scans of nodes are split.
     pub pool: Pool,
-    /// Feature gates.
+    /// The feature gates that plugins and engine consult.
     pub gates: FeatureGates,
     /// How long a pod may stay unschedulable without any event.
     pub max_in_unschedulable: Duration,
@@ -120,7 +120,7 @@ pub enum BuildError {
         /// Why.
         source: ProfileError,
     },
-    /// What extenders count cannot be left to them.
+    /// NodeResourcesFit cannot be configured to ignore the resources that extenders manage.
     #[error("couldn't build extenders: {0}")]
     ManagedResources(#[from] NoFitArgs),
     /// The configuration has extenders that were not made. The caller brings them in [`EngineOptions::extenders`], or takes
@@ -325,7 +325,7 @@ const fn field_of(point: ExtensionPoint) -> PluginsField {
     }
 }
 
-/// A profile as the queue knows it: its gates, and what its plugins want to hear of.
+/// A profile as the queue knows it: its gates, and the events that its plugins register for.
 fn queue_profile(
     profile: &Profile,
     hints: &mut Vec<(PluginName, EventRegistration)>,
@@ -351,7 +351,7 @@ fn queue_profile(
         if !can_reject {
             continue;
         }
-        // Nothing is known about what helps such a plugin's pods, so every event may.
+        // A plugin that registers for no events does not say what helps its pods, so every event may.
         let Some(extensions) = plugin.as_enqueue_extensions() else {
             spec = spec.with_catch_all(&entry.name, false);
             continue;

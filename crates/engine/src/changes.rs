@@ -89,7 +89,7 @@ fn conditions(node: &Node) -> BTreeMap<&str, &str> {
     node.conditions.iter().map(|(kind, status)| (&**kind, &**status)).collect()
 }
 
-/// The resource that plugins register for to hear of this object. An object does not name its plural: of the usual ones,
+/// The resource that plugins register for to be notified of this object. An object does not name its plural: of the usual ones,
 /// the one that a plugin registered for is meant.
 pub(crate) fn resource_of(object: &Object, custom: &BTreeSet<Arc<str>>) -> EventResource {
     match (&*object.group, &*object.kind) {

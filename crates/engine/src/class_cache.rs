@@ -32,8 +32,8 @@ use crate::versions::Versions;
 const MAX_SIGNATURE_BYTES: usize = 16 << 20;
 /// Pods with a longer signature are evaluated on their own. As people write them they have some hundred bytes.
 const MAX_SIGNATURE: usize = 32 << 10;
-/// So are pods with more labels, resources, terms and the like, each of which takes 16 bytes at least: a signature is made whenever
-/// a pod has failed, and for one that is thrown away each time that must not be much work.
+/// Pods with more labels, resources, terms and similar parts are evaluated on their own, too. Each part takes at least 16 bytes.
+/// A signature is made again whenever a pod has failed; for pods whose signature is thrown away each time, that must be cheap.
 const MAX_PARTS: usize = MAX_SIGNATURE / 16;
 /// What a signature takes in the table, beside its bytes.
 const SIGNATURE_OVERHEAD: usize = 48;
@@ -114,7 +114,7 @@ impl Signatures {
     }
 }
 
-/// How much there is of what people write few of.
+/// How many labels, resources, terms and similar parts the pod has.
 fn n_parts(pod: &Pod) -> usize {
     let spec = &pod.spec;
     let affinities = [&spec.pod_affinity, &spec.pod_anti_affinity].into_iter().flatten();
@@ -214,7 +214,8 @@ impl ClassEvaluation {
             if !domains.is_empty() || class.evaluation.verdicts.n_passing() > 1 {
                 let ranking = Ranking::new(runner, pod, pool, &mut class.evaluation, domains);
                 if DomainPlugins::find(runner, &reads, &mut left_out) {
-                    // PreScore asked for counters. There are ever fewer plugins that have not.
+                    // PreScore asked for counters, so a plugin joins those that are asked about groups. Each round adds at least
+                    // one: this ends.
                     continue;
                 }
                 class.ranking = Some(ranking?);
@@ -252,8 +253,8 @@ impl ClassEvaluation {
         self.reads.can_be_cached()
     }
 
-    /// Whether all plugins were asked about each node, so that the verdicts are all there is to know. Otherwise some were
-    /// asked about groups of nodes.
+    /// Whether all plugins were asked about each node, so that the verdicts are complete. Otherwise some plugins were asked about
+    /// groups of nodes.
     pub(crate) fn is_by_node(&self) -> bool {
         !self.ranking.as_ref().is_some_and(Ranking::follows_domains)
     }
@@ -351,7 +352,7 @@ enum CatchUp {
 struct ChangedNodes {
     /// Those whose own answers may differ, in the order of their slots.
     changed: Vec<NodeIdx>,
-    /// Those whose pods are others, in the order of their slots. Of use when plugins look at domains.
+    /// Those whose pods changed, in the order of their slots. Used when plugins look at domains.
     with_pods: Vec<NodeIdx>,
 }
 
@@ -398,7 +399,7 @@ impl ChangedNodes {
 struct Without {
     /// How many attempts pass until making one is tried.
     attempts_left: u32,
-    /// Whether it was tried in vain before.
+    /// Whether making an evaluation has failed before.
     has_failed: bool,
 }
 
@@ -510,14 +511,14 @@ impl ClassCache {
         }
     }
 
-    /// The class is going to come up several times: an evaluation is worth making from the first time on.
+    /// Announces that the class will come up several times, so that an evaluation is worth making the first time already.
     pub(crate) fn expect(&mut self, class: u64) {
         if self.without.len() < MAX_CLASSES {
             self.without.entry(class).or_default();
         }
     }
 
-    /// Whether a class came up before, and was not tried in vain a short while ago. Notes that it came up.
+    /// Notes that a class came up. Returns whether it had come up before, and no evaluation of it failed a short while ago.
     fn is_worth_making(&mut self, class: u64) -> bool {
         match self.without.get_mut(&class) {
             Some(Without { attempts_left: 0, .. }) => true,

@@ -54,7 +54,7 @@ pub(crate) struct Core {
     pub(crate) held_back: HeldPreemptors,
     pub(crate) deadlines: Deadlines,
     pub(crate) effects: Vec<Effect>,
-    /// What the API server answered writes with, to be taken in at the end of the input at hand.
+    /// Objects with which the API server answered writes. They are taken in after the current input has been handled.
     pub(crate) confirmed: Vec<Arc<Object>>,
     /// Objects that are no longer about to be written: they are, or what they were to get is free again.
     pub(crate) released: Vec<Arc<Object>>,
@@ -64,7 +64,7 @@ pub(crate) struct Core {
     pub(crate) readers: ObjectReaders,
     /// For a shell that writes a log.
     pub(crate) notices: Notices,
-    /// The time of the input or turn at hand. Set on entry into the engine and not read between calls.
+    /// The time of the current input or turn. Set on entry into the engine and not read between calls.
     pub(crate) now: Timestamp,
     queue: NominatingQueue,
     /// How often the queue was changed.
@@ -73,7 +73,7 @@ pub(crate) struct Core {
     activated: Option<(GroupName, u64)>,
     signatures: Signatures,
     notes: Vec<String>,
-    /// Of a copy that is made for questions.
+    /// Present only in a copy that is made for questions.
     apart: Option<Apart>,
 }
 
@@ -121,8 +121,8 @@ impl Core {
         }
     }
 
-    /// A copy for questions: nothing is counted, measured or noted for anybody, no preemption holds a pod back, and nothing
-    /// outside is asked.
+    /// A copy for questions. It counts, measures and logs nothing, no preemption holds a pod back in it, and it asks nothing
+    /// outside.
     pub(crate) fn fork(&self) -> Self {
         Self {
             plans: self.plans.clone(),
@@ -154,15 +154,15 @@ impl Core {
         self.apart.as_ref().map_or(&self.plans.extenders, |apart| &apart.extenders)
     }
 
-    /// Whether a plugin's work outside of the engine has to be taken to have ended well, because this is a copy. If so, the
-    /// plugin is noted.
+    /// Whether this is a copy, so that a plugin's outside work is assumed to succeed without being started. If so, notes the
+    /// plugin.
     pub(crate) fn trusts(&mut self, plugin: &PluginName) -> bool {
         let Some(apart) = &mut self.apart else { return false };
         apart.trusted.insert(plugin.clone());
         true
     }
 
-    /// The plugins whose work was taken to have ended well, by name.
+    /// The plugins whose outside work was assumed to have succeeded, by name.
     pub(crate) fn trusted(&self) -> impl Iterator<Item = &PluginName> {
         self.apart.iter().flat_map(|apart| &apart.trusted)
     }
@@ -306,8 +306,8 @@ impl Core {
         self.with_queue(|queue, policy| queue.activate(&entries, policy.now, policy));
     }
 
-    /// The same for the members of a group that have no node, but for one. Members that were placed since the last time, and
-    /// nothing else, leave nothing to be done: each member of a large gang asks for it.
+    /// As [`activate`](Self::activate) for all members of a group that have no node, except one. Every member of a large gang
+    /// asks for this, so it does nothing if the queue has not changed since the last call other than by members that were placed.
     pub(crate) fn activate_group(&mut self, group: GroupName, except: &str) {
         let now = (group, self.n_queue_changes);
         if self.activated.as_ref() == Some(&now) {
@@ -369,7 +369,7 @@ impl Core {
         }
     }
 
-    /// Says of running pods that some of their affinity terms do not count for others, once for each.
+    /// Records an event about each running pod whose affinity terms are ignored for other pods, once for each pod.
     pub(crate) fn record_ignored_terms(&mut self) {
         for (pod, note) in self.far_terms.take_unsaid() {
             let profiles = &self.plans.profiles;

@@ -9,11 +9,11 @@ use crate::profiles::ProfileIdx;
 /// Attempts of one profile by how they ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProfileCounts {
-    /// Bound.
+    /// Attempts whose pod was bound.
     pub scheduled: u64,
-    /// Rejected.
+    /// Attempts whose pod was rejected.
     pub unschedulable: u64,
-    /// Failed with an error.
+    /// Attempts that failed with an error.
     pub error: u64,
 }
 
@@ -87,14 +87,14 @@ impl Counts {
         }
     }
 
-    /// A preemption with `n_victims` victims is carried out from now on.
+    /// Counts a preemption with `n_victims` victims that is being carried out.
     pub(crate) fn preemption_started(&mut self, n_victims: usize) {
         if self.keeps_bound {
             self.preemptions.victims.push(n_victims);
         }
     }
 
-    /// A preemption in the background is over.
+    /// Counts a background preemption that has ended.
     pub(crate) fn preemption_ended(&mut self, is_error: bool, length: std::time::Duration) {
         if self.keeps_bound {
             self.preemptions.ended.push(EndedPreemption { is_error, length });

@@ -1,8 +1,8 @@
 //! The scheduling cycle: from the queue's next pod to a node, or to the reasons why there is none.
 //!
 //! [`SchedulingCycle`] owns what is kept from attempt to attempt: evaluations of pods that are alike, where the next sampled
-//! scan starts, and the number of the attempt, from which its random number follows. What becomes of the pod afterwards is
-//! up to [`Bindings`] and [`Preemptions`].
+//! scan starts, and the number of the attempt, from which its random number follows. What happens to the pod afterwards is the
+//! task of [`Bindings`] and [`Preemptions`].
 //!
 //! Behaviour: `docs/spec/core.md` §3 and §4.
 
@@ -72,7 +72,7 @@ pub(crate) struct SchedulingCycle {
     pub(crate) number: u64,
 }
 
-/// Where and how a pod is searched a node for.
+/// Where and how to search for a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope<'a> {
     /// The nodes that it may go to; `None` for all. A caller that names nodes sees to it that the cycle's class cache is one
@@ -85,7 +85,7 @@ pub(crate) struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// Anywhere and however.
+    /// All nodes, with preemption, outside of a group.
     pub(crate) const ALL: Self = Self { nodes: None, may_preempt: true, group: None };
 }
 
@@ -112,8 +112,8 @@ impl SchedulingCycle {
         Self { options, classes, budgets, looks_at_all_nodes: false, next_start: 0, number: 0 }
     }
 
-    /// A copy that has kept no evaluations, and works on the thread that asks alone: what keeps plugins in it from the outside may be
-    /// tied to that thread, and the threads for scans are there for decisions.
+    /// A copy without cached evaluations that works on the calling thread alone: what shields plugins in a copy from the outside
+    /// may be bound to that thread, and the threads for scans are reserved for decisions.
     pub(crate) fn fork(&self) -> Self {
         let Self { next_start, number, looks_at_all_nodes, .. } = *self;
         let options = CycleOptions { pool: Pool::none(), ..self.options.clone() };
@@ -258,7 +258,7 @@ impl SchedulingCycle {
         }
         watched.reached(SearchStep::Ended);
         let found = found.unwrap_or_else(|panic| {
-            // An evaluation may be half done. The cluster is as it was: searching does not change it.
+            // After a panic an evaluation may be half done. The cluster is unchanged: searching does not change it.
             self.classes.clear();
             Err(NoChoice::Broken(panic))
         });

@@ -1,7 +1,7 @@
 //! Every reason to wake up without an input, with its time: one table for the whole engine.
 //!
 //! Each part enters its own deadlines and takes them out when they no longer hold; [`take_due`](Deadlines::take_due) gives
-//! what has come. A deadline that was taken is gone, so handling what is due ends even if a part had forgotten about it.
+//! what is due. A deadline that was taken is removed, so handling due deadlines ends even if a part forgets to clear one.
 
 use std::collections::BTreeSet;
 
@@ -78,7 +78,7 @@ impl Deadlines {
         self.queue.take_if(|at| *at <= now).map(|_| WakeUp::QueueMoves)
     }
 
-    /// What is in which table, and how much of it. The queue's deadline is the queue's to count.
+    /// The tables with their numbers of entries. The queue's deadline is counted with the queue.
     pub(crate) fn table_sizes(&self) -> [(&'static str, usize); 2] {
         [
             ("ends of waits on Permit", self.permits.len()),

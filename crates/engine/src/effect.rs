@@ -1,6 +1,6 @@
 //! Everything that can go out of the engine.
 //!
-//! Effects are data, but for futures that plugins want awaited. They come out in the order in which they were decided;
+//! Effects are data, except for futures that plugins want awaited. They come out in the order in which they were decided;
 //! the shell may carry them out concurrently, one pod's in order.
 
 use std::borrow::Cow;
@@ -17,9 +17,9 @@ pub struct Token(pub u64);
 /// Which pod an effect is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodRef {
-    /// Namespace.
+    /// The namespace of the pod.
     pub namespace: Arc<str>,
-    /// Name.
+    /// The name of the pod in its namespace.
     pub name: Arc<str>,
     /// Identity; the API server must refuse a pod of the same name with another one.
     pub uid: Arc<str>,
@@ -49,7 +49,7 @@ pub struct StatusPatch {
 }
 
 impl StatusPatch {
-    /// Takes the nomination away.
+    /// A patch that clears `nominatedNodeName` and changes nothing else.
     pub const NO_NOMINATION: Self =
         Self { condition: None, nominated_node_name: Some(None), has_conditions: false };
 

@@ -5,7 +5,7 @@
 //! must never go back from one call to the next.
 //!
 //! The work is done by the parts, each of which owns its state: [`SchedulingCycle`] finds nodes, [`Bindings`] leads pods to
-//! them, [`Preemptions`] makes room, [`Intake`] takes in changes of the cluster. All of them work on the [`Core`]. A part may
+//! them, [`Preemptions`] makes room, [`Intake`] applies changes of the cluster. All of them work on the [`Core`]. A part may
 //! call those that stand before it in this list: core, bindings, preemptions, then intake and cycle.
 
 use std::sync::Arc;
@@ -44,7 +44,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Takes in what happened.
+    /// Handles one input: brings a change of the cluster to all parts, or the result of an effect to the work that waits for it.
+    /// Deadlines that have passed by `now` are handled before. What has to be done outside is in
+    /// [`drain_effects`](Self::drain_effects) afterwards.
     pub fn handle(&mut self, input: Input, now: Timestamp) {
         self.let_time_pass(now);
         self.core.measures.input_started();
@@ -78,7 +80,7 @@ impl Engine {
         self.take_in_confirmed();
     }
 
-    /// Takes in what the API server answered writes with. That may make tasks go on, which write and confirm more.
+    /// Takes in the objects with which the API server answered writes. That may let tasks continue, which write and confirm more.
     fn take_in_confirmed(&mut self) {
         let Self { core, bindings, preemptions, .. } = self;
         while !core.confirmed.is_empty() {
@@ -131,7 +133,7 @@ impl Engine {
             match wake_up {
                 WakeUp::PermitEnds(serial) => bindings.permit_ended(core, serial),
                 WakeUp::TaskGoesOn(serial) => bindings.wake_due_tasks(core, serial),
-                // Once is enough, and the last of all: what the queue moves is ready, not due.
+                // Once is enough, after all others: pods that the queue moves become ready and set no new deadline that is due.
                 WakeUp::QueueMoves => return core.flush_queue(),
             }
         }
@@ -164,7 +166,7 @@ impl Engine {
         self.core.effects.drain(..)
     }
 
-    /// Oddities worth a line in a log, oldest first.
+    /// Unexpected things that are worth a line in a log, oldest first.
     pub fn drain_notes(&mut self) -> impl Iterator<Item = String> + '_ {
         self.core.drain_notes()
     }

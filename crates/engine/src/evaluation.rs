@@ -109,7 +109,7 @@ impl Evaluation {
         Ok(Self { state, pre_filter, verdicts, absent })
     }
 
-    /// Leaves out all nodes but those in `names`. What is said of nodes that PreFilter left out stays as it is.
+    /// Leaves out all nodes but those in `names`. The verdicts on nodes that PreFilter left out stay as they are.
     pub(crate) fn kept_to(mut self, names: &BTreeSet<Arc<str>>) -> Self {
         let left = match self.pre_filter.node_names.take() {
             Some(left) => left.intersection(names).cloned().collect(),

@@ -32,7 +32,7 @@ use crate::price::Price;
 /// What one plugin gives one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginScore {
-    /// The plugin.
+    /// The plugin that has given the score.
     pub plugin: PluginName,
     /// What it answered, in units of its own.
     pub raw: i64,
@@ -42,7 +42,7 @@ pub struct PluginScore {
     pub weight: i64,
 }
 
-/// One node's answer.
+/// Whether one node passes the filters, and all that rejects it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeExplanation {
     /// The node.
@@ -69,7 +69,7 @@ pub struct Explanation {
     pub pod: PodRef,
     /// The first PreEnqueue rejection, if any.
     pub gated: Option<Status>,
-    /// What PreFilter said.
+    /// The result of PreFilter: success, a rejection or an error.
     pub pre_filter: Status,
     /// All rejections of the pod as a whole: the plugins that PreFilter does not get to included, each asked as if the
     /// others had accepted the pod.
@@ -91,7 +91,7 @@ pub struct Explanation {
     pub preemption: PreemptionReport,
     /// The text of the event when the attempt fails.
     pub message: Option<String>,
-    /// After so many feasible nodes an attempt stops looking, so that it may choose among fewer nodes than are listed here.
+    /// After this many feasible nodes an attempt stops looking, so that it may choose among fewer nodes than are listed here.
     pub enough: Option<usize>,
     /// Whether an attempt would ask extenders besides.
     pub has_extenders: bool,
@@ -122,7 +122,7 @@ impl Explanation {
     }
 }
 
-/// How an attempt would go about it.
+/// How an attempt would choose among nodes.
 #[derive(Clone, Copy, Debug)]
 struct Manner {
     ties: TieBreak,
@@ -205,7 +205,7 @@ fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, manner: Manner) -> Explanation {
         }
     };
     explanation.node_names.clone_from(&evaluation.pre_filter.node_names);
-    // As in an attempt, nominated pods count before anything is concluded from the verdicts: they can take the last node.
+    // As in an attempt, nominated pods are taken into account before the verdicts are used: they can take the last node.
     match verdicts_with_nominated_pods(runner, pod, &evaluation) {
         Ok(changed) => evaluation.replace(changed),
         Err(status) => {

@@ -21,7 +21,7 @@ use crate::turn::AttemptResult;
 const MAX_NOTE_LEN: usize = 1024;
 const POD_SCHEDULED: &str = "PodScheduled";
 
-/// What becomes of the pod's nomination.
+/// What happens to the pod's nomination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NominationChange {
     /// It is taken away.
@@ -136,7 +136,7 @@ impl FailedAttempt {
         };
         let known = core.pods.get(&attempted.namespace, &attempted.name).cloned();
         let about = match known {
-            // Another pod has taken the name: nothing of this attempt is about that one.
+            // Another pod has taken the name, and nothing of this attempt concerns it.
             Some(pod) if pod.uid != attempted.uid => {
                 core.done(&attempted.uid);
                 return result;

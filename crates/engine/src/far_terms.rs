@@ -1,10 +1,10 @@
-//! Running pods whose affinity is about pods of other namespaces, and how much of that others are compared with.
+//! Limits how many affinity terms about other namespaces the running pods of a namespace may impose on pods elsewhere.
 //!
-//! Every pod that comes is compared with the affinity terms of running pods that may mean it. Terms about the pods' own namespace
-//! are found by that; terms about others may mean any pod, and nothing but their number says what they cost everybody. So
-//! each namespace has room for [`MOST`] of them. What goes beyond counts for nobody else: the pod is known to the cluster
-//! without these terms, and an event says so, with the next attempt that is made, since one scheduler of several decides and writes. A few
-//! terms per pod are as people write them and are not counted.
+//! Every pending pod is compared with the affinity terms of running pods that may select it. Terms about their own namespace are
+//! found by namespace; terms about other namespaces may select any pod, so their number determines what they cost all pods. Each
+//! namespace therefore has room for [`MOST`] of them. The terms of further pods are ignored for all other pods: the pod enters
+//! the cluster state without them. An event about the pod says so; it is recorded at the next attempt, because of several running
+//! schedulers only the leader makes attempts and writes. Pods with at most [`USUAL`] such terms are not counted.
 //!
 //! Invariant: a pod counts with the same terms as long as it is there, so what is added is what is taken away.
 
@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{KeyedMap, Pod, PodAffinity, PodAffinityTerm};
 
-/// So many terms about other namespaces of one pod are usual.
+/// A pod with at most this many terms about other namespaces is not counted.
 const USUAL: usize = 8;
-/// How many such terms the pods of one namespace have that have more than that each.
+/// The limit for a namespace: the sum of such terms over its pods that have more than [`USUAL`] of them.
 const MOST: usize = 500;
 
 /// A pod with more than the usual number.
@@ -32,12 +32,13 @@ pub(crate) struct FarTerms {
     carriers: KeyedMap<Arc<str>, Carrier>,
     /// How many terms count, by namespace.
     counted: KeyedMap<Arc<str>, usize>,
-    /// Pods about which is still to be said that their terms do not count, and what, by UID.
+    /// Pods whose terms are ignored and for which no event was recorded yet, each with the text of the event; by UID.
     unsaid: BTreeMap<Arc<str>, (Arc<Pod>, String)>,
 }
 
 impl FarTerms {
-    /// A running pod has come or changed: in which form it counts for others. O(its terms).
+    /// Takes in a running pod that was added or changed. Returns the form in which the cluster state has to know it: without
+    /// terms about other namespaces if those are ignored. O(its terms).
     pub(crate) fn admit(&mut self, pod: &Arc<Pod>) -> Arc<Pod> {
         let n_terms = n_far(pod);
         let known = self.carriers.get(&pod.uid).copied();
@@ -51,7 +52,7 @@ impl FarTerms {
         if counts { pod.clone() } else { without_far(pod) }
     }
 
-    /// Whether the terms of a pod that has more than usual count.
+    /// Whether the terms of a pod with more than [`USUAL`] of them count.
     fn comes(&mut self, pod: &Arc<Pod>, n_terms: usize) -> bool {
         let counted = self.counted.get(&pod.namespace).copied().unwrap_or(0);
         let counts = counted + n_terms <= MOST;
@@ -68,12 +69,12 @@ impl FarTerms {
         counts
     }
 
-    /// The pods whose terms do not count and about which that was not said, and what to say.
+    /// The pods whose terms are ignored and for which no event was recorded yet, each with the text of the event.
     pub(crate) fn take_unsaid(&mut self) -> impl Iterator<Item = (Arc<Pod>, String)> + use<> {
         std::mem::take(&mut self.unsaid).into_values()
     }
 
-    /// A pod is gone, or has few terms now.
+    /// Forgets a pod that is gone, or that has few terms now.
     pub(crate) fn gone(&mut self, pod: &Pod) {
         self.unsaid.remove(&pod.uid);
         let Some(Carrier { n_terms, counts: true }) = self.carriers.remove(&pod.uid) else {
@@ -93,8 +94,8 @@ impl FarTerms {
     }
 }
 
-/// Whether a term of a pod in `namespace` may mean pods elsewhere.
-/// Such a term is left out whole, so it does not count in its own namespace either, should it name that as well.
+/// Whether a term of a pod in `namespace` may select pods of other namespaces.
+/// Such a term is left out as a whole, so if it names its own namespace as well, it does not count there either.
 fn is_far(term: &PodAffinityTerm, namespace: &Arc<str>) -> bool {
     term.selector.is_some()
         && (term.namespace_selector.is_some()
@@ -175,7 +176,7 @@ mod tests {
             note.starts_with("100 pod affinity terms") && note.contains("with 500 of other"),
             "{note}"
         );
-        // It is said once, and a pod stays what it is when there is room.
+        // The event is sent once, and an ignored pod stays ignored when there is room later.
         assert_eq!(n_far(&far.admit(&pods[6])), 0);
         far.gone(&pods[0]);
         assert_eq!(n_far(&far.admit(&pods[6])), 0);

@@ -1,4 +1,4 @@
-//! Engines for questions: copies that go their own way.
+//! Copies of an engine, for questions.
 
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_framework::PluginName;
@@ -7,13 +7,14 @@ use crate::engine::Engine;
 use crate::input::Input;
 
 impl Engine {
-    /// A copy of this engine. What one of the two is fed and decides, the other never sees.
+    /// A copy of this engine. The two are independent: neither sees the other's inputs and decisions.
     ///
-    /// It decides as this one would if it were fed the same. What is under way has ended well in it: bindings are written,
-    /// and pods that preemptions evict are gone. Pods that wait on Permit keep waiting. Nothing outside of it is asked: extenders
-    /// have no say, and what plugins would do outside ([`Completion::Pending`], [`BindOutcome::Pending`]) counts as done well
-    /// without being done ([`trusted_plugins`](Self::trusted_plugins)). Effects that have not been fetched are not part of it, and nothing that it does is counted or measured, but by the meters of plugins. Plugins are shared:
-    /// one that keeps state of its own must cope with groups of pods, which are tried on copies, too.
+    /// Given the same inputs, it decides as this one would. Operations that are under way have succeeded in the copy: bindings
+    /// are written, and pods that preemptions evict are gone. Pods that wait on Permit keep waiting. The copy asks nothing
+    /// outside: extenders are not called, and work of plugins outside ([`Completion::Pending`], [`BindOutcome::Pending`]) counts
+    /// as successful without being started ([`trusted_plugins`](Self::trusted_plugins)). The copy has no effects that were not
+    /// fetched, and counts and measures nothing, except in the meters of plugins. Plugins are shared with the original: one that
+    /// keeps state of its own must also expect calls about groups of pods that are tried on a copy.
     ///
     /// O(nodes + pods) pointer copies for the cluster's columns, and O(pods) for the queue and the table of pods.
     ///

@@ -78,6 +78,6 @@ pub enum Input {
     },
     /// Work of a plugin that goes on outside of the engine asks for something.
     PluginAsked(Commands),
-    /// Nothing but time has passed.
+    /// Time has passed and nothing else has happened.
     TimePassed,
 }

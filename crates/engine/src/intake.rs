@@ -5,7 +5,7 @@
 //!
 //! Behaviour: `docs/spec/queue.md` §11.2 to §11.4.
 //!
-//! Invariant: a change is in the cluster state before hints are asked whether it helps, but for a deleted node, which hints
+//! Invariant: a change is in the cluster state before hints are asked whether it helps, except for a deleted node, which hints
 //! may still look at.
 
 use std::sync::Arc;

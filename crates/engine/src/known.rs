@@ -1,4 +1,4 @@
-//! What an engine was last given of the objects of one kind: enough to notice what a watch missed.
+//! The objects of one kind as an engine was last given them: enough to notice what a watch missed.
 //!
 //! A shell that feeds an engine from lists and watches needs the same few rules as any other, so they are here, without any
 //! IO: a state that is known already is passed on once, an object of the same name with another UID is the end of one
@@ -28,7 +28,7 @@ pub enum WatchedObject {
 }
 
 impl WatchedObject {
-    /// Namespace and name.
+    /// Namespace and name; the namespace of a node is empty.
     pub fn key(&self) -> WatchedKey {
         match self {
             Self::Pod(pod) => (pod.namespace.clone(), pod.name.clone()),
@@ -37,7 +37,7 @@ impl WatchedObject {
         }
     }
 
-    /// Identity.
+    /// `metadata.uid`, which tells objects of the same name apart.
     pub fn uid(&self) -> &Arc<str> {
         match self {
             Self::Pod(pod) => &pod.uid,
@@ -46,7 +46,7 @@ impl WatchedObject {
         }
     }
 
-    /// Revision.
+    /// `metadata.resourceVersion`: the revision of this state.
     pub fn resource_version(&self) -> &Arc<str> {
         match self {
             Self::Pod(pod) => &pod.resource_version,
@@ -88,7 +88,7 @@ pub struct KnownObjects {
 }
 
 impl KnownObjects {
-    /// How many there are.
+    /// How many objects are known.
     pub fn len(&self) -> usize {
         self.by_key.len()
     }
@@ -98,7 +98,7 @@ impl KnownObjects {
         self.by_key.iter().map(|(key, known)| (key, &known.uid))
     }
 
-    /// Whether there are none.
+    /// Whether no object is known.
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
@@ -140,7 +140,7 @@ impl KnownObjects {
         });
     }
 
-    /// Nothing but `listed` exists.
+    /// Takes in a complete list: adds a deletion to `inputs` for every known object that is not in `listed`.
     pub fn keep_only(&mut self, listed: &BTreeSet<WatchedKey>, inputs: &mut Vec<Input>) {
         let gone: Vec<WatchedKey> =
             self.by_key.keys().filter(|key| !listed.contains(*key)).cloned().collect();

@@ -5,7 +5,7 @@
 //! threads that scan. It knows no plugin by name: profiles are built from a registry that the caller brings.
 //!
 //! Inside, each part owns its state and works on a shared `Core`: `cycle` finds nodes, `binding` leads pods
-//! to them, `preemption` makes room, `intake` takes in changes of the cluster, `failure` sends pods back. `deadlines` holds
+//! to them, `preemption` makes room, `intake` applies changes of the cluster, `failure` sends pods back. `deadlines` holds
 //! every reason to wake up.
 
 mod apart;

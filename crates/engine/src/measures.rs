@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use crate::policy::Plans;
 use crate::profiles::ProfileIdx;
 
-/// One hint in so many is measured: hints are asked by the thousand, and each takes about as long as reading a clock.
+/// One hint in this many is measured: hints are asked by the thousand, and each takes about as long as reading a clock.
 const HINTS_PER_SAMPLE: u64 = 10;
 
 /// A pod that did not get bound although a node was found for it.
@@ -30,9 +30,9 @@ pub struct FailedBinding {
 /// How long a plugin's hints took about one event.
 #[derive(Clone, Debug)]
 pub struct MeasuredHint {
-    /// The plugin.
+    /// The plugin whose hint was asked.
     pub plugin: PluginName,
-    /// The event.
+    /// The event that it was asked about.
     pub event: EventLabel,
     /// What the hints answered: `Queue`, `QueueSkip` or `Error`.
     pub answer: &'static str,
@@ -63,7 +63,7 @@ pub(crate) struct Measures {
     /// When the current input came, and when the work on its next event started.
     start: u64,
     event_start: u64,
-    /// What bringing the state up to date took; counts for each event that follows from it.
+    /// How long bringing the state up to date took, in nanoseconds; added to each event that follows from the input.
     applying: u64,
     events: FxHashMap<EventLabel, Lengths>,
     n_hints: u64,

@@ -23,7 +23,7 @@ pub enum SearchStep {
     Ended,
 }
 
-/// Watches searches.
+/// Is notified of the steps and scores of searches while they go on. What it does changes no decision.
 pub trait Observer {
     /// A step has just been reached. Called up to four times per attempt.
     fn reached(&mut self, pod: &PodRef, step: SearchStep);
@@ -44,7 +44,7 @@ pub trait Observer {
         true
     }
 
-    /// What a group cycle found, when it is decided what becomes of the members and before anything is done. The steps and
+    /// What a group cycle found, when it is decided what happens to the members and before anything is done. The steps and
     /// scores of single members are reported besides, as they are reached. Not called when the cycle does not start, as
     /// when no member is left to be tried.
     fn group_decided(&mut self, report: &GroupReport) {

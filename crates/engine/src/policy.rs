@@ -165,7 +165,7 @@ pub(crate) struct Gate {
 pub(crate) struct Hints(pub(crate) Vec<(PluginName, EventRegistration)>);
 
 impl Hints {
-    /// Whose hint it is.
+    /// The plugin that registered a hint.
     pub(crate) fn plugin(&self, hint: u32) -> Option<&PluginName> {
         self.0.get(hint as usize).map(|(plugin, _)| plugin)
     }
@@ -197,7 +197,7 @@ impl Policy<'_> {
         self.plans.profiles.get(profile.into())?.meter()
     }
 
-    /// Nominations are not at hand while the queue works.
+    /// What plugins may look at. Nominations are not available while the queue works.
     fn context(&self) -> Context<'_> {
         Sources {
             pods: self.pods,

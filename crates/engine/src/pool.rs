@@ -40,7 +40,7 @@ impl Pool {
         self
     }
 
-    /// A column of `len` numbers; what they are is not said.
+    /// A column of `len` numbers with unspecified values.
     pub(crate) fn column(&self, len: usize) -> PooledVec<i64> {
         let mut column = self.columns.lend(len);
         column.resize(len, 0);

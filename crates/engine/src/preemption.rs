@@ -221,7 +221,7 @@ impl Preemptions {
         }
     }
 
-    /// A pod is gone, or about to go.
+    /// Notes that a pod is gone or is being deleted. It may be the last victim of a preemption.
     pub(crate) fn pod_goes(&mut self, core: &mut Core, uid: &str) {
         self.tasks.pod_goes(uid, &mut core.held_back);
     }
@@ -307,7 +307,7 @@ impl Preemptions {
         core.effects.push(Effect::EvictPod { token, pod: PodRef::from(&**victim), patch });
     }
 
-    /// For the log: what became of a victim.
+    /// For the log: how the eviction of a victim ended.
     fn notice_victim(&self, core: &mut Core, id: TaskId, victim: &Pod, end: VictimEnd) {
         let Some(task) = self.tasks.get(id) else { return };
         core.notices.add(2, || Notice::VictimGone {
@@ -331,7 +331,7 @@ impl Preemptions {
             kind: EventKind::Normal,
             reason: "Preempted".into(),
             action: "Preempting".into(),
-            // The preemptor's UID, where one would expect its name.
+            // Quirk: the reference's message has the preemptor's UID here, not its name.
             note: format!(
                 "Preempted by {} {} on node {}{how}",
                 task.noun(),

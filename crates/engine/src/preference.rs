@@ -13,7 +13,7 @@ pub(crate) enum TieBreak {
     First,
     /// One that follows from this number, each as likely as the others.
     Drawn(u64),
-    /// The first by name: for comparisons with recorded decisions. Whoever chooses sorts the nodes.
+    /// The first by name: for comparisons with recorded decisions. The caller has to pass nodes that are sorted by name.
     ByName,
 }
 

@@ -1,11 +1,10 @@
 //! What an attempt costs at most, computed from the pod and the size of the cluster before anything is done.
 //!
-//! A unit is one comparison, one table entry or one slot of a column. What caches, indexes and early ends save is not taken
-//! off: the price is a limit from above, and the same whatever was done before, with any number of threads.
+//! A unit is one comparison, one table entry or one slot of a column. What caches, indexes and early ends save is not
+//! subtracted: the price is an upper bound, and does not depend on earlier attempts or on the number of threads.
 //!
-//! Only what the pod asks for has a price, and what its namespace says about it (services and owner). What others wrote, such
-//! as the anti-affinity of running pods, is theirs:
-//! no tenant can make another tenant's pods too expensive.
+//! Only what the pod asks for has a price, and what its namespace says about it (services and owner). What other tenants wrote,
+//! such as the anti-affinity of running pods, is not counted, so no tenant can make another tenant's pods too expensive.
 
 use kube_scheduler_api_types::{
     Json, LabelSelector, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, Requirement,

@@ -16,7 +16,7 @@ impl ProfileIdx {
         Self(position)
     }
 
-    /// The position.
+    /// The position of the profile in the configuration.
     pub const fn position(self) -> usize {
         self.0
     }

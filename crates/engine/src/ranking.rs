@@ -34,7 +34,7 @@ pub(crate) const DOMAINS_START_OVER: ChangeKinds = ChangeKinds::LABELS
     .union(ChangeKinds::ADDED)
     .union(ChangeKinds::REMOVED);
 
-/// See the module.
+/// The nodes that pass, in the order in which they are chosen, for one class of pods; see the module.
 pub(crate) struct Ranking {
     domains: DomainPlugins,
     own_scores: OwnScores,
@@ -110,7 +110,7 @@ impl Ranking {
         Some(())
     }
 
-    /// Puts `nodes`, all that pass by themselves, into groups anew. `None` when there are too many groups.
+    /// Rebuilds the groups from `nodes`, all that pass by themselves. `None` when there are too many groups.
     fn regroup(
         &mut self,
         cluster: &ClusterState,
@@ -134,7 +134,7 @@ impl Ranking {
             if !self.domains.can_be_grouped() {
                 return None;
             }
-            // Looks only ever become more, so this ends.
+            // The set of looks only grows, so this ends.
             if !self.domains.stand_by_looks() {
                 return Some(());
             }
@@ -226,7 +226,7 @@ impl Ranking {
     fn judge(&mut self, runner: &Runner<'_>, pod: &Pod) -> Option<()> {
         let cluster = runner.cx.cluster;
         if self.groups.is_relisting() {
-            // A guess, which is right if all groups pass: then nothing has to be listed twice.
+            // Assumes that all groups pass. If they do, the list need not be made twice.
             self.rescale();
             self.groups.list(cluster, &self.own_scores);
         }

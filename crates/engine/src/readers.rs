@@ -38,7 +38,7 @@ impl ObjectReaders {
         }
     }
 
-    /// A plugin that panics makes its attempts fail, not what comes in.
+    /// Calls every reader that reads objects of this kind. A panic of a plugin is caught: it must not stop the intake of objects.
     fn each(&self, object: &Object, then: impl Fn(&dyn ObjectReader)) {
         for plugin in self.0.iter() {
             let reader = plugin.as_object_reader();

@@ -162,7 +162,7 @@ impl Sharing {
     }
 
     /// Drops what no object holds any more, and the room that it took. Tables do so by themselves when they have doubled; a
-    /// shell calls this now and then, so that nothing stays of objects that are gone. O(parts kept).
+    /// shell calls this from time to time, so that nothing stays of objects that are gone. O(parts kept).
     pub fn sweep(&mut self) {
         // Parts hold other parts: those that hold most come first.
         self.specs.sweep();
@@ -268,7 +268,7 @@ impl Sharing {
 /// What is kept of parts that objects share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedSize {
-    /// How many parts.
+    /// How many distinct parts the table has.
     pub n_parts: usize,
     /// What is in them, in bytes.
     pub n_bytes: usize,

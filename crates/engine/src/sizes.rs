@@ -1,4 +1,5 @@
-//! How large the engine's tables are, so that a shell that runs it for months, or a simulation, sees what only ever grows.
+//! How large the engine's tables are, so that a program that runs it for months, or a simulation, notices a table that only
+//! grows.
 
 use crate::binding::Bindings;
 use crate::core::Core;
@@ -13,7 +14,7 @@ pub struct TableSize {
     /// How many entries it has.
     pub n_entries: usize,
     /// Whether it must be empty when there are no pods, nodes and other objects, and nothing is under way. The others
-    /// hold what was learned and may be of use again, up to a fixed number of entries.
+    /// hold what was computed and may be used again, up to a fixed number of entries.
     pub is_bound_to_objects: bool,
     /// What it takes in memory at most, in bytes, where that is what bounds it.
     pub n_bytes: Option<usize>,

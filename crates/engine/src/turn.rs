@@ -21,14 +21,14 @@ pub enum AttemptResult {
     Skipped,
 }
 
-/// One turn.
+/// One attempt at one pod, as [`Engine::schedule_next`](crate::Engine::schedule_next) reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Which pod.
+    /// The pod that was tried.
     pub pod: PodRef,
-    /// Under which profile.
+    /// The profile that the pod belongs to.
     pub profile: Arc<str>,
-    /// How it ended.
+    /// How the attempt ended.
     pub result: AttemptResult,
     /// The attempt's number, from 1 on.
     pub attempts: u32,

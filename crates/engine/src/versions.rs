@@ -1,10 +1,10 @@
-//! Versions of those parts of the cluster that are not single nodes.
+//! Versions of the parts of the cluster that do not belong to a single node, to see whether a cached answer is out of date.
 
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_cache::affinity::AffinityTermsVersion;
 use kube_scheduler_cache::reads::{ObjectVersions, Reads};
 
-/// Where those parts of the cluster stood that are not single nodes.
+/// The versions of the parts of the cluster that do not belong to a single node, at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Versions {
     membership: u64,

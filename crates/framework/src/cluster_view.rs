@@ -285,7 +285,7 @@ impl<'a> ClusterView<'a> {
         counters
     }
 
-    /// Tells the domains of nodes by a label key, without counting anything.
+    /// The domains of nodes by a label key, without counting anything.
     pub fn domains(self, key: &Arc<str>) -> PodCounter {
         self.noted(PodCounter::of_label(key))
     }

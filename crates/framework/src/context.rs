@@ -109,7 +109,7 @@ impl<'a> Context<'a> {
         self.reads = reads;
     }
 
-    /// What it reads from.
+    /// What the context reads from, without recording what is read.
     pub fn sources(&self) -> Sources<'a> {
         self.sources
     }
@@ -144,7 +144,7 @@ pub trait WaitingPods: Sync {
 /// A node with the pods that are nominated to it.
 type NodeNominations = (Arc<str>, SmallVec<[Arc<Pod>; 1]>);
 
-/// Read access to nominations.
+/// Read access to nominations: which pods wait for room on which node.
 pub trait NominatedPods: Sync {
     /// Pods nominated to `node`, oldest nomination first. A pod that the queue does not hold at the moment is a
     /// stub without priority and requests (`docs/spec/core.md` §10.6).
@@ -235,7 +235,7 @@ pub enum Command {
     },
     /// Put pods into the active queue, backoff or not.
     Activate(Vec<Arc<Pod>>),
-    /// The same for all members of a pod group that have no node, but for one.
+    /// As [`Activate`](Self::Activate), for all members of a pod group that have no node, except one.
     ActivateGroup {
         /// Namespace of the group.
         namespace: Arc<str>,
@@ -276,7 +276,7 @@ pub enum Command {
     RecordEvent {
         /// About which pod.
         pod: Arc<Pod>,
-        /// Good or bad news.
+        /// Whether something went as planned or not.
         kind: EventKind,
         /// Machine-readable cause, such as `GangIncomplete`.
         reason: Arc<str>,
@@ -307,7 +307,7 @@ impl Commands {
         self.0.push(Command::Activate(pods));
     }
 
-    /// Puts the members of `pod`'s group that have no node into the active queue, but for `pod` itself. Cheaper than
+    /// Puts the members of `pod`'s group that have no node into the active queue, except for `pod` itself. Cheaper than
     /// [`activate`](Self::activate) for all of them when every member asks for it. Nothing if it belongs to no group.
     pub fn activate_group_of(&mut self, pod: &Pod) {
         if let Some(name) = pod.spec.pod_group.clone() {
@@ -348,7 +348,7 @@ impl Commands {
     }
 
     /// Makes later decisions use a newer revision of a known object that the API server answered a write with. The queue
-    /// hears of the update now, and the watch event of the same revision changes nothing. Has no effect if the object is
+    /// gets the update now, and the watch event of the same revision changes nothing. Has no effect if the object is
     /// not known, or in a newer revision.
     pub fn confirm_object(&mut self, object: Arc<Object>) {
         self.0.push(Command::ConfirmObject(object));
@@ -366,7 +366,7 @@ impl Commands {
         self.0.push(command);
     }
 
-    /// Counts an attempt at preemption, whatever comes of it.
+    /// Counts an attempt at preemption, whatever its result.
     pub fn count_preemption_attempt(&mut self) {
         self.0.push(Command::CountPreemptionAttempt);
     }

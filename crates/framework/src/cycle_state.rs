@@ -35,14 +35,14 @@ impl<T: Any + Clone + Send + Sync> StateValue for T {
 #[derive(Default)]
 pub struct CycleState {
     slots: SmallVec<[(TypeId, Box<dyn StateValue>); 8]>,
-    /// So many of the first values are sealed.
+    /// The number of values, from the first on, that are sealed.
     n_sealed: usize,
     /// Whether a sealed value was touched.
     is_broken: bool,
 }
 
 impl CycleState {
-    /// No values.
+    /// A state without values, as each attempt starts with.
     pub fn new() -> Self {
         Self::default()
     }

@@ -90,7 +90,7 @@ impl Handle {
         Self { metrics, ..self }
     }
 
-    /// The same with threads.
+    /// The same handle, with threads for long computations.
     #[must_use]
     pub fn with_parallel(self, parallel: Arc<dyn Parallel>) -> Self {
         Self { parallel, ..self }
@@ -136,7 +136,8 @@ impl Handle {
         self.services.send(request)
     }
 
-    /// Makes requests from asynchronous work, where the engine passes no [`Commands`]. They are carried out some time later.
+    /// Makes requests from asynchronous work, where the engine passes no [`Commands`]. The engine carries them out later, in
+    /// order.
     pub fn ask(&self, commands: Commands) {
         self.services.ask(commands);
     }

@@ -62,7 +62,7 @@ pub use user_event::EventKind;
 pub use verdicts::{VerdictId, Verdicts};
 pub use view::NodeView;
 
-// The vocabulary plugins share with the lower layers, so that one dependency is enough to write one.
+// Types of lower layers that plugins need, so that one dependency is enough to write a plugin.
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
     NodeIdx, NodeOverlay, ObjectChange, ObjectKey, ObjectStore, affinity, columns, counters,

@@ -34,7 +34,8 @@ impl Normalization {
         }
     }
 
-    /// The ends of the scale, given the lowest and the highest raw score; those of no scores when the former is higher.
+    /// The lowest and the highest score after scaling, given the lowest and the highest raw score. A `lowest` above `highest`
+    /// means that there are no scores.
     #[inline]
     pub fn ends(self, lowest: i64, highest: i64) -> (i64, i64) {
         match self {
@@ -78,7 +79,7 @@ fn proportional(score: i64, highest: i64) -> i64 {
 
 /// One score scaled by the lowest and the highest one (`docs/spec/plugins-topology.md` §5.6).
 ///
-/// Quirk: dividing floats first loses a unit here and there, such as 57 for 29 of 50. Pinned by
+/// Quirk: dividing floats first loses a unit in some cases, such as 57 for 29 of 50. Pinned by
 /// `min_max_truncates_the_float`.
 #[inline]
 fn min_max(score: i64, lowest: i64, highest: i64) -> i64 {

@@ -116,7 +116,7 @@ pub trait Plugin: Send + Sync + 'static {
     }
 }
 
-/// Says, inside of `impl Plugin for …`, which extension points the type implements.
+/// Lists, inside of `impl Plugin for …`, the extension points that the type implements.
 ///
 /// A point that is implemented but not listed is never called.
 ///

@@ -1,8 +1,8 @@
 //! Metrics of plugins: counted here, shown by the shell beside the scheduler's own.
 //!
-//! Invariants: what can be read back is for export alone; a name means one thing: asking
-//! again for the same family gives the same one, asking for a different one of the same name is an error; families and
-//! series are listed in the order of their names and labels.
+//! Invariants: metrics are read back for export alone; asking again for a family of the same name, kind and labels gives the
+//! same family, and asking for a different one of the same name is an error; families and series are listed in the order of
+//! their names and labels.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,7 @@ const RESERVED: [&str; 12] = [
     "kube_pod_",
 ];
 
-/// What begins like this is counted by plugins of the default profile.
+/// Exceptions to [`RESERVED`]: metrics that plugins of the default profile count.
 const OF_PLUGINS: [&str; 2] = ["scheduler_dra_", "scheduler_resourceclaim_"];
 
 /// What kind of metric a family is.
@@ -37,7 +37,7 @@ pub enum MetricKind {
     Counter,
     /// Goes up and down.
     Gauge,
-    /// Observations by size, with the upper bounds of the buckets but for the last, which has none.
+    /// Observations by size, with the upper bounds of the buckets except for the last, which has none.
     Histogram(Vec<f64>),
 }
 
@@ -81,7 +81,7 @@ pub struct Metric {
 }
 
 impl PluginMetrics {
-    /// No metrics.
+    /// A collection without metrics.
     pub fn new() -> Self {
         Self::default()
     }
@@ -172,17 +172,17 @@ impl PluginMetrics {
 }
 
 impl MetricFamily {
-    /// The name.
+    /// The name of the family, as it is exported.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// One sentence.
+    /// What the family measures, in one sentence.
     pub fn help(&self) -> &str {
         &self.0.help
     }
 
-    /// The kind.
+    /// Whether it is a counter, a gauge or a histogram.
     pub fn kind(&self) -> &MetricKind {
         &self.0.kind
     }
@@ -225,7 +225,7 @@ impl MetricFamily {
 }
 
 impl Metric {
-    /// Adds one.
+    /// Adds one to a counter or a gauge, or observes 1 in a histogram.
     pub fn inc(&self) {
         self.add(1.0);
     }

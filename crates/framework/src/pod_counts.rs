@@ -76,7 +76,7 @@ impl<'a> PodCounts<'a> {
         self.numbers.on_node(self.cluster.state(), node)
     }
 
-    /// Whether the node counts.
+    /// Whether the node counts by the counter's specification.
     pub fn is_eligible(&self, node: NodeIdx) -> bool {
         self.look(Looks::NODE);
         self.numbers.is_eligible(self.cluster.state(), node)

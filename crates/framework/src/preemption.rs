@@ -14,7 +14,7 @@ use crate::status::Status;
 /// A node that would fit a pod if some of its pods were evicted.
 #[derive(Clone, Debug)]
 pub struct PreemptionCandidate {
-    /// Which node.
+    /// The slot of the node.
     pub node: NodeIdx,
     /// The pods to evict there, most important first.
     pub victims: Vec<Arc<Pod>>,
@@ -74,18 +74,18 @@ impl Harm {
 pub struct ComparedCandidate {
     /// The node and its victims.
     pub candidate: PreemptionCandidate,
-    /// What was compared.
+    /// The values of this candidate that are compared with those of others.
     pub harm: Harm,
     /// For each victim, in their order: the names of the budgets in its namespace that its eviction violates.
     pub violated_budgets: Vec<Vec<Arc<str>>>,
 }
 
-/// How a preemption was decided, for those who want to know why. Plugins that are not asked for it do not fill it in.
+/// How a preemption was decided, for explanations. Plugins fill it in only when they are asked for it.
 #[derive(Clone, Debug, Default)]
 pub struct PreemptionReport {
     /// All candidates, before extenders leave some of them. Of equally good ones the first is chosen.
     pub candidates: Vec<ComparedCandidate>,
-    /// The nodes that were tried in vain, and why evicting pods does not help there.
+    /// The nodes that were tried and are no candidates, and why evicting pods does not help there.
     pub rejected: Vec<(NodeIdx, Status)>,
 }
 

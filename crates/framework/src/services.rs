@@ -1,4 +1,5 @@
-//! What is around the engine as plugins see it: the API server, one request at a time, and the way back into the engine.
+//! The surroundings of the engine as plugins see them: requests to the API server, and commands to the engine from
+//! asynchronous work.
 //!
 //! Invariants: making a request does nothing; it is sent when its future is polled, which happens outside the core, so that
 //! no extension point up to Permit can wait for the network.
@@ -16,7 +17,7 @@ use crate::status::Status;
 /// Asynchronous work of PreBind or Bind. It is awaited outside the engine, never on the scheduling thread.
 pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// What a request does.
+/// What an [`ApiRequest`] does at the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ApiVerb {
@@ -34,10 +35,10 @@ pub enum ApiVerb {
     Delete,
 }
 
-/// One request.
+/// One request to the API server that a plugin makes with [`Handle::send`](crate::Handle::send).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiRequest {
-    /// What it does.
+    /// What the request does.
     pub verb: ApiVerb,
     /// The path at the API server, with the query if there is one: `/api/v1/namespaces/default/configmaps/x`.
     pub path: String,
@@ -89,7 +90,7 @@ impl ApiError {
         Self { code: None, reason: reason.into(), message: message.into() }
     }
 
-    /// Whether a write that ended like this may have been carried out all the same: there was no answer, or the server
+    /// Whether a write that ended like this may have been carried out nevertheless: there was no answer, or the server
     /// failed while it worked on it.
     pub fn is_outcome_unknown(&self) -> bool {
         match self.code {

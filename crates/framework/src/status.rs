@@ -17,7 +17,7 @@ pub type PluginName = Arc<str>;
 /// The kinds of answer, in the reference's order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Code {
-    /// All is well.
+    /// The plugin accepts the pod, or has done what it was asked for.
     #[default]
     Success,
     /// The attempt failed through an error; no plugin counts as having rejected the pod, which is retried after a backoff.
@@ -72,7 +72,7 @@ enum ReasonText {
 }
 
 impl Reason {
-    /// The text.
+    /// The text, as events and conditions show it.
     pub fn as_str(&self) -> &str {
         match &self.0 {
             ReasonText::Constant(text) => text,
@@ -204,7 +204,7 @@ impl Status {
         Self(Some(Arc::new(details)))
     }
 
-    /// The code.
+    /// The kind of result, such as success, a rejection or an error.
     #[inline]
     pub fn code(&self) -> Code {
         self.0.as_ref().map_or(Code::Success, |details| details.code)

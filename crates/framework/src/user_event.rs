@@ -1,11 +1,11 @@
 //! Events of the API that report to users about a pod.
 
-/// Whether an event is good or bad news.
+/// The type of an event, as the API has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// Good news.
+    /// Something went as planned.
     Normal,
-    /// Bad news.
+    /// Something went wrong.
     Warning,
 }
 

@@ -132,8 +132,8 @@ impl Verdicts {
         self.counts[usize::from(VerdictId::ABSENT.0)] -= n_absent;
     }
 
-    /// Puts `id` on those of `nodes` that pass so far and are `meant`. All are asked, without a branch for each: which ones
-    /// are meant is as good as random, and a wrong guess takes longer than the question.
+    /// Puts `id` on those of `nodes` that pass so far and for which `meant` is true. `meant` is called for all of them, without a
+    /// branch for each: the answers are close to random, and a mispredicted branch takes longer than the call.
     pub(crate) fn set_where(
         &mut self,
         nodes: &[NodeIdx],
@@ -181,7 +181,7 @@ impl Verdicts {
         nodes.truncate(n);
     }
 
-    /// How many nodes pass.
+    /// How many nodes all filters have accepted.
     pub fn n_passing(&self) -> usize {
         let n_others: usize = self.counts.iter().map(|n| *n as usize).sum();
         self.ids.len() - n_others
@@ -192,7 +192,7 @@ impl Verdicts {
         self.ids.get(node.index()).copied().unwrap_or(VerdictId::ABSENT)
     }
 
-    /// Whether the node passes.
+    /// Whether all filters have accepted the node.
     pub fn passes(&self, node: NodeIdx) -> bool {
         self.id(node) == VerdictId::PASS
     }
@@ -238,7 +238,7 @@ impl Verdicts {
         self.counts.iter().skip(2).map(|n| *n as usize).sum()
     }
 
-    /// All ids, by slot.
+    /// The verdicts of all slots, by slot.
     pub fn ids(&self) -> &[VerdictId] {
         &self.ids
     }

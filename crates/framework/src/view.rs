@@ -50,7 +50,7 @@ impl<'a> NodeView<'a> {
         self.cluster.at_node(reads)
     }
 
-    /// The whole node object. The answer then depends on every aspect of the node, but for its resource version.
+    /// The whole node object. The answer then depends on every aspect of the node, except for its resource version.
     #[inline]
     pub fn node(&self) -> &'a Arc<Node> {
         self.read(Reads::NODE_OBJECT);
@@ -65,34 +65,34 @@ impl<'a> NodeView<'a> {
         self.node.source.as_deref()
     }
 
-    /// The slot.
+    /// The slot of the node: its number in columns.
     #[inline]
     pub fn idx(&self) -> NodeIdx {
         self.idx
     }
 
-    /// The name.
+    /// `metadata.name` of the node.
     #[inline]
     pub fn name(&self) -> &'a Arc<str> {
         self.read(Reads::NODE_NAME);
         &self.node.name
     }
 
-    /// The labels.
+    /// `metadata.labels` of the node.
     #[inline]
     pub fn labels(&self) -> &'a Labels {
         self.read(Reads::LABELS);
         &self.node.labels
     }
 
-    /// The annotations.
+    /// `metadata.annotations` of the node.
     #[inline]
     pub fn annotations(&self) -> &'a Labels {
         self.read(Reads::ANNOTATIONS);
         &self.node.annotations
     }
 
-    /// The taints.
+    /// `spec.taints` of the node.
     #[inline]
     pub fn taints(&self) -> &'a [Taint] {
         self.read(Reads::TAINTS);

@@ -58,7 +58,7 @@ pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, Plug
 
 struct InterPodAffinity {
     hard_pod_affinity_weight: i32,
-    /// As long as the pod itself has none.
+    /// Whether preferences of other pods are ignored for a pod that has none of its own.
     ignores_preferences_of_others: bool,
     /// In the order of [`Rule`].
     rejections: [Status; 3],
@@ -103,7 +103,8 @@ impl PreFilter for InterPodAffinity {
         // Quirk: after a skip the anti-affinity of nominated pods is not checked either. The reference does the same.
         let neighbours = Neighbours::of(cx.cluster(), pod, &self.spare);
         if self.scores(pod) {
-            // Scoring begins afresh for each group of nodes that pass, so what it goes by is found once.
+            // PreScore may run several times for a pod, for different groups of nodes. What it needs of the pod is computed once
+            // here.
             state.insert(Preferences(self.attraction(cx.cluster(), pod)));
         }
         if !neighbours.is_any() {

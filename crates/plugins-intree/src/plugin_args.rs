@@ -8,7 +8,7 @@ use kube_scheduler_framework::PluginArgs;
 use kube_scheduler_framework::api::validation::{FieldPath, aggregate};
 use serde::de::DeserializeOwned;
 
-/// What is said if checking arguments changed their type, which it does not.
+/// The error text in case checking arguments changed their type, which does not happen.
 pub(crate) const WRONG_ARGS: &str = "args have the wrong type";
 
 /// The arguments as type `T`; `null` stands for none given.

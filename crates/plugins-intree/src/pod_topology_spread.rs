@@ -106,7 +106,8 @@ impl Plugin for PodTopologySpread {
 
 impl PreFilter for PodTopologySpread {
     fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
-        // Scoring begins afresh for each group of nodes that pass, so what it goes by is found once.
+        // PreScore may run several times for a pod, for different groups of nodes. What it needs of the pod is computed once
+        // here.
         if let Ok(Some(wishes)) = self.wishes(cx.cluster(), pod) {
             state.insert(wishes);
         }

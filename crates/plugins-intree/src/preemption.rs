@@ -98,8 +98,8 @@ impl PreEnqueue for DefaultPreemption {
 }
 
 impl EnqueueExtensions for DefaultPreemption {
-    /// No pod is tried because of what this plugin hears. Without the registration, though, a pod that it holds back
-    /// would not be looked at again when a victim goes.
+    /// The hints of this plugin never bring a pod back. But without the registration, a pod that it holds back would not be
+    /// looked at again when a victim is deleted.
     fn events_to_register(&self) -> Vec<EventRegistration> {
         if !self.is_in_background {
             return Vec::new();

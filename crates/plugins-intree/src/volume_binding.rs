@@ -2,8 +2,8 @@
 //!
 //! Answers to `plugins/volumebinding` of the reference; behaviour in `docs/spec/plugins-storage.md` §2.2 to §2.5 and §3.
 //!
-//! Filter leaves nothing behind: the state of the cluster does not change within an attempt, so what it found for the
-//! chosen node is found again by Reserve.
+//! Filter stores nothing: the state of the cluster does not change within an attempt, so Reserve repeats the search for the
+//! chosen node and finds the same.
 
 mod affinity;
 mod args;

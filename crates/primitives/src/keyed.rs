@@ -1,11 +1,11 @@
 //! Hash tables for keys that come from objects.
 //!
-//! Anyone who may create a pod chooses its labels and names. With a hash that is the same in every process, texts with equal
+//! Every user who may create a pod chooses its labels and names. With a hash that is the same in every process, texts with equal
 //! hashes can be computed in advance, and a table of them takes a search through all of it for each look-up. The hash
 //! here is keyed with a number that the operating system draws once for each process.
 //!
-//! Invariant: the key reaches nothing but the place of an entry in a table. So no result may depend on the order of
-//! iteration over such a table: sort, or keep an order of your own.
+//! Invariant: the key determines only the place of an entry in a table. So no result may depend on the order of iteration over
+//! such a table: sort, or keep an order of your own.
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     /// Two texts that a hash without a key, the one of `rustc-hash` 2, takes for the same are easy to make: it folds 16
-    /// bytes with constants that everybody knows. What can be checked here is that another key gives other hashes.
+    /// bytes with constants that are public. What can be checked here is that another key gives other hashes.
     #[test]
     fn hashes_depend_on_the_key_and_agree_within_the_process() {
         let (one, other) = (SharedSeed::from_u64(1), SharedSeed::from_u64(2));

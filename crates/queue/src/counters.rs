@@ -3,9 +3,8 @@
 //! Invariant: the count of a plugin and profile is the number of queued pods of that profile with that plugin among their
 //! rejectors, in whichever queue.
 //!
-//! Parity: the reference forgets to take away what a pod had counted when the pod is deleted from the active or backoff
-//! queue, replaced by an addition of the same name, or discarded as a duplicate; its gauge then never comes back to
-//! zero.
+//! Parity: the reference does not subtract a pod's counts when the pod is deleted from the active or backoff queue, replaced
+//! by an addition of the same name, or discarded as a duplicate; its gauge then never returns to zero.
 
 use rustc_hash::FxHashMap;
 

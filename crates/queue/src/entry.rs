@@ -97,7 +97,7 @@ impl<E> QueuedPod<E> {
         }
     }
 
-    /// The pod.
+    /// The entry that the caller has added: in a scheduler the pod.
     pub const fn entry(&self) -> &E {
         &self.entry
     }

@@ -166,12 +166,12 @@ impl ClusterEvent {
         Self { resource, action, label: None }
     }
 
-    /// The kind of object.
+    /// The kind of object that the event is about.
     pub const fn resource(&self) -> &EventResource {
         &self.resource
     }
 
-    /// What happens to it.
+    /// What happens to the object; several bits mean any of them.
     pub const fn action(&self) -> ActionType {
         self.action
     }

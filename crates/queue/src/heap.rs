@@ -28,7 +28,7 @@ struct Member<K> {
     slot: Slot,
 }
 
-/// See the module's head. `tie` orders two members of equal key; it must agree between calls.
+/// The heap; see the module. `tie` orders two members of equal key, and must give the same order in all calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Heap<K> {
     members: Vec<Member<K>>,

@@ -23,7 +23,7 @@ where
     O: EventObject<E>,
     P: QueuePolicy<E, O> + ?Sized,
 {
-    // The attempt ended with an error, which any change may have cured.
+    // The attempt ended with an error, which any change may have resolved.
     if !pod.has_rejectors() {
         return Requeue::AfterBackoff;
     }

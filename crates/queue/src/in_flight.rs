@@ -4,7 +4,7 @@
 //! marker that says how long the log was when it was popped. What the pod missed is what was logged since.
 //!
 //! Invariants: every UID has at most one marker; markers are in the order of popping; the log begins where the oldest
-//! marker points (earlier events nobody in flight could have missed), so it is empty when nothing is in flight.
+//! marker points (no pod in flight was popped before the earlier events), so it is empty when nothing is in flight.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -44,7 +44,7 @@ struct Position {
 #[derive(Clone, Debug)]
 pub(crate) struct InFlight<E, O> {
     markers: VecDeque<Marker<E>>,
-    /// The number of the first marker. Markers and events are numbered from the beginning of time.
+    /// The number of the first marker. Markers and events are numbered from the creation of the queue on.
     first_marker: u64,
     events: VecDeque<LoggedEvent<O>>,
     /// The number of the first event.
@@ -160,7 +160,7 @@ impl<E: QueueEntry, O> InFlight<E, O> {
     }
 }
 
-/// How far `number` is behind `first`; a number from before the beginning counts as the beginning.
+/// The distance from `first` to `number`; 0 if `number` is smaller.
 fn offset(number: u64, first: u64) -> usize {
     usize::try_from(number.saturating_sub(first)).unwrap_or(usize::MAX)
 }

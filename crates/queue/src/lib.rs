@@ -49,7 +49,7 @@
 //!     fn is_assigned(&self) -> bool { false }
 //! }
 //!
-//! /// The objects of events: here, nodes with so many free slots.
+//! /// The objects of events: here, nodes with a number of free slots.
 //! #[derive(Clone)]
 //! struct Slots(u32);
 //!

@@ -44,8 +44,8 @@ pub trait QueuePolicy<E, O> {
     /// Runs one queueing hint: whether the event on these objects may make the pod schedulable. `event` is what came in,
     /// not what the plugin registered for.
     ///
-    /// A hint that fails must answer [`Queue`](QueueingHint::Queue): the event has passed, and the pod would wait for it
-    /// in vain.
+    /// A hint that fails must answer [`Queue`](QueueingHint::Queue): the event will not come again, and the pod would wait for it
+    /// for ever.
     fn hint(
         &mut self,
         hint: HintId,
@@ -84,7 +84,7 @@ pub enum QueueingHint {
     Queue,
 }
 
-/// What is to become of a pod after an event or a failed attempt.
+/// Where a pod goes after an event or a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Requeue {
     /// It stays with the unschedulable pods.

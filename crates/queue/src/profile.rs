@@ -80,7 +80,7 @@ pub struct ProfileSpec {
 }
 
 impl ProfileSpec {
-    /// A profile without plugins.
+    /// A profile of this scheduler name, without plugins.
     pub fn new(scheduler_name: impl Into<String>) -> Self {
         Self { scheduler_name: scheduler_name.into(), ..Self::default() }
     }

@@ -24,7 +24,7 @@ pub enum Queue {
 }
 
 impl Queue {
-    /// All queues.
+    /// All three queues.
     pub const ALL: [Self; 3] = [Self::Active, Self::Backoff, Self::Unschedulable];
 
     /// The value of the label `queue` in metrics.

@@ -25,11 +25,11 @@ pub enum QueueReport<E> {
 /// How a pod came into a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move<E> {
-    /// The pod.
+    /// The pod that was moved.
     pub entry: E,
-    /// Why.
+    /// The event that moved it.
     pub event: EventLabel,
-    /// Where to.
+    /// The queue that it is in now.
     pub queue: Queue,
     /// After a failed attempt: what the events that the pod missed mean for it, by the reference's name.
     pub hint: Option<&'static str>,
@@ -62,7 +62,7 @@ impl<E> Reports<E> {
         self.0.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Adds a report, which is made only if somebody wants it.
+    /// Adds a report; `report` is called only if reports are kept.
     #[inline]
     pub(crate) fn add(&mut self, report: impl FnOnce() -> QueueReport<E>) {
         if let Some(reports) = &mut self.0 {
@@ -70,7 +70,7 @@ impl<E> Reports<E> {
         }
     }
 
-    /// Adds to what is known of the move that was reported last.
+    /// Changes the report of the last move.
     pub(crate) fn amend_last(&mut self, amend: impl FnOnce(&mut Move<E>)) {
         if let Some(QueueReport::Moved(last)) = self.0.as_mut().and_then(|all| all.last_mut()) {
             amend(last);

@@ -32,7 +32,7 @@ pub(crate) struct Unschedulable {
     n_gated: usize,
     by_rejector: Vec<BTreeSet<(u64, Slot)>>,
     unindexed: BTreeSet<(u64, Slot)>,
-    /// Pods that the flush has something to do with.
+    /// Pods that the flush has to move or flag when they have waited long enough.
     waiting: BTreeSet<(Timestamp, u64, Slot)>,
     /// Gated pods that the flush has flagged already: it meets them every time and leaves them alone.
     settled: BTreeSet<(Timestamp, u64, Slot)>,

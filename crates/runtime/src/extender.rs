@@ -25,13 +25,13 @@ const MAX_EXTENDER_PRIORITY: i64 = 10;
 /// What an extender can be asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtenderVerbs {
-    /// Narrow the nodes.
+    /// Whether it narrows the nodes.
     pub filter: bool,
-    /// Score nodes.
+    /// Whether it scores nodes.
     pub prioritize: bool,
-    /// Judge the candidates of preemption.
+    /// Whether it accepts, rejects or changes the candidates of preemption.
     pub preempt: bool,
-    /// Bind pods.
+    /// Whether it binds pods.
     pub bind: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct ExtenderFilterResult {
 /// One node's score by an extender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPriority {
-    /// The node.
+    /// The name of the node.
     pub host: String,
     /// The score, nominally 0 to 10.
     pub score: i64,

@@ -146,7 +146,7 @@ pub const PLUGIN_BOUNDS: Bounds = &[
     22_168_378,
 ];
 
-/// A histogram of durations.
+/// A histogram of durations with fixed buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lengths {
     bounds: Bounds,
@@ -157,12 +157,12 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// None yet.
+    /// An empty histogram with these upper bounds.
     pub fn new(bounds: Bounds) -> Self {
         Self { bounds, counts: vec![0; bounds.len() + 1], sum_nanos: 0 }
     }
 
-    /// One more.
+    /// Adds one duration, in nanoseconds.
     pub fn add(&mut self, nanos: u64) {
         let bucket = bucket_of(self.bounds, nanos);
         if let Some(count) = self.counts.get_mut(bucket) {
@@ -171,7 +171,7 @@ impl Lengths {
         self.sum_nanos = self.sum_nanos.saturating_add(nanos);
     }
 
-    /// How many there are.
+    /// The number of durations that were added.
     pub fn n(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -191,14 +191,14 @@ pub struct Readings {
     pub plugins: Vec<(PluginIdx, MeteredPoint, Code, Lengths)>,
     /// Calls by plugin: PreFilter and PreScore unless they had nothing to say, Filter and Score per node.
     pub calls: Vec<(PluginIdx, MeteredPoint, u64)>,
-    /// Errors by plugin.
+    /// How many errors each plugin has returned, by point.
     pub errors: Vec<(PluginIdx, MeteredPoint, u64)>,
 }
 
 /// One extension point and result.
 const CELLS: usize = POINT_BOUNDS.len() + 2;
 
-/// Measures one profile.
+/// Measures the plugins and extension points of one profile. All its numbers go to metrics only.
 #[derive(Debug)]
 pub struct Meter {
     timer: Arc<dyn Timer>,
@@ -224,7 +224,7 @@ fn zeros(n: usize) -> Box<[AtomicU64]> {
 }
 
 impl Meter {
-    /// Measures a profile with so many plugins.
+    /// A meter for a profile with this many plugins.
     pub fn new(timer: Arc<dyn Timer>, n_plugins: usize) -> Self {
         Self {
             timer,
@@ -237,7 +237,7 @@ impl Meter {
         }
     }
 
-    /// The timer's reading.
+    /// The current reading of the timer, in nanoseconds from a start of the timer's own.
     pub fn nanos(&self) -> u64 {
         self.timer.nanos()
     }
@@ -250,14 +250,14 @@ impl Meter {
         self.is_sampled.store(mixed.is_multiple_of(10), Relaxed);
     }
 
-    /// A run of a whole point that began at `from` ends now. Returns now.
+    /// Records a run of a whole point that began at the reading `from` and ends now. Returns the reading of now.
     pub fn point_ended(&self, point: MeteredPoint, code: Code, from: u64) -> u64 {
         let now = self.timer.nanos();
         self.point_took(point, code, now.saturating_sub(from));
         now
     }
 
-    /// A run of a whole point took so long.
+    /// Records a run of a whole point that took `nanos` nanoseconds.
     pub(crate) fn point_took(&self, point: MeteredPoint, code: Code, nanos: u64) {
         let first = (point as usize * CODES.len() + code as usize) * CELLS;
         let bucket = bucket_of(POINT_BOUNDS, nanos);
@@ -292,7 +292,7 @@ impl Meter {
         lengths.or_insert_with(|| Lengths::new(PLUGIN_BOUNDS)).add(nanos);
     }
 
-    /// Single plugins are not measured any more in this attempt.
+    /// Stops measuring single plugins for the rest of this attempt.
     pub(crate) fn end_sample(&self) {
         self.is_sampled.store(false, Relaxed);
     }
@@ -314,7 +314,7 @@ impl Meter {
         answer
     }
 
-    /// A plugin was asked `n` times.
+    /// Counts `n` calls of a plugin.
     pub(crate) fn called(&self, plugin: PluginIdx, point: MeteredPoint, n: usize) {
         let Some(at) = COUNTED.iter().position(|counted| *counted == point) else { return };
         let plugin = plugin.index();

@@ -192,12 +192,12 @@ impl Profile {
         &self.plugins
     }
 
-    /// One of the [plugins](Self::plugins).
+    /// One of the [plugins](Self::plugins) by its number; `None` if the number is another profile's.
     pub fn plugin(&self, idx: PluginIdx) -> Option<&PluginEntry> {
         self.plugins.get(idx.0)
     }
 
-    /// All [plugins](Self::plugins), by number.
+    /// The numbers of all [plugins](Self::plugins), in order.
     pub fn indexes(&self) -> impl Iterator<Item = PluginIdx> + use<> {
         (0..self.plugins.len()).map(PluginIdx)
     }

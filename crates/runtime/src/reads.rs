@@ -18,12 +18,12 @@ impl Default for EvaluationReads {
 }
 
 impl EvaluationReads {
-    /// Sets for so many plugins.
+    /// Empty sets for this many plugins.
     pub(crate) fn new(n_plugins: usize) -> Self {
         Self((0..n_plugins).map(|_| PluginReads::default()).collect())
     }
 
-    /// What a plugin read.
+    /// What one plugin read for the evaluation.
     pub fn of_plugin(&self, plugin: PluginIdx) -> Option<&PluginReads> {
         self.0.get(plugin.index())
     }

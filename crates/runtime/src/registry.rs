@@ -26,12 +26,15 @@ pub enum RegistryError {
 pub struct Registry(BTreeMap<Arc<str>, PluginFactory>);
 
 impl Registry {
-    /// No plugins.
+    /// A registry without plugins.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a plugin.
+    /// Adds a plugin that profiles can name. Each profile that enables it calls `factory` once.
+    ///
+    /// # Errors
+    /// [`RegistryError::Duplicate`] if the name is taken.
     pub fn register<F>(&mut self, name: &str, factory: F) -> Result<(), RegistryError>
     where
         F: Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, PluginError> + Send + Sync + 'static,
@@ -44,11 +47,17 @@ impl Registry {
     }
 
     /// Removes a plugin.
+    ///
+    /// # Errors
+    /// [`RegistryError::Unknown`] if there is none of this name.
     pub fn unregister(&mut self, name: &str) -> Result<(), RegistryError> {
         self.0.remove(name).map(drop).ok_or_else(|| RegistryError::Unknown(name.to_owned()))
     }
 
-    /// Puts a factory in the place of a plugin that is there.
+    /// Replaces the factory of a plugin.
+    ///
+    /// # Errors
+    /// [`RegistryError::Unknown`] if there is none of this name.
     pub fn replace<F>(&mut self, name: &str, factory: F) -> Result<(), RegistryError>
     where
         F: Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, PluginError> + Send + Sync + 'static,
@@ -59,6 +68,9 @@ impl Registry {
     }
 
     /// Adds all plugins of `other`.
+    ///
+    /// # Errors
+    /// [`RegistryError::Duplicate`] at the first name that is taken; plugins before it have been added.
     pub fn merge(&mut self, other: Self) -> Result<(), RegistryError> {
         for (name, factory) in other.0 {
             if self.0.contains_key(&name) {

@@ -36,7 +36,7 @@ pub use self::rejections::{NodeRejections, Rejections};
 pub use self::scale::{Scale, bounds, check_score, is_within_bounds};
 pub use self::sums::SumsFilters;
 
-/// What running PreFilter gave.
+/// The result of PreFilter of all plugins: which nodes can fit, and which Filter plugins are left out.
 #[derive(Clone, Debug, Default)]
 pub struct PreFilterRun {
     /// Success, a rejection, or an error.
@@ -174,9 +174,12 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Runs all filters on many nodes: marks each of `nodes` as passing or rejected. Returns the first error.
+    /// Runs all filters on many nodes: marks each of `nodes` as passing or rejected.
     ///
     /// Gives exactly what [`filter`](Self::filter) gives node by node.
+    ///
+    /// # Errors
+    /// The first error of a plugin.
     pub fn filter_all(
         &self,
         state: &CycleState,
@@ -380,7 +383,11 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// PreScore, plugin by plugin but for `left_out`; gives the plugins whose Score is left out, these included (`docs/spec/core.md` §10.7).
+    /// PreScore, plugin by plugin except for `left_out`; gives the plugins whose Score is left out, these included
+    /// (`docs/spec/core.md` §10.7).
+    ///
+    /// # Errors
+    /// The first error of a plugin.
     pub fn pre_score(
         &self,
         state: &mut CycleState,
@@ -430,7 +437,10 @@ impl<'a> Runner<'a> {
         Ok(skip)
     }
 
-    /// The raw scores of one plugin for `nodes`.
+    /// Writes the raw scores of one plugin for `nodes` into `scores`, in the same order; a plugin without Score writes nothing.
+    ///
+    /// # Errors
+    /// If the plugin fails.
     pub fn raw_scores(
         &self,
         plugin: PluginIdx,
@@ -455,6 +465,9 @@ impl<'a> Runner<'a> {
     }
 
     /// Turns one plugin's raw scores into scores between 0 and 100, checks them, and multiplies by the weight.
+    ///
+    /// # Errors
+    /// If the plugin's own normalisation fails, or leaves a score outside of that range.
     pub fn normalize_and_weigh(
         &self,
         plugin: PluginIdx,

@@ -17,7 +17,7 @@ impl SkipSet {
         self.0.is_empty()
     }
 
-    /// Leaves the plugin out.
+    /// Marks the plugin as left out.
     pub fn insert(&mut self, plugin: PluginIdx) {
         let at = plugin.index();
         if self.0.len() <= at {

@@ -58,7 +58,7 @@ impl Default for SchedulerBuilder {
 }
 
 impl SchedulerBuilder {
-    /// The in-tree plugins.
+    /// A scheduler with the in-tree plugins only.
     pub fn new() -> Self {
         let registry = kube_scheduler_plugins_intree::registry();
         Self { registry, added: BTreeSet::new(), errors: Vec::new() }

@@ -1,4 +1,4 @@
-//! A drop-in kube-scheduler, and the way to build one with plugins of one's own.
+//! A drop-in kube-scheduler, and a builder for schedulers with other plugins.
 //!
 //! The binary `kube-scheduler-rs` without a subcommand is the scheduler: flags and configuration file are those of
 //! kube-scheduler v1.36. Its subcommands need no cluster: `demo` shows a whole one at work, `devcluster` serves one,

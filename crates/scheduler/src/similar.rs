@@ -1,6 +1,6 @@
-//! Names that are like others, for suggestions.
+//! Finds the most similar of the known names, for suggestions in messages.
 
-/// The one of `known` that is most like `name`, if it is like it at all.
+/// The one of `known` that is most similar to `name`, if any is similar enough.
 pub(crate) fn most_like<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str>,

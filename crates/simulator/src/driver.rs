@@ -64,7 +64,7 @@ pub(crate) struct RunResult {
     pub(crate) timeline: Option<TimelineReport>,
 }
 
-/// One run. See the head of the module.
+/// One run of the loop around an engine; see the module.
 #[derive(Debug)]
 pub(crate) struct Driver<'a> {
     engine: &'a mut Engine,
@@ -275,7 +275,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Enters into the ledger what became of a pod.
+    /// Enters into the ledger what happened to a pod.
     fn enter(&mut self, happening: Happening) {
         let uid = match &happening {
             Happening::Bound(pod) | Happening::Changed(pod) | Happening::Evicted(pod) => &pod.uid,
@@ -307,7 +307,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Tells the engine that a pod is gone, and gives back its claims.
+    /// Notifies the engine that a pod is gone, and releases its claims.
     fn delete(&mut self, pod: &Pod) {
         self.departs(pod);
         self.rehearsal.delete(self.engine, pod, self.now);

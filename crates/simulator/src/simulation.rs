@@ -16,12 +16,12 @@ use crate::ledger::Ledger;
 use crate::report::{PodExplanation, Report, compose};
 use crate::timeline::Timeline;
 
-/// How to simulate.
+/// Configuration, plugins and seed of a simulation, and what its report has.
 #[derive(Clone, Debug)]
 pub struct SimulationOptions {
     /// The scheduler's configuration, with defaults filled in. Its extenders are not called, which the report warns about.
     pub config: Configuration,
-    /// Feature gates.
+    /// The feature gates, as the flag `--feature-gates` sets them.
     pub gates: FeatureGates,
     /// All plugins that profiles can use; by default the in-tree ones.
     pub registry: Registry,

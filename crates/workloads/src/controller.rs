@@ -27,7 +27,7 @@ pub enum PodName<'n> {
 }
 
 impl<'v> Controller<'v> {
-    /// The controller `value`.
+    /// The controller whose object is `value`. Fields that are missing count as empty.
     pub fn new(value: &'v Value) -> Self {
         let meta = |field| text_at(value, &["metadata", field]);
         Self { value, namespace: meta("namespace"), name: meta("name"), uid: meta("uid") }

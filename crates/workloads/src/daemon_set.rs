@@ -32,7 +32,7 @@ impl Eligibility {
         Self { pod: Pod::from_value(&pod).ok() }
     }
 
-    /// Whether `node` gets a pod. Whether there is room for it is not asked.
+    /// Whether `node` gets a pod, as far as selectors and taints decide. The room on the node is not checked.
     pub fn includes(&self, node: &Node) -> bool {
         self.pod.as_ref().is_some_and(|pod| {
             required_node_affinity_matches(pod, node).unwrap_or(false)

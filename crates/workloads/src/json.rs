@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::Labels;
 use serde_json::{Map, Value};
 
-/// The value at `path`.
+/// The value at `path`, a field name for each step; `None` when there is none.
 pub fn at<'v>(value: &'v Value, path: &[&str]) -> Option<&'v Value> {
     path.iter().try_fold(value, |value, step| value.get(*step))
 }
@@ -16,7 +16,7 @@ pub fn text_at<'v>(value: &'v Value, path: &[&str]) -> &'v str {
     at(value, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The integer at `path`.
+/// The integer at `path`; `None` when there is none or it is no integer.
 pub fn int_at(value: &Value, path: &[&str]) -> Option<i64> {
     at(value, path).and_then(Value::as_i64)
 }

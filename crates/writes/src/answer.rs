@@ -26,8 +26,8 @@ pub struct Failure {
     pub reason: Arc<str>,
     /// The human-readable text.
     pub message: String,
-    /// How long the server wants to be left alone before it looks at the same request. With it the request counts as
-    /// not looked at, and goes out again after that time.
+    /// How long to wait before the same request is sent again, as the server asks. If set, the request counts as not processed,
+    /// and goes out again after that time.
     pub retry_after: Option<Duration>,
 }
 
@@ -67,6 +67,6 @@ pub enum EventAnswer {
     Done,
     /// It did not get through, or not at this moment.
     Unreachable,
-    /// The server wants to be left alone for so long before it looks at the event.
+    /// The server asks to send the event again after this time.
     RetryAfter(Duration),
 }

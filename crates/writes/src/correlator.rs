@@ -55,7 +55,7 @@ struct Tokens {
     filled: Timestamp,
 }
 
-/// Decides what becomes of each event.
+/// Decides whether each event is created, counted, summed up or dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Correlator {
     known: BTreeMap<(Similar, Arc<str>), CoreEvent>,
@@ -64,8 +64,8 @@ pub(crate) struct Correlator {
 }
 
 impl Correlator {
-    /// The event to write for one that is due. One that comes again after it did not get through counts once more, as it
-    /// does in the reference when a patch is repeated.
+    /// The event to write for one that is due. A write that is repeated because it failed is counted again, as in the reference
+    /// when a patch is repeated.
     pub(crate) fn take_up(&mut self, write: &EventWrite) -> Option<CoreEvent> {
         let time = write.series.map_or(write.time, |series| series.last);
         self.correlate(&write.key, &write.note, &write.name, time)

@@ -59,7 +59,7 @@ pub struct EventKey {
 }
 
 impl EventKey {
-    /// The event's `type`.
+    /// The event's `type`: `Normal` or `Warning`.
     pub const fn type_name(&self) -> &'static str {
         if self.is_warning { EventKind::Warning.as_str() } else { EventKind::Normal.as_str() }
     }

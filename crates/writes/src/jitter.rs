@@ -41,7 +41,7 @@ impl Jitter {
         )
     }
 
-    /// 64 random bits.
+    /// The next 64 bits of the sequence. Not for secrets.
     pub fn next_bits(&mut self) -> u64 {
         self.0.next_u64()
     }

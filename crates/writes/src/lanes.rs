@@ -110,10 +110,10 @@ impl PodWrite {
     }
 }
 
-/// Which writes go first.
+/// The class of a write: which writes go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// What a pod's way to its node waits for: bindings, evictions and the like.
+    /// Writes that a binding or a preemption waits for: bindings, evictions, objects.
     Now,
     /// What only people read: status patches.
     Soon,
@@ -184,7 +184,7 @@ impl Lanes {
     /// Adds a write behind the others of its pod.
     pub(crate) fn push(&mut self, write: PodWrite) {
         let uid = write.pod().uid.clone();
-        // What nobody waits for ends a binding instead of going on with it: a plugin takes back what it has written.
+        // A write without a waiting binding does not continue one: a plugin takes back what it has written.
         let ends = matches!(write, PodWrite::Object { token: None, .. });
         let is_urgent = write.urgency() == Urgency::Now;
         let goes_on = is_urgent && self.started.remove(&uid) && !ends;
@@ -201,7 +201,8 @@ impl Lanes {
         }
     }
 
-    /// What a pod's binding waited for is written: the next write comes before those of pods whose binding starts.
+    /// Notes that a write which a pod's binding waited for has ended: the binding's next write goes before those of pods whose
+    /// binding starts.
     pub(crate) fn go_on(&mut self, uid: &Arc<str>) {
         self.started.insert(uid);
     }
@@ -399,7 +400,7 @@ mod tests {
             assert_eq!(lanes.peek(Urgency::Now), Some(&write));
             assert_eq!(lanes.pop(Urgency::Now), Some(write));
         }
-        // What starts anew has to wait.
+        // A binding that starts has to wait.
         lanes.finish(&"a".into());
         lanes.push(bind("d"));
         lanes.push(bind("a"));
@@ -449,7 +450,11 @@ mod tests {
         assert!(lanes.pop(Urgency::Now).is_some());
         lanes.finish(&"a".into());
         lanes.push(bind("a"));
-        assert_eq!(lanes.pop(Urgency::Now), Some(bind("b")), "the next binding of a starts anew");
+        assert_eq!(
+            lanes.pop(Urgency::Now),
+            Some(bind("b")),
+            "the next binding of a starts from the beginning"
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::events::{EventKey, EventQueue, EventWrite};
 use crate::lanes::{Lanes, PodWrite, Urgency};
 use crate::pace::{Bucket, RateLimit, Width};
 
-/// How an [`Outbox`] behaves.
+/// Limits and seed of an [`Outbox`].
 #[derive(Clone, Copy, Debug)]
 pub struct OutboxOptions {
     /// Requests under way at most.
@@ -50,13 +50,13 @@ pub enum EventApi {
 /// One write that is to be sent now.
 #[derive(Debug)]
 pub struct Request {
-    /// What to write.
+    /// What the request writes.
     pub write: Write,
     /// How long it was held back by the fixed rate; zero without one.
     pub waited: Duration,
 }
 
-/// What a request writes.
+/// What a request that may go out now writes.
 #[derive(Debug)]
 pub enum Write {
     /// About a pod; ends in [`Outbox::finish_pod_write`].
@@ -79,7 +79,7 @@ pub struct EventRequest {
 pub struct EndedWrite {
     /// What was to be written.
     pub write: PodWrite,
-    /// How it ended.
+    /// How the request ended.
     pub result: Result<Success, Failure>,
 }
 
@@ -137,18 +137,18 @@ pub enum DroppedEvent {
 pub struct ClassLoad {
     /// Pods or events whose next write could start.
     pub waiting: usize,
-    /// Requests under way.
+    /// How many requests are under way.
     pub under_way: usize,
 }
 
-/// How much there is to write.
+/// How many writes wait and are under way, by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Bindings, and the other writes that bindings and preemptions wait for.
     pub bindings: ClassLoad,
     /// Conditions and nominations of pods.
     pub conditions: ClassLoad,
-    /// Events.
+    /// The load of events.
     pub events: ClassLoad,
     /// Requests that may be under way at once at this moment.
     pub width: usize,
@@ -170,7 +170,7 @@ impl Class {
         }
     }
 
-    /// The class may use one part in so many of the width.
+    /// The class may use one part in this many of the width.
     const fn share(self) -> usize {
         match self {
             Self::Urgent => 1,
@@ -286,7 +286,7 @@ impl Outbox {
     /// The next request to send, if one may go out at `now`. Ask again until there is none, and again after every other
     /// call and at [`next_deadline`](Self::next_deadline).
     pub fn next_request(&mut self, now: Timestamp) -> Option<Request> {
-        // After this nothing is due any more that only time holds back, so that `next_deadline` lies in the future.
+        // After this, no deadline has passed, so `next_deadline` is in the future.
         self.lanes.wake(now);
         self.events.wake(now);
         self.held_until = self.width.held_until(now);
@@ -433,7 +433,7 @@ impl Outbox {
         !self.events.is_empty()
     }
 
-    /// How many events were dropped, for want of room or after too many tries, since the last call.
+    /// How many events were dropped since the last call, because the queue was full or after too many tries.
     pub fn take_dropped_events(&mut self) -> u64 {
         self.events.take_dropped()
     }

@@ -1,9 +1,8 @@
 //! How fast requests go out and how many at once: at a fixed rate where one is configured, else as the server takes them.
 //!
-//! What the server takes is learned from its answers: each push-back (429, a wish to be left alone, an answer that did not
-//! come in time) halves the number of requests under way, at most once a second; a round of answers that took much longer
-//! than the best rounds did takes an eighth off; every other round adds one. When nothing but push-back comes, nothing is
-//! sent until the server wants to be asked again.
+//! What the server takes is learned from its answers. Each push-back (429, `Retry-After`, a timeout) halves the number of
+//! requests under way, at most once a second; a round of answers that took much longer than the best rounds reduces it by an
+//! eighth; every other round adds one. When every answer is a push-back, nothing is sent until the time that the server names.
 //!
 //! Invariant: at least [`FEWEST`] requests may be under way, whatever the server says, so that nothing stops for good.
 
@@ -47,7 +46,7 @@ impl Bucket {
             self.level -= f64::from(n);
             return Ok(());
         }
-        // Never at once, or a caller that comes back at that time would not get on.
+        // Always later than now, so that a caller which comes back at that time makes progress.
         let pause = Duration::from_secs_f64((needed - self.level) / limit.qps);
         Err(now + pause.max(Duration::from_nanos(1)))
     }
@@ -74,7 +73,7 @@ struct Round {
     seconds: f64,
 }
 
-/// A round is slow that takes so many times as long as the best one, and so much longer.
+/// A round is slow that takes this many times as long as the best one, and at least [`SLOW_SECONDS`] longer.
 const SLOW_FACTOR: f64 = 3.0;
 const SLOW_SECONDS: f64 = 0.1;
 /// How much of the best round is forgotten with each round, so that a server that became slower for good is not

@@ -10,7 +10,7 @@ pub(super) fn judge(case: &Value, report: &mut Report) {
     report.count(|| name_of(case).to_owned(), difference(case));
 }
 
-/// What of a recorded decode error must appear in ours: all of it, unless it speaks of the reference's own types and
+/// What of a recorded decode error must appear in ours: all of it, unless it names the reference's own types and
 /// sources; then the part that names the field or the value.
 fn needed(recorded: &str) -> &str {
     if let Some((before, _)) = recorded.split_once(" in scheme \"") {

@@ -1,6 +1,6 @@
 //! Decisions about pods with resource claims: what they get, and what is written of it.
 //!
-//! The engine runs its own Reserve, PreBind and Unreserve. Its writes are held until the recording says what becomes of
+//! The engine runs its own Reserve, PreBind and Unreserve. Its writes are held until the recording has the outcome of
 //! them, and go to an API server of the test's own. Time is virtual.
 
 mod api;
@@ -24,7 +24,7 @@ const GROUP: &str = "resource.k8s.io";
 const CLAIM: &str = "ResourceClaim";
 const SPECIAL: &str = "<extended-resources>";
 
-/// After so many rounds PreBind is taken to hang.
+/// After this many rounds PreBind counts as hanging.
 const MAX_ROUNDS: usize = 10_000;
 
 pub(super) fn judge(case: &Value, options: Options<'_>, report: &mut Report) {

@@ -1,4 +1,4 @@
-//! Histories of pod groups: objects come and go, time passes, and now and then the scheduler runs one cycle.
+//! Histories of pod groups: objects come and go, time passes, and from time to time the scheduler runs one cycle.
 //!
 //! The engine gets what happened through its inputs alone, and its effects go to an API server of the test's own. After the
 //! first step that differs a history proves nothing any more, so the rest of its steps count as not conforming.

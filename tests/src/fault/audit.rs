@@ -47,7 +47,7 @@ pub(super) struct Audit {
     pub(super) preempts_in_background: bool,
     /// Evictions and withdrawals of nominations that were not answered yet.
     preempting: BTreeSet<Token>,
-    /// Whether the input at hand says that an eviction failed.
+    /// Whether the current input says that an eviction failed.
     has_just_failed: bool,
     /// Whether an eviction failed, and no preemption has ended with an error since.
     owes_error: bool,

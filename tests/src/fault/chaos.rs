@@ -133,7 +133,7 @@ impl Dial {
         }
     }
 
-    /// Panics now and then, where a plugin has no other way to fail.
+    /// Panics sometimes, where a plugin has no other way to fail.
     fn may_panic(&self, point: &str, pod: &str) {
         if self.mishap(point, pod, "", 2) == Some(0) {
             std::panic::panic_any(format!("{PANIC} in {point}"));
@@ -445,7 +445,7 @@ impl Task {
             number => {
                 let until = cx.cx.now() + Duration::from_secs(number);
                 let objects = service.map(|service| ObjectKey::from(&**service));
-                // Without an object nothing but time could end the wait.
+                // Without an object only time could end the wait.
                 let until = Some(until).filter(|_| number < 4 || objects.is_none());
                 TaskStep::Wait { until, objects: objects.into_iter().collect() }
             }

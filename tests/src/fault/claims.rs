@@ -294,7 +294,7 @@ pub(super) fn claim_names(pod: &Value) -> impl Iterator<Item = Option<String>> {
     })
 }
 
-/// The devices that nobody else may have.
+/// The devices of a claim that no other claim may have.
 fn held_devices(claim: &Value) -> impl Iterator<Item = Device> {
     let results = claim["status"]["allocation"]["devices"]["results"].as_array();
     let results = results.into_iter().flatten().filter(|result| result["adminAccess"] != true);
@@ -314,7 +314,7 @@ pub(super) fn admits(selector: &Value, node: &str) -> bool {
     })
 }
 
-/// What becomes of a claim that nobody uses: its devices are free, and it may go.
+/// Frees the devices of a claim without users, and lets it be deleted.
 pub(super) fn free(claim: &mut Value) {
     claim["status"] = json!({});
     claim["metadata"]["finalizers"] = json!([]);

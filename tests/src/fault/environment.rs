@@ -146,7 +146,7 @@ impl Simulation {
             "status": {"phase": "Pending"},
         });
         if self.numbers.one_in(4) && self.suffers(Fault::Foreign) {
-            // Somebody else, such as an autoscaler, knows a place for it.
+            // Another program, such as an autoscaler, has nominated a node for it.
             let node = format!("node-{}", self.numbers.below(MAX_NODES));
             pod["status"]["nominatedNodeName"] = node.into();
         }
@@ -200,7 +200,7 @@ impl Simulation {
     }
 
     fn delete_any_pod(&mut self) -> Result<()> {
-        // Pods whose bindings wait are few, and what becomes of those matters most.
+        // Pods whose bindings wait are few, and changes to those matter most.
         let asleep: BTreeSet<_> = self.instances().flat_map(|it| it.sleepers.uids()).collect();
         let is_asleep =
             |pod: &Value| pod["metadata"]["uid"].as_str().is_some_and(|uid| asleep.contains(uid));

@@ -22,7 +22,7 @@ pub(super) struct ChaosExtender {
 }
 
 impl ChaosExtender {
-    /// Fails or panics now and then.
+    /// Fails or panics sometimes.
     fn may_fail(&self, request: &str, pod: &Pod) -> Result<(), String> {
         match self.dial.mishap(request, &pod.uid, "", 4) {
             Some(0) => std::panic::panic_any(format!("{PANIC} in {request}")),

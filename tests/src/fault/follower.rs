@@ -131,7 +131,7 @@ impl Follower {
         }
     }
 
-    /// Delivers the last event once more, past the check that drops repeated ones.
+    /// Delivers the last event a second time, past the check that drops repeated ones.
     pub(super) fn repeat(&mut self, inputs: &mut Vec<Input>) -> bool {
         let last = self.last.take();
         let is_there = last.is_some();

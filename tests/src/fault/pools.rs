@@ -18,7 +18,7 @@ fn key(node: &str, at: u64) -> Key {
     (String::new(), format!("{node}-gpu-{at}"))
 }
 
-/// The slice of a pool at this place, with so many devices.
+/// The slice of a pool at this place, with this many devices.
 fn slice(node: &str, at: u64, n_devices: u64, generation: u64, n_slices: u64) -> Value {
     let devices: Vec<Value> = (0..n_devices)
         .map(|device| {

@@ -102,7 +102,7 @@ pub(super) enum Stage {
     LookUp { failure: Failure },
     /// The answer is on its way back.
     Answered(Answer),
-    /// Its sender has given it up; it may arrive all the same.
+    /// Its sender has given it up; it may arrive nevertheless.
     Late,
 }
 

@@ -288,7 +288,7 @@ impl Server {
         Ok(Ok(()))
     }
 
-    /// Puts an object in the place of the revision that it carries.
+    /// Puts an object in place of the revision that it carries.
     pub(super) fn replace(&mut self, object: &Object) -> Result<WriteResult<Arc<Object>>> {
         let key = (object.namespace.to_string(), object.name.to_string());
         let Some(before) = self.get(&object.kind, &key) else {

@@ -14,7 +14,7 @@ use super::chaos::{self, CHAOS, Dial, LATE_CHAOS, Sleepers};
 use super::extender::ChaosExtender;
 use crate::history::Numbers;
 
-/// The profile with nothing but the default plugins.
+/// The profile with the default plugins only.
 pub(super) const PLAIN: &str = "default-scheduler";
 /// The profile whose pods share evaluations, and fail late.
 pub(super) const LATE: &str = "late-scheduler";

@@ -1,7 +1,7 @@
 //! One simulation under way: the server, the schedulers, the lease between them, and time.
 //!
-//! A step is one thing that users, controllers, the network or bad luck do, and then a little work of all schedulers. All of it
-//! is a function of the seed; a fault that is left out draws its numbers all the same, so that what remains stays similar.
+//! A step is one thing that users, controllers, the network or faults do, and then a little work of all schedulers. All of it
+//! is a function of the seed; a fault that is left out draws its numbers nevertheless, so that what remains stays similar.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -257,7 +257,7 @@ impl Simulation {
         else {
             return Ok(false);
         };
-        // A scheduler that does not wait until it has caught up must be right about what it knows all the same.
+        // A scheduler that does not wait until it has caught up must be right about what it knows nevertheless.
         if !holds_lease
             || !(instance.may_decide(&self.server)
                 || (lags && instance.is_synced() && !instance.is_leaving))
@@ -403,7 +403,7 @@ impl Simulation {
         })
     }
 
-    /// Bad luck.
+    /// A fault, such as a broken watch or a crash.
     fn fail(&mut self) -> Result<()> {
         let n_seats = self.seats.len() as u64;
         let seat = usize::try_from(self.numbers.below(n_seats))?;

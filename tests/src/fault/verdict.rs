@@ -257,10 +257,10 @@ impl Simulation {
                 continue;
             }
             let condition = pod.status.conditions.iter().find(|it| &*it.kind == "PodScheduled");
-            let leader = self.leader().context("nobody leads")?;
+            let leader = self.leader().context("no scheduler leads")?;
             let queued = leader.engine.queue().get(&pod.namespace, &pod.name);
             if !pod.spec.resource_claims.is_empty() && queued.is_some_and(QueuedPod::is_gated) {
-                // It waits for a claim that nobody has made.
+                // It waits for a claim that was not created.
                 continue;
             }
             let said = leader.audit.said.get(&pod.uid);
@@ -283,7 +283,7 @@ impl Simulation {
 
     /// Nothing is under way any more, and every scheduler knows what the server has.
     fn nothing_is_left(&mut self) -> Result<()> {
-        ensure!(self.leader().is_some(), "nobody leads");
+        ensure!(self.leader().is_some(), "no scheduler leads");
         for instance in self.instances() {
             let (engine, name) = (&instance.engine, &instance.name);
             for size in engine.table_sizes() {

@@ -145,7 +145,7 @@ pub(crate) fn node(name: &str, numbers: &mut Numbers) -> Value {
     })
 }
 
-/// An object around the pods, by turns of every kind; names are few, so that one replaces another.
+/// An object around the pods, in turn of every kind; names are few, so that one replaces another.
 pub(crate) fn object(numbers: &mut Numbers) -> Value {
     let namespace = numbers.pick(&NAMESPACES);
     match numbers.below(9) {

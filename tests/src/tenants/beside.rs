@@ -2,7 +2,7 @@
 //! tenant's, one after the other of every kind, are created, tried, and deleted again.
 //!
 //! One thread decides, so a pod of others may have to wait for an attempt that is under way. Time is virtual: it passes by
-//! what the core's work takes, be it measured or computed from units of work, and by waiting for what comes next. So ten minutes
+//! what the core's work takes, either measured or computed from units of work, and by waiting for what comes next. So ten minutes
 //! take as long as the core is busy, and in units the outcome is the same on every machine.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -32,11 +32,11 @@ const N_VARIANTS: usize = 3;
 pub enum Pace {
     /// As long as it takes by this clock.
     Measured(fn() -> Duration),
-    /// So many units in a microsecond. Taking in what is reported takes no time.
+    /// This many units in a microsecond. Taking in what is reported takes no time.
     PerMicro(u64),
 }
 
-/// What is played.
+/// The pods of the simulation, and its length.
 #[derive(Clone, Copy, Debug)]
 pub struct Play {
     /// How many nodes there are.
@@ -68,7 +68,7 @@ pub struct Outcome {
     pub busy: Duration,
 }
 
-/// The one that so many thousandths of them do not exceed.
+/// The value that this many thousandths of them do not exceed.
 pub fn quantile(sorted: &[Duration], thousandths: usize) -> Duration {
     let at = (sorted.len() * thousandths).div_ceil(1000).saturating_sub(1);
     sorted.get(at).copied().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A cluster to tell scenarios to: the embedded one, or a real API server.
+//! A cluster to play scenarios in: the embedded one, or a real API server.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts one in which nobody runs pods or binds volumes.
+    /// Starts one in which no kubelet runs pods and no controller binds volumes.
     pub(crate) async fn start_bare(
         backend: &Backend,
         program: &Path,
@@ -154,7 +154,7 @@ impl Cluster {
         until(&format!("{n} pods bound"), async || self.n_bound().await >= n).await;
     }
 
-    /// Waits until a pod is bound, and tells to which node.
+    /// Waits until a pod is bound, and returns its node.
     pub(crate) async fn node_of(&self, pod: &str) -> String {
         let mut node = None;
         until(&format!("pod {pod} bound"), async || {
@@ -176,7 +176,7 @@ impl Cluster {
         scheduled.unwrap_or_default()
     }
 
-    /// Waits until a pod's condition says that it fits nowhere, and tells the message.
+    /// Waits until a pod's condition says that it fits nowhere, and returns the message.
     pub(crate) async fn until_unschedulable(&self, pod: &str) -> String {
         let mut condition = Value::Null;
         until(&format!("pod {pod} unschedulable"), async || {

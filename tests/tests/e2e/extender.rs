@@ -33,7 +33,7 @@ impl Extender {
         })
     }
 
-    /// Answers one question after the other. Where there is no answer, the scheduler waits for it in vain.
+    /// Answers one question after the other. Where there is no answer, the scheduler waits until its time-out.
     pub(crate) async fn serve(
         self,
         mut answer: impl AsyncFnMut(&str, &Value) -> Result<Option<Value>>,

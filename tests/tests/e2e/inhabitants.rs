@@ -1,8 +1,8 @@
 //! What stands in for the rest of a cluster: kubelets that run and end pods, and controllers that bind volumes, generate claims
 //! of devices, and let deleted pod groups go.
 //!
-//! They look at the whole cluster again and again, since it is small. Invariants: a pod is ended only after somebody
-//! deleted it; a claim is bound only to the volume that the scheduler chose, or to one made on the node it chose; a claim of
+//! They look at the whole cluster again and again, since it is small. Invariants: a pod is ended only after it was
+//! deleted; a claim is bound only to the volume that the scheduler chose, or to one made on the node it chose; a claim of
 //! devices is released only when no pod and no group is left for which it is reserved.
 
 use std::time::Duration;

@@ -6,7 +6,7 @@
 //! `system:kube-scheduler`.
 //!
 //! Invariants: scenarios see a cluster through its API only, so that they say the same of both; whatever was refused
-//! to the scheduler for want of a right fails the scenario; nothing waits for a while, only for a state.
+//! to the scheduler because a right is missing fails the scenario; nothing waits for a while, only for a state.
 
 #![allow(clippy::unwrap_used, reason = "a scenario that cannot go on stops where it is")]
 

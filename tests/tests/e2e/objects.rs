@@ -115,7 +115,7 @@ pub(crate) fn one_gpu() -> Value {
     json!({"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}})
 }
 
-/// So many devices on a node.
+/// This many devices on a node.
 pub(crate) fn gpus(node: &str, n: usize) -> Value {
     let devices: Vec<Value> = (0..n).map(|i| json!({"name": format!("gpu-{i}")})).collect();
     json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",

@@ -87,7 +87,7 @@ impl Running {
     /// Stops it in order.
     ///
     /// # Panics
-    /// If it broke down, or waited in vain for something to be finished.
+    /// If it failed, or work under way was not finished in time.
     pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
         let begin = Instant::now();

@@ -59,7 +59,7 @@ fn write(packages: &[(&Package, Vec<(String, String)>)]) -> String {
         .collect();
     lines.sort();
     out.extend(lines);
-    // Most texts are the same but for blanks.
+    // Most texts are the same except for blanks.
     let mut by_text: BTreeMap<String, (Vec<String>, &str)> = BTreeMap::new();
     for (package, texts) in packages {
         for (file, text) in texts {

@@ -49,7 +49,7 @@ impl Users {
                 let group = if is_inside { &mut users.packages } else { &mut users.own_tests };
                 let usage = group.entry(ident.clone()).or_default();
                 usage.read(&file.source.code);
-                // Doc tests use a crate as strangers do.
+                // Doc tests use a crate from outside, as its users do.
                 users.documents.read(&Source::new(fenced(&file.source.comments)).code);
             }
         }

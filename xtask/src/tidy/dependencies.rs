@@ -1,5 +1,5 @@
-//! Rules on dependencies: versions come from the workspace table, every crate in it is argued for, and what a manifest
-//! asks for its code uses.
+//! Rules on dependencies: versions come from the workspace table, the document gives a reason for every crate in it, and the
+//! code of a package uses every dependency of its manifest.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ pub(super) fn check_documented(table: &[Entry], document: &str) -> Vec<Finding> 
     missing.chain(stale).collect()
 }
 
-/// Crates of the table that no member asks for, for a note.
+/// Crates of the table that no member depends on, for a note.
 pub(super) fn not_asked_for(table: &[Entry], packages: &[Package]) -> Vec<String> {
     external(table)
         .filter(|entry| {

@@ -1,4 +1,4 @@
-//! One version of each crate: exceptions are listed in `deny.toml`, with who forces them.
+//! One version of each crate: exceptions are listed in `deny.toml`, with the crate that forces them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub(super) fn check(metadata: &Metadata, exceptions: &[Skip]) -> Vec<Finding> {
         .filter(|(name, _)| !exceptions.iter().any(|exception| exception.name == *name))
         .map(|(name, versions)| {
             let versions = versions.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            Finding::new(name, format!("comes in several versions: {versions}; `cargo tree -i {name}@VERSION` tells why"))
+            Finding::new(name, format!("comes in several versions: {versions}; `cargo tree -i {name}@VERSION` shows why"))
         })
         .chain(unexplained)
         .collect()

@@ -1,5 +1,5 @@
 //! The fuzzer's lock file, which no build of the workspace reads: it must know every dependency of our packages, or
-//! `cargo xtask fuzz`, which may not change it, ends before it begins.
+//! `cargo xtask fuzz`, which may not change it, fails before it starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -21,7 +21,7 @@ impl Entry {
         self.value.get("workspace") == Some(&Value::Boolean(true))
     }
 
-    /// Whether it lies in this repository.
+    /// Whether it is a crate of this repository.
     pub(super) fn is_ours(&self) -> bool {
         self.value.get("path").is_some()
     }

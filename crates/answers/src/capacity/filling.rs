@@ -9,7 +9,7 @@ use crate::course::Course;
 use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 
-/// The copy. The same pods go to the same nodes whenever it is made anew.
+/// The copy. Filling another copy of the same cluster places the same pods on the same nodes.
 #[derive(Debug)]
 pub(super) struct Filling<'a> {
     course: Course,
@@ -56,7 +56,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Places the next pod; its node, if it fits.
+    /// Places the next pod. Returns it, with its node if it fits.
     pub(super) fn place(&mut self) -> (Arc<Pod>, Option<Arc<str>>) {
         let next = Arc::new(self.next_pod());
         self.course.handle(Input::PodApplied(next.clone()));

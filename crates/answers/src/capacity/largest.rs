@@ -16,7 +16,7 @@ pub(super) fn requests(filling: &mut Filling<'_>) -> Vec<LargestRequest> {
     }
     let mut largest = Vec::new();
     for (resource, from) in requested(&pod) {
-        // Each of them takes dozens of trials.
+        // The search takes dozens of trials for each resource, so check for an interrupt between resources.
         if filling.is_interrupted() {
             break;
         }
@@ -59,7 +59,7 @@ fn fits(filling: &mut Filling<'_>, resource: &str, amount: i64) -> Option<String
     Some(filling.explain(pod)?.chosen?.to_string())
 }
 
-/// The largest amount that holds, of which `from` does: `most` as a rule.
+/// The largest amount for which `holds` is true, by bisection. It must be true for `from`.
 fn boundary(from: i64, most: i64, mut holds: impl FnMut(i64) -> bool) -> i64 {
     if most == from || holds(most) {
         return most;

@@ -8,7 +8,7 @@ use super::data::{CapacityStep, LimitAnswer};
 use super::filling::Filling;
 use crate::explanation::Rejection;
 
-/// So many moments are looked at.
+/// The limits are looked at after at most this many pods.
 const MAX_MOMENTS: usize = 64;
 
 /// The numbers of added pods at which another number of nodes was feasible than before.
@@ -19,7 +19,7 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// So many nodes were feasible for the pod after `n_added`.
+    /// Notes that `n_feasible` nodes were feasible for the next pod when `n_added` had been added.
     pub(super) fn saw(&mut self, n_added: usize, n_feasible: usize) {
         if self.last != Some(n_feasible) {
             self.changes.push(n_added);
@@ -27,7 +27,7 @@ impl Moments {
         }
     }
 
-    /// How many changes there are, if not all of them are looked at.
+    /// The number of changes, if that is more than [`MAX_MOMENTS`], so that some are left out; otherwise `None`.
     pub(super) fn left_out(&self) -> Option<usize> {
         Some(self.changes.len()).filter(|n| *n > MAX_MOMENTS)
     }

@@ -7,7 +7,7 @@ use kube_scheduler_framework::Code;
 use super::ExplainOptions;
 use super::data::{Explanation, RejectedNodes, Rejection, Verdict};
 
-/// What is said of an answer without the names of nodes, and without those of victims in other namespaces.
+/// Warnings of an answer without the names of nodes, and without those of victims in other namespaces.
 pub(crate) const NODES_HIDDEN: &str = "nodes are not named: the reader may not list them";
 pub(crate) const OTHERS_HIDDEN: &str =
     "pods of other namespaces are not named: the reader may not list them";
@@ -19,9 +19,9 @@ pub(crate) const ERROR_HIDDEN: &str = "an error; its text is shown to those who 
 /// What the reader of an answer may see of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visibility {
-    /// Nodes by name.
+    /// Whether the reader may see names of nodes.
     pub nodes: bool,
-    /// Pods of all namespaces by name, and not only those of the namespace that is asked about.
+    /// Whether the reader may see names of pods of all namespaces, not only of the one that is asked about.
     pub all_pods: bool,
 }
 

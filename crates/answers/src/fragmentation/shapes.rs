@@ -11,7 +11,7 @@ use kube_scheduler_engine::Engine;
 use crate::API_GROUP;
 use crate::what_if::is_of_node;
 
-/// Shapes that differ in node affinity alone are compared one by one, so many of them. Pods of more are no shape that is tried.
+/// Shapes that differ in node affinity alone are compared one by one, at most this many. Pods of more are no shape that is tried.
 const MAX_ALIKE: usize = 64;
 
 /// What pods ask for and where they may go: requests, node selector and affinity, tolerations, host ports.
@@ -36,7 +36,7 @@ pub(super) struct Shapes {
 }
 
 impl Shapes {
-    /// Pods that run or wait, but for those that belong to their node.
+    /// Pods that run or wait, except for those that belong to their node.
     pub(super) fn of(engine: &Engine) -> Self {
         let mut shapes = Self::default();
         let mut known: BTreeMap<u64, Vec<usize>> = BTreeMap::new();

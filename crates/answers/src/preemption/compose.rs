@@ -63,7 +63,7 @@ pub(super) fn compose(
         message: match asked {
             Some(preemption) => preemption.message,
             None if matches!(verdict, Verdict::Fits | Verdict::Bound) => None,
-            // Nobody was asked to make room: the whole text says why.
+            // No plugin was asked to make room: the whole text says why.
             None => explanation.message,
         },
         gated: explanation.gated,
@@ -164,7 +164,7 @@ fn in_vain(
     groups
 }
 
-/// What became of the trial of a node. A filter says who it is, and preemption itself does not.
+/// How the trial of a node ended. A status with a plugin's name comes from a filter; preemption's own statuses have none.
 fn code_of(status: &Status) -> &'static str {
     match status.code() {
         Code::Error => "Error",

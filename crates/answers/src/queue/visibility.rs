@@ -31,13 +31,13 @@ impl Queue {
         self
     }
 
-    /// Groups the pods by what is said of them now.
+    /// Groups the pods by what the reader may see of them.
     fn group_again(&mut self) {
         self.groups = groups(&self.pods, self.max_examples);
         self.n_groups = self.groups.len();
     }
 
-    /// The same with at most so many pods and groups listed.
+    /// The same with at most this many pods and groups listed.
     #[must_use]
     pub(crate) fn limited(mut self, max_listed: usize) -> Self {
         self.pods.truncate(max_listed);

@@ -135,7 +135,7 @@ fn patched(status: &Json, patch: &Value) -> Value {
     patched
 }
 
-/// The object as the API server stores it in the place of the known one.
+/// The object as the API server stores it in place of the known one.
 fn replaced(known: Option<&Arc<Object>>, object: &Object) -> Result<Object, ApiError> {
     let (resource, name) = (format!("{}s", object.kind.to_lowercase()), &object.name);
     match known {

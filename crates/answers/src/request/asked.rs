@@ -62,7 +62,7 @@ impl Asked {
                     return Err(field("spec.nodes", "expected one node or more"));
                 }
                 let changes = Change::draining(&nodes, disable_eviction);
-                // Who may ask about the whole cluster may name its nodes.
+                // A caller who may ask about the whole cluster may name its nodes.
                 (Self::WhatIf { changes }, ANYBODY)
             }
             QuestionKind::Capacity => {
@@ -222,7 +222,7 @@ fn add_changes(
     Ok(())
 }
 
-/// Pods that are alike but for their names.
+/// Pods that are alike except for their names.
 fn pods(
     added: AddPodsSpec,
     namespace: &Arc<str>,
@@ -238,7 +238,7 @@ fn pods(
     Ok(numbered.collect())
 }
 
-/// No pod that is there has this UID.
+/// A UID for a pod of a question, which no existing pod has.
 fn uid(namespace: &str, name: &str) -> Arc<str> {
     format!("{API_GROUP}/{namespace}/{name}").into()
 }

@@ -99,12 +99,12 @@ impl Budgets {
         EvictionVerdict::Allowed
     }
 
-    /// A pod has got its node.
+    /// Counts a pod that got a node as healthy.
     pub(super) fn placed(&mut self, pod: &Pod) {
         self.covering(pod).for_each(|budget| budget.margin += 1);
     }
 
-    /// A pod is gone for another one's sake, which no budget prevents.
+    /// Counts a pod that was evicted by preemption, which no budget prevents.
     pub(super) fn preempted(&mut self, pod: &Pod) {
         self.covering(pod).for_each(|budget| budget.margin -= 1);
     }
@@ -171,7 +171,7 @@ fn portion(value: &Json, total: i64) -> i64 {
     total.saturating_mul(percent.unwrap_or(0).clamp(0, 100)).saturating_add(99) / 100
 }
 
-/// Whether the pod is ready. One without any condition comes from a manifest, and nothing is known against it.
+/// Whether the pod is ready. A pod without conditions comes from a manifest and counts as ready.
 fn is_ready(pod: &Pod) -> bool {
     let conditions = &pod.status.conditions;
     let ready = conditions.iter().find(|condition| *condition.kind == *"Ready");

@@ -34,7 +34,7 @@ pub(crate) fn apply(course: &mut Course, changes: &[Change]) -> Result<Touched, 
     let mut numbers = BTreeMap::new();
     for change in changes {
         if course.is_interrupted() {
-            // The course makes no attempt any more, and says that it is cut short.
+            // After an interrupt the course makes no more attempts, and says that it was cut short.
             break;
         }
         match change {
@@ -185,7 +185,7 @@ fn controller_kind(pod: &Pod) -> Option<&str> {
     pod.controller.as_ref().map(|controller| &*controller.kind)
 }
 
-/// Creates a deleted pod once more, as its controller does; false if it has none.
+/// Creates a deleted pod again, as its controller would. Returns false if it has no controller.
 pub(super) fn recreate(course: &mut Course, pod: &Pod, touched: &mut Touched) -> bool {
     if controller_kind(pod).is_none() {
         touched.lose(pod);
@@ -197,14 +197,14 @@ pub(super) fn recreate(course: &mut Course, pod: &Pod, touched: &mut Touched) ->
 }
 
 impl Touched {
-    /// A pod is gone for good.
+    /// Notes a pod that no controller creates again.
     fn lose(&mut self, pod: &Pod) {
         let name = PodName::from(pod);
         self.asked.remove(&name);
         self.gone.insert(name);
     }
 
-    /// Says how many pods nobody creates again.
+    /// Adds a warning about `n` pods of a node that no controller creates again.
     pub(super) fn add_lost(&mut self, node: &str, n: usize) {
         if n > 0 {
             let pods = count(n, "pod");

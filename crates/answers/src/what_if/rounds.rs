@@ -95,7 +95,7 @@ fn is_known(course: &Course, pod: &Pod) -> bool {
     known.is_some_and(|known| known.uid == pod.uid)
 }
 
-/// Evicts pods, and counts by node those that nobody creates again.
+/// Evicts pods, and counts by node those that no controller creates again.
 fn evict(
     course: &mut Course,
     pods: Vec<Arc<Pod>>,

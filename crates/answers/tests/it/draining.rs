@@ -149,7 +149,8 @@ fn pods_that_are_not_ready_go_as_the_api_lets_them() {
         drain(&cluster)
     };
     let moved = |answer: &WhatIf| (answer.placements.len(), answer.blocked.len());
-    // Enough are healthy: the pod that is not goes without the budget, and what it is replaced by lets the other one go.
+    // Enough are healthy: the pod that is not ready is evicted without using the budget, and its replacement lets the other one
+    // go.
     assert_eq!(moved(&with(Value::Null, 0, 2, [&unready, &ready])), (2, 0));
     // Too few are.
     assert_eq!(moved(&with(Value::Null, 0, 1, [&unready, &ready])), (0, 2));

@@ -50,7 +50,7 @@ fn nodes_are_grouped_by_everything_that_rejects_them() {
     let first = "0/6 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 4 Insufficient cpu.";
     assert!(text.starts_with(first), "{text}");
     assert!(!answer.preemption.unwrap().helps);
-    assert!(answer.place.is_none(), "nobody has seen the pod");
+    assert!(answer.place.is_none(), "the engine has not seen the pod");
 }
 
 #[test]

@@ -23,6 +23,9 @@ impl NodeAffinity {
     }
 
     /// Compiles strictly, as plugin arguments are: any error fails. `path` is where the affinity stands.
+    ///
+    /// # Errors
+    /// Every field that is wrong, with its path.
     pub fn compile_strict(
         affinity: &wire::NodeAffinity,
         path: &FieldPath,
@@ -94,7 +97,10 @@ fn list_or_error<T>(
 }
 
 impl PodAffinityTerm {
-    /// Compiles one term of a pod in `namespace`.
+    /// Compiles one term of a pod in `namespace`, which is the term's own if it names none and has no selector of namespaces.
+    ///
+    /// # Errors
+    /// If a selector has an unknown operator, or values that do not fit its operator.
     pub fn from_wire(
         term: &wire::PodAffinityTerm,
         namespace: &Arc<str>,

@@ -10,7 +10,7 @@ use crate::taint::{Taint, TaintEffect};
 use crate::wire;
 
 impl Node {
-    /// Compiles a node.
+    /// Compiles a node: keeps what decisions depend on.
     pub fn from_wire(node: &wire::Node) -> Self {
         let (metadata, status) = (&node.metadata, &node.status);
         let mut allocatable = Resources::default();

@@ -1,4 +1,4 @@
-//! Decoding and compiling: what becomes of real, odd and hostile objects.
+//! Decoding and compiling real, odd and hostile objects.
 
 mod recorded;
 

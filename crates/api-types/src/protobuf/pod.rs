@@ -1,4 +1,4 @@
-//! Pods, but for their containers, affinities, volumes and status.
+//! Pods, except for their containers, affinities, volumes and status.
 
 use super::fault::At;
 use super::fields::{Amounts, Message, Pairs, Read, fields};

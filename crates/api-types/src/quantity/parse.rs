@@ -9,7 +9,7 @@ use super::{Amount, Decimal, Format, MAX_DIGITS, NANO_SCALE, Quantity, QuantityE
 
 /// Numbers with at most this many digits are kept as a machine integer.
 const FAST_DIGITS: usize = 18;
-/// Even binary quantities with more digits may be a multiple of 1024, so the reference prints them anew.
+/// Even binary quantities with more digits may be a multiple of 1024, so the reference prints them in canonical form.
 const KEPT_BINARY_DIGITS: usize = 3;
 /// 2^63 - 1: what binary quantities are capped at.
 const BINARY_MAX: u64 = i64::MAX as u64;

@@ -24,7 +24,7 @@ pub(super) struct Unclaimed {
 }
 
 impl Unclaimed {
-    /// `totals` with what claims take, but for what the pod asks for as a whole.
+    /// `totals` with what claims take, except for what the pod asks for as a whole.
     fn add(&self, totals: &Totals, claims: &[NodeResourceClaim]) -> Totals {
         let mut totals = totals.clone();
         for (name, amount) in amounts(claims).filter(|(name, _)| !self.pod_level.contains(name)) {

@@ -58,6 +58,9 @@ impl LabelSelector {
     }
 
     /// Reads the textual form: `a=b,c!=d,e in (x,y),f notin (z),g,!h,i>1,j<9`. The empty text selects everything.
+    ///
+    /// # Errors
+    /// If the text does not follow the grammar, or a key or value is no valid label.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         grammar::parse(text).map(Self::new)
     }

@@ -33,9 +33,9 @@ impl FieldRequirement {
 /// One term: all expressions and all fields must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NodeSelectorTerm {
-    /// Requirements on labels.
+    /// `matchExpressions`: requirements on labels, all of which must hold.
     pub expressions: Arc<[Requirement]>,
-    /// Requirements on fields.
+    /// `matchFields`: requirements on fields, all of which must hold.
     pub fields: Arc<[FieldRequirement]>,
 }
 
@@ -76,7 +76,7 @@ pub enum NodeNames {
     Names(BTreeSet<Arc<str>>),
 }
 
-/// A node selector in the lazy form: terms that do not compile match nothing but do not spoil the others.
+/// A node selector in the lazy form: terms that do not compile match nothing, and the others are not affected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeSelector {
     terms: Arc<[Result<NodeSelectorTerm, SelectorError>]>,

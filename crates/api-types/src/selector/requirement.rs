@@ -41,9 +41,9 @@ impl Operator {
 /// One requirement on the label `key`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Requirement {
-    /// Label key.
+    /// The key of the label that is compared.
     pub key: Arc<str>,
-    /// Comparison.
+    /// How the value of the label is compared.
     pub operator: Operator,
     /// Values listed, sorted and unique. One for `Gt` and `Lt`, none for `Exists` and `DoesNotExist`.
     pub values: Arc<[Arc<str>]>,

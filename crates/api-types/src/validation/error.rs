@@ -163,7 +163,7 @@ impl From<bool> for BadValue {
 /// One field that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FieldError {
-    /// Which field.
+    /// The path of the field that is wrong.
     pub path: FieldPath,
     /// What sort of complaint.
     pub kind: ErrorKind,

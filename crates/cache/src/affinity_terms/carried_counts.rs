@@ -14,7 +14,7 @@ const FEW: usize = 64;
 /// How often something is carried, and the sum of the weights that it is carried with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TermCount {
-    /// How often.
+    /// How often it is carried.
     pub n: u32,
     /// The sum of the weights; 0 for what has no weight.
     pub weight: i64,

@@ -1,4 +1,4 @@
-//! Terms by namespace and a label that they ask for, so that a pod is compared with those alone that may mean it.
+//! An index of terms by namespace and by a label that they require, so that a pod is compared only with terms that may select it.
 //!
 //! Invariant: a term is filed under each namespace that it names with each value of the first requirement that lists values; if
 //! these are many pairs, under the shorter of both lists; under values alone if it selects namespaces by their labels, under
@@ -20,15 +20,15 @@ use super::{TermId, TermKind};
 pub(super) struct Found {
     pub(super) id: TermId,
     pub(super) kind: TermKind,
-    /// Whether its selector asks for nothing but the label that it was found by.
+    /// Whether the label by which the term was found is all that its selector requires.
     pub(super) is_whole_selector: bool,
 }
 
-/// So many terms are kept in a list: it is faster to go through than a tree, and moves little when one comes or goes.
+/// Up to this number of terms are kept in a list: it is faster to iterate than a tree, and inserting moves few entries.
 const FEW: usize = 64;
 
-/// Terms in the order of their numbers, none twice. Many are filed under one label where somebody means harm, and each
-/// of them comes and goes; so beyond [`FEW`] none is moved for another.
+/// Terms in the order of their numbers, none twice. A malicious tenant can have many terms filed under one label and add and
+/// remove them at will; so beyond [`FEW`] terms, inserting or removing one moves no others.
 #[derive(Clone, Debug)]
 enum Terms {
     Few(SmallVec<[Found; 2]>),
@@ -115,7 +115,7 @@ impl Equivalent<Spot> for BorrowedSpot<'_> {
     }
 }
 
-/// So many pairs of a namespace and a value one term is filed under.
+/// The most pairs of a namespace and a value that one term is filed under.
 const MAX_SPOTS: usize = 64;
 
 /// Numbers of terms by namespace and label.

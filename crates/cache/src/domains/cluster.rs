@@ -42,7 +42,7 @@ impl ClusterState {
         dropped.iter().for_each(|key| self.drop_label_column(key));
     }
 
-    /// [Follows](Self::follow) what was read since the last call and had to be found out afresh: [counters](Self::counted),
+    /// [Follows](Self::follow) what was read since the last call and had to be computed from scratch: [counters](Self::counted),
     /// and [columns of labels](Self::label_column). A counter that is cheap to derive from another one is followed only
     /// when it is requested for the second time: many pods need a counter that no other pod needs, and following it
     /// costs more than deriving it.

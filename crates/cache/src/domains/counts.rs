@@ -65,7 +65,7 @@ pub(crate) struct PlainCounts {
 
 /// # Reading
 impl DomainCounts {
-    /// What is counted.
+    /// The specification: which pods are counted, and by which topology key.
     pub fn spec(&self) -> &CounterSpec {
         &self.spec
     }
@@ -77,13 +77,13 @@ impl DomainCounts {
         self.on_nodes.try_get(node).map_or(0, |n| i64::from(*n))
     }
 
-    /// Whether a node counts.
+    /// Whether a node counts by the specification: the pods of other nodes are in no domain's number.
     #[inline]
     pub fn is_eligible(&self, node: NodeIdx) -> bool {
         self.eligible.contains(node)
     }
 
-    /// The nodes that count.
+    /// The nodes that count by the specification.
     pub fn eligible(&self) -> &NodeSet {
         &self.eligible
     }

@@ -26,7 +26,7 @@ const NO_DOMAIN: u32 = u32::MAX;
 pub struct Looks(u8);
 
 impl Looks {
-    /// Nothing.
+    /// The empty set: nothing was read.
     pub const NOTHING: Self = Self(0);
     /// What its domain holds, or whether it has one.
     pub const DOMAIN: Self = Self(1);

@@ -18,7 +18,7 @@ use crate::objects::ObjectStore;
 pub struct CounterSpec {
     /// Which pods count.
     pub pods: CountedPods,
-    /// On which nodes.
+    /// On which nodes pods count.
     pub nodes: CountedNodes,
     /// The node label whose values are the domains; only nodes that have it count. `None`: there is one domain, of
     /// all nodes that count.
@@ -53,7 +53,7 @@ pub struct CountedNodes {
     pub required_keys: Arc<[Arc<str>]>,
     /// What the node must match, as a pod requires it.
     pub affinity: Option<RequiredNodeAffinity>,
-    /// A node counts only if nothing but tolerated taints would keep a pod out.
+    /// A node counts only if all of its taints that keep pods out are tolerated.
     pub tolerated: Option<PodTolerations>,
     /// Whether nodes without the topology key count too, as a domain of their own, the one of
     /// [`ValueId::ABSENT`](crate::columns::ValueId::ABSENT).

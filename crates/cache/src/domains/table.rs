@@ -26,7 +26,7 @@ use crate::requests::ReadMark;
 const MAX_SLOTS: usize = 8 << 20;
 /// What all counters may take, in bytes, each counted at its largest.
 const MAX_BYTES: usize = 48 << 20;
-/// A counter is filed under up to so many pairs of a namespace and a label, else under namespaces or labels alone.
+/// A counter is filed under up to this many pairs of a namespace and a label, else under namespaces or labels alone.
 const MAX_PAIRS: usize = 64;
 /// How many label columns are kept that no counter needs, in node slots: 4 bytes each, and more for distinct values.
 const MAX_LABEL_SLOTS: usize = 1 << 20;
@@ -263,7 +263,7 @@ impl CounterTable {
         dropped
     }
 
-    /// Puts a counter in the place of the one with the same specification.
+    /// Puts a counter in place of the one with the same specification.
     pub(crate) fn replace(&mut self, counts: Arc<DomainCounts>) {
         if let Some(slot) = self.find(counts.spec()) {
             self.n_counted += 1;

@@ -20,11 +20,11 @@ use super::{KindStore, ObjectStore};
 pub struct ObjectKey {
     /// API group, empty for the core group.
     pub group: Arc<str>,
-    /// Kind.
+    /// The kind of the object.
     pub kind: Arc<str>,
     /// Namespace, empty for cluster-wide kinds.
     pub namespace: Arc<str>,
-    /// Name.
+    /// The name of the object.
     pub name: Arc<str>,
 }
 

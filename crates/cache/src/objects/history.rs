@@ -14,7 +14,7 @@ use super::ObjectStore;
 /// The API group of claims, slices and classes of devices.
 pub(crate) const DEVICE_GROUP: &str = "resource.k8s.io";
 
-/// So many changes of a kind are kept. Followers that fall further behind start anew.
+/// How many changes of a kind are kept. Followers that fall further behind start over.
 const MAX_CHANGES: usize = 1024;
 
 /// A change of one object.

@@ -14,7 +14,7 @@ pub(super) const SERVICES: (&str, &str) = ("", "Service");
 /// The services of a namespace that select pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServiceSelectors {
-    /// How many services.
+    /// How many services of the namespace select pods.
     pub n_services: usize,
     /// How many labels all of them ask for, each as often as it is asked for.
     pub n_pairs: usize,

@@ -1,9 +1,8 @@
 //! Writes of objects that were asked for on behalf of pods without waiting for an answer.
 //!
-//! Until the watch shows what became of such a write, the store shows the object as it was before, and an object that
-//! somebody else has changed in between still does not have the write. So what a pod has written stays noted as long as the
-//! pod may be tried again, whatever revision the store has: a decision about that pod must not rely on what the write takes
-//! away.
+//! Until the watch shows the result of such a write, the store has the object as it was before. A new revision is no proof
+//! either: it may come from another client and be older than the write. So what a pod has written stays noted as long as the pod
+//! may be tried again, whatever revision the store has: a decision about that pod must not rely on what the write takes away.
 //!
 //! Invariant: an entry belongs to a pod that was not bound or gone when it was made, until
 //! [`ObjectStore::forget_unanswered`]; a pod has no more entries than there were objects that it has written and that still
@@ -48,7 +47,7 @@ impl Tables {
         self.by_pod.entry(pod_uid.clone()).or_default().insert(key.clone());
     }
 
-    /// Forgets what a pod has written, but for what `is_kept`.
+    /// Forgets what a pod has written, except for what `is_kept`.
     fn forget(&mut self, pod_uid: &str, mut is_kept: impl FnMut(&ObjectKey) -> bool) {
         let Some((uid, mut keys)) = self.by_pod.remove_entry(pod_uid) else { return };
         keys.retain(|key| {

@@ -187,9 +187,9 @@ fn keys_that_no_node_has_need_no_column() {
     let about = |cluster: &ClusterState| {
         cluster.affinity_terms().about(&unlike, &Labels::default(), |_| true).count()
     };
-    assert_eq!(about(&cluster), 0, "terms without a domain concern nobody");
+    assert_eq!(about(&cluster), 0, "terms without a domain concern no pod");
 
-    // The first node with a key makes its column, if somebody needs it.
+    // The first node with a key makes its column, if a pod needs it.
     let idx = cluster.add_node(labelled(7, ["p3/5", "p3/6", "elsewhere"]));
     assert_eq!(cluster.n_label_columns(), 2);
     assert_eq!(about(&cluster), 0, "no pod is on that node");
@@ -246,7 +246,7 @@ fn a_counter_by_a_key_that_no_node_has_counts_once_a_node_has_it() {
     cluster.add_node(labels(&[HOST]));
     assert_eq!(cluster.counted(&spec).n_pods(), 0);
     assert_eq!(check(&cluster), []);
-    // Without anybody who needs it the next node with the key makes no column.
+    // If no pod needs it, the next node with the key makes no column.
     let mut nobody = self::cluster();
     nobody.add_node(labels(&[HOST, "rack"]));
     assert!(nobody.label_column("rack").is_none());

@@ -213,7 +213,7 @@ fn a_counter_that_nobody_reads_makes_room() {
     assert_eq!(cluster.n_followed(), limit);
     cluster.follow(&spec(limit));
     assert_eq!(cluster.n_followed(), limit);
-    assert!(cluster.followed(&spec(0)).is_none(), "nobody read any");
+    assert!(cluster.followed(&spec(0)).is_none(), "no counter was read");
     assert!(has_column(&cluster, "only"));
     cluster.follow(&spec(limit + 1));
     assert!(cluster.followed(&spec(1)).is_none(), "not read since");

@@ -119,13 +119,13 @@ impl Follower {
         }
     }
 
-    /// Asserts that reading every slot anew gives the same.
+    /// Asserts that reading every slot from scratch gives the same.
     pub(super) fn assert_up_to_date(&self, cluster: &ClusterState) {
         for idx in (0..cluster.capacity()).map(NodeIdx::from_index) {
             let mut row = Row::default();
             row.read(cluster, idx, ChangeKinds::ALL);
             let mut followed = self.rows.get(&idx).cloned().unwrap_or_default();
-            // A slot that nothing but pods ever touched has rows of other lengths.
+            // A slot that only pods have changed has rows of other lengths.
             followed.labels.resize(row.labels.len(), None);
             followed.images.resize(row.images.len(), false);
             assert_eq!(followed, row, "slot {}", idx.index());

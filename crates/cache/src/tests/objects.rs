@@ -78,7 +78,7 @@ impl Model {
         )
     }
 
-    /// As a collector of garbage: whatever does not show is of no use any more.
+    /// Drops what is not visible, as nothing can read it any more.
     fn collect(&mut self) {
         let reported = self.reported.clone();
         self.assumed.retain(|copy| {
@@ -232,8 +232,8 @@ fn an_assumption_lives_as_long_as_the_revision_it_was_made_from() {
     assert_eq!(objects.assume(volume("5", "mine")), Ok(()));
     assert_eq!(shown(objects).as_deref(), Some("mine"));
     objects.upsert(volume("5", "reported again"));
-    assert_eq!(shown(objects).as_deref(), Some("mine"), "the same revision tells nothing new");
-    assert!(!objects.restore(&volume("4", "")), "somebody else's");
+    assert_eq!(shown(objects).as_deref(), Some("mine"), "the same revision is no news");
+    assert!(!objects.restore(&volume("4", "")), "another revision was assumed");
     assert_eq!(shown(objects).as_deref(), Some("mine"));
     objects.upsert(volume("6", "news"));
     assert_eq!(shown(objects).as_deref(), Some("news"));
@@ -298,7 +298,7 @@ fn objects_of_devices_have_a_version_of_their_own() {
     }
 }
 
-/// However often a pod's claims are made anew, what is noted of it is bounded by the claims that there are.
+/// However often a pod's claims are created again, what is noted of it is bounded by the claims that there are.
 #[test]
 fn writes_without_an_answer_are_noted_while_pod_and_object_are_there() {
     let mut cluster = ClusterState::new();

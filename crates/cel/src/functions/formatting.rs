@@ -26,7 +26,7 @@ pub(crate) enum Clause {
 }
 
 impl Clause {
-    /// What is said about a value of the wrong type.
+    /// The error about a value of the wrong type.
     pub(crate) fn refusal(self, type_name: &str) -> String {
         let why = match self {
             Self::String => {

@@ -123,7 +123,7 @@ fn flatten_into<'a>(
 
 fn range<'a>(count: i64, meter: &Meter) -> Result<Value<'a>, Fault> {
     let size = u64::try_from(count).unwrap_or(0);
-    // What cannot be paid is not made.
+    // Checked before the list is allocated: the budget bounds its size.
     let units = cost::made(1.0, size);
     if !meter.can_afford(units) {
         meter.charge(units)?;
@@ -318,7 +318,7 @@ fn unwrap<'a>(list: &List<'a>, meter: &Meter) -> Result<Value<'a>, Fault> {
     Ok(Value::list(values))
 }
 
-/// `kept` with the elements of `added`, in place if nobody else holds it.
+/// `kept` with the elements of `added`, in place if there is no other reference to it.
 pub(crate) fn extended<'a>(
     kept: List<'a>,
     added: &List<'a>,
@@ -336,7 +336,7 @@ pub(crate) fn extended<'a>(
     Ok(Value::List(List::Items(items)))
 }
 
-/// `kept` with further entries, in place if nobody else holds it. A key that is there already is an error.
+/// `kept` with further entries, in place if there is no other reference to it. A key that is there already is an error.
 pub(crate) fn inserted<'a>(
     kept: Map<'a>,
     added: impl IntoIterator<Item = (Value<'a>, Value<'a>)>,

@@ -1,4 +1,4 @@
-//! Macros: calls that are another expression in truth (`docs/spec/cel.md` §4).
+//! Macros: calls that the parser replaces by another expression (`docs/spec/cel.md` §4).
 
 use std::sync::Arc;
 

@@ -24,7 +24,7 @@ pub struct NodeAffinity {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSelector {
-    /// The terms.
+    /// The terms, one of which must match.
     pub node_selector_terms: Vec<NodeSelectorTerm>,
 }
 
@@ -44,7 +44,7 @@ pub struct NodeSelectorTerm {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSelectorRequirement {
-    /// Label or field.
+    /// The label key, or the name of the field.
     pub key: String,
     /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
     pub operator: String,
@@ -53,13 +53,13 @@ pub struct NodeSelectorRequirement {
     pub values: Option<Vec<String>>,
 }
 
-/// A term and what a match is worth.
+/// A term, and the weight of nodes that match it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PreferredSchedulingTerm {
-    /// 1 to 100.
+    /// What a node that matches adds to the score, 1 to 100.
     pub weight: i32,
-    /// The term.
+    /// The nodes that are preferred.
     pub preference: NodeSelectorTerm,
 }
 
@@ -67,7 +67,7 @@ pub struct PreferredSchedulingTerm {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TopologySpreadConstraint {
-    /// The allowed difference.
+    /// By how many pods domains may differ.
     pub max_skew: i32,
     /// The node label whose values are the domains.
     pub topology_key: String,
@@ -106,7 +106,7 @@ pub struct LabelSelector {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct LabelSelectorRequirement {
-    /// The label.
+    /// The label key.
     pub key: String,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
     pub operator: String,

@@ -44,7 +44,7 @@ fn cases() -> Vec<Case> {
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What of a recorded decode error must appear in ours: all of it, unless it speaks of the reference's own types and
+/// What of a recorded decode error must appear in ours: all of it, unless it names the reference's own types and
 /// sources; then the part that names the field or the value.
 fn required_text(recorded: &str) -> String {
     if let Some((before, _)) = recorded.split_once(" in scheme \"") {

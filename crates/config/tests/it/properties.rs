@@ -150,7 +150,7 @@ proptest! {
             let is_user = user.enabled.iter().any(|plugin| plugin.name == default.name);
             prop_assert_eq!(is_kept, is_user || !is_disabled(&default.name));
         }
-        // Default plugins that nobody touched keep their order.
+        // Default plugins that the user's set does not name keep their order.
         let order = |plugins: &[Plugin]| -> Vec<String> {
             let untouched = |name: &str| {
                 !is_disabled(name)

@@ -1,4 +1,4 @@
-//! Files that are wrong, and what is said about them. Every message must name the field or the position.
+//! Files that are wrong, and the errors about them. Every message must name the field or the position.
 
 use kube_scheduler_config::{DecodeError, FeatureGates, decode, load};
 
@@ -71,7 +71,7 @@ fn repeated_keys_are_refused_in_both_languages() {
         error.ends_with("strict decoding error: duplicate field \"bindTimeoutSeconds\""),
         "{error}"
     );
-    assert!(!error.contains("\"a\""), "raw arguments are nobody's business: {error}");
+    assert!(!error.contains("\"a\""), "raw arguments do not belong into a message: {error}");
 }
 
 #[test]

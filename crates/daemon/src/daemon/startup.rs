@@ -118,7 +118,7 @@ pub(super) async fn lead(
     } else if leadership.is_some() {
         catch_up(&api, positions).await;
     }
-    // A core that has ended needs no orders.
+    // The send fails only when the core has ended, and then nothing has to be done.
     let _ = inbox.observe(Observation::Lead);
 }
 
@@ -131,11 +131,11 @@ pub(super) fn followed_kinds(
     let mut names = BTreeSet::new();
     let has_groups = gates.is_enabled(Gate::GenericWorkload);
     if has_groups {
-        // Whatever the plugins read: the engine itself writes the status of groups.
+        // Also if no plugin reads them: the engine itself writes the status of groups.
         names.insert(EventResource::PodGroup.as_str().to_owned());
     }
     if !extenders.extenders.is_empty() {
-        // Whatever happens may change an extender's mind.
+        // An extender does not say which events may change its answer, so any may.
         let events = ClusterEvent::catch_all(has_groups);
         names.extend(events.iter().map(|event| event.resource().as_str().to_owned()));
     }
@@ -218,7 +218,7 @@ pub(super) fn start_reflectors(
         if matters_at_take_over {
             reflectors.positions.push(reflector.position());
         }
-        // Of nodes and pods there are thousands.
+        // Nodes and pods are counted in thousands, so their lists use the connections for long lists.
         match reflector.form() {
             Form::Node => {
                 reflectors.followed.nodes = reflector.known();

@@ -1,4 +1,4 @@
-//! What a scheduler consists of while it runs, each ending with its owner.
+//! The tasks and the thread of a running scheduler, each of which ends when its owner is dropped.
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -12,7 +12,7 @@ pub(super) struct QuitOnDrop(pub(super) Inbox);
 
 impl Drop for QuitOnDrop {
     fn drop(&mut self) {
-        // A core that has ended needs no orders.
+        // The send fails only when the core has ended, and then nothing has to be done.
         let _ = self.0.notify(Notice::Quit);
     }
 }

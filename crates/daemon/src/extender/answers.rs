@@ -70,7 +70,7 @@ record!(MetaVictims { pods "Pods": Vec<MetaPod>, n_pdb_violations "NumPDBViolati
 record!(MetaPod { uid "UID": String });
 record!(BindingResult { error "Error": String });
 
-/// Which nodes will do. Names count only from an extender that was sent names.
+/// Which nodes pass. Names count only from an extender that was sent names.
 pub(super) fn filter_result(
     body: &[u8],
     knows_nodes: bool,
@@ -117,7 +117,7 @@ fn first_value<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     }
     T::deserialize(&mut serde_json::Deserializer::from_slice(body)).map_err(|error| {
         let text = error.to_string();
-        // Within a record the error has lost its kind, not its text.
+        // An error within a record has been wrapped, so its kind can only be read from the text.
         if text.contains("EOF while parsing") {
             "unexpected EOF".to_owned()
         } else {

@@ -57,7 +57,7 @@ impl HttpExtender {
         config: &ExtenderConfig,
         heartbeat: Heartbeat,
     ) -> Result<Self, ExtenderTlsError> {
-        // A time-out below zero is over before anything is sent, as in the reference.
+        // A negative time-out has expired before anything is sent, as in the reference.
         let timeout = match config.http_timeout.as_nanos() {
             0 => DEFAULT_TIMEOUT,
             nanos => Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)),

@@ -17,7 +17,7 @@ use crate::backoff::Backoff;
 use crate::transport::{Api, ApiError, Call};
 use crate::watch::Position;
 
-/// How long to hope for the news themselves before listing again.
+/// How long to wait for the watch to catch up before listing again.
 const HOPE: Duration = Duration::from_millis(250);
 /// For the answer to one read.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -36,12 +36,12 @@ async fn catch_up_one(api: &Api, mut position: Position) {
     tracing::debug!(kind = position.kind(), version = latest, "Caught up");
 }
 
-/// The version of a kind that lies behind everything written so far; `None` when the server does not know the kind.
+/// A version of a kind that is later than everything written so far; `None` when the server does not know the kind.
 async fn latest_version(api: &Api, position: &Position) -> Option<String> {
     let mut backoff =
         Backoff::new(Duration::from_millis(100), Duration::from_secs(5), Duration::from_secs(60));
     loop {
-        // Without a resource version only the latest state will do.
+        // Without a resource version only the latest state is returned.
         let call = Call::get(format!("{}?limit=1", position.path())).timeout(ANSWER);
         let error = match api.call(&call).await.map(|answer| version_of(&answer)) {
             Ok(Some(version)) => return Some(version),

@@ -70,7 +70,7 @@ pub(crate) enum Answer {
     Missing,
     /// What was to be written is written.
     Written,
-    /// Anything else; the request may have been carried out all the same.
+    /// Anything else; the request may have been carried out nevertheless.
     Failed,
 }
 

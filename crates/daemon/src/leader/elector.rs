@@ -1,4 +1,4 @@
-//! Carries out what an [`Election`] wants, and publishes what comes of it.
+//! Carries out what an [`Election`] wants, and publishes the result.
 //!
 //! Invariants: the fence is closed before it is published that leadership is lost, and before the lease is given back;
 //! an elector that is dropped gives nothing back, as after a crash; a lease held in our name is given back only if it is
@@ -43,7 +43,7 @@ pub(crate) struct Elector {
     pub(crate) fence: FenceKeeper,
     pub(crate) leadership: watch::Sender<Leadership>,
     pub(crate) metrics: Arc<Metrics>,
-    /// Whether nothing would come of leading.
+    /// Whether the core thread hangs, so that leading would be pointless.
     pub(crate) core_hangs: watch::Receiver<bool>,
     /// Who events are from.
     pub(crate) component: String,
@@ -72,7 +72,7 @@ impl Elector {
                 if self.election.is_leading() {
                     break self.lose("the scheduling core hangs");
                 }
-                // Anyone who can decide had better lead.
+                // Another scheduler can decide, so it should lead instead.
                 tokio::select! {
                     biased;
                     _ = stop.wait_for(|stop| *stop) => break,

@@ -1,4 +1,4 @@
-//! What the secure port counts of its callers, and of the API server that it asks about them.
+//! Metrics of the secure port: about its callers, and about the requests to the API server that authenticate and authorize them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::catalog as desc;
 use super::registry::{Family, Registry};
 
-/// What the API server is asked for.
+/// The purpose of a request to the API server about a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delegated {
     /// Who a caller is.
@@ -54,7 +54,7 @@ impl ServingMetrics {
         }
     }
 
-    /// It took so long to find out who a caller is: `user`, or nobody because something presented was no good.
+    /// Records how long it took to authenticate a caller; `user` is `None` if the credentials that it presented were rejected.
     pub(crate) fn authenticated(&self, user: Option<&str>, length: Duration) {
         let result = if user.is_some() { "success" } else { "error" };
         if let Some(user) = user {
@@ -64,40 +64,40 @@ impl ServingMetrics {
         self.authentication_duration.observe(&[result], length.as_secs_f64());
     }
 
-    /// It took so long to decide about a request: `allowed`, `denied`, `no-opinion` or `error`.
+    /// Records how long it took to authorize a request; `result` is `allowed`, `denied`, `no-opinion` or `error`.
     pub(crate) fn authorized(&self, result: &'static str, length: Duration) {
         self.authorizations.inc(&[result]);
         self.authorization_duration.observe(&[result], length.as_secs_f64());
     }
 
-    /// A token was looked for in the cache of verdicts, and after so long there was one: from the cache, or from a review.
+    /// Records a lookup of a token and how long it took until there was a verdict, from the cache (`is_hit`) or from a review.
     pub(crate) fn token_looked_up(&self, is_hit: bool, length: Duration) {
         let status = if is_hit { "hit" } else { "miss" };
         self.token_cache_requests.inc(&[status]);
         self.token_cache_duration.observe(&[status], length.as_secs_f64());
     }
 
-    /// A caller waits for the review of its token until what is returned is dropped.
+    /// Counts a caller that waits for the review of its token, until the returned value is dropped.
     pub(crate) fn token_blocked(&self) -> impl Drop + use<> {
         ActiveFetch::start(&self.token_cache_active, "blocked")
     }
 
-    /// A token is under review until what is returned is dropped.
+    /// Counts a token as under review until the returned value is dropped.
     pub(crate) fn token_in_review(&self) -> impl Drop + use<> {
         ActiveFetch::start(&self.token_cache_active, "in_flight")
     }
 
-    /// The review of a token has ended, with a verdict or without.
+    /// Counts a review of a token that has ended; `is_ok` if it gave a verdict.
     pub(crate) fn token_reviewed(&self, is_ok: bool) {
         self.token_cache_fetches.inc(&[if is_ok { "ok" } else { "error" }]);
     }
 
-    /// A caller's certificate is valid for so many seconds more; fewer than 0 when it has run out.
+    /// Records for how many seconds a caller's certificate is still valid; negative when it has expired.
     pub(crate) fn certificate_lasts(&self, seconds: f64) {
         self.certificate_expiration.observe(&[], seconds);
     }
 
-    /// The API server was asked, and answered with this status after so long, if it did.
+    /// Records a request to the API server, its status code, `None` without an answer, and how long it took.
     pub(crate) fn delegated(&self, asked: Delegated, code: Option<u16>, length: Duration) {
         let (requests, duration) = match asked {
             Delegated::Authentication => {

@@ -1,9 +1,9 @@
 //! Which connections stay when there are more than there is room for.
 //!
-//! A connection begins as a stranger's, and is a known caller's from the first request on that was authenticated. Each kind
-//! has room of its own, and within it the newest connection always finds a place: the oldest one goes of the address that
-//! has the most. So anyone who holds many connections displaces himself, and a probe, which takes milliseconds, gets
-//! through.
+//! A connection counts as unauthenticated until its first authenticated request, and as a known caller's from then on. Each of
+//! the two kinds has a limit of its own. Within it a new connection is always admitted: when the limit is reached, the oldest
+//! connection of the address that has the most is closed. So a client that holds many connections displaces its own, and a probe,
+//! which takes milliseconds, gets through.
 //!
 //! Invariants: the limits hold at any time; nothing waits here; addresses of one IPv6 network of 64 bits count as one, as a
 //! single machine can have them all.

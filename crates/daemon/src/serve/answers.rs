@@ -4,8 +4,8 @@
 //!
 //! Invariants: an answer names no node, and no pod of another namespace, that its reader may not list; questions take at
 //! most one part in [`SHARE`] of the core's time, and at most half of the processors; what questions hold in memory is bounded
-//! by their number and size; work on an answer that nobody waits for any more ends with the attempt at hand, and keeps its
-//! place until then.
+//! by their number and size; when a caller is gone, the work on its answer ends after the current attempt, and counts as one of
+//! the questions until then.
 
 mod api;
 mod problem;
@@ -40,7 +40,8 @@ use crate::plugin_services::apart;
 const MAX_QUESTION: usize = 256 << 10;
 /// Questions that are read, wait or are answered; further ones are refused.
 const MAX_QUESTIONS: usize = 4;
-/// A question that took the core some time is followed by so many times as much without one.
+/// Copies for questions take at most one part in this many of the core's time: after one, the core makes no other until the other
+/// parts have passed.
 const SHARE: u32 = 20;
 /// How long a caller may take to send its question.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
@@ -191,7 +192,7 @@ impl Answers {
         text.map_err(|_| Problem::internal("the answer broke down"))?
     }
 
-    /// Has the core take down what the answer needs.
+    /// Has the core record what the answer needs.
     async fn inquire(
         &self,
         question: &Arc<Question>,
@@ -312,7 +313,7 @@ impl Rendered {
     }
 }
 
-/// What becomes of an answer on its way to its reader.
+/// How an answer is written for its reader.
 #[derive(Clone, Copy)]
 struct Form {
     reader: Visibility,

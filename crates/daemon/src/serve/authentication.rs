@@ -1,8 +1,8 @@
-//! Who is asking: proxies that speak for others, client certificates, bearer tokens, and anonymous clients.
+//! Authentication of callers: by proxies that name the user, client certificates, bearer tokens, or as anonymous clients.
 //!
 //! Invariants: the ways are tried in this order and the first that knows the caller decides; a caller who presents
-//! something that is no good, and nothing that is, is refused and never taken for anonymous; whose word counts is the
-//! state of [`Trust`] at the moment of the request.
+//! only invalid credentials is refused and never treated as anonymous; which authorities are trusted is the state of [`Trust`] at
+//! the moment of the request.
 
 mod lookup;
 mod request_header;
@@ -47,7 +47,7 @@ pub(crate) struct TrustKeeper {
 pub(crate) struct AuthenticationError(pub(crate) Vec<String>);
 
 impl Authenticator {
-    /// Reads files and finds out whom to ask. What is looked up in the cluster comes later, unless it must be there.
+    /// Reads files and looks up which API server to ask. What is looked up in the cluster comes later, unless it must be there.
     pub(crate) async fn new(
         options: &AuthenticationOptions,
         metrics: &Arc<Metrics>,

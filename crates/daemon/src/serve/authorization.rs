@@ -20,7 +20,7 @@ use crate::metrics::{Delegated, Metrics};
 const MASTERS: &str = "system:masters";
 /// How many verdicts are remembered.
 const CAPACITY: usize = 8_192;
-/// Longer questions are not remembered: anybody may ask for any path.
+/// Questions longer than this, in bytes, are not cached, because any caller may ask for any path.
 const MAX_REMEMBERED: usize = 512;
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
@@ -109,7 +109,7 @@ struct Delegate {
 }
 
 impl Authorizer {
-    /// Finds out whom to ask.
+    /// Looks up which API server to ask.
     pub(crate) async fn new(
         options: &AuthorizationOptions,
         metrics: &Arc<Metrics>,

@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use super::options::VerbositySetter;
 use super::reply::{self, Reply};
 
-/// How long a profile takes unless it is said.
+/// How long a profile takes in seconds, unless the request says otherwise.
 const DEFAULT_SECONDS: u64 = 30;
 /// How long it may take.
 const MAX_SECONDS: u64 = 600;
@@ -50,7 +50,7 @@ pub(crate) async fn pprof(page: &str, query: &[(String, String)]) -> Reply {
         "threads" => page_or_missing(threads_text()),
         "memory" => page_or_missing(memory_text()),
         "goroutine" | "threadcreate" => missing(page, "/debug/pprof/threads lists threads"),
-        "heap" | "allocs" => missing(page, "/debug/pprof/memory tells how much memory is in use"),
+        "heap" | "allocs" => missing(page, "/debug/pprof/memory shows how much memory is in use"),
         "block" | "mutex" | "trace" | "symbol" => {
             missing(page, "perf and strace can look at this process from outside")
         }

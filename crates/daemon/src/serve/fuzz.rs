@@ -22,8 +22,8 @@ use crate::inbox::Inbox;
 use crate::metrics::{Metrics, MetricsOptions};
 use crate::progress::Progress;
 
-/// Answers what a client sends on one connection, in HTTP/2 if `is_http2`, and gives the answers. Every page but those that
-/// take time may be read by anybody.
+/// Serves one connection on which a client sends `bytes`, in HTTP/2 if `is_http2`, and returns the answers. Every page is
+/// readable without authentication, except pages that take time.
 ///
 /// # Errors
 /// If the site cannot be set up.
@@ -77,7 +77,7 @@ pub async fn secure_port(is_http2: bool, bytes: &[u8]) -> Result<Vec<u8>, ServeE
     let (mut answers, mut requests) = tokio::io::split(client);
     let mut received = Vec::new();
     let ask = async {
-        // A server that has had enough closes the connection, and there is nothing more to send.
+        // A write fails when the server has closed the connection. Then there is nothing more to send.
         if requests.write_all(bytes).await.is_ok() {
             let _ = requests.shutdown().await;
         }

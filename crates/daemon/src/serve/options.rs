@@ -46,7 +46,7 @@ pub struct ServingOptions {
     pub reload_interval: Duration,
     /// How long connections may take.
     pub patience: ConnectionPatience,
-    /// Who callers are.
+    /// How callers are authenticated.
     pub authentication: AuthenticationOptions,
     /// What they may do.
     pub authorization: AuthorizationOptions,
@@ -120,7 +120,7 @@ pub struct AuthenticationOptions {
     pub token_cache_ttl: Duration,
     /// `--client-ca-file`: authorities whose certificates identify callers. Looked up in the cluster when not given.
     pub client_ca_file: Option<PathBuf>,
-    /// Proxies that speak for others.
+    /// Proxies that pass on requests of other users, which they name in headers.
     pub request_header: RequestHeaderOptions,
     /// `--authentication-skip-lookup`.
     pub skip_lookup: bool,
@@ -144,9 +144,9 @@ impl Default for AuthenticationOptions {
 /// The `--requestheader-*` flags. They count only with a `client_ca_file`; otherwise the cluster's settings do.
 #[derive(Clone, Debug)]
 pub struct RequestHeaderOptions {
-    /// Authorities of proxies.
+    /// `--requestheader-client-ca-file`: authorities that sign certificates of proxies.
     pub client_ca_file: Option<PathBuf>,
-    /// Common names of proxies; none means any that the authorities vouch for.
+    /// Common names of proxies; none means any with a certificate by one of the authorities.
     pub allowed_names: Vec<String>,
     /// Headers that may hold the user, in order.
     pub username_headers: Vec<String>,
@@ -236,7 +236,7 @@ pub struct VerbositySetter(pub(crate) Arc<dyn Fn(u32) -> Result<(), VerbosityErr
 pub struct VerbosityError(pub String);
 
 impl VerbositySetter {
-    /// Calls `set` with the verbosity that a client asks for.
+    /// Calls `set` with the verbosity that a client asks for. An error of `set` is returned to the client as text.
     pub fn new(set: impl Fn(u32) -> Result<(), VerbosityError> + Send + Sync + 'static) -> Self {
         Self(Arc::new(set))
     }

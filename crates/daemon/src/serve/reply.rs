@@ -95,7 +95,7 @@ pub(crate) fn not_acceptable(asked: &HeaderMap, accepted: &str) -> Reply {
     status.reply(StatusCode::NOT_ACCEPTABLE, asked)
 }
 
-/// JSON for a reader: on one line, or laid out for human eyes.
+/// A value as JSON: on one line, or indented for people.
 pub(crate) fn json(value: &impl Serialize, is_pretty: bool) -> String {
     // What is serialised here has string keys and finite numbers only.
     if is_pretty {
@@ -152,7 +152,7 @@ impl Status {
     }
 }
 
-/// Without what could be taken for HTML.
+/// The text with characters escaped that could be read as HTML.
 fn sanitized(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

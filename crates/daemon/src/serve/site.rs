@@ -108,7 +108,7 @@ impl Site {
                         reply::forbidden(request.headers(), &user.name, wanted, &reason)
                     }
                     Verdict::Unknown(problem) => {
-                        tracing::error!(err = %problem, URI = %uri, "Nobody could authorize the request");
+                        tracing::error!(err = %problem, URI = %uri, "The request could not be authorized");
                         reply::internal_error(&uri, &problem)
                     }
                 };
@@ -221,7 +221,7 @@ impl Site {
         if !progress.is_synced || !progress.is_leading {
             return reply::plain(StatusCode::OK, "");
         }
-        // There is nothing to set back: every scrape counts anew.
+        // There is nothing to reset: every scrape starts from zero.
         if method == Method::DELETE {
             return reset_done();
         }

@@ -1,7 +1,7 @@
-//! TLS as the secure port speaks it: which certificate for whom, which versions and ciphers, kept up to date.
+//! TLS of the secure port: which certificate a client gets, which versions and ciphers are allowed, and reloading of files.
 //!
 //! Invariants: a handshake always finds a certificate, the last one that was whole; files that break later are reported
-//! once and change nothing; a client certificate is asked for and its possession proved, but who vouches for it is
+//! once and change nothing; a client certificate is asked for and its possession proved, but which authority has signed it is
 //! judged with each request, so that authorities may change while connections live.
 
 mod certificates;
@@ -25,7 +25,7 @@ use settings::Settings;
 
 pub(crate) use certificates::read_certificates;
 
-/// What new connections are met with.
+/// The TLS configuration of new connections.
 pub(crate) struct TlsState {
     config: Arc<ServerConfig>,
     /// For connections to an address that a certificate names, when the client names nothing.
@@ -65,7 +65,7 @@ impl Tls {
         })
     }
 
-    /// What new connections are met with, now and later.
+    /// The TLS configuration of new connections, and its changes.
     pub(crate) fn state(&self) -> watch::Receiver<Arc<TlsState>> {
         self.state.subscribe()
     }
@@ -103,7 +103,7 @@ impl Tls {
     fn publish(&self) {
         match build(&self.settings, &self.certificates.chosen(), self.authorities.as_deref()) {
             Ok(state) => drop(self.state.send_replace(Arc::new(state))),
-            // What could be built once can be built again.
+            // Building the configuration from the same parts has succeeded before.
             Err(error) => tracing::error!(err = %error, "TLS stays as it was"),
         }
     }

@@ -1,4 +1,4 @@
-//! `/flagz` and `/statusz`: what was started how, and since when it runs.
+//! `/flagz` and `/statusz`: the flags and versions of this process, and when it started.
 //!
 //! Invariants: clients that accept text or anything get text; structure goes only to those that name its version and kind;
 //! the first acceptable form in the order of the Accept header is the one given.

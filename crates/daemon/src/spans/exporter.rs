@@ -1,7 +1,7 @@
 //! Sends spans to the collector in batches, in the background.
 //!
-//! Invariants: one request at a time and none without a limit; a batch that does not get through is dropped and counted,
-//! and said so once a minute at most.
+//! Invariants: one request at a time, each with a timeout; a batch that cannot be delivered is dropped and counted, and that is
+//! logged once a minute at most.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::{Span, TracingOptions, otlp};
 use crate::metrics::Metrics;
 use crate::transport::{Api, Call, ConnectError, Endpoint};
 
-/// A batch goes out when it has so many spans or is so old, as in the reference's client.
+/// A batch goes out when it has this many spans or is this old, as in the reference's client.
 const MAX_BATCH: usize = 512;
 const MAX_AGE: Duration = Duration::from_secs(5);
 /// The longest that an export may take.

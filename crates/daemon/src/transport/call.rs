@@ -1,4 +1,4 @@
-//! One request, and the encoding of what goes to and fro.
+//! One request, and the encoding of its body and of the answer.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Encoding {
         }
     }
 
-    /// What to ask for: this one rather than JSON, but JSON will do.
+    /// The media types to ask for. The server may answer in JSON in any case.
     pub(crate) const fn accept(self) -> &'static str {
         match self {
             Self::Json => "application/json",

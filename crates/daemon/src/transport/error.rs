@@ -1,4 +1,4 @@
-//! Requests that did not succeed, and what may be concluded from that.
+//! Requests that did not succeed, and whether they may have been carried out nevertheless.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -20,7 +20,7 @@ pub(crate) enum ApiError {
         reason: String,
         /// What the server said.
         message: String,
-        /// How long it wants to be left alone.
+        /// How long to wait before the next try, as the server asks (`Retry-After`).
         retry_after: Option<Duration>,
     },
     /// There was no answer.
@@ -43,7 +43,7 @@ impl ApiError {
         }
     }
 
-    /// Whether the request may have been carried out all the same.
+    /// Whether the request may have been carried out nevertheless.
     pub(crate) const fn is_outcome_unknown(&self) -> bool {
         match self {
             Self::Transport { is_refused, .. } => !*is_refused,
@@ -57,7 +57,7 @@ impl ApiError {
         matches!(self, Self::Transport { is_refused: true, .. })
     }
 
-    /// How long the server wants to be left alone before the same request is welcome.
+    /// How long to wait before the same request is sent again, if the server says so.
     pub(crate) const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { code, retry_after, .. } if *code == 429 || *code >= 500 => *retry_after,

@@ -1,7 +1,7 @@
-//! What the log says of requests to the API server: from verbosity 6 on, ever more.
+//! Log lines about requests to the API server, from verbosity 6 on; the higher the verbosity, the more they show.
 //!
-//! Behaviour: `docs/spec/observability.md` §5.3. Credentials are added to a request after it has passed here; a review of
-//! somebody's token, whose body is that token, is logged without its body.
+//! Behaviour: `docs/spec/observability.md` §5.3. Credentials are added to a request after it was logged. A token review, whose
+//! body contains a caller's token, is logged without its body.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -124,7 +124,7 @@ fn body_text(url: &str, body: &[u8], verbosity: u8) -> String {
     format!("{} [truncated {} chars]", &text[..end], length - end)
 }
 
-/// The length of a whole dump of so many bytes.
+/// The length of a whole dump of this many bytes.
 const fn dump_length(n_bytes: usize) -> usize {
     let (lines, rest) = (n_bytes / 16, n_bytes % 16);
     lines * 79 + if rest > 0 { 63 + rest } else { 0 }

@@ -1,8 +1,8 @@
-//! Lets the first request go alone, so that those that come with it find its connection.
+//! Sends the first request alone, so that requests which start at the same time can use its connection.
 //!
-//! Whether a server speaks HTTP/2 shows with its first connection only. Requests that begin before that each set up one of
-//! their own, and a handshake with certificates on both sides costs both sides milliseconds: a scheduler asks for some
-//! twenty kinds at once.
+//! Whether a server supports HTTP/2 is known only after the first connection. Requests that start before that would each set up
+//! a connection, and a handshake with certificates on both sides costs both sides milliseconds: a scheduler lists some twenty
+//! kinds at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl Opening {
 
     /// A request was answered, whatever the answer, or was not.
     pub(super) fn report(&self, is_answered: bool) {
-        // Most find what they would write.
+        // Usually the flag has this value already; reading it first avoids a write that other threads would see.
         if self.is_open.load(Ordering::Relaxed) != is_answered {
             self.is_open.store(is_answered, Ordering::Release);
         }

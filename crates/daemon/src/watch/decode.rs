@@ -1,6 +1,6 @@
 //! From bytes of lists and watches to objects, in either encoding.
 //!
-//! Invariants: one bad object spoils neither its list nor its watch; nothing here panics on any input; an object is the
+//! Invariants: one bad object does not fail its list or its watch; nothing here panics on any input; an object is the
 //! same in whichever encoding it came.
 
 mod json;

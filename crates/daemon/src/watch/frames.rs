@@ -1,7 +1,7 @@
 //! A watch's bytes, cut into frames: lines of JSON, or messages with their length before them.
 //!
 //! Invariants: each byte is searched once, however slowly a long frame arrives; no more than [`MAX_FRAME`] bytes and a
-//! chunk are held: what is longer is passed over, so that one object too large spoils no watch.
+//! chunk are held: what is longer is passed over, so that one object that is too large ends no watch.
 
 use crate::transport::Encoding;
 
@@ -38,7 +38,7 @@ enum SkipState {
     No,
     /// Until its line ends.
     Line,
-    /// So many bytes more.
+    /// This many bytes more.
     Bytes(usize),
 }
 

@@ -1,4 +1,4 @@
-//! Lists and watches from bytes of a fuzzer's choice.
+//! Lists and watches read from arbitrary bytes, for fuzzers.
 
 use super::decode;
 use super::frames::{self, Frames};
@@ -36,7 +36,7 @@ pub fn watch(how: u8, size: usize, bytes: &[u8]) {
     let found = read(size.max(1));
     assert_eq!(found, read(bytes.len().max(1)));
     for frame in found.into_iter().flatten() {
-        // One bad frame spoils no watch.
+        // One bad frame ends no watch.
         let _ = decode::frame(encoding, &kind, &frame);
     }
 }

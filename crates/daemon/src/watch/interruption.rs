@@ -30,7 +30,7 @@ pub(super) enum Interruption {
 }
 
 impl Interruption {
-    /// Logs that following a kind goes on after `wait`. That the server is away has been said once for all kinds.
+    /// Logs that following a kind goes on after `wait`. An unreachable server is not logged here but once for all kinds.
     pub(super) fn log(&self, kind: &str, wait: Duration) {
         const TEXT: &str = "Following a kind was interrupted";
         match self {

@@ -214,7 +214,7 @@ pub(super) struct ProtobufItems {
 enum Place {
     Begin,
     Envelope,
-    /// In the message of the list, of which so many bytes are to come.
+    /// In the message of the list, of which this many bytes are to come.
     List(u64),
 }
 

@@ -40,7 +40,7 @@ impl Reflector {
         let version = match version_of(&self.kind, get).await {
             Ok(Some(version)) => version,
             Ok(None) => return Err(Interruption::NotServed),
-            // Who may not ask may still be allowed to list: in the usual version, then.
+            // A user without the right to ask may still be allowed to list. Then the usual version is tried.
             Err(error) if matches!(error.code(), Some(401 | 403)) => {
                 self.seeks_version = false;
                 return Ok(());

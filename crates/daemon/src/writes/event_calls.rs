@@ -104,7 +104,7 @@ fn judged(answer: Result<(), ApiError>, name: &str) -> EventAnswer {
     if let Some(pause) = error.retry_after() {
         return EventAnswer::RetryAfter(pause);
     }
-    // Without an answer nothing was decided; a refusal would be the same the next time.
+    // Without an answer the write may be retried; a refusal would be the same the next time.
     match error.code() {
         None => {
             tracing::warn!(event = name, %error, "Unable to write event (may retry after sleeping)");

@@ -69,7 +69,7 @@ async fn bind(api: &Api, pod: &PodRef, node: &str, timeout: Duration) -> Result<
     };
     match api.write(call).await {
         Ok(_) => Ok(Success::Done),
-        // The binding may stand all the same: the answer got lost, the server lost its store's answer, or this is the
+        // The binding may stand nevertheless: the answer got lost, the server lost its store's answer, or this is the
         // second try of one whose answer got lost.
         Err(error)
             if error.is_outcome_unknown()
@@ -129,7 +129,7 @@ async fn node_of(api: &Api, pod: &PodRef, timeout: Duration) -> Result<Option<St
     Ok(read.ok().filter(|read| *read.metadata.uid == *pod.uid).and_then(|read| read.spec.node_name))
 }
 
-/// Patches a pod's status, trying again where that may help.
+/// Patches a pod's status, with retries where they may help.
 async fn patch(
     api: &Api,
     pod: &PodRef,

@@ -380,7 +380,7 @@ async fn readers_get_counts_without_the_names_that_they_may_not_see() {
         let seen = answered(&world, "operator", place, kind, spec).await;
         let hidden = answered(&world, "tenant", place, kind, spec).await;
         for name in ["hollow-", "theirs-"] {
-            // What the asker named itself stands in the question, which is not looked at here.
+            // Names that the caller has given are in the question, which is not looked at here.
             assert!(!hidden.to_string().contains(name), "{name} in {kind}: {hidden:#}");
         }
         for count in ["fits", "count", "nPods", "nNodes", "nShapes", "rounds"] {
@@ -392,7 +392,7 @@ async fn readers_get_counts_without_the_names_that_they_may_not_see() {
     let hidden = answered(&world, "tenant", WHAT_IFS, "WhatIf", &full).await;
     assert_eq!(pods(&hidden), 2, "evictions are counted: {hidden:#}");
 
-    // What is asked must not find out by its names what exists.
+    // A question must not reveal by the names in it what exists.
     let cordon = json!({"changes": [{"cordon": {"name": "hollow-00000"}}]});
     assert_eq!(asked(&world, "operator", WHAT_IFS, "WhatIf", &cordon).await.code, 201);
     assert_eq!(asked(&world, "tenant", WHAT_IFS, "WhatIf", &cordon).await.code, 403);

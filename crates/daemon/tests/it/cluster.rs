@@ -17,7 +17,7 @@ use tokio::time::Instant;
 /// Nothing here takes as long, unless it is broken.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A cluster with `n_nodes` nodes of 4 CPUs, which speaks protobuf as a real one does.
+/// A cluster with `n_nodes` nodes of 4 CPUs, which serves protobuf as a real one does.
 pub(crate) async fn cluster(n_nodes: usize) -> DevCluster {
     cluster_of(DevCluster::builder().protobuf(true), n_nodes).await
 }

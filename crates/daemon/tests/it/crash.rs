@@ -8,7 +8,7 @@ use crate::cluster::{BindingLog, Running, cluster, daemon, n_bound, pods, until,
 async fn killing_it_half_way_loses_and_doubles_nothing() {
     let cluster = cluster(10).await;
     cluster.bulk_create(pods("p", 500)).unwrap();
-    // Some answers never arrive, so that bindings stand of which the dying scheduler never heard.
+    // Some answers never arrive, so that pods are bound without the dying scheduler's knowledge.
     let slow =
         FaultRule::new(Effect::Latency { millis: 5, jitter_millis: 10 }).resource("pods/binding");
     cluster.faults().add(slow).unwrap();

@@ -25,7 +25,7 @@ pub(crate) enum Answer {
     Json(Value),
     /// This status with this body.
     Plain(u16, Vec<u8>),
-    /// A way to somewhere else.
+    /// A redirection to this place.
     Redirect(String),
     /// Nothing, ever.
     Never,
@@ -106,7 +106,7 @@ impl ExtenderServer {
                 tokio::spawn(async move {
                     match tls {
                         None => serve(stream, log, answers).await,
-                        // Anyone who does not trust the certificate hangs up.
+                        // A client that does not trust the certificate closes the connection.
                         Some(tls) => {
                             if let Ok(stream) = tls.accept(stream).await {
                                 serve(stream, log, answers).await;
@@ -159,6 +159,6 @@ async fn serve(
         }
     });
     let connection = hyper::server::conn::http1::Builder::new();
-    // A scheduler that gives up waiting hangs up.
+    // A scheduler that gives up waiting closes the connection.
     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
 }

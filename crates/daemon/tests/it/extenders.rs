@@ -184,7 +184,7 @@ async fn every_kind_of_nonsense_is_an_error_of_one_attempt() {
     })
     .await;
     let url = &extender.url;
-    // Long enough for anyone who answers, on any machine.
+    // Long enough for any extender that answers, on any machine.
     let config =
         at(url, json!({"filterVerb": "filter", "nodeCacheCapable": true, "httpTimeout": "3s"}));
     let scheduler = Running::start(scheduler(&cluster, &[config])).await;

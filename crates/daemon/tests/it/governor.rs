@@ -85,7 +85,7 @@ async fn bindings_go_before_conditions_and_events_and_none_is_lost() {
     const N: usize = 60;
     let cluster = cluster(5).await;
     cluster.faults().add(slow(20)).unwrap();
-    // Everything there is to tell is there before the first binding is.
+    // The pods that fit nowhere come first, so that their conditions and events are due before the first binding.
     cluster.bulk_create((0..N).map(|i| large_pod(&format!("large-{i}")))).unwrap();
     cluster.bulk_create(pods("p", N)).unwrap();
     let scheduler = Running::start(daemon(&cluster).concurrent_writes(4)).await;

@@ -138,7 +138,7 @@ pub(crate) struct HttpReply {
 }
 
 impl Client {
-    /// Believes anyone who answers.
+    /// Accepts any server certificate.
     pub(crate) fn new(address: SocketAddr) -> Self {
         let provider = Arc::new(ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
@@ -150,7 +150,7 @@ impl Client {
         Self { address, name: ServerName::IpAddress(address.ip().into()), config, headers: vec![] }
     }
 
-    /// Believes those that an authority in this PEM text vouches for.
+    /// Accepts servers with a certificate by an authority in this PEM text.
     pub(crate) fn trusting(address: SocketAddr, pem: &str) -> Self {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
@@ -165,7 +165,7 @@ impl Client {
         Self { config, ..Self::new(address) }
     }
 
-    /// Shows a certificate, and believes anyone who answers.
+    /// Shows a client certificate, and accepts any server certificate.
     pub(crate) fn with_certificate(mut self, issued: &IssuedCertificate) -> Self {
         let chain = vec![CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap()];
         let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
@@ -221,7 +221,7 @@ impl Client {
         let _ = stream.write_all(request.as_bytes()).await;
         let _ = stream.flush().await;
         let mut answer = Vec::new();
-        // Anyone who closes without taking leave has still said what there was to say.
+        // A server that closes without the TLS alert has still sent its answer.
         let _ = stream.read_to_end(&mut answer).await;
         let answer = String::from_utf8_lossy(&answer).into_owned();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
@@ -286,7 +286,7 @@ pub(crate) struct Reviews {
     pub(crate) tokens: BTreeMap<String, Value>,
     /// Paths that may be seen, by user; what may be done with objects, as `VERB GROUP/RESOURCE NAMESPACE`.
     pub(crate) allowed: Vec<(String, String)>,
-    /// What everything else is forbidden with.
+    /// The reason with which everything else is forbidden.
     pub(crate) reason: String,
     /// Every question is answered with this status.
     pub(crate) broken: Option<u16>,

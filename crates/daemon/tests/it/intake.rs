@@ -1,4 +1,4 @@
-//! What comes in: servers that misbehave in every way, and objects nobody expected.
+//! What comes in: servers that misbehave in every way, and objects that are malformed or too large.
 
 use std::time::Duration;
 

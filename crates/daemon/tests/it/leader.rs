@@ -165,7 +165,7 @@ async fn leaders_killed_at_random_moments_are_taken_over_from_and_nothing_is_bou
         n_pods += 100;
         until("some are bound", || n_bound(&cluster) >= n_pods - 100 + after).await;
         let mut leading = None;
-        until("somebody leads", || {
+        until("one of them leads", || {
             leading = contenders.iter().position(|(name, contender)| {
                 contender.handle.progress().is_leading && holder(&cluster) == *name
             });
@@ -177,7 +177,7 @@ async fn leaders_killed_at_random_moments_are_taken_over_from_and_nothing_is_bou
         let died = Instant::now();
         let next = format!("{name}.{round}");
         contenders.push((next.clone(), Contender::start(&cluster, &next).await));
-        until("somebody took over", || holder(&cluster) != name).await;
+        until("another one took over", || holder(&cluster) != name).await;
         let taken_after = died.elapsed();
         // A lease, the longest pause between two tries, and time for a machine that is busy.
         let limit = LEASE + Duration::from_millis(550) + Duration::from_secs(5);
@@ -215,7 +215,7 @@ async fn a_leader_that_cannot_renew_ends_and_writes_nothing_any_more() {
     let second = Contender::start(&cluster, "second").await;
     until_bound(&cluster, 300).await;
     assert_eq!(holder(&cluster), "second");
-    assert_eq!(second.handle.progress().n_error_attempts, 0, "nobody got in its way");
+    assert_eq!(second.handle.progress().n_error_attempts, 0, "no other leader got in its way");
     second.stop().await;
     log.check(300).await;
 }
@@ -229,7 +229,7 @@ async fn a_standby_that_missed_what_the_last_leader_did_decides_nothing_before_i
     let second = daemon(&cluster).leader_election(Some(election("second"))).patience(haste);
     let second = Contender::run(second.start().await.unwrap());
     assert!(second.handle.synced().await);
-    // From now on pods' watches bring nothing, to anybody; the node is filled up behind their backs.
+    // From now on watches of pods bring nothing to any scheduler; the node is filled up without their notice.
     let mute = FaultRule::new(Effect::Latency { millis: 600_000, jitter_millis: 0 });
     cluster.faults().add(mute.verb("watch").resource("pods")).unwrap();
     cluster.faults().drop_watches(Some(PODS), true);

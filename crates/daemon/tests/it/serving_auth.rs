@@ -58,7 +58,7 @@ async fn strangers_see_health_only() {
          User \\\"system:anonymous\\\" cannot get path \\\"/metrics\\\"\",\"reason\":\"Forbidden\",\"details\":{},\
          \"code\":403}\n"
     );
-    // Without anybody to ask, tokens and certificates mean nothing.
+    // Without an API server to ask, tokens and certificates mean nothing.
     let reply = client.clone().with_header("Authorization", "Bearer x").get("/healthz").await;
     assert_eq!(reply.code, 200);
     let stranger = Authority::new("ca").client("jane", &["system:masters"]);
@@ -105,7 +105,7 @@ async fn tokens_are_reviewed_once_and_decide_who_asks() {
         );
         assert_eq!(asked[2]["nonResourceAttributes"]["verb"], "delete");
     }
-    // A bad token is not nobody, even where nobody may look.
+    // A caller with a bad token is not anonymous: it is rejected even where anonymous callers are allowed.
     let bad = world.client().with_header("Authorization", "Bearer bad");
     for _ in 0..2 {
         let reply = bad.get("/healthz").await;
@@ -256,11 +256,11 @@ async fn proxies_speak_for_others() {
             "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
         })
     );
-    // A proxy that speaks for nobody is nobody, and its certificate is no client's.
+    // A proxy's request that names no user is anonymous: the proxy's certificate is not a client's.
     assert_eq!(proxy.get("/healthz").await.code, 401);
     let impostor = world.client().with_certificate(&proxies.client("other", &[]));
     assert_eq!(speaking(impostor).get("/healthz").await.code, 401);
-    // Anyone who is no proxy may say what they like.
+    // Headers of a caller that is no proxy are ignored.
     assert_eq!(speaking(world.client()).get("/metrics").await.code, 403);
     let joe = world.client().with_certificate(&clients.client("joe", &[]));
     let reply = speaking(joe).get("/metrics").await;
@@ -355,7 +355,7 @@ async fn a_cluster_with_roles_tells_who_may_see_what() {
     assert_eq!(guessed.get("/healthz").await.code, 401);
     assert_eq!(client.get("/metrics").await.code, 403);
 
-    // The authority that the cluster publishes vouches for its administrators.
+    // Certificates by the authority that the cluster publishes are accepted, such as those of its administrators.
     let identity = cluster.authority().unwrap().client(&User::administrator()).unwrap();
     let issued = IssuedCertificate { certificate: identity.certificate, key: identity.key };
     let administrator = client.with_certificate(&issued);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Running, cluster, daemon, pods, until, until_bound};
 use crate::https::{Client, HttpReply, options};
 
-/// Options that let everybody see everything.
+/// Options that let every caller see everything.
 fn open() -> ServingOptions {
     let mut options = options();
     options.authorization.always_allow_paths = vec!["/*".to_owned()];
@@ -247,7 +247,7 @@ async fn z_pages_are_negotiated() {
 
     let scheduler = Running::start(daemon(&cluster).serving(Some(open()))).await;
     let client = Client::new(scheduler.handle.address().unwrap());
-    assert_eq!(client.get("/flagz").await.code, 404, "nobody said what the flags are");
+    assert_eq!(client.get("/flagz").await.code, 404, "the flags were not given");
     scheduler.stop().await;
 }
 

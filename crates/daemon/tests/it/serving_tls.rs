@@ -110,7 +110,7 @@ async fn a_changed_certificate_is_shown_and_a_broken_one_is_not() {
     second.write(directory.path(), "serving");
     until_asked("the second certificate", || async { client.shown().await == second.der() }).await;
 
-    // Half of a new pair, then rubbish, then nothing at all: all the while the second one is shown.
+    // Half of a new pair, then rubbish, then nothing at all: meanwhile the second one is shown.
     std::fs::write(directory.path().join("serving.crt"), &third.certificate).unwrap();
     tokio::time::sleep(Duration::from_millis(60)).await;
     assert_eq!(client.shown().await, second.der());
@@ -124,7 +124,7 @@ async fn a_changed_certificate_is_shown_and_a_broken_one_is_not() {
     third.write(directory.path(), "serving");
     until_asked("the third certificate", || async { client.shown().await == third.der() }).await;
 
-    // Anyone who was connected all the while is served all the same.
+    // A client that was connected meanwhile is still served.
     old_connection
         .write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         .await
@@ -336,7 +336,7 @@ async fn http2_is_spoken_and_anonymous_callers_do_not_keep_it() {
     assert_eq!(answer.status(), 200);
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(&body[..], b"ok");
-    // The server takes leave of those it does not know, while the client would have stayed.
+    // The server ends the connection of an anonymous caller, while the client would have stayed.
     tokio::time::timeout(Duration::from_secs(60), ended).await.unwrap().unwrap().unwrap();
     drop(sender);
     running.stop().await;

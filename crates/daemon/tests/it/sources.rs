@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Running, cluster_of, placements, pod, until};
 
-/// In the place of NodeName: a pod goes where a finalizer, of which the scheduler knows nothing, has the pod's image.
+/// In place of NodeName: a pod goes where a finalizer, of which the scheduler knows nothing, has the pod's image.
 struct ByImage;
 
 impl Plugin for ByImage {

@@ -27,7 +27,7 @@ async fn collector() -> (String, Collected) {
             let log = log.clone();
             tokio::spawn(async move {
                 let service = service_fn(|request| take(request, &log));
-                // A client that hangs up is no mistake.
+                // A client that closes the connection is no mistake.
                 let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
             });
         }

@@ -18,7 +18,7 @@ use crate::leader::{Contender, election, holder};
 /// Far longer than any of the steps here takes, on a machine that is busy with other tests too.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// In the place of NodeName: gets stuck over every pod until the latch is opened.
+/// In place of NodeName: gets stuck over every pod until the latch is opened.
 struct Stuck(Latch);
 
 #[derive(Clone, Default)]

@@ -1,4 +1,4 @@
-//! What a request wants to do, and what becomes of that wish: the decision, and the record of a rejection.
+//! What a request wants to do, whether it may, and the record of a rejection.
 
 use super::user::User;
 use crate::status::ApiError;

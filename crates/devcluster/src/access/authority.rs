@@ -42,9 +42,9 @@ pub enum CertificateError {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Identity {
-    /// The certificate.
+    /// The certificate, in PEM.
     pub certificate: String,
-    /// The private key.
+    /// The private key, in PEM.
     pub key: String,
 }
 

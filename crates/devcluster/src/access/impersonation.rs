@@ -1,6 +1,6 @@
 //! Acting as another user: the `Impersonate-*` headers.
 //!
-//! Invariants: the headers are never ignored, they are carried out or the request is rejected; who impersonates needs the
+//! Invariants: the headers are never ignored, they are carried out or the request is rejected; the requester needs the
 //! right to `impersonate` the user and each of the groups. Uids and extra fields of users do not exist here, so headers
 //! with them are rejected.
 
@@ -17,7 +17,7 @@ const GROUP: &str = "impersonate-group";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 impl Access {
-    /// The user as whom a request acts: the one that its headers name, else `requester`.
+    /// The user in whose name a request acts: the one that its headers name, else `requester`.
     ///
     /// # Errors
     /// Status 403 if the requester may not impersonate that user or group, 400 for headers that make no sense or ask for

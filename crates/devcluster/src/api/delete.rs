@@ -15,7 +15,7 @@ use crate::store::{State, Store};
 /// The finalizer of an owner that is deleted after its dependents.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
-/// What happens to the dependents of a deleted object. Without a garbage collector they stay as they are, but for orphans.
+/// What happens to the dependents of a deleted object. Without a garbage collector they stay as they are, except for orphans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Propagation {
     /// They are deleted after their owner.

@@ -72,7 +72,7 @@ impl ClaimTask {
     async fn follow(&mut self, shutdown: &CancellationToken) -> Result<(), ApiError> {
         let all = |kind| Watcher::list_and_watch(self.store.clone(), kind, Selection::all());
         let (templates, mut template_watch) = all(RESOURCE_CLAIM_TEMPLATES)?;
-        // Only changes of templates matter: who waits may get their claims.
+        // Only changes of templates matter: pods and groups that wait may get their claims.
         drop(templates);
         let (claims, mut claim_watch) = all(RESOURCE_CLAIMS)?;
         let (groups, mut group_watch) = all(POD_GROUPS)?;
@@ -208,8 +208,8 @@ fn is_done(pod: &Value) -> bool {
             && text_at(pod, &["spec", "nodeName"]).is_empty())
 }
 
-/// Generates the claims that a pod lacks, and reserves claims for it that were allocated before somebody else than the scheduler
-/// bound it. Returns false if a template is missing, or the claims of its group.
+/// Generates the claims that a pod lacks, and reserves claims for it that were allocated before it was bound by something other
+/// than the scheduler. Returns false if a template is missing, or the claims of its group.
 pub(super) fn settle_pod(state: &mut State, key: &str) -> bool {
     let (namespace, name) = key.split_once('/').unwrap_or(("", key));
     let Some(mut pod) = state.get(PODS, namespace, name).map(|pod| pod.value()) else {
@@ -343,7 +343,7 @@ pub(super) fn settle_claim(state: &mut State, key: &str) {
             match (text("apiGroup"), text("resource")) {
                 ("", "pods") => needs(state, namespace, text("name"), text("uid")),
                 (GROUP, "podgroups") => exists(state, namespace, text("name"), text("uid")),
-                // What others do is not known here.
+                // What consumers other than pods and groups do is not known here.
                 _ => true,
             }
         })

@@ -1,6 +1,6 @@
 //! The sample driver: it publishes the classes of its devices, and their slices as nodes come and go.
 //!
-//! Invariants: a node that exists has its slices, also when somebody deletes one; the slices of a node that is gone are
+//! Invariants: a node that exists has its slices, also after one was deleted; the slices of a node that is gone are
 //! deleted; a zone has its pool as long as a node is in it. Classes are published once and belong to the administrator then.
 
 use std::collections::BTreeSet;
@@ -115,7 +115,7 @@ impl DriverTask {
     }
 }
 
-/// Whether a node came or went; its other changes are no business of a driver.
+/// Whether a node came or went; its other changes do not matter to a driver.
 fn matters(event: &WatchEvent) -> bool {
     event.change_type != ChangeType::Modified
 }

@@ -14,7 +14,7 @@ use crate::store::State;
 /// Room for a generated name's base, so that the random suffix and a hyphen fit into 63 characters.
 const LONGEST_BASE: usize = 57;
 
-/// For whom claims are generated.
+/// The kind of owner that claims are generated for.
 pub(super) struct Owners {
     api_version: &'static str,
     kind: &'static str,

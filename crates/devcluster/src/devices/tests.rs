@@ -387,7 +387,7 @@ fn slices_come_and_go_with_their_nodes_and_zones() {
     assert_eq!(list_at(&gpus, &["spec", "devices"]).len(), 2);
     assert_eq!(gpus["spec"]["nodeName"], "node-2");
 
-    // One that somebody deletes is published again; the others are left alone.
+    // One that is deleted is published again; the others are left alone.
     let before = world.store.resource_version();
     settle();
     assert_eq!(world.store.resource_version(), before);

@@ -40,7 +40,7 @@ fn remove(store: &Store, name: &str, propagation: Propagation) {
     delete(store, config_maps(), "default", name, &options).expect("deleted");
 }
 
-/// Collects to the end, and tells the names that are left.
+/// Collects to the end, and returns the names that are left.
 fn left(store: &Store) -> Vec<String> {
     let mut n_batches = 0;
     while collect(store) {

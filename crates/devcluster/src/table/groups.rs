@@ -56,7 +56,7 @@ pub(super) fn layout(kind: &str) -> Option<Layout> {
     })
 }
 
-/// What a scheduler says of a group.
+/// The condition in which a scheduler reports about a group.
 fn scheduled(group: &Value) -> Option<&Value> {
     list_at(group, &["status", "conditions"]).iter().find(|condition| {
         matches!(text_at(condition, &["type"]), "PodGroupScheduled" | "PodGroupInitiallyScheduled")

@@ -64,7 +64,7 @@ pub(super) fn needs_of_claim(
     }
 }
 
-/// Handles a claim that names its volume, be it by its author or by an earlier binding.
+/// Handles a claim that names its volume, whether its author or an earlier binding has written the name.
 fn keep_or_complete(state: &mut State, key: &str, claim: &Value, name: &str) -> Need {
     let is_complete = at(claim, &["metadata", "annotations", BIND_COMPLETED]).is_some();
     match state.get(PERSISTENT_VOLUMES, "", name).map(|volume| volume.value()) {

@@ -78,7 +78,7 @@ fn roll(state: &mut State, deployment: &Controller<'_>, new: &Value, old: &[Valu
     if removable <= 0 {
         return;
     }
-    // Pods that are not available first: without them nothing gets worse.
+    // Pods that are not available go first: that makes no fewer pods available.
     let mut left: Vec<i64> = old.iter().map(replicas).collect();
     for (set, left) in old.iter().zip(&mut left) {
         let broken = (*left - available(set)).clamp(0, removable.max(0));
@@ -107,7 +107,7 @@ fn hold(state: &mut State, deployment: &Controller<'_>, sets: &[Value]) {
     scale(state, REPLICA_SETS, newest, replicas);
 }
 
-/// Deletes old sets without pods, but for the most recent ones.
+/// Deletes old sets without pods, except for the most recent ones.
 fn forget(state: &mut State, deployment: &Controller<'_>, old: &[Value]) {
     let kept =
         usize::try_from(deployment.count("revisionHistoryLimit", HISTORY)).unwrap_or(usize::MAX);
@@ -284,6 +284,6 @@ fn replicas(set: &Value) -> i64 {
 }
 
 fn available(set: &Value) -> i64 {
-    // The status may be about more pods than are wanted by now.
+    // The status may count more pods than are wanted by now.
     int_at(set, &["status", "availableReplicas"]).unwrap_or(0)
 }

@@ -70,7 +70,7 @@ impl Progress {
         let failed = number(count("Failed"));
         let is_complete = match int_at(job.value, &["spec", "completions"]) {
             Some(wanted) => succeeded >= wanted,
-            // A queue of work: the first success says that nothing is left.
+            // Without `completions` the pods share a queue of work: the first success says that nothing is left.
             None => succeeded > 0 && active.is_empty(),
         };
         let end = match (is_complete, failed > job.count("backoffLimit", 6)) {
@@ -115,7 +115,7 @@ fn pod_of(job: &Controller<'_>, index: Option<i64>) -> Value {
     pod
 }
 
-/// Gives a job the selector that tells its pods from those of others.
+/// Gives a job the selector that selects its pods and no others.
 fn add_selector(state: &mut State, job: &Controller<'_>) {
     let mut value = job.value.clone();
     let spec = child_mut(&mut value, "spec");

@@ -27,7 +27,7 @@ async fn client_for(cluster: &DevCluster, user: &User) -> Client {
     client_of(&cluster.kubeconfig_for(user).expect("credentials")).await
 }
 
-/// Posts a review and tells its status.
+/// Posts a review and returns its status.
 async fn reviewed(client: &Client, group: &str, plural: &str, spec: Value) -> Value {
     let request = Request::post(format!("/apis/{group}/v1/{plural}"))
         .header("Content-Type", "application/json")
@@ -109,7 +109,10 @@ async fn the_scheduler_may_do_its_work_and_no_more() {
     assert_eq!(refusal(pods.create(&PostParams::default(), &pod("b")).await).0, 403);
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-system");
     let map = maps.get("extension-apiserver-authentication").await.expect("readable");
-    assert!(map.data.unwrap_or_default().is_empty(), "without TLS there is nobody to believe");
+    assert!(
+        map.data.unwrap_or_default().is_empty(),
+        "without TLS there is no authority to publish"
+    );
     let one = ListParams::default().fields("metadata.name=extension-apiserver-authentication");
     assert_eq!(maps.list(&one).await.expect("listed by name").items.len(), 1);
     assert_eq!(refusal(maps.list(&ListParams::default()).await).0, 403);

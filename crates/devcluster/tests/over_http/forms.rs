@@ -297,7 +297,7 @@ async fn objects_are_the_same_in_every_version() {
     assert!(versions.len() >= 2, "{lines:?}");
     assert!(versions.iter().all(|version| *version == "resource.k8s.io/v1beta2"), "{lines:?}");
 
-    // What is said to be of another version than the path is refused.
+    // An object of another version than that in the path is refused.
     let refused = world.raw("POST", &path("v1beta2"), json, &class("v1", "x")).await;
     let kube::Error::Api(status) = refused.expect_err("refused") else { panic!() };
     assert_eq!(status.code, 400);

@@ -149,7 +149,7 @@ async fn a_binding_that_a_scheduler_began_is_completed() {
         .expect("created");
     caught_up(&cluster, "marker").await;
     let pending = cluster.get(PERSISTENT_VOLUME_CLAIMS, "default", "data").expect("there").value();
-    assert_eq!(pending["status"]["phase"], "Pending", "nobody has chosen a volume yet");
+    assert_eq!(pending["status"]["phase"], "Pending", "no volume was chosen yet");
     let reference = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": "data",
         "uid": pending["metadata"]["uid"],
@@ -323,7 +323,7 @@ async fn volumes_go_or_stay_when_their_claim_goes() {
     }
     until(&cluster, PERSISTENT_VOLUMES, &dropped, Value::is_null).await;
     volume_in(&cluster, &kept, "Released").await;
-    // Anyone who comes under the same name gets another volume.
+    // A later claim of the same name gets another volume.
     cluster.create(claim("kept", "1Gi", "keep")).expect("created");
     assert_ne!(name(&bound_claim(&cluster, "kept").await), kept);
     volume_in(&cluster, &kept, "Released").await;

@@ -28,7 +28,7 @@ impl CommittedCounters {
         counters
     }
 
-    /// Counts a pool again, of which more or less is held now.
+    /// Counts a pool again after claims have taken or released devices of it.
     pub(crate) fn count(&mut self, pool: &Pool, occupancy: &Occupancy) {
         if !pool.has_counters() {
             return;

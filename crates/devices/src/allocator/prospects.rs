@@ -7,7 +7,7 @@ use crate::inventory::{NodePools, NodeRef};
 use super::plan::{Plan, RequestPlan};
 use super::{AllocationError, Allocator, Steps};
 
-/// With fewer devices to find, trying them takes no longer than counting. Tests try few, and count them all the same.
+/// With fewer devices to find, trying them takes no longer than counting. Tests try few, and count them nevertheless.
 const MIN_COUNTED: usize = if cfg!(test) { 1 } else { 8 };
 
 /// How a request sees a device.

@@ -1,4 +1,4 @@
-//! What a node lacks for the requests of claims, counted device by device, for those who want to know why nothing was found.
+//! What a node lacks for the requests of claims, counted device by device, to explain why nothing was found.
 //!
 //! The counts are by the rules of the search, asked about each device as if nothing else were chosen; only constraints look at
 //! several devices of one request together. So a request may have enough devices left by these counts and still not be served:
@@ -39,7 +39,7 @@ pub enum LostTo {
     Constraint,
 }
 
-/// What one request needs, and what became of the devices of the node.
+/// What one request needs, and how many devices of the node are lost to each reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestCount {
     /// The claim, `namespace/name`.
@@ -57,7 +57,7 @@ pub struct RequestCount {
 }
 
 /// Counts the devices for requests of the search's claims, in their order: for those that have too few left, or for all if none has,
-/// and for a limited number of them. The search must not have begun.
+/// and for a limited number of them. Must be called before the search starts.
 pub(super) fn count(search: &mut Search<'_>) -> Result<Vec<RequestCount>, AllocationError> {
     let plan = search.plan;
     let mut counts = Vec::new();

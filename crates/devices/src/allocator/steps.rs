@@ -4,10 +4,10 @@ use std::cell::Cell;
 
 use super::AllocationError;
 
-/// So many units of the cost of an expression count as one step.
+/// This many units of the cost of an expression count as one step.
 const COST_OF_STEP: u64 = 10;
 
-/// So many devices that are only listed count as one step.
+/// This many devices that are only listed count as one step.
 const LISTED_BY_STEP: u64 = 64;
 
 /// How many steps searches may still take. Trying a device is one; listing devices and evaluating selectors counts, too,
@@ -16,12 +16,12 @@ const LISTED_BY_STEP: u64 = 64;
 pub struct Steps(Cell<u64>);
 
 impl Steps {
-    /// At most `limit` steps.
+    /// A limit of `limit` steps, none of which is taken yet.
     pub fn new(limit: u64) -> Self {
         Self(Cell::new(limit))
     }
 
-    /// How many are left.
+    /// How many steps are left.
     pub fn left(&self) -> u64 {
         self.0.get()
     }

@@ -9,14 +9,14 @@ use super::decode::{Map, ObjectError, decode, list, optional_quantities, or_defa
 use super::device::Taint;
 use super::result::Allocation;
 
-/// A claim.
+/// A ResourceClaim: a request for devices, and what was allocated for it.
 #[derive(Clone, Debug, Default)]
 pub struct ResourceClaim {
-    /// Namespace.
+    /// `metadata.namespace`.
     pub namespace: Arc<str>,
-    /// Name.
+    /// `metadata.name`.
     pub name: Arc<str>,
-    /// Identity.
+    /// `metadata.uid`: tells objects of the same name apart.
     pub uid: Arc<str>,
     /// Whether its deletion was requested.
     pub is_being_deleted: bool,
@@ -28,7 +28,7 @@ pub struct ResourceClaim {
     pub constraints: Vec<Constraint>,
     /// Configuration for the drivers.
     pub config: Vec<ClaimConfig>,
-    /// What it got.
+    /// `status`: the devices that were allocated, and who has reserved them.
     pub status: ClaimStatus,
 }
 
@@ -37,7 +37,7 @@ pub struct ResourceClaim {
 pub struct DeviceRequest {
     /// Name within the claim.
     pub name: Arc<str>,
-    /// What is requested.
+    /// The devices that are requested, or alternatives.
     pub request: Request,
 }
 
@@ -72,7 +72,7 @@ pub struct ExactRequest {
     /// How many, for [`AllocationMode::ExactCount`].
     #[serde(deserialize_with = "or_default")]
     pub count: i64,
-    /// Whether devices are wanted anyone who uses them. Absent differs from false where the feature is off.
+    /// Whether devices are wanted even if other claims use them. Absent differs from false where the feature is off.
     pub admin_access: Option<bool>,
     /// Which taints do no harm.
     #[serde(deserialize_with = "list")]
@@ -195,7 +195,7 @@ pub struct ClaimConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimStatus {
-    /// The devices.
+    /// The devices that were allocated; `None` if none were.
     pub allocation: Option<Allocation>,
     /// Who may use them.
     #[serde(deserialize_with = "list")]

@@ -11,7 +11,7 @@ use super::decode::{ObjectError, Parts, decode, list, text};
 /// A kind of device.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceClass {
-    /// Name.
+    /// `metadata.name`.
     pub name: Arc<str>,
     /// When it was created.
     pub created: Option<Timestamp>,

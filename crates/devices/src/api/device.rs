@@ -54,7 +54,7 @@ pub enum Attribute {
     String(Arc<str>),
     /// A number.
     Int(i64),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// A semantic version, as written.
     Version(Arc<str>),
@@ -136,7 +136,7 @@ pub struct RequestPolicy {
     pub valid_range: Option<ValidRange>,
 }
 
-/// A range of shares.
+/// The shares of a capacity that claims may take: a range, with steps.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ValidRange {

@@ -39,7 +39,7 @@ pub struct DeviceResult {
     /// Name of the device.
     #[serde(deserialize_with = "text")]
     pub device: Arc<str>,
-    /// Whether it was given out anyone who uses it.
+    /// Whether it was allocated with admin access: even if other claims use it.
     #[serde(deserialize_with = "or_default")]
     pub admin_access: bool,
     /// Tolerations of the request.

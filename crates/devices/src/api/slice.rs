@@ -34,11 +34,11 @@ pub struct ResourceSlice {
 /// Where devices can be used.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeReach {
-    /// On this node.
+    /// `nodeName`: the devices can be used on this node only.
     pub node_name: Option<Arc<str>>,
     /// On the nodes that this selects.
     pub node_selector: Option<wire::NodeSelector>,
-    /// On all nodes.
+    /// `allNodes`: the devices can be used on every node.
     pub all_nodes: bool,
 }
 

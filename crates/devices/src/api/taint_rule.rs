@@ -12,11 +12,11 @@ use super::slice::ResourceSlice;
 /// A taint for many devices.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceTaintRule {
-    /// Name.
+    /// `metadata.name`.
     pub name: Arc<str>,
-    /// Which devices.
+    /// The devices that get the taint.
     pub devices: TaintedDevices,
-    /// The taint.
+    /// The taint that they get.
     pub taint: Taint,
 }
 

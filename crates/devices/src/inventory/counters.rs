@@ -32,7 +32,7 @@ impl Counters {
                 counters.totals.push(total.clone());
             }
         }
-        // A set without counters exists all the same.
+        // A set without counters exists nevertheless.
         let is_known = |consumed: &CounterConsumption| {
             sets.iter().any(|set| set.name == consumed.counter_set)
                 && consumed

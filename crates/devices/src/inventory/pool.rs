@@ -350,7 +350,7 @@ impl<'a> DeviceRef<'a> {
         self.entry.shape
     }
 
-    /// Whether nothing but its shape decides whether a request can have it while it is free, and one request at a time.
+    /// Whether its shape alone decides whether a request can have it while it is free. It then serves one request at a time.
     pub(crate) fn is_plain(&self) -> bool {
         self.entry.is_plain
     }

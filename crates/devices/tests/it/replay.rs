@@ -31,7 +31,7 @@ pub(crate) struct Tally {
 
 type Objects = BTreeMap<String, Value>;
 
-/// What is said about one node.
+/// The outcome on one node.
 #[derive(Default)]
 struct Answer {
     verdict: String,

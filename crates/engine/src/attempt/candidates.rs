@@ -19,10 +19,10 @@ pub(crate) struct Candidates {
     pub(crate) state: CycleState,
     /// What the filters' answers were read from, all nodes and plugins together.
     pub(crate) reads: Reads,
-    /// Whether those answers look at nothing that other nodes have to do with, as long as what has a version stays the same.
+    /// Whether the answer about a node depends on that node alone, as long as no versioned table (such as objects) changes.
     pub(crate) is_local: bool,
-    /// Whether no plugin looks at both a node's pods and its properties, other than the sums of the pods and what the node
-    /// has for them: nodes with equal sums on which the pod fits stay alike, then, whatever is placed on them.
+    /// Whether plugins compare a node's pods with its properties through sums alone (requested against allocatable). Then nodes
+    /// with equal sums on which the pod fits stay interchangeable, whatever is placed on them.
     pub(crate) goes_by_sums: bool,
 }
 

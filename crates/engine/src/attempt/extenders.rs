@@ -17,7 +17,7 @@ use super::{NoChoice, Search};
 use crate::evaluation::Evaluation;
 use crate::preference::first_best;
 
-/// What extenders have said of single nodes.
+/// The answers of extenders about single nodes.
 pub(super) type ExtenderStatuses = Vec<(NodeIdx, Status)>;
 
 impl Search<'_, '_> {
@@ -60,9 +60,8 @@ impl Search<'_, '_> {
     }
 }
 
-/// The index of the best of some nodes with these totals and what extenders add to them. Of equally good nodes those go
-/// first that an extender mentioned, then those of low `order`. Among the former any would be legal, as the reference draws
-/// lots.
+/// The index of the best of some nodes, by these totals and what extenders add to them. Among equally good nodes, those that an
+/// extender mentioned come first, then those with the lowest `order`. The reference picks one of them at random.
 pub(super) fn best_with(
     mut totals: Vec<i64>,
     added: Option<ExtenderScores>,

@@ -23,7 +23,7 @@ pub(super) fn expect_object(core: &mut Core, command: Command) {
             let objects = core.cluster.objects_mut();
             core.released.extend(objects.remove_pending(&group, &kind, &uid, for_all));
         }
-        // It concerns the queue and the tasks of other bindings, and so waits for the end of the input at hand.
+        // It concerns the queue and the tasks of other bindings, so it waits until the current input has been handled.
         Command::ConfirmObject(object) => core.confirmed.push(object),
         _ => {}
     }

@@ -23,7 +23,7 @@ use crate::duration::go_duration;
 pub(super) struct Wait {
     pub(super) plugin: PluginName,
     pub(super) deadline: Timestamp,
-    /// For how long in all.
+    /// The length of the whole wait.
     pub(super) timeout: Duration,
     /// What the plugin said.
     pub(super) status: Status,
@@ -65,7 +65,7 @@ impl PermitWaits {
         self.by_uid.contains_key(uid)
     }
 
-    /// The pod waits from now on.
+    /// Adds a pod that waits from now on.
     pub(super) fn add(
         &mut self,
         serial: Serial,

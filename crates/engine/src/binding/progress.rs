@@ -1,4 +1,4 @@
-//! How far a pod on its way is, for those who ask.
+//! How far the binding of a pod is, for answers and plugins.
 
 use std::sync::Arc;
 

@@ -67,7 +67,7 @@ impl Binding {
             let Self { state, pod, node, .. } = self;
             let cx = core.context();
             let answer = guarded(|| plugin.reserve(&cx, state, pod, node, &mut asked));
-            // Half of what a plugin wanted may be worse than nothing.
+            // Carrying out only a part of what a failed plugin asked for may be worse than carrying out nothing.
             let status = answer.unwrap_or_else(|panic| {
                 asked = Commands::default();
                 panic

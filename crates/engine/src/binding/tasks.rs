@@ -42,8 +42,8 @@ pub(super) enum Work {
 }
 
 impl Running {
-    /// Whether it ends with a binding that has failed: nothing outside of the engine is done for it at the moment, and it
-    /// does not insist on going on.
+    /// Whether the work can be dropped when its binding fails: no request is out for it, and the task does not have to
+    /// [finish](PreBindTask::must_finish).
     pub(super) fn can_end(&self) -> bool {
         matches!(&self.work, Work::Sleep { task, .. } if !task.must_finish())
     }
@@ -70,8 +70,8 @@ impl Binding {
         matches!(&self.stage, Stage::PreBind { failure: Some(_), .. })
     }
 
-    /// Takes in what a step of a plugin's PreBind came to: work that is under way, or how it ended. The first failure of
-    /// all plugins counts. Says whether it is under way.
+    /// Records the result of a step of a plugin's PreBind: work that is under way, or its end. The first failure of all plugins
+    /// is the binding's. Returns whether the work is under way.
     pub(super) fn pre_bind_stepped(
         &mut self,
         core: &Core,
@@ -134,7 +134,7 @@ impl Bindings {
                 Ok(Work::Write(token, task))
             }
             TaskStep::Wait { until, objects } => {
-                // A time that is past already would wake it over and over without any time passing.
+                // A time in the past would wake the task again and again without time passing.
                 let until = until.map(|until| until.max(core.now + Duration::from_nanos(1)));
                 Ok(Work::Sleep { task, until, objects })
             }

@@ -1,4 +1,4 @@
-//! Placing a pod only to see what comes of it: assume, Reserve and Permit, and all of it taken back.
+//! Placing a pod on trial: assume, Reserve and Permit, and then all of it is undone.
 //!
 //! Behaviour: `docs/spec/podgroups.md` §5.1.
 

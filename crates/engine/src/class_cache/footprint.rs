@@ -1,14 +1,14 @@
 //! What the evaluation of a class takes in memory, computed from the pod and the number of nodes before it is made.
 //!
-//! An evaluation holds a few words for each node, and what plugins prepared, which is theirs and cannot be weighed. But it
-//! grows with what the pod asks about other pods: each pod affinity term and each spread constraint may bring a number for
-//! each node or domain. So the figure is a limit from above; `tests/tests/memory.rs` compares it with what is allocated.
+//! An evaluation holds a few words for each node, and what plugins prepared, whose size the engine cannot see. That part grows
+//! with what the pod asks about other pods: each pod affinity term and each spread constraint may add a number for each node or
+//! domain. So the figure is an upper bound; `tests/tests/memory.rs` compares it with what is allocated.
 
 use kube_scheduler_api_types::{LabelSelector, Pod};
 
 use super::MAX_EVALUATIONS;
 
-/// What there is beside nodes and counters.
+/// Bytes of an evaluation apart from nodes and counters.
 const FIXED: usize = 8 << 10;
 /// For each node: its verdict, its total and its place in the order, tables half full.
 const PER_NODE: usize = 96;
@@ -20,7 +20,7 @@ const PER_COUNTER_AND_NODE: usize = 32;
 const PER_CLAIM: usize = 8 << 10;
 /// For each value in a selector: its text may be held more than once.
 const PER_VALUE: usize = 128;
-/// So many terms and constraints of a pod are usual. Pods without constraints may be spread by default, by two.
+/// This many terms and constraints of a pod are usual. Pods without constraints may be spread by default, by two.
 const USUAL: usize = 8;
 
 /// What the evaluation of a class of pods takes at most.
@@ -64,7 +64,7 @@ impl Footprint {
         }
     }
 
-    /// With so many nodes, in bytes.
+    /// The size with this many nodes, in bytes.
     pub(super) const fn with_nodes(self, n_nodes: usize) -> usize {
         self.fixed.saturating_add(self.per_node.saturating_mul(n_nodes))
     }

@@ -1,8 +1,8 @@
-//! The best node for a pod that nothing is cached of: scores are added up in one column of totals and are gone.
+//! The best node for a pod without a cached evaluation: scores are added up in one column of totals and not kept.
 //!
 //! Nodes are scored in runs, one per thread; what is scaled by the scores of all nodes is added when all runs are done.
-//! Plugins that promise bounds come last, and are asked about those nodes only that can still win: the others are so far
-//! behind that the most these plugins can give would not help.
+//! Plugins that promise bounds come last, and are asked only about nodes that can still win: the others are so far behind that
+//! even the highest score of these plugins would not help.
 //!
 //! Invariants: the node, and the error if there is one, are those of [`ScoreTable`]; nothing depends on how nodes are
 //! split into runs.
@@ -83,7 +83,7 @@ impl<'a> Search<'a> {
         self.best_of(&runs, &bounded)
     }
 
-    /// The same with all scores at hand: which of several errors is reported depends on the order of nodes.
+    /// The same, with all scores computed first: which of several errors is reported depends on the order of nodes.
     fn best_in_list_order(&self, skip: &SkipSet) -> Result<Option<NodeIdx>, Status> {
         let cluster = self.runner.cx.cluster;
         let mut in_order = self.feasible.to_vec();
@@ -102,7 +102,7 @@ impl<'a> Search<'a> {
         for scorer in scorers {
             self.raw_scores(scorer, nodes, &mut column)?;
             let of_column = match scorer.normalization {
-                // Not read: the plugin knows by itself.
+                // Not counted as a read: the plugin tracks this itself.
                 Normalization::Custom => (0, 0),
                 _ => bounds(&column),
             };
@@ -123,7 +123,7 @@ impl<'a> Search<'a> {
         self.runner.raw_scores(scorer.idx, self.state, self.pod, nodes, column).ok()
     }
 
-    /// The best node when `bounded` plugins have their say too.
+    /// The best node, with the scores of `bounded` plugins added.
     fn best_of(&self, runs: &[ScoredRun<'_>], bounded: &[Scorer<'_>]) -> Option<Option<NodeIdx>> {
         let most = runs.iter().map(|run| bounds(&run.totals).1).max()?;
         let mut scored = runs.iter().flat_map(|run| run.nodes.iter().zip(run.totals.iter()));
@@ -139,7 +139,8 @@ impl<'a> Search<'a> {
         let mut n = 0;
         for run in runs {
             for (idx, total) in run.nodes.iter().zip(run.totals.iter()) {
-                // A node that is too far behind is overwritten by the next one: no branch that is hard to foresee.
+                // Branchless: a node that is too far behind is overwritten by the next one, instead of a branch that the
+                // processor would mispredict.
                 (nodes[n], totals[n]) = (*idx, *total);
                 n += usize::from(*total >= least);
             }

@@ -9,7 +9,7 @@ use kube_scheduler_runtime::{Meter, MeteredPoint, PluginIdx, Runner, SkipSet};
 /// One feasible node's scores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeScores {
-    /// The sum.
+    /// The score by which the node is chosen: the sum of the weighted scores.
     pub total: i64,
     /// Weighted, normalised scores by plugin, in plugin order; plugins that skipped the pod are not listed.
     pub by_plugin: Vec<(PluginName, i64)>,

@@ -219,7 +219,7 @@ impl DomainPlugin {
 #[derive(Default)]
 pub(crate) struct DomainPlugins {
     plugins: Vec<DomainPlugin>,
-    /// By what nodes stand at present.
+    /// The numbers that standings consist of at present: counters, with the looks at each.
     standing_by: Vec<(PodCounter, Looks)>,
 }
 

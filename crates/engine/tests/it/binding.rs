@@ -47,7 +47,7 @@ fn a_pod_goes_through_every_point_and_stays_assumed_until_it_is_seen() {
         ["event ns/p Normal Scheduled Binding \"Successfully assigned ns/p to n1\""]
     );
     assert_eq!(world.calls(), ["A.PostBind(p)", "B.PostBind(p)"]);
-    assert!(world.is_assumed(&p), "nobody has seen it on the node yet");
+    assert!(world.is_assumed(&p), "the watch has not shown it on the node yet");
     assert_eq!(world.engine.profile_counts()[0].scheduled, 1);
 
     world.apply(&running("p", "n1"));
@@ -94,7 +94,7 @@ fn reserve_and_permit_may_reject_or_fail() {
         assert_eq!(
             world.calls_at("Unreserve"),
             ["C.Unreserve(p)", "B.Unreserve(p)", "A.Unreserve(p)"],
-            "everybody, in reverse, no matter who failed"
+            "all of them, in reverse order, whichever has failed"
         );
         assert_eq!(world.place("p"), Some(place), "{outcome}");
         assert!(world.is_clean());
@@ -173,7 +173,7 @@ fn a_binding_that_cannot_be_written_backs_off_with_event_and_condition() {
     assert_eq!((counts.scheduled, counts.error), (0, 1));
 }
 
-/// A rejection after Permit blames nobody, so the pod backs off like after an error.
+/// A rejection after Permit names no plugin, so the pod backs off as after an error.
 #[test]
 fn what_a_failed_binding_held_is_offered_to_others_whoever_failed() {
     for reason in ["Unschedulable", "SchedulerError"] {
@@ -205,7 +205,7 @@ fn what_a_failed_binding_held_is_offered_to_others_whoever_failed() {
 fn a_copy_begins_no_work_outside() {
     let work = || {
         Box::pin(async {
-            assert!(std::thread::panicking(), "nobody polls this");
+            assert!(std::thread::panicking(), "this is never polled");
             Status::SUCCESS
         })
     };

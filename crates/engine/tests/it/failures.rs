@@ -1,4 +1,4 @@
-//! What users hear of an attempt that failed, and what becomes of the pod's nomination.
+//! What is reported to users about an attempt that failed, and what happens to the pod's nomination.
 
 use std::sync::Arc;
 

@@ -27,7 +27,7 @@ fn rejecting() -> Toy {
     })
 }
 
-/// What is said of `p` when `toys` meet it. Checks that nothing stays behind and that the next pod is unharmed.
+/// The message about `p` when `toys` are asked about it. Checks that nothing stays behind and that the next pod is unharmed.
 fn said(toys: Vec<Toy>) -> String {
     let mut world = World::new(toys);
     world.node("n2");

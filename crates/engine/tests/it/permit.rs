@@ -202,7 +202,7 @@ fn a_pod_asked_to_go_while_it_waits_is_not_tried_again() {
     world.apply(&leaving("p"));
     assert!(world.effects()[0].contains("0/1 nodes are available: 1 removed."));
     assert!(world.is_clean());
-    assert_eq!(world.place("p"), Some(Place::Unschedulable), "nobody's events bring it back");
+    assert_eq!(world.place("p"), Some(Place::Unschedulable), "no plugin's events bring it back");
     world.node("n2");
     world.advance(seconds(30));
     assert_eq!(world.attempt(), "nobody");

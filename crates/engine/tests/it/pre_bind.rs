@@ -27,7 +27,7 @@ fn idle(name: &'static str, may_run_in_parallel: bool) -> Toy {
         .pre_bind(|_, _| pending())
 }
 
-/// Tries a pod; gives the effects but for the early nomination.
+/// Tries a pod; gives the effects except for the early nomination.
 fn started(toys: Vec<Toy>) -> (World, Vec<String>) {
     let mut world = World::new(toys);
     world.try_pod(&pod("p"));

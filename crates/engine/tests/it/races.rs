@@ -117,7 +117,7 @@ fn the_answer_for_the_first_pod_does_not_end_the_second_ones_binding() {
     let mut world = binding();
     world.delete(&pod("p"));
     world.apply(&pod("p"));
-    assert_eq!(world.attempt(), "assumed n1", "the same UID once more");
+    assert_eq!(world.attempt(), "assumed n1", "the same UID again");
     world.effects();
     world.written(1, Ok(()));
     assert_eq!(world.effects(), Vec::<String>::new());

@@ -136,7 +136,7 @@ fn a_task_writes_waits_and_lets_the_binding_go_on() {
     world.advance(seconds(1));
     assert_eq!(taken(&events), ["woken"]);
     assert_eq!(world.effects(), ["bind #3 ns/p uid=p-uid node=n1"]);
-    assert_eq!(world.engine.next_deadline(), None, "nobody sleeps any more");
+    assert_eq!(world.engine.next_deadline(), None, "no task waits for a time any more");
     world.written(3, Ok(()));
     assert_eq!(world.engine.n_binding(), 0);
 }

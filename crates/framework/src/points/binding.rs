@@ -58,7 +58,7 @@ pub trait Reserve: Send + Sync {
     }
 }
 
-/// What Permit decided.
+/// What Permit decided: the binding goes on, waits, or is rejected.
 #[derive(Clone, Debug)]
 pub struct PermitDecision {
     /// Success, `Wait` or a rejection.
@@ -185,8 +185,8 @@ pub trait PreBindTask: Send + Sync {
     /// Does what can be done without waiting, and returns what the task needs next.
     fn step(&mut self, cx: &mut TaskContext<'_>, event: TaskEvent) -> TaskStep;
 
-    /// Whether the task has to go on although the binding has failed, because nobody knows yet what became of a write: only
-    /// [`Reserve::unreserve`] comes after it, and would take back too little. It is asked after each step.
+    /// Whether the task has to go on although the binding has failed, because it is not known yet whether a write was carried
+    /// out. If it ended now, [`Reserve::unreserve`] might undo too little. Asked after each step.
     fn must_finish(&self) -> bool {
         false
     }
@@ -233,7 +233,7 @@ pub trait PreBind: Send + Sync {
     }
 }
 
-/// The result of Bind.
+/// The result of Bind: who writes the binding, or how it ended.
 pub enum BindOutcome {
     /// The daemon is to write the standard binding through the API server.
     WriteBinding,
@@ -253,7 +253,7 @@ impl fmt::Debug for BindOutcome {
     }
 }
 
-/// Writes the binding.
+/// Extension point Bind: binds the pod to the chosen node, or lets the daemon do so.
 pub trait Bind: Send + Sync {
     /// Called once per attempt, after PreBind. The first plugin that does not skip decides.
     fn bind(

@@ -13,7 +13,7 @@ use crate::status::{PluginName, Status};
 use crate::verdicts::{VerdictId, Verdicts};
 use crate::view::NodeView;
 
-/// The result of PreFilter.
+/// The result of PreFilter: whether the attempt goes on, and with which nodes.
 #[derive(Clone, Debug, Default)]
 pub struct PreFilterOutcome {
     /// Success, `Skip` (the plugin's Filter is not run for this pod), or a rejection.
@@ -153,10 +153,10 @@ pub trait Filter: Send + Sync {
         FilterScan::NodeByNode
     }
 
-    /// What a node that [`filter`](Self::filter) rejects lacks, counted, in the words of explanations. Only those who want to know
-    /// all that is in the way ask; no decision depends on it.
+    /// What a node that [`filter`](Self::filter) rejects lacks, counted. Called for explanations alone; no decision depends on
+    /// it.
     ///
-    /// The default has nothing to say beyond the rejection's reasons.
+    /// The default returns nothing: the rejection's reasons are all there is to show.
     fn shortages(
         &self,
         cx: &Context<'_>,
@@ -183,7 +183,7 @@ pub struct Shortage {
 }
 
 impl Shortage {
-    /// How many are left.
+    /// How many of those on the node are left, all lost ones taken off.
     pub fn left(&self) -> usize {
         let n_lost = self.lost.iter().fold(0_usize, |sum, (_, n)| sum.saturating_add(*n));
         self.present.saturating_sub(n_lost)

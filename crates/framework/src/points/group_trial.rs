@@ -21,7 +21,7 @@ pub trait GroupTrial {
     /// Puts back pods that were taken off.
     fn put_back(&mut self, pods: &[Arc<Pod>]);
 
-    /// Whether the group would be scheduled. Expensive: all members are searched a node for.
+    /// Whether the group would be scheduled. Expensive: a node is searched for every member.
     fn try_group(&mut self) -> Status;
 }
 

@@ -13,14 +13,14 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ObjectWrite {
-    /// Puts the object in the place of the revision that it carries; a newer revision at the server is a conflict.
+    /// Puts the object in place of the revision that it carries; a newer revision at the server is a conflict.
     Replace(Arc<Object>),
     /// The same for `status` alone.
     ReplaceStatus(Arc<Object>),
     /// Creates the object. One without a name gets one that starts with its `metadata.generateName`.
     Create(Arc<Object>),
     /// Changes `status` by a strategic merge patch. A `metadata.uid` in the patch must be that of the object. With a
-    /// `metadata.resourceVersion` it changes this revision alone, so that it comes to nothing if it arrives late; when there is a
+    /// `metadata.resourceVersion` it changes this revision alone, so that it has no effect if it arrives late; when there is a
     /// conflict, it is tried again with the revision that the object has then.
     PatchStatus {
         /// Which object.
@@ -35,7 +35,7 @@ pub enum ObjectWrite {
         /// A finalizer to take off the object first. Tried again with a fresh revision when there is a conflict.
         finalizer: Option<Arc<str>>,
     },
-    /// Reads the object afresh, after a conflict.
+    /// Reads the current object, for example after a conflict.
     Get(ObjectKey),
 }
 

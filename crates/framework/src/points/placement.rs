@@ -66,7 +66,7 @@ pub struct GroupDemand<'a> {
 
 /// Rules nodes out for a group by counting, without trying anything: for groups that are planned as a whole.
 pub trait PlacementBound: Send + Sync {
-    /// Why there is no room for so many members on these nodes at once, whatever goes where, in a few words for the user;
+    /// Why there is no room for this many members on these nodes at once, however they are placed, in a few words for the user;
     /// `None` if counting does not tell. What is ruled out here must be rejected by the plugin's Filter in any order of
     /// members.
     fn rules_out(&self, cx: &Context<'_>, demand: GroupDemand<'_>) -> Option<String>;

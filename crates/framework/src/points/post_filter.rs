@@ -20,10 +20,10 @@ pub enum NominatingInfo {
     Override(Option<Arc<str>>),
 }
 
-/// The outcome of PostFilter.
+/// The outcome of PostFilter: which pods to evict for the pod, and where it may then fit.
 #[derive(Clone, Debug)]
 pub struct PostFilterOutcome {
-    /// What becomes of the nomination; `None` when the plugin has no opinion.
+    /// What happens to the nomination; `None` when the plugin has no opinion.
     pub nominating: Option<NominatingInfo>,
     /// Pods to evict so that the nominated node has room, most important first.
     pub victims: Vec<Arc<Pod>>,
@@ -121,7 +121,7 @@ pub struct PostFilterContext<'a> {
     pub random: u64,
     /// Requests to the engine, carried out after the call.
     pub commands: &'a mut Commands,
-    /// Where a plugin that preempts says how it decided; `None` in attempts, which nobody asks.
+    /// Where a plugin that preempts records how it decided, for explanations; `None` in attempts.
     pub report: Option<&'a mut PreemptionReport>,
 }
 

@@ -33,8 +33,8 @@ pub trait QueueSort: Send + Sync {
     /// Pods that compare equal leave in the order in which they came.
     fn compare(&self, a: QueuedPodView<'_>, b: QueuedPodView<'_>) -> Ordering;
 
-    /// Whether this is exactly "higher priority first, then the one queued earlier", which the engine can do without
-    /// calling back.
+    /// Whether this is exactly "higher priority first, then the one queued earlier". The engine then sorts without calling the
+    /// plugin.
     fn is_by_priority_then_age(&self) -> bool {
         false
     }
@@ -57,7 +57,7 @@ type HintFn = Arc<
 /// One kind of event a plugin waits for.
 #[derive(Clone)]
 pub struct EventRegistration {
-    /// Which events.
+    /// The events after which the pod may be worth a retry.
     pub event: ClusterEvent,
     /// Whether one such event is worth a retry of one pod; `None` means always.
     pub hint: Option<HintFn>,
@@ -69,7 +69,9 @@ impl EventRegistration {
         Self { event, hint: None }
     }
 
-    /// Such an event is worth a retry when `hint` says so.
+    /// An event after which `hint` decides whether the pod is worth a retry. It gets the pod that waits, and the object before
+    /// and after
+    /// the event, where there is one. An error counts as yes.
     pub fn with_hint<F>(event: ClusterEvent, hint: F) -> Self
     where
         F: Fn(
@@ -102,18 +104,18 @@ pub trait Sign: Send + Sync {
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool;
 }
 
-/// Beyond so many bytes nothing more is written.
+/// Beyond this many bytes nothing more is written.
 const MAX_SIGNATURE: usize = 64 << 10;
 
 /// Collects fragments of a pod's signature; every field is written so that no two different inputs give equal bytes.
 ///
-/// What comes after the first 64 KiB is dropped: the engine evaluates pods with a signature half as long on their own, so that the rest would be
-/// work for nothing.
+/// What comes after the first 64 KiB is dropped: the engine evaluates pods with a signature of more than half of that on their
+/// own, so the rest would not be used.
 #[derive(Debug, Default)]
 pub struct SignatureWriter(Vec<u8>);
 
 impl SignatureWriter {
-    /// Nothing written yet.
+    /// An empty signature.
     pub fn new() -> Self {
         Self::default()
     }
@@ -122,7 +124,7 @@ impl SignatureWriter {
         self.0.len() >= MAX_SIGNATURE
     }
 
-    /// Writes a number.
+    /// Writes a number, in eight bytes.
     pub fn int(&mut self, value: i64) {
         if !self.is_full() {
             self.0.extend_from_slice(&value.to_le_bytes());
@@ -155,7 +157,7 @@ impl SignatureWriter {
         }
     }
 
-    /// The bytes written.
+    /// The signature: the bytes written so far.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }

@@ -1,9 +1,9 @@
 //! Whether a plugin keeps what it promises, so that cached answers are right answers.
 //!
-//! The engine evaluates one pod for many, and caches answers until something changes that the plugin has read. A plugin that
-//! reads behind the view's back, from a memory of its own or from the columns of other nodes, is found by trying: the
-//! cluster is changed in every way the fixture suggests, and after each change the answers that would still be cached are
-//! compared with fresh ones.
+//! The engine evaluates one pod for many, and caches answers until something changes that the plugin has read. A plugin may
+//! bypass the recording, by reading from state of its own or from the columns of other nodes. The check finds that by trial: it
+//! changes the cluster in every way that the fixture suggests, and after each change compares the answers that would still be
+//! cached with fresh ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -25,9 +25,9 @@ use crate::verdicts::Verdicts;
 /// A promise that a plugin does not keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which promise.
+    /// The promise that the plugin does not keep.
     pub promise: &'static str,
-    /// What was seen.
+    /// What was seen instead.
     pub what: String,
 }
 
@@ -76,7 +76,7 @@ pub fn check_forms(plugin: &dyn Plugin, fixture: &Fixture, pods: &[Arc<Pod>]) ->
 /// Up to how many nodes the whole-cluster forms are also asked about each of them alone.
 const FEW: usize = 64;
 
-/// A status as a finding tells it.
+/// A status as a finding shows it.
 struct Said<'s>(&'s Status);
 
 impl fmt::Display for Said<'_> {
@@ -207,7 +207,7 @@ impl Check<'_> {
             filter: filter.map_or(Status::SUCCESS, |point| point.filter(&cx, state, pod, &view)),
             score: score.map_or(Ok(0), |point| point.score(&cx, state, pod, &view)),
         };
-        // Not by the view, which would note that the plugin has read the name.
+        // Not through the view, which would record the name as read by the plugin.
         Some((fixture.cluster().node_name(idx)?.clone(), answer))
     }
 

@@ -74,7 +74,7 @@ impl Fixture {
         })
     }
 
-    /// With a node.
+    /// Adds a node.
     #[must_use]
     pub fn with_node(mut self, node: impl Into<Arc<Node>>) -> Self {
         self.cluster.add_node(node.into());
@@ -144,7 +144,7 @@ impl Fixture {
         self
     }
 
-    /// At this time.
+    /// Sets the time that plugins see.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         self.now = now;
@@ -166,7 +166,7 @@ impl Fixture {
         self.sources().unrecorded()
     }
 
-    /// What contexts read from.
+    /// What the contexts of this fixture read from.
     pub fn sources(&self) -> Sources<'_> {
         Sources {
             cluster: &self.cluster,
@@ -293,7 +293,7 @@ impl Fixture {
         (status, commands.into_vec())
     }
 
-    /// What Unreserve asks for.
+    /// Calls Unreserve for a pod on a node; returns what the plugin asks for.
     pub fn unreserve(&self, plugin: &dyn Plugin, pod: &Arc<Pod>, node: &str) -> Vec<Command> {
         let mut commands = Commands::default();
         let placed = Arc::new(pod.with_node_name(&node.into()));

@@ -5,7 +5,7 @@
 //!
 //! let fixture = fixture(
 //!     "node a cpu=4 zone=x taint:dedicated=db:NoSchedule
-//!      node b cpu=2 zone=y                              # 8 GiB and 110 pods, as nothing else is said
+//!      node b cpu=2 zone=y                              # 8 GiB and 110 pods, the defaults
 //!      pod web-0 cpu=500m label:app=web node=a
 //!      pod other/web-1 anti-affinity='host:app in (web, api)'; pvc data storage=1Gi class=fast",
 //! );
@@ -170,7 +170,7 @@ impl Reader {
 
     fn statement(&mut self) -> Result<Statement, GrammarError> {
         let (kind, value) = self.object()?;
-        // Decoding here, and once more when the object is built, lets the error name the line.
+        // The object is decoded here, and a second time when it is built, so that the error can name the line.
         let (statement, decoded) = match kind {
             Some(kind) if kind.word == NODE.word => {
                 let decoded = Node::from_value(&value).err();

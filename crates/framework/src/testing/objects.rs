@@ -42,11 +42,11 @@ fn read<T>(result: Result<T, impl fmt::Display>) -> T {
     }
 }
 
-/// A node under construction.
+/// A builder of a node; see [`node`](super::node).
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeBuilder(pub(super) Value);
 
-/// A pod under construction.
+/// A builder of a pod; see [`pod`](super::pod).
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodBuilder(pub(super) Value);
 
@@ -83,7 +83,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Cordoned.
+    /// Makes the node cordoned.
     #[must_use]
     pub fn cordoned(mut self) -> Self {
         self.0["spec"]["unschedulable"] = true.into();
@@ -112,7 +112,7 @@ impl NodeBuilder {
 }
 
 impl PodBuilder {
-    /// In a namespace.
+    /// Sets the namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.0["metadata"]["namespace"] = namespace.into();
@@ -126,14 +126,14 @@ impl PodBuilder {
         self
     }
 
-    /// Of this profile.
+    /// Sets `spec.schedulerName`, the name of the profile.
     #[must_use]
     pub fn scheduler_name(mut self, name: &str) -> Self {
         self.0["spec"]["schedulerName"] = name.into();
         self
     }
 
-    /// Of this priority.
+    /// Sets `spec.priority`.
     #[must_use]
     pub fn priority(mut self, priority: i32) -> Self {
         self.0["spec"]["priority"] = priority.into();
@@ -161,7 +161,7 @@ impl PodBuilder {
         self
     }
 
-    /// Running on a node.
+    /// Lets the pod run on a node.
     #[must_use]
     pub fn on(mut self, node: &str) -> Self {
         self.0["spec"]["nodeName"] = node.into();
@@ -201,7 +201,7 @@ impl ObjectBuilder {
         self
     }
 
-    /// The API object.
+    /// The object as the API server would send it.
     pub fn to_json(&self) -> Value {
         self.0.clone()
     }

@@ -22,7 +22,7 @@ pub struct PointReads {
 }
 
 impl PointReads {
-    /// The same by phase.
+    /// The same reads by phase: once for all nodes, or for each node.
     pub fn phases(self) -> PhaseReads {
         PhaseReads {
             once: self.pre_filter.union(self.pre_score),

@@ -1,7 +1,7 @@
-//! Which nodes have devices for which claims, remembered until devices of the node change hands: pods made from the same
-//! template ask for the same again and again, and each of them changes the devices of one node.
+//! A cache of which nodes have devices for which claims. An answer is kept until devices of the node are taken or released. Pods
+//! made from the same template ask the same question, and each of them changes the devices of one node.
 //!
-//! Allocations themselves are not kept. The one that is needed is found again, and is the same.
+//! Allocations themselves are not kept: for the chosen node the search is repeated, and finds the same one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -9,10 +9,10 @@ use kube_scheduler_devices::{Classes, DeviceState, ExtendedClaim};
 use kube_scheduler_framework::api::{Labels, Node, Object};
 use kube_scheduler_framework::{ClusterView, NodeView};
 
-/// So many questions are remembered; the one that was asked longest ago makes room.
+/// How many questions are remembered; beyond that, the one that was asked longest ago is evicted.
 const MAX_QUESTIONS: usize = 16;
 
-/// What is asked of every node: all that decides beside the node and its devices.
+/// What is asked of every node: all that the answer depends on, apart from the node and its devices.
 #[derive(Clone)]
 pub(super) struct Question {
     /// The claims to allocate.
@@ -26,11 +26,11 @@ pub(super) struct Question {
 /// Whether a node has what is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It has, and alternatives among the requests are served so well.
+    /// It has the devices; `score` says how well the alternatives among the requests are served.
     Yes { score: i64 },
-    /// It has not.
+    /// It does not have them.
     No,
-    /// It has not, and some of its pools are invalid.
+    /// It does not have them, and some of its pools are invalid.
     InvalidPools,
 }
 
@@ -44,17 +44,17 @@ pub(super) struct Column(Mutex<Table>);
 
 /// The answers to one question, by node.
 ///
-/// Invariant: a node that is what it was and has an answer has it from the devices as they were after the change that was
-/// followed last.
+/// Invariant: the answer of a node that has not changed is right for the devices as they were after the change that was followed
+/// last.
 #[derive(Default)]
 pub(super) struct Table {
     /// See `DeviceState::latest_change`.
     followed: u64,
     answers: Vec<Option<Answer>>,
-    /// The nodes that were looked at, which tells most of the time whether the answers still are about the nodes that there
-    /// are. Does not keep what is in them.
+    /// The node objects that the answers were made for, by slot: a cheap test whether a slot still has the same node. Weak, so
+    /// that nodes which are gone are not kept in memory.
     nodes: Vec<Weak<Node>>,
-    /// What of the nodes the answers depend on.
+    /// The name and labels of each node, on which the answers depend.
     looks: Vec<(Arc<str>, Labels)>,
 }
 
@@ -116,7 +116,7 @@ impl Column {
 }
 
 impl Table {
-    /// Forgets the answers about nodes whose devices have changed hands. False if the table is ahead of `state`. O(changes).
+    /// Forgets the answers about nodes whose devices were taken or released. False if the table is ahead of `state`. O(changes).
     pub(super) fn follow(&mut self, state: &DeviceState, cluster: ClusterView<'_>) -> bool {
         let latest = state.latest_change();
         if latest > self.followed {

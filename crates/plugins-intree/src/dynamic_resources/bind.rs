@@ -1,9 +1,9 @@
 //! PreBind: allocations and reservations are written, claim by claim, and what they take of the node; then devices that
 //! have to be made ready are waited for (`docs/spec/plugins-dra.md` §7.8, §11.4, §11.5, §12).
 //!
-//! A claim that was changed in between is read again and tried once more, a few times. A write without an answer may have
-//! been carried out: the claim is read until it is clear what became of it ([`unclear`](super::unclear)), and stays in flight
-//! so long. Whatever the outcome, a claim whose binding has ended is no longer in flight.
+//! If a claim was changed in between, it is read and written again, a few times. A write without an answer may have been carried
+//! out: the claim is read until that is clear ([`unclear`](super::unclear)), and stays in flight until then. Whatever the
+//! outcome, a claim whose binding has ended is no longer in flight.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ const CLAIM_PAUSE: Duration = Duration::from_millis(10);
 /// How long it may take until a claim that was created is seen; then it is read, to know whether it is there.
 const KNOWN_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// See the head of the module.
+/// The PreBind task that writes the claims of a pod; see the module.
 pub(super) struct BindClaims {
     shared: Arc<Shared>,
     stage: Stage,
@@ -53,7 +53,7 @@ enum Doing {
     /// Trying again after a conflict.
     Pause,
     Get,
-    /// Reading what became of a write without an answer.
+    /// Reading the claim to see whether a write without an answer was carried out.
     LookUp,
     /// Reading it again.
     LookUpPause,
@@ -159,7 +159,7 @@ impl BindClaims {
         self.write_status(cx, binding)
     }
 
-    /// Takes away the reservation that an earlier attempt gave back. To write it as it stands would change nothing, and leave
+    /// Takes away the reservation that an earlier attempt gave back. To write it unchanged would have no effect, and leave
     /// the claim in the revision in which it may yet be taken away.
     fn withdraw(&mut self, binding: Binding) -> TaskStep {
         let mut object = (*binding.object).clone();
@@ -205,7 +205,7 @@ impl BindClaims {
         self.end(cx, binding, Err(text))
     }
 
-    /// The allocation or the reservation was not written, or nobody knows.
+    /// Handles an error of the write of the allocation or the reservation, which may have been carried out nevertheless.
     fn status_failed(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -227,7 +227,7 @@ impl BindClaims {
         }
     }
 
-    /// Reads the claim to see what became of a write, unless that was tried often enough.
+    /// Reads the claim to see whether a write was carried out, unless it was read often enough.
     fn look_up(&mut self, cx: &mut TaskContext<'_>, mut binding: Binding) -> TaskStep {
         let Some(unclear) = &mut binding.unclear else { return self.write(cx, binding) };
         match unclear.next_look() {

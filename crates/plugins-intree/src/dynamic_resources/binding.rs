@@ -18,7 +18,7 @@ pub(super) struct Binding {
     /// As the API server has it, as far as is known.
     pub(super) object: Arc<Object>,
     pub(super) allocation: Option<Arc<Allocation>>,
-    /// For whom it is reserved.
+    /// The pod or pod group that it is reserved for.
     pub(super) consumer: Arc<Consumer>,
     /// Whether other members of the pod's group may write the allocation, too.
     pub(super) may_be_shared: bool,

@@ -34,7 +34,7 @@ pub(super) struct Demand {
 
 type Served = SmallVec<[usize; 4]>;
 
-/// So many claims of a pod are remembered: nodes have few different sets of device plugins.
+/// This many claims of a pod are remembered: nodes have few different sets of device plugins.
 const MAX_CLAIMS: usize = 8;
 
 impl Demand {
@@ -257,7 +257,7 @@ pub(super) fn derived_uuid(what: &impl Hash) -> Arc<str> {
 
 /// Which class serves which resource.
 ///
-/// Parity: in the reference it depends on the order of changes what becomes of classes that name the same resource
+/// Parity: in the reference it depends on the order of changes which of several classes that name the same resource counts
 /// (`docs/spec/plugins-dra.md` §19). Here it depends on the classes alone: the newest one serves it, of equally old ones
 /// the first by name, and every class serves the resource that is named after it.
 pub(super) fn resources(

@@ -1,5 +1,5 @@
-//! What pods made from the same template share: which nodes have devices for them, beside the nodes whose devices have changed
-//! hands since the last of them.
+//! Lets pods made from the same template share the answers about nodes, apart from the nodes whose devices were taken or released
+//! since the last of these pods.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Resources of nodes that devices take besides: CPU, memory and the like (`docs/spec/plugins-dra.md` §12).
+//! Resources of their node that devices take, such as CPU and memory (`docs/spec/plugins-dra.md` §12).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What is made of claims and slices when they come in, so that the first attempt after that need not make it.
+//! Decodes claims and slices and makes pools when these objects arrive, so that the next attempt does not have to.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ const STEPS_PER_SECOND: u128 = 100_000;
 /// The limit where `filterTimeout` sets none: no claim may occupy the scheduler for ever.
 const MOST_STEPS: u64 = 100_000_000;
 
-/// An attempt may take as many steps as so many nodes whose searches all end at their limit.
+/// An attempt may take as many steps as this many nodes whose searches all end at their limit.
 const NODES_PER_ATTEMPT: u64 = 10;
 
 /// The limit of an attempt is not lower than this: it bounds what odd objects cost, and is no time-out.

@@ -37,7 +37,7 @@ pub(super) struct PodDevices {
     pub(super) special: Option<Arc<ExtendedClaim>>,
     /// What the claims take of the chosen node's resources; from Reserve on.
     pub(super) node_resources: Arc<[NodeResourceClaim]>,
-    /// Whether the API server may have been told.
+    /// Whether `node_resources` may have been written to the API server.
     pub(super) are_node_resources_written: bool,
     /// Whether Unreserve has run since Reserve.
     pub(super) is_given_back: bool,
@@ -74,7 +74,7 @@ pub(super) struct PodClaim {
 /// was before that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GivenBack {
-    /// Nothing, as far as this revision can tell.
+    /// Nothing, as far as this revision shows.
     Nothing,
     /// The pod's right to use the claim: it has to be written again, even if the claim still shows it.
     Reservation,
@@ -116,7 +116,7 @@ impl PodClaim {
         self.is_special && *self.object.name == *kinds::SPECIAL_NAME
     }
 
-    /// Whether it names the pod among those who may use it, as far as this revision can tell.
+    /// Whether it names the pod among those who may use it, as far as this revision shows.
     pub(super) fn is_reserved_for(&self, pod_uid: &str) -> bool {
         self.claim.status.reserved_for.iter().any(|consumer| *consumer.uid == *pod_uid)
     }
@@ -174,7 +174,7 @@ impl Found {
     }
 }
 
-/// What the pod would get on a node that has to be weighed for each pod anew.
+/// What the pod would get on a node, where devices take resources of nodes: this has to be computed for each pod.
 #[derive(Clone)]
 pub(super) struct Weighed {
     /// How well alternatives among the requests are served.

@@ -4,7 +4,7 @@
 //! two claims have the same devices until the watch reports it. Here the claim stays in flight until it is clear.
 //!
 //! Invariant: a claim that is read unchanged proves nothing, since the write may arrive later. Then the same revision is
-//! written once more: only one of both writes can succeed, and another reading shows which.
+//! written again: only one of both writes can succeed, and reading the claim again shows which.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ use super::writes;
 const MAX_LOOKS: u32 = 30;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A write of which nobody knows whether it was carried out.
+/// A write for which it is not known whether it was carried out.
 pub(super) struct Unclear {
-    /// What to say if that remains so.
+    /// The error text if that remains so.
     text: String,
     n_looks: u32,
 }
@@ -48,7 +48,7 @@ pub(super) enum Found {
     Ours,
     /// The claim is as it was before.
     Nothing,
-    /// The claim was changed by somebody else, so that the write is refused if it arrives.
+    /// Another client has changed the claim, so the write is refused if it arrives.
     Other,
 }
 

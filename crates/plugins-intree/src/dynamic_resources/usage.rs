@@ -41,7 +41,7 @@ impl TrackedDevices {
             last.as_ref().and_then(|last| objects.changes_after(kinds::GROUP, kinds::CLAIM, last));
         match changes {
             Some(changes) => {
-                // There is no copy to be made unless somebody still looks at the former state.
+                // This copies only if the former state is still in use.
                 let state = Arc::make_mut(&mut self.state);
                 for change in changes {
                     apply(state, change, decoded);
@@ -168,7 +168,7 @@ mod tests {
             held
         }
 
-        /// A claim is made anew, deleted, takes a device if that is free, is about to take it, or no longer is.
+        /// A claim is created again, deleted, takes a device if that is free, is about to take it, or no longer is.
         fn turn(&mut self, at: usize, name: usize, device: usize, turn: u8) {
             let is_free = !self.held()[device];
             match turn {

@@ -129,7 +129,7 @@ pub(super) fn to_create(variant: &Object) -> Object {
     Object { name: "".into(), uid: "".into(), json: Arc::new(json), ..variant.clone() }
 }
 
-/// The write that tells the kubelet which request of the special claim serves which container.
+/// The write that shows the kubelet which request of the special claim serves which container.
 pub(super) fn special_status(pod: &Pod, claim: &str, mappings: &[RequestMapping]) -> ObjectWrite {
     let mappings = mappings.iter().map(|mapping| {
         json!({

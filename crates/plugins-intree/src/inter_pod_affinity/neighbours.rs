@@ -1,8 +1,8 @@
 //! The pods in each topology domain that matter to a pod's required affinity and to required anti-affinity on either
 //! side.
 //!
-//! Prepared for each attempt: where the numbers come from. Hypothetical pods are laid over as differences, so that a copy
-//! for a dry run costs a pointer and a few numbers.
+//! Each attempt prepares references to the counters that the numbers come from. Hypothetical pods are kept as differences to
+//! them, so that a copy for a dry run costs a pointer and a few numbers.
 //!
 //! Invariant: adding a pod and removing it again leaves what was before.
 //!
@@ -56,7 +56,7 @@ pub(super) struct Neighbours {
 
 #[derive(Debug)]
 struct Prepared {
-    /// Whether the pod requires something, be it of nodes that there are not.
+    /// Whether the pod has required terms, even if no node has their topology keys.
     has_own: bool,
     own: Vec<(Rule, CounterSpec)>,
     matches_itself: bool,
@@ -212,7 +212,7 @@ impl Neighbours {
         spare: &Arc<VecPool<i64>>,
         rejection: impl Fn(Rule) -> &'a Status,
     ) -> Option<()> {
-        /// With less than one node in so many rejected, it takes less time to go by domain than to look at all nodes
+        /// With less than one node in this many rejected, it takes less time to go by domain than to look at all nodes
         /// (`bench core --workload EveryPodDifferent`).
         const FEW: usize = 4;
 

@@ -52,10 +52,10 @@ fn counter(pods: CountedPods, key: &Arc<str>) -> CounterSpec {
     CounterSpec { pods, nodes: CountedNodes::default(), topology_key: Some(key.clone()) }
 }
 
-/// Whom a term of the pod means.
+/// Which pods a term of the pod selects.
 ///
 /// Quirk: the reference adds the namespaces that the selector chooses to those named but goes on asking the selector as
-/// well, with no labels at all. A selector that only excludes (`NotIn`, `DoesNotExist`) thus means every namespace.
+/// well, with no labels at all. So a selector that only excludes (`NotIn`, `DoesNotExist`) selects every namespace.
 /// Pinned by `a_namespace_selector_that_only_excludes_means_all`.
 fn pod_term(term: &PodAffinityTerm) -> Option<PodTerm> {
     let means_all = term.namespace_selector.as_ref().is_some_and(|s| s.matches(&Labels::default()));

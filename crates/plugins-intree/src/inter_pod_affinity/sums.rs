@@ -224,7 +224,7 @@ impl DomainSum {
         first.has_domain(node).then(|| numbers().sum())
     }
 
-    /// The numbers for a scan of so many nodes; `None` when no node has the label.
+    /// The numbers for a scan of this many nodes; `None` when no node has the label.
     pub(super) fn numbers<'a>(
         &'a self,
         cluster: ClusterView<'a>,
@@ -325,15 +325,15 @@ impl<'a> Judged<'a> {
         self.values().map(|value| self.column.n_nodes(value)).sum()
     }
 
-    /// The nodes of rejected domains, but for those without the label.
+    /// The nodes of rejected domains, except for those without the label.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &'a NodeGroup> {
         self.values().filter_map(|value| self.column.nodes(value))
     }
 }
 
 impl<'a> Numbers<'a> {
-    /// What `rejects` says of the number of each domain, and of nodes without the label. `None` when there are more values than
-    /// nodes.
+    /// What `rejects` returns for the number of each domain, and of nodes without the label. `None` when there are more values
+    /// than nodes.
     pub(super) fn judged(&self, rejects: impl Fn(Option<i64>) -> bool) -> Option<Judged<'a>> {
         let rejects_number = |number: i64| rejects(Some(number));
         let (column, mut is_rejected): (_, Vec<bool>) = match self {

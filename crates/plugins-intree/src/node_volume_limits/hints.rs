@@ -20,7 +20,7 @@ pub(super) fn events() -> Vec<EventRegistration> {
         EventRegistration::with_hint(
             event(EventResource::CsiNode, ActionType::UPDATE),
             |_, _, old, new| {
-                // Without both objects nothing can be compared: a retry in vain is better than a pod that waits for nothing.
+                // Without both objects nothing can be compared: a useless retry is better than a pod that waits for ever.
                 let (Some(old), Some(new)) = event_objects::others(old, new)? else {
                     return Ok(QueueingHint::Queue);
                 };
@@ -79,7 +79,7 @@ fn made_room(deleted: &Pod) -> bool {
         && deleted.volumes.iter().any(|volume| can_count(&volume.source))
 }
 
-/// Whether the pod may have waited for one of a driver's places; an error is as good as yes.
+/// Whether the pod may have waited for one of a driver's places; an error counts as yes.
 fn may_use(pod: &Pod, attacher: &str) -> Result<bool, String> {
     for volume in pod.volumes.iter() {
         if matches!(volume.source, VolumeSource::Claim { .. }) {

@@ -18,7 +18,7 @@ use super::{NewVolumes, NodeVolumeLimits, new_volumes};
 enum Room {
     /// Nothing.
     Any,
-    /// At most so many volumes in use and attached before.
+    /// At most this many volumes are in use and attached before.
     UpTo(i64),
     /// Has to be looked at.
     Unclear,

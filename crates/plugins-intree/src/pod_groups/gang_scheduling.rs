@@ -39,7 +39,7 @@ struct Gangs {
 }
 
 impl Gangs {
-    /// Whether so many pods of the pod's gang are known that it can be tried.
+    /// Whether enough pods of the pod's gang are known for it to be tried.
     fn quorum(&self, cluster: ClusterView<'_>, pod: &Pod) -> Status {
         let Some(name) = &pod.spec.pod_group else { return Status::SUCCESS };
         let namespace = &pod.namespace;
@@ -166,8 +166,7 @@ impl EnqueueExtensions for GangScheduling {
                 let is_member = added.is_some_and(|added| {
                     added.namespace == pod.namespace && added.spec.pod_group == pod.spec.pod_group
                 });
-                // As long as more are missing, PreEnqueue would turn every waiting member away again: for each that comes,
-                // and in vain.
+                // As long as more members are missing, PreEnqueue would reject every waiting member again, for each new one.
                 Ok(worth_if(is_member && gangs.quorum(cx.cluster(), pod).is_success()))
             }),
             EventRegistration::with_hint(group_added, group_hint),

@@ -209,7 +209,7 @@ impl SoftState {
         nodes: &[NodeIdx],
         scores: &mut [i64],
     ) -> Option<()> {
-        /// Nodes whose sums are worked out together, in memory that is at hand.
+        /// How many nodes' sums are computed together, in a buffer on the stack.
         const RUN: usize = 256;
 
         let readers = self.wishes.read(cluster)?;

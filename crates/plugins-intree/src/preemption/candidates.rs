@@ -35,7 +35,7 @@ pub(super) struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Nodes give few different answers.
+    /// Counts a rejection. A linear search is enough, since nodes give few different answers.
     fn reject(&mut self, status: Status) {
         match self.rejections.iter_mut().find(|(known, _)| *known == status) {
             Some((_, n)) => *n += 1,
@@ -147,7 +147,7 @@ impl Search {
     }
 }
 
-/// Candidates for those who want to know what is compared.
+/// The candidates with what is compared between them, for explanations.
 fn compared(
     candidates: &[Candidate<'_>],
     dry_run: &DryRun<'_, '_>,

@@ -46,7 +46,7 @@ pub(super) fn harm(candidate: &Candidate<'_>, now: Timestamp) -> Harm {
     }
 }
 
-/// When the pod started; pods that have not are as young as can be.
+/// When the pod started; `now` for a pod that has not started.
 pub(super) fn started(pod: &Pod, now: Timestamp) -> Timestamp {
     pod.status.started.unwrap_or(now)
 }

@@ -76,7 +76,7 @@ impl Demand {
         }
     }
 
-    /// What the node is short of but for pods, without the scalar resources that something else serves where the node has
+    /// What the node is short of except for pods, without the scalar resources that something else serves where the node has
     /// none.
     pub(super) fn add_shortages_on(
         &self,

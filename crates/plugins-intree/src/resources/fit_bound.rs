@@ -1,5 +1,5 @@
-//! Whether some nodes have room for so many pods of a group at all, by counting: what the smallest of the pods ask for in sum
-//! against what is free in sum, and how many pods of the smallest kind each node has room for.
+//! Rules out by counting that a number of pods of a group fit on some nodes. What the smallest of the pods request in sum is
+//! compared with what is free in sum, and the number of pods with the number of the smallest pods that each node has room for.
 //!
 //! Invariant: what is ruled out here does not fit in any order of pods, as [`Demand`] is checked pod by pod. What a pod asks
 //! for is the less of what it is checked for and what it takes once it is placed.
@@ -94,7 +94,7 @@ pub(super) fn rules_out(
         if matches!(&kind, Kind::Scalar(name) if is_served(name)) {
             continue;
         }
-        // Who does not ask for it asks for nothing of it.
+        // Pods that do not request the resource count with zero.
         amounts.sort_unstable();
         let n_without = members.len() - amounts.len();
         let wanted = amounts.iter().take(needed.saturating_sub(n_without));

@@ -129,7 +129,7 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// What a node is short of, but for what no node has.
+    /// What a node is short of, except for what no node has.
     #[inline]
     pub(super) fn check(&self, node: NodeIdx, shortages: &mut Shortages) {
         shortages.clear();

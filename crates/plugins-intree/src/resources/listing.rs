@@ -1,4 +1,4 @@
-//! What the log says of resource scores at its highest verbosity (`docs/spec/observability.md` §5.2).
+//! Log lines about resource scores at its highest verbosity (`docs/spec/observability.md` §5.2).
 
 use kube_scheduler_framework::api::{Pod, Resources};
 use kube_scheduler_framework::{ClusterView, NodeIdx};

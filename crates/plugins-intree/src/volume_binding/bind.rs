@@ -28,7 +28,7 @@ enum Stage {
     Wait { deadline: Timestamp },
 }
 
-/// See the head of the module.
+/// The PreBind task that writes volumes and claims and waits for their binding; see the module.
 #[derive(Debug)]
 pub(super) struct BindVolumes {
     timeout: Duration,
@@ -81,7 +81,7 @@ impl BindVolumes {
         }
     }
 
-    /// What is not written will not be.
+    /// Gives up after a failed write: what has not been written is no longer assumed.
     fn give_up(cx: &mut TaskContext<'_>, at: usize, error: &str) {
         let mut commands = Commands::default();
         let pod = cx.pod;

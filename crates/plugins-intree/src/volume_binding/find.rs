@@ -64,7 +64,7 @@ impl Obstacles {
     }
 }
 
-/// What becomes of the claims. The lists are complete only when nothing is in the way.
+/// How the claims would be served. The lists are complete only when there are no obstacles.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found<'a> {
     pub(super) bindings: Vec<StaticBinding>,

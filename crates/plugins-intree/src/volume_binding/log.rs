@@ -1,4 +1,4 @@
-//! What the log says of volumes (`docs/spec/observability.md` §5.4).
+//! Log lines about volumes (`docs/spec/observability.md` §5.4).
 //!
 //! Invariant: a line that is off costs one atomic load; no text is made for it.
 
@@ -106,7 +106,7 @@ impl<'a> SearchLog<'a> {
         );
     }
 
-    /// Volumes can be made for so many claims.
+    /// Volumes can be made for this many claims.
     pub(super) fn provisioned(self, n_claims: usize) {
         let Self { pod, node } = self;
         trace!(

@@ -32,7 +32,7 @@ pub(super) enum Provisioning {
 #[derive(Clone, Debug)]
 pub(super) struct Capacity {
     nodes: LabelSelector,
-    /// `capacity`, if it is said at all.
+    /// `capacity`, if the object states it.
     pub(super) total: Option<Quantity>,
 }
 

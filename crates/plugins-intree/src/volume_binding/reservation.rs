@@ -45,7 +45,7 @@ impl Reservation {
     ) -> Result<(), String> {
         for StaticBinding { claim, volume } in &found.bindings {
             let volume = match bound_to_claim(volume, claim) {
-                // One that is the claim's already is written all the same, but nothing changes until then.
+                // One that is the claim's already is written nevertheless, but nothing changes until then.
                 None => volume.clone(),
                 Some(changed) => {
                     objects.check_assumable(&changed).map_err(|error| error.to_string())?;

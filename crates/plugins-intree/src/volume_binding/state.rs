@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::claims::PodClaims;
 use super::reservation::Reservation;
 
-/// One pod's claims and what became of them.
+/// One pod's claims, and what is reserved for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodVolumes {
     /// From PreFilter.

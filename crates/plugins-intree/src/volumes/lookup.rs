@@ -1,4 +1,4 @@
-//! Finding objects of the storage kinds, and what is said when they are not there (`docs/spec/plugins-storage.md` §1.3).
+//! Finding objects of the storage kinds, and the messages when they are missing (`docs/spec/plugins-storage.md` §1.3).
 
 use std::fmt;
 

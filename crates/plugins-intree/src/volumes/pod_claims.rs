@@ -36,7 +36,7 @@ pub(crate) fn has_claims(pod: &Pod) -> bool {
     })
 }
 
-/// That the claim of an ephemeral volume was made for this pod.
+/// Checks that the claim of an ephemeral volume was made for this pod.
 pub(crate) fn check_ownership(pod: &Pod, claim: VolumeClaim<'_>) -> Result<(), String> {
     let object = claim.object();
     if object.namespace == pod.namespace && claim.controller_uid() == Some(&*pod.uid) {

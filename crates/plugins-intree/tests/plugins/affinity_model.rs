@@ -414,7 +414,7 @@ proptest! {
     }
 
     /// What a pod without terms sees holds as long as the terms and the nodes' labels do, and the numbers of the counters
-    /// that it got: while the version of the terms is the same, what PreFilter stored answers as if it were stored afresh.
+    /// that it got: while the version of the terms is the same, what PreFilter stored answers as if it had been stored again.
     #[test]
     fn plain_pods_depend_on_terms_and_counters_alone(
         world in world(),

@@ -187,7 +187,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// The answers for the next pod, compared with those found out anew.
+    /// The answers for the next pod, compared with those computed from scratch.
     fn next(&mut self, world: &Fixture, plugin: &dyn Plugin, pod: &Arc<Pod>) {
         let follower = plugin.as_pre_filter().unwrap().follower().unwrap();
         let anew = |node: &str| {

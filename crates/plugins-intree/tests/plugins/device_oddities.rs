@@ -101,7 +101,7 @@ fn pools_that_contradict_themselves_are_left_out() {
     assert_eq!(on_a(&world), invalid);
     put_slice(&mut world, "s0", 1, 2, takes("card", "x"));
     assert_eq!(on_a(&world), "ok");
-    // The same set once more.
+    // The same set again.
     put_slice(&mut world, "s0", 1, 3, takes("card", "x"));
     put_slice(&mut world, "sets", 1, 3, sets.clone());
     put_slice(&mut world, "again", 1, 3, sets);

@@ -320,7 +320,7 @@ fn scores(world: &Fixture, plugin: &dyn Plugin, pod: &Pod, at_once: bool) -> Vec
     scores
 }
 
-/// What Filter says of every node after hypothetical changes to `on`.
+/// Filter's verdict on every node after hypothetical changes to `on`.
 fn judged(world: &Fixture, plugin: &dyn Plugin, pod: &Pod, state: &CycleState) -> Vec<String> {
     let filter = plugin.as_filter().unwrap();
     let view = |idx| ClusterView::unrecorded(world.cluster()).node(idx).unwrap();
@@ -547,7 +547,7 @@ fn what_selects_and_owns_a_pod_chooses_who_belongs_together() {
     assert_eq!(spreads(&[&job], &owned("batch/v1", "Job")), Vec::<i64>::new());
     let set = owner("apps/v1", "ReplicaSet", matching);
     assert_eq!(spreads(&[&set], &owned("apps/v1beta1", "ReplicaSet")), Vec::<i64>::new());
-    // Both together select nobody that is there, so that all nodes are equal; the service alone selects one.
+    // Both together select no pod that is there, so that all nodes are equal; the service alone selects one.
     let service = "service s selector:app=x";
     let both = spreads(&[&set, service], &owned("apps/v1", "ReplicaSet"));
     assert_eq!(both[0], both[1]);

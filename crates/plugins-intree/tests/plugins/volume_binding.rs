@@ -404,7 +404,7 @@ fn odd_curves_and_capacities() {
         .with(&other_class("100Gi"))
         .with("pvc c storage=30Gi class=wffc; pvc d storage=60Gi class=other");
     assert_eq!(scores(&world, shape, "claim=c claim=d"), [5]);
-    // Only the largest volume is said: as good as full.
+    // The capacity object states only its largest volume: the node counts as full.
     let silent =
         r#"capacity kube-system/n0 class=wffc topology=zone=n0 {"maximumVolumeSize": "100Gi"}"#;
     assert_eq!(scores(&world.with(silent), rising(), "claim=c"), [100]);

@@ -127,7 +127,7 @@ impl Way {
         }
     }
 
-    /// The API server takes what is being written; the watch tells so if `is_reported`.
+    /// The API server takes what is being written; the watch reports it if `is_reported`.
     fn taken(&mut self, is_reported: bool) -> String {
         let object = revised(&self.writing.take().unwrap());
         if is_reported {
@@ -148,7 +148,7 @@ impl Way {
         self.world.cluster_mut().upsert_object(object(text).build());
     }
 
-    /// The watch tells of another content of an object, in its next revision.
+    /// The watch reports an object with other content, in its next revision.
     fn changed(&mut self, kind: &str, name: &str, fields: Value) {
         let namespace = if kind == "PersistentVolume" { "" } else { "default" };
         let objects = self.world.cluster().objects();
@@ -466,7 +466,7 @@ fn what_can_go_wrong_while_volumes_are_made() {
     );
 }
 
-/// After assuming, everybody else finds the claim's volume again, however often they look.
+/// After assuming, every other reader finds the claim's volume again, however often it looks.
 #[test]
 fn a_reserved_volume_is_found_again_for_its_claim_and_for_nobody_else() {
     let objects = "pv x class=wffc version=5; pv y class=wffc version=5

@@ -120,7 +120,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     ) where
         P: QueuePolicy<E, O> + ?Sized,
     {
-        // Nobody to move, and nobody to record it for: so it is for most of a stream of new pods.
+        // There is no pod to move and none in flight to record the event for. This is the common case in a stream of new pods.
         if self.unschedulable.len() == 0 && self.in_flight.is_empty() {
             return;
         }
@@ -228,7 +228,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
                 None => Requeue::Skip,
             },
             Some(missed) => hints::worth_of_missed(pod, missed, &self.profiles, policy),
-            // What happened during an attempt of which nothing is known may have helped.
+            // The events during the attempt are not known, so one of them may have helped.
             None => Requeue::AfterBackoff,
         }
     }

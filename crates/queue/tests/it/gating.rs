@@ -5,7 +5,7 @@ use kube_scheduler_queue::{ActionType, HintId, Place, ProfileSpec, Queue, QueueS
 use crate::behaviour::{HINTS, event, node_add, profile};
 use crate::toy::{Pod, World};
 
-/// Two gates; the first hears of its pod's labels, the second of claims.
+/// Two gates; the first is notified of its pod's labels, the second of claims.
 fn gated_profile() -> ProfileSpec {
     profile("s")
         .with_pre_enqueue("G0")
@@ -51,7 +51,7 @@ fn a_gated_pod_waits_until_the_last_gate_is_gone() {
     assert_eq!((world.counts(), gate(&world, "a")), ([0, 0, 0, 1], "G1".to_owned()));
     assert_eq!(world.incoming(), ["unschedulable UnschedulablePodAdd 1"], "it never left");
 
-    // A change that no rejector wants to hear of does not ask the gates.
+    // A change for which no rejector has registered does not ask the gates.
     let none = one.gated_by(&[]);
     world.update(&one, &none, &[toleration_change()]);
     assert_eq!(world.counts(), [0, 0, 0, 1]);

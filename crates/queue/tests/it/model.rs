@@ -143,7 +143,7 @@ impl Model {
         record
     }
 
-    /// Whether any plugin of any profile wants to hear of the event.
+    /// Whether any plugin of any profile has registered for the event.
     fn registered(&self, event: &ClusterEvent, plugin: Option<&str>) -> bool {
         let mut all = self.profiles.iter().flat_map(|profile| &profile.registrations);
         all.any(|(name, registered, _)| {

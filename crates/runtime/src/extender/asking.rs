@@ -54,12 +54,12 @@ pub struct ExtenderScores {
 }
 
 impl Extenders {
-    /// Whether there are none.
+    /// Whether there are no extenders.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// How many extenders there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -80,8 +80,10 @@ impl Extenders {
         extenders.find(|(_, extender)| extender.verbs().bind && extender.is_interested(pod))
     }
 
-    /// Lets every extender narrow `nodes`, each seeing what the one before left. The error is that of an extender that must
-    /// not be ignored.
+    /// Lets every extender narrow `nodes`, each seeing what the one before left.
+    ///
+    /// # Errors
+    /// If an extender that must not be ignored fails.
     pub fn filter(
         &self,
         cluster: &ClusterState,
@@ -134,7 +136,7 @@ impl Extenders {
             if extender.verbs().prioritize {
                 pending.push((extender, caught(|| Ok(extender.prioritize(pod, &asked)))));
             } else {
-                // One that does not score mentions every node all the same.
+                // An extender that does not score counts as having mentioned every node.
                 scores.by_node.iter_mut().for_each(|score| *score = score.or(Some(0)));
             }
         }
@@ -249,7 +251,7 @@ fn kept(
     Ok(is_kept)
 }
 
-/// What is said about nodes that exist. Where preemption cannot help, nothing else counts.
+/// The statuses of rejected nodes that exist. If a node is in both maps, "preemption cannot help" wins.
 fn failures(
     cluster: &ClusterState,
     result: ExtenderFilterResult,

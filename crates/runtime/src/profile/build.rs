@@ -91,6 +91,9 @@ pub enum ProfileError {
 
 impl Profile {
     /// Makes the plugins and lays out every extension point (`docs/spec/core.md` §10.1).
+    ///
+    /// # Errors
+    /// If a plugin does not exist, cannot be made, or does not implement a point that it is named at, or a required point has none.
     pub fn build(
         config: &ProfileConfig,
         registry: &Registry,

@@ -29,7 +29,7 @@ impl<'a> Runner<'a> {
     /// Prepares the `state` of an earlier pod of the same signature for `pod`, as far as these plugins are concerned.
     pub fn follow(&self, following: &SkipSet, state: &mut CycleState, pod: &Pod) -> Followed {
         let mut changed = Vec::new();
-        // Most pods have no such plugin, and this is asked for each of them.
+        // Most pods have no such plugin, and this runs for every pod.
         if following.is_empty() {
             return Followed::Except(changed);
         }
@@ -38,7 +38,8 @@ impl<'a> Runner<'a> {
             let follow = || plugin.follow(&self.cx_of_pre_filter(idx), state, pod);
             match self.measured(idx, MeteredPoint::PreFilter, follow, |_| Code::Success) {
                 Followed::Except(nodes) => changed.extend(nodes),
-                // The plugins before this one have gone on to this pod, and will not name their nodes again.
+                // The plugins before this one have already advanced their state to this pod, and will not name the changed nodes
+                // again.
                 Followed::Apart if is_first => return Followed::Apart,
                 Followed::Apart | Followed::Outdated => return Followed::Outdated,
             }
@@ -47,7 +48,8 @@ impl<'a> Runner<'a> {
         Followed::Except(changed)
     }
 
-    /// No answers will be asked by `state` before it is prepared for a later pod.
+    /// Lets these plugins drop what they keep in `state` for answers: none is wanted before the state is prepared for a later
+    /// pod.
     pub fn rest(&self, following: &SkipSet, state: &mut CycleState) {
         if !following.is_empty() {
             self.followers(following).for_each(|(_, plugin)| plugin.rest(state));

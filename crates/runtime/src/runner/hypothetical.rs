@@ -1,4 +1,4 @@
-//! Filters as PostFilter plugins ask them: about clusters that do not exist.
+//! Filters for PostFilter plugins, which ask about hypothetical clusters.
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::{NodeIdx, NodeOverlay};

@@ -1,4 +1,4 @@
-//! Every rejection of a pod, where an attempt stops at the first: for those who want to know all that is in the way.
+//! Every rejection of a pod. An attempt stops at the first rejection; explanations list them all.
 
 use std::ops::ControlFlow;
 
@@ -47,7 +47,7 @@ impl<'a> Rejections<'a> {
                     of_pod.push(status.wrapped(context).from_plugin(name));
                 }
             }
-            // Its filter has nothing to go by.
+            // A plugin whose PreFilter failed left nothing that its Filter could read.
             skip.insert(idx);
         }
         Self { runner, pod, state, skip, of_pod }
@@ -82,7 +82,7 @@ impl<'a> Rejections<'a> {
 }
 
 impl Runner<'_> {
-    /// What a node lacks in the eyes of the plugin that has rejected it with `status`.
+    /// What a node lacks according to the plugin that rejected it with `status`.
     fn shortages(
         &self,
         state: &CycleState,

@@ -5,7 +5,10 @@
 use kube_scheduler_framework::{MAX_NODE_SCORE, Normalization, PluginName, Status};
 use smallvec::SmallVec;
 
-/// Refuses a normalised score outside of 0..=100.
+/// Checks a normalised score of the plugin `name`.
+///
+/// # Errors
+/// If it is outside of 0..=100.
 pub fn check_score(name: &PluginName, score: i64) -> Result<(), Status> {
     if is_within_bounds(score) {
         return Ok(());
@@ -64,7 +67,7 @@ impl Scale {
 
     /// Adds the weighted scores of `raw` scores to `totals`. Few distinct raw scores are worked out once each.
     pub fn add_weighted(self, raw: &[i64], weight: i64, totals: &mut [i64]) {
-        /// A table is made of at most a score for so many nodes.
+        /// A table is made only if there is at most one score for this many nodes.
         const WORTH_A_TABLE: usize = 4;
 
         let weighted = |raw: i64| self.score(raw).wrapping_mul(weight);

@@ -1,9 +1,9 @@
 //! Dry runs on sums: would the pod fit if some of a node's pods were gone?
 //!
-//! Preemption tries hundreds of nodes for one pod. Mostly no filter reads more of the pods there than what they ask for
-//! in sum, and no plugin keeps a state that follows single pods. Then a node can be tried without copying its list of pods
-//! or the plugins' state, and putting a pod back asks only those filters again that read sums: the others said yes, and
-//! would say the same again. A trial in which a filter reads single pods gives no answer.
+//! Preemption tries hundreds of nodes for one pod. Usually the filters read only the sum of what a node's pods request, and no
+//! plugin keeps state about single pods. Then a node can be tried without copying its list of pods or the plugins' state, and
+//! after a pod is put back only the filters that read sums are asked again: the others accepted the node, and their answer
+//! cannot have changed. A trial in which a filter reads single pods gives no answer.
 //!
 //! Invariant: the answers are those of [`Runner::filter_with_nominated_pods`] on an overlay with the same pods.
 

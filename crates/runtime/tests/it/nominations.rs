@@ -1,4 +1,4 @@
-//! Filtering with the pods in mind that are nominated to the node.
+//! Filtering that takes the pods into account that are nominated to the node.
 
 use std::sync::Arc;
 

@@ -54,7 +54,7 @@ fn disjoint_sets_end_it_and_name_everybody_who_narrowed() {
         "UnschedulableAndUnresolvable: node(s) didn't satisfy plugin(s) [A B] simultaneously"
     );
     assert_eq!(run.restricting, set("A B"));
-    assert_eq!(asked, "A B", "nobody is asked for a pod that has no node left");
+    assert_eq!(asked, "A B", "no plugin is asked about a pod that has no node left");
 }
 
 #[test]

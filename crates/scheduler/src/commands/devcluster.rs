@@ -126,7 +126,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     })
 }
 
-/// What is said at the start.
+/// The text that is printed at the start.
 fn banner(n_nodes: usize, url: &str, kubeconfig: &str) -> String {
     format!(
         "devcluster: {n_nodes} nodes at {url}\nkubeconfig: {kubeconfig}\n\n  \

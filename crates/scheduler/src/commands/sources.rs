@@ -1,4 +1,5 @@
-//! Where answers come from: a scheduler that runs, or this program, with a cluster from files or one that is read once.
+//! Where answers come from: a running scheduler, or this program with a cluster that is read from files or once from its API
+//! server.
 
 mod live;
 
@@ -128,7 +129,7 @@ impl Source {
         Ok(scheduler.map(|scheduler| Live { runtime, endpoint, scheduler }))
     }
 
-    /// Reads the cluster, and the manifests of the `question`. What the answers rest on is said on standard error.
+    /// Reads the cluster, and the manifests of the `question`. Prints the source of the answers on standard error.
     pub(crate) fn load(&self, question: &[PathBuf], registry: Registry) -> Result<Asked> {
         let options = options(&self.feature_gates, self.config.as_deref(), registry)?;
         let mut input = ClusterInput::under(&options.gates);
@@ -158,7 +159,7 @@ impl Source {
         Ok(Asked { engine, now, nodes, pods })
     }
 
-    /// Whether a configuration or gates of one's own say how to answer here.
+    /// Whether the flags set a configuration or feature gates, so that the answer is computed here.
     fn is_own(&self) -> bool {
         self.config.is_some() || !self.feature_gates.is_empty()
     }

@@ -37,7 +37,7 @@ pub(crate) fn parse_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-/// `strconv.ParseInt` with the base taken from the prefix and so many bits.
+/// `strconv.ParseInt` with the base taken from the prefix and this many bits.
 pub(crate) fn parse_int(text: &str, bits: u32) -> Result<i64, String> {
     let wrong = |problem| conversion("ParseInt", text, problem);
     let (is_negative, rest) = match text.as_bytes().first() {
@@ -80,7 +80,7 @@ fn magnitude(text: &str) -> Option<i128> {
     (has_digits && after_digit).then_some(value)
 }
 
-/// `strconv.ParseUint` with base 10 and so many bits.
+/// `strconv.ParseUint` with base 10 and this many bits.
 pub(crate) fn parse_uint(text: &str, bits: u32) -> Result<u32, String> {
     let wrong = |problem| conversion("ParseUint", text, problem);
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {

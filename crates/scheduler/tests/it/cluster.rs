@@ -49,13 +49,13 @@ impl Process {
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
-    /// Asks it to end, and tells its exit code.
+    /// Asks it to end, and returns its exit code.
     pub(crate) fn terminate(self) -> Option<i32> {
         self.signal("-TERM");
         self.wait()
     }
 
-    /// Waits for its end, and tells its exit code.
+    /// Waits for its end, and returns its exit code.
     pub(crate) fn wait(mut self) -> Option<i32> {
         let deadline = Instant::now() + DEADLINE;
         loop {

@@ -1,4 +1,4 @@
-//! What somebody tries first who has just built the program: a cluster, a scheduler, a Deployment, a pod that does not fit, a
+//! What a new user tries first after building the program: a cluster, a scheduler, a Deployment, a pod that does not fit, a
 //! second scheduler. With kubectl where it is installed, otherwise by the requests that it would send.
 
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::cluster::{Cluster, DEADLINE, Process};
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// Somebody in front of a cluster.
+/// A user with a cluster.
 struct Newcomer<'a> {
     cluster: &'a Cluster,
     files: &'a Files,

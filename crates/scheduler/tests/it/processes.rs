@@ -92,7 +92,7 @@ fn a_server_that_goes_away_is_reported_once() {
     cluster.wait_for_events(1);
     let address = cluster.address.to_string();
     cluster.process.kill();
-    // Every kind has tried again, so whatever is said by kind has been said.
+    // Every kind has tried again, so all messages by kind have been logged.
     let said = || std::fs::read_to_string(&log).unwrap();
     let deadline = Instant::now() + DEADLINE;
     while said().matches("Following a kind was interrupted").count() < 40 {

@@ -14,7 +14,7 @@ pub(super) const GROUP: &str = "scheduling.k8s.io";
 /// How many groups a warning names.
 const MAX_NAMED: usize = 5;
 
-/// Fills in what the server fills in, but for the priority.
+/// Fills in what the server fills in, except for the priority.
 pub(super) fn complete(group: &mut Value) {
     let Some(spec) = group.as_object_mut().and_then(|group| map_at(group, "spec")) else { return };
     if spec.get("disruptionMode").is_none_or(Value::is_null) {

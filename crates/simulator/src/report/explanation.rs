@@ -1,4 +1,4 @@
-//! What became of a pod, and the explanation of its last decision.
+//! The outcome of a simulation for a pod, and the explanation of its last decision.
 
 use std::fmt::Write as _;
 
@@ -90,7 +90,7 @@ impl PodExplanation {
         }
         out.push('\n');
         let in_decision = self.decision.as_ref().and_then(|decision| decision.message.as_ref());
-        // Said once if the attempt failed with the words of the outcome.
+        // Printed only once if the attempt failed with the same text as the outcome.
         if let Some(message) = self.message.as_ref().filter(|text| Some(*text) != in_decision) {
             let _ = writeln!(out, "  {message}");
         }

@@ -44,7 +44,7 @@ impl Api {
         Ok(())
     }
 
-    /// Carries out a recorded change by somebody else.
+    /// Carries out a recorded change that the scheduler has not made.
     pub(super) fn change(&mut self, change: &Value) -> Result<Input> {
         let list = match text(&change["kind"]) {
             "ResourceClaim" => "resourceClaims",

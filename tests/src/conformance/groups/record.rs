@@ -1,4 +1,4 @@
-//! What a cycle says of its steps, in the form of the recording.
+//! The steps of a cycle as an observer sees them, in the form of the recording.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::compare::difference;
 use super::text;
 
-/// Notes what a cycle says of its steps.
+/// Notes the steps that a cycle reports.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// In the order in which the searches came to it.

@@ -1,4 +1,4 @@
-//! What a recording says of the scheduler's state after a step, taken from the engine.
+//! The scheduler's state after a step in the form of a recording, taken from the engine.
 
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_engine::Engine;

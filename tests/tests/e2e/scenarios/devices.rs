@@ -13,7 +13,7 @@ use crate::objects::{gpu_class_and_template, gpus, nodes, one_gpu, pod, pod_with
 use crate::scheduler::{Program, Running};
 use crate::wait::until;
 
-/// Nodes with so many devices each.
+/// Nodes with this many devices each.
 async fn populate(cluster: &Cluster, n_nodes: usize, n_gpus: usize) {
     let api = cluster.api();
     api.create_all(nodes(n_nodes)).await.unwrap();
@@ -86,7 +86,7 @@ pub(crate) async fn a_claim_comes_and_goes_with_its_pod(cluster: &Cluster) {
     api.create(&pod_with_gpu("second")).await.unwrap();
     let message = cluster.until_unschedulable("second").await;
     assert!(message.contains("cannot allocate all claims"), "{message}");
-    // The device becomes free without anybody deleting the pod.
+    // The device becomes free although the pod is not deleted.
     end(cluster, "first").await;
     assert_eq!(cluster.node_of("second").await, "node-0");
     check_second_has_the_device(cluster).await;
@@ -167,7 +167,7 @@ pub(crate) async fn a_half_written_decision_is_taken_up(cluster: &Cluster) {
         let reserved = claim["status"]["reservedFor"].as_array().unwrap();
         assert_eq!(reserved.len(), 1, "{claim:#}");
         assert_eq!(reserved[0]["name"], claim["metadata"]["name"]);
-        // Nobody owns them, so the scenario deletes them itself.
+        // They have no owner, so the scenario deletes them itself.
         api.delete("Pod", claim["metadata"]["name"].as_str().unwrap(), Some(0)).await.unwrap();
         api.delete("ResourceClaim", claim["metadata"]["name"].as_str().unwrap(), None)
             .await

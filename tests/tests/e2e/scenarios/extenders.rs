@@ -9,7 +9,7 @@ use crate::extender::Extender;
 use crate::objects::{nodes, pod};
 use crate::scheduler::Running;
 
-/// Keeps everybody from `node-0` and the pod `unwanted` from all nodes, likes `node-2`, and binds with a request of its own.
+/// Keeps all pods from `node-0` and the pod `unwanted` from all nodes, likes `node-2`, and binds with a request of its own.
 async fn answer(verb: &str, question: &Value, api: &Api) -> Result<Value> {
     let asked = || question["NodeNames"].as_array().into_iter().flatten();
     Ok(match verb {

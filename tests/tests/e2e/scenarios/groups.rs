@@ -23,7 +23,7 @@ fn member(pod: Value, group: &str) -> Value {
     with(pod, json!({"spec": {"schedulingGroup": {"podGroupName": group}}}))
 }
 
-/// Waits until the condition of a group has this status, and tells its reason.
+/// Waits until the condition of a group has this status, and returns its reason.
 async fn until_condition(cluster: &Cluster, group: &str, status: &str) -> String {
     let mut reason = String::new();
     until(&format!("group {group} is {status}"), async || {
@@ -44,7 +44,7 @@ pub(crate) async fn a_gang_waits_for_its_last_pod(cluster: &Cluster) {
     for name in ["train-0", "train-1"] {
         api.create(&member(pod(name), "train")).await.unwrap();
     }
-    // What comes later and waits for nobody goes first.
+    // A pod that comes later and waits for no other pod goes first.
     api.create(&pod("single")).await.unwrap();
     cluster.node_of("single").await;
     assert_eq!(cluster.n_bound().await, 1, "two of three do not start");
@@ -183,7 +183,7 @@ pub(crate) async fn a_scheduler_is_killed_while_it_binds_a_gang_with_devices(clu
     nodes.sort_by_key(Value::to_string);
     assert_eq!(nodes[..], expected[..]);
     assert_eq!(devices().await.len(), 2);
-    // The third device is nobody's.
+    // The third device belongs to no claim.
     api.create(&pod_with_gpu("alone")).await.unwrap();
     assert!(!nodes.contains(&cluster.node_of("alone").await.into()));
     scheduler.stop().await;

@@ -74,7 +74,7 @@ pub(crate) async fn a_leader_that_is_asked_to_end_hands_over(cluster: &Cluster) 
     api.send("DELETE", LEASE, None, "").await.unwrap();
 }
 
-/// Who holds the lease; empty when nobody does.
+/// The holder of the lease; empty when there is none.
 async fn holder(cluster: &Cluster) -> String {
     let lease: Value = cluster.api().send("GET", LEASE, None, "").await.unwrap_or_default();
     lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()

@@ -35,7 +35,7 @@ pub(crate) async fn the_static_pod_of_a_control_plane_works(cluster: &Cluster) {
     api.create_all(pods("p", 10)).await.unwrap();
     cluster.until_bound(10).await;
 
-    // Anyone who is not known may not see more; whom the cluster's authority knows as an administrator may.
+    // Anonymous callers may see no more; an administrator with a certificate by the cluster's authority may.
     let refused = anonymous.text("/metrics").await.unwrap_err();
     assert_eq!(code(&refused), Some(403), "{refused:#}");
     let administrator = cluster.kubeconfig_for(&User::administrator()).await.unwrap();

@@ -19,7 +19,7 @@ pub(crate) async fn more_important_pods_take_the_place_of_others(cluster: &Clust
     cluster.until_bound(4).await;
     api.create(&of("high", "high", "3500m")).await.unwrap();
     let node = cluster.node_of("high").await;
-    // Both that were there had to go, and nobody else.
+    // Both that were there had to go, and no other pod.
     until("two left", async || cluster.placements().await.len() == 3).await;
     for (pod, other) in cluster.placements().await {
         assert!(pod == "high" || other.as_ref() != Some(&node), "{pod} is still on {node}");

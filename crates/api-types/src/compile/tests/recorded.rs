@@ -1,5 +1,5 @@
 //! Recorded decisions of the reference, as far as one pod and one node decide them: every pod and node must decode,
-//! and selectors, taints, ports of nobody else and resource sums must give the recorded verdict.
+//! and selectors, taints, host ports on an otherwise empty node and resource sums must give the recorded verdict.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -140,7 +140,7 @@ fn check(family: &str) -> BTreeMap<String, usize> {
                     continue;
                 };
                 let recorded = EARLY.contains(&plugin).then_some(plugin);
-                // Narrowed searches name the plugin for nodes that nobody filtered.
+                // Narrowed searches name the plugin for nodes that no plugin filtered.
                 if rejection["reasons"][0]
                     .as_str()
                     .is_some_and(|reason| reason.starts_with("node(s) didn't satisfy plugin"))

@@ -134,7 +134,7 @@ impl DomainCounts {
 
     /// Adds up domains that were empty.
     fn add_up(&mut self, cluster: &ClusterState) {
-        /// Domains of so many nodes are worth a look at the set of nodes of each.
+        /// With at least this many nodes per domain, using the node set of each domain is worth it.
         const LARGE: usize = 16;
 
         let column = self.column(cluster);

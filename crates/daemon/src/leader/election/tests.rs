@@ -144,7 +144,7 @@ fn a_lease_that_was_given_back_is_taken_at_once() {
         panic!()
     };
     assert_eq!((record.transitions, record.holder.as_str()), (3, "b"));
-    // Another candidate was faster; the same old news does not make it hurry again.
+    // Another candidate was faster; seeing the same record again causes no second early attempt.
     assert_eq!(election.take(Answer::Failed, at(500), 0.0), Ok(News::NotAcquired));
     election.glimpse(free, at(600).at);
     assert_eq!(election.next(at(600)), Todo::Wait(at(2_500).at));
@@ -202,7 +202,7 @@ struct World {
     /// Until when each leader was allowed to write, by the world's clock: by name and term, since a candidate that never
     /// heard that it had the lease may get it again.
     writes_until: BTreeMap<(String, i32), i64>,
-    /// Who lost the lease in which term to whom, and when the server heard of it.
+    /// Who lost the lease in which term to whom, and when the server got the request.
     takeovers: Vec<((String, i32), String, i64)>,
     /// The number of steps that candidates took while they led.
     n_led: u64,

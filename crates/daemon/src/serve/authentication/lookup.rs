@@ -21,7 +21,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 const SELECTOR: &str = "fieldSelector=metadata.name%3Dextension-apiserver-authentication";
 /// For the answer to a question; the reference's.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// A watch is started anew after so long, so that one that has died unnoticed does not hide changes for ever.
+/// After how many seconds a watch is restarted, so that a dead connection does not hide changes for ever.
 const WATCH_SECONDS: u64 = 300;
 /// One ConfigMap is at most a megabyte, and JSON escapes may double that.
 const MAX_EVENT: usize = 4 << 20;
@@ -50,7 +50,7 @@ struct Event {
 pub(crate) struct Lookup {
     api: Api,
     wanted: Missing,
-    /// What was said last about what was found, so as to say it once.
+    /// The problem that was logged last, so that it is logged once.
     complaint: Option<String>,
 }
 

@@ -1,6 +1,7 @@
 //! Proxies that have recognised a caller themselves and say so in headers.
 //!
-//! Invariant: nothing in these headers counts unless the connection belongs to a proxy that the authorities vouch for.
+//! Invariant: nothing in these headers counts unless the connection belongs to a proxy with a certificate by one of the
+//! authorities.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +38,7 @@ impl Headers {
     }
 }
 
-/// Proxies whose word counts.
+/// The trusted proxies.
 #[derive(Debug)]
 pub(crate) struct FrontProxy {
     pub(crate) authorities: Authorities,
@@ -45,7 +46,7 @@ pub(crate) struct FrontProxy {
 }
 
 impl FrontProxy {
-    /// Whom a proxy with this certificate speaks for, `None` if it does not say.
+    /// The user that a proxy with this certificate names in the headers; `None` if it names none.
     pub(crate) fn user(
         &self,
         headers: &HeaderMap,

@@ -1,4 +1,4 @@
-//! Whose word counts: the authorities of clients and of proxies.
+//! The certificate authorities that are trusted for clients and for proxies.
 //!
 //! Invariant: a bundle that cannot be used never replaces one that can.
 
@@ -41,7 +41,7 @@ impl Authorities {
         Ok(Self { verifier, subjects })
     }
 
-    /// Whether they vouch for a client with this certificate.
+    /// Whether one of them has signed this client certificate.
     pub(crate) fn verify(
         &self,
         leaf: &CertificateDer<'_>,

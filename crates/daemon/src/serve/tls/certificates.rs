@@ -1,4 +1,4 @@
-//! The certificates we show: read from files or made by ourselves, and chosen by the name that a client asks for.
+//! The server's certificates: read from files or self-signed, and chosen by the name that a client asks for.
 //!
 //! Invariants: every chain has the key that belongs to it; the reading of files is all or nothing, so that a pair that is
 //! being replaced is never half new.
@@ -57,7 +57,7 @@ struct Pair {
 pub(crate) struct Certificates {
     /// For all names.
     main: Source,
-    /// For those who ask for certain names.
+    /// Certificates for clients that ask for certain names.
     named: Vec<Source>,
 }
 
@@ -183,7 +183,7 @@ impl Pair {
             .map_err(|error| malformed(&self.key, format!("unusable private key: {error}")))?;
         let certified = CertifiedKey::new(chain, key);
         match certified.keys_match() {
-            // A key that does not contain its public half is found out by the first handshake.
+            // A key file without the public key cannot be compared here; the first handshake fails then.
             Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
                 Ok(Arc::new(certified))
             }

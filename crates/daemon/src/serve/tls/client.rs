@@ -1,4 +1,4 @@
-//! Certificates of clients during the handshake: welcome, never demanded.
+//! Certificates of clients during the handshake: requested, but not required.
 //!
 //! Invariant: a certificate that is presented is known to belong to the client, because the handshake is signed with its
 //! key; nothing else is known about it yet.
@@ -14,7 +14,7 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 /// How long a certificate and its chain may be together: it is kept as long as the connection.
 const MAX_CHAIN: usize = 16 << 10;
 
-/// Lets every certificate pass, for requests to be judged by.
+/// Accepts every client certificate in the handshake; authentication verifies it with each request.
 #[derive(Debug)]
 pub(crate) struct AnyClient {
     algorithms: WebPkiSupportedAlgorithms,

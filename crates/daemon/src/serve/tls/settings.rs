@@ -81,7 +81,7 @@ const CURVES: [(i32, Option<NamedGroup>); 7] = [
     (4589, None),
 ];
 
-/// How TLS is spoken.
+/// Versions, cipher suites and curves of the secure port.
 pub(crate) struct Settings {
     provider: Arc<CryptoProvider>,
     versions: Vec<&'static SupportedProtocolVersion>,

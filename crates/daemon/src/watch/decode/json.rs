@@ -94,7 +94,7 @@ pub(super) fn frame(kind: &WatchedKind, bytes: &[u8]) -> Result<Option<Frame>, M
             let status: Status = serde_json::from_str(text).unwrap_or_default();
             Frame::Error { code: status.code, message: status.message }
         }
-        // Types that do not exist yet are not ours to judge.
+        // Types of events that later versions may add are ignored.
         _ => return Ok(None),
     }))
 }

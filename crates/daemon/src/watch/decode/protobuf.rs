@@ -63,7 +63,7 @@ pub(super) fn frame(kind: &WatchedKind, bytes: &[u8]) -> Result<Option<Frame>, M
         event(bytes).map_err(|error| MalformedObject::whole("watch event", error))?;
     let is_known = matches!(what, "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK" | "ERROR");
     if !is_known {
-        // Types that do not exist yet are not ours to judge.
+        // Types of events that later versions may add are ignored.
         return Ok(None);
     }
     let unreadable = |error: NoObject| MalformedObject::whole("object of a watch event", error);
@@ -88,7 +88,7 @@ pub(super) fn frame(kind: &WatchedKind, bytes: &[u8]) -> Result<Option<Frame>, M
     }))
 }
 
-/// The type of an event, and its object in its envelope: a message (2) that holds nothing but bytes (1).
+/// The type of an event, and its object in its envelope: a message (2) whose only field holds bytes (1).
 fn event(bytes: &[u8]) -> Result<(&str, &[u8]), Invalid> {
     let (mut what, mut object): (&str, &[u8]) = ("", &[]);
     let mut event = Reader::new(bytes);
@@ -109,7 +109,7 @@ fn event(bytes: &[u8]) -> Result<(&str, &[u8]), Invalid> {
     Ok((what, object))
 }
 
-/// A bookmark is an object with nothing but a version and, perhaps, an annotation.
+/// Reads a bookmark: an object that has only a version and perhaps an annotation.
 fn bookmark(raw: &[u8]) -> Result<Frame, Invalid> {
     let (mut resource_version, mut ends_initial_events) = (String::new(), false);
     let mut object = Reader::new(raw);

@@ -1,4 +1,4 @@
-//! Handles of every in-tree plugin, in volumes and inline, and what is said of those that have none.
+//! Handles of every in-tree plugin, in volumes and inline, and the errors about those that have none.
 
 use kube_scheduler_framework::api::{Object, Pod};
 use serde_json::{Value, json};

@@ -145,7 +145,8 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
     if changes.is_empty() {
         bail!("there is nothing to change: give --add, --drain or another change");
     }
-    // One about pods of several namespaces is asked in that of the first, and is for readers who may list pods in all.
+    // A question about pods of several namespaces is asked in the namespace of the first pod. Only readers who may list pods in
+    // all namespaces may ask it.
     let named = pods(&manifests).next().map(namespace_of);
     let named = named.or_else(|| args.delete_pod.first().map(|pod| &*pod.namespace));
     let namespace = named.unwrap_or_else(|| live.namespace());

@@ -73,7 +73,7 @@ pub(super) fn unknown_plugins(read: &Configuration, registry: &Registry) -> Vec<
         .collect()
 }
 
-/// What is there twice and may be there once only.
+/// Entries that are given twice where only one is allowed.
 pub(super) fn repeated(read: &Configuration) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut names: Vec<&str> = Vec::new();
@@ -118,7 +118,7 @@ fn instead_of(name: &str, registry: &Registry) -> String {
         .map_or_else(String::new, |name| format!("; do you mean {name}?"))
 }
 
-/// Arguments for plugins that are nowhere. The scheduler starts with them, as the reference does.
+/// Arguments for plugins that do not exist. The scheduler starts with them, as the reference does.
 pub(super) fn args_of_nobody(read: &Configuration, registry: &Registry) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, profile) in read.profiles.iter().enumerate() {
@@ -155,7 +155,7 @@ pub(super) fn beside_the_defaults(read: &Configuration, gates: &FeatureGates) ->
                 .filter(|plugin| by_default.contains(plugin.name.as_str()))
                 .count();
             let is_open = !matches!(point, PluginsField::MultiPoint | PluginsField::QueueSort);
-            // With one or two of them a weight or the order is what is meant.
+            // A list of one or two plugins is usually meant to set a weight or the order.
             if is_open && names_defaults > 2 && set.disabled.is_empty() {
                 findings.push(Finding::note(
                     format!("profiles[{index}].plugins.{}.enabled", point.as_str()),

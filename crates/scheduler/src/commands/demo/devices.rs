@@ -38,7 +38,7 @@ pub(super) struct DeviceRoom {
 
 impl DeviceRoom {
     pub(super) fn new(n_nodes: usize, n_pods: usize) -> Self {
-        // Every second node has large GPUs, and any pod may get one: all wishes together must fit there.
+        // Every second node has large GPUs, and any pod may get one: all requests together must fit there.
         // One more than a node has must still be a valid claim.
         let gpus_per_node = (n_pods * 6).div_ceil(n_nodes.max(1) * 5).clamp(4, MOST - 1);
         Self {
