@@ -350,7 +350,8 @@ impl Core {
         self.queue().nomination(uid).map(Arc::from)
     }
 
-    /// A nomination has ended: what it kept free is there for pods of the same priority or less.
+    /// A nomination has ended: what it kept free is there for pods of the same priority or less. The pod is as it was, with the
+    /// nomination or with that node's name.
     pub(crate) fn nomination_ended(&mut self, pod: &Arc<Pod>) {
         let object = EventObject::Pod(pod.clone());
         let limit = pod.priority();

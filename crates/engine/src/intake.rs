@@ -137,11 +137,12 @@ impl Intake<'_> {
     fn pod_bound(&mut self, old: &Arc<Pod>, new: &Arc<Pod>) {
         let elsewhere = |node: &str| new.node_name.as_deref() != Some(node);
         let cluster = &self.core.cluster;
-        let assumed = cluster.pod(&new.uid).filter(|_| cluster.is_assumed(&new.uid)).cloned();
+        let is_assumed = cluster.is_assumed(&new.uid);
+        let assumed = cluster.pod(&new.uid).filter(|_| is_assumed).cloned();
         let assumed = assumed.filter(|pod| pod.node_name.as_deref().is_some_and(elsewhere));
-        // Placing the pod has ended its nomination in the queue.
-        let nominated = self.core.queue().nomination(&new.uid);
-        let nominated = nominated.or(old.nominated_node_name()).filter(|node| elsewhere(node));
+        // That of an assumed pod ended when the pod was assumed.
+        let nominated = self.core.queue().nomination(&new.uid).or(old.nominated_node_name());
+        let nominated = nominated.filter(|node| !is_assumed && elsewhere(node));
         let nominated = nominated.map(|node| Arc::new(old.with_node_name(&node.into())));
         self.assigned_pod_added(new);
         self.forget_unanswered(new);
