@@ -18,7 +18,7 @@ fn inputs(target: &Target) -> Vec<PathBuf> {
 
 fn replay(name: &str) {
     let target = target(name).unwrap();
-    let paths = inputs(target);
+    let paths = inputs(&target);
     assert!(!paths.is_empty(), "there are no inputs for {name}");
     for path in paths {
         println!("{}", path.display());

@@ -1,6 +1,6 @@
 //! `fuzz`: runs the fuzz targets under libFuzzer and reports the results.
 //!
-//! The targets are in the package of the workspace tests; `fuzz/` is the program around them. It is built with LLVM's
+//! The targets are in the package of the workspace tests; `fuzz/` is the program around one of them. It is built for each, with LLVM's
 //! coverage instrumentation, which the stable compiler has (without sanitizers, which it has not). What the fuzzer learns
 //! stays in `target/fuzz`, so that the next run goes on from there.
 
@@ -58,8 +58,6 @@ fn processors() -> usize {
 
 /// Where things are.
 struct Folders {
-    /// The program.
-    program: PathBuf,
     /// What is kept, a folder per target.
     kept: PathBuf,
     /// What is learned and found.
@@ -87,7 +85,8 @@ pub(crate) fn run(args: &Args) -> Result<Ended> {
     if args.cost {
         return cost(args);
     }
-    let folders = build()?;
+    let root = process::root()?;
+    let folders = Folders { kept: root.join("tests/data/fuzz"), work: root.join("target/fuzz") };
     let known = targets(&folders.kept)?;
     for name in &args.targets {
         if !known.contains(name) {
@@ -95,6 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<Ended> {
         }
     }
     let chosen = if args.targets.is_empty() { known } else { args.targets.clone() };
+    build(&root, &folders, &chosen)?;
     let workers = args.workers.clamp(1, chosen.len());
     let rounds = u32::try_from(chosen.len().div_ceil(workers))?;
     let seconds = (args.minutes * 60 / rounds).max(1);
@@ -142,23 +142,35 @@ fn cost(args: &Args) -> Result<Ended> {
     process::run(&mut command)
 }
 
-/// Builds the program with instrumentation; its dependencies' build scripts are built without.
-fn build() -> Result<Folders> {
-    let root = process::root()?;
-    let work = root.join("target/fuzz");
+/// Builds the programs of these targets with instrumentation; their dependencies' build scripts are built without.
+fn build(root: &Path, folders: &Folders, targets: &[String]) -> Result<()> {
     let host = host()?;
-    let mut command = process::cargo("build");
-    command
-        .args(["--release", "--locked", "--manifest-path"])
-        .arg(root.join("fuzz/Cargo.toml"))
-        .args(["--target", &host, "--target-dir"])
-        .arg(work.join("build"))
-        .env("RUSTFLAGS", INSTRUMENTATION);
-    if let Ended::Badly(code) = process::run(&mut command)? {
-        bail!("`{}` ended with exit code {code}", process::shown(&command));
+    let built = folders.work.join("build");
+    for target in targets {
+        println!("{target}: building");
+        let mut command = process::cargo("build");
+        command
+            .args(["--quiet", "--release", "--locked", "--manifest-path"])
+            .arg(root.join("fuzz/Cargo.toml"))
+            .args(["--target", &host, "--target-dir"])
+            .arg(&built)
+            .env("RUSTFLAGS", INSTRUMENTATION)
+            .env("FUZZ_TARGET", target);
+        if let Ended::Badly(code) = process::run(&mut command)? {
+            bail!("`{}` ended with exit code {code}", process::shown(&command));
+        }
+        let program = folders.program(target);
+        fs::create_dir_all(folders.work.join("programs"))?;
+        fs::copy(built.join(&host).join("release/kube-scheduler-fuzz"), &program)
+            .with_context(|| format!("cannot write {}", program.display()))?;
     }
-    let program = work.join("build").join(host).join("release/kube-scheduler-fuzz");
-    Ok(Folders { program, kept: root.join("tests/data/fuzz"), work })
+    Ok(())
+}
+
+impl Folders {
+    fn program(&self, target: &str) -> PathBuf {
+        self.work.join("programs").join(target)
+    }
 }
 
 /// The triple of this machine.
@@ -200,14 +212,14 @@ fn start(folders: &Folders, target: String, seconds: u32) -> Result<Running> {
         .stdout(Stdio::null())
         .stderr(log)
         .spawn()
-        .with_context(|| format!("cannot start {}", folders.program.display()))?;
+        .with_context(|| format!("cannot start the program of {target}"))?;
     Ok(Running { target, child, started: Instant::now() })
 }
 
 fn fuzzer(folders: &Folders, target: &str) -> Command {
-    let mut command = Command::new(&folders.program);
+    let mut command = Command::new(folders.program(target));
     // A target may write to the working directory by mistake; that is not the repository.
-    command.current_dir(&folders.work).env("FUZZ_TARGET", target).stdin(Stdio::null());
+    command.current_dir(&folders.work).stdin(Stdio::null());
     command
 }
 

@@ -25,12 +25,15 @@ pub(super) fn quantity(bytes: &[u8]) {
     let again = Quantity::parse(&canonical).unwrap();
     assert_eq!(quantity, again, "{text} is written as {canonical}");
     assert_eq!(again.canonical(), canonical, "{text}");
-    // Negative ones are rounded by how they are stored, as in the reference.
+    // How negative numbers are rounded, and what 64 bits do not hold, depends on how they are stored, as in the reference.
     if quantity.sign() >= 0 {
-        let rounded = |quantity: &Quantity| (quantity.value(), quantity.milli_value());
-        assert_eq!(rounded(&quantity), rounded(&again), "{text}");
+        if let Some(value) = quantity.checked_value() {
+            assert_eq!((quantity.value(), again.value()), (value, value), "{text}");
+        }
+        if let Some(value) = quantity.checked_milli_value() {
+            assert_eq!((quantity.milli_value(), again.milli_value()), (value, value), "{text}");
+        }
     }
-    assert!(quantity.checked_value().is_none_or(|value| value == quantity.value()), "{text}");
     assert!(quantity.is_zero() == (quantity.sign() == 0), "{text}");
     if let Some(Ok(other)) = halves.next().map(Quantity::parse) {
         let (mut sum, mut reversed) = (quantity.clone(), other.clone());
