@@ -73,7 +73,7 @@ impl Server<'_> {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::WriteBinding { token, pod, node } => self.bind(token, &pod, &node),
-            Effect::PatchStatus { pod, patch } => self.patch(&pod, &patch),
+            Effect::PatchStatus { pod, patch, .. } => self.patch(&pod, &patch),
             Effect::EvictPod { token, pod, patch } => {
                 if let Some(patch) = &patch {
                     self.patch(&pod, patch);

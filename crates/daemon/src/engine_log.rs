@@ -100,7 +100,7 @@ pub(crate) fn effect(effect: &Effect) {
         Effect::WriteBinding { pod, node, .. } => {
             tracing::debug!(target: "V3", %pod, node = &**node, "Attempting to bind pod to node");
         }
-        Effect::PatchStatus { pod, patch } => {
+        Effect::PatchStatus { pod, patch, .. } => {
             let Some(condition) = &patch.condition else { return };
             let nominated = patch.nominated_node_name.as_ref();
             let nominated = nominated.map(|node| node.as_deref().unwrap_or_default());

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_engine::{AttemptResult, Effect, Turn};
+use kube_scheduler_engine::{AttemptResult, Effect, FAILED_SCHEDULING, Turn};
 use kube_scheduler_writes::Jitter;
 use tokio::sync::mpsc;
 
@@ -146,7 +146,7 @@ impl Spans {
         let Effect::RecordEvent { pod, reason, note, .. } = effect else { return };
         let error = match &**reason {
             "Scheduled" => None,
-            "FailedScheduling" => Some(note.clone()),
+            FAILED_SCHEDULING => Some(note.clone()),
             _ => return,
         };
         let Some(open) = self.open.remove(&pod.uid) else { return };

@@ -22,7 +22,7 @@ use crate::budget::{Budgets, WorkLimits};
 use crate::class_cache::ClassCache;
 use crate::core::{Core, PodEvent};
 use crate::diagnosis::Diagnosis;
-use crate::effect::PodRef;
+use crate::effect::{FAILED_SCHEDULING, PodRef};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::guard::guarded;
 use crate::notice::Notice;
@@ -384,7 +384,7 @@ pub(crate) fn must_skip(core: &mut Core, pod: &Arc<Pod>, profile: ProfileIdx) ->
     if pod.deletion_requested.is_some() {
         let event = PodEvent {
             kind: EventKind::Warning,
-            reason: "FailedScheduling".into(),
+            reason: FAILED_SCHEDULING.into(),
             action: "Scheduling".into(),
             note: format!("skip schedule deleting pod: {}/{}", pod.namespace, pod.name),
             reporting: core.plans.profiles[profile].scheduler_name.clone(),

@@ -84,6 +84,9 @@ impl fmt::Display for StatusPatch {
     }
 }
 
+/// The reason of events that say why an attempt failed, its binding included.
+pub const FAILED_SCHEDULING: &str = "FailedScheduling";
+
 /// Something the shell must do.
 #[non_exhaustive]
 pub enum Effect {
@@ -102,6 +105,8 @@ pub enum Effect {
         pod: PodRef,
         /// What to change.
         patch: StatusPatch,
+        /// Whether it only says to which node the pod is being bound. When the binding is written nobody needs it any more.
+        is_announcement: bool,
     },
     /// Record an event that users see.
     RecordEvent {
@@ -177,7 +182,7 @@ impl fmt::Display for Effect {
             Self::WriteBinding { token, pod, node } => {
                 write!(f, "bind #{} {pod} uid={} node={node}", token.0, pod.uid)
             }
-            Self::PatchStatus { pod, patch } => {
+            Self::PatchStatus { pod, patch, .. } => {
                 write!(f, "patch {pod} uid={}{patch}", pod.uid)
             }
             Self::RecordEvent { pod, kind, reason, action, note, .. } => {

@@ -12,7 +12,7 @@ use kube_scheduler_queue::{Nomination, QueuedPod};
 use crate::budget::OverBudget;
 use crate::condition::{Condition, changed_condition};
 use crate::core::{Core, PodEvent};
-use crate::effect::{Effect, PodRef, StatusPatch};
+use crate::effect::{Effect, FAILED_SCHEDULING, PodRef, StatusPatch};
 use crate::policy::Entry;
 use crate::profiles::ProfileIdx;
 use crate::turn::AttemptResult;
@@ -157,7 +157,7 @@ impl FailedAttempt {
         nominate(core, &about, &nominating);
         let event = PodEvent {
             kind: EventKind::Warning,
-            reason: "FailedScheduling".into(),
+            reason: FAILED_SCHEDULING.into(),
             action: "Scheduling".into(),
             note: truncated(&message),
             reporting: core.plans.profiles[profile].scheduler_name.clone(),
@@ -165,7 +165,8 @@ impl FailedAttempt {
         core.record(&about, event);
         let reason = if is_rejected { "Unschedulable" } else { "SchedulerError" };
         if let Some(patch) = status_patch(&about, reason, &message, &nominating, core.now) {
-            core.effects.push(Effect::PatchStatus { pod: PodRef::from(&*about), patch });
+            let pod = PodRef::from(&*about);
+            core.effects.push(Effect::PatchStatus { pod, patch, is_announcement: false });
         }
         result
     }

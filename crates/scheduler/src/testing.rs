@@ -177,7 +177,7 @@ impl TestScheduler {
                 self.change(&pod, |pod| pod.node_name = Some(node));
                 self.engine.handle(Input::BindingWritten { token, result: Ok(()) }, self.now);
             }
-            Effect::PatchStatus { pod, patch } => self.change(&pod, |pod| {
+            Effect::PatchStatus { pod, patch, .. } => self.change(&pod, |pod| {
                 let mut status = PodStatus::clone(&pod.status);
                 if let Some(nominated) = patch.nominated_node_name {
                     status.nominated_node_name = nominated;

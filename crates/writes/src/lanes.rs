@@ -1,6 +1,8 @@
 //! What waits to be written about pods: one pod's writes in order, different pods' by urgency.
 //!
-//! Invariants: a pod has at most one write under way; its writes start in the order in which they came in; patches of one
+//! Invariants: a pod has at most one write under way; its writes start in the order in which they came in, but for
+//! [announcements](crate::announcements), which wait until the pod has nothing else to write and are dropped when the pod's binding is
+//! to be written or has failed; patches of one
 //! pod's status that wait are one per kind of condition; among pods whose turn it is, bindings and evictions go before
 //! status patches, and each class is first come, first served, except that a pod whose binding goes on with another write
 //! is before those whose binding starts. So pods are bound one after the other, where otherwise the claims of all would be
@@ -12,6 +14,8 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{KeyedMap, Timestamp};
 use kube_scheduler_engine::{PodRef, StatusPatch, Token};
 use kube_scheduler_framework::ObjectWrite;
+
+use crate::announcements::{Announcement, Announcements, PATIENCE};
 
 /// A write about a pod. The token of each ties the answer to what the engine waits with.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +51,8 @@ pub enum PodWrite {
         pod: PodRef,
         /// What to change.
         patch: StatusPatch,
+        /// Whether it only says to which node the pod is being bound.
+        is_announcement: bool,
     },
     /// Carry out a plugin's request about another object.
     Object {
@@ -98,6 +104,14 @@ impl PodWrite {
         }
     }
 
+    /// Whether an announcement that waits is not to be written after this: the pod is bound, or its binding has ended otherwise.
+    const fn ends_announcement(&self) -> bool {
+        !matches!(
+            self,
+            Self::Object { token: Some(_), .. } | Self::Patch { is_announcement: true, .. }
+        )
+    }
+
     /// Which writes it goes with.
     pub const fn urgency(&self) -> Urgency {
         match self {
@@ -125,6 +139,7 @@ struct Lane {
     is_busy: bool,
     /// How often the server asked for patience with the write that is under way or comes next.
     n_deferrals: u32,
+    announcement: Option<Announcement>,
 }
 
 /// All pods' writes.
@@ -141,6 +156,8 @@ pub(crate) struct Lanes {
     /// Pods whose write comes again, by when; the number keeps those of the same moment in order.
     deferred: BTreeMap<(Timestamp, u64), Arc<str>>,
     n_deferred: u64,
+    /// Pods without another write.
+    announcements: Announcements,
     started: Started,
 }
 
@@ -182,13 +199,22 @@ impl Started {
 
 impl Lanes {
     /// Adds a write behind the others of its pod.
-    pub(crate) fn push(&mut self, write: PodWrite) {
+    pub(crate) fn push(&mut self, write: PodWrite, now: Timestamp) {
         let uid = write.pod().uid.clone();
+        if matches!(write, PodWrite::Patch { is_announcement: true, .. }) {
+            return self.announce(uid, write, now + PATIENCE);
+        }
         // A write without a waiting binding does not continue one: a plugin takes back what it has written.
         let ends = matches!(write, PodWrite::Object { token: None, .. });
         let is_urgent = write.urgency() == Urgency::Now;
         let goes_on = is_urgent && self.started.remove(&uid) && !ends;
         let lane = self.lanes.entry(uid.clone()).or_default();
+        if let Some(due) = lane.announcement.as_mut().and_then(|waiting| waiting.due.take()) {
+            self.announcements.remove(due);
+        }
+        if write.ends_announcement() {
+            lane.announcement = None;
+        }
         if let (PodWrite::Patch { patch, .. }, Some(PodWrite::Patch { patch: waiting, .. })) =
             (&write, lane.waiting.back_mut())
             && waiting.absorb(patch)
@@ -201,6 +227,28 @@ impl Lanes {
         }
     }
 
+    /// Lets an announcement wait beside the pod's other writes, in the place of an older one. It is due then, if the pod has nothing
+    /// else to write.
+    fn announce(&mut self, uid: Arc<str>, write: PodWrite, due: Timestamp) {
+        let lane = self.lanes.entry(uid.clone()).or_default();
+        if let Some(due) = lane.announcement.take().and_then(|older| older.due) {
+            self.announcements.remove(due);
+        }
+        let is_idle = !lane.is_busy && lane.waiting.is_empty();
+        let due = is_idle.then(|| self.announcements.add(uid, due));
+        lane.announcement = Some(Announcement { write, due });
+    }
+
+    /// The binding of a pod has failed: that it is on its way is not announced any more.
+    pub(crate) fn withdraw_announcement(&mut self, uid: &Arc<str>) {
+        let Some(lane) = self.lanes.get_mut(uid) else { return };
+        if let Some(due) = lane.announcement.take().and_then(|waiting| waiting.due) {
+            self.announcements.remove(due);
+            // It was all that the pod had.
+            self.lanes.remove(uid);
+        }
+    }
+
     /// Notes that a write which a pod's binding waited for has ended: the binding's next write goes before those of pods whose
     /// binding starts.
     pub(crate) fn go_on(&mut self, uid: &Arc<str>) {
@@ -209,24 +257,43 @@ impl Lanes {
 
     /// The next write of this urgency. [`finish`](Self::finish) or [`defer`](Self::defer) must follow.
     pub(crate) fn pop(&mut self, urgency: Urgency) -> Option<PodWrite> {
-        let uid = match urgency {
+        let next = match urgency {
             Urgency::Now => self.again.pop_front().or_else(|| self.now.pop_front()),
             Urgency::Soon => self.soon.pop_front(),
-        }?;
+        };
+        let Some(uid) = next else { return self.pop_announcement(urgency) };
         let lane = self.lanes.get_mut(&uid)?;
         lane.is_busy = true;
         lane.waiting.pop_front()
     }
 
+    fn pop_announcement(&mut self, urgency: Urgency) -> Option<PodWrite> {
+        let uid = self.announcements.first().filter(|_| urgency == Urgency::Soon)?;
+        let lane = self.lanes.get_mut(uid)?;
+        let Announcement { write, due } = lane.announcement.take()?;
+        lane.is_busy = true;
+        due.into_iter().for_each(|due| self.announcements.remove(due));
+        Some(write)
+    }
+
     /// A pod's write has ended; its next one may start.
-    pub(crate) fn finish(&mut self, uid: &Arc<str>) {
+    pub(crate) fn finish(&mut self, uid: &Arc<str>, now: Timestamp) {
+        if let Some(lane) = self.lanes.get_mut(uid) {
+            lane.n_deferrals = 0;
+            self.free(uid, now + PATIENCE);
+        }
+    }
+
+    /// Nothing of a pod is under way any more. If it has nothing to write but an announcement, that is due then.
+    fn free(&mut self, uid: &Arc<str>, due: Timestamp) {
         let Some(lane) = self.lanes.get_mut(uid) else { return };
         lane.is_busy = false;
-        lane.n_deferrals = 0;
-        if lane.waiting.is_empty() {
-            self.lanes.remove(uid);
-        } else {
+        if !lane.waiting.is_empty() {
             self.line_up(uid.clone(), Place::Back);
+        } else if let Some(announcement) = &mut lane.announcement {
+            announcement.due = Some(self.announcements.add(uid.clone(), due));
+        } else {
+            self.lanes.remove(uid);
         }
     }
 
@@ -244,6 +311,15 @@ impl Lanes {
         lane.n_deferrals += 1;
         if lane.n_deferrals > max_deferrals {
             return Some(write);
+        }
+        if matches!(write, PodWrite::Patch { is_announcement: true, .. }) {
+            // Nothing waits for it, and there may be a newer one, or no need of it any more.
+            let is_over = lane.waiting.iter().any(PodWrite::ends_announcement);
+            if lane.announcement.is_none() && !is_over {
+                lane.announcement = Some(Announcement { write, due: None });
+            }
+            self.free(&uid, due);
+            return None;
         }
         // A patch that came in meanwhile is newer: where both say something, it wins.
         let newer = match (&write, lane.waiting.front()) {
@@ -265,6 +341,7 @@ impl Lanes {
 
     /// Lets the deferred writes start whose time has come.
     pub(crate) fn wake(&mut self, now: Timestamp) {
+        self.announcements.wake(now);
         while let Some(first) = self.deferred.first_entry().filter(|first| first.key().0 <= now) {
             let uid = first.remove();
             if let Some(lane) = self.lanes.get_mut(&uid) {
@@ -274,16 +351,17 @@ impl Lanes {
         }
     }
 
-    /// When the next deferred write may start.
+    /// When a write may start that only has to wait until then.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.deferred.first_key_value().map(|((due, _), _)| *due)
+        let deferred = self.deferred.first_key_value().map(|((due, _), _)| *due);
+        deferred.into_iter().chain(self.announcements.next_due()).min()
     }
 
     /// How many pods have a write of this urgency that could start.
     pub(crate) fn len(&self, urgency: Urgency) -> usize {
         match urgency {
             Urgency::Now => self.again.len() + self.now.len(),
-            Urgency::Soon => self.soon.len(),
+            Urgency::Soon => self.soon.len() + self.announcements.n_due(),
         }
     }
 
@@ -292,8 +370,12 @@ impl Lanes {
         let uid = match urgency {
             Urgency::Now => self.again.front().or_else(|| self.now.front()),
             Urgency::Soon => self.soon.front(),
-        }?;
-        self.lanes.get(uid)?.waiting.front()
+        };
+        if let Some(uid) = uid {
+            return self.lanes.get(uid)?.waiting.front();
+        }
+        let uid = self.announcements.first().filter(|_| urgency == Urgency::Soon)?;
+        self.lanes.get(uid)?.announcement.as_ref().map(|announcement| &announcement.write)
     }
 
     /// Whether nothing waits and nothing is under way.
@@ -334,6 +416,8 @@ mod tests {
 
     use super::*;
 
+    const NOW: Timestamp = Timestamp::EPOCH;
+
     fn pod(name: &str) -> PodRef {
         PodRef { namespace: "x".into(), name: name.into(), uid: name.into() }
     }
@@ -348,23 +432,23 @@ mod tests {
             nominated_node_name: Some(Some(nominated.into())),
             has_conditions: false,
         };
-        PodWrite::Patch { pod: pod(name), patch }
+        PodWrite::Patch { pod: pod(name), patch, is_announcement: false }
     }
 
     #[test]
     fn bindings_overtake_patches_of_other_pods_only() {
         let mut lanes = Lanes::default();
-        lanes.push(patch("a", "n1"));
-        lanes.push(bind("a"));
-        lanes.push(bind("b"));
+        lanes.push(patch("a", "n1"), NOW);
+        lanes.push(bind("a"), NOW);
+        lanes.push(bind("b"), NOW);
         assert_eq!(lanes.pop(Urgency::Now), Some(bind("b")));
         assert_eq!(lanes.pop(Urgency::Now), None, "a's patch is first");
         assert_eq!(lanes.pop(Urgency::Soon), Some(patch("a", "n1")));
         assert_eq!(lanes.pop(Urgency::Now), None, "a's patch is under way");
-        lanes.finish(&"a".into());
+        lanes.finish(&"a".into(), NOW);
         assert_eq!(lanes.pop(Urgency::Now), Some(bind("a")));
-        lanes.finish(&"a".into());
-        lanes.finish(&"b".into());
+        lanes.finish(&"a".into(), NOW);
+        lanes.finish(&"b".into(), NOW);
         assert!(lanes.is_empty());
     }
 
@@ -378,32 +462,116 @@ mod tests {
         PodWrite::Object { token: Some(Token(1)), pod: pod(name), write: ObjectWrite::Get(key) }
     }
 
+    fn announcement(name: &str, node: &str) -> PodWrite {
+        let PodWrite::Patch { pod, patch, .. } = patch(name, node) else { panic!("no patch") };
+        PodWrite::Patch { pod, patch, is_announcement: true }
+    }
+
+    #[test]
+    fn a_binding_that_goes_on_is_not_announced() {
+        let mut lanes = Lanes::default();
+        lanes.push(announcement("a", "n"), NOW);
+        lanes.push(claim("a"), NOW);
+        let late = NOW + 2 * PATIENCE;
+        lanes.wake(late);
+        assert_eq!(lanes.pop(Urgency::Soon), None, "the claim comes first");
+        assert_eq!(lanes.pop(Urgency::Now), Some(claim("a")));
+        lanes.go_on(&"a".into());
+        lanes.finish(&"a".into(), late);
+        assert_eq!((lanes.pop(Urgency::Soon), lanes.next_due()), (None, Some(late + PATIENCE)));
+        lanes.push(bind("a"), late);
+        lanes.wake(late + 2 * PATIENCE);
+        assert_eq!(lanes.len(Urgency::Soon), 0);
+        assert_eq!(lanes.pop(Urgency::Now), Some(bind("a")));
+        lanes.finish(&"a".into(), late);
+        assert!(lanes.is_empty());
+        assert_eq!(lanes.next_due(), None);
+    }
+
+    #[test]
+    fn a_binding_that_takes_long_is_announced() {
+        let mut lanes = Lanes::default();
+        lanes.push(announcement("a", "n"), NOW);
+        lanes.push(announcement("a", "m"), NOW);
+        lanes.wake(NOW);
+        assert_eq!(lanes.peek(Urgency::Soon), None);
+        assert_eq!(lanes.next_due(), Some(NOW + PATIENCE));
+        lanes.wake(NOW + PATIENCE);
+        assert_eq!((lanes.next_due(), lanes.len(Urgency::Soon)), (None, 1));
+        assert_eq!(lanes.peek(Urgency::Soon), Some(&announcement("a", "m")));
+        assert_eq!(lanes.pop(Urgency::Now), None);
+        assert_eq!(lanes.pop(Urgency::Soon), Some(announcement("a", "m")));
+        lanes.push(bind("a"), NOW);
+        assert_eq!(lanes.pop(Urgency::Now), None, "one write at a time");
+        lanes.finish(&"a".into(), NOW);
+        assert_eq!(lanes.pop(Urgency::Now), Some(bind("a")));
+    }
+
+    #[test]
+    fn a_binding_that_has_failed_is_not_announced() {
+        let mut lanes = Lanes::default();
+        lanes.push(announcement("a", "n"), NOW);
+        lanes.withdraw_announcement(&"a".into());
+        assert!(lanes.is_empty() && lanes.next_due().is_none());
+        // What else the pod has to write stays.
+        lanes.push(claim("a"), NOW);
+        lanes.push(announcement("a", "n"), NOW);
+        lanes.withdraw_announcement(&"a".into());
+        lanes.push(patch("a", "elsewhere"), NOW);
+        assert_eq!(lanes.pop(Urgency::Now), Some(claim("a")));
+        lanes.finish(&"a".into(), NOW);
+        assert_eq!(lanes.pop(Urgency::Soon), Some(patch("a", "elsewhere")));
+        lanes.finish(&"a".into(), NOW);
+        assert!(lanes.is_empty());
+    }
+
+    #[test]
+    fn an_announcement_that_the_server_wants_later_holds_nothing_up() {
+        let mut lanes = Lanes::default();
+        let due = NOW + 10 * PATIENCE;
+        lanes.push(announcement("a", "n"), NOW);
+        lanes.wake(NOW + PATIENCE);
+        let write = lanes.pop(Urgency::Soon).unwrap();
+        assert_eq!(lanes.defer(write, due, 2), None);
+        assert_eq!(lanes.next_due(), Some(due));
+        lanes.push(claim("a"), NOW);
+        assert_eq!(lanes.pop(Urgency::Now), Some(claim("a")));
+        lanes.finish(&"a".into(), due);
+        lanes.wake(due + PATIENCE);
+        let write = lanes.pop(Urgency::Soon).unwrap();
+        lanes.push(bind("a"), NOW);
+        assert_eq!(lanes.defer(write, due, 2), None);
+        assert_eq!(lanes.pop(Urgency::Now), Some(bind("a")));
+        lanes.finish(&"a".into(), NOW);
+        assert!(lanes.is_empty() && lanes.next_due().is_none());
+    }
+
     #[test]
     fn a_binding_that_has_started_goes_before_those_that_start() {
         let mut lanes = Lanes::default();
         for name in ["a", "b", "c"] {
-            lanes.push(claim(name));
+            lanes.push(claim(name), NOW);
         }
-        lanes.push(bind("plain"));
+        lanes.push(bind("plain"), NOW);
         for name in ["a", "b"] {
             assert_eq!(lanes.pop(Urgency::Now), Some(claim(name)));
         }
         for name in ["b", "a"] {
             lanes.go_on(&name.into());
-            lanes.finish(&name.into());
+            lanes.finish(&name.into(), NOW);
         }
         for name in ["b", "a"] {
-            lanes.push(bind(name));
+            lanes.push(bind(name), NOW);
         }
         assert_eq!(lanes.len(Urgency::Now), 4);
         for write in [bind("b"), bind("a"), claim("c"), bind("plain")] {
             assert_eq!(lanes.peek(Urgency::Now), Some(&write));
             assert_eq!(lanes.pop(Urgency::Now), Some(write));
         }
-        // A binding that starts has to wait.
-        lanes.finish(&"a".into());
-        lanes.push(bind("d"));
-        lanes.push(bind("a"));
+        // What starts anew has to wait.
+        lanes.finish(&"a".into(), NOW);
+        lanes.push(bind("d"), NOW);
+        lanes.push(bind("a"), NOW);
         assert_eq!(lanes.pop(Urgency::Now), Some(bind("d")));
     }
 
@@ -441,20 +609,16 @@ mod tests {
     #[test]
     fn what_takes_back_does_not_go_before_bindings() {
         let mut lanes = Lanes::default();
-        lanes.push(bind("plain"));
+        lanes.push(bind("plain"), NOW);
         lanes.go_on(&"a".into());
         let PodWrite::Object { pod, write, .. } = claim("a") else { panic!("no object") };
-        lanes.push(PodWrite::Object { token: None, pod, write });
+        lanes.push(PodWrite::Object { token: None, pod, write }, NOW);
         assert_eq!(lanes.pop(Urgency::Now), Some(bind("plain")));
-        lanes.push(bind("b"));
+        lanes.push(bind("b"), NOW);
         assert!(lanes.pop(Urgency::Now).is_some());
-        lanes.finish(&"a".into());
-        lanes.push(bind("a"));
-        assert_eq!(
-            lanes.pop(Urgency::Now),
-            Some(bind("b")),
-            "the next binding of a starts from the beginning"
-        );
+        lanes.finish(&"a".into(), NOW);
+        lanes.push(bind("a"), NOW);
+        assert_eq!(lanes.pop(Urgency::Now), Some(bind("b")), "the next binding of a starts anew");
     }
 
     #[test]
@@ -473,14 +637,14 @@ mod tests {
                 nominated_node_name: None,
                 has_conditions: false,
             };
-            PodWrite::Patch { pod: pod("a"), patch }
+            PodWrite::Patch { pod: pod("a"), patch, is_announcement: false }
         };
         let mut lanes = Lanes::default();
-        lanes.push(condition("DisruptionTarget"));
-        lanes.push(condition("PodScheduled"));
+        lanes.push(condition("DisruptionTarget"), NOW);
+        lanes.push(condition("PodScheduled"), NOW);
         for kind in ["DisruptionTarget", "PodScheduled"] {
             assert_eq!(lanes.pop(Urgency::Soon), Some(condition(kind)));
-            lanes.finish(&"a".into());
+            lanes.finish(&"a".into(), NOW);
         }
     }
 
@@ -489,9 +653,9 @@ mod tests {
         let mut lanes = Lanes::default();
         let start = Timestamp::EPOCH;
         let due = start + std::time::Duration::from_secs(1);
-        lanes.push(bind("a"));
-        lanes.push(patch("a", "n1"));
-        lanes.push(bind("b"));
+        lanes.push(bind("a"), NOW);
+        lanes.push(patch("a", "n1"), NOW);
+        lanes.push(bind("b"), NOW);
         let write = lanes.pop(Urgency::Now).unwrap();
         assert_eq!(lanes.defer(write, due, 2), None);
         lanes.wake(start);
@@ -499,7 +663,7 @@ mod tests {
         assert_eq!(lanes.pop(Urgency::Now), None);
         assert_eq!(lanes.pop(Urgency::Soon), None, "the pod's later writes wait with it");
         assert_eq!(lanes.next_due(), Some(due));
-        lanes.push(bind("c"));
+        lanes.push(bind("c"), NOW);
         lanes.wake(due);
         let write = lanes.pop(Urgency::Now).unwrap();
         assert_eq!(write, bind("a"), "before those that came later");
@@ -507,13 +671,13 @@ mod tests {
         lanes.wake(due);
         let write = lanes.pop(Urgency::Now).unwrap();
         assert_eq!(lanes.defer(write, due, 2), Some(bind("a")), "the server asked too often");
-        lanes.finish(&"a".into());
+        lanes.finish(&"a".into(), NOW);
         assert_eq!(lanes.pop(Urgency::Soon), Some(patch("a", "n1")));
         for pod in ["a", "b"] {
-            lanes.finish(&pod.into());
+            lanes.finish(&pod.into(), NOW);
         }
         assert_eq!(lanes.pop(Urgency::Now), Some(bind("c")));
-        lanes.finish(&"c".into());
+        lanes.finish(&"c".into(), NOW);
         assert!(lanes.is_empty());
     }
 
@@ -521,31 +685,31 @@ mod tests {
     fn a_newer_patch_takes_the_place_of_one_that_was_deferred() {
         let mut lanes = Lanes::default();
         let now = Timestamp::EPOCH;
-        lanes.push(patch("a", "n1"));
+        lanes.push(patch("a", "n1"), NOW);
         let write = lanes.pop(Urgency::Soon).unwrap();
-        lanes.push(patch("a", "n2"));
+        lanes.push(patch("a", "n2"), NOW);
         assert_eq!(lanes.defer(write, now, 2), None);
         lanes.wake(now);
         assert_eq!(lanes.pop(Urgency::Soon), Some(patch("a", "n2")));
-        lanes.finish(&"a".into());
+        lanes.finish(&"a".into(), NOW);
         assert!(lanes.is_empty());
     }
 
     #[test]
     fn patches_that_wait_are_one() {
         let mut lanes = Lanes::default();
-        lanes.push(patch("a", "n1"));
-        lanes.push(patch("a", "n2"));
+        lanes.push(patch("a", "n1"), NOW);
+        lanes.push(patch("a", "n2"), NOW);
         assert_eq!(lanes.pop(Urgency::Soon), Some(patch("a", "n2")));
-        lanes.push(patch("a", "n3"));
-        lanes.push(patch("a", "n4"));
-        lanes.finish(&"a".into());
+        lanes.push(patch("a", "n3"), NOW);
+        lanes.push(patch("a", "n4"), NOW);
+        lanes.finish(&"a".into(), NOW);
         assert_eq!(
             lanes.pop(Urgency::Soon),
             Some(patch("a", "n4")),
             "what was under way is not touched"
         );
-        lanes.finish(&"a".into());
+        lanes.finish(&"a".into(), NOW);
         assert!(lanes.is_empty());
     }
 }

@@ -32,13 +32,15 @@
 //! assert!(matches!(input, Some(Input::BindingWritten { token: Token(7), result: Ok(()) })));
 //! ```
 //!
-//! Invariants: the writes of one pod go out one after the other, in the order in which they were asked for; bindings go
+//! Invariants: the writes of one pod go out one after the other, in the order in which they were asked for, but for announcements of
+//! bindings, which go out last or not at all; bindings go
 //! before conditions and conditions before events, but no class ever waits for good because of another; every write but
 //! a status patch ends in exactly one [`Input`](kube_scheduler_engine::Input).
 //!
-//! Reading order: `outbox` ties it together; `lanes` orders the writes of pods, `events` those of events; `pace` says how
+//! Reading order: `outbox` ties it together; `lanes` orders the writes of pods, with what may wait in `announcements`, `events` those of events; `pace` says how
 //! many requests may be under way; `answer` is what a caller reports; `correlator` counts events of the old form.
 
+mod announcements;
 mod answer;
 mod correlator;
 mod events;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_engine::{Effect, EvictionOutcome, Input};
+use kube_scheduler_engine::{Effect, EvictionOutcome, FAILED_SCHEDULING, Input};
 use kube_scheduler_framework::{ApiError, EventKind, ObjectWrite};
 
 use crate::answer::{Cause, EventAnswer, Failure, Success};
@@ -253,7 +253,9 @@ impl Outbox {
                 let token = awaited_by.map(|(token, _)| token);
                 PodWrite::Object { token, pod, write }
             }
-            Effect::PatchStatus { pod, patch } => PodWrite::Patch { pod, patch },
+            Effect::PatchStatus { pod, patch, is_announcement } => {
+                PodWrite::Patch { pod, patch, is_announcement }
+            }
             Effect::RecordEvent {
                 pod,
                 resource_version,
@@ -264,13 +266,16 @@ impl Outbox {
                 reporting,
             } => {
                 let is_warning = kind == EventKind::Warning;
+                if is_warning && reason == FAILED_SCHEDULING {
+                    self.lanes.withdraw_announcement(&pod.uid);
+                }
                 let key = EventKey { pod, resource_version, is_warning, reason, action, reporting };
                 self.events.record(key, &note, now);
                 return None;
             }
             other => return Some(other),
         };
-        self.lanes.push(write);
+        self.lanes.push(write, now);
         None
     }
 
@@ -369,7 +374,7 @@ impl Outbox {
         if result.is_ok() && matches!(write, PodWrite::Object { token: Some(_), .. }) {
             self.lanes.go_on(&write.pod().uid);
         }
-        self.lanes.finish(&write.pod().uid);
+        self.lanes.finish(&write.pod().uid, now);
         Some(EndedWrite { write, result })
     }
 

@@ -226,7 +226,7 @@ fn engine_holds_an_attempt(engine: &Engine) -> bool {
 fn condition_says(pod: &PodRef, note: &str, effects: &[Effect], shown: &Shown) -> bool {
     let says_it = |message: &str| truncated(message) == note;
     let is_written = effects.iter().any(|effect| match effect {
-        Effect::PatchStatus { pod: other, patch } => {
+        Effect::PatchStatus { pod: other, patch, .. } => {
             let condition = patch.condition.as_ref();
             other.uid == pod.uid && condition.is_some_and(|condition| says_it(&condition.message))
         }

@@ -51,7 +51,7 @@ pub(super) async fn send(
         PodWrite::ClearNomination { pod, .. } => {
             patch(api, pod, &StatusPatch::NO_NOMINATION, timeout).await
         }
-        PodWrite::Patch { pod, patch } => self::patch(api, pod, patch, timeout).await,
+        PodWrite::Patch { pod, patch, .. } => self::patch(api, pod, patch, timeout).await,
         PodWrite::Object { write, .. } => objects::send(api, write, timeout).await,
     };
     result.map_err(Failure::from)

@@ -80,7 +80,8 @@ impl Binding {
             nominated_node_name: Some(Some(self.node.clone())),
             has_conditions: !self.pod.status.conditions.is_empty(),
         };
-        core.effects.push(Effect::PatchStatus { pod: PodRef::from(&*self.pod), patch });
+        let pod = PodRef::from(&*self.pod);
+        core.effects.push(Effect::PatchStatus { pod, patch, is_announcement: true });
     }
 
     /// The answer to `token`, if PreBind work of this pod waited for it.

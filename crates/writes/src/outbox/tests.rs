@@ -18,19 +18,23 @@ fn bind(token: u64, name: &str) -> Effect {
 }
 
 fn patch(name: &str, node: &str) -> Effect {
+    nomination(name, node, false)
+}
+
+fn nomination(name: &str, node: &str, is_announcement: bool) -> Effect {
     let patch = StatusPatch {
         condition: None,
         nominated_node_name: Some(Some(node.into())),
         has_conditions: false,
     };
-    Effect::PatchStatus { pod: pod(name), patch }
+    Effect::PatchStatus { pod: pod(name), patch, is_announcement }
 }
 
 fn event(name: &str) -> Effect {
     Effect::RecordEvent {
         pod: pod(name),
         resource_version: "7".into(),
-        kind: EventKind::Normal,
+        kind: EventKind::Warning,
         reason: "FailedScheduling".into(),
         action: "Scheduling".into(),
         note: "no room".into(),
@@ -43,7 +47,11 @@ fn outbox(width: usize) -> Outbox {
 }
 
 fn push(outbox: &mut Outbox, effect: Effect) {
-    assert!(outbox.push(effect, Timestamp::EPOCH).is_none());
+    push_at(outbox, effect, Timestamp::EPOCH);
+}
+
+fn push_at(outbox: &mut Outbox, effect: Effect, now: Timestamp) {
+    assert!(outbox.push(effect, now).is_none());
 }
 
 fn all_requests(outbox: &mut Outbox, now: Timestamp) -> Vec<Write> {
@@ -150,7 +158,7 @@ fn a_failed_write_does_not_bring_its_pod_to_the_front() {
         };
         let write =
             PodWrite::Object { token: Some(Token(9)), pod: pod("a"), write: ObjectWrite::Get(key) };
-        outbox.lanes.push(write);
+        outbox.lanes.push(write, Timestamp::EPOCH);
         let write = pod_write(&mut outbox, Timestamp::EPOCH);
         let result = if is_failed { Err(refused(409, None)) } else { Ok(Success::Done) };
         assert!(outbox.finish_pod_write(write, result, QUICK, Timestamp::EPOCH).is_some());
@@ -178,6 +186,11 @@ fn evictions_say_whether_the_pod_was_gone() {
 enum Step {
     Bind(usize),
     Patch(usize),
+    /// A binding sets off.
+    Announce(usize),
+    /// It reads an object.
+    Object(usize),
+    /// It fails.
     Event(usize),
     /// One of the requests under way ends, in one of several ways.
     Answer(usize, u8),
@@ -189,18 +202,36 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         pod.clone().prop_map(Step::Bind),
         pod.clone().prop_map(Step::Patch),
+        pod.clone().prop_map(Step::Announce),
+        pod.clone().prop_map(Step::Object),
         pod.prop_map(Step::Event),
         (0_usize..64, 0_u8..6).prop_map(|(at, how)| Step::Answer(at, how)),
         (0_u64..2_000).prop_map(Step::Pass),
     ]
 }
 
-/// Sends what may go out, and checks that no pod has two requests under way and that bindings keep their order.
+fn read(name: &str) -> Effect {
+    let key = kube_scheduler_framework::ObjectKey {
+        group: "resource.k8s.io".into(),
+        kind: "ResourceClaim".into(),
+        namespace: "x".into(),
+        name: name.into(),
+    };
+    let awaited_by = Some((Token(0), kube_scheduler_framework::PluginName::from("P")));
+    Effect::WriteObject { pod: pod(name), write: ObjectWrite::Get(key), awaited_by }
+}
+
+/// What the announcements that may still be written say, by pod.
+type Announced = BTreeMap<Arc<str>, Arc<str>>;
+
+/// Sends what may go out, and checks that no pod has two requests under way, that bindings keep their order, and that only those
+/// are announced that are on their way.
 fn send_all(
     outbox: &mut Outbox,
     now: Timestamp,
     under_way: &mut Vec<Write>,
     last_token: &mut BTreeMap<Arc<str>, u64>,
+    announced: &Announced,
 ) {
     while let Some(request) = outbox.next_request(now) {
         if let Write::Pod(write) = &request.write {
@@ -211,6 +242,10 @@ fn send_all(
                 let last = last_token.entry(pod.uid.clone()).or_default();
                 assert!(token.0 >= *last, "binding {} after {last}", token.0);
                 *last = token.0;
+            }
+            if let PodWrite::Patch { pod, patch, is_announcement: true } = write {
+                let node = patch.nominated_node_name.as_ref().and_then(Option::as_ref);
+                assert_eq!(announced.get(&pod.uid), node, "pod {pod}");
             }
         }
         under_way.push(request.write);
@@ -261,19 +296,30 @@ proptest! {
         outbox.set_event_api(EventApi::Modern);
         let (mut under_way, mut last_token) = (Vec::new(), BTreeMap::new());
         let (mut n_bindings, mut ended) = (0, BTreeSet::new());
+        let (mut announced, mut n_announced) = (Announced::new(), 0);
         let mut note = |input: Option<Input>| match input {
             Some(Input::BindingWritten { token, .. }) => assert!(ended.insert(token.0)),
+            Some(Input::ObjectWritten { .. }) | None => {}
             Some(other) => panic!("{other:?}"),
-            None => {}
         };
         for step in steps {
+            if let Step::Bind(at) | Step::Patch(at) | Step::Event(at) = step {
+                announced.remove(&*at.to_string());
+            }
             match step {
+                Step::Announce(at) => {
+                    n_announced += 1;
+                    let node = format!("n{n_announced}");
+                    announced.insert(at.to_string().into(), node.as_str().into());
+                    push_at(&mut outbox, nomination(&at.to_string(), &node, true), now);
+                }
+                Step::Object(at) => push_at(&mut outbox, read(&at.to_string()), now),
                 Step::Bind(at) => {
                     n_bindings += 1;
-                    push(&mut outbox, bind(n_bindings, &at.to_string()));
+                    push_at(&mut outbox, bind(n_bindings, &at.to_string()), now);
                 }
-                Step::Patch(at) => push(&mut outbox, patch(&at.to_string(), "n")),
-                Step::Event(at) => push(&mut outbox, event(&at.to_string())),
+                Step::Patch(at) => push_at(&mut outbox, patch(&at.to_string(), "n"), now),
+                Step::Event(at) => push_at(&mut outbox, event(&at.to_string()), now),
                 Step::Answer(at, how) if !under_way.is_empty() => {
                     let write = under_way.swap_remove(at % under_way.len());
                     note(answer(&mut outbox, write, how, now));
@@ -281,14 +327,14 @@ proptest! {
                 Step::Answer(..) => {}
                 Step::Pass(millis) => now = now + Duration::from_millis(millis),
             }
-            send_all(&mut outbox, now, &mut under_way, &mut last_token);
+            send_all(&mut outbox, now, &mut under_way, &mut last_token, &announced);
         }
         while outbox.has_pod_writes() || outbox.has_events() {
             while let Some(write) = under_way.pop() {
                 note(answer(&mut outbox, write, 5, now));
             }
             now = outbox.next_deadline().map_or(now, |deadline| now.max(deadline));
-            send_all(&mut outbox, now, &mut under_way, &mut last_token);
+            send_all(&mut outbox, now, &mut under_way, &mut last_token, &announced);
         }
         prop_assert_eq!(ended.len() as u64, n_bindings);
     }

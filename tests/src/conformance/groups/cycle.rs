@@ -113,7 +113,7 @@ impl History {
                 };
                 self.handle(Input::BindingWritten { token, result });
             }
-            Effect::PatchStatus { pod, patch } => self.patch(&pod, &patch, carried)?,
+            Effect::PatchStatus { pod, patch, .. } => self.patch(&pod, &patch, carried)?,
             Effect::RecordEvent { pod, kind, reason, action, note, .. } => {
                 carried.events.push(json!({
                     "regarding": format!("Pod {pod}"), "type": kind.as_str(), "reason": reason, "action": action,
