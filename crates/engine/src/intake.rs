@@ -42,6 +42,7 @@ impl Intake<'_> {
             // A pod re-created under the same name, with the deletion missed in between. What the old one held or was
             // assumed to hold would never be given back.
             self.pod_removed(&old);
+            self.preemptions.pod_is_gone(self.core, &old.uid);
             self.bindings.pod_gone(self.core, &old.uid);
             self.forget_unanswered(&old);
             return self.pod_added(pod);
@@ -63,6 +64,7 @@ impl Intake<'_> {
     pub(crate) fn pod_deleted(&mut self, namespace: &str, name: &str) {
         if let Some(pod) = self.core.pods.remove(namespace, name) {
             self.pod_removed(&pod);
+            self.preemptions.pod_is_gone(self.core, &pod.uid);
             self.bindings.pod_gone(self.core, &pod.uid);
             self.forget_unanswered(&pod);
         }

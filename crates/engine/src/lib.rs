@@ -8,6 +8,7 @@
 //! to them, `preemption` makes room, `intake` takes in changes of the cluster, `failure` sends pods back. `deadlines` holds
 //! every reason to wake up.
 
+mod alike;
 mod apart;
 mod attempt;
 mod binding;
