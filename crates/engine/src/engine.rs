@@ -131,6 +131,7 @@ impl Engine {
             match wake_up {
                 WakeUp::PermitEnds(serial) => bindings.permit_ended(core, serial),
                 WakeUp::TaskGoesOn(serial) => bindings.wake_due_tasks(core, serial),
+                WakeUp::GroupIsMissed => core.report_incomplete_groups(),
                 // Once is enough, and the last of all: what the queue moves is ready, not due.
                 WakeUp::QueueMoves => return core.flush_queue(),
             }

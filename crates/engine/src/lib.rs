@@ -37,6 +37,7 @@ mod group_preemption;
 mod group_report;
 mod group_submission;
 mod guard;
+mod incomplete;
 mod input;
 mod intake;
 mod known;
