@@ -49,7 +49,36 @@ const BLUE_NS: Template = coloured("blue", "podAffinity", true, ZONE, Scope::Lab
 const RED_NS: Template = coloured("red", "podAffinity", false, HOSTNAME, Scope::Labelled);
 
 const fn gangs(size: usize, in_one_rack: bool, n: usize) -> Group {
-    Group { gangs: Some(Gangs { size, in_one_rack }), ..plain(n) }
+    Group { gangs: Some(Gangs { size, in_one_rack, priority: 0 }), ..plain(n) }
+}
+
+/// What workloads of gangs have in common.
+const fn gang_workload(name: &'static str, question: &'static str, measured: Group) -> Workload {
+    Workload { name, question, nodes: NodeShape::Racks, measured, ..UNLISTED }
+}
+
+/// Gangs of so many that may go anywhere.
+const fn anywhere(name: &'static str, question: &'static str, size: usize, n: usize) -> Workload {
+    Workload { goal: Some(50_000.0), ..gang_workload(name, question, gangs(size, false, n)) }
+}
+
+/// Gangs of so many, each in one of fifty racks.
+const fn in_racks(name: &'static str, question: &'static str, size: usize, n: usize) -> Workload {
+    Workload { goal: Some(10_000.0), ..gang_workload(name, question, gangs(size, true, n)) }
+}
+
+/// Gangs of so many of a template, none of which can be placed.
+const fn too_much(
+    name: &'static str,
+    question: &'static str,
+    template: Template,
+    gangs: Group,
+) -> Workload {
+    Workload {
+        outcome: Outcome::None,
+        goal: None,
+        ..gang_workload(name, question, Group { template, ..gangs })
+    }
 }
 
 /// What most workloads have in common.
@@ -100,7 +129,7 @@ const fn claims(
 }
 
 /// All workloads.
-pub const WORKLOADS: [Workload; 31] = [
+pub const WORKLOADS: [Workload; 38] = [
     BASIC,
     Workload {
         name: "SchedulingNodeAffinity",
@@ -254,29 +283,48 @@ pub const WORKLOADS: [Workload; 31] = [
         goal: None,
         ..UNLISTED
     },
+    anywhere(
+        "GangsOf4",
+        "what does it cost that four pods start together or not at all?",
+        4,
+        8_000,
+    ),
+    anywhere("GangsOf100", "and a hundred pods?", 100, 10_000),
+    anywhere("GangsOf1000", "and a thousand?", 1_000, 10_000),
+    anywhere("GangsOf5000", "and five thousand?", 5_000, 10_000),
+    in_racks(
+        "GangsOf4InRacks",
+        "what does it cost to keep four pods in one of fifty racks?",
+        4,
+        2_000,
+    ),
+    in_racks("GangsOf100InRacks", "and a hundred pods, all in one of fifty racks?", 100, 5_000),
+    in_racks("GangsOf1000InRacks", "and a thousand?", 1_000, 5_000),
+    too_much(
+        "GangsOf1000TooLarge",
+        "how long does it take to see that no pod of a gang of a thousand fits?",
+        Template::LargeCpu,
+        gangs(1_000, false, 10_000),
+    ),
+    too_much(
+        "GangsOf1000TooManyForRacks",
+        "and that each of fifty racks has room for a hundred of them?",
+        Template::High,
+        gangs(1_000, true, 10_000),
+    ),
     Workload {
-        name: "GangsOf4",
-        question: "what does it cost that four pods start together or not at all?",
-        nodes: NodeShape::Racks,
-        measured: gangs(4, false, 8_000),
+        init: &[default(Template::Low, 20_000)],
+        preempts: true,
         goal: None,
-        ..UNLISTED
-    },
-    Workload {
-        name: "GangsOf100InRacks",
-        question: "and a hundred pods, all in one of fifty racks?",
-        nodes: NodeShape::Racks,
-        measured: gangs(100, true, 5_000),
-        goal: None,
-        ..UNLISTED
-    },
-    Workload {
-        name: "GangsOf1000InRacks",
-        question: "and a thousand?",
-        nodes: NodeShape::Racks,
-        measured: gangs(1_000, true, 5_000),
-        goal: None,
-        ..UNLISTED
+        ..gang_workload(
+            "GangPreemption",
+            "how long does it take to find out whom to evict for a gang of four?",
+            Group {
+                template: Template::High,
+                gangs: Some(Gangs { size: 4, in_one_rack: false, priority: 10 }),
+                ..plain(1_000)
+            },
+        )
     },
     Workload {
         name: "EveryPodDifferent",

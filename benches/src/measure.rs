@@ -34,6 +34,8 @@ pub struct Conditions {
     pub is_metered: bool,
     /// Whether the gates of pod groups are on, also where no pod belongs to one.
     pub has_group_gates: bool,
+    /// Whether gangs are planned as a whole.
+    pub plans_gangs_exactly: bool,
     /// Whether every bound pod is reported to the engine again, unmeasured, as a watch would.
     pub is_watched: bool,
     /// How many threads scans of nodes are split over.
@@ -52,6 +54,7 @@ impl Conditions {
             uses_class_cache: true,
             is_metered: false,
             has_group_gates: false,
+            plans_gangs_exactly: false,
             is_watched: false,
             threads: 1,
             limit: Duration::MAX,
@@ -101,6 +104,9 @@ profiles:
       - name: '*'
 ";
 
+/// How often pods that were to wait for victims are tried again.
+const MAX_ROUNDS: usize = 20;
+
 /// Time passes so fast from one attempt to the next.
 const STEP: Duration = Duration::from_micros(10);
 
@@ -129,10 +135,15 @@ pub(crate) fn engine(workload: &Workload, conditions: &Conditions) -> Result<(En
     let config = load(source, &gates)?;
     let timer: Option<Arc<dyn Timer>> =
         if conditions.is_metered { Some(Arc::new(Stopwatch(Instant::now()))) } else { None };
-    let uses_class_cache = conditions.uses_class_cache;
-    let pool = pool(conditions.threads)?;
-    let options =
-        EngineOptions { uses_class_cache, timer, pool, gates, ..EngineOptions::default() };
+    let Conditions { uses_class_cache, plans_gangs_exactly, .. } = *conditions;
+    let options = EngineOptions {
+        uses_class_cache,
+        plans_gangs_exactly,
+        timer,
+        pool: pool(conditions.threads)?,
+        gates,
+        ..EngineOptions::default()
+    };
     let engine = Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options)?;
     Ok((engine, Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?))
 }
@@ -203,7 +214,10 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
         (0..attempt.n_pods).for_each(|_| progress());
     }
     let is_complete = n_measured == wanted;
-    if workload.preempts && is_complete {
+    // What had to wait for victims is placed now, and if others have taken the room, in a later round.
+    let mut rounds = if workload.preempts && is_complete { MAX_ROUNDS } else { 0 };
+    while rounds > 0 && n_bound < wanted {
+        rounds -= 1;
         // Long enough for every backoff.
         world.now = world.now + Duration::from_secs(60);
         while let Some(attempt) = world.attempt() {

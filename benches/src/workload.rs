@@ -89,6 +89,8 @@ pub struct Gangs {
     pub size: usize,
     /// Whether each must stay within one rack.
     pub in_one_rack: bool,
+    /// The priority of the groups; that of the pods is the template's.
+    pub priority: i32,
 }
 
 /// The label with a node's rack.
@@ -277,6 +279,9 @@ impl Group {
 impl Gangs {
     fn group(self, namespace: &str, name: &str, min_count: usize) -> Result<Arc<Object>> {
         let mut spec = json!({"schedulingPolicy": {"gang": {"minCount": min_count}}});
+        if self.priority != 0 {
+            spec["priority"] = self.priority.into();
+        }
         if self.in_one_rack {
             spec["schedulingConstraints"] = json!({"topology": [{"key": RACK}]});
         }

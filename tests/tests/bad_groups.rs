@@ -163,9 +163,16 @@ fn a_group_that_does_not_exist_is_waited_for() {
         world.member("m0");
         world.member("m1");
         world.bystander();
+        world.now = world.now + Duration::from_secs(29);
+        world.handle(Input::TimePassed);
+        assert_eq!(world.log, Vec::<String>::new(), "it may come yet");
         world.run();
         assert_eq!(world.bound(), ["bystander"]);
         assert_eq!(world.engine.queue().pending_counts().gated, 2, "where operators see it");
+        let text = "waiting for the pod group \\\"g\\\", which does not exist";
+        world.expect_reasons(&["m0", "m1"], text, None);
+        let n_said = world.log.iter().filter(|line| line.contains(text)).count();
+        assert_eq!(n_said, 4, "once for each member: {:#?}", world.log);
         world.group(2, None);
         world.run();
         assert_eq!(world.bound(), ["bystander", "m0", "m1"]);
@@ -234,6 +241,8 @@ fn a_minimum_above_the_members_is_waited_for() {
         world.run();
         assert_eq!(world.bound(), ["bystander"]);
         assert_eq!(world.engine.queue().pending_counts().gated, 2, "where operators see it");
+        let text = "waiting for pods of the pod group \\\"g\\\": it needs 3, and 2 exist";
+        world.expect_reasons(&["m0", "m1"], text, Some("it needs 3, and 2 exist"));
         world.member("m2");
         world.run();
         assert_eq!(world.bound(), ["bystander", "m0", "m1", "m2"]);

@@ -11,7 +11,7 @@ use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, EngineOptions, Input, Turn, WorkLimits,
+    AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Input, Turn, WorkLimits,
 };
 use kube_scheduler_tests::history::Numbers;
 use serde_json::{Value, json};
@@ -515,4 +515,420 @@ fn devices_are_part_of_the_plan() {
     let decision = decide(inputs, exact());
     let places: BTreeMap<usize, usize> = decision.placed.iter().copied().collect();
     assert_eq!(places, BTreeMap::from([(0, 1), (1, 0)]), "{decision:#?}");
+}
+
+/// An engine with more gates on.
+fn with_gates(more: &[&str], plans_gangs_exactly: bool) -> Engine {
+    let mut gates = FeatureGates::default();
+    let on = ["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"];
+    let on = on.iter().chain(more).map(|gate| ((*gate).to_owned(), true));
+    gates.set(&on.collect()).unwrap();
+    let text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
+    let config = load(&text.to_string(), &gates).unwrap();
+    let options = EngineOptions { gates, plans_gangs_exactly, ..EngineOptions::default() };
+    Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options).unwrap()
+}
+
+fn object(json: Value) -> Input {
+    Input::ObjectApplied(Arc::new(Object::from_value(json).unwrap()))
+}
+
+const DEVICES: &str = "resource.k8s.io/v1";
+
+fn claim(name: &str, count: u64) -> Input {
+    let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count});
+    object(json!({
+        "apiVersion": DEVICES, "kind": "ResourceClaim", "metadata": {"namespace": "x", "name": name, "uid": name},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}, "status": {},
+    }))
+}
+
+/// A gang on nodes with devices, of which some members share those of one claim, and others have one of their own.
+#[derive(Clone, Debug)]
+struct Sharing {
+    /// CPUs and devices.
+    machines: Vec<(u64, u64)>,
+    /// CPUs, whether it shares the claim, and whether it has one of its own.
+    members: Vec<(u64, bool, bool)>,
+    /// How many devices the claim is for.
+    n_shared: u64,
+    min_count: usize,
+    /// Whether the claim belongs to the group, so that it is reserved once for all.
+    is_of_group: bool,
+}
+
+impl Sharing {
+    fn random(seed: u64) -> Self {
+        let mut numbers = Numbers::new(seed);
+        let machines = (0..=numbers.below(3)).map(|_| (numbers.below(7), numbers.below(4)));
+        let machines = machines.collect();
+        let member = |numbers: &mut Numbers| {
+            let (cpu, shares, owns) = (1 + numbers.below(3), numbers.one_in(2), numbers.one_in(3));
+            (cpu, shares, owns)
+        };
+        let n_members = 1 + numbers.below(4);
+        let members: Vec<_> = (0..n_members).map(|_| member(&mut numbers)).collect();
+        let all = members.len();
+        let min_count = if numbers.one_in(2) {
+            all
+        } else {
+            1 + usize::try_from(numbers.below(n_members)).unwrap()
+        };
+        Self {
+            machines,
+            members,
+            n_shared: 1 + numbers.below(2),
+            min_count,
+            is_of_group: numbers.one_in(2),
+        }
+    }
+
+    fn inputs(&self) -> Vec<Input> {
+        let sizes: Vec<u64> = self.machines.iter().map(|(cpu, _)| *cpu).collect();
+        let mut inputs = gang(&sizes, &[]).inputs();
+        inputs.retain(|input| matches!(input, Input::NodeApplied(_)));
+        inputs.push(object(
+            json!({"apiVersion": DEVICES, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}),
+        ));
+        for (at, (_, n_devices)) in self.machines.iter().enumerate() {
+            let devices: Vec<Value> =
+                (0..*n_devices).map(|n| json!({"name": format!("d{n}")})).collect();
+            let node = format!("n{at}");
+            inputs.push(object(json!({
+                "apiVersion": DEVICES, "kind": "ResourceSlice", "metadata": {"name": node},
+                "spec": {
+                    "driver": "gpu.example.com", "nodeName": node, "devices": devices,
+                    "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+                },
+            })));
+        }
+        let shared = json!({"name": "shared", "resourceClaimName": "shared"});
+        let of_group = if self.is_of_group { json!([shared]) } else { json!([]) };
+        inputs.push(object(json!({
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+            "metadata": {"namespace": "x", "name": "g", "uid": "g"},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": self.min_count}}, "resourceClaims": of_group},
+        })));
+        inputs.push(claim("shared", self.n_shared));
+        for (at, (cpu, shares, owns)) in self.members.iter().enumerate() {
+            let name = format!("m{at}");
+            let mut claims = Vec::new();
+            if *shares {
+                claims.push(shared.clone());
+            }
+            if *owns {
+                inputs.push(claim(&name, 1));
+                claims.push(json!({"name": "own", "resourceClaimName": name}));
+            }
+            let mut pod = member(*cpu).json(&name, None, Some("g"));
+            pod["spec"]["resourceClaims"] = claims.into();
+            inputs.push(Input::PodApplied(Arc::new(Pod::from_value(&pod).unwrap())));
+        }
+        inputs
+    }
+
+    /// Whether members can be where `places` has them; those that have none stay out.
+    fn allows(&self, places: &[Option<usize>]) -> bool {
+        let mut used = vec![(0, 0); self.machines.len()];
+        let mut shared_on = None;
+        for ((cpu, shares, owns), place) in self.members.iter().zip(places) {
+            let Some(node) = *place else { continue };
+            used[node].0 += cpu;
+            used[node].1 += u64::from(*owns);
+            if *shares && *shared_on.get_or_insert(node) != node {
+                return false;
+            }
+        }
+        if let Some(node) = shared_on {
+            used[node].1 += self.n_shared;
+        }
+        used.iter().zip(&self.machines).all(|(used, has)| used.0 <= has.0 && used.1 <= has.1)
+    }
+
+    fn is_satisfiable(&self, places: &mut Vec<Option<usize>>) -> bool {
+        if places.len() == self.members.len() {
+            return places.iter().flatten().count() >= self.min_count && self.allows(places);
+        }
+        [None].into_iter().chain((0..self.machines.len()).map(Some)).any(|place| {
+            places.push(place);
+            let found = self.is_satisfiable(places);
+            places.pop();
+            found
+        })
+    }
+}
+
+/// Members and devices are planned together, whoever the devices belong to.
+#[test]
+fn members_that_share_devices_are_placed_whenever_there_is_a_way() {
+    let (mut n_satisfiable, mut n_shared, mut n_refused) = (0, 0, 0);
+    for seed in 0..number("KUBE_SCHEDULER_GANGS", N_GANGS) {
+        let case = Sharing::random(seed);
+        let decision = decide(case.inputs(), with_gates(&["DRAWorkloadResourceClaims"], true));
+        let is_satisfiable = case.is_satisfiable(&mut Vec::new());
+        let placed = &decision.placed;
+        assert_eq!(
+            placed.len() >= case.min_count,
+            is_satisfiable,
+            "seed {seed}: {case:#?}, {decision:#?}"
+        );
+        let mut places = vec![None; case.members.len()];
+        for (member, node) in placed {
+            places[*member] = Some(*node);
+        }
+        assert!(case.allows(&places), "seed {seed}: {case:#?}, {decision:#?}");
+        let n_sharing = placed.iter().filter(|(member, _)| case.members[*member].1).count();
+        n_satisfiable += u64::from(is_satisfiable);
+        n_shared += u64::from(n_sharing > 1 && case.is_of_group);
+        n_refused += u64::from(!is_satisfiable);
+    }
+    let enough = n_satisfiable > 50 && n_shared > 5 && n_refused > 50;
+    assert!(enough, "{n_satisfiable} satisfiable, {n_shared} share a claim, {n_refused} not");
+}
+
+/// The node that is best for the first member has the devices that all have to be near, and no room for the second.
+#[test]
+fn a_claim_of_the_group_goes_where_all_its_members_fit() {
+    let mut case = Sharing {
+        machines: vec![(16, 1), (8, 1)],
+        members: vec![(1, true, false), (1, true, false)],
+        n_shared: 1,
+        min_count: 2,
+        is_of_group: true,
+    };
+    let gates = ["DRAWorkloadResourceClaims"];
+    let decision = decide(case.inputs(), with_gates(&gates, true));
+    assert_eq!(decision.placed, [(0, 0), (1, 0)], "{decision:#?}");
+    // The second member is free to go, and where it would go by itself there is no room left for the last one then.
+    case.machines = vec![(9, 1), (2, 0)];
+    case.members = vec![(5, true, false), (2, false, false), (4, true, false)];
+    case.min_count = 3;
+    let greedy = decide(case.inputs(), with_gates(&gates, false));
+    assert_eq!(greedy.placed, [], "{greedy:#?}");
+    let decision = decide(case.inputs(), with_gates(&gates, true));
+    let places: BTreeMap<usize, usize> = decision.placed.iter().copied().collect();
+    assert_eq!(places, BTreeMap::from([(0, 0), (1, 1), (2, 0)]), "{decision:#?}");
+}
+
+/// What a cluster does in some minutes: everything succeeds at once, and evicted pods are gone.
+struct Live {
+    engine: Engine,
+    now: Timestamp,
+    pods: BTreeMap<String, Arc<Pod>>,
+    evicted: BTreeSet<String>,
+    effects: Vec<String>,
+}
+
+impl Live {
+    fn new(engine: Engine, inputs: Vec<Input>) -> Self {
+        let now = Timestamp::from_millis(1_000_000);
+        let (pods, evicted) = (BTreeMap::new(), BTreeSet::new());
+        let mut live = Self { engine, now, pods, evicted, effects: Vec::new() };
+        inputs.into_iter().for_each(|input| live.handle(input));
+        live
+    }
+
+    fn handle(&mut self, input: Input) {
+        if let Input::PodApplied(pod) = &input {
+            self.pods.insert(pod.name.to_string(), pod.clone());
+        }
+        self.engine.handle(input, self.now);
+        let effects: Vec<Effect> = self.engine.drain_effects().collect();
+        for effect in effects {
+            self.effects.push(effect.to_string());
+            match effect {
+                Effect::WriteBinding { token, pod, node } => {
+                    self.handle(Input::BindingWritten { token, result: Ok(()) });
+                    let bound = Arc::new(self.pods[&*pod.name].with_node_name(&node));
+                    self.handle(Input::PodApplied(bound));
+                }
+                Effect::EvictPod { token, pod, .. } => {
+                    let result = Ok(EvictionOutcome::Deleted);
+                    self.handle(Input::PodEvicted { token, result });
+                    self.pods.remove(&*pod.name);
+                    self.evicted.insert(pod.name.to_string());
+                    self.handle(Input::PodDeleted { namespace: pod.namespace, name: pod.name });
+                }
+                Effect::ClearNomination { token, .. } => {
+                    self.handle(Input::NominationCleared { token, result: Ok(()) });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn run(&mut self) {
+        for _ in 0..4 {
+            self.now = self.now + std::time::Duration::from_secs(400);
+            self.handle(Input::TimePassed);
+            for _ in 0..20 {
+                if self.engine.schedule_next(self.now).is_none() {
+                    break;
+                }
+                self.handle(Input::TimePassed);
+            }
+            let differences = check(self.engine.cluster());
+            assert!(differences.is_empty(), "{differences:?}");
+        }
+    }
+
+    fn places(&self, prefix: &str) -> BTreeMap<usize, usize> {
+        let assigned = self.pods.values().filter(|pod| pod.name.starts_with(prefix));
+        assigned.filter_map(|pod| Some((at(&pod.name), at(pod.node_name.as_ref()?)))).collect()
+    }
+}
+
+/// A case with a group of priority 10 and pods of no priority that run.
+fn preempting(case: &Case) -> Vec<Input> {
+    let mut inputs = case.inputs();
+    for input in &mut inputs {
+        match input {
+            Input::ObjectApplied(group) => {
+                Arc::make_mut(group).set_field(&["spec", "priority"], json!(10).into());
+            }
+            Input::PodApplied(pod) if pod.spec.pod_group.is_some() => {
+                let pod = Arc::make_mut(pod);
+                Arc::make_mut(&mut pod.spec).priority = Some(10);
+            }
+            _ => {}
+        }
+    }
+    inputs
+}
+
+/// Room is made for the gang as a plan needs it, although its pods one after the other would not find it then.
+#[test]
+fn a_gang_makes_room_for_itself_as_a_whole() {
+    let mut case = gang(&[4, 2], &[2, 4]);
+    case.running = vec![(member(1), 0), (member(1), 0), (member(1), 1)];
+    let mut live = Live::new(with_gates(&["WorkloadAwarePreemption"], true), preempting(&case));
+    live.run();
+    assert_eq!(live.evicted.len(), 3, "{:#?}", live.effects);
+    assert_eq!(live.places("m"), BTreeMap::from([(0, 1), (1, 0)]), "{:#?}", live.effects);
+    // Nobody goes for a gang that does not fit even then, and no more go than have to.
+    let mut case = gang(&[4, 2], &[2, 5]);
+    case.running = vec![(member(1), 0), (member(1), 1)];
+    let mut live = Live::new(with_gates(&["WorkloadAwarePreemption"], true), preempting(&case));
+    live.run();
+    assert_eq!((live.evicted.len(), live.places("m").len()), (0, 0), "{:#?}", live.effects);
+    let mut case = gang(&[4, 4, 4], &[4, 2]);
+    case.running = vec![(member(2), 0), (member(2), 1), (member(2), 2)];
+    let mut live = Live::new(with_gates(&["WorkloadAwarePreemption"], true), preempting(&case));
+    live.run();
+    assert_eq!((live.evicted.len(), live.places("m").len()), (1, 2), "{:#?}", live.effects);
+}
+
+/// A gang with a constraint makes room in the domain where the least important pods have to go.
+#[test]
+fn a_gang_makes_room_in_one_domain() {
+    for members in [&[3, 3][..], &[3, 2]] {
+        let mut case = Case { keeps_to_zone: true, ..gang(&[3, 3, 3, 3], members) };
+        for at in 0..4 {
+            case.machines[at].zone = at as u64 / 2;
+        }
+        case.running = (0..4).map(|at| (member(2), at)).collect();
+        let mut inputs = preempting(&case);
+        // Those of the second zone matter less.
+        for (input, priority) in inputs.iter_mut().filter_map(|input| match input {
+            Input::PodApplied(pod) if pod.is_assigned() => {
+                let priority = if at(pod.node_name.as_ref().unwrap()) < 2 { 2 } else { 1 };
+                Some((pod, priority))
+            }
+            _ => None,
+        }) {
+            Arc::make_mut(&mut Arc::make_mut(input).spec).priority = Some(priority);
+        }
+        let mut live = Live::new(with_gates(&["WorkloadAwarePreemption"], true), inputs.clone());
+        live.run();
+        let evicted: Vec<&str> = live.evicted.iter().map(String::as_str).collect();
+        assert_eq!(evicted, ["r2", "r3"], "{:#?}", live.effects);
+        let nodes: BTreeSet<usize> = live.places("m").into_values().collect();
+        assert_eq!(nodes, BTreeSet::from([2, 3]), "{:#?}", live.effects);
+    }
+}
+
+/// Members that run count, and the others go to their domain; what a member was nominated to keeps no room from the others.
+#[test]
+fn members_that_run_or_are_nominated_are_part_of_the_plan() {
+    let mut case = Case { keeps_to_zone: true, min_count: 3, ..gang(&[9, 4, 2], &[2, 4]) };
+    case.machines[1].zone = 1;
+    case.machines[2].zone = 1;
+    let mut inputs = case.inputs();
+    let mut running = member(0).json("r9", Some("n1".to_owned()), Some("g"));
+    running["spec"]["containers"][0]["resources"] = json!({});
+    inputs.push(Input::PodApplied(Arc::new(Pod::from_value(&running).unwrap())));
+    // Nominated to the only node on which the other one fits.
+    for input in &mut inputs {
+        if let Input::PodApplied(pod) = input
+            && *pod.name == *"m0"
+        {
+            let pod = Arc::make_mut(pod);
+            Arc::make_mut(&mut pod.status).nominated_node_name = Some("n1".into());
+        }
+    }
+    let mut live = Live::new(exact(), inputs);
+    live.run();
+    let places = live.places("m");
+    assert_eq!(places, BTreeMap::from([(0, 2), (1, 1)]), "{:#?}", live.effects);
+    // Without the one that runs, three are too many for two.
+    let mut live = Live::new(exact(), case.inputs());
+    live.run();
+    assert_eq!(live.places("m"), BTreeMap::new());
+}
+
+/// The largest number of small members beside so many large ones on nodes that may hold either.
+fn most_small(machines: &[u64], (large, n_large): (u64, u64), small: u64) -> Option<u64> {
+    let n = usize::try_from(n_large).unwrap();
+    let mut most: Vec<Option<u64>> = vec![None; n + 1];
+    most[0] = Some(0);
+    for cpu in machines {
+        let mut next = vec![None; n + 1];
+        for (placed, small_before) in most.iter().enumerate() {
+            let Some(small_before) = small_before else { continue };
+            for more in 0..=(cpu / large).min((n - placed) as u64) {
+                let at = placed + usize::try_from(more).unwrap();
+                let now = small_before + (cpu - more * large) / small;
+                next[at] = next[at].max(Some(now));
+            }
+        }
+        most = next;
+    }
+    most[n]
+}
+
+/// On more than a hundred nodes, compared with what can be computed for two kinds of members.
+#[test]
+fn gangs_of_two_kinds_are_placed_on_many_nodes_whenever_there_is_a_way() {
+    let (mut n_placed, mut n_refused, mut n_given_up) = (0, 0, 0);
+    for seed in 0..20 {
+        let mut numbers = Numbers::new(seed);
+        let n_nodes = 100 + numbers.below(60);
+        let machines: Vec<u64> = (0..n_nodes).map(|_| 2 + numbers.below(7)).collect();
+        let (small, large) = (2, 3 + numbers.below(3));
+        let n_large = n_nodes / 4 + numbers.below(n_nodes / 2);
+        let most = most_small(&machines, (large, n_large), small);
+        // Some that there is room for, almost as many or just as many, or one too many.
+        let n_small =
+            most.map_or(1, |most| (most + 1).saturating_sub(numbers.below(4) * 3).min(300));
+        let is_satisfiable = most.is_some_and(|most| n_small <= most);
+        let of = |cpu: u64, n: u64| std::iter::repeat_n(cpu, usize::try_from(n).unwrap());
+        let members: Vec<u64> = of(small, n_small).chain(of(large, n_large)).collect();
+        let mut case = gang(&machines, &members);
+        case.machines.iter_mut().for_each(|machine| machine.max_pods = 100);
+        let decision = decide(case.inputs(), exact());
+        let is_given_up = says(&decision, "ended at its limit, there may be one");
+        if is_given_up {
+            n_given_up += 1;
+            continue;
+        }
+        assert_eq!(
+            decision.placed.len() == members.len(),
+            is_satisfiable,
+            "seed {seed}: {machines:?} {members:?}"
+        );
+        n_placed += u64::from(is_satisfiable);
+        n_refused += u64::from(!is_satisfiable);
+    }
+    let counts = format!("{n_placed} placed, {n_refused} refused, {n_given_up} given up");
+    assert!(n_placed > 5 && n_refused > 0 && n_given_up < 10, "{counts}");
 }

@@ -97,6 +97,12 @@ impl History {
         self.carry_out();
     }
 
+    fn add(&mut self, pod: serde_json::Value) {
+        let pod = Arc::new(Pod::from_value(&pod).unwrap());
+        self.pods.insert(pod.name.to_string(), pod.clone());
+        self.handle(Input::PodApplied(pod));
+    }
+
     /// Everything succeeds at once, and the watch reports it.
     fn carry_out(&mut self) {
         loop {
@@ -271,6 +277,161 @@ proptest! {
     }
 }
 
+/// A gang of pods that are alike.
+#[derive(Clone, Debug)]
+struct Uniform {
+    size: u8,
+    min_count: u8,
+    /// In units of 100m.
+    cpu: u8,
+    is_in_one_zone: bool,
+    priority: u8,
+}
+
+/// A cluster for such gangs.
+#[derive(Clone, Debug)]
+struct UniformCase {
+    /// Zone and CPUs.
+    nodes: Vec<(u8, u8)>,
+    /// Node, CPU in units of 100m, priority, and the group that it goes with.
+    running: Vec<(u8, u8, u8, Option<u8>)>,
+    gangs: Vec<Uniform>,
+    /// Whether some pods prefer to be near others, are kept apart from them, or use host ports.
+    has_others: bool,
+    seed: u64,
+}
+
+fn uniform_case() -> impl Strategy<Value = UniformCase> {
+    let gang = (1_u8..9, 1_u8..9, 1_u8..12, any::<bool>(), 0_u8..4);
+    let gang = gang.prop_map(|(size, min_count, cpu, is_in_one_zone, priority)| Uniform {
+        size,
+        min_count,
+        cpu,
+        is_in_one_zone,
+        priority,
+    });
+    let running = (0_u8..8, 1_u8..12, 0_u8..3, prop::option::weighted(0.3, 0_u8..2));
+    let parts = (
+        prop::collection::vec((0_u8..4, 1_u8..4), 1..8),
+        prop::collection::vec(running, 0..20),
+        prop::collection::vec(gang, 1..6),
+        prop::bool::weighted(0.2),
+        0_u64..3,
+    );
+    parts.prop_map(|(nodes, running, gangs, has_others, seed)| UniformCase {
+        nodes,
+        running,
+        gangs,
+        has_others,
+        seed,
+    })
+}
+
+const ALL_GATES: [&str; 4] = [
+    "GenericWorkload",
+    "GangScheduling",
+    "TopologyAwareWorkloadScheduling",
+    "WorkloadAwarePreemption",
+];
+
+impl UniformCase {
+    fn group(name: &str, spec: serde_json::Value) -> Input {
+        let object = json!({
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+            "metadata": {"namespace": "x", "name": name, "uid": name}, "spec": spec,
+        });
+        Input::ObjectApplied(Arc::new(Object::from_value(object).unwrap()))
+    }
+
+    fn pod(name: &str, group: Option<String>, cpu: u8, priority: u8) -> serde_json::Value {
+        let group = group.map(|group| json!({"podGroupName": group}));
+        let mut pod = pod_json(name, 0, group.as_ref());
+        pod["spec"]["priority"] = priority.into();
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] =
+            format!("{}m", u32::from(cpu) * 100).into();
+        pod
+    }
+
+    fn play(&self, uses_class_cache: bool) -> History {
+        let options =
+            EngineOptions { uses_class_cache, seed: self.seed, ..EngineOptions::default() };
+        let mut history = History::with(&ALL_GATES, options);
+        for (at, (zone, cpu)) in self.nodes.iter().enumerate() {
+            let node = json!({
+                "metadata": {"name": format!("n{at}"), "labels": {"zone": format!("z{zone}"), "host": format!("n{at}")}},
+                "status": {"allocatable": {"cpu": cpu.to_string(), "memory": "8Gi", "pods": "10"}},
+            });
+            history.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
+        }
+        for group in 0..2 {
+            let spec = json!({"schedulingPolicy": {"basic": {}}, "disruptionMode": "PodGroup", "priority": group});
+            history.handle(Self::group(&format!("r{group}"), spec));
+        }
+        for (at, (node, cpu, priority, group)) in self.running.iter().enumerate() {
+            let group = group.map(|group| format!("r{group}"));
+            let mut pod = Self::pod(&format!("r{at:02}"), group, *cpu, *priority);
+            pod["spec"]["nodeName"] = format!("n{}", usize::from(*node) % self.nodes.len()).into();
+            if self.has_others && at % 3 == 0 {
+                let term =
+                    json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}});
+                let kind = ["podAffinity", "podAntiAffinity"][at / 3 % 2];
+                pod["spec"]["affinity"][kind]["requiredDuringSchedulingIgnoredDuringExecution"] =
+                    json!([term]);
+                pod["metadata"]["labels"] = json!({});
+            }
+            history.add(pod);
+        }
+        for (n, gang) in self.gangs.iter().enumerate() {
+            let mut spec = json!({"schedulingPolicy": {"gang": {"minCount": gang.min_count}}, "priority": gang.priority});
+            if gang.is_in_one_zone {
+                spec["schedulingConstraints"] = json!({"topology": [{"key": "zone"}]});
+            }
+            history.handle(Self::group(&format!("g{n}"), spec));
+            for at in 0..gang.size {
+                let (name, group) = (format!("g{n}-{at}"), Some(format!("g{n}")));
+                let mut pod = Self::pod(&name, group, gang.cpu, gang.priority);
+                if self.has_others && n == 1 {
+                    pod["spec"]["containers"][0]["ports"] =
+                        json!([{"containerPort": 80, "hostPort": 80}]);
+                }
+                history.add(pod);
+            }
+            history.turn();
+        }
+        for _ in 0..4 {
+            history.take(&Step::Wait(20));
+            (0..6).for_each(|_| history.turn());
+        }
+        history
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, rng_seed: RngSeed::Fixed(17), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Without the class cache members are tried one by one, in every placement and for every pod that may have to go.
+    #[test]
+    fn members_that_are_alike_are_counted_as_they_would_be_tried(case in uniform_case()) {
+        prop_assert_eq!(&case.play(true).log, &case.play(false).log);
+    }
+}
+
+/// Where all members of a gang fit in each of three zones, only the zone that is taken is evaluated.
+#[test]
+fn members_are_tried_only_where_they_go() {
+    let case = UniformCase {
+        nodes: vec![(0, 3), (1, 3), (2, 3), (0, 3)],
+        running: vec![(0, 5, 0, None)],
+        gangs: vec![Uniform { size: 4, min_count: 4, cpu: 5, is_in_one_zone: true, priority: 0 }],
+        has_others: false,
+        seed: 0,
+    };
+    let [counted, tried] = [true, false].map(|uses_class_cache| case.play(uses_class_cache));
+    assert_eq!(counted.log, tried.log);
+    let bound = counted.log.iter().filter(|line| line.starts_with("bind ")).count();
+    assert_eq!((bound, counted.engine.class_cache_counts().misses), (4, 1), "{:#?}", counted.log);
+}
+
 /// The histories above would prove nothing if no gang were ever bound.
 #[test]
 fn a_gang_is_bound_when_it_is_complete_and_fits() {
@@ -326,8 +487,8 @@ fn evaluations_outlive_trials() {
     assert_eq!((bound, misses), (9, vec![1, 1, 1]), "{:#?}", history.log);
 }
 
-/// A gang for which all of 200 pods have to go, which is tried once without them and once per pod.
-fn gang_that_preempts(work: WorkLimits) -> Vec<String> {
+/// A gang for which all of 200 pods have to go. Unless its members are alike, it is tried once without them and once per pod.
+fn gang_that_preempts(work: WorkLimits, are_alike: bool) -> Vec<String> {
     let mut history = History::with(GATES[3], EngineOptions { work, ..EngineOptions::default() });
     history.handle(Input::ObjectApplied(Arc::new(History::group(2, 20))));
     let pod = |name: &str, node: Option<String>, priority: i32, cpu: &str| {
@@ -347,7 +508,15 @@ fn gang_that_preempts(work: WorkLimits) -> Vec<String> {
     }
     let victims =
         (0..200).map(|n| pod(&format!("v{n:03}"), Some(format!("n{}", n % 10)), 0, "100m"));
-    let members = (0..20).map(|n| pod(&format!("m{n:02}"), None, 20, "1"));
+    let members = (0..20).map(|n| {
+        let member = pod(&format!("m{n:02}"), None, 20, "1");
+        if are_alike || n % 2 == 0 {
+            return member;
+        }
+        let mut labelled = Pod::clone(&member);
+        labelled.labels = [("other", "yes")].into_iter().collect();
+        Arc::new(labelled)
+    });
     for pod in victims.chain(members) {
         history.pods.insert(pod.name.to_string(), pod.clone());
         history.handle(Input::PodApplied(pod));
@@ -360,11 +529,15 @@ fn gang_that_preempts(work: WorkLimits) -> Vec<String> {
 #[test]
 fn a_group_whose_preemption_costs_too_much_evicts_nothing() {
     let n_evicted = |log: &[String]| log.iter().filter(|line| line.starts_with("evict ")).count();
-    assert_eq!(n_evicted(&gang_that_preempts(WorkLimits::default())), 200);
-
+    for are_alike in [true, false] {
+        assert_eq!(n_evicted(&gang_that_preempts(WorkLimits::default(), are_alike)), 200);
+    }
     // Enough for some of the dry runs.
-    let log = gang_that_preempts(WorkLimits { base: 600, per_node: 0, refill_per_second: 0 });
+    let work = WorkLimits { base: 600, per_node: 0, refill_per_second: 0 };
+    let log = gang_that_preempts(work, false);
     assert_eq!(n_evicted(&log), 0, "{log:#?}");
+    // Where members are counted, there are none.
+    assert_eq!(n_evicted(&gang_that_preempts(work, true)), 200);
     let fails = |line: &&String| {
         line.contains("SchedulerError")
             && line.contains("the pod group is too expensive to schedule")

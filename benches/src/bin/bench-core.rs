@@ -40,6 +40,9 @@ struct Args {
     /// Turn the gates of pod groups on, also where no pod belongs to one
     #[arg(long)]
     group_gates: bool,
+    /// Plan gangs as a whole
+    #[arg(long)]
+    exact_gangs: bool,
     /// Report every bound pod to the engine again, unmeasured, as a watch would
     #[arg(long)]
     watched: bool,
@@ -115,6 +118,7 @@ fn figures(args: &Args, workloads: &[&Workload]) -> Result<Vec<Figures>> {
         uses_class_cache: !args.no_class_cache,
         is_metered: args.metered,
         has_group_gates: args.group_gates,
+        plans_gangs_exactly: args.exact_gangs,
         is_watched: args.watched,
         threads: threads(args.threads),
         limit: args.limit.map_or(Duration::MAX, Duration::from_secs),

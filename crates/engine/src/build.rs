@@ -29,6 +29,9 @@ use crate::preemption::Preemptions;
 use crate::profiles::Profiles;
 use crate::readers::ObjectReaders;
 
+/// So long a controller may take to create the pods of a gang.
+const GROUP_PATIENCE: Duration = Duration::from_secs(30);
+
 /// What an engine needs to know beside its configuration.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
@@ -59,6 +62,9 @@ pub struct EngineOptions {
     /// Whether pod groups that do not fit are tried again at once when nothing else is to be done, as in the reference,
     /// instead of after their backoff.
     pub hurries_groups: bool,
+    /// How long members of a gang are held back before they report that pods are missing, or the group; `None` for ever, as in
+    /// the reference.
+    pub group_patience: Option<Duration>,
     /// Whether gangs are planned as a whole: placed if their pods fit in any order, and in the best of the allowed domains.
     /// Off, members are tried one after the other, as in the reference. Of use with the gate `GangScheduling` only.
     pub plans_gangs_exactly: bool,
@@ -79,6 +85,7 @@ impl Default for EngineOptions {
             work: WorkLimits::default(),
             breaks_ties_by_name: false,
             hurries_groups: false,
+            group_patience: Some(GROUP_PATIENCE),
             plans_gangs_exactly: false,
         }
     }
@@ -203,8 +210,10 @@ impl Engine {
         };
         let measures = Measures::new(options.timer, options.keeps_bound);
         let is_enabled = |gate| options.gates.is_enabled(gate);
+        let mut core = Core::new(plans, readers, queue, counts, measures);
+        core.incomplete.patience = options.group_patience;
         Ok(Self {
-            core: Core::new(plans, readers, queue, counts, measures),
+            core,
             cycle: SchedulingCycle::new(CycleOptions {
                 pool: options.pool,
                 uses_class_cache: options.uses_class_cache,

@@ -26,6 +26,7 @@ use crate::counts::Counts;
 use crate::deadlines::{Deadlines, WakeUp};
 use crate::effect::{Effect, PodRef};
 use crate::far_terms::FarTerms;
+use crate::incomplete::IncompleteGroups;
 use crate::measures::Measures;
 use crate::notice::{Notice, Notices, QUEUE_REPORTS_FROM};
 use crate::pods::PodIndex;
@@ -53,6 +54,8 @@ pub(crate) struct Core {
     /// Pods that must not be tried yet: the preemptions' state, as far as plugins may see it.
     pub(crate) held_back: HeldPreemptors,
     pub(crate) deadlines: Deadlines,
+    /// Groups with members that are held back.
+    pub(crate) incomplete: IncompleteGroups,
     pub(crate) effects: Vec<Effect>,
     /// Objects with which the API server answered writes. They are taken in after the current input has been handled.
     pub(crate) confirmed: Vec<Arc<Object>>,
@@ -104,6 +107,7 @@ impl Core {
             permits: PermitWaits::default(),
             held_back: HeldPreemptors::default(),
             deadlines: Deadlines::default(),
+            incomplete: IncompleteGroups::default(),
             effects: Vec::new(),
             confirmed: Vec::new(),
             released: Vec::new(),
@@ -132,6 +136,7 @@ impl Core {
             permits: self.permits.clone(),
             held_back: HeldPreemptors::default(),
             deadlines: self.deadlines.clone(),
+            incomplete: self.incomplete.clone(),
             effects: Vec::new(),
             confirmed: Vec::new(),
             released: Vec::new(),

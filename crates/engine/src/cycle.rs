@@ -21,7 +21,7 @@ use crate::binding::{Bindings, Placement};
 use crate::budget::{Budgets, WorkLimits};
 use crate::class_cache::ClassCache;
 use crate::core::{Core, PodEvent};
-use crate::diagnosis::Diagnosis;
+use crate::diagnosis::{Diagnosis, FitError};
 use crate::effect::{FAILED_SCHEDULING, PodRef};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::guard::guarded;
@@ -190,7 +190,7 @@ impl SchedulingCycle {
             }
             Err(NoChoice::Unfit(unfit)) => {
                 turn.n_evaluated = unfit.error.n_nodes;
-                notice_verdicts(core, &turn.pod, profile, &unfit);
+                notice_verdicts(core, &turn.pod, profile, &unfit.error);
                 let parts = (bindings, preemptions, observer);
                 turn.result = unfit_pod(core, parts, queued, profile, *unfit);
                 return Some(turn);
@@ -237,7 +237,8 @@ impl SchedulingCycle {
         core.cluster.refresh_order();
         let (pod, now) = (&queued.entry().0, core.now);
         let limits = self.budgets.of(&pod.namespace, core.cluster.n_nodes(), now);
-        let price = Price::of(pod, &core.cluster);
+        let n_scope = scope.nodes.map_or(core.cluster.capacity(), BTreeSet::len);
+        let price = Price::on(pod, &core.cluster, n_scope);
         if price.search > limits.hard {
             // There is no search, so no step of one is reported.
             let n_errors = queued.consecutive_errors();
@@ -316,8 +317,13 @@ pub struct ClassCacheCounts {
 }
 
 /// For the log: what PreFilter and PostFilter said.
-pub(crate) fn notice_verdicts(core: &mut Core, pod: &PodRef, profile: ProfileIdx, unfit: &Unfit) {
-    let Diagnosis { pre_filter_message, post_filter_message, .. } = &unfit.error.diagnosis;
+pub(crate) fn notice_verdicts(
+    core: &mut Core,
+    pod: &PodRef,
+    profile: ProfileIdx,
+    error: &FitError,
+) {
+    let Diagnosis { pre_filter_message, post_filter_message, .. } = &error.diagnosis;
     if !pre_filter_message.is_empty() {
         let (pod, status) = (pod, pre_filter_message);
         core.notices.add(5, || Notice::PreFilterEnded { pod: pod.clone(), status: status.clone() });

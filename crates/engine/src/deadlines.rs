@@ -17,6 +17,8 @@ pub(crate) enum WakeUp {
     PermitEnds(Serial),
     /// A PreBind task of this binding asked to go on at this time.
     TaskGoesOn(Serial),
+    /// Members of a group have been held back for so long that they say why.
+    GroupIsMissed,
     /// A pod's backoff is over, or a pod has been unschedulable for too long.
     QueueMoves,
 }
@@ -28,11 +30,13 @@ type Times = BTreeSet<(Timestamp, Serial)>;
 pub(crate) struct Deadlines {
     permits: Times,
     tasks: Times,
+    groups: Option<Timestamp>,
     queue: Option<Timestamp>,
 }
 
 impl Deadlines {
-    /// Wakes the engine up at `at`. The queue has one deadline, which this replaces; bindings may have several.
+    /// Wakes the engine up at `at`. The queue has one deadline, which this replaces, and so have groups; bindings may
+    /// have several.
     pub(crate) fn set(&mut self, wake_up: WakeUp, at: Timestamp) {
         match wake_up {
             WakeUp::PermitEnds(serial) => {
@@ -41,6 +45,7 @@ impl Deadlines {
             WakeUp::TaskGoesOn(serial) => {
                 self.tasks.insert((at, serial));
             }
+            WakeUp::GroupIsMissed => self.groups = Some(at),
             WakeUp::QueueMoves => self.queue = Some(at),
         }
     }
@@ -54,6 +59,7 @@ impl Deadlines {
             WakeUp::TaskGoesOn(serial) => {
                 self.tasks.remove(&(at, serial));
             }
+            WakeUp::GroupIsMissed => self.groups = None,
             WakeUp::QueueMoves => self.queue = None,
         }
     }
@@ -61,7 +67,10 @@ impl Deadlines {
     /// The first deadline of all.
     pub(crate) fn next(&self) -> Option<Timestamp> {
         let first = |times: &Times| times.first().map(|(at, _)| *at);
-        [first(&self.permits), first(&self.tasks), self.queue].into_iter().flatten().min()
+        [first(&self.permits), first(&self.tasks), self.groups, self.queue]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Takes out what is to be handled next at `now`.
@@ -74,6 +83,9 @@ impl Deadlines {
         }
         if let Some((_, serial)) = take(&mut self.tasks) {
             return Some(WakeUp::TaskGoesOn(serial));
+        }
+        if self.groups.take_if(|at| *at <= now).is_some() {
+            return Some(WakeUp::GroupIsMissed);
         }
         self.queue.take_if(|at| *at <= now).map(|_| WakeUp::QueueMoves)
     }
@@ -99,6 +111,7 @@ mod tests {
     fn kinds_come_in_their_order_and_times_in_theirs() {
         let mut deadlines = Deadlines::default();
         deadlines.set(WakeUp::QueueMoves, at(1));
+        deadlines.set(WakeUp::GroupIsMissed, at(1));
         deadlines.set(WakeUp::TaskGoesOn(1), at(2));
         deadlines.set(WakeUp::PermitEnds(3), at(4));
         deadlines.set(WakeUp::PermitEnds(2), at(4));
@@ -108,7 +121,7 @@ mod tests {
         let due: Vec<_> = std::iter::from_fn(|| deadlines.take_due(at(5))).collect();
         let permits = [4, 2, 3].map(WakeUp::PermitEnds);
         assert_eq!(due[..3], permits);
-        assert_eq!(due[3..], [WakeUp::TaskGoesOn(1), WakeUp::QueueMoves]);
+        assert_eq!(due[3..], [WakeUp::TaskGoesOn(1), WakeUp::GroupIsMissed, WakeUp::QueueMoves]);
         assert_eq!(deadlines.next(), Some(at(9)));
     }
 

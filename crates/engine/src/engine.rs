@@ -133,6 +133,7 @@ impl Engine {
             match wake_up {
                 WakeUp::PermitEnds(serial) => bindings.permit_ended(core, serial),
                 WakeUp::TaskGoesOn(serial) => bindings.wake_due_tasks(core, serial),
+                WakeUp::GroupIsMissed => core.report_incomplete_groups(),
                 // Once is enough, after all others: pods that the queue moves become ready and set no new deadline that is due.
                 WakeUp::QueueMoves => return core.flush_queue(),
             }

@@ -204,7 +204,7 @@ impl SchedulingCycle {
         let kept = scope.nodes.map(|_| std::mem::take(&mut self.classes));
         for (member, queued) in group.members.iter().enumerate() {
             if outcomes[member].is_none() {
-                let (outcome, trial) = self.try_member(cx, group, queued, scope);
+                let (outcome, trial) = self.try_member(cx, group, queued, scope, &mut false);
                 if let Some(trial) = trial {
                     tried.order.push(member);
                     trials.push((member, trial));

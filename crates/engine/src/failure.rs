@@ -200,7 +200,7 @@ pub(crate) fn truncated(message: &str) -> String {
 }
 
 /// The change to the pod's status that shows the failure to users; `None` when it would change nothing.
-fn status_patch(
+pub(crate) fn status_patch(
     pod: &Pod,
     reason: &str,
     message: &str,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::groups::GroupCycleState;
-use kube_scheduler_framework::{Code, Commands, CycleState, NodeIdx, Status};
+use kube_scheduler_framework::{Code, Command, Commands, CycleState, NodeIdx, Status};
 use kube_scheduler_queue::QueuedPod;
 
 use crate::attempt::{Choice, NO_NODES, NoChoice, Unfit};
@@ -20,6 +20,7 @@ use crate::binding::{Bindings, Placement, Trial};
 use crate::class_cache::ClassCache;
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts, report_victims};
+use crate::diagnosis::FitError;
 use crate::effect::PodRef;
 use crate::exact::Exact;
 use crate::failure::{FailedAttempt, Failure, NominationChange};
@@ -111,6 +112,18 @@ impl Outcome {
             Self::Failed(_) => None,
         }
     }
+}
+
+/// A member that fits nowhere, for which nothing was asked for.
+#[derive(Debug)]
+struct Refused {
+    /// Signature and priority: those of the same are refused in the same way.
+    class: (u64, i32),
+    error: Box<FitError>,
+    nomination: NominationChange,
+    work: u64,
+    /// How many attempts at preemption were counted.
+    n_preemptions: usize,
 }
 
 /// How a group fared in one placement.
@@ -222,8 +235,12 @@ impl SchedulingCycle {
         let mut trials: Vec<(usize, Trial)> = Vec::new();
         let mut tried = PlacementOutcome::failed(Status::unschedulable(UNSCHEDULABLE));
         let mut needs_victims = false;
+        let mut refused = None;
         for queued in &group.members {
-            let mut outcome = self.try_member(cx, group, queued, scope);
+            let mut outcome = match self.refuse_alike(cx, group, queued, refused.as_ref()) {
+                Some(failure) => (Outcome::Failed(failure), None),
+                None => self.try_member_after(cx, group, queued, scope, &mut refused),
+            };
             match &mut outcome {
                 (Outcome::Fits(fit) | Outcome::Preempts(fit, _), trial) => {
                     let is_permitted = fit.permit.is_success();
@@ -266,17 +283,87 @@ impl SchedulingCycle {
         self.classes.misses += used.misses;
     }
 
-    /// Tries one member on the cluster as the earlier ones left it (`docs/spec/podgroups.md` §5.1).
+    /// Whether so much more work may be spent on members one after the other.
+    pub(crate) fn may_spend(&self, cx: &GroupWork<'_>, group: &Group, more: u64) -> bool {
+        let limits = self.budgets.of(&group.namespace, cx.core.cluster.n_nodes(), cx.core.now);
+        let spent = cx.effort.one_by_one.saturating_add(more);
+        spent <= limits.hard.saturating_mul(MAX_GROUP_WORK)
+    }
+
+    /// Tries a member, and remembers in `refused` what came of it if others like it need not be tried.
+    fn try_member_after(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        queued: &QueuedPod<Entry>,
+        scope: Scope<'_>,
+        refused: &mut Option<Refused>,
+    ) -> (Outcome, Option<Trial>) {
+        let (earlier, before) = (std::mem::take(&mut cx.later), cx.effort.one_by_one);
+        let mut fits_nowhere = false;
+        let (outcome, trial) = self.try_member(cx, group, queued, scope, &mut fits_nowhere);
+        let asked = std::mem::replace(&mut cx.later, earlier).into_vec();
+        // What is asked for more than to be counted is not asked for twice.
+        let counts = asked.iter().all(|it| matches!(it, Command::CountPreemptionAttempt));
+        *refused = match (&outcome, queued.signature()) {
+            (Outcome::Failed(Failure::Unfit(error, nomination)), Some(class))
+                if fits_nowhere
+                    && counts
+                    && !matches!(nomination, NominationChange::To(_))
+                    && queued.entry().0.nominated_node_name().is_none()
+                    && self.options.uses_class_cache
+                    && cx.core.extenders().is_empty()
+                    && !cx.observer.wants_group_attempts() =>
+            {
+                Some(Refused {
+                    class: (class, queued.entry().0.priority()),
+                    error: error.clone(),
+                    nomination: nomination.clone(),
+                    work: cx.effort.one_by_one - before,
+                    n_preemptions: asked.len(),
+                })
+            }
+            _ => None,
+        };
+        asked.into_iter().for_each(|command| cx.later.push(command));
+        (outcome, trial)
+    }
+
+    /// What is to be said of a member like the one that was refused last, with nothing changed in between.
+    fn refuse_alike(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        queued: &QueuedPod<Entry>,
+        refused: Option<&Refused>,
+    ) -> Option<Failure> {
+        let Refused { class, error, nomination, work, n_preemptions } = refused?;
+        let pod = &queued.entry().0;
+        let is_alike = queued.signature().map(|signature| (signature, pod.priority()))
+            == Some(*class)
+            && pod.nominated_node_name().is_none();
+        if !is_alike || !self.may_spend(cx, group, *work) {
+            return None;
+        }
+        self.number += 1;
+        cx.effort.one_by_one = cx.effort.one_by_one.saturating_add(*work);
+        (0..*n_preemptions).for_each(|_| cx.later.push(Command::CountPreemptionAttempt));
+        notice_verdicts(cx.core, &PodRef::from(&**pod), group.profile, error);
+        Some(Failure::Unfit(error.clone(), nomination.clone()))
+    }
+
+    /// Tries one member on the cluster as the earlier ones left it (`docs/spec/podgroups.md` §5.1); says whether no node was
+    /// found, as opposed to one that a plugin objected to.
     pub(crate) fn try_member(
         &mut self,
         cx: &mut GroupWork<'_>,
         group: &Group,
         queued: &QueuedPod<Entry>,
         scope: Scope<'_>,
+        fits_nowhere: &mut bool,
     ) -> (Outcome, Option<Trial>) {
         let pod = &queued.entry().0;
-        let limits = self.budgets.of(&pod.namespace, cx.core.cluster.n_nodes(), cx.core.now);
-        if cx.effort.one_by_one > limits.hard.saturating_mul(MAX_GROUP_WORK) {
+        if !self.may_spend(cx, group, 0) {
             cx.effort.hit_limit = true;
             let text = format!(
                 "the pod group is too expensive to schedule: the pods before this one cost up to {} units of work, more \
@@ -287,10 +374,11 @@ impl SchedulingCycle {
         }
         let (found, work) = self.find(cx.core, queued, group.profile, scope, cx.observer);
         cx.effort.one_by_one = cx.effort.one_by_one.saturating_add(work);
+        *fits_nowhere = matches!(found, Err(NoChoice::Unfit(_)));
         let failure = match found {
             Ok(choice) => return cx.place(group, queued, choice, None),
             Err(NoChoice::Unfit(unfit)) if scope.may_preempt => {
-                notice_verdicts(cx.core, &PodRef::from(&**pod), group.profile, &unfit);
+                notice_verdicts(cx.core, &PodRef::from(&**pod), group.profile, &unfit.error);
                 return cx.make_room(group, queued, *unfit);
             }
             Err(NoChoice::Unfit(unfit)) => Failure::Unfit(unfit.error, NominationChange::Keep),

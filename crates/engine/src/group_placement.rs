@@ -5,19 +5,63 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kube_scheduler_api_types::Pod;
 use kube_scheduler_api_types::numbers::Numbers;
 use kube_scheduler_framework::groups::{PlacedGroup, Placement, ProposedPlacement};
 use kube_scheduler_framework::{NodeIdx, PluginName, Status};
 use kube_scheduler_runtime::{Profile, is_within_bounds};
 
+use crate::alike::Alike;
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope};
-use crate::exact::refusal;
+use crate::exact::{Finding, refusal};
 use crate::group_cycle::{Group, GroupWork, PlacementOutcome};
 use crate::group_report::{GroupReport, PlacementAttempt, PlacementScores};
 use crate::guard::guarded;
+use crate::price::Price;
 
 const NO_PLACEMENTS: &str = "no feasible placements found";
+
+/// A placement that a group can go to.
+#[derive(Debug)]
+enum Tried {
+    /// As it went when all members were tried.
+    Whole(PlacementOutcome),
+    /// All members fit.
+    Counted(Counted),
+}
+
+/// What counting the members in a placement gives.
+enum Count {
+    /// All fit, and that is enough.
+    All(Counted),
+    /// Fewer fit than are needed.
+    TooFew,
+}
+
+/// Members that were counted in a placement.
+#[derive(Debug)]
+struct Counted {
+    /// Nodes for all of them; which member goes where is open.
+    places: Vec<NodeIdx>,
+    /// The number of the latest attempt before they would have been tried.
+    before: u64,
+}
+
+impl Tried {
+    fn assignments(&self, pods: &[Arc<Pod>]) -> Vec<(Arc<Pod>, NodeIdx)> {
+        match self {
+            Self::Whole(tried) => {
+                let members = tried.outcomes.iter().zip(pods);
+                let placed = members.filter_map(|(it, pod)| Some((pod.clone(), it.fit()?.node)));
+                placed.collect()
+            }
+            Self::Counted(Counted { places, .. }) => {
+                pods.iter().cloned().zip(places.iter().copied()).collect()
+            }
+        }
+    }
+}
 
 impl SchedulingCycle {
     /// Decides where the members go. Whether PostFilter is asked about those that fit nowhere is up to `may_preempt`.
@@ -46,8 +90,7 @@ impl SchedulingCycle {
         may_preempt: bool,
         report: &mut GroupReport,
     ) -> PlacementOutcome {
-        let shared = Some(&group.shared);
-        let everywhere = Scope { nodes: None, may_preempt, group: shared };
+        let everywhere = Scope { nodes: None, may_preempt, group: Some(&group.shared) };
         if !cx.core.plans.groups.places_groups {
             return self.decide_anywhere(cx, group, everywhere, report);
         }
@@ -59,13 +102,30 @@ impl SchedulingCycle {
             }
         };
         let n_placements = placements.len();
+        let alike = match n_placements {
+            2.. if !cx.observer.wants_group_attempts() => Alike::of(self, cx.core, group),
+            _ => None,
+        };
+        let profile = &cx.core.plans.profiles[group.profile];
+        let asks_post_filter = may_preempt && profile.post_filter().next().is_some();
         let (mut first, mut kept, mut findings) = (None, Vec::new(), Vec::new());
         for placement in placements {
-            let part = part_of(cx.core, &placement.nodes);
-            let scope = Scope { nodes: part.as_ref(), may_preempt, group: shared };
-            let on = (&placement.name, &placement.nodes[..]);
+            match alike.as_ref().and_then(|alike| self.count(cx, group, alike, &placement)) {
+                Some(Count::All(counted)) => {
+                    kept.push((placement, Tried::Counted(counted)));
+                    continue;
+                }
+                // How its members fare is only said of the first placement.
+                Some(Count::TooFew) if first.is_some() || !kept.is_empty() => {
+                    if !asks_post_filter {
+                        self.pass_over(cx, group, &placement.nodes);
+                        continue;
+                    }
+                }
+                _ => {}
+            }
             let had_hit_limit = std::mem::take(&mut cx.effort.hit_limit);
-            let tried = self.try_group(cx, group, on, scope, &mut findings);
+            let tried = self.try_placement(cx, group, &placement, may_preempt, &mut findings);
             let hit_limit = cx.effort.hit_limit;
             cx.effort.hit_limit |= had_hit_limit;
             if cx.observer.wants_group_attempts() {
@@ -83,19 +143,25 @@ impl SchedulingCycle {
                 return tried;
             }
             if tried.status.is_success() || tried.waits {
-                kept.push((placement, tried));
+                kept.push((placement, Tried::Whole(tried)));
             } else if first.is_none() && kept.is_empty() {
                 first = Some(tried);
             }
         }
-        if kept.len() > 1 {
-            return match self.best_placement(cx.core, group, &kept, report) {
-                Ok(at) => taken(kept.swap_remove(at), report),
-                Err(status) => PlacementOutcome::failed(status),
+        let best = match kept.len() {
+            0 => None,
+            1 => kept.pop(),
+            _ => match self.best_placement(cx.core, group, &kept, report) {
+                Ok(at) => Some(kept.swap_remove(at)),
+                Err(status) => return PlacementOutcome::failed(status),
+            },
+        };
+        if let Some((placement, tried)) = best {
+            report.chosen = Some(placement.name.clone());
+            return match tried {
+                Tried::Whole(tried) => tried,
+                Tried::Counted(counted) => self.try_counted(cx, group, &placement, &counted),
             };
-        }
-        if let Some(only) = kept.pop() {
-            return taken(only, report);
         }
         let mut tried = first.unwrap_or_else(|| PlacementOutcome::failed(Status::SUCCESS));
         let why = tried.status.error_text().unwrap_or_default();
@@ -105,6 +171,68 @@ impl SchedulingCycle {
                 format!("0/{n_placements} placements are available, first placement status: {why}")
             }
         });
+        tried
+    }
+
+    /// Tries all members in a placement.
+    fn try_placement(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        placement: &Placement,
+        may_preempt: bool,
+        findings: &mut Vec<Finding>,
+    ) -> PlacementOutcome {
+        let part = part_of(cx.core, &placement.nodes);
+        let scope = Scope { nodes: part.as_ref(), may_preempt, group: Some(&group.shared) };
+        self.try_group(cx, group, (&placement.name, &placement.nodes), scope, findings)
+    }
+
+    /// Counts the members that fit in a placement; `None` if they have to be tried.
+    fn count(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        alike: &Alike,
+        placement: &Placement,
+    ) -> Option<Count> {
+        let n_members = group.pods.len();
+        let work = work_of_members(cx.core, group, &placement.nodes);
+        if n_members < alike.needed || !self.may_spend(cx, group, work) {
+            return None;
+        }
+        let places = alike.places(cx.core, group, &placement.nodes, n_members)?;
+        if places.len() < n_members {
+            let is_too_few = places.len() < alike.needed && group.exact.is_none();
+            return is_too_few.then_some(Count::TooFew);
+        }
+        let before = self.number;
+        self.pass_over(cx, group, &placement.nodes);
+        Some(Count::All(Counted { places, before }))
+    }
+
+    /// Leaves everything as if each member had been tried, so that what comes after does not depend on it.
+    fn pass_over(&mut self, cx: &mut GroupWork<'_>, group: &Group, nodes: &[NodeIdx]) {
+        self.number += group.pods.len() as u64;
+        let work = work_of_members(cx.core, group, nodes);
+        cx.effort.one_by_one = cx.effort.one_by_one.saturating_add(work);
+    }
+
+    /// Places the members that were counted.
+    fn try_counted(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        placement: &Placement,
+        counted: &Counted,
+    ) -> PlacementOutcome {
+        let (number, effort) = (self.number, cx.effort);
+        self.number = counted.before;
+        cx.effort.one_by_one = 0;
+        // All fit, so that none has to make room.
+        let tried = self.try_placement(cx, group, placement, false, &mut Vec::new());
+        self.number = number;
+        cx.effort.one_by_one = effort.one_by_one;
         tried
     }
 
@@ -138,7 +266,7 @@ impl SchedulingCycle {
         &mut self,
         core: &Core,
         group: &Group,
-        kept: &[(Placement, PlacementOutcome)],
+        kept: &[(Placement, Tried)],
         report: &mut GroupReport,
     ) -> Result<usize, Status> {
         report.scores = scores(core, group, kept)?;
@@ -155,14 +283,6 @@ impl SchedulingCycle {
         };
         Ok(usize::try_from(drawn).ok().and_then(|at| ties.get(at)).copied().unwrap_or(0))
     }
-}
-
-fn taken(
-    (placement, tried): (Placement, PlacementOutcome),
-    report: &mut GroupReport,
-) -> PlacementOutcome {
-    report.chosen = Some(placement.name);
-    tried
 }
 
 /// The names of some nodes; `None` if they are all there are.
@@ -182,8 +302,16 @@ pub(crate) fn placed(group: &Group) -> PlacedGroup<'_> {
     PlacedGroup { namespace: &group.namespace, name: &group.name, members: &group.pods }
 }
 
+/// What it costs to try all members on some nodes, if they are alike.
+fn work_of_members(core: &Core, group: &Group, nodes: &[NodeIdx]) -> u64 {
+    let all = nodes.len() == core.cluster.n_nodes();
+    let n_scope = if all { core.cluster.capacity() } else { nodes.len() };
+    let work = group.pods.first().map_or(0, |pod| Price::on(pod, &core.cluster, n_scope).search);
+    work.saturating_mul(group.pods.len() as u64)
+}
+
 /// The placements that are worth a try; all nodes if no plugin generates others.
-fn placements(core: &Core, group: &Group) -> Result<Vec<Placement>, Status> {
+pub(crate) fn placements(core: &Core, group: &Group) -> Result<Vec<Placement>, Status> {
     let parent = Placement { name: Arc::default(), nodes: core.cluster.order().to_vec() };
     let profile = &core.plans.profiles[group.profile];
     let Some((_, name, plugin)) = profile.placement_generate().next() else {
@@ -202,16 +330,11 @@ fn placements(core: &Core, group: &Group) -> Result<Vec<Placement>, Status> {
 fn scores(
     core: &Core,
     group: &Group,
-    kept: &[(Placement, PlacementOutcome)],
+    kept: &[(Placement, Tried)],
 ) -> Result<Vec<PlacementScores>, Status> {
     let profile: &Profile = &core.plans.profiles[group.profile];
-    let assignments: Vec<Vec<_>> = kept
-        .iter()
-        .map(|(_, tried)| {
-            let members = tried.outcomes.iter().zip(&group.pods);
-            members.filter_map(|(outcome, pod)| Some((pod.clone(), outcome.fit()?.node))).collect()
-        })
-        .collect();
+    let assignments: Vec<Vec<_>> =
+        kept.iter().map(|(_, tried)| tried.assignments(&group.pods)).collect();
     let mut totals: Vec<PlacementScores> = kept
         .iter()
         .map(|(placement, _)| PlacementScores {

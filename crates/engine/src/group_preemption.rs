@@ -1,20 +1,23 @@
 //! Workload-aware preemption: a group that does not fit makes room for itself as a whole.
 //!
-//! Which pods have to go is for a plugin to say; here it gets a cluster to try it in.
+//! Which pods have to go is for a plugin to say; here it gets a cluster to try it in. Members that are [alike](crate::alike)
+//! are counted on sums, and the cluster stays as it is.
 //!
 //! Behaviour: `docs/spec/podgroups.md` §9.
 
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, PodGroup};
+use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_framework::groups::GroupTrial;
-use kube_scheduler_framework::{Context, PluginName, Status};
+use kube_scheduler_framework::{Context, NodeIdx, PluginName, Status};
 
+use crate::alike::Alike;
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;
 use crate::effect::PodRef;
-use crate::group_cycle::{Effort, Group, GroupWork, PlacementOutcome};
-use crate::group_placement::placed;
+use crate::group_cycle::{Effort, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
+use crate::group_placement::{placed, placements};
 use crate::group_report::GroupReport;
 use crate::guard::guarded;
 use crate::observer::NoObserver;
@@ -23,35 +26,168 @@ use crate::preemption::{GROUP_TARGET, GroupPreemptor};
 const NO_PLUGIN: &str =
     "default preemption plugin is not registered, workload aware preemption is disabled";
 
+/// The plugin that found victims, these, and what becomes of the members once they are gone, if the group is planned as a
+/// whole.
+type Found = (PluginName, Vec<Arc<Pod>>, Option<Vec<Outcome>>);
+
 /// A group that is tried in a changed cluster.
 struct Rehearsal<'r, 'w> {
     cycle: &'r mut SchedulingCycle,
     cx: &'r mut GroupWork<'w>,
     group: &'r Group,
+    /// Instead of a changed cluster, if the members can be counted.
+    recount: Option<Recount>,
 }
 
-impl GroupTrial for Rehearsal<'_, '_> {
-    fn context(&self) -> Context<'_> {
-        self.cx.core.context()
+/// Where members fit that are counted, on nodes with other pods than they have.
+#[derive(Debug)]
+struct Recount {
+    alike: Alike,
+    /// By slot.
+    nodes: Vec<Recounted>,
+    /// What the placements have room for.
+    rooms: Vec<Room>,
+    /// The placement with enough room that was found last.
+    latest: usize,
+    /// Every change so far: a pod that went, or came back.
+    changes: Vec<(Change, Arc<Pod>)>,
+    /// Whether the group would be scheduled without the pods that went first.
+    has_fitted: bool,
+}
+
+/// A node with other pods.
+#[derive(Clone, Debug, Default)]
+struct Recounted {
+    /// The placement that it belongs to.
+    room: Option<usize>,
+    /// What the pods ask for, if they are others.
+    overlay: Option<NodeOverlay>,
+    /// How many members fit, but no more than are needed, if that was counted since the pods changed.
+    n_fitting: Option<usize>,
+}
+
+/// What a placement has room for.
+#[derive(Clone, Debug)]
+struct Room {
+    /// How many members fit on the nodes that are counted.
+    n_fitting: usize,
+    /// The other nodes.
+    uncounted: Vec<NodeIdx>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Goes,
+    ComesBack,
+}
+
+impl Recount {
+    /// `None` if the members have to be tried.
+    fn of(cycle: &SchedulingCycle, core: &Core, group: &Group) -> Option<Self> {
+        let alike = Alike::of(cycle, core, group)?;
+        if group.pods.len() < alike.needed {
+            return None;
+        }
+        let placements = if core.plans.groups.places_groups {
+            placements(core, group).ok()?.into_iter().map(|placement| placement.nodes).collect()
+        } else {
+            vec![core.cluster.order().to_vec()]
+        };
+        let mut nodes = vec![Recounted::default(); core.cluster.capacity()];
+        for (room, placement) in placements.iter().enumerate() {
+            for node in placement {
+                // A node of several placements would have to be counted for each.
+                if nodes.get_mut(node.index())?.room.replace(room).is_some() {
+                    return None;
+                }
+            }
+        }
+        let rooms = placements.into_iter().map(|uncounted| Room { n_fitting: 0, uncounted });
+        let (rooms, changes) = (rooms.collect(), Vec::new());
+        Some(Self { alike, nodes, rooms, latest: 0, changes, has_fitted: false })
     }
 
-    fn take_off(&mut self, pods: &[Arc<Pod>]) {
+    fn change(&mut self, core: &Core, change: Change, pods: &[Arc<Pod>]) {
         for pod in pods {
-            if let Err(error) = self.cx.core.cluster.remove_pod(&pod.uid) {
-                self.cx.core.note(format!("preemption for a pod group: {error}"));
+            self.changes.push((change, pod.clone()));
+            let Some(node) = pod.node_name.as_ref().and_then(|name| core.cluster.node_idx(name))
+            else {
+                continue;
+            };
+            let Some(on_node) = self.nodes.get_mut(node.index()) else { continue };
+            let overlay = on_node.overlay.get_or_insert_with(|| NodeOverlay::new(node));
+            match change {
+                Change::Goes => overlay.remove_sums(pod),
+                Change::ComesBack => overlay.add_sums(pod),
+            }
+            if let Some(n) = on_node.n_fitting.take()
+                && let Some(room) = on_node.room.and_then(|room| self.rooms.get_mut(room))
+            {
+                room.n_fitting -= n;
+                room.uncounted.push(node);
             }
         }
     }
 
-    fn put_back(&mut self, pods: &[Arc<Pod>]) {
-        for pod in pods {
-            if let Err(error) = self.cx.core.cluster.add_pod(pod.clone()) {
-                self.cx.core.note(format!("preemption for a pod group: {error}"));
+    /// Whether enough members fit in a placement now; `None` if that cannot be counted.
+    fn fits(&mut self, core: &Core, group: &Group) -> Option<bool> {
+        let Self { alike, nodes, rooms, latest, .. } = self;
+        let needed = alike.needed;
+        let n_rooms = rooms.len();
+        for at in (0..n_rooms).map(|more| (*latest + more) % n_rooms) {
+            let Room { n_fitting, uncounted } = rooms.get_mut(at)?;
+            if *n_fitting < needed && !uncounted.is_empty() {
+                alike.with_filters(core, group, |filters| {
+                    while *n_fitting < needed
+                        && let Some(node) = uncounted.pop()
+                    {
+                        let on_node = nodes.get_mut(node.index())?;
+                        let overlay = on_node.overlay.clone();
+                        let overlay = overlay.unwrap_or_else(|| NodeOverlay::new(node));
+                        let n = filters.n_fitting(overlay, needed)?;
+                        on_node.n_fitting = Some(n);
+                        *n_fitting += n;
+                    }
+                    Some(())
+                })?;
+            }
+            if *n_fitting >= needed {
+                *latest = at;
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+}
+
+impl Rehearsal<'_, '_> {
+    /// Whether the group would be scheduled, by counting; `None` when it has to be tried.
+    fn count(&mut self) -> Option<bool> {
+        let recount = self.recount.as_mut()?;
+        match recount.fits(self.cx.core, self.group) {
+            Some(fits) if fits || recount.has_fitted => {
+                recount.has_fitted = true;
+                return Some(fits);
+            }
+            // Why it does not fit at all is for others to read.
+            _ => {}
+        }
+        self.take_over();
+        None
+    }
+
+    /// Has the cluster changed in earnest from now on, as far as it was only counted.
+    fn take_over(&mut self) {
+        for (change, pod) in self.recount.take().into_iter().flat_map(|recount| recount.changes) {
+            match change {
+                Change::Goes => self.take_off(&[pod]),
+                Change::ComesBack => self.put_back(&[pod]),
             }
         }
     }
 
-    fn try_group(&mut self) -> Status {
+    /// Tries the group as things stand.
+    fn decide(&mut self) -> PlacementOutcome {
         let GroupWork { core, bindings, preemptions, later, effort, .. } = &mut *self.cx;
         let mut cx = GroupWork {
             core,
@@ -64,6 +200,48 @@ impl GroupTrial for Rehearsal<'_, '_> {
         };
         let tried = self.cycle.decide(&mut cx, self.group, false, &mut GroupReport::default());
         (self.cx.later, self.cx.effort) = (cx.later, cx.effort);
+        tried
+    }
+}
+
+impl GroupTrial for Rehearsal<'_, '_> {
+    fn context(&self) -> Context<'_> {
+        self.cx.core.context()
+    }
+
+    fn plans_as_a_whole(&self) -> bool {
+        self.group.exact.is_some()
+    }
+
+    fn take_off(&mut self, pods: &[Arc<Pod>]) {
+        if let Some(recount) = &mut self.recount {
+            return recount.change(self.cx.core, Change::Goes, pods);
+        }
+        for pod in pods {
+            if let Err(error) = self.cx.core.cluster.remove_pod(&pod.uid) {
+                self.cx.core.note(format!("preemption for a pod group: {error}"));
+            }
+        }
+    }
+
+    fn put_back(&mut self, pods: &[Arc<Pod>]) {
+        if let Some(recount) = &mut self.recount {
+            return recount.change(self.cx.core, Change::ComesBack, pods);
+        }
+        for pod in pods {
+            if let Err(error) = self.cx.core.cluster.add_pod(pod.clone()) {
+                self.cx.core.note(format!("preemption for a pod group: {error}"));
+            }
+        }
+    }
+
+    fn try_group(&mut self) -> Status {
+        match self.count() {
+            Some(true) => return Status::SUCCESS,
+            Some(false) => return Status::unschedulable(UNSCHEDULABLE),
+            None => {}
+        }
+        let tried = self.decide();
         // A search that was given up says nothing of the pods that are there or not: they would go without need.
         if tried.status.is_rejected() && self.cx.effort.hit_limit {
             return Status::error(format!(
@@ -84,10 +262,16 @@ impl SchedulingCycle {
         tried: &mut PlacementOutcome,
         report: &mut GroupReport,
     ) {
+        // However often the group is tried for it, what comes later draws the same numbers.
+        let number = self.number;
         let found = self.victims(cx, group);
+        self.number = number;
         let status = match found {
-            Ok((plugin, victims)) => {
+            Ok((plugin, victims, plan)) => {
                 tried.waits = true;
+                if let Some(outcomes) = plan {
+                    tried.outcomes = outcomes;
+                }
                 register(cx, group, victims, plugin);
                 Status::SUCCESS
             }
@@ -103,11 +287,8 @@ impl SchedulingCycle {
         report.preemption = Some(status);
     }
 
-    fn victims(
-        &mut self,
-        cx: &mut GroupWork<'_>,
-        group: &Group,
-    ) -> Result<(PluginName, Vec<Arc<Pod>>), Status> {
+    /// Which pods have to go.
+    fn victims(&mut self, cx: &mut GroupWork<'_>, group: &Group) -> Result<Found, Status> {
         let plans = cx.core.plans.clone();
         let profile = &plans.profiles[group.profile];
         let Some((name, plugin)) = profile.post_filter().find_map(|(idx, name, _)| {
@@ -121,11 +302,19 @@ impl SchedulingCycle {
         }
         // What is found out about the changed cluster goes with it.
         let kept = std::mem::take(&mut self.classes);
-        let mut trial = Rehearsal { cycle: self, cx: &mut *cx, group };
+        let recount = Recount::of(self, cx.core, group);
+        let mut trial = Rehearsal { cycle: self, cx: &mut *cx, group, recount };
         let found = guarded(|| plugin.pod_group_post_filter(placed(group), &mut trial));
+        let found = found.and_then(|found| found);
+        let mut plan = None;
+        if found.is_ok() && group.exact.is_some() {
+            trial.take_over();
+            let planned = trial.decide();
+            plan = planned.status.is_success().then_some(planned.outcomes);
+        }
         cx.core.cluster = before;
         self.put_back_classes(kept);
-        Ok((name.clone(), found.and_then(|found| found)?))
+        Ok((name.clone(), found?, plan))
     }
 }
 

@@ -109,7 +109,7 @@ fn what_next(outcome: Option<Outcome>, status: &Status, waits: bool) -> Next {
 }
 
 /// Has the group's condition written, unless it says so already, or has been scheduled once.
-fn write_condition(
+pub(crate) fn write_condition(
     core: &mut Core,
     member: PodRef,
     (namespace, name): (&Arc<str>, &Arc<str>),

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Object, Pod};
+use kube_scheduler_api_types::{Node, Object, Pod, PodGroup};
 use kube_scheduler_framework::{ActionType, ClusterEvent, EventObject, EventResource, PluginName};
 
 use crate::binding::Bindings;
@@ -42,6 +42,7 @@ impl Intake<'_> {
             // A pod re-created under the same name, with the deletion missed in between. What the old one held or was
             // assumed to hold would never be given back.
             self.pod_removed(&old);
+            self.preemptions.pod_is_gone(self.core, &old.uid);
             self.bindings.pod_gone(self.core, &old.uid);
             self.forget_unanswered(&old);
             return self.pod_added(pod);
@@ -63,6 +64,7 @@ impl Intake<'_> {
     pub(crate) fn pod_deleted(&mut self, namespace: &str, name: &str) {
         if let Some(pod) = self.core.pods.remove(namespace, name) {
             self.pod_removed(&pod);
+            self.preemptions.pod_is_gone(self.core, &pod.uid);
             self.bindings.pod_gone(self.core, &pod.uid);
             self.forget_unanswered(&pod);
         }
@@ -89,6 +91,7 @@ impl Intake<'_> {
             let entry = Entry(pod.clone());
             self.core.with_queue(|queue, policy| queue.add(entry, policy.now, policy));
             if self.core.plans.groups.has_gangs {
+                self.core.watch_group_of(&pod);
                 // After the pod itself: the one that completes a gang passes its own gate, then wakes the others.
                 let object = EventObject::Pod(pod);
                 self.core.move_all(&ClusterEvent::UNSCHEDULABLE_POD_ADD, None, Some(&object));
@@ -119,6 +122,7 @@ impl Intake<'_> {
         let nomination = self.core.nomination(&pod.uid);
         self.dequeue(pod.clone());
         self.core.cluster.group_member_gone(pod);
+        self.core.member_is_gone(pod);
         if self.core.cluster.is_assumed(&pod.uid) {
             self.assumed_pod_deleted(&pod.uid.clone());
         } else if pod.nominated_node_name().is_some() {
@@ -192,6 +196,7 @@ impl Intake<'_> {
     fn assigned_pod_removed(&mut self, pod: &Arc<Pod>) {
         self.core.far_terms.gone(pod);
         self.core.cluster.group_member_gone(pod);
+        self.core.member_is_gone(pod);
         if let Err(error) = self.core.cluster.remove_pod(&pod.uid) {
             self.core.note(format!("pod {}: {error}", pod.key()));
         }
@@ -306,6 +311,17 @@ impl Intake<'_> {
         self.core.measures.applied();
         self.object_changed(&event, old.as_ref(), Some(&new));
         self.bindings.object_changed(self.core, &object);
+        self.group_changed(&object);
+    }
+
+    /// A group that its members wait for may have changed.
+    fn group_changed(&mut self, object: &Object) {
+        if self.core.plans.groups.has_gangs
+            && *object.kind == *PodGroup::KIND
+            && *object.group == *PodGroup::GROUP
+        {
+            self.core.group_changed(&object.namespace, &object.name);
+        }
     }
 
     /// Reports to the queue an event of another kind. Kinds that no plugin registered for are watched for other reasons, and
@@ -342,5 +358,6 @@ impl Intake<'_> {
         self.core.measures.applied();
         self.object_changed(&event, Some(&old), None);
         self.bindings.object_changed(self.core, object);
+        self.group_changed(object);
     }
 }

@@ -8,6 +8,7 @@
 //! to them, `preemption` makes room, `intake` applies changes of the cluster, `failure` sends pods back. `deadlines` holds
 //! every reason to wake up.
 
+mod alike;
 mod apart;
 mod attempt;
 mod binding;
@@ -36,6 +37,7 @@ mod group_preemption;
 mod group_report;
 mod group_submission;
 mod guard;
+mod incomplete;
 mod input;
 mod intake;
 mod known;

@@ -13,6 +13,7 @@
 mod held;
 mod table;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::diagnosis::FitError;
@@ -70,18 +71,27 @@ pub(crate) struct HeldAttempt {
 #[derive(Debug)]
 pub(crate) struct Preemptions {
     tasks: TaskTable,
+    /// Gangs that are planned as a whole and whose victims have not all gone.
+    awaiting: Vec<AwaitingGroup>,
     is_in_background: bool,
+}
+
+/// Members that are tried once the last of these pods is gone.
+#[derive(Debug)]
+struct AwaitingGroup {
+    victims: BTreeSet<Arc<str>>,
+    members: Vec<Arc<Pod>>,
 }
 
 impl Preemptions {
     /// No preemptions; those to come run in the background, or hold their attempts.
     pub(crate) fn new(is_in_background: bool) -> Self {
-        Self { tasks: TaskTable::default(), is_in_background }
+        Self { tasks: TaskTable::default(), awaiting: Vec::new(), is_in_background }
     }
 
     /// The same without any preemption.
     pub(crate) fn fork(&self) -> Self {
-        Self { tasks: self.tasks.fork(), is_in_background: self.is_in_background }
+        Self { tasks: self.tasks.fork(), ..Self::new(self.is_in_background) }
     }
 
     /// All pods that have to go, and the pods of attempts that wait for them.
@@ -97,8 +107,9 @@ impl Preemptions {
     }
 
     /// What is in which table, and how much of it.
-    pub(crate) fn table_sizes(&self) -> [(&'static str, usize); 3] {
-        self.tasks.sizes()
+    pub(crate) fn table_sizes(&self) -> impl Iterator<Item = (&'static str, usize)> + use<> {
+        let awaiting = ("gangs that wait for victims to go", self.awaiting.len());
+        self.tasks.sizes().into_iter().chain([awaiting])
     }
 
     /// Whether preemptions run in the background, beside attempts.
@@ -224,6 +235,16 @@ impl Preemptions {
     /// Notes that a pod is gone or is being deleted. It may be the last victim of a preemption.
     pub(crate) fn pod_goes(&mut self, core: &mut Core, uid: &str) {
         self.tasks.pod_goes(uid, &mut core.held_back);
+    }
+
+    /// A pod is gone. A gang for which it had to go, and which waits for no other, is tried.
+    pub(crate) fn pod_is_gone(&mut self, core: &mut Core, uid: &str) {
+        for group in self.awaiting.extract_if(.., |group| {
+            group.victims.remove(uid);
+            group.victims.is_empty()
+        }) {
+            core.activate(group.members);
+        }
     }
 
     /// A victim's eviction was answered.
@@ -365,13 +386,19 @@ impl Preemptions {
         }
         // Parity: when the last victims went before it was their turn, their events found the pod held back, and the
         // reference leaves it parked until the next event. Nothing else has to be waited for, so it is tried.
-        let mut held_back = if members.is_empty() { vec![preemptor] } else { members };
+        let is_group = !members.is_empty();
+        let mut held_back = if is_group { members } else { vec![preemptor] };
         held_back.retain(|pod| {
             let queued = core.queue().get(&pod.namespace, &pod.name);
             queued.is_some_and(QueuedPod::is_gated)
         });
-        if victims.iter().all(|victim| core.cluster.pod(&victim.uid).is_none()) {
+        let mut left: BTreeSet<Arc<str>> = victims.iter().map(|it| it.uid.clone()).collect();
+        left.retain(|uid| core.cluster.pod(uid).is_some());
+        if left.is_empty() {
             core.activate(held_back);
+        } else if is_group && core.plans.groups.plans_gangs_exactly && !held_back.is_empty() {
+            // No plugin is to blame for a plan that does not exist, so no plugin's event would wake the members.
+            self.awaiting.push(AwaitingGroup { victims: left, members: held_back });
         }
     }
 }

@@ -12,17 +12,26 @@ use kube_scheduler_api_types::{
 use kube_scheduler_cache::{ClusterState, ServiceSelectors};
 
 /// What messages call a part of a pod, and what the part costs.
-type Part = (&'static str, fn(&Pod, &ClusterState) -> Comparisons);
+type Part = (&'static str, Reach, fn(&Pod, &ClusterState) -> Comparisons);
+
+/// With which nodes a part is compared if the pod may only go to some.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// With these.
+    Scope,
+    /// With all: what is on others counts.
+    Cluster,
+}
 
 /// The parts of a pod that cost something.
 const PARTS: [Part; 7] = [
-    ("nodeSelector and node affinity", node_selection),
-    ("topology spread constraints", spread_constraints),
-    ("spreading by services and owner", default_spreading),
-    ("pod affinity and anti-affinity", pod_affinity),
-    ("tolerations", tolerations),
-    ("resources, host ports and images", requests),
-    ("volumes and resource claims", volumes_and_claims),
+    ("nodeSelector and node affinity", Reach::Scope, node_selection),
+    ("topology spread constraints", Reach::Cluster, spread_constraints),
+    ("spreading by services and owner", Reach::Cluster, default_spreading),
+    ("pod affinity and anti-affinity", Reach::Cluster, pod_affinity),
+    ("tolerations", Reach::Scope, tolerations),
+    ("resources, host ports and images", Reach::Scope, requests),
+    ("volumes and resource claims", Reach::Scope, volumes_and_claims),
 ];
 
 /// Constraints that a pod without any gets by default. An operator who configures more decides about the work as well.
@@ -54,13 +63,19 @@ pub(crate) struct Price {
 impl Price {
     /// The price of an attempt for `pod`. Linear in the number of the pod's terms and requirements.
     pub(crate) fn of(pod: &Pod, cluster: &ClusterState) -> Self {
+        Self::on(pod, cluster, cluster.capacity())
+    }
+
+    /// The same if it may go to `n_scope` nodes only.
+    pub(crate) fn on(pod: &Pod, cluster: &ClusterState, n_scope: usize) -> Self {
         let (n_nodes, n_pods) = (units(cluster.capacity()), units(cluster.n_pods()));
         let n_neighbours = units(cluster.n_pods_in(&pod.namespace));
         let (mut search, mut per_trial, mut greatest) = (0_u64, 0_u64, (0, ""));
-        for (name, part) in PARTS {
+        for (name, reach, part) in PARTS {
             let Comparisons { once, per_node, per_pod, per_neighbour } = part(pod, cluster);
+            let n_compared = if reach == Reach::Scope { units(n_scope) } else { n_nodes };
             let price = once
-                .saturating_add(per_node.saturating_mul(n_nodes))
+                .saturating_add(per_node.saturating_mul(n_compared))
                 .saturating_add(per_pod.saturating_mul(n_pods))
                 .saturating_add(per_neighbour.saturating_mul(n_neighbours));
             search = search.saturating_add(price);
@@ -355,6 +370,18 @@ mod tests {
         let without = of_terms(json!({"topologyKey": "zone"})) - plain;
         assert!((300_000..301_000).contains(&with), "{with}");
         assert!((100_000..101_000).contains(&without), "{without}");
+    }
+
+    #[test]
+    fn a_pod_that_may_go_to_some_nodes_pays_for_these() {
+        let cluster = cluster();
+        let price = |spec: Value, n_scope| Price::on(&pod(spec), &cluster, n_scope).search;
+        let plain = price(json!({}), 1000);
+        assert!(price(json!({}), 10) < plain / 50, "{plain}");
+        // Where pods are spread, all nodes count.
+        let spread = json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone",
+            "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"a": "b"}}}]});
+        assert!(price(spread, 10) > 1000);
     }
 
     #[test]

@@ -47,6 +47,7 @@ pub(crate) fn table_sizes(
         ("lists of taints", cluster.taint_sets().iter().count()),
         ("pods that wait on Permit", core.permits.len()),
         ("pods that preempt", core.held_back.len()),
+        ("groups that are waited for", core.incomplete.len()),
     ];
     let (n_evaluations, n_evaluation_bytes) = cycle.evaluations();
     let learned = [

@@ -320,6 +320,10 @@ impl Reserve for DynamicResources {
     fn reads_cycle_state(&self, pod: &Pod) -> bool {
         self.may_concern(pod)
     }
+
+    fn is_idle_for(&self, pod: &Pod) -> bool {
+        !self.may_concern(pod) && pod.status.node_resource_claims.is_empty()
+    }
 }
 
 impl PreBind for DynamicResources {

@@ -203,6 +203,10 @@ impl Reserve for VolumeBinding {
     fn reads_cycle_state(&self, pod: &Pod) -> bool {
         has_claims(pod)
     }
+
+    fn is_idle_for(&self, pod: &Pod) -> bool {
+        !has_claims(pod)
+    }
 }
 
 impl PreBind for VolumeBinding {

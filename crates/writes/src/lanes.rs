@@ -568,7 +568,7 @@ mod tests {
             assert_eq!(lanes.peek(Urgency::Now), Some(&write));
             assert_eq!(lanes.pop(Urgency::Now), Some(write));
         }
-        // What starts anew has to wait.
+        // A binding that starts has to wait.
         lanes.finish(&"a".into(), NOW);
         lanes.push(bind("d"), NOW);
         lanes.push(bind("a"), NOW);
@@ -618,7 +618,11 @@ mod tests {
         assert!(lanes.pop(Urgency::Now).is_some());
         lanes.finish(&"a".into(), NOW);
         lanes.push(bind("a"), NOW);
-        assert_eq!(lanes.pop(Urgency::Now), Some(bind("b")), "the next binding of a starts anew");
+        assert_eq!(
+            lanes.pop(Urgency::Now),
+            Some(bind("b")),
+            "the next binding of a starts from the beginning"
+        );
     }
 
     #[test]

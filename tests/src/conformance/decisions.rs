@@ -245,6 +245,7 @@ pub(super) fn engine_of(case: &Value, gates: FeatureGates, options: Options<'_>)
         // Histories of groups draw no lots, so that they can be followed.
         breaks_ties_by_name: is_about_groups,
         hurries_groups: is_about_groups,
+        group_patience: None,
         gates,
         ..EngineOptions::default()
     };

@@ -9,7 +9,7 @@ use kube_scheduler_cache::{NodeIdx, ObjectKey};
 
 use crate::context::{Commands, Context};
 use crate::cycle_state::CycleState;
-use crate::points::ObjectWrite;
+use crate::points::{ObjectWrite, PlacedGroup};
 use crate::services::{ApiError, Pending};
 use crate::status::Status;
 
@@ -56,6 +56,13 @@ pub trait Reserve: Send + Sync {
         let _ = pod;
         true
     }
+
+    /// Whether this plugin has nothing to do for such a pod, wherever it goes: it accepts the pod, and asks for nothing. Saying
+    /// so allows the members of a pod group to be counted instead of tried.
+    fn is_idle_for(&self, pod: &Pod) -> bool {
+        let _ = pod;
+        false
+    }
 }
 
 /// What Permit decided: the binding goes on, waits, or is rejected.
@@ -100,6 +107,14 @@ pub trait Permit: Send + Sync {
     fn reads_cycle_state(&self, pod: &Pod) -> bool {
         let _ = pod;
         true
+    }
+
+    /// How many members of a group must be placed, beside those that have a node, before the plugin lets one of them be bound,
+    /// if it goes by their number alone and never rejects one; `None` if there is more to it. An answer allows members to be
+    /// counted instead of tried.
+    fn members_needed(&self, cx: &Context<'_>, group: PlacedGroup<'_>) -> Option<usize> {
+        let _ = (cx, group);
+        None
     }
 }
 

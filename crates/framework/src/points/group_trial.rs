@@ -12,7 +12,7 @@ use crate::status::Status;
 
 /// A hypothetical cluster in which a group is tried: pods can be taken off their nodes and put back.
 pub trait GroupTrial {
-    /// The cluster as it is now.
+    /// The cluster. Whether pods that were taken off are still to be seen in it is open.
     fn context(&self) -> Context<'_>;
 
     /// Takes pods off their nodes. Their groups count them as before.
@@ -20,6 +20,11 @@ pub trait GroupTrial {
 
     /// Puts back pods that were taken off.
     fn put_back(&mut self, pods: &[Arc<Pod>]);
+
+    /// Whether the group is planned as a whole, in every placement that its constraints allow: it can make room in one of them.
+    fn plans_as_a_whole(&self) -> bool {
+        false
+    }
 
     /// Whether the group would be scheduled. Expensive: a node is searched for every member.
     fn try_group(&mut self) -> Status;

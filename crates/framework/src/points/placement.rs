@@ -93,4 +93,10 @@ pub trait PlacementScore: Send + Sync {
         let _ = scores;
         Ok(())
     }
+
+    /// Whether the score depends on which members find a node in the placement, and not on which node. Saying so allows
+    /// members to be counted instead of tried.
+    fn goes_by_members(&self) -> bool {
+        false
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube_scheduler_framework::api::{Object, Pod, PodGroup};
-use kube_scheduler_framework::groups::{MemberPlace, PodGroupState};
+use kube_scheduler_framework::groups::{MemberPlace, PlacedGroup, PodGroupState};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, ClusterView, Code, Commands, Context, CycleState, EnqueueExtensions,
     EventObject, EventRegistration, EventResource, Handle, Permit, PermitDecision, Plugin,
@@ -36,6 +36,9 @@ struct GangScheduling {
 struct Gangs {
     /// The group that was read last, with its minimum: members come one after the other.
     latest: Mutex<Option<(Arc<Object>, Option<i32>)>>,
+    /// The member that came last, where the objects stood then, and whether its gang has a quorum: all members that wait are
+    /// asked for each that comes.
+    arrived: Mutex<Option<(Arc<Pod>, u64, bool)>>,
 }
 
 impl Gangs {
@@ -59,6 +62,20 @@ impl Gangs {
             Ok(state) if is_fewer(state.n_known(), min_count) => Status::unresolvable(NO_QUORUM),
             Ok(_) => Status::SUCCESS,
             Err(status) => status,
+        }
+    }
+
+    /// Whether the gang of a pod that has come has a quorum with it.
+    fn quorum_with(&self, cluster: ClusterView<'_>, added: &Arc<Pod>) -> bool {
+        let objects = cluster.objects().sequence();
+        let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*arrived {
+            Some((known, at, answer)) if Arc::ptr_eq(known, added) && *at == objects => *answer,
+            _ => {
+                let answer = self.quorum(cluster, added).is_success();
+                *arrived = Some((added.clone(), objects, answer));
+                answer
+            }
         }
     }
 
@@ -153,6 +170,18 @@ impl Permit for GangScheduling {
     fn reads_cycle_state(&self, _: &Pod) -> bool {
         false
     }
+
+    fn members_needed(&self, cx: &Context<'_>, group: PlacedGroup<'_>) -> Option<usize> {
+        let PlacedGroup { namespace, name, .. } = group;
+        let cluster = cx.cluster();
+        match self.gangs.min_count(cluster, namespace, name).ok()? {
+            Some(min_count) => {
+                let n_scheduled = cluster.pod_group(namespace, name)?.n_scheduled();
+                Some(usize::try_from(min_count).unwrap_or(0).saturating_sub(n_scheduled))
+            }
+            None => Some(0),
+        }
+    }
 }
 
 impl EnqueueExtensions for GangScheduling {
@@ -163,11 +192,12 @@ impl EnqueueExtensions for GangScheduling {
         vec![
             EventRegistration::with_hint(pod_added, move |cx, pod, old, new| {
                 let (_, added) = event_objects::pods(old, new)?;
-                let is_member = added.is_some_and(|added| {
-                    added.namespace == pod.namespace && added.spec.pod_group == pod.spec.pod_group
-                });
                 // As long as more members are missing, PreEnqueue would reject every waiting member again, for each new one.
-                Ok(worth_if(is_member && gangs.quorum(cx.cluster(), pod).is_success()))
+                Ok(worth_if(added.is_some_and(|added| {
+                    added.namespace == pod.namespace
+                        && added.spec.pod_group == pod.spec.pod_group
+                        && gangs.quorum_with(cx.cluster(), added)
+                })))
             }),
             EventRegistration::with_hint(group_added, group_hint),
         ]

@@ -52,6 +52,10 @@ impl PlacementScore for PodGroupPodsCount {
         }
         Ok(())
     }
+
+    fn goes_by_members(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -52,7 +52,8 @@ impl PodGroupPostFilter for DefaultPreemption {
         let preemptor = find(cx.cluster(), group.namespace, group.name).map_err(|error| {
             Status::error(format!("failed to get pod group object: {}", error.text(group.name)))
         })?;
-        if preemptor.topology_keys.as_ref().is_some_and(|keys| !keys.is_empty()) {
+        let is_constrained = preemptor.topology_keys.as_ref().is_some_and(|keys| !keys.is_empty());
+        if is_constrained && !trial.plans_as_a_whole() {
             return Err(Status::unschedulable(CONSTRAINED));
         }
         if group.members.iter().any(|pod| pod.spec.never_preempts) {

@@ -98,6 +98,10 @@ impl PlacementScore for Fit {
         let resources = &self.args.resources;
         Ok(fit_placement::score(cx.cluster(), resources, &placement.nodes, assignments))
     }
+
+    fn goes_by_members(&self) -> bool {
+        true
+    }
 }
 
 impl PreFilter for Fit {

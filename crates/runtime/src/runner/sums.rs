@@ -77,6 +77,26 @@ impl<'a> SumsFilters<'a> {
         self.ask(&crowded, &self.nothing_read(), false)
     }
 
+    /// How many pods like the one in question fit on a node as it is in `overlay`, one after the other, up to `most`. `None`
+    /// when a filter fails, or needs more than the node and the sums of its pods.
+    pub fn n_fitting(&mut self, overlay: NodeOverlay, most: usize) -> Option<usize> {
+        let overlays = [overlay].into_iter().collect();
+        self.trial = Trial { overlays, reads: self.nothing_read() };
+        let mut n = 0;
+        while n < most {
+            let status = self.ask_trial(n > 0)?;
+            if !status.is_success() {
+                if !status.is_rejected() {
+                    return None;
+                }
+                break;
+            }
+            n += 1;
+            self.trial.overlays.iter_mut().for_each(|overlay| overlay.add_sums(self.pod));
+        }
+        self.trial.reads.iter().all(|reads| reads.get().can_be_followed()).then_some(n)
+    }
+
     fn nothing_read(&self) -> TrialReads {
         self.filters.iter().map(|_| ReadSet::new()).collect()
     }
