@@ -167,6 +167,10 @@ fn say(core: &mut Core, member: &Arc<Pod>, text: &str) {
     };
     core.record(member, event);
     if let Some(patch) = status_patch(member, REASON, text, &NominationChange::Keep, core.now) {
-        core.effects.push(Effect::PatchStatus { pod: PodRef::from(&**member), patch });
+        core.effects.push(Effect::PatchStatus {
+            pod: PodRef::from(&**member),
+            patch,
+            is_announcement: false,
+        });
     }
 }
