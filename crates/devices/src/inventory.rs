@@ -4,6 +4,7 @@ mod counters;
 mod pool;
 mod pools;
 mod shapes;
+mod views;
 
 use std::cmp::Ordering;
 use std::collections::hash_map::Entry;
@@ -17,20 +18,28 @@ use crate::api::ResourceSlice;
 use crate::features::Features;
 use crate::name::DeviceName;
 pub(crate) use counters::Consumption;
-pub(crate) use pool::{DeviceKey, DeviceRef, Pool, PoolGeneration, Slice};
-pub(crate) use pools::{NodePools, PoolState};
+use pool::Newest;
+pub(crate) use pool::{DeviceKey, DeviceRef, Pool, PoolGeneration, ShapeCount, Slice};
+pub(crate) use pools::{NodePool, NodePools, PoolState};
 use shapes::Shapes;
+use views::Views;
 
 /// A pool by a number that it keeps, as long as it is known.
 pub(crate) type PoolId = u32;
 
 /// A device, by its place.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceIdx {
     /// Place of the pool.
     pool: u32,
     /// Place in the pool.
     at: u32,
+}
+
+impl DeviceIdx {
+    pub(crate) fn new(pool: u32, at: u32) -> Self {
+        Self { pool, at }
+    }
 }
 
 /// The node that devices are wanted for.
@@ -60,6 +69,7 @@ pub struct Inventory {
     /// How many pools have got a number; those that are gone are among them.
     n_known_pools: usize,
     numbers: Arc<Mutex<Numbers>>,
+    views: Mutex<Views>,
     pub(crate) takes_node_resources: bool,
 }
 
@@ -144,14 +154,6 @@ const MAX_PREPARED: usize = 4096;
 /// Nor are pools with more slices, for the same reason.
 const MAX_PREPARED_SLICES: usize = 64;
 
-/// Whether the newest generation of a pool has as many slices as it says.
-fn is_complete(slices: &[Arc<ResourceSlice>]) -> bool {
-    let newest = slices.iter().map(|slice| slice.generation).max();
-    let mut of_newest = slices.iter().filter(|slice| Some(slice.generation) == newest);
-    let n_slices = of_newest.clone().count() as i64;
-    of_newest.next().is_some_and(|slice| slice.n_slices == n_slices)
-}
-
 impl Inventory {
     /// The inventory of these slices, which may come in any order.
     pub fn new(slices: impl IntoIterator<Item = Arc<ResourceSlice>>, features: Features) -> Self {
@@ -164,11 +166,12 @@ impl Inventory {
     pub(crate) fn prepare(&self, name: (Arc<str>, Arc<str>), mut slices: Vec<Arc<ResourceSlice>>) {
         let n_devices: usize = slices.iter().map(|slice| slice.devices.len()).sum();
         let is_large = slices.len() > MAX_PREPARED_SLICES || n_devices > MAX_PREPARED;
+        slices.sort_by(|a, b| a.name.cmp(&b.name));
+        let newest = Newest::of(slices.iter().map(|slice| &**slice));
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_large || !is_complete(&slices) || numbers.are_mostly_gone() {
+        if is_large || !newest.is_some_and(Newest::is_complete) || numbers.are_mostly_gone() {
             return numbers.forget(name);
         }
-        slices.sort_by(|a, b| a.name.cmp(&b.name));
         numbers.pool(&slices, self.features);
     }
 
@@ -217,6 +220,7 @@ impl Inventory {
             n_shapes,
             n_known_pools,
             numbers: shared,
+            views: Mutex::default(),
             takes_node_resources,
         };
         inventory.place_pools();
@@ -276,6 +280,11 @@ impl Inventory {
         Some((pool, pool.key(&name.device)?))
     }
 
+    /// The pool at a place.
+    pub(crate) fn pool(&self, place: u32) -> &Pool {
+        &self.pools[place as usize]
+    }
+
     pub(crate) fn device(&self, device: DeviceIdx) -> DeviceRef<'_> {
         self.pools[device.pool as usize].device(device.at)
     }
@@ -284,6 +293,11 @@ impl Inventory {
     pub(crate) fn pool_name(&self, pool: u32) -> String {
         let (driver, name) = self.pools[pool as usize].full_name();
         format!("{driver}/{name}")
+    }
+
+    /// How many pools may have to do with a node, some of them counted twice.
+    fn n_pools_near(&self, node: &str) -> usize {
+        self.by_node.get(node).map_or(0, SmallVec::len) + self.anywhere.len()
     }
 
     /// The places of the pools with slices that may have to do with a node, ascending.

@@ -311,7 +311,10 @@ mod tests {
                 (name, held, occupancy.consumed(key))
             })
             .collect();
-        format!("{devices:?} of {} {}", occupancy.len(), state.counters().shown(state.inventory()))
+        let free: Vec<_> =
+            state.inventory().pools().map(|pool| occupancy.is_free(pool.id())).collect();
+        let counters = state.counters().shown(state.inventory());
+        format!("{devices:?} of {} in all but {free:?} {counters}", occupancy.len())
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! Which devices are taken.
 
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Quantity;
@@ -8,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::api::{Allocation, Map};
 use crate::features::Features;
-use crate::inventory::DeviceKey;
+use crate::inventory::{DeviceKey, PoolId};
 use crate::name::DeviceName;
 
 /// The devices that allocated claims hold (`docs/spec/plugins-dra.md` §5.3). Claims with admin access hold nothing.
@@ -71,7 +72,11 @@ impl Usage {
 
 /// What is taken of one inventory, by device.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Occupancy(FxHashMap<DeviceKey, Occupied>);
+pub(crate) struct Occupancy {
+    devices: FxHashMap<DeviceKey, Occupied>,
+    /// How many devices are held, for pools that have any which are.
+    n_by_pool: FxHashMap<PoolId, usize>,
+}
 
 #[derive(Clone, Debug, PartialEq)]
 struct Occupied {
@@ -103,32 +108,47 @@ impl Occupancy {
         }
         let is_dedicated = usages.iter().any(|usage| usage.dedicated.contains(name));
         let occupied = Occupied { is_dedicated, consumed };
-        let before = self.0.insert(key, occupied.clone());
+        let before = self.devices.insert(key, occupied.clone());
+        if before.is_none() {
+            *self.n_by_pool.entry(key.pool()).or_default() += 1;
+        }
         before != Some(occupied)
     }
 
     /// How many devices are held.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.devices.len()
     }
 
     /// Forgets a device, and says whether it was held.
     pub(crate) fn forget(&mut self, device: DeviceKey) -> bool {
-        self.0.remove(&device).is_some()
+        let was_held = self.devices.remove(&device).is_some();
+        if was_held && let Entry::Occupied(mut n) = self.n_by_pool.entry(device.pool()) {
+            *n.get_mut() -= 1;
+            if *n.get() == 0 {
+                n.remove();
+            }
+        }
+        was_held
+    }
+
+    /// Whether nothing of a pool is taken.
+    pub(crate) fn is_free(&self, pool: PoolId) -> bool {
+        !self.n_by_pool.contains_key(&pool)
     }
 
     pub(crate) fn is_dedicated(&self, device: DeviceKey) -> bool {
-        self.0.get(&device).is_some_and(|occupied| occupied.is_dedicated)
+        self.devices.get(&device).is_some_and(|occupied| occupied.is_dedicated)
     }
 
     /// Whether it is dedicated or any share of it is taken.
     pub(crate) fn is_held(&self, device: DeviceKey) -> bool {
-        self.0.contains_key(&device)
+        self.devices.contains_key(&device)
     }
 
     /// What the shares of a device consume together; absent if none says so.
     pub(crate) fn consumed(&self, device: DeviceKey) -> Option<&BTreeMap<Arc<str>, Quantity>> {
-        self.0.get(&device)?.consumed.as_ref()
+        self.devices.get(&device)?.consumed.as_ref()
     }
 }

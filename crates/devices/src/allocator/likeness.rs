@@ -61,7 +61,7 @@ impl Likeness {
         let mut classes = Vec::with_capacity(search.pools.devices.len());
         for place in 0..search.pools.devices.len() {
             let key = key(search, place, &context);
-            prospects.note(requests, &key.sights, key.is_dedicated, key.is_shareable);
+            prospects.note(requests, &key.sights, 1, key.is_dedicated, key.is_shareable);
             let next = numbers.len() as u32;
             classes.push(*numbers.entry(key).or_insert(next));
         }

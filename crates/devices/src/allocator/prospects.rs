@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::inventory::{NodePools, NodeRef};
+use crate::inventory::{DeviceIdx, NodePool, NodePools, NodeRef, ShapeCount};
 
 use super::plan::{Plan, RequestPlan};
 use super::{AllocationError, Allocator, Steps};
@@ -59,51 +59,43 @@ impl Prospects {
             return Ok(None);
         }
         steps.take(pools.devices.len() as u64 / 32)?;
-        let inventory = allocator.inventory();
-        let occupancy = allocator.state().occupancy();
-        let mut shapes: SmallVec<[(u32, SmallVec<[Sight; 8]>); 4]> = SmallVec::new();
-        for idx in &pools.devices {
-            let device = inventory.device(*idx);
-            if !device.is_plain() {
-                return Ok(None);
-            }
-            // No selector is asked about a device that is taken.
-            if occupancy.is_dedicated(device.key()) {
-                continue;
-            }
-            let known = shapes.iter().position(|(shape, _)| *shape == device.shape());
-            let known = known.unwrap_or_else(|| {
-                let sights = requests.iter().map(|request| {
+        let Some(counts) = free_by_shape(allocator, pools) else { return Ok(None) };
+        for ShapeCount { n, example, .. } in counts {
+            let sights: SmallVec<[Sight; 8]> = requests
+                .iter()
+                .map(|request| {
                     let claim = plan.claims[request.claim].claim;
-                    match request.selects(allocator, node, claim, *idx, steps) {
+                    match request.selects(allocator, node, claim, example, steps) {
                         Err(_) => Sight::Error,
                         Ok(true) => Sight::Selected,
                         Ok(false) => Sight::NotSelected,
                     }
-                });
-                shapes.push((device.shape(), sights.collect()));
-                shapes.len() - 1
-            });
-            prospects.note(requests, &shapes[known].1, false, false);
+                })
+                .collect();
+            prospects.note(requests, &sights, n, false, false);
         }
         Ok(Some(prospects))
     }
 
-    /// Counts a device that the requests see so.
+    /// Counts so many devices that the requests see so.
     pub(super) fn note(
         &mut self,
         requests: &[RequestPlan<'_>],
         sights: &[Sight],
+        n: usize,
         is_dedicated: bool,
         is_shareable: bool,
     ) {
         self.may_share |= is_shareable;
-        self.n_total += usize::from(!is_dedicated && sights.contains(&Sight::Selected));
+        if !is_dedicated && sights.contains(&Sight::Selected) {
+            self.n_total += n;
+        }
         let counts = self.n_available.iter_mut();
         for ((count, request), sight) in counts.zip(requests).zip(sights) {
             self.has_errors |= *sight == Sight::Error;
-            let is_free = request.has_admin_access || !is_dedicated;
-            *count += usize::from(*sight == Sight::Selected && is_free);
+            if *sight == Sight::Selected && (request.has_admin_access || !is_dedicated) {
+                *count += n;
+            }
         }
     }
 
@@ -121,6 +113,45 @@ impl Prospects {
             && (are_too_few
                 || requests.any(|alternatives| alternatives.range.clone().all(is_short)))
     }
+}
+
+/// How many devices of each shape a node has that nobody holds. No selector is asked about the others. `None` if some device is
+/// not plain.
+fn free_by_shape(
+    allocator: &Allocator,
+    pools: &NodePools,
+) -> Option<SmallVec<[ShapeCount<DeviceIdx>; 8]>> {
+    let inventory = allocator.inventory();
+    let occupancy = allocator.state().occupancy();
+    let mut counts = SmallVec::<[ShapeCount<DeviceIdx>; 8]>::new();
+    let mut count = |shape: u32, n: usize, example: DeviceIdx| match counts
+        .iter_mut()
+        .find(|known| known.shape == shape)
+    {
+        Some(known) => known.n += n,
+        None => counts.push(ShapeCount { shape, n, example }),
+    };
+    for NodePool { pool: place, devices, .. } in &pools.pools {
+        let pool = inventory.pool(*place);
+        // Where the node sees all devices and nobody holds any, they are counted already.
+        let is_whole = devices.len() == pool.n_devices() && occupancy.is_free(pool.id());
+        if let Some(known) = pool.shape_counts().filter(|_| is_whole) {
+            for ShapeCount { shape, n, example } in known {
+                count(*shape, *n, DeviceIdx::new(*place, *example));
+            }
+            continue;
+        }
+        for idx in &pools.devices[devices.clone()] {
+            let device = inventory.device(*idx);
+            if !device.is_plain() {
+                return None;
+            }
+            if !occupancy.is_dedicated(device.key()) {
+                count(device.shape(), 1, *idx);
+            }
+        }
+    }
+    Some(counts)
 }
 
 /// How many devices the claims need at least.

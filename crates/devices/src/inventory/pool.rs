@@ -13,11 +13,20 @@ use crate::facts::DeviceFacts;
 use crate::features::Features;
 use crate::name::DeviceName;
 
+/// Pools with more shapes than this are not counted: it would take as long as to look at every device.
+const MAX_COUNTED_SHAPES: usize = 16;
+
 /// A device, by its name: devices of different generations may have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct DeviceKey {
     pool: PoolId,
     name: u32,
+}
+
+impl DeviceKey {
+    pub(crate) fn pool(self) -> PoolId {
+        self.pool
+    }
 }
 
 /// One generation of a pool.
@@ -45,8 +54,19 @@ pub(crate) struct Pool {
     by_node: Vec<(Arc<str>, SmallVec<[u32; 2]>)>,
     /// The slices to look at for every node.
     anywhere: Vec<u32>,
+    /// How many devices there are of each shape, with one of them, if all are [plain](DeviceRef::is_plain).
+    n_by_shape: Option<SmallVec<[ShapeCount; 4]>>,
     /// Whether any device takes resources of its node.
     pub(super) takes_node_resources: bool,
+}
+
+/// Devices of one pool that are alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShapeCount<At = u32> {
+    pub(crate) shape: u32,
+    pub(crate) n: usize,
+    /// The place of one of them.
+    pub(crate) example: At,
 }
 
 #[derive(Debug)]
@@ -74,6 +94,30 @@ pub(super) struct Generation {
     pub(super) n_slices: i64,
     pub(super) counters: Counters,
     pub(super) has_duplicate_devices: bool,
+}
+
+/// The newest generation among some slices of a pool, in the order of their names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Newest {
+    pub(super) number: i64,
+    n_slices: i64,
+    /// How many slices it has, going by the first one.
+    pub(super) n_expected: i64,
+}
+
+impl Newest {
+    /// Nothing without slices.
+    pub(super) fn of<'a>(slices: impl Iterator<Item = &'a ResourceSlice> + Clone) -> Option<Self> {
+        let number = slices.clone().map(|slice| slice.generation).max()?;
+        let mut of_newest = slices.filter(|slice| slice.generation == number);
+        let n_expected = of_newest.next()?.n_slices;
+        Some(Self { number, n_slices: 1 + of_newest.count() as i64, n_expected })
+    }
+
+    /// Whether all of its slices are among them, and no other.
+    pub(super) const fn is_complete(self) -> bool {
+        self.n_slices == self.n_expected
+    }
 }
 
 #[derive(Debug)]
@@ -159,6 +203,7 @@ impl Pool {
             device_names,
             by_node: Vec::new(),
             anywhere: Vec::new(),
+            n_by_shape: None,
             takes_node_resources: false,
         };
         for object in objects {
@@ -167,7 +212,25 @@ impl Pool {
             pool.add_slice(object, &shapes);
         }
         pool.place_slices(features);
+        pool.n_by_shape = pool.count_shapes();
         pool
+    }
+
+    fn count_shapes(&self) -> Option<SmallVec<[ShapeCount; 4]>> {
+        let mut counts = SmallVec::<[ShapeCount; 4]>::new();
+        for (device, place) in self.devices.iter().zip(0..) {
+            if !device.is_plain {
+                return None;
+            }
+            if let Some(known) = counts.iter_mut().find(|known| known.shape == device.shape) {
+                known.n += 1;
+            } else if counts.len() < MAX_COUNTED_SHAPES {
+                counts.push(ShapeCount { shape: device.shape, n: 1, example: place });
+            } else {
+                return None;
+            }
+        }
+        Some(counts)
     }
 
     /// The shapes of the devices of a slice that it has.
@@ -289,6 +352,21 @@ impl Pool {
     /// The devices of a slice.
     pub(super) fn devices_of_slice(&self, slice: &Slice) -> impl Iterator<Item = DeviceRef<'_>> {
         slice.devices().map(|at| self.device(at))
+    }
+
+    pub(crate) fn id(&self) -> PoolId {
+        self.id
+    }
+
+    /// How many devices of which shapes it has; `None` if there are too many shapes, or if a device is not
+    /// [plain](DeviceRef::is_plain).
+    pub(crate) fn shape_counts(&self) -> Option<&[ShapeCount]> {
+        self.n_by_shape.as_deref()
+    }
+
+    /// How many devices all generations have.
+    pub(crate) fn n_devices(&self) -> usize {
+        self.devices.len()
     }
 
     /// The devices of all generations.

@@ -1,12 +1,17 @@
 //! The pools that one node sees, in the order in which their devices are tried.
 
 use std::ops::Range;
+use std::sync::{Arc, PoisonError};
 
+use super::pool::{Generation, Newest};
 use super::{DeviceIdx, Inventory, NodeRef, Pool, Slice};
 use crate::features::Features;
 
+/// What nodes with fewer pools see is found out as quickly as it is looked up. Tests have few pools, and remember them all the same.
+const MIN_REMEMBERED: usize = if cfg!(test) { 1 } else { 16 };
+
 /// The pools of a node (`docs/spec/plugins-dra.md` §8.2).
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct NodePools {
     pub(crate) pools: Vec<NodePool>,
     /// The devices of all usable pools, in search order.
@@ -14,7 +19,7 @@ pub(crate) struct NodePools {
 }
 
 /// One pool of a node.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct NodePool {
     /// Place of the pool.
     pub(crate) pool: u32,
@@ -49,7 +54,19 @@ impl NodePools {
 
 impl Inventory {
     /// The pools of `node`. An error is the text of what failed.
-    pub(crate) fn pools_on(&self, node: NodeRef<'_>) -> Result<NodePools, String> {
+    pub(crate) fn pools_on(&self, node: NodeRef<'_>) -> Result<Arc<NodePools>, String> {
+        if self.n_pools_near(node.name) < MIN_REMEMBERED {
+            return self.look_from(node).map(Arc::new);
+        }
+        let views = || self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = views().find(node) {
+            return Ok(known);
+        }
+        let found = self.look_from(node)?;
+        Ok(views().add(node, found))
+    }
+
+    fn look_from(&self, node: NodeRef<'_>) -> Result<NodePools, String> {
         let mut drafts = Vec::new();
         for place in self.pools_near(node.name) {
             let pool = &self.pools[place as usize];
@@ -127,28 +144,26 @@ impl Pool {
     /// What the relevant slices of one pool come to; nothing if they are out of date.
     fn draft(&self, relevant: &[u32], features: Features) -> Option<Draft<'_>> {
         let slices = || relevant.iter().map(|&at| self.slice(at));
-        let newest = slices().max_by_key(|slice| slice.object.generation)?;
-        let number = newest.object.generation;
-        let generation = &self.generations[newest.generation as usize];
-        let kept: Vec<&Slice> =
-            slices().filter(|slice| slice.object.generation == number).collect();
-        let n_expected = kept.first()?.object.n_slices;
+        let seen = Newest::of(slices().map(|slice| &*slice.object))?;
+        let mut known = self.generations.iter();
+        let generation = known.find(|generation| generation.number == seen.number)?;
         let mut draft =
             Draft { state: PoolState::Usable, slices: Vec::new(), has_binding_conditions: false };
-        if kept.len() as i64 != n_expected {
-            if self.generations.iter().any(|other| other.number > number) {
+        if !seen.is_complete() {
+            let is_newer = |other: &Generation| other.number > seen.number;
+            if self.generations.iter().any(is_newer) {
                 return None;
             }
-            if generation.n_slices != n_expected {
+            // The node may see a part of the pool only.
+            if generation.n_slices != seen.n_expected {
                 draft.state = PoolState::Incomplete;
                 return Some(draft);
             }
         }
         let has_counters = features.partitionable_devices;
-        let with_devices: Vec<&Slice> = kept
-            .into_iter()
-            .filter(|slice| !has_counters || slice.object.shared_counters.is_empty())
-            .collect();
+        let kept = slices().filter(|slice| slice.object.generation == seen.number);
+        let with_devices: Vec<&Slice> =
+            kept.filter(|slice| !has_counters || slice.object.shared_counters.is_empty()).collect();
         let is_invalid = (generation.has_duplicate_devices && has_duplicates(&with_devices))
             || (has_counters && generation.counters.is_invalid());
         if is_invalid {
@@ -167,4 +182,48 @@ fn has_duplicates(slices: &[&Slice]) -> bool {
     let mut names: Vec<&str> = devices.map(|device| &*device.name).collect();
     names.sort_unstable();
     names.windows(2).any(|pair| pair[0] == pair[1])
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_scheduler_api_types::Labels;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::ResourceSlice;
+
+    /// A slice for the nodes of a zone, or for one node.
+    fn slice(at: usize, place: usize) -> Arc<ResourceSlice> {
+        let mut spec = json!({"driver": "d", "devices": [{"name": "x"}],
+            "pool": {"name": at.to_string(), "generation": 1, "resourceSliceCount": 1 + at / 5}});
+        match place {
+            0 => spec["nodeName"] = "n0".into(),
+            1 => spec["allNodes"] = true.into(),
+            zone => {
+                spec["nodeSelector"] = json!({"nodeSelectorTerms": [{"matchExpressions": [
+                    {"key": "zone", "operator": "In", "values": [zone.to_string()]}]}]});
+            }
+        }
+        let json = json!({"metadata": {"name": at.to_string()}, "spec": spec});
+        Arc::new(ResourceSlice::from_json(&json.into()).unwrap())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn what_is_remembered_is_what_a_node_sees(
+            places in prop::collection::vec(0..4_usize, 1..8),
+            looks in prop::collection::vec((0..3_usize, 1..4_usize), 1..30),
+        ) {
+            let slices = places.iter().enumerate().map(|(at, place)| slice(at, *place));
+            let inventory = Inventory::new(slices, Features::default());
+            for (name, zone) in looks {
+                let labels: Labels = [("zone", zone.to_string())].into_iter().collect();
+                let name = format!("n{name}");
+                let node = NodeRef { name: &name, labels: &labels };
+                prop_assert_eq!(&*inventory.pools_on(node).unwrap(), &inventory.look_from(node).unwrap());
+            }
+        }
+    }
 }
