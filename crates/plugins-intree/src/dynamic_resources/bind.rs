@@ -91,6 +91,7 @@ impl BindClaims {
             at,
             object: binding::latest(cx, claim),
             allocation: claim.reserved.clone(),
+            decided: claim.object.clone(),
             consumer: claim.group.clone().unwrap_or_else(|| Arc::new(writes::consumer(cx.pod))),
             may_be_shared: claim.may_be_shared,
             special: devices.special.clone().filter(|_| claim.is_special),
@@ -136,6 +137,10 @@ impl BindClaims {
             if writes::is_reserved_for(&binding.object, &binding.consumer.uid) {
                 return self.written(cx, binding);
             }
+        }
+        if binding.has_other_devices() {
+            let text = format!("claim {key} got allocated elsewhere in the meantime");
+            return self.end(cx, binding, Err(text));
         }
         if binding.allocation.is_some() {
             if !json["status"]["allocation"].is_null() {

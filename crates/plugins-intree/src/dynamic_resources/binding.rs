@@ -10,7 +10,7 @@ use kube_scheduler_framework::api::{Object, Timestamp};
 use super::pod_tries::PodTries;
 use super::state::{PodClaim, PodDevices};
 use super::unclear::Unclear;
-use super::{in_flight, kinds};
+use super::{in_flight, kinds, writes};
 
 /// One claim on its way.
 pub(super) struct Binding {
@@ -18,6 +18,8 @@ pub(super) struct Binding {
     /// As the API server has it, as far as is known.
     pub(super) object: Arc<Object>,
     pub(super) allocation: Option<Arc<Allocation>>,
+    /// The claim as it was when the node was chosen.
+    pub(super) decided: Arc<Object>,
     /// The pod or pod group that it is reserved for.
     pub(super) consumer: Arc<Consumer>,
     /// Whether other members of the pod's group may write the allocation, too.
@@ -44,6 +46,13 @@ impl Binding {
     /// Whether it is reserved for a group: other members may rely on the reservation already.
     pub(super) fn is_for_group(&self) -> bool {
         !self.consumer.api_group.is_empty()
+    }
+
+    /// Whether the claim has other devices than those for which the node was chosen.
+    pub(super) fn has_other_devices(&self) -> bool {
+        self.allocation.is_none()
+            && self.object.resource_version != self.decided.resource_version
+            && writes::are_devices_exchanged(&self.decided, &self.object)
     }
 
     pub(super) fn key(&self) -> String {

@@ -82,15 +82,25 @@ pub(super) fn is_reserved_for(object: &Object, consumer_uid: &str) -> bool {
 
 /// Whether the claim has been given these devices.
 pub(super) fn has_allocation(object: &Object, allocation: &Allocation) -> bool {
-    // The time is added when the allocation is written.
-    let without_time = |mut allocation: Value| {
-        if let Some(fields) = allocation.as_object_mut() {
-            fields.remove("allocationTimestamp");
-        }
-        allocation
-    };
-    let present = Value::from(&object.json["status"]["allocation"]);
-    without_time(present) == without_time(allocation.to_json())
+    without_time(Value::from(&object.json["status"]["allocation"]))
+        == without_time(allocation.to_json())
+}
+
+/// Whether the claim had devices before, and has others now.
+///
+/// Parity: the reference reserves such a claim and binds the pod to the node of the devices before.
+pub(super) fn are_devices_exchanged(before: &Object, now: &Object) -> bool {
+    let devices = |object: &Object| without_time(Value::from(&object.json["status"]["allocation"]));
+    let (before, now) = (devices(before), devices(now));
+    !before.is_null() && !now.is_null() && before != now
+}
+
+/// The time is added when the allocation is written.
+fn without_time(mut allocation: Value) -> Value {
+    if let Some(fields) = allocation.as_object_mut() {
+        fields.remove("allocationTimestamp");
+    }
+    allocation
 }
 
 /// The write that takes the right to use a claim from the pod or the group with this UID.

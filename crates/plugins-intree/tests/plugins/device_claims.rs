@@ -92,8 +92,12 @@ struct Way {
 impl Way {
     /// PreFilter, Filter on `a` and Reserve.
     fn new(pod: Arc<Pod>) -> Self {
+        Self::within(world(), pod)
+    }
+
+    fn within(world: Fixture, pod: Arc<Pod>) -> Self {
         let mut way = Self {
-            world: world(),
+            world,
             plugin: plugin("DynamicResources"),
             pod,
             state: CycleState::new(),
@@ -367,6 +371,37 @@ fn what_became_of_an_allocation_without_an_answer_is_what_the_claim_shows() {
     assert_eq!(done(way.store(&Object::from_value(other).unwrap(), "9")), text);
     assert_eq!(way.n_pending(), 0);
     assert_eq!(verdict(&way.world, &*way.plugin, &user("q", "one"), "a"), NONE);
+}
+
+#[test]
+fn a_claim_that_got_other_devices_before_it_was_reserved_is_not_used() {
+    let with_device = |device: &str| {
+        let results = json!([
+            {"driver": "gpu.example.com", "pool": "a", "device": device, "request": "r"},
+        ]);
+        let mut one = claim("one", 1);
+        one["metadata"]["finalizers"] = json!(["resource.kubernetes.io/delete-protection"]);
+        one["status"] = json!({"allocation": {"devices": {"results": results}}});
+        one
+    };
+    let other = "Error: claim default/one got allocated elsewhere in the meantime";
+    for (device, result) in [("gpu-0", "ok"), ("gpu-1", other)] {
+        let mut world = world();
+        put(&mut world, with_device("gpu-0"));
+        let mut way = Way::within(world, user("p", "one"));
+        status_replaced(way.pre_bind());
+        assert!(matches!(way.step(status(409, "Conflict")), TaskStep::Wait { .. }));
+        assert!(is_read(&way.step(TaskEvent::Woken)));
+        let step = way.store(&Object::from_value(with_device(device)).unwrap(), "9");
+        let step = match step {
+            TaskStep::Write(ObjectWrite::ReplaceStatus(written)) => {
+                assert_eq!(written.json["status"]["reservedFor"][0]["name"], "p");
+                way.store(&written, "10")
+            }
+            step => step,
+        };
+        assert_eq!(done(step), result, "{device}");
+    }
 }
 
 #[test]
