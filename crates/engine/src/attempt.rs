@@ -291,7 +291,7 @@ impl Search<'_, '_> {
     /// The best node according to the class's evaluation. `None` when there is none, or when extenders or observers are to
     /// have their say about every node.
     fn best_of_class(&self, class: &ClassEvaluation) -> Option<Choice> {
-        if !self.extenders.is_empty() || self.needs_scores() {
+        if !self.extenders.is_empty() || self.watched.wants_scores() {
             return None;
         }
         let (node, n_feasible) = class.best(self.runner.cx.cluster, self.ties)?;

@@ -208,12 +208,11 @@ impl Engine {
             extenders: options.extenders,
             profiles: Profiles::new(profiles),
         };
-        let measures = Measures::new(options.timer, options.keeps_bound);
+        let (measures, patience) =
+            (Measures::new(options.timer, options.keeps_bound), options.group_patience);
         let is_enabled = |gate| options.gates.is_enabled(gate);
-        let mut core = Core::new(plans, readers, queue, counts, measures);
-        core.incomplete.patience = options.group_patience;
         Ok(Self {
-            core,
+            core: Core::new(plans, readers, queue, counts, measures).with_patience(patience),
             cycle: SchedulingCycle::new(CycleOptions {
                 pool: options.pool,
                 uses_class_cache: options.uses_class_cache,

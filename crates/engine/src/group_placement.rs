@@ -48,6 +48,16 @@ struct Counted {
     before: u64,
 }
 
+/// How a group fared in all placements.
+struct AllTried {
+    /// In the first one, if the group can go to none that was tried by then.
+    first: Option<PlacementOutcome>,
+    /// The placements that it can go to.
+    kept: Vec<(Placement, Tried)>,
+    /// What a gang that is planned as a whole was refused for.
+    findings: Vec<Finding>,
+}
+
 impl Tried {
     fn assignments(&self, pods: &[Arc<Pod>]) -> Vec<(Arc<Pod>, NodeIdx)> {
         match self {
@@ -102,52 +112,11 @@ impl SchedulingCycle {
             }
         };
         let n_placements = placements.len();
-        let alike = match n_placements {
-            2.. if !cx.observer.wants_group_attempts() => Alike::of(self, cx.core, group),
-            _ => None,
+        let tried = self.try_all(cx, group, placements, may_preempt, report);
+        let AllTried { first, mut kept, findings } = match tried {
+            Ok(tried) => tried,
+            Err(broken) => return broken,
         };
-        let profile = &cx.core.plans.profiles[group.profile];
-        let asks_post_filter = may_preempt && profile.post_filter().next().is_some();
-        let (mut first, mut kept, mut findings) = (None, Vec::new(), Vec::new());
-        for placement in placements {
-            match alike.as_ref().and_then(|alike| self.count(cx, group, alike, &placement)) {
-                Some(Count::All(counted)) => {
-                    kept.push((placement, Tried::Counted(counted)));
-                    continue;
-                }
-                // How its members fare is only said of the first placement.
-                Some(Count::TooFew) if first.is_some() || !kept.is_empty() => {
-                    if !asks_post_filter {
-                        self.pass_over(cx, group, &placement.nodes);
-                        continue;
-                    }
-                }
-                _ => {}
-            }
-            let had_hit_limit = std::mem::take(&mut cx.effort.hit_limit);
-            let tried = self.try_placement(cx, group, &placement, may_preempt, &mut findings);
-            let hit_limit = cx.effort.hit_limit;
-            cx.effort.hit_limit |= had_hit_limit;
-            if cx.observer.wants_group_attempts() {
-                report.attempts.push(PlacementAttempt {
-                    placement: Some(placement.name.clone()),
-                    nodes: names_of(cx.core, &placement.nodes),
-                    ..tried.report(group)
-                });
-            }
-            if !tried.status.is_success() && !tried.status.is_rejected() {
-                // Work that is used up here does not undo what was found before.
-                if hit_limit && !kept.is_empty() {
-                    break;
-                }
-                return tried;
-            }
-            if tried.status.is_success() || tried.waits {
-                kept.push((placement, Tried::Whole(tried)));
-            } else if first.is_none() && kept.is_empty() {
-                first = Some(tried);
-            }
-        }
         let best = match kept.len() {
             0 => None,
             1 => kept.pop(),
@@ -172,6 +141,64 @@ impl SchedulingCycle {
             }
         });
         tried
+    }
+
+    /// Tries one placement after the other, or counts the members in it; an error ends it.
+    fn try_all(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        placements: Vec<Placement>,
+        may_preempt: bool,
+        report: &mut GroupReport,
+    ) -> Result<AllTried, PlacementOutcome> {
+        let alike = match placements.len() {
+            2.. if !cx.observer.wants_group_attempts() => Alike::of(self, cx.core, group),
+            _ => None,
+        };
+        let profile = &cx.core.plans.profiles[group.profile];
+        let asks_post_filter = may_preempt && profile.post_filter().next().is_some();
+        let (mut first, mut kept, mut findings) = (None, Vec::new(), Vec::new());
+        for placement in placements {
+            match alike.as_ref().and_then(|alike| self.count(cx, group, alike, &placement)) {
+                Some(Count::All(counted)) => {
+                    kept.push((placement, Tried::Counted(counted)));
+                    continue;
+                }
+                // How its members fare is only said of the first placement.
+                Some(Count::TooFew)
+                    if !asks_post_filter && (first.is_some() || !kept.is_empty()) =>
+                {
+                    self.pass_over(cx, group, &placement.nodes);
+                    continue;
+                }
+                _ => {}
+            }
+            let had_hit_limit = std::mem::take(&mut cx.effort.hit_limit);
+            let tried = self.try_placement(cx, group, &placement, may_preempt, &mut findings);
+            let hit_limit = cx.effort.hit_limit;
+            cx.effort.hit_limit |= had_hit_limit;
+            if cx.observer.wants_group_attempts() {
+                report.attempts.push(PlacementAttempt {
+                    placement: Some(placement.name.clone()),
+                    nodes: names_of(cx.core, &placement.nodes),
+                    ..tried.report(group)
+                });
+            }
+            if !tried.status.is_success() && !tried.status.is_rejected() {
+                // Work that is used up here does not undo what was found before.
+                if hit_limit && !kept.is_empty() {
+                    break;
+                }
+                return Err(tried);
+            }
+            if tried.status.is_success() || tried.waits {
+                kept.push((placement, Tried::Whole(tried)));
+            } else if first.is_none() && kept.is_empty() {
+                first = Some(tried);
+            }
+        }
+        Ok(AllTried { first, kept, findings })
     }
 
     /// Tries all members in a placement.

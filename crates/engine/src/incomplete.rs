@@ -1,58 +1,61 @@
-//! Gangs that cannot be tried yet, because pods of theirs are missing, or the group itself: after a while their members say what
-//! they wait for.
-//!
-//! Parity: the reference says nothing of pods that a PreEnqueue plugin holds back. Recorded decisions are followed without
-//! these reports ([`EngineOptions::group_patience`](crate::EngineOptions::group_patience)).
-//!
-//! Invariant: a group that is waited for has known pods, and [`Deadlines`](crate::deadlines::Deadlines) has the first time at
-//! which one is looked at.
+//! Groups with members that are held back, and when to look at them. What is found then is said by
+//! [`group_waits`](crate::group_waits).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Pod, PodGroup, Timestamp};
-use kube_scheduler_cache::{MemberPlace, PodGroupState};
-use kube_scheduler_framework::{EventKind, Status};
-
-use crate::core::{Core, PodEvent};
-use crate::deadlines::WakeUp;
-use crate::effect::{Effect, PodRef};
-use crate::failure::{NominationChange, status_patch};
-use crate::group_submission::write_condition;
-
-/// What the condition of a member says. Not `Unschedulable`: more nodes would not help.
-const REASON: &str = "WaitingForPodGroup";
+use kube_scheduler_api_types::Timestamp;
 
 /// Namespace and name.
-type GroupKey = (Arc<str>, Arc<str>);
+pub(crate) type GroupKey = (Arc<str>, Arc<str>);
 
 /// Groups with members that are held back, and when to look whether they still are.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IncompleteGroups {
     /// How long to wait before anything is said; `None` for ever.
-    pub(crate) patience: Option<Duration>,
+    patience: Option<Duration>,
     due: BTreeMap<GroupKey, Timestamp>,
     by_time: BTreeSet<(Timestamp, GroupKey)>,
 }
 
 impl IncompleteGroups {
+    /// None, and none ever if there is no end to the patience.
+    pub(crate) fn new(patience: Option<Duration>) -> Self {
+        Self { patience, ..Self::default() }
+    }
+
     /// How many groups are waited for.
     pub(crate) fn len(&self) -> usize {
         self.due.len()
     }
 
-    fn first(&self) -> Option<Timestamp> {
+    /// When one is looked at first.
+    pub(crate) fn first(&self) -> Option<Timestamp> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    fn forget(&mut self, group: &GroupKey) {
+    /// The group is not looked at any more.
+    pub(crate) fn forget(&mut self, group: &GroupKey) {
         if let Some(at) = self.due.remove(group) {
             self.by_time.remove(&(at, group.clone()));
         }
     }
 
-    fn take_due(&mut self, now: Timestamp) -> Option<GroupKey> {
+    /// Has a group looked at after a while, unless that is going to happen anyway; says whether it was added.
+    pub(crate) fn add(&mut self, group: GroupKey, now: Timestamp) -> bool {
+        let Some(patience) = self.patience else { return false };
+        if self.due.contains_key(&group) {
+            return false;
+        }
+        let at = now + patience;
+        self.due.insert(group.clone(), at);
+        self.by_time.insert((at, group));
+        true
+    }
+
+    /// Takes out a group that is to be looked at by `now`.
+    pub(crate) fn take_due(&mut self, now: Timestamp) -> Option<GroupKey> {
         let (at, _) = self.by_time.first()?;
         if *at > now {
             return None;
@@ -60,117 +63,5 @@ impl IncompleteGroups {
         let (_, group) = self.by_time.pop_first()?;
         self.due.remove(&group);
         Some(group)
-    }
-}
-
-/// # Groups that are waited for
-impl Core {
-    /// A pod has come. If it is held back, its group is looked at after a while, unless that is going to happen anyway.
-    pub(crate) fn watch_group_of(&mut self, pod: &Pod) {
-        let Some(name) = &pod.spec.pod_group else { return };
-        if is_held_back(self, pod) {
-            self.watch_group((pod.namespace.clone(), name.clone()));
-        }
-    }
-
-    /// A group has changed, or is gone.
-    pub(crate) fn group_changed(&mut self, namespace: &Arc<str>, name: &Arc<str>) {
-        let state = self.cluster.pod_group(namespace, name);
-        if state.is_some_and(|state| state.n_unscheduled() > 0) {
-            self.watch_group((namespace.clone(), name.clone()));
-        }
-    }
-
-    fn watch_group(&mut self, group: GroupKey) {
-        let now = self.now;
-        let incomplete = &mut self.incomplete;
-        let Some(patience) = incomplete.patience else { return };
-        if incomplete.due.contains_key(&group) {
-            return;
-        }
-        let at = now + patience;
-        incomplete.due.insert(group.clone(), at);
-        incomplete.by_time.insert((at, group));
-        self.set_group_deadline();
-    }
-
-    /// A pod is gone; with the last one goes its group.
-    pub(crate) fn member_is_gone(&mut self, pod: &Pod) {
-        let Some(name) = &pod.spec.pod_group else { return };
-        if self.cluster.pod_group(&pod.namespace, name).is_none() {
-            self.incomplete.forget(&(pod.namespace.clone(), name.clone()));
-            self.set_group_deadline();
-        }
-    }
-
-    fn set_group_deadline(&mut self) {
-        match self.incomplete.first() {
-            Some(at) => self.deadlines.set(WakeUp::GroupIsMissed, at),
-            None => self.deadlines.clear(WakeUp::GroupIsMissed, self.now),
-        }
-    }
-
-    /// Has the members of groups that are due say what they wait for.
-    pub(crate) fn report_incomplete_groups(&mut self) {
-        while let Some((namespace, name)) = self.incomplete.take_due(self.now) {
-            let Some(text) = what_is_missing(self, &namespace, &name) else { continue };
-            let state = self.cluster.pod_group(&namespace, &name);
-            let members = state.into_iter().flat_map(PodGroupState::members);
-            let waiting = members.filter(|(_, place)| *place == MemberPlace::Unscheduled);
-            let mut members: Vec<Arc<Pod>> = waiting.map(|(pod, _)| pod.clone()).collect();
-            members.retain(|member| is_held_back(self, member));
-            members.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-            for member in &members {
-                say(self, member, &text);
-            }
-            if let Some(first) = members.first() {
-                let status = Status::unschedulable(text);
-                write_condition(self, PodRef::from(&**first), (&namespace, &name), &status);
-            }
-        }
-        self.set_group_deadline();
-    }
-}
-
-/// Whether a PreEnqueue plugin does not let the pod be tried.
-fn is_held_back(core: &Core, pod: &Pod) -> bool {
-    let queued = core.queue().get(&pod.namespace, &pod.name);
-    queued.is_some_and(|queued| queued.is_gated() && queued.entry().0.uid == pod.uid)
-}
-
-/// What a group waits for; `None` if it is complete.
-fn what_is_missing(core: &Core, namespace: &str, name: &str) -> Option<String> {
-    let object = core.cluster.objects().get(PodGroup::GROUP, PodGroup::KIND, namespace, name);
-    let Some(object) = object else {
-        return Some(format!("waiting for the pod group \"{name}\", which does not exist"));
-    };
-    let group = match PodGroup::from_object(object) {
-        Ok(group) => group,
-        Err(error) => return Some(format!("the pod group cannot be read: {error}")),
-    };
-    let min_count = usize::try_from(group.min_count()?).unwrap_or(0);
-    let n_known = core.cluster.pod_group(namespace, name).map_or(0, PodGroupState::n_known);
-    (n_known < min_count).then(|| {
-        format!("waiting for pods of the pod group \"{name}\": it needs {min_count}, and {n_known} exist")
-    })
-}
-
-/// An event and a condition of a member.
-fn say(core: &mut Core, member: &Arc<Pod>, text: &str) {
-    let Some(profile) = core.plans.profiles.of(member) else { return };
-    let event = PodEvent {
-        kind: EventKind::Warning,
-        reason: "FailedScheduling".into(),
-        action: "Scheduling".into(),
-        note: text.to_owned(),
-        reporting: core.plans.profiles[profile].scheduler_name.clone(),
-    };
-    core.record(member, event);
-    if let Some(patch) = status_patch(member, REASON, text, &NominationChange::Keep, core.now) {
-        core.effects.push(Effect::PatchStatus {
-            pod: PodRef::from(&**member),
-            patch,
-            is_announcement: false,
-        });
     }
 }

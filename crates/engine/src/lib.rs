@@ -36,6 +36,7 @@ mod group_placement;
 mod group_preemption;
 mod group_report;
 mod group_submission;
+mod group_waits;
 mod guard;
 mod incomplete;
 mod input;

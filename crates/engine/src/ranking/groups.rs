@@ -306,7 +306,7 @@ impl Groups {
     }
 
     /// The node that passes with the highest sum; of several the one that is preferred by position. O(groups), but O(nodes)
-    /// where ties are drawn.
+    /// where ties are drawn or fall by name.
     pub(super) fn best(&self, cluster: &ClusterState, ties: TieBreak) -> Option<NodeIdx> {
         let passing = self.groups.iter().filter(|group| group.passes);
         let firsts = passing.filter_map(|group| {
@@ -315,22 +315,28 @@ impl Groups {
         });
         let best = firsts.max_by_key(|(sum, first)| (*sum, std::cmp::Reverse(first.rank())))?;
         match ties {
-            TieBreak::First | TieBreak::ByName => best.1.node(cluster),
-            TieBreak::Drawn(_) => self.drawn(cluster, best.0, ties),
+            TieBreak::First => best.1.node(cluster),
+            TieBreak::ByName => {
+                let nodes = self.best_of_all(cluster, best.0).filter_map(|it| it.node(cluster));
+                nodes.min_by_key(|node| cluster.node_name(*node))
+            }
+            TieBreak::Drawn(_) => {
+                let order = |it: &&Preference| ties.order(Some(position_of_rank(it.rank())));
+                self.best_of_all(cluster, best.0).min_by_key(order)?.node(cluster)
+            }
         }
     }
 
-    /// Of the nodes that pass with the sum `best`, which none exceeds, the one that is preferred by position.
-    fn drawn(&self, cluster: &ClusterState, best: i64, ties: TieBreak) -> Option<NodeIdx> {
+    /// The nodes that pass with the sum `best`, which none exceeds.
+    fn best_of_all(&self, cluster: &ClusterState, best: i64) -> impl Iterator<Item = &Preference> {
         let nodes = self.groups.iter().enumerate().filter(|(_, group)| group.passes);
-        let nodes = nodes.flat_map(|(number, group)| {
+        nodes.flat_map(move |(number, group)| {
             let is_best = move |entry: &&Preference| {
                 i64::from(entry.total()).wrapping_add(group.score) == best
                     && entry.is_current(cluster, number as u32, &self.members)
             };
             group.heap.iter().filter(is_best)
-        });
-        nodes.min_by_key(|entry| ties.order(Some(position_of_rank(entry.rank()))))?.node(cluster)
+        })
     }
 }
 

@@ -1,0 +1,133 @@
+//! Gangs that cannot be tried yet, because pods of theirs are missing, or the group itself: after a while their members say what
+//! they wait for.
+//!
+//! Parity: the reference says nothing of pods that a PreEnqueue plugin holds back. Recorded decisions are followed without
+//! these reports ([`EngineOptions::group_patience`](crate::EngineOptions::group_patience)).
+//!
+//! Invariant: a group that is waited for has known pods, and [`Deadlines`](crate::deadlines::Deadlines) has the first time at
+//! which one is looked at.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_scheduler_api_types::{Pod, PodGroup};
+use kube_scheduler_cache::{MemberPlace, PodGroupState};
+use kube_scheduler_framework::{EventKind, Status};
+
+use crate::core::{Core, PodEvent};
+use crate::deadlines::WakeUp;
+use crate::effect::{Effect, PodRef};
+use crate::failure::{NominationChange, status_patch};
+use crate::group_submission::write_condition;
+use crate::incomplete::{GroupKey, IncompleteGroups};
+
+/// What the condition of a member says. Not `Unschedulable`: more nodes would not help.
+const REASON: &str = "WaitingForPodGroup";
+
+/// # Groups that are waited for
+impl Core {
+    /// The same with such a time until anything is said; `None` for ever.
+    pub(crate) fn with_patience(mut self, patience: Option<Duration>) -> Self {
+        self.incomplete = IncompleteGroups::new(patience);
+        self
+    }
+
+    /// A pod has come. If it is held back, its group is looked at after a while, unless that is going to happen anyway.
+    pub(crate) fn watch_group_of(&mut self, pod: &Pod) {
+        let Some(name) = &pod.spec.pod_group else { return };
+        if is_held_back(self, pod) {
+            self.watch_group((pod.namespace.clone(), name.clone()));
+        }
+    }
+
+    /// A group has changed, or is gone.
+    pub(crate) fn group_changed(&mut self, namespace: &Arc<str>, name: &Arc<str>) {
+        let state = self.cluster.pod_group(namespace, name);
+        if state.is_some_and(|state| state.n_unscheduled() > 0) {
+            self.watch_group((namespace.clone(), name.clone()));
+        }
+    }
+
+    fn watch_group(&mut self, group: GroupKey) {
+        if self.incomplete.add(group, self.now) {
+            self.set_group_deadline();
+        }
+    }
+
+    /// A pod is gone; with the last one goes its group.
+    pub(crate) fn member_is_gone(&mut self, pod: &Pod) {
+        let Some(name) = &pod.spec.pod_group else { return };
+        if self.cluster.pod_group(&pod.namespace, name).is_none() {
+            self.incomplete.forget(&(pod.namespace.clone(), name.clone()));
+            self.set_group_deadline();
+        }
+    }
+
+    fn set_group_deadline(&mut self) {
+        match self.incomplete.first() {
+            Some(at) => self.deadlines.set(WakeUp::GroupIsMissed, at),
+            None => self.deadlines.clear(WakeUp::GroupIsMissed, self.now),
+        }
+    }
+
+    /// Has the members of groups that are due say what they wait for.
+    pub(crate) fn report_incomplete_groups(&mut self) {
+        while let Some((namespace, name)) = self.incomplete.take_due(self.now) {
+            let Some(text) = what_is_missing(self, &namespace, &name) else { continue };
+            let state = self.cluster.pod_group(&namespace, &name);
+            let members = state.into_iter().flat_map(PodGroupState::members);
+            let waiting = members.filter(|(_, place)| *place == MemberPlace::Unscheduled);
+            let mut members: Vec<Arc<Pod>> = waiting.map(|(pod, _)| pod.clone()).collect();
+            members.retain(|member| is_held_back(self, member));
+            members.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+            for member in &members {
+                say(self, member, &text);
+            }
+            if let Some(first) = members.first() {
+                let status = Status::unschedulable(text);
+                write_condition(self, PodRef::from(&**first), (&namespace, &name), &status);
+            }
+        }
+        self.set_group_deadline();
+    }
+}
+
+/// Whether a PreEnqueue plugin does not let the pod be tried.
+fn is_held_back(core: &Core, pod: &Pod) -> bool {
+    let queued = core.queue().get(&pod.namespace, &pod.name);
+    queued.is_some_and(|queued| queued.is_gated() && queued.entry().0.uid == pod.uid)
+}
+
+/// What a group waits for; `None` if it is complete.
+fn what_is_missing(core: &Core, namespace: &str, name: &str) -> Option<String> {
+    let object = core.cluster.objects().get(PodGroup::GROUP, PodGroup::KIND, namespace, name);
+    let Some(object) = object else {
+        return Some(format!("waiting for the pod group \"{name}\", which does not exist"));
+    };
+    let group = match PodGroup::from_object(object) {
+        Ok(group) => group,
+        Err(error) => return Some(format!("the pod group cannot be read: {error}")),
+    };
+    let min_count = usize::try_from(group.min_count()?).unwrap_or(0);
+    let n_known = core.cluster.pod_group(namespace, name).map_or(0, PodGroupState::n_known);
+    (n_known < min_count).then(|| {
+        format!("waiting for pods of the pod group \"{name}\": it needs {min_count}, and {n_known} exist")
+    })
+}
+
+/// An event and a condition of a member.
+fn say(core: &mut Core, member: &Arc<Pod>, text: &str) {
+    let Some(profile) = core.plans.profiles.of(member) else { return };
+    let event = PodEvent {
+        kind: EventKind::Warning,
+        reason: "FailedScheduling".into(),
+        action: "Scheduling".into(),
+        note: text.to_owned(),
+        reporting: core.plans.profiles[profile].scheduler_name.clone(),
+    };
+    core.record(member, event);
+    if let Some(patch) = status_patch(member, REASON, text, &NominationChange::Keep, core.now) {
+        let pod = PodRef::from(&**member);
+        core.effects.push(Effect::PatchStatus { pod, patch, is_announcement: false });
+    }
+}
