@@ -140,6 +140,8 @@ struct Lane {
     /// How often the server asked for patience with the write that is under way or comes next.
     n_deferrals: u32,
     announcement: Option<Announcement>,
+    /// Whether what is under way is not to be written again if it is an announcement.
+    is_withdrawn: bool,
 }
 
 /// All pods' writes.
@@ -242,6 +244,7 @@ impl Lanes {
     /// The binding of a pod has failed: that it is on its way is not announced any more.
     pub(crate) fn withdraw_announcement(&mut self, uid: &Arc<str>) {
         let Some(lane) = self.lanes.get_mut(uid) else { return };
+        lane.is_withdrawn = lane.is_busy;
         if let Some(due) = lane.announcement.take().and_then(|waiting| waiting.due) {
             self.announcements.remove(due);
             // It was all that the pod had.
@@ -288,6 +291,7 @@ impl Lanes {
     fn free(&mut self, uid: &Arc<str>, due: Timestamp) {
         let Some(lane) = self.lanes.get_mut(uid) else { return };
         lane.is_busy = false;
+        lane.is_withdrawn = false;
         if !lane.waiting.is_empty() {
             self.line_up(uid.clone(), Place::Back);
         } else if let Some(announcement) = &mut lane.announcement {
@@ -314,7 +318,7 @@ impl Lanes {
         }
         if matches!(write, PodWrite::Patch { is_announcement: true, .. }) {
             // Nothing waits for it, and there may be a newer one, or no need of it any more.
-            let is_over = lane.waiting.iter().any(PodWrite::ends_announcement);
+            let is_over = lane.is_withdrawn || lane.waiting.iter().any(PodWrite::ends_announcement);
             if lane.announcement.is_none() && !is_over {
                 lane.announcement = Some(Announcement { write, due: None });
             }
@@ -543,6 +547,12 @@ mod tests {
         assert_eq!(lanes.defer(write, due, 2), None);
         assert_eq!(lanes.pop(Urgency::Now), Some(bind("a")));
         lanes.finish(&"a".into(), NOW);
+        assert!(lanes.is_empty() && lanes.next_due().is_none());
+        // Nor is it written again after the binding has failed meanwhile.
+        lanes.push(announcement("a", "n"), NOW);
+        let write = lanes.pop(Urgency::Soon).unwrap();
+        lanes.withdraw_announcement(&"a".into());
+        assert_eq!(lanes.defer(write, due, 2), None);
         assert!(lanes.is_empty() && lanes.next_due().is_none());
     }
 
