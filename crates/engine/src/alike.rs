@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::NodeOverlay;
-use kube_scheduler_framework::{CycleState, NodeIdx, NominatedPods};
+use kube_scheduler_framework::{CycleState, NodeIdx};
 use kube_scheduler_runtime::{Runner, SkipSet, SumsFilters};
 
 use crate::core::Core;
@@ -42,7 +42,7 @@ impl Alike {
             && scores_all
             && core.extenders().is_empty()
             && core.permits.len() == 0
-            && !core.queue().has_nominated_pods();
+            && group.pods.iter().all(|pod| core.queue().nomination(&pod.uid).is_none());
         let (pod, _) = group.pods.split_first()?;
         if !is_undisturbed || !are_alike(group) {
             return None;

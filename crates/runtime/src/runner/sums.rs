@@ -80,7 +80,7 @@ impl<'a> SumsFilters<'a> {
     /// How many pods like the one in question fit on a node as it is in `overlay`, one after the other, up to `most`. `None`
     /// when a filter fails, or needs more than the node and the sums of its pods.
     pub fn n_fitting(&mut self, overlay: NodeOverlay, most: usize) -> Option<usize> {
-        let overlays = [overlay].into_iter().collect();
+        let overlays = self.with_nominated_pods(overlay);
         self.trial = Trial { overlays, reads: self.nothing_read() };
         let mut n = 0;
         while n < most {
@@ -133,6 +133,19 @@ impl std::fmt::Debug for SumsFilters<'_> {
 }
 
 impl SumsFilters<'_> {
+    /// A node with the nominated pods that count there, if there are any, and as it is.
+    fn with_nominated_pods(&self, plain: NodeOverlay) -> SmallVec<[NodeOverlay; 2]> {
+        let mut crowded = None;
+        if self.has_nominated_pods
+            && let Some(name) = self.runner.cx.cluster.node_name(plain.node())
+        {
+            for other in self.runner.nominated_that_count(self.pod, name) {
+                crowded.get_or_insert_with(|| plain.clone()).add_sums(&other);
+            }
+        }
+        crowded.into_iter().chain([plain]).collect()
+    }
+
     fn ask_trial(&self, is_again: bool) -> Option<Status> {
         let mut status = Status::SUCCESS;
         for overlay in &self.trial.overlays {
@@ -149,15 +162,7 @@ impl SumsTrial for SumsFilters<'_> {
     fn start(&mut self, node: NodeIdx, priority: i32) -> Option<Status> {
         let cluster = self.runner.cx.cluster;
         let plain = NodeOverlay::sums_without_pods_below(cluster, node, priority);
-        let mut crowded = None;
-        if self.has_nominated_pods
-            && let Some(name) = cluster.node_name(node)
-        {
-            for other in self.runner.nominated_that_count(self.pod, name) {
-                crowded.get_or_insert_with(|| plain.clone()).add_sums(&other);
-            }
-        }
-        let overlays = crowded.into_iter().chain([plain]).collect();
+        let overlays = self.with_nominated_pods(plain);
         self.trial = Trial { overlays, reads: self.nothing_read() };
         self.ask_trial(false)
     }
