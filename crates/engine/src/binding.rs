@@ -140,9 +140,6 @@ impl Bindings {
     /// Assumes the pod on the chosen node, reserves, asks Permit, and sets off towards the binding.
     pub(crate) fn start(&mut self, core: &mut Core, placement: Placement) -> AttemptResult {
         let profile = placement.profile;
-        let pod = placement.queued.entry().0.clone();
-        let nomination = core.nomination(&pod.uid);
-        let nomination = nomination.or_else(|| pod.nominated_node_name().map(Arc::from));
         let mut binding = match self.assume(core, placement) {
             Ok(binding) => binding,
             Err((queued, status)) => {
@@ -151,10 +148,6 @@ impl Bindings {
                     .send_back(core);
             }
         };
-        if let Some(nominated) = nomination.filter(|node| *node != binding.node) {
-            // Not when the pod is bound: an announced binding overwrites the nomination in the pod's status.
-            core.nomination_ended(&Arc::new(pod.with_node_name(&nominated)));
-        }
         let mut commands = Commands::default();
         let waits = match binding.reserve_and_permit(core, &mut commands) {
             Ok(waits) => waits,

@@ -350,11 +350,6 @@ impl Core {
         });
     }
 
-    /// The node to which the pod is nominated.
-    pub(crate) fn nomination(&self, uid: &str) -> Option<Arc<str>> {
-        self.queue().nomination(uid).map(Arc::from)
-    }
-
     /// A nomination has ended: what it kept free is there for pods of the same priority or less. The pod is as it was, with the
     /// nomination or with that node's name.
     pub(crate) fn nomination_ended(&mut self, pod: &Arc<Pod>) {
@@ -362,17 +357,6 @@ impl Core {
         let limit = pod.priority();
         let event = &ClusterEvent::ASSIGNED_POD_DELETE;
         self.move_all_if(event, &object, None, |other| other.priority() <= limit);
-    }
-
-    /// As [`nomination_ended`](Self::nomination_ended), for a nomination to `node` that may never have reached the API
-    /// server. One that is in the pod's status is left to the watch, which reports its end.
-    ///
-    /// Parity: the reference wakes pods for what the watch reports only. If the write of a nomination is lost, pods that were
-    /// rejected because of it would wait for time alone.
-    pub(crate) fn unseen_nomination_ended(&mut self, pod: &Arc<Pod>, node: &Arc<str>) {
-        if pod.nominated_node_name().is_none() {
-            self.nomination_ended(&Arc::new(pod.with_node_name(node)));
-        }
     }
 
     /// Records an event about each running pod whose affinity terms are ignored for other pods, once for each pod.

@@ -178,12 +178,7 @@ fn nominate(core: &mut Core, pod: &Arc<Pod>, nominating: &NominationChange) {
         NominationChange::Keep => Nomination::Noop,
         NominationChange::To(node) => Nomination::Override(node),
     };
-    let before = core.nomination(&pod.uid);
     core.with_queue(|queue, policy| queue.nominate(&Entry(pod.clone()), nomination, policy));
-    if let Some(before) = before.filter(|before| core.queue().nomination(&pod.uid) != Some(before))
-    {
-        core.unseen_nomination_ended(pod, &before);
-    }
 }
 
 /// At most 1,024 bytes; a longer text is cut and says so.

@@ -119,7 +119,6 @@ impl Intake<'_> {
         if !self.is_ours(pod) {
             return;
         }
-        let nomination = self.core.nomination(&pod.uid);
         self.dequeue(pod.clone());
         self.core.cluster.group_member_gone(pod);
         self.core.member_is_gone(pod);
@@ -127,8 +126,6 @@ impl Intake<'_> {
             self.assumed_pod_deleted(&pod.uid.clone());
         } else if pod.nominated_node_name().is_some() {
             self.core.nomination_ended(pod);
-        } else if let Some(node) = nomination {
-            self.core.unseen_nomination_ended(pod, &node);
         }
         self.core.measures.input_handled(ClusterEvent::UNSCHEDULABLE_POD_DELETE.label());
     }
@@ -141,12 +138,11 @@ impl Intake<'_> {
     fn pod_bound(&mut self, old: &Arc<Pod>, new: &Arc<Pod>) {
         let elsewhere = |node: &str| new.node_name.as_deref() != Some(node);
         let cluster = &self.core.cluster;
-        let is_assumed = cluster.is_assumed(&new.uid);
-        let assumed = cluster.pod(&new.uid).filter(|_| is_assumed).cloned();
+        let assumed = cluster.pod(&new.uid).filter(|_| cluster.is_assumed(&new.uid)).cloned();
         let assumed = assumed.filter(|pod| pod.node_name.as_deref().is_some_and(elsewhere));
-        // That of an assumed pod ended when the pod was assumed.
-        let nominated = self.core.queue().nomination(&new.uid).or(old.nominated_node_name());
-        let nominated = nominated.filter(|node| !is_assumed && elsewhere(node));
+        // Placing the pod has ended its nomination in the queue.
+        let nominated = self.core.queue().nomination(&new.uid);
+        let nominated = nominated.or(old.nominated_node_name()).filter(|node| elsewhere(node));
         let nominated = nominated.map(|node| Arc::new(old.with_node_name(&node.into())));
         self.assigned_pod_added(new);
         self.forget_unanswered(new);
@@ -214,6 +210,10 @@ impl Intake<'_> {
             if old.deletion_requested.is_none() && new.deletion_requested.is_some() {
                 self.assumed_pod_deleted(&new.uid.clone());
             }
+            // The announcement of a binding takes the place of a nomination to another node.
+            if old.nominated_node_name() != new.nominated_node_name() {
+                self.seen_nomination_ended(old);
+            }
             return;
         }
         let events = pod_changes(new, old);
@@ -221,16 +221,21 @@ impl Intake<'_> {
             let (old, new) = (Entry(old.clone()), Entry(new.clone()));
             queue.update(&old, new, &events, policy.now, policy);
         });
-        if old.nominated_node_name().is_some()
-            && old.nominated_node_name() != new.nominated_node_name()
-        {
-            self.core.nomination_ended(old);
+        if old.nominated_node_name() != new.nominated_node_name() {
+            self.seen_nomination_ended(old);
         }
         let update = ClusterEvent::UNSCHEDULABLE_POD_UPDATE.label();
         for label in events.iter().map(ClusterEvent::label).filter(|label| *label != update) {
             self.core.measures.input_handled(label);
         }
         self.core.measures.input_handled(update);
+    }
+
+    /// The pod no longer has the nomination that its status showed, if it showed one.
+    fn seen_nomination_ended(&mut self, old: &Arc<Pod>) {
+        if old.nominated_node_name().is_some() {
+            self.core.nomination_ended(old);
+        }
     }
 
     /// A pod went away while it was assumed: what it held is free again.

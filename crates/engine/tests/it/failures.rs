@@ -4,10 +4,7 @@ use std::sync::Arc;
 
 use kube_scheduler_engine::Effect;
 use kube_scheduler_framework::api::{Pod, Timestamp};
-use kube_scheduler_framework::{
-    ActionType, ClusterEvent, EventRegistration, EventResource, NominatingInfo, PostFilterOutcome,
-    Status,
-};
+use kube_scheduler_framework::{NominatingInfo, PostFilterOutcome, Status};
 use kube_scheduler_queue::Place;
 use serde_json::json;
 
@@ -145,56 +142,6 @@ fn assuming_a_pod_ends_its_nomination_in_the_queue() {
     assert_eq!(world.engine.queue().nomination("p-uid"), Some("n9"));
     assert_eq!(world.attempt(), "assumed n1");
     assert_eq!(world.engine.queue().nomination("p-uid"), None);
-}
-
-/// Whether `low`, which was rejected while `p` was nominated to `n1`, is woken by what `end` does. The API server never shows
-/// the nomination. Filter rejects `p` everywhere, unless `p_fits_on` names a node for its second attempt.
-fn wakes_others(p_fits_on: Option<&'static str>, end: impl FnOnce(&mut World)) -> bool {
-    let is_first = |pod: &Pod| pod.labels.get("attempt").is_none();
-    let filter = Toy::new("F").filter(move |pod, node| {
-        if &*pod.name == "p" && !is_first(pod) && p_fits_on == Some(node) {
-            Status::SUCCESS
-        } else {
-            Status::unschedulable("full")
-        }
-    });
-    let deleted = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
-    let relabelled = ClusterEvent::new(EventResource::Pod, ActionType::UPDATE_POD_LABEL);
-    let filter = filter
-        .wants(EventRegistration::always(deleted))
-        .wants(EventRegistration::always(relabelled));
-    let nominates = Toy::new("P").post_filter(move |pod, _| {
-        let node = (&*pod.name == "p" && is_first(pod)).then(|| "n1".into());
-        PostFilterOutcome {
-            nominating: Some(NominatingInfo::Override(node)),
-            victims: Vec::new(),
-            found_by: None,
-            status: Status::unschedulable("tried."),
-        }
-    });
-    let mut world = World::new(vec![filter, nominates]);
-    world.node("n2");
-    world.try_pod(&pod("p"));
-    assert_eq!(world.engine.queue().nomination("p-uid"), Some("n1"));
-    world.apply(&pod("p version=2 label:attempt=2"));
-    assert_eq!(world.place("p"), Some(Place::Backoff));
-    world.try_pod(&pod("low"));
-    assert_eq!(world.place("low"), Some(Place::Unschedulable));
-    end(&mut world);
-    world.place("low") != Some(Place::Unschedulable)
-}
-
-#[test]
-fn the_end_of_a_nomination_that_was_not_written_wakes_who_waits_for_its_room() {
-    let tries_again = |world: &mut World| {
-        world.advance(seconds(3));
-        world.attempt();
-    };
-    assert!(wakes_others(None, tries_again), "cleared by the next failure");
-    assert!(wakes_others(Some("n2"), tries_again), "placed elsewhere");
-    assert!(!wakes_others(Some("n1"), tries_again), "placed where it was nominated");
-    assert!(wakes_others(None, |world| world.delete(&pod("p"))), "deleted");
-    assert!(!wakes_others(None, |world| world.advance(seconds(1))), "nothing happened");
 }
 
 #[test]
