@@ -658,7 +658,7 @@ impl Sharing {
     }
 }
 
-/// Members and devices are planned together, whoever the devices belong to.
+/// Members and devices are planned together, whether the devices belong to one claim or to several.
 #[test]
 fn members_that_share_devices_are_placed_whenever_there_is_a_way() {
     let (mut n_satisfiable, mut n_shared, mut n_refused) = (0, 0, 0);
@@ -805,7 +805,7 @@ fn a_gang_makes_room_for_itself_as_a_whole() {
     live.run();
     assert_eq!(live.evicted.len(), 3, "{:#?}", live.effects);
     assert_eq!(live.places("m"), BTreeMap::from([(0, 1), (1, 0)]), "{:#?}", live.effects);
-    // Nobody goes for a gang that does not fit even then, and no more go than have to.
+    // No pod is evicted for a gang that does not fit even then, and no more are than have to be.
     let mut case = gang(&[4, 2], &[2, 5]);
     case.running = vec![(member(1), 0), (member(1), 1)];
     let mut live = Live::new(with_gates(&["WorkloadAwarePreemption"], true), preempting(&case));

@@ -105,7 +105,7 @@ pub enum Effect {
         pod: PodRef,
         /// What to change.
         patch: StatusPatch,
-        /// Whether it only says to which node the pod is being bound. When the binding is written nobody needs it any more.
+        /// Whether it only says to which node the pod is being bound. It is not needed any more when the binding is written.
         is_announcement: bool,
     },
     /// Record an event that users see.

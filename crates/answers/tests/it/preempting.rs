@@ -212,13 +212,13 @@ fn what_a_reader_may_not_see_is_counted_all_the_same() {
     };
     let mut cluster = Cluster::new().node("a", "4", json!({})).pod(theirs("x")).pod(theirs("y"));
     let urgent = Subject::Manifest(pod("urgent", "4", json!({"priority": 100})));
-    let nobody = Visibility { nodes: false, all_pods: false };
-    let hidden = ask(&mut cluster, &urgent).visible_to(nobody);
+    let restricted = Visibility { nodes: false, all_pods: false };
+    let hidden = ask(&mut cluster, &urgent).visible_to(restricted);
     assert_eq!((names(&hidden), hidden.candidates[0].victims.len()), (vec!["", ""], 2));
     let table = hidden.table(true);
     assert!(table.contains("fits on a node once 2 pods are evicted"), "{table}");
     assert!(table.contains("why a node: no other node would have room"), "{table}");
-    let explained = cluster.explain(&urgent).unwrap().visible_to(nobody);
+    let explained = cluster.explain(&urgent).unwrap().visible_to(restricted);
     let table = explained.table(true);
     assert!(table.contains("preemption on a node would evict: a pod, a pod"), "{table}");
     assert!(!table.contains("theirs/"), "{table}");

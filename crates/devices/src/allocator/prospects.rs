@@ -115,7 +115,7 @@ impl Prospects {
     }
 }
 
-/// How many devices of each shape a node has that nobody holds. No selector is asked about the others. `None` if some device is
+/// How many unused devices of each shape a node has. No selector is asked about the others. `None` if some device is
 /// not plain.
 fn free_by_shape(
     allocator: &Allocator,
@@ -133,7 +133,7 @@ fn free_by_shape(
     };
     for NodePool { pool: place, devices, .. } in &pools.pools {
         let pool = inventory.pool(*place);
-        // Where the node sees all devices and nobody holds any, they are counted already.
+        // Where the node sees all devices and none is in use, they are counted already.
         let is_whole = devices.len() == pool.n_devices() && occupancy.is_free(pool.id());
         if let Some(known) = pool.shape_counts().filter(|_| is_whole) {
             for ShapeCount { shape, n, example } in known {
