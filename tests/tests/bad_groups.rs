@@ -64,14 +64,29 @@ impl World {
             }
             for effect in effects {
                 self.log.push(effect.to_string());
-                if let Effect::WriteBinding { token, pod, node } = effect {
-                    self.engine.handle(Input::BindingWritten { token, result: Ok(()) }, self.now);
-                    let bound = Arc::new(self.pods[&*pod.name].with_node_name(&node));
-                    self.pods.insert(pod.name.to_string(), bound.clone());
-                    self.engine.handle(Input::PodApplied(bound), self.now);
+                match effect {
+                    Effect::WriteBinding { token, pod, node } => {
+                        let result = Ok(());
+                        self.engine.handle(Input::BindingWritten { token, result }, self.now);
+                        self.watch(self.pods[&*pod.name].with_node_name(&node));
+                    }
+                    Effect::PatchStatus { pod, patch, .. } => {
+                        let mut pod = Pod::clone(&self.pods[&*pod.name]);
+                        let conditions = patch.condition.into_iter().collect();
+                        Arc::make_mut(&mut pod.status).conditions = conditions;
+                        self.watch(pod);
+                    }
+                    _ => {}
                 }
             }
         }
+    }
+
+    /// The watch shows a pod.
+    fn watch(&mut self, pod: Pod) {
+        let pod = Arc::new(pod);
+        self.pods.insert(pod.name.to_string(), pod.clone());
+        self.engine.handle(Input::PodApplied(pod), self.now);
     }
 
     /// Some minutes in which the scheduler does what it can.
@@ -241,12 +256,28 @@ fn a_minimum_above_the_members_is_waited_for() {
         world.run();
         assert_eq!(world.bound(), ["bystander"]);
         assert_eq!(world.engine.queue().pending_counts().gated, 2, "where operators see it");
-        let text = "waiting for pods of the pod group \\\"g\\\": it needs 3, and 2 exist";
+        let text = "waiting for pods of the pod group \\\"g\\\": it needs 3";
         world.expect_reasons(&["m0", "m1"], text, Some("it needs 3, and 2 exist"));
         world.member("m2");
         world.run();
         assert_eq!(world.bound(), ["bystander", "m0", "m1", "m2"]);
     }
+}
+
+#[test]
+fn members_that_wait_say_so_once_however_many_come() {
+    let mut world = World::new(&ALL, false);
+    world.group(5, None);
+    for n in 0..4 {
+        world.member(&format!("m{n}"));
+        world.run();
+    }
+    let said = |what: &str| world.log.iter().filter(|line| line.starts_with(what)).count();
+    for n in 0..4 {
+        let counts = (said(&format!("event x/m{n} ")), said(&format!("patch x/m{n} ")));
+        assert_eq!(counts, (1, 1), "m{n}: {:#?}", world.log);
+    }
+    assert!(world.log.iter().any(|line| line.contains("it needs 5, and 4 exist")));
 }
 
 #[test]

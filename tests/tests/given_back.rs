@@ -66,7 +66,7 @@ impl Scheduler {
                 "containers": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}],
             },
         });
-        for part in ["spec", "status"] {
+        for part in ["metadata", "spec", "status"] {
             for (field, value) in fields[part].as_object().into_iter().flatten() {
                 pod[part][field] = value.clone();
             }
@@ -320,6 +320,38 @@ fn room_on_another_node_wakes_who_waits_for_it_when_the_pod_is_bound_elsewhere()
     assert!(is_rejected(&scheduler.attempt()));
     assert!(scheduler.is_unschedulable("q"));
     scheduler.pod("p", &json!({"spec": {"nodeName": "b"}}));
+    assert!(!scheduler.is_unschedulable("q"));
+}
+
+#[test]
+fn a_nomination_wakes_pods_that_wait_for_its_room_when_an_announcement_takes_its_place() {
+    let on = |node: &str| json!({"kubernetes.io/hostname": node});
+    let p = |revision: &str, tolerations: Value, nominated: &str| {
+        json!({
+            "metadata": {"resourceVersion": revision},
+            "spec": {
+                "priority": 10, "preemptionPolicy": "Never", "nodeSelector": on("b"),
+                "tolerations": tolerations,
+            },
+            "status": {"nominatedNodeName": nominated},
+        })
+    };
+    let mut scheduler = Scheduler::new(&json!({}));
+    scheduler.node("b", false);
+    scheduler.handle(Input::PodDeleted { namespace: "default".into(), name: "p".into() });
+    scheduler.pod("p", &p("1", json!([]), "a"));
+    assert!(is_rejected(&scheduler.turn()));
+    scheduler.pod("q", &json!({"spec": {"nodeSelector": on("a")}}));
+    assert!(is_rejected(&scheduler.turn()));
+    assert!(scheduler.is_unschedulable("q"));
+
+    let all = json!([{"operator": "Exists"}]);
+    scheduler.pod("p", &p("2", all.clone(), "a"));
+    scheduler.now = scheduler.now + Duration::from_secs(20);
+    scheduler.handle(Input::TimePassed);
+    assert_eq!(scheduler.turn(), assumed("b"));
+    assert!(scheduler.is_unschedulable("q"));
+    scheduler.pod("p", &p("3", all, "b"));
     assert!(!scheduler.is_unschedulable("q"));
 }
 

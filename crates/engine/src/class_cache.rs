@@ -9,16 +9,17 @@
 //! entries take is bounded ([`footprint`]).
 
 mod footprint;
+mod signatures;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{KeyedMap, Pod};
+use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::reads::PhaseReads;
 use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState};
 use kube_scheduler_framework::following::Followed;
-use kube_scheduler_framework::{Code, CycleState, NodeIdx, SignatureWriter};
-use kube_scheduler_runtime::{Meter, MeteredPoint, PluginIdx, Runner, SkipSet};
+use kube_scheduler_framework::{Code, CycleState, NodeIdx};
+use kube_scheduler_runtime::{Meter, MeteredPoint, Runner, SkipSet};
 use rustc_hash::FxHashMap;
 
 use self::footprint::Footprint;
@@ -28,15 +29,8 @@ use crate::preference::TieBreak;
 use crate::ranking::{DOMAINS_START_OVER, DomainPlugins, Ranking};
 use crate::versions::Versions;
 
-/// What signatures that are remembered may take, in bytes. The ones unused for longest are forgotten beyond that.
-const MAX_SIGNATURE_BYTES: usize = 16 << 20;
-/// Pods with a longer signature are evaluated on their own. As people write them they have some hundred bytes.
-const MAX_SIGNATURE: usize = 32 << 10;
-/// Pods with more labels, resources, terms and similar parts are evaluated on their own, too. Each part takes at least 16 bytes.
-/// A signature is made again whenever a pod has failed; for pods whose signature is thrown away each time, that must be cheap.
-const MAX_PARTS: usize = MAX_SIGNATURE / 16;
-/// What a signature takes in the table, beside its bytes.
-const SIGNATURE_OVERHEAD: usize = 48;
+pub(crate) use self::signatures::{SignPlan, Signatures};
+
 /// How many evaluations are kept, and no more than what [`footprint::of_all`] says they may take; the ones unused for longest
 /// are evicted. With 5,000 nodes each takes some 150 KiB.
 const MAX_EVALUATIONS: usize = 64;
@@ -48,121 +42,6 @@ const ATTEMPTS_WITHOUT: u32 = 32;
 /// With more than one changed node in this many, a fresh evaluation is cheaper than an update: evaluating one node by
 /// itself takes about four times as long as in a scan (`bench core --workload FiftyAntiAffinities`).
 const CATCH_UP_SHARE: usize = 4;
-
-/// Numbers for signatures. A number is never used for two signatures; one signature may get several over time.
-///
-/// Those in use stay however many others come: when the recent ones take half of what all may, they become the earlier ones,
-/// and what was earlier and did not come up since is forgotten.
-#[derive(Debug, Default)]
-pub(crate) struct Signatures {
-    recent: KeyedMap<Box<[u8]>, u64>,
-    earlier: KeyedMap<Box<[u8]>, u64>,
-    /// What the recent ones take.
-    n_bytes: usize,
-    /// What the earlier ones take.
-    n_earlier_bytes: usize,
-    next: u64,
-}
-
-impl Signatures {
-    /// An empty table that gives no number which this one has given.
-    pub(crate) fn fork(&self) -> Self {
-        Self { next: self.next, ..Self::default() }
-    }
-
-    /// The number for a pod under a profile; `None` when it must be evaluated on its own.
-    pub(crate) fn number(&mut self, profile: usize, runner: &SignPlan, pod: &Pod) -> Option<u64> {
-        if n_parts(pod) > MAX_PARTS {
-            return None;
-        }
-        self.number_of(&runner.sign(profile, pod)?)
-    }
-
-    fn number_of(&mut self, bytes: &[u8]) -> Option<u64> {
-        if let Some(id) = self.recent.get(bytes) {
-            return Some(*id);
-        }
-        if bytes.len() > MAX_SIGNATURE {
-            return None;
-        }
-        let known = self.earlier.remove_entry(bytes);
-        if let Some((bytes, _)) = &known {
-            self.n_earlier_bytes -= bytes.len() + SIGNATURE_OVERHEAD;
-        }
-        let (bytes, id) = known.unwrap_or_else(|| {
-            self.next += 1;
-            (bytes.into(), self.next)
-        });
-        let size = bytes.len() + SIGNATURE_OVERHEAD;
-        if self.n_bytes + size > MAX_SIGNATURE_BYTES / 2 {
-            self.earlier = std::mem::take(&mut self.recent);
-            self.n_earlier_bytes = std::mem::take(&mut self.n_bytes);
-        }
-        self.n_bytes += size;
-        self.recent.insert(bytes, id);
-        Some(id)
-    }
-
-    /// What all that are remembered take, in bytes.
-    pub(crate) const fn n_bytes(&self) -> usize {
-        self.n_bytes + self.n_earlier_bytes
-    }
-
-    /// How many are remembered.
-    pub(crate) fn len(&self) -> usize {
-        self.recent.len() + self.earlier.len()
-    }
-}
-
-/// How many labels, resources, terms and similar parts the pod has.
-fn n_parts(pod: &Pod) -> usize {
-    let spec = &pod.spec;
-    let affinities = [&spec.pod_affinity, &spec.pod_anti_affinity].into_iter().flatten();
-    let terms = affinities.map(|affinity| affinity.required.len() + affinity.preferred.len());
-    pod.labels.len()
-        + pod.requests.totals.len()
-        + spec.node_selector.as_ref().map_or(0, |pairs| pairs.len())
-        + spec.tolerations.len()
-        + spec.host_ports.len()
-        + spec.topology_spread_constraints.len()
-        + terms.sum::<usize>()
-}
-
-/// Which plugins of a profile contribute to signatures.
-#[derive(Clone, Debug)]
-pub(crate) struct SignPlan {
-    plugins: Option<Vec<Arc<dyn kube_scheduler_framework::Plugin>>>,
-}
-
-impl SignPlan {
-    /// A plan for `profile`; pods can be signed only if every plugin that judges nodes can sign.
-    pub(crate) fn new(profile: &kube_scheduler_runtime::Profile) -> Self {
-        use kube_scheduler_runtime::ExtensionPoint::{Filter, PreFilter, PreScore, Score};
-        let mut used: Vec<PluginIdx> = [PreFilter, Filter, PreScore, Score]
-            .iter()
-            .flat_map(|point| profile.at(*point).to_vec())
-            .collect();
-        used.sort_unstable();
-        used.dedup();
-        let plugins: Vec<_> = used.iter().filter_map(|idx| profile.plugin(*idx)).collect();
-        let can_sign = plugins.iter().all(|entry| entry.plugin.as_sign().is_some());
-        Self {
-            plugins: can_sign
-                .then(|| plugins.into_iter().map(|entry| entry.plugin.clone()).collect()),
-        }
-    }
-
-    fn sign(&self, profile: usize, pod: &Pod) -> Option<Vec<u8>> {
-        let mut signature = SignatureWriter::new();
-        signature.len(profile);
-        for plugin in self.plugins.as_ref()? {
-            if !plugin.as_sign()?.sign(pod, &mut signature) {
-                return None;
-            }
-        }
-        Some(signature.into_bytes())
-    }
-}
 
 /// The evaluation of a class.
 #[derive(Debug)]
@@ -564,70 +443,5 @@ impl ClassCache {
         self.evaluations.clear();
         self.n_bytes = 0;
         self.without.clear();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn n_bytes(signatures: &Signatures) -> usize {
-        let all = signatures.recent.keys().chain(signatures.earlier.keys());
-        all.map(|bytes| bytes.len() + SIGNATURE_OVERHEAD).sum()
-    }
-
-    /// 60 pods with 60,000 labels each, and then more pods than there is room for.
-    #[test]
-    fn signatures_are_bounded_in_bytes_and_those_in_use_stay() {
-        let mut signatures = Signatures::default();
-        let honest = signatures.number_of(b"honest");
-        for n in 0..60_u8 {
-            assert_eq!(signatures.number_of(&vec![n; 1_500_000]), None);
-        }
-        assert_eq!((signatures.len(), honest), (1, Some(1)));
-        let long = |n: u32| {
-            let mut bytes = vec![0; MAX_SIGNATURE];
-            bytes[..4].copy_from_slice(&n.to_le_bytes());
-            bytes
-        };
-        for n in 0..2_000 {
-            assert!(signatures.number_of(&long(n)).is_some());
-            assert!(n_bytes(&signatures) <= MAX_SIGNATURE_BYTES);
-            assert_eq!(signatures.n_bytes(), n_bytes(&signatures));
-            if n % 100 == 0 {
-                assert_eq!(signatures.number_of(b"honest"), honest, "after {n}");
-            }
-        }
-        assert_eq!(signatures.number_of(&long(1_999)), Some(2_001));
-        assert_eq!(
-            signatures.number_of(&long(0)),
-            Some(2_002),
-            "forgotten, and a number is never used twice"
-        );
-    }
-
-    #[test]
-    fn a_signature_that_was_cut_gives_no_number() {
-        let mut signature = SignatureWriter::new();
-        (0..100_000).for_each(|_| signature.text("value"));
-        let bytes = signature.into_bytes();
-        assert!(bytes.len() > MAX_SIGNATURE && bytes.len() < 4 * MAX_SIGNATURE);
-        assert_eq!(Signatures::default().number_of(&bytes), None);
-    }
-
-    #[test]
-    fn no_signature_is_made_for_a_pod_of_very_many_parts() {
-        let plan = SignPlan { plugins: Some(Vec::new()) };
-        let mut signatures = Signatures::default();
-        let mut number = |n_labels: usize| {
-            let labels: serde_json::Map<_, _> =
-                (0..n_labels).map(|at| (format!("l{at}"), "v".into())).collect();
-            let pod = serde_json::json!({"metadata": {"namespace": "a", "name": "p", "labels": labels}, "spec": {}});
-            signatures.number(0, &plan, &Pod::from_value(&pod).unwrap())
-        };
-        assert_eq!(
-            [number(10), number(MAX_PARTS), number(MAX_PARTS + 1)],
-            [Some(1), Some(1), None]
-        );
     }
 }

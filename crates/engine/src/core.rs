@@ -24,7 +24,8 @@ use crate::binding::PermitWaits;
 use crate::class_cache::Signatures;
 use crate::counts::Counts;
 use crate::deadlines::{Deadlines, WakeUp};
-use crate::effect::{Effect, PodRef};
+use crate::effect::{Effect, FAILED_SCHEDULING, PodRef};
+use crate::failure::truncated;
 use crate::far_terms::FarTerms;
 use crate::incomplete::IncompleteGroups;
 use crate::measures::Measures;
@@ -89,6 +90,19 @@ pub(crate) struct PodEvent {
     pub(crate) note: String,
     /// The name of the profile that reports it.
     pub(crate) reporting: Arc<str>,
+}
+
+impl PodEvent {
+    /// That the pod was not scheduled. A note that is too long for an event is cut.
+    pub(crate) fn failed_scheduling(note: &str, reporting: &Arc<str>) -> Self {
+        Self {
+            kind: EventKind::Warning,
+            reason: FAILED_SCHEDULING.into(),
+            action: "Scheduling".into(),
+            note: truncated(note),
+            reporting: reporting.clone(),
+        }
+    }
 }
 
 impl Core {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_api_types::numbers::Numbers;
-use kube_scheduler_framework::EventKind;
 use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_queue::QueuedPod;
 use kube_scheduler_runtime::{Profile, Runner};
@@ -22,7 +21,7 @@ use crate::budget::{Budgets, WorkLimits};
 use crate::class_cache::ClassCache;
 use crate::core::{Core, PodEvent};
 use crate::diagnosis::{Diagnosis, FitError};
-use crate::effect::{FAILED_SCHEDULING, PodRef};
+use crate::effect::PodRef;
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::guard::guarded;
 use crate::notice::Notice;
@@ -388,14 +387,9 @@ pub(crate) fn report_victims(
 /// Pods that are going away or placed already need no attempt.
 pub(crate) fn must_skip(core: &mut Core, pod: &Arc<Pod>, profile: ProfileIdx) -> bool {
     if pod.deletion_requested.is_some() {
-        let event = PodEvent {
-            kind: EventKind::Warning,
-            reason: FAILED_SCHEDULING.into(),
-            action: "Scheduling".into(),
-            note: format!("skip schedule deleting pod: {}/{}", pod.namespace, pod.name),
-            reporting: core.plans.profiles[profile].scheduler_name.clone(),
-        };
-        core.record(pod, event);
+        let note = format!("skip schedule deleting pod: {}/{}", pod.namespace, pod.name);
+        let reporting = &core.plans.profiles[profile].scheduler_name;
+        core.record(pod, PodEvent::failed_scheduling(&note, reporting));
         return true;
     }
     core.cluster.is_assumed(&pod.uid)

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use crate::diagnosis::FitError;
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_framework::{EventKind, NominatingInfo, Status};
+use kube_scheduler_framework::{NominatingInfo, Status};
 use kube_scheduler_queue::{Nomination, QueuedPod};
 
 use crate::budget::OverBudget;
 use crate::condition::{Condition, changed_condition};
 use crate::core::{Core, PodEvent};
-use crate::effect::{Effect, FAILED_SCHEDULING, PodRef, StatusPatch};
+use crate::effect::{Effect, PodRef, StatusPatch};
 use crate::policy::Entry;
 use crate::profiles::ProfileIdx;
 use crate::turn::AttemptResult;
@@ -155,14 +155,8 @@ impl FailedAttempt {
         };
         // The nomination comes after the pod is in the queue again, which has a say in what its nomination is.
         nominate(core, &about, &nominating);
-        let event = PodEvent {
-            kind: EventKind::Warning,
-            reason: FAILED_SCHEDULING.into(),
-            action: "Scheduling".into(),
-            note: truncated(&message),
-            reporting: core.plans.profiles[profile].scheduler_name.clone(),
-        };
-        core.record(&about, event);
+        let reporting = &core.plans.profiles[profile].scheduler_name;
+        core.record(&about, PodEvent::failed_scheduling(&message, reporting));
         let reason = if is_rejected { "Unschedulable" } else { "SchedulerError" };
         if let Some(patch) = status_patch(&about, reason, &message, &nominating, core.now) {
             let pod = PodRef::from(&*about);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{Pod, PodGroup};
 use kube_scheduler_cache::{MemberPlace, PodGroupState};
-use kube_scheduler_framework::{EventKind, Status};
+use kube_scheduler_framework::Status;
 
 use crate::core::{Core, PodEvent};
 use crate::deadlines::WakeUp;
@@ -73,7 +73,7 @@ impl Core {
     /// Has the members of groups that are due say what they wait for.
     pub(crate) fn report_incomplete_groups(&mut self) {
         while let Some((namespace, name)) = self.incomplete.take_due(self.now) {
-            let Some(text) = what_is_missing(self, &namespace, &name) else { continue };
+            let Some((text, so_far)) = what_is_missing(self, &namespace, &name) else { continue };
             let state = self.cluster.pod_group(&namespace, &name);
             let members = state.into_iter().flat_map(PodGroupState::members);
             let waiting = members.filter(|(_, place)| *place == MemberPlace::Unscheduled);
@@ -84,7 +84,7 @@ impl Core {
                 say(self, member, &text);
             }
             if let Some(first) = members.first() {
-                let status = Status::unschedulable(text);
+                let status = Status::unschedulable(text + &so_far);
                 write_condition(self, PodRef::from(&**first), (&namespace, &name), &status);
             }
         }
@@ -98,36 +98,35 @@ fn is_held_back(core: &Core, pod: &Pod) -> bool {
     queued.is_some_and(|queued| queued.is_gated() && queued.entry().0.uid == pod.uid)
 }
 
-/// What a group waits for; `None` if it is complete.
-fn what_is_missing(core: &Core, namespace: &str, name: &str) -> Option<String> {
+/// What a group waits for, and how far it has come, which changes with each pod; `None` if it is complete.
+fn what_is_missing(core: &Core, namespace: &str, name: &str) -> Option<(String, String)> {
     let object = core.cluster.objects().get(PodGroup::GROUP, PodGroup::KIND, namespace, name);
     let Some(object) = object else {
-        return Some(format!("waiting for the pod group \"{name}\", which does not exist"));
+        let text = format!("waiting for the pod group \"{name}\", which does not exist");
+        return Some((text, String::new()));
     };
     let group = match PodGroup::from_object(object) {
         Ok(group) => group,
-        Err(error) => return Some(format!("the pod group cannot be read: {error}")),
+        Err(error) => {
+            return Some((format!("the pod group cannot be read: {error}"), String::new()));
+        }
     };
     let min_count = usize::try_from(group.min_count()?).unwrap_or(0);
     let n_known = core.cluster.pod_group(namespace, name).map_or(0, PodGroupState::n_known);
     (n_known < min_count).then(|| {
-        format!("waiting for pods of the pod group \"{name}\": it needs {min_count}, and {n_known} exist")
+        let text = format!("waiting for pods of the pod group \"{name}\": it needs {min_count}");
+        (text, format!(", and {n_known} exist"))
     })
 }
 
-/// An event and a condition of a member.
+/// Has an event and a condition of a member written, unless the condition says so already.
 fn say(core: &mut Core, member: &Arc<Pod>, text: &str) {
     let Some(profile) = core.plans.profiles.of(member) else { return };
-    let event = PodEvent {
-        kind: EventKind::Warning,
-        reason: "FailedScheduling".into(),
-        action: "Scheduling".into(),
-        note: text.to_owned(),
-        reporting: core.plans.profiles[profile].scheduler_name.clone(),
-    };
-    core.record(member, event);
-    if let Some(patch) = status_patch(member, REASON, text, &NominationChange::Keep, core.now) {
-        let pod = PodRef::from(&**member);
-        core.effects.push(Effect::PatchStatus { pod, patch, is_announcement: false });
-    }
+    let patch = status_patch(member, REASON, text, &NominationChange::Keep, core.now);
+    // A member that has said so already does not say it again for each pod that joins its gang.
+    let Some(patch) = patch else { return };
+    let reporting = &core.plans.profiles[profile].scheduler_name;
+    core.record(member, PodEvent::failed_scheduling(text, reporting));
+    let pod = PodRef::from(&**member);
+    core.effects.push(Effect::PatchStatus { pod, patch, is_announcement: false });
 }

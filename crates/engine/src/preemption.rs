@@ -77,10 +77,18 @@ pub(crate) struct Preemptions {
 }
 
 /// Members that are tried once the last of these pods is gone.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct AwaitingGroup {
     victims: BTreeSet<Arc<str>>,
     members: Vec<Arc<Pod>>,
+}
+
+impl AwaitingGroup {
+    /// Namespace and name of the group.
+    fn gang(&self) -> Option<(&str, Option<&str>)> {
+        let member = self.members.first()?;
+        Some((&member.namespace, member.spec.pod_group.as_deref()))
+    }
 }
 
 impl Preemptions {
@@ -89,9 +97,10 @@ impl Preemptions {
         Self { tasks: TaskTable::default(), awaiting: Vec::new(), is_in_background }
     }
 
-    /// The same without any preemption.
+    /// The same without any preemption. Gangs go on waiting for pods that are leaving.
     pub(crate) fn fork(&self) -> Self {
-        Self { tasks: self.tasks.fork(), ..Self::new(self.is_in_background) }
+        let awaiting = self.awaiting.clone();
+        Self { tasks: self.tasks.fork(), awaiting, ..Self::new(self.is_in_background) }
     }
 
     /// All pods that have to go, and the pods of attempts that wait for them.
@@ -398,7 +407,10 @@ impl Preemptions {
             core.activate(held_back);
         } else if is_group && core.plans.groups.plans_gangs_exactly && !held_back.is_empty() {
             // No plugin is to blame for a plan that does not exist, so no plugin's event would wake the members.
-            self.awaiting.push(AwaitingGroup { victims: left, members: held_back });
+            let awaiting = AwaitingGroup { victims: left, members: held_back };
+            // An earlier plan of the same gang is void.
+            self.awaiting.retain(|other| other.gang() != awaiting.gang());
+            self.awaiting.push(awaiting);
         }
     }
 }

@@ -1,21 +1,19 @@
 //! Announcements: nominations of pods to the nodes that they are being bound to. They wait until a binding takes long.
 //!
-//! An announcement is for those who look at a pod whose binding is not written yet, because a volume is made or a device prepared.
-//! For a pod that is bound a moment later it says nothing, and the binding takes it away again: an API server clears the
-//! nomination of a pod that it binds. So it costs a request for nothing, and is written only when the pod has had nothing else to write for
-//! [`PATIENCE`].
+//! An announcement shows users where a pod is going while its binding takes long, because a volume is made or a device prepared.
+//! For a pod that is bound a moment later it shows nothing, as an API server clears the nomination of a pod that it binds. To save
+//! that request it is written only when the pod has had nothing else to write for [`PATIENCE`].
 //!
 //! Parity: the reference writes it before PreBind, and waits for the answer; with the gate SchedulerAsyncAPICalls a binding takes the place
 //! of an announcement that waits, as here.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_api_types::Timestamp;
 
-use crate::lanes::PodWrite;
+use crate::pod_write::PodWrite;
 
 /// How long the writes of a pod have to pause.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
@@ -34,43 +32,49 @@ pub(crate) struct Announcement {
 /// The pods that have nothing to write but an announcement.
 #[derive(Debug, Default)]
 pub(crate) struct Announcements {
-    pods: BTreeMap<Due, Arc<str>>,
+    waiting: BTreeMap<Due, Arc<str>>,
+    /// Those that may be written.
+    due: BTreeMap<Due, Arc<str>>,
     n_added: u64,
-    /// Those that are due by then may be written.
     now: Timestamp,
 }
 
 impl Announcements {
+    /// Adds a pod whose announcement may be written from `due` on.
     pub(crate) fn add(&mut self, uid: Arc<str>, due: Timestamp) -> Due {
         self.n_added += 1;
         let due = (due, self.n_added);
-        self.pods.insert(due, uid);
+        let is_due = due.0 <= self.now;
+        let pods = if is_due { &mut self.due } else { &mut self.waiting };
+        pods.insert(due, uid);
         due
     }
 
     pub(crate) fn remove(&mut self, due: Due) {
-        self.pods.remove(&due);
+        if self.waiting.remove(&due).is_none() {
+            self.due.remove(&due);
+        }
     }
 
-    /// It is so late now.
+    /// Lets those be written that are due by `now`.
     pub(crate) fn wake(&mut self, now: Timestamp) {
         self.now = now;
+        let later = self.waiting.split_off(&(now, u64::MAX));
+        self.due.append(&mut std::mem::replace(&mut self.waiting, later));
     }
 
     /// The pod whose announcement may be written next.
     pub(crate) fn first(&self) -> Option<&Arc<str>> {
-        let (due, uid) = self.pods.first_key_value()?;
-        (due.0 <= self.now).then_some(uid)
+        self.due.first_key_value().map(|(_, uid)| uid)
     }
 
     /// How many may be written.
     pub(crate) fn n_due(&self) -> usize {
-        self.pods.range(..=(self.now, u64::MAX)).count()
+        self.due.len()
     }
 
     /// When the next one may be written that may not be yet.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        let later = (Bound::Excluded((self.now, u64::MAX)), Bound::Unbounded);
-        self.pods.range(later).next().map(|((due, _), _)| *due)
+        self.waiting.first_key_value().map(|((due, _), _)| *due)
     }
 }

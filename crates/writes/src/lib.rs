@@ -37,8 +37,9 @@
 //! before conditions and conditions before events, but no class ever waits for good because of another; every write but
 //! a status patch ends in exactly one [`Input`](kube_scheduler_engine::Input).
 //!
-//! Reading order: `outbox` ties it together; `lanes` orders the writes of pods, with what may wait in `announcements`, `events` those of events; `pace` says how
-//! many requests may be under way; `answer` is what a caller reports; `correlator` counts events of the old form.
+//! Reading order: `outbox` ties it together; `lanes` orders the writes of pods (`pod_write`), some of which wait in
+//! `announcements`; `events` orders those of events; `pace` says how many requests may be under way; `answer` is what a caller
+//! reports; `correlator` counts events of the old form.
 
 mod announcements;
 mod answer;
@@ -48,14 +49,15 @@ mod jitter;
 mod lanes;
 mod outbox;
 mod pace;
+mod pod_write;
 
 pub use answer::{Cause, EventAnswer, Failure, Success};
 pub use correlator::CoreEvent;
 pub use events::{EventKey, EventSeries, EventWrite};
 pub use jitter::Jitter;
-pub use lanes::{PodWrite, Urgency};
 pub use outbox::{
     ClassLoad, DroppedEvent, EndedWrite, EventApi, EventRequest, Load, Outbox, OutboxOptions,
     Request, Write,
 };
 pub use pace::RateLimit;
+pub use pod_write::{PodWrite, Urgency};

@@ -15,8 +15,9 @@ use kube_scheduler_framework::{ApiError, EventKind, ObjectWrite};
 use crate::answer::{Cause, EventAnswer, Failure, Success};
 use crate::correlator::{CoreEvent, Correlator};
 use crate::events::{EventKey, EventQueue, EventWrite};
-use crate::lanes::{Lanes, PodWrite, Urgency};
+use crate::lanes::Lanes;
 use crate::pace::{Bucket, RateLimit, Width};
+use crate::pod_write::{PodWrite, Urgency};
 
 /// Limits and seed of an [`Outbox`].
 #[derive(Clone, Copy, Debug)]
