@@ -18,7 +18,7 @@ pub use self::data::{
 pub(crate) use self::table::examples_cell;
 pub use self::visibility::Visibility;
 pub(crate) use self::visibility::{
-    ERROR_HIDDEN, NODES_HIDDEN, OTHERS_HIDDEN, PODS_HIDDEN, is_beside, is_of,
+    ERROR_HIDDEN, NODES_HIDDEN, OTHERS_HIDDEN, PODS_HIDDEN, is_beside, is_of, merged,
 };
 use crate::Refusal;
 use crate::pod_name::PodName;

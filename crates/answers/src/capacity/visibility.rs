@@ -1,7 +1,7 @@
 //! What a capacity says to a reader who may not see the whole cluster.
 
 use super::data::{Capacity, LimitAnswer};
-use crate::explanation::{ERROR_HIDDEN, ExplainOptions, NODES_HIDDEN, Visibility};
+use crate::explanation::{ERROR_HIDDEN, ExplainOptions, NODES_HIDDEN, Visibility, merged};
 
 impl Capacity {
     /// The same with shorter lists; nodes with more pods are all listed.
@@ -29,18 +29,13 @@ impl Capacity {
 
 /// The same limits without the texts of errors; those of one plugin become one.
 fn without_errors(limits: Vec<LimitAnswer>) -> Vec<LimitAnswer> {
-    let mut merged: Vec<LimitAnswer> = Vec::new();
-    for mut limit in limits {
+    let nameless = limits.into_iter().map(|mut limit| {
         if limit.is_error {
             limit.reasons = vec![ERROR_HIDDEN.to_owned()];
         }
-        let is_same = |known: &&mut LimitAnswer| {
-            (&known.plugin, &known.reasons) == (&limit.plugin, &limit.reasons)
-        };
-        match merged.iter_mut().find(is_same) {
-            Some(known) => known.nodes += limit.nodes,
-            None => merged.push(limit),
-        }
-    }
-    merged
+        limit
+    });
+    let is_same =
+        |a: &LimitAnswer, b: &LimitAnswer| (&a.plugin, &a.reasons) == (&b.plugin, &b.reasons);
+    merged(nameless, is_same, |known, limit| known.nodes += limit.nodes)
 }

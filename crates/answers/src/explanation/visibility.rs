@@ -113,19 +113,34 @@ impl Rejection {
 
 /// Groups of nodes without names, the most frequent first; those that differ in the texts of errors alone become one.
 fn without_names(groups: Vec<RejectedNodes>) -> Vec<RejectedNodes> {
-    let mut merged: Vec<RejectedNodes> = Vec::new();
-    for mut group in groups {
+    let nameless = groups.into_iter().map(|mut group| {
         group.examples.clear();
         group.rejections.iter_mut().for_each(Rejection::hide_error);
-        match merged.iter_mut().find(|known| known.rejections == group.rejections) {
-            Some(known) => {
-                known.count += group.count;
-                known.shortages.extend(group.shortages);
-            }
+        group
+    });
+    let is_same = |a: &RejectedNodes, b: &RejectedNodes| a.rejections == b.rejections;
+    let mut merged = merged(nameless, is_same, |known, group| {
+        known.count += group.count;
+        known.shortages.extend(group.shortages);
+    });
+    merged.sort_by_key(|group| Reverse(group.count));
+    merged
+}
+
+/// Groups that are the same, such as after names were taken out, as one: `add` adds a group to an earlier one. O(groups times
+/// different ones).
+pub(crate) fn merged<T>(
+    groups: impl IntoIterator<Item = T>,
+    is_same: impl Fn(&T, &T) -> bool,
+    add: impl Fn(&mut T, T),
+) -> Vec<T> {
+    let mut merged: Vec<T> = Vec::new();
+    for group in groups {
+        match merged.iter_mut().find(|known| is_same(known, &group)) {
+            Some(known) => add(known, group),
             None => merged.push(group),
         }
     }
-    merged.sort_by_key(|group| Reverse(group.count));
     merged
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::data::{NodesInVain, Preemption};
 use crate::explanation::{
-    ERROR_HIDDEN, ExplainOptions, NODES_HIDDEN, PODS_HIDDEN, Visibility, is_beside,
+    ERROR_HIDDEN, ExplainOptions, NODES_HIDDEN, PODS_HIDDEN, Visibility, is_beside, merged,
 };
 
 impl Preemption {
@@ -54,18 +54,14 @@ impl Preemption {
 
 /// Groups of nodes without names, the most frequent first; those that differ in the texts of errors alone become one.
 fn without_names(groups: Vec<NodesInVain>) -> Vec<NodesInVain> {
-    let mut merged: Vec<NodesInVain> = Vec::new();
-    for mut group in groups {
+    let nameless = groups.into_iter().map(|mut group| {
         group.examples.clear();
         group.rejection.hide_error();
-        let is_same = |known: &&mut NodesInVain| {
-            (known.code, &known.rejection) == (group.code, &group.rejection)
-        };
-        match merged.iter_mut().find(is_same) {
-            Some(known) => known.count += group.count,
-            None => merged.push(group),
-        }
-    }
+        group
+    });
+    let is_same =
+        |a: &NodesInVain, b: &NodesInVain| (a.code, &a.rejection) == (b.code, &b.rejection);
+    let mut merged = merged(nameless, is_same, |known, group| known.count += group.count);
     merged.sort_by_key(|group| Reverse(group.count));
     merged
 }
