@@ -55,6 +55,10 @@ pub struct Crowd {
     n_bound: u64,
     asks: bool,
     n_answers: u64,
+    foresees: bool,
+    /// What would happen if the pod came that comes next.
+    foresight: Option<questions::Foresight>,
+    n_foreseen: u64,
     /// The pods that were evicted since the last decision.
     evicted: Vec<String>,
     n_foreseen_evictions: u64,
@@ -90,6 +94,9 @@ impl Crowd {
             n_bound: 0,
             asks: false,
             n_answers: 0,
+            foresees: false,
+            foresight: None,
+            n_foreseen: 0,
             evicted: Vec::new(),
             n_foreseen_evictions: 0,
             numbers,
@@ -106,9 +113,20 @@ impl Crowd {
         Self { asks: true, ..self }
     }
 
+    /// Has the sharing engine asked what would happen before a pod comes, and compares.
+    #[must_use]
+    pub fn foreseeing(self) -> Self {
+        Self { foresees: true, ..self }
+    }
+
     /// How many explanations were compared with decisions.
     pub fn n_answers(&self) -> u64 {
         self.n_answers
+    }
+
+    /// How many first attempts ended as was answered before the pod was there.
+    pub fn n_foreseen(&self) -> u64 {
+        self.n_foreseen
     }
 
     /// How many pods were evicted of which an answer had said so.
@@ -202,7 +220,7 @@ impl Crowd {
         self.n_created += 1;
         let mut pod = self.kinds.pod(self.n_created, &mut self.numbers);
         // Few kinds have a priority; answers are to be about evictions, too.
-        if self.asks && self.numbers.one_in(8) {
+        if (self.asks || self.foresees) && self.numbers.one_in(8) {
             pod["spec"]["priority"] = 100.into();
             pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3"}});
         }
@@ -211,6 +229,11 @@ impl Crowd {
             self.feed(&input)?;
         }
         let input = self.server.put_pod(pod)?;
+        if let Input::PodApplied(pod) = &input
+            && self.foresees
+        {
+            self.foresight = Some(questions::Foresight::ask(&self.shared, pod, self.now)?);
+        }
         self.feed(&input)
     }
 
@@ -240,7 +263,7 @@ impl Crowd {
                 self.n_answers += 1;
                 answered = Some(question);
             }
-            let shared = turn.map(|turn| format!("{turn:?}"));
+            let shared = turn.as_ref().map(|turn| format!("{turn:?}"));
             let fresh = self.fresh.schedule_next(self.now).map(|turn| format!("{turn:?}"));
             ensure!(
                 foreseen.as_ref().is_none_or(|foreseen| *foreseen == shared),
@@ -249,11 +272,20 @@ impl Crowd {
             ensure!(shared == fresh, "shared answers give {shared:?}, fresh ones {fresh:?}");
             self.evicted.clear();
             self.take_effects()?;
+            if let (Some(foresight), Some(turn)) = (&self.foresight, &turn)
+                && foresight.compare(turn, &self.evicted)?
+            {
+                self.n_foreseen += 1;
+                self.n_foreseen_evictions += self.evicted.len() as u64;
+                self.foresight = None;
+            }
             if let Some(question) = answered {
                 let evicted = std::mem::take(&mut self.evicted);
                 self.n_foreseen_evictions += question.compare_evictions(evicted)?;
             }
         }
+        // What is true later may differ from what was true then.
+        self.foresight = None;
         ensure!(!self.fresh.has_ready(), "only the engine with fresh answers has more to decide");
         Ok(())
     }

@@ -44,6 +44,27 @@ fn decisions_are_really_explained() {
     );
 }
 
+/// Otherwise comparing what would happen with what happens would prove little.
+#[test]
+fn attempts_are_really_foreseen() {
+    let (mut foreseen, mut evicted) = (0, 0);
+    for seed in 1..5 {
+        let mut crowd = Crowd::new(seed).unwrap().foreseeing();
+        crowd.run(STEPS).unwrap();
+        foreseen += crowd.n_foreseen();
+        evicted += crowd.n_foreseen_evictions();
+    }
+    assert!(
+        foreseen > 500 && evicted > 5,
+        "{foreseen} attempts and {evicted} evictions were foreseen"
+    );
+}
+
+/// Each of these looks as far ahead as anything happens, so there are fewer of them.
+fn foreseeing_cases() -> u32 {
+    cases() / 4
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: cases(),
@@ -64,6 +85,23 @@ proptest! {
     #[test]
     fn explanations_say_what_then_happens(seed: u64) {
         let outcome = Crowd::new(seed).unwrap().asking().run(STEPS);
+        prop_assert!(outcome.is_ok(), "{:#}", outcome.unwrap_err());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: foreseeing_cases(),
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(2),
+        ..ProptestConfig::default()
+    })]
+
+    /// What would happen if a pod came, asked before it is there, is what its first attempt does when it comes: the node, or the
+    /// pods that are evicted for it; and the engine that is asked decides as the one that is not.
+    #[test]
+    fn what_would_happen_then_happens(seed: u64) {
+        let outcome = Crowd::new(seed).unwrap().foreseeing().run(STEPS);
         prop_assert!(outcome.is_ok(), "{:#}", outcome.unwrap_err());
     }
 }

@@ -34,6 +34,13 @@ struct Args {
     seconds: u64,
 }
 
+/// A pod of which few fit on a node.
+fn large_pod(cpus: u64) -> Value {
+    let mut pod = manifest("asked", 3);
+    pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!(cpus.to_string());
+    pod
+}
+
 /// The questions that are timed, and how much more seldom than the others.
 fn questions() -> Vec<(&'static str, QuestionKind, Value, u64)> {
     let pod = manifest("asked", 3);
@@ -53,9 +60,15 @@ fn questions() -> Vec<(&'static str, QuestionKind, Value, u64)> {
         ("queue", QuestionKind::Queue, json!({}), 1),
         ("drain, 1 node", QuestionKind::Drain, json!({"nodes": ["node-7"]}), 4),
         (
-            "capacity until full",
+            "capacity until full, of pods with 4 CPUs",
             QuestionKind::Capacity,
-            json!({"pod": pod, "max": 1_000_000}),
+            json!({"pod": large_pod(4), "max": 100_000}),
+            u64::MAX,
+        ),
+        (
+            "capacity, 100,000 pods",
+            QuestionKind::Capacity,
+            json!({"pod": pod, "max": 100_000}),
             u64::MAX,
         ),
     ]

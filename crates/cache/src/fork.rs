@@ -9,4 +9,4 @@ mod column;
 mod cow_map;
 
 pub use column::{COLUMN_CHUNK, Column};
-pub(crate) use cow_map::CowMap;
+pub use cow_map::CowMap;

@@ -52,7 +52,7 @@
 //! | assume, add, forget, remove a pod | O(pod); no allocation beyond its record after warm-up |
 //! | update a node | O(what differs + label columns + images) |
 //! | add or remove a node | the same; the next [`ClusterState::refresh_order`] is O(nodes) |
-//! | fork | O(nodes × columns ÷ 1024 + pods ÷ 256) pointer copies |
+//! | fork | O(nodes × columns ÷ 1024 + pods ÷ 64) pointer copies |
 //! | first write to a chunk after a fork | one copy of the chunk |
 //! | catch up | O(changes), up to 16,384 of them |
 
@@ -100,6 +100,7 @@ pub use change_log::{Change, ChangeEntries, ChangeKinds, Changes};
 pub use check::{Difference, check};
 pub use claims::VolumeCounts;
 pub use error::{CacheError, PodIdentity};
+pub use fork::CowMap;
 pub use images::ImageState;
 pub use node_storage::Attachment;
 pub use node_table::NodeIdx;

@@ -4,15 +4,16 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{KeyedMap, Pod};
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::CowMap;
 use kube_scheduler_framework::KnownPods;
 
-type ByName = KeyedMap<Arc<str>, Arc<Pod>>;
+type ByName = CowMap<Arc<str>, Arc<Pod>>;
 
-/// Pods by namespace and name.
+/// Pods by namespace and name. Copies share what neither changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodIndex {
-    by_namespace: KeyedMap<Arc<str>, ByName>,
+    by_namespace: CowMap<Arc<str>, Arc<ByName>>,
     n_pods: usize,
 }
 
@@ -24,18 +25,15 @@ impl PodIndex {
 
     /// Notes the newest state; gives the one before.
     pub(crate) fn insert(&mut self, pod: Arc<Pod>) -> Option<Arc<Pod>> {
-        let by_name = match self.by_namespace.get_mut(&*pod.namespace) {
-            Some(by_name) => by_name,
-            None => self.by_namespace.entry(pod.namespace.clone()).or_default(),
-        };
-        let before = by_name.insert(pod.name.clone(), pod);
+        let by_name = self.by_namespace.get_or_insert_with(&pod.namespace, Arc::default);
+        let before = Arc::make_mut(by_name).insert(pod.name.clone(), pod);
         self.n_pods += usize::from(before.is_none());
         before
     }
 
     /// Forgets a pod.
     pub(crate) fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
-        let by_name = self.by_namespace.get_mut(namespace)?;
+        let by_name = Arc::make_mut(self.by_namespace.get_mut(namespace)?);
         let removed = by_name.remove(name);
         self.n_pods -= usize::from(removed.is_some());
         if by_name.is_empty() {
@@ -46,7 +44,7 @@ impl PodIndex {
 
     /// All pods, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        self.by_namespace.values().flat_map(ByName::values)
+        self.by_namespace.values().flat_map(|by_name| by_name.values())
     }
 
     /// How many pods there are.
@@ -63,14 +61,13 @@ impl KnownPods for PodIndex {
     fn pods_in(&self, namespace: &str) -> Vec<Arc<Pod>> {
         let by_name = self.by_namespace.get(namespace);
         let mut pods: Vec<Arc<Pod>> =
-            by_name.into_iter().flat_map(ByName::values).cloned().collect();
+            by_name.into_iter().flat_map(|by_name| by_name.values()).cloned().collect();
         pods.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         pods
     }
 
     fn all_pods(&self) -> Vec<Arc<Pod>> {
-        let all = self.by_namespace.values().flat_map(ByName::values);
-        let mut pods: Vec<Arc<Pod>> = all.cloned().collect();
+        let mut pods: Vec<Arc<Pod>> = self.iter().cloned().collect();
         pods.sort_unstable_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         pods
     }

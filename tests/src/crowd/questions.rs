@@ -1,10 +1,12 @@
-//! Explanations right before a decision, compared with the decision.
+//! Answers right before a decision, compared with the decision: why a pod goes where it goes, and what would happen if one came.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use kube_scheduler_answers::{ExplainOptions, PodName, Subject, preemption};
+use kube_scheduler_answers::{
+    Change, ExplainOptions, PodName, QuestionLimits, Subject, WhatIf, preemption, what_if,
+};
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_engine::{AttemptResult, Engine, Explanation, Turn};
 use kube_scheduler_framework::Status;
@@ -131,5 +133,70 @@ impl Question {
             ensure!(!repeated, "{} is rejected twice by one plugin: {all:?}", node.name);
         }
         Ok(())
+    }
+}
+
+/// What was answered to the question what would happen if a pod came.
+#[derive(Debug)]
+pub(super) struct Foresight {
+    pod: Arc<Pod>,
+    answer: WhatIf,
+}
+
+impl Foresight {
+    /// Asks about a pod that does not exist yet.
+    pub(super) fn ask(engine: &Engine, pod: &Arc<Pod>, now: Timestamp) -> Result<Self> {
+        let changes = [Change::AddPod(pod.clone())];
+        let answer = what_if(engine, &changes, QuestionLimits::default(), now)?;
+        Ok(Self { pod: pod.clone(), answer })
+    }
+
+    /// Whether the pod's first attempt ended as the answer says, and the pods that it evicted are in the answer. False if the
+    /// answer says no more than what became of the pod later.
+    pub(super) fn compare(&self, turn: &Turn, evicted: &[String]) -> Result<bool> {
+        if turn.pod.uid != self.pod.uid {
+            return Ok(false);
+        }
+        let (pod, answer) = (self.pod.key(), &self.answer);
+        let of_pod = |eviction: &&kube_scheduler_answers::EvictionAnswer| {
+            eviction.by.as_deref() == Some(pod.as_str())
+        };
+        let named: Vec<&str> =
+            answer.evictions.iter().filter(of_pod).map(|eviction| &*eviction.pod).collect();
+        ensure!(
+            evicted.iter().all(|victim| named.contains(&victim.as_str())),
+            "for {pod}, {evicted:?} are evicted, foreseen were {named:?}"
+        );
+        let placed = answer.placements.iter().find(|placed| placed.pod == pod);
+        let is_evicted = answer.evictions.iter().any(|eviction| eviction.pod == pod);
+        match &turn.result {
+            AttemptResult::Assumed(node) if !is_evicted => match placed {
+                Some(placed) => {
+                    ensure!(
+                        *placed.node == **node,
+                        "{pod} is placed on {node}, foreseen was {placed:?}"
+                    );
+                    Ok(true)
+                }
+                // It may wait for others on Permit.
+                None => {
+                    let pending = answer.pending.iter().find(|pending| pending.pod == pod);
+                    let code = pending.map(|pending| pending.code);
+                    ensure!(
+                        code == Some("NotScheduled"),
+                        "{pod} is placed on {node}, foreseen was {pending:?}"
+                    );
+                    Ok(false)
+                }
+            },
+            AttemptResult::Unschedulable(text) if placed.is_none() && evicted.is_empty() => {
+                let pending = answer.pending.iter().find(|pending| pending.pod == pod);
+                let is_pending = pending.is_some();
+                ensure!(is_pending, "{pod}: {text:?}, foreseen was {pending:?}");
+                Ok(true)
+            }
+            AttemptResult::Unschedulable(_) => Ok(!evicted.is_empty()),
+            _ => Ok(false),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A hash map in copy-on-write shards.
 //!
-//! Invariant: there is no way to iterate, so that no result can depend on the order of hashes.
+//! Invariants: what can be iterated has no order that a result may depend on; all shards but those that are about to be split
+//! or joined have [`SHARD_LEN`] entries on average.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -10,76 +11,118 @@ use hashbrown::hash_table::Entry;
 use hashbrown::{Equivalent, HashTable};
 use kube_scheduler_api_types::KeyedState;
 
-/// A write after a fork copies 1/64 of the map: some hundred entries at 100,000.
-const SHARDS: usize = 64;
+/// How many entries a shard has on average, at most: so many are copied by a write after a fork, and a fork copies one pointer
+/// for so many. A map whose shards have a quarter of it has too many shards.
+const SHARD_LEN: usize = if cfg!(test) { 4 } else { 64 };
 
 type Shard<K, V> = HashTable<(K, V)>;
 
-/// A hash map whose clone shares its content shard by shard. It cannot be iterated, on purpose.
-pub(crate) struct CowMap<K, V> {
-    shards: Box<[Arc<Shard<K, V>>]>,
+/// A hash map whose clone shares its content shard by shard. The number of shards follows the number of entries, so that small
+/// maps are small.
+///
+/// ```
+/// use kube_scheduler_cache::CowMap;
+///
+/// let mut map = CowMap::new();
+/// map.insert("a", 1);
+/// let fork = map.clone();
+/// map.insert("a", 2);
+/// assert_eq!((map.get("a"), fork.get("a")), (Some(&2), Some(&1)));
+/// ```
+pub struct CowMap<K, V> {
+    /// By linear hashing: shards are split and joined one at a time, in turn.
+    shards: Vec<Arc<Shard<K, V>>>,
     len: usize,
     hasher: KeyedState,
 }
 
-/// The table inside a shard takes its own bits from both ends of the hash, so the shard comes from the middle.
-fn shard_of(hash: u64) -> usize {
-    (hash >> 32) as usize % SHARDS
+/// The shard, of so many, in which a hash is.
+fn shard_of(hash: u64, n_shards: usize) -> usize {
+    // The table inside a shard takes its own bits from both ends of the hash, so the shard comes from the middle.
+    let bits = (hash >> 20) as usize;
+    let mask = n_shards.next_power_of_two() - 1;
+    let shard = bits & mask;
+    if shard < n_shards { shard } else { shard & (mask >> 1) }
+}
+
+/// The shard in which a hash is, for a write.
+fn shard_mut<K: Clone, V: Clone>(shards: &mut [Arc<Shard<K, V>>], hash: u64) -> &mut Shard<K, V> {
+    let at = shard_of(hash, shards.len());
+    Arc::make_mut(&mut shards[at])
+}
+
+/// The shard that the last one of so many was split off from.
+fn origin_of_last(n_shards: usize) -> usize {
+    (n_shards - 1) & ((n_shards.next_power_of_two() - 1) >> 1)
 }
 
 impl<K, V> CowMap<K, V> {
     /// An empty map.
-    pub(crate) fn new() -> Self {
-        let empty = Arc::new(HashTable::new());
-        Self { shards: vec![empty; SHARDS].into(), len: 0, hasher: KeyedState::default() }
+    pub fn new() -> Self {
+        Self { shards: vec![Arc::default()], len: 0, hasher: KeyedState::default() }
     }
 
     /// Number of entries.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All values, in an order that differs from map to map: a result that depends on it would not be repeatable.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.shards.iter().flat_map(|shard| shard.iter()).map(|(_, value)| value)
+    }
+
     /// The value of `key`.
-    pub(crate) fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
-        let hash = self.hasher.hash_one(key);
-        self.shards[shard_of(hash)].find(hash, |(k, _)| key.equivalent(k)).map(|(_, value)| value)
+    pub fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
+        self.find(self.hasher.hash_one(key), key)
+    }
+
+    fn find<Q: Equivalent<K> + ?Sized>(&self, hash: u64, key: &Q) -> Option<&V> {
+        let shard = &self.shards[shard_of(hash, self.shards.len())];
+        shard.find(hash, |(k, _)| key.equivalent(k)).map(|(_, value)| value)
     }
 
     /// Whether `key` has a value.
-    pub(crate) fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
+    pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         self.get(key).is_some()
     }
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
     /// A place to write the value of `key` to. Copies the shard if a fork shares it and it has the key.
-    pub(crate) fn get_mut<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<&mut V> {
-        if !self.contains_key(key) {
-            return None;
-        }
+    pub fn get_mut<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<&mut V> {
         let hash = self.hasher.hash_one(key);
-        let shard = Arc::make_mut(&mut self.shards[shard_of(hash)]);
+        self.find(hash, key)?;
+        let shard = shard_mut(&mut self.shards, hash);
         shard.find_mut(hash, |(k, _)| key.equivalent(k)).map(|(_, value)| value)
     }
 
     /// Puts `value` under `key` and returns what was there.
-    pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let hash = self.hasher.hash_one(&key);
-        let shard = Arc::make_mut(&mut self.shards[shard_of(hash)]);
+        let shard = shard_mut(&mut self.shards, hash);
         match shard.entry(hash, |(k, _)| *k == key, |(k, _)| self.hasher.hash_one(k)) {
             Entry::Occupied(mut entry) => Some(std::mem::replace(&mut entry.get_mut().1, value)),
             Entry::Vacant(entry) => {
                 entry.insert((key, value));
                 self.len += 1;
+                self.split_if_full();
                 None
             }
         }
     }
 
     /// The value of `key`, which is made by `make` if there is none.
-    pub(crate) fn get_or_insert_with(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
+    pub fn get_or_insert_with(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
+        // Before the entry is made, because it must not move any more.
+        self.split_if_full();
         let hash = self.hasher.hash_one(key);
-        let shard = Arc::make_mut(&mut self.shards[shard_of(hash)]);
+        let shard = shard_mut(&mut self.shards, hash);
         match shard.entry(hash, |(k, _)| k == key, |(k, _)| self.hasher.hash_one(k)) {
             Entry::Occupied(entry) => &mut entry.into_mut().1,
             Entry::Vacant(entry) => {
@@ -90,15 +133,46 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
     }
 
     /// Removes `key` and returns its value.
-    pub(crate) fn remove<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<V> {
-        if !self.contains_key(key) {
-            return None;
-        }
+    pub fn remove<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<V> {
         let hash = self.hasher.hash_one(key);
-        let shard = Arc::make_mut(&mut self.shards[shard_of(hash)]);
+        self.find(hash, key)?;
+        let shard = shard_mut(&mut self.shards, hash);
         let entry = shard.find_entry(hash, |(k, _)| key.equivalent(k)).ok()?;
+        let removed = entry.remove().0.1;
         self.len -= 1;
-        Some(entry.remove().0.1)
+        self.join_if_empty();
+        Some(removed)
+    }
+
+    /// Splits the next shard in turn when there are too few.
+    fn split_if_full(&mut self) {
+        if self.len <= SHARD_LEN * self.shards.len() {
+            return;
+        }
+        self.shards.push(Arc::default());
+        let origin = origin_of_last(self.shards.len());
+        let whole = Arc::unwrap_or_clone(std::mem::take(&mut self.shards[origin]));
+        self.redistribute(whole);
+    }
+
+    /// Joins the last shard with the one that it was split off from when there are too many.
+    fn join_if_empty(&mut self) {
+        if self.shards.len() == 1 || self.len >= SHARD_LEN / 4 * self.shards.len() {
+            return;
+        }
+        if let Some(last) = self.shards.pop() {
+            self.redistribute(Arc::unwrap_or_clone(last));
+        }
+    }
+
+    /// Puts entries into the shards that they belong to.
+    fn redistribute(&mut self, entries: Shard<K, V>) {
+        let hasher = &self.hasher;
+        for (key, value) in entries {
+            let hash = hasher.hash_one(&key);
+            let shard = shard_mut(&mut self.shards, hash);
+            shard.insert_unique(hash, (key, value), |(k, _)| hasher.hash_one(k));
+        }
     }
 }
 
@@ -163,6 +237,14 @@ mod tests {
             }
             for (map, model) in [(&map, &model), (&other, &other_model)] {
                 prop_assert_eq!(map.len(), model.len());
+                prop_assert_eq!(map.is_empty(), model.is_empty());
+                let mut values: Vec<u16> = map.values().copied().collect();
+                values.sort_unstable();
+                let mut expected: Vec<u16> = model.values().copied().collect();
+                expected.sort_unstable();
+                prop_assert_eq!(values, expected);
+                prop_assert!(map.shards.len() <= 1 + map.len() / (SHARD_LEN / 4), "{} shards", map.shards.len());
+                prop_assert!(map.len() <= SHARD_LEN * map.shards.len() + 1, "{} shards", map.shards.len());
                 for n in 0_u16..300 {
                     let key = n.to_string();
                     prop_assert_eq!(map.get(&*key), model.get(&*key));
