@@ -209,11 +209,17 @@ impl Core {
     }
 
     /// Asks the same question this many times a second for some time, as far as it is answered as fast as that; how many there
-    /// were.
+    /// were. Without `computes`, only the copy is made that an answer is computed from.
     ///
     /// # Errors
     /// If it is refused.
-    pub fn ask_for(&self, question: Question, per_second: u32, time: Duration) -> Result<u64> {
+    pub fn ask_for(
+        &self,
+        question: Question,
+        per_second: u32,
+        time: Duration,
+        computes: bool,
+    ) -> Result<u64> {
         let (question, start) = (Arc::new(question), Instant::now());
         let mut n = 0;
         while start.elapsed() < time {
@@ -221,7 +227,10 @@ impl Core {
                 std::thread::sleep(Duration::from_micros(200));
                 continue;
             }
-            self.ask(&question)?;
+            match computes {
+                true => drop(self.ask(&question)?),
+                false => drop(self.take(&question)?),
+            }
             n += 1;
         }
         Ok(n)
