@@ -129,7 +129,7 @@ const fn claims(
 }
 
 /// All workloads.
-pub const WORKLOADS: [Workload; 38] = [
+pub const WORKLOADS: [Workload; 39] = [
     BASIC,
     Workload {
         name: "SchedulingNodeAffinity",
@@ -370,6 +370,13 @@ pub const WORKLOADS: [Workload; 38] = [
         Devices::Partitions,
         Wish::Partition,
         &[default(Template::Claiming(Wish::Partition), 10_000)],
+    ),
+    claims(
+        "DevicesOfAllNodes",
+        "and two parts of one of many cards that all nodes may use?",
+        Devices::Network,
+        Wish::TwoParts,
+        &[default(Template::Claiming(Wish::FirstHalf), 10_000)],
     ),
     claims(
         "DevicesConsumable",

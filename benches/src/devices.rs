@@ -24,6 +24,9 @@ pub enum Devices {
     Partitions,
     /// Two cards that many may share.
     Shared,
+    /// Two cards that all nodes may use, each in two halves or four quarters. What is left of a card without its first half are
+    /// its last two quarters, after a half that takes the same room.
+    Network,
 }
 
 /// What a pod wants of devices.
@@ -41,6 +44,10 @@ pub enum Wish {
     Partition,
     /// A tenth of a card's memory.
     Share,
+    /// The first half of a card.
+    FirstHalf,
+    /// Two parts of one card.
+    TwoParts,
     /// This many devices, with claims for 32 at most.
     Many(usize),
 }
@@ -49,22 +56,49 @@ impl Devices {
     /// The slices of node number `at`, as they are published for the `generation`-th time.
     pub(crate) fn slices(self, at: usize, generation: usize) -> Result<Vec<Arc<Object>>> {
         let node = node_name(at);
-        let devices: Vec<Value> = match self {
-            Self::Cards(n) => (0..n).map(card).collect(),
-            Self::Partitions => (0..12).map(partition).collect(),
-            Self::Shared => (0..2).map(shared).collect(),
+        let of_node = json!({"nodeName": node});
+        let (devices, counters) = match self {
+            Self::Cards(n) => ((0..n).map(card).collect(), None),
+            Self::Partitions => {
+                ((0..12).map(partition).collect(), Some(json!({"memory": {"value": "80Gi"}})))
+            }
+            Self::Shared => ((0..2).map(shared).collect(), None),
+            Self::Network => {
+                let slices = [2 * at, 2 * at + 1].map(|card| network_card(card, generation));
+                let slices: Result<Vec<_>> = slices.into_iter().collect();
+                return Ok(slices?.into_iter().flatten().collect());
+            }
         };
-        let counters = (self == Self::Partitions)
-            .then(|| json!({"sharedCounters": [{"name": "card", "counters": {"memory": {"value": "80Gi"}}}]}));
+        Pool { name: &node, reach: &of_node, devices, counters }.slices(generation)
+    }
+}
+
+/// What is published of one pool.
+struct Pool<'a> {
+    name: &'a str,
+    /// The fields that say where the devices can be used.
+    reach: &'a Value,
+    devices: Vec<Value>,
+    /// The counters that the devices share.
+    counters: Option<Value>,
+}
+
+impl Pool<'_> {
+    fn slices(self, generation: usize) -> Result<Vec<Arc<Object>>> {
+        let counters = self
+            .counters
+            .map(|counters| json!({"sharedCounters": [{"name": "card", "counters": counters}]}));
         let n_slices = 1 + usize::from(counters.is_some());
         let slice = |number: usize, content: Value| {
-            let name = format!("{node}-gpu-{number}");
+            let name = format!("{}-gpu-{number}", self.name);
             let mut spec = json!({
-                "driver": DRIVER, "nodeName": node,
-                "pool": {"name": node, "generation": generation, "resourceSliceCount": n_slices},
+                "driver": DRIVER,
+                "pool": {"name": self.name, "generation": generation, "resourceSliceCount": n_slices},
             });
-            if let (Some(spec), Value::Object(content)) = (spec.as_object_mut(), content) {
-                spec.extend(content);
+            for fields in [self.reach, &content] {
+                if let (Some(spec), Value::Object(fields)) = (spec.as_object_mut(), fields) {
+                    spec.extend(fields.clone());
+                }
             }
             object(json!({
                 "apiVersion": GROUP, "kind": "ResourceSlice",
@@ -74,9 +108,37 @@ impl Devices {
                 "spec": spec,
             }))
         };
-        let contents = std::iter::once(json!({"devices": devices})).chain(counters);
+        let contents = std::iter::once(json!({"devices": self.devices})).chain(counters);
         contents.enumerate().map(|(number, content)| slice(number, content)).collect()
     }
+}
+
+/// Card number `at` of those that all nodes may use.
+fn network_card(at: usize, generation: usize) -> Result<Vec<Arc<Object>>> {
+    let part = |name: String, quarters: &[usize]| {
+        let takes: serde_json::Map<String, Value> =
+            quarters.iter().map(|at| (format!("quarter-{at}"), json!({"value": "1"}))).collect();
+        json!({
+            "name": name,
+            "attributes": {"first": {"bool": quarters == [0, 1]}, "card": {"int": at}},
+            "capacity": {"quarters": {"value": quarters.len().to_string()}},
+            "consumesCounters": [{"counterSet": "card", "counters": takes}],
+        })
+    };
+    let halves =
+        [[0, 1], [2, 3]].map(|quarters| part(format!("half-{}", quarters[0] / 2), &quarters));
+    let quarters = (0..4).map(|at| part(format!("quarter-{at}"), &[at]));
+    let counters: serde_json::Map<String, Value> =
+        (0..4).map(|at| (format!("quarter-{at}"), json!({"value": "1"}))).collect();
+    let anywhere = json!({"nodeSelector": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "Exists"}]}]}});
+    Pool {
+        name: &format!("card-{at:06}"),
+        reach: &anywhere,
+        devices: halves.into_iter().chain(quarters).collect(),
+        counters: Some(counters.into()),
+    }
+    .slices(generation)
 }
 
 /// The class that all claims name.
@@ -183,6 +245,17 @@ impl Wish {
                 vec![json!({"requests": [{"name": "r", "firstAvailable": [first, second]}]})]
             }
             Self::Partition => one(selecting(1, "profile", "small")),
+            Self::FirstHalf => {
+                let mut request = exactly(1);
+                let expression = format!("device.attributes[\"{DRIVER}\"].first");
+                request["selectors"] = json!([{"cel": {"expression": expression}}]);
+                one(request)
+            }
+            Self::TwoParts => {
+                let mut claims = one(exactly(2));
+                claims[0]["constraints"] = json!([{"matchAttribute": format!("{DRIVER}/card")}]);
+                claims
+            }
             Self::Share => {
                 let mut request = exactly(1);
                 request["capacity"] = json!({"requests": {"memory": "8Gi"}});

@@ -98,6 +98,9 @@ impl ObjectStore {
         let change =
             ObjectChange { old: previous.clone(), new: Some(object.clone()), is_pending: false };
         self.note_change(&object.group, &object.kind, change);
+        if !self.are_all_answered() {
+            self.forget_patches_of(&ObjectKey::from(&*object), Some(&object));
+        }
         previous
     }
 
@@ -129,6 +132,9 @@ impl ObjectStore {
             }
             if (group, kind) == SERVICES {
                 self.service_selectors.removed(previous);
+            }
+            if !self.are_all_answered() {
+                self.forget_patches_of(&ObjectKey::from(&**previous), None);
             }
         }
         previous

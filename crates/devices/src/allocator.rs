@@ -18,7 +18,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::api::{Allocation, DeviceClass, ResourceClaim};
-use crate::inventory::{Inventory, NodeRef};
+use crate::inventory::{Inventory, NodeRef, View};
 use crate::selectors::{SelectorCompiler, SelectorTable};
 use crate::state::DeviceState;
 use crate::usage::Usage;
@@ -93,6 +93,12 @@ impl Allocator {
     /// The devices, and who holds them.
     pub fn state(&self) -> &DeviceState {
         &self.state
+    }
+
+    /// What `node` sees of the devices, where that is remembered: on nodes with equal views the same claims get the same devices, or
+    /// none for the same reason. `None` where it is not, or where devices say by themselves on which nodes they can be used.
+    pub fn view(&self, node: NodeRef<'_>) -> Option<View> {
+        self.inventory().shared_view(node)
     }
 
     /// The allocation of `claims`, which are not allocated yet, on `node`: one per claim, in their order, or none if they

@@ -20,6 +20,7 @@ use crate::name::DeviceName;
 pub(crate) use counters::Consumption;
 use pool::Newest;
 pub(crate) use pool::{DeviceKey, DeviceRef, Pool, PoolGeneration, ShapeCount, Slice};
+pub use pools::View;
 pub(crate) use pools::{NodePool, NodePools, PoolState};
 use shapes::Shapes;
 use views::Views;
@@ -64,6 +65,8 @@ pub struct Inventory {
     by_node: FxHashMap<Arc<str>, SmallVec<[u32; 1]>>,
     /// The places of the pools with slices to look at for every node.
     anywhere: Vec<u32>,
+    /// How many devices those have.
+    n_devices_anywhere: usize,
     /// How many shapes there are; those of devices that are gone are among them.
     n_shapes: usize,
     /// How many pools have got a number; those that are gone are among them.
@@ -217,6 +220,7 @@ impl Inventory {
             pools,
             by_node: FxHashMap::default(),
             anywhere: Vec::new(),
+            n_devices_anywhere: 0,
             n_shapes,
             n_known_pools,
             numbers: shared,
@@ -234,6 +238,7 @@ impl Inventory {
             }
             if pool.is_anywhere() {
                 self.anywhere.push(place);
+                self.n_devices_anywhere += pool.n_devices();
             }
         }
     }

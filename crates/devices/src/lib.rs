@@ -76,7 +76,7 @@ pub use cel::CelSelectors;
 pub use extended::{ContainerDemand, ExtendedClaim, ExtendedResources, RequestMapping};
 pub use facts::DeviceFacts;
 pub use features::Features;
-pub use inventory::{Inventory, NodeRef};
+pub use inventory::{Inventory, NodeRef, View};
 pub use name::DeviceName;
 pub use node_resources::NodeResourceError;
 pub use readiness::Readiness;

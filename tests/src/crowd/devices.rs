@@ -156,7 +156,7 @@ impl Devices {
                 json["metadata"]["name"] = name.into();
                 json
             }
-            (ObjectWrite::PatchStatus { object, patch }, _) if *object.kind == *"Pod" => {
+            (ObjectWrite::PatchStatus { object, patch, .. }, _) if *object.kind == *"Pod" => {
                 return patch_pod(server, object, patch);
             }
             (_, None) => return Ok(refused("NotFound")),

@@ -149,9 +149,10 @@ impl Server {
         self.put_claim(json).map(Ok)
     }
 
-    /// A patch of a claim that names the revision which the claim has now; `None` if it is another claim, or none.
+    /// A patch of a claim that names the revision which the claim has now; `None` if it is another claim, or none, or if the patch is
+    /// about one revision only.
     pub(super) fn with_present_revision(&self, write: &ObjectWrite) -> Option<ObjectWrite> {
-        let ObjectWrite::PatchStatus { object, patch } = write else { return None };
+        let ObjectWrite::PatchStatus { object, patch, only: None } = write else { return None };
         let key = (object.namespace.to_string(), object.name.to_string());
         let claim = self.get(CLAIM, &key).filter(|_| *object.kind == *CLAIM)?;
         if claim["metadata"]["uid"] != patch["metadata"]["uid"] {
@@ -159,7 +160,11 @@ impl Server {
         }
         let mut patch = (**patch).clone();
         patch["metadata"]["resourceVersion"] = claim["metadata"]["resourceVersion"].clone();
-        Some(ObjectWrite::PatchStatus { object: object.clone(), patch: Arc::new(patch) })
+        Some(ObjectWrite::PatchStatus {
+            object: object.clone(),
+            patch: Arc::new(patch),
+            only: None,
+        })
     }
 
     /// Stores a claim. What changes nothing makes no revision.

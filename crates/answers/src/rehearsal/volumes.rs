@@ -45,7 +45,7 @@ pub(crate) fn write(objects: &ObjectStore, write: &ObjectWrite) -> WriteOutcome 
             // What plugins write into the status of a pod is read by kubelets alone: it is accepted and not kept.
             return WriteOutcome::without_effect(pod_named(&write.key()));
         }
-        ObjectWrite::PatchStatus { object, patch } => {
+        ObjectWrite::PatchStatus { object, patch, .. } => {
             known.ok_or_else(|| not_found(object)).map(|known| {
                 revised(
                     known,
@@ -260,6 +260,7 @@ mod tests {
         let patch = |kind: &str| ObjectWrite::PatchStatus {
             object: key(kind),
             patch: Arc::new(json!({"status": {"phase": "Failed"}})),
+            only: None,
         };
         let objects = ObjectStore::default();
         assert_eq!(ObjectKey::from(&*write(&objects, &patch("Pod")).result.unwrap()), key("Pod"));

@@ -2,11 +2,13 @@
 //!
 //! Until the watch shows the result of such a write, the store has the object as it was before. A new revision is no proof
 //! either: it may come from another client and be older than the write. So what a pod has written stays noted as long as the pod
-//! may be tried again, whatever revision the store has: a decision about that pod must not rely on what the write takes away.
+//! may be tried again, whatever revision the store has: a decision about that pod must not rely on what the write takes away. A
+//! patch of one revision, which is not tried again on another, is noted for all pods, until the store has another revision: it can
+//! have no effect from then on.
 //!
 //! Invariant: an entry belongs to a pod that was not bound or gone when it was made, until
-//! [`ObjectStore::forget_unanswered`]; a pod has no more entries than there were objects that it has written and that still
-//! existed when it wrote the last one.
+//! [`ObjectStore::forget_unanswered`], or is a patch of the revision that the store has; a pod has no more entries than there were
+//! objects that it has written and that still existed when it wrote the last one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,12 +24,28 @@ pub struct UnansweredWrite {
     uid: Arc<str>,
     /// The only revision that the write can change; absent if it changes any.
     revision: Option<Arc<str>>,
+    /// Whether it changes a part of the status, instead of replacing the object or its status.
+    is_patch: bool,
 }
 
 impl UnansweredWrite {
-    /// Whether the write was about exactly this revision, which is over as soon as the write is carried out.
+    /// Whether the write replaces exactly this revision, which is over as soon as the write is carried out.
     pub fn ends(&self, object: &Object) -> bool {
-        self.revision.as_ref() == Some(&object.resource_version)
+        !self.is_patch && self.revision.as_ref() == Some(&object.resource_version)
+    }
+
+    /// Whether it can change this revision of the object.
+    pub fn may_change(&self, object: &Object) -> bool {
+        !self.is_patch_of_one() || self.is_about(object)
+    }
+
+    fn is_about(&self, object: &Object) -> bool {
+        self.uid == object.uid && self.revision.as_ref() == Some(&object.resource_version)
+    }
+
+    /// Whether it is a patch of one revision only.
+    fn is_patch_of_one(&self) -> bool {
+        self.is_patch && self.revision.is_some()
     }
 }
 
@@ -48,10 +66,15 @@ impl Tables {
     }
 
     /// Forgets what a pod has written, except for what `is_kept`.
-    fn forget(&mut self, pod_uid: &str, mut is_kept: impl FnMut(&ObjectKey) -> bool) {
+    fn forget(
+        &mut self,
+        pod_uid: &str,
+        mut is_kept: impl FnMut(&ObjectKey, &UnansweredWrite) -> bool,
+    ) {
         let Some((uid, mut keys)) = self.by_pod.remove_entry(pod_uid) else { return };
         keys.retain(|key| {
-            let is_kept = is_kept(key);
+            let write = self.by_object.get(key).and_then(|of_object| of_object.get(pod_uid));
+            let is_kept = write.is_some_and(|write| is_kept(key, write));
             if !is_kept && let Some(of_object) = self.by_object.get_mut(key) {
                 of_object.remove(pod_uid);
                 if of_object.is_empty() {
@@ -68,20 +91,24 @@ impl Tables {
 
 /// # Writes without an answer
 impl ObjectStore {
-    /// Notes that a write of a known object was asked for on behalf of a pod: of this revision alone, or of any. Unknown
-    /// objects are left out.
+    /// Notes that a write of a known object was asked for on behalf of a pod: of this revision alone, or of any, and a patch or a
+    /// replacement. Unknown objects are left out.
     pub fn note_unanswered(
         &mut self,
         key: &ObjectKey,
         pod_uid: &Arc<str>,
         revision: Option<Arc<str>>,
+        is_patch: bool,
     ) {
         let ObjectKey { group, kind, namespace, name } = key;
         let Some(known) = self.get(group, kind, namespace, name) else { return };
-        let write = UnansweredWrite { uid: known.uid.clone(), revision };
+        let write = UnansweredWrite { uid: known.uid.clone(), revision, is_patch };
+        if write.is_patch_of_one() && !write.is_about(known) {
+            return;
+        }
         let mut all = std::mem::take(&mut self.unanswered);
         let tables = Arc::make_mut(&mut all.0);
-        tables.forget(pod_uid, |of: &ObjectKey| {
+        tables.forget(pod_uid, |of, _| {
             self.get(&of.group, &of.kind, &of.namespace, &of.name).is_some()
         });
         tables.note(key, pod_uid, write);
@@ -108,11 +135,31 @@ impl ObjectStore {
         of_object.into_iter().flat_map(BTreeMap::values).filter(|write| write.uid == object.uid)
     }
 
-    /// Forgets the writes of a pod that is bound or gone.
+    /// Forgets the writes of a pod that is bound or gone, except for patches of the revision that is there: another pod may rely on
+    /// what they take away.
     pub fn forget_unanswered(&mut self, pod_uid: &str) {
         if self.unanswered.0.by_pod.contains_key(pod_uid) {
-            Arc::make_mut(&mut self.unanswered.0).forget(pod_uid, |_| false);
+            let tables = Arc::make_mut(&mut self.unanswered.0);
+            tables.forget(pod_uid, |_, write| write.is_patch_of_one());
         }
+    }
+
+    /// Forgets the patches of one revision that an object does not have any more. `now` is what there is instead.
+    pub(super) fn forget_patches_of(&mut self, key: &ObjectKey, now: Option<&Object>) {
+        let is_stale = |write: &UnansweredWrite| {
+            write.is_patch_of_one() && now.is_none_or(|now| !write.is_about(now))
+        };
+        let of_object = self.unanswered.0.by_object.get(key);
+        let stale = of_object.into_iter().flatten().filter(|(_, write)| is_stale(write));
+        let stale: Vec<Arc<str>> = stale.map(|(pod, _)| pod.clone()).collect();
+        for pod in stale {
+            Arc::make_mut(&mut self.unanswered.0).forget(&pod, |of, _| of != key);
+        }
+    }
+
+    /// Whether no write without an answer is noted.
+    pub(super) fn are_all_answered(&self) -> bool {
+        self.unanswered.0.by_object.is_empty()
     }
 
     /// How many writes without an answer are noted.

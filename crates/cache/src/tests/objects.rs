@@ -308,15 +308,20 @@ fn writes_without_an_answer_are_noted_while_pod_and_object_are_there() {
     }
     let objects = cluster.objects_mut();
     let known = object(1, 0, 1, 0, 0);
-    objects.note_unanswered(&ObjectKey::from(&*known), &uid, Some(known.resource_version.clone()));
-    objects.note_unanswered(&ObjectKey::from(&*object(1, 1, 1, 0, 0)), &uid, None);
-    objects.note_unanswered(&ObjectKey::from(&*object(1, 9, 1, 0, 0)), &uid, None);
+    objects.note_unanswered(
+        &ObjectKey::from(&*known),
+        &uid,
+        Some(known.resource_version.clone()),
+        false,
+    );
+    objects.note_unanswered(&ObjectKey::from(&*object(1, 1, 1, 0, 0)), &uid, None, false);
+    objects.note_unanswered(&ObjectKey::from(&*object(1, 9, 1, 0, 0)), &uid, None, false);
     assert_eq!(objects.n_unanswered(), 2);
     assert!(objects.unanswered(&known, &uid).unwrap().ends(&known));
     assert!(!objects.unanswered(&known, &uid).unwrap().ends(&object(1, 0, 2, 0, 0)));
     assert!(!objects.unanswered(&object(1, 1, 1, 0, 0), &uid).unwrap().ends(&known));
     assert_eq!(objects.unanswered(&known, "another"), None);
-    objects.note_unanswered(&ObjectKey::from(&*known), &"another".into(), None);
+    objects.note_unanswered(&ObjectKey::from(&*known), &"another".into(), None, false);
     assert_eq!(objects.all_unanswered(&known).count(), 2);
     objects.forget_unanswered("another");
     assert_eq!(objects.all_unanswered(&known).count(), 1);
@@ -330,6 +335,39 @@ fn writes_without_an_answer_are_noted_while_pod_and_object_are_there() {
     cluster.remove_object("", KINDS[1], "ns", "o0");
     cluster.remove_object("", KINDS[1], "ns", "o1");
     let last = ObjectKey::from(&*object(1, 2, 1, 0, 0));
-    cluster.objects_mut().note_unanswered(&last, &uid, None);
+    cluster.objects_mut().note_unanswered(&last, &uid, None, false);
     assert_eq!(cluster.objects().n_unanswered(), 1);
+}
+
+/// A patch of one revision may have an effect as long as the object has that, whatever became of the pod.
+#[test]
+fn a_patch_of_one_revision_is_noted_until_there_is_another() {
+    let mut cluster = ClusterState::new();
+    let (uid, gone): (Arc<str>, Arc<str>) = ("pod".into(), "gone".into());
+    let [known, later] = [1, 2].map(|revision| object(1, 0, revision, 0, 0));
+    cluster.upsert_object(known.clone());
+    let key = ObjectKey::from(&*known);
+    let revision = Some(known.resource_version.clone());
+    let objects = cluster.objects_mut();
+    objects.note_unanswered(&key, &uid, revision.clone(), true);
+    objects.note_unanswered(&key, &gone, revision.clone(), true);
+    objects.forget_unanswered(&gone);
+    let noted: Vec<_> = objects.all_unanswered(&known).collect();
+    assert_eq!(noted.len(), 2);
+    assert!(noted.iter().all(|write| write.may_change(&known) && !write.ends(&known)));
+    assert!(noted.iter().all(|write| !write.may_change(&later)));
+
+    cluster.upsert_object(later);
+    assert_eq!(cluster.objects().n_unanswered(), 0);
+    // What is over when it is asked for has no effect.
+    cluster.objects_mut().note_unanswered(&key, &uid, revision, true);
+    assert_eq!(cluster.objects().n_unanswered(), 0);
+
+    let revision = Some("2".into());
+    let last = cluster.objects().get("", KINDS[1], "ns", "o0").unwrap().resource_version.clone();
+    assert_eq!(Some(&last), revision.as_ref());
+    cluster.objects_mut().note_unanswered(&key, &uid, revision, true);
+    assert_eq!(cluster.objects().n_unanswered(), 1);
+    cluster.remove_object("", KINDS[1], "ns", "o0");
+    assert_eq!(cluster.objects().n_unanswered(), 0);
 }

@@ -39,12 +39,13 @@ pub(super) async fn send(
             let collection = path.rsplit_once('/').map_or(&*path, |(collection, _)| collection);
             Call::post(collection, object.json.to_string().into_bytes())
         }
-        ObjectWrite::PatchStatus { patch, .. } => {
+        ObjectWrite::PatchStatus { patch, only, .. } => {
+            let max_tries = if only.is_some() { 1 } else { MAX_TRIES };
             let patch = (**patch).clone();
             return patch_status(
                 api,
                 &path,
-                patch,
+                (patch, max_tries),
                 |patch| as_written(&key.kind, patch, version).into_owned(),
                 timeout,
             )
@@ -60,11 +61,12 @@ pub(super) async fn send(
     stored(api, &call.timeout(timeout)).await.map(Success::Stored)
 }
 
-/// Patches the status of an object. If the patch names a revision and the object has another one, that is named instead.
+/// Patches the status of an object. If the patch names a revision and the object has another one, that is named instead, so often
+/// that it is tried `max_tries` times in all.
 async fn patch_status(
     api: &Api,
     path: &str,
-    mut patch: Value,
+    (mut patch, max_tries): (Value, u32),
     as_written: impl Fn(&Value) -> Value,
     timeout: Duration,
 ) -> Result<Arc<Object>, ApiError> {
@@ -78,7 +80,7 @@ async fn patch_status(
             Err(error) => error,
         };
         let names_revision = !patch["metadata"]["resourceVersion"].is_null();
-        if error.code() != Some(409) || !names_revision || n_tries == MAX_TRIES {
+        if error.code() != Some(409) || !names_revision || n_tries == max_tries {
             return Err(error);
         }
         let object = stored(api, &Call::get(path).timeout(timeout)).await?;
@@ -197,14 +199,14 @@ mod tests {
         json!({"metadata": {"uid": "u", "resourceVersion": revision}, "status": {"x": 1}})
     }
 
-    async fn sent(api: &Api, patch: &Value) -> Result<Success, ApiError> {
+    async fn sent(api: &Api, patch: &Value, only: Option<Arc<str>>) -> Result<Success, ApiError> {
         let object = ObjectKey {
             group: "resource.k8s.io".into(),
             kind: "ResourceClaim".into(),
             namespace: "n".into(),
             name: "c".into(),
         };
-        let write = ObjectWrite::PatchStatus { object, patch: Arc::new(patch.clone()) };
+        let write = ObjectWrite::PatchStatus { object, patch: Arc::new(patch.clone()), only };
         send(api, &write, Duration::from_secs(5)).await
     }
 
@@ -215,7 +217,7 @@ mod tests {
     #[tokio::test]
     async fn a_patch_of_a_revision_that_is_over_names_the_present_one() {
         let (api, asked) = server(vec![conflict(), (200, claim("u", "7")), (200, claim("u", "8"))]);
-        let Ok(Success::Stored(stored)) = sent(&api, &patch("5")).await else { panic!() };
+        let Ok(Success::Stored(stored)) = sent(&api, &patch("5"), None).await else { panic!() };
         assert_eq!(&*stored.resource_version, "8");
         let named = |method: &str, body: Value| (method.to_owned(), body);
         let expected =
@@ -224,14 +226,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_patch_is_not_tried_again_on_another_object_or_without_a_revision() {
+    async fn a_patch_is_not_tried_again_on_another_object_or_without_a_revision_or_where_that_is_forbidden()
+     {
         let (api, asked) = server(vec![conflict(), (200, claim("other", "7"))]);
-        assert_eq!(sent(&api, &patch("5")).await.unwrap_err().code(), Some(409));
+        assert_eq!(sent(&api, &patch("5"), None).await.unwrap_err().code(), Some(409));
         assert_eq!(asked.join().unwrap().len(), 2);
 
         let (api, asked) = server(vec![conflict()]);
+        let error = sent(&api, &patch("5"), Some("5".into())).await.unwrap_err();
+        assert_eq!(error.code(), Some(409));
+        assert_eq!(asked.join().unwrap(), [("PATCH".to_owned(), patch("5"))]);
+
+        let (api, asked) = server(vec![conflict()]);
         let unnamed = json!({"metadata": {"uid": "u"}, "status": {"x": 1}});
-        assert_eq!(sent(&api, &unnamed).await.unwrap_err().code(), Some(409));
+        assert_eq!(sent(&api, &unnamed, None).await.unwrap_err().code(), Some(409));
         assert_eq!(asked.join().unwrap().len(), 1);
     }
 }

@@ -21,6 +21,17 @@ struct PoolCounters {
     is_overdrawn: bool,
 }
 
+impl PoolCounters {
+    /// Whether as much as each of these amounts is left. Many pools of which nothing is left are passed over in one search.
+    fn fits(&self, consumption: &Consumption, totals: &[Quantity]) -> bool {
+        consumption.iter().all(|(place, amount)| {
+            let mut taken = self.taken[*place as usize].clone();
+            taken.add(amount);
+            taken <= totals[*place as usize]
+        })
+    }
+}
+
 impl CommittedCounters {
     pub(crate) fn new(occupancy: &Occupancy, inventory: &Inventory) -> Self {
         let mut counters = Self::default();
@@ -87,14 +98,17 @@ impl ChosenCounters {
         if committed.is_some_and(|pool| pool.is_overdrawn) {
             return None;
         }
-        let chosen = self.0.entry(pool).or_default();
-        // Amounts chosen include those committed.
-        if chosen.is_empty() {
-            *chosen = match committed {
-                Some(pool) => pool.taken.clone(),
-                None => vec![Quantity::ZERO; totals.len()],
-            };
+        if let Some(committed) = committed
+            && !self.0.contains_key(&pool)
+            && !committed.fits(consumption, totals)
+        {
+            return None;
         }
+        // Amounts chosen include those committed.
+        let chosen = self.0.entry(pool).or_insert_with(|| match committed {
+            Some(pool) => pool.taken.clone(),
+            None => vec![Quantity::ZERO; totals.len()],
+        });
         let mut before = TakenBefore::new();
         for (place, amount) in consumption {
             let taken = &mut chosen[*place as usize];

@@ -1,23 +1,38 @@
 //! Which devices cannot be distinguished by a search, and what can be ruled out without one.
 
+use std::num::NonZeroU32;
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::api::Attribute;
 use crate::inventory::{Consumption, PoolGeneration};
 
+use super::AllocationError;
 use super::constraints::is_comparable;
 use super::plan::RequestPlan;
 use super::prospects::{Prospects, Sight, has_constrained_all};
 use super::search::{Search, is_tainted};
 
+/// So many choices have to fail before all devices are looked at to see whether the rest can succeed.
+const MIN_FAILURES: u32 = 4;
+/// So many devices that are put into classes count as one step.
+const CLASSIFIED_BY_STEP: usize = 8;
+
 /// The devices of one node in classes. Two devices of a class that are both unused in the attempt can be exchanged in any
-/// solution.
-pub(super) struct Likeness {
-    /// By place.
-    classes: Vec<u32>,
+/// solution. The class of a device is found out when it is asked for: most searches end after a look at a few of many devices.
+pub(super) struct Likeness<'a> {
+    context: Context<'a>,
+    numbers: FxHashMap<Key<'a>, Class>,
+    /// By place; absent where nobody has asked.
+    classes: Vec<Option<NonZeroU32>>,
+    n_classified: usize,
+    n_failures: u32,
     is_hopeless: bool,
 }
+
+/// A class, by its number.
+pub(super) type Class = NonZeroU32;
 
 /// What a device takes of its pool's counters, amounts as text.
 type Amounts = SmallVec<[(u32, String); 1]>;
@@ -36,8 +51,8 @@ struct Key<'a> {
     singular: Option<usize>,
 }
 
-impl Likeness {
-    pub(super) fn new(search: &Search<'_>) -> Self {
+impl<'a> Likeness<'a> {
+    pub(super) fn new(search: &Search<'a>) -> Self {
         let requests = &search.plan.requests;
         let mut attributes: Vec<&str> = search
             .plan
@@ -56,21 +71,65 @@ impl Likeness {
             are_all_singular: has_constrained_all(search.plan),
             needs_capacity: requests.iter().any(|request| request.exact.capacity.is_some()),
         };
-        let mut numbers: FxHashMap<Key<'_>, u32> = FxHashMap::default();
-        let mut prospects = Prospects::new(requests);
-        let mut classes = Vec::with_capacity(search.pools.devices.len());
-        for place in 0..search.pools.devices.len() {
-            let key = key(search, place, &context);
-            prospects.note(requests, &key.sights, 1, key.is_dedicated, key.is_shareable);
-            let next = numbers.len() as u32;
-            classes.push(*numbers.entry(key).or_insert(next));
+        Self {
+            context,
+            numbers: FxHashMap::default(),
+            classes: vec![None; search.pools.devices.len()],
+            n_classified: 0,
+            n_failures: 0,
+            is_hopeless: false,
         }
-        Self { classes, is_hopeless: prospects.are_hopeless(search.plan) }
+    }
+
+    /// Notes that a choice has failed. After some failures all devices are looked at.
+    ///
+    /// # Errors
+    /// If that takes more steps than are left.
+    pub(super) fn note_failure(&mut self, search: &Search<'a>) -> Result<(), AllocationError> {
+        self.n_failures = self.n_failures.saturating_add(1);
+        if self.n_failures != MIN_FAILURES {
+            return Ok(());
+        }
+        let requests = &search.plan.requests;
+        let mut prospects = Prospects::new(requests);
+        for place in 0..self.classes.len() {
+            let key = key(search, place, &self.context);
+            prospects.note(requests, &key.sights, 1, key.is_dedicated, key.is_shareable);
+            self.put(search, place, key)?;
+        }
+        self.is_hopeless = prospects.are_hopeless(search.plan);
+        Ok(())
     }
 
     /// The class of the device at `place`.
-    pub(super) fn class(&self, place: usize) -> u32 {
-        self.classes[place]
+    ///
+    /// # Errors
+    /// If no step is left to find it out.
+    pub(super) fn class(
+        &mut self,
+        search: &Search<'a>,
+        place: usize,
+    ) -> Result<Class, AllocationError> {
+        match self.classes[place] {
+            Some(class) => Ok(class),
+            None => self.put(search, place, key(search, place, &self.context)),
+        }
+    }
+
+    fn put(
+        &mut self,
+        search: &Search<'a>,
+        place: usize,
+        key: Key<'a>,
+    ) -> Result<Class, AllocationError> {
+        self.n_classified += 1;
+        if self.n_classified.is_multiple_of(CLASSIFIED_BY_STEP) {
+            search.steps.take(1)?;
+        }
+        let next = NonZeroU32::MIN.saturating_add(self.numbers.len() as u32);
+        let class = *self.numbers.entry(key).or_insert(next);
+        self.classes[place] = Some(class);
+        Ok(class)
     }
 
     /// Whether there is certainly no solution, and no error on the way to finding that out.
@@ -87,7 +146,7 @@ struct Context<'a> {
     needs_capacity: bool,
 }
 
-fn key<'a>(search: &Search<'a>, place: usize, context: &Context<'_>) -> Key<'a> {
+fn key<'a>(search: &Search<'a>, place: usize, context: &Context<'a>) -> Key<'a> {
     let device = search.device(place);
     let sights = search.plan.requests.iter().map(|request| sight(search, request, place));
     let driver = &*device.slice().driver;

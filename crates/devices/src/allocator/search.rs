@@ -12,7 +12,7 @@ use crate::inventory::{DeviceRef, NodePools, NodeRef, PoolGeneration};
 use super::capacity::{self, Amounts};
 use super::constraints::ConstraintState;
 use super::counters::{ChosenCounters, TakenBefore};
-use super::likeness::Likeness;
+use super::likeness::{Class, Likeness};
 use super::plan::{MAX_RESULTS, Plan, RequestPlan};
 use super::{AllocationError, Allocator, Steps, Thoroughness};
 
@@ -90,7 +90,7 @@ struct ExactFrame {
     /// The place after the one that is tried.
     next: usize,
     /// Classes of devices that have failed here.
-    failed: Vec<u32>,
+    failed: Vec<Class>,
 }
 
 /// Counters of a pool as they were before.
@@ -120,7 +120,7 @@ pub(super) struct Search<'a> {
     pub(super) steps: &'a Steps,
     thoroughness: Thoroughness,
     /// Made when a choice has failed.
-    likeness: Option<Likeness>,
+    likeness: Option<Likeness<'a>>,
 }
 
 impl<'a> Search<'a> {
@@ -325,7 +325,10 @@ impl<'a> Search<'a> {
             let place = frame.next;
             frame.next += 1;
             // Of what is like a device that failed it is known that no selector fails on it.
-            if self.is_like(place, &frame.failed) || !self.is_candidate(at.claim, request, place)? {
+            if self.is_in_use(at.claim, request, place)
+                || self.is_like(place, &frame.failed)?
+                || !self.is_candidate(at.claim, request, place)?
+            {
                 continue;
             }
             let Some(undo) = self.take(at.claim, frame.index, place, false)? else { continue };
@@ -336,27 +339,36 @@ impl<'a> Search<'a> {
     }
 
     /// Whether the device is like one that has failed at the same position.
-    fn is_like(&self, place: usize, failed: &[u32]) -> bool {
-        !failed.is_empty()
-            && self.is_untouched(place)
-            && self.likeness.as_ref().is_some_and(|all| failed.contains(&all.class(place)))
+    fn is_like(&mut self, place: usize, failed: &[Class]) -> Result<bool, AllocationError> {
+        if failed.is_empty() || !self.is_untouched(place) {
+            return Ok(false);
+        }
+        let class = self.with_likeness(|search, likeness| likeness.class(search, place))?;
+        Ok(failed.contains(&class))
     }
 
     /// Remembers that `place` failed, so that its likes need not be tried at the same position.
-    fn note_failure(&mut self, place: usize, failed: &mut Vec<u32>) -> Result<(), AllocationError> {
+    fn note_failure(
+        &mut self,
+        place: usize,
+        failed: &mut Vec<Class>,
+    ) -> Result<(), AllocationError> {
         if self.thoroughness != Thoroughness::Direct {
             return Ok(());
         }
-        if self.likeness.is_none() {
-            self.steps.take(self.pools.devices.len() as u64 / 8)?;
-            self.likeness = Some(Likeness::new(self));
-        }
-        if self.is_untouched(place)
-            && let Some(likeness) = &self.likeness
-        {
-            failed.push(likeness.class(place));
+        self.with_likeness(|search, likeness| likeness.note_failure(search))?;
+        if self.is_untouched(place) {
+            failed.push(self.with_likeness(|search, likeness| likeness.class(search, place))?);
         }
         Ok(())
+    }
+
+    /// Asks about classes of devices, which are there from the first time on.
+    fn with_likeness<R>(&mut self, ask: impl FnOnce(&Self, &mut Likeness<'a>) -> R) -> R {
+        let mut likeness = self.likeness.take().unwrap_or_else(|| Likeness::new(self));
+        let answer = ask(self, &mut likeness);
+        self.likeness = Some(likeness);
+        answer
     }
 
     /// Whether no part of the device was chosen in this attempt.
@@ -374,8 +386,7 @@ impl<'a> Search<'a> {
                 Ok(false) => {}
                 Ok(true) => {
                     let device = self.device(place);
-                    let mut constraints = self.constraints[at.claim].iter();
-                    let is_accepted = constraints.all(|c| c.would_accept(request, device));
+                    let is_accepted = self.would_be_accepted(at.claim, request, device);
                     n_found +=
                         usize::from(is_accepted && !is_tainted(self.allocator, request, device));
                     if n_found >= n_missing {
@@ -441,6 +452,10 @@ impl<'a> Search<'a> {
             || !allocator.supports(device)
             || is_tainted(allocator, request, device)
         {
+            return Ok(None);
+        }
+        // Of many devices a constraint leaves few, and to ask it is cheaper than to take counters.
+        if !must && !self.would_be_accepted(claim, request, device) {
             return Ok(None);
         }
         let Some(counters) = self.take_counters(place) else { return Ok(None) };
@@ -535,6 +550,17 @@ impl<'a> Search<'a> {
     /// Whether a constraint of its claim is about the request.
     pub(super) fn is_constrained(&self, request: &RequestPlan<'_>) -> bool {
         self.constraints[request.claim].iter().any(|constraint| constraint.applies_to(request))
+    }
+
+    /// Whether no constraint of the claim forbids the device now.
+    fn would_be_accepted(
+        &self,
+        claim: usize,
+        request: &RequestPlan<'_>,
+        device: DeviceRef<'a>,
+    ) -> bool {
+        let mut constraints = self.constraints[claim].iter();
+        constraints.all(|constraint| constraint.would_accept(request, device))
     }
 
     pub(super) fn add_to_constraints(

@@ -1,5 +1,6 @@
 //! The pools that one node sees, in the order in which their devices are tried.
 
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
@@ -7,8 +8,10 @@ use super::pool::{Generation, Newest};
 use super::{DeviceIdx, Inventory, NodeRef, Pool, Slice};
 use crate::features::Features;
 
-/// What nodes with fewer pools see is found out as quickly as it is looked up. Tests have few pools, and remember them all the same.
+/// What nodes with fewer pools see, and fewer devices that other nodes may see, too, is found out as quickly as it is looked up. Tests
+/// have few, and remember them all the same.
 const MIN_REMEMBERED: usize = if cfg!(test) { 1 } else { 16 };
+const MIN_REMEMBERED_DEVICES: usize = if cfg!(test) { 1 } else { 64 };
 
 /// The pools of a node (`docs/spec/plugins-dra.md` §8.2).
 #[derive(Debug, Default, PartialEq)]
@@ -16,6 +19,27 @@ pub(crate) struct NodePools {
     pub(crate) pools: Vec<NodePool>,
     /// The devices of all usable pools, in search order.
     pub(crate) devices: Vec<DeviceIdx>,
+    /// Whether any device says by itself on which nodes it can be used: then nodes with equal pools may see different devices.
+    pub(crate) are_per_device: bool,
+}
+
+/// What a node sees of an inventory. Two are equal only if they are of one inventory, but nodes may see the same and have views that
+/// are not equal.
+#[derive(Clone, Debug)]
+pub struct View(Arc<NodePools>);
+
+impl PartialEq for View {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for View {}
+
+impl Hash for View {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
 }
 
 /// One pool of a node.
@@ -55,15 +79,31 @@ impl NodePools {
 impl Inventory {
     /// The pools of `node`. An error is the text of what failed.
     pub(crate) fn pools_on(&self, node: NodeRef<'_>) -> Result<Arc<NodePools>, String> {
-        if self.n_pools_near(node.name) < MIN_REMEMBERED {
-            return self.look_from(node).map(Arc::new);
+        match self.view(node) {
+            Some(view) => view.map(|view| view.0),
+            None => self.look_from(node).map(Arc::new),
+        }
+    }
+
+    /// What `node` sees; `None` where that is not remembered.
+    fn view(&self, node: NodeRef<'_>) -> Option<Result<View, String>> {
+        if self.n_pools_near(node.name) < MIN_REMEMBERED
+            && self.n_devices_anywhere < MIN_REMEMBERED_DEVICES
+        {
+            return None;
         }
         let views = || self.views.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = views().find(node) {
-            return Ok(known);
-        }
-        let found = self.look_from(node)?;
-        Ok(views().add(node, found))
+        let known = views().find(node);
+        let found = match known {
+            Some(known) => Ok(known),
+            None => self.look_from(node).map(|found| views().add(node, found)),
+        };
+        Some(found.map(View))
+    }
+
+    /// What `node` sees, where other nodes may see the same and have the same allocations then.
+    pub(crate) fn shared_view(&self, node: NodeRef<'_>) -> Option<View> {
+        self.view(node)?.ok().filter(|view| !view.0.are_per_device)
     }
 
     fn look_from(&self, node: NodeRef<'_>) -> Result<NodePools, String> {
@@ -88,6 +128,7 @@ impl Inventory {
             for slice in draft.slices {
                 let devices =
                     slice.first_device..slice.first_device + slice.object.devices.len() as u32;
+                found.are_per_device |= slice.object.is_per_device();
                 found.devices.extend(devices.map(|at| DeviceIdx { pool, at }));
             }
             let devices = start..found.devices.len();
@@ -191,15 +232,27 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::ResourceSlice;
+    use crate::allocator::{Allocator, Steps};
+    use crate::api::{DeviceClass, ResourceClaim, ResourceSlice};
+    use crate::cel::CelSelectors;
+    use crate::selectors::SelectorTable;
+    use crate::usage::Usage;
 
-    /// A slice for the nodes of a zone, or for one node.
+    /// A slice for the nodes of a zone, for one node, or for those that its device names.
     fn slice(at: usize, place: usize) -> Arc<ResourceSlice> {
         let mut spec = json!({"driver": "d", "devices": [{"name": "x"}],
             "pool": {"name": at.to_string(), "generation": 1, "resourceSliceCount": 1 + at / 5}});
         match place {
             0 => spec["nodeName"] = "n0".into(),
             1 => spec["allNodes"] = true.into(),
+            4 => {
+                spec["perDeviceNodeSelection"] = true.into();
+                spec["devices"][0]["nodeName"] = "n0".into();
+                spec["devices"]
+                    .as_array_mut()
+                    .unwrap()
+                    .push(json!({"name": "y", "allNodes": true}));
+            }
             zone => {
                 spec["nodeSelector"] = json!({"nodeSelectorTerms": [{"matchExpressions": [
                     {"key": "zone", "operator": "In", "values": [zone.to_string()]}]}]});
@@ -224,6 +277,56 @@ mod tests {
                 let node = NodeRef { name: &name, labels: &labels };
                 prop_assert_eq!(&*inventory.pools_on(node).unwrap(), &inventory.look_from(node).unwrap());
             }
+        }
+    }
+
+    /// What claims of different sizes would get.
+    fn offers(allocator: &Allocator, node: NodeRef<'_>) -> String {
+        let offer = |count: usize| {
+            let exactly =
+                json!({"deviceClassName": "any", "allocationMode": "ExactCount", "count": count});
+            let claim = json!({"metadata": {"namespace": "n", "name": "c", "uid": "u"},
+                "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}});
+            let claim = ResourceClaim::from_json(&claim.into()).unwrap();
+            let found = allocator.allocate(node, &[&claim], &Steps::new(1_000), &mut || "s".into());
+            format!("{found:?}")
+        };
+        (1..6).map(offer).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+        #[test]
+        fn nodes_with_equal_views_get_the_same(
+            places in prop::collection::vec(0..5_usize, 1..8),
+            zones in prop::collection::vec(1..4_usize, 2..6),
+        ) {
+            let features = Features { partitionable_devices: true, ..Features::default() };
+            let slices = places.iter().enumerate().map(|(at, place)| slice(at, *place));
+            let selectors = SelectorTable::new(Arc::new(Inventory::new(slices, features)));
+            let class = DeviceClass::from_json(&json!({"metadata": {"name": "any"}}).into()).unwrap();
+            let classes = [(class.name.clone(), Arc::new(class))].into_iter().collect();
+            let compiler = Arc::new(CelSelectors::default());
+            let allocator = Allocator::new(selectors, &Usage::default(), classes, compiler);
+            let mut known: Vec<(View, String)> = Vec::new();
+            let (mut n_shared, mut n_seen) = (0, 0);
+            for (at, zone) in zones.iter().enumerate() {
+                let labels: Labels = [("zone", zone.to_string())].into_iter().collect();
+                let name = format!("n{at}");
+                let node = NodeRef { name: &name, labels: &labels };
+                let offered = offers(&allocator, node);
+                let Some(view) = allocator.view(node) else { continue };
+                n_seen += 1;
+                match known.iter().find(|(other, _)| *other == view) {
+                    Some((_, expected)) => {
+                        n_shared += 1;
+                        prop_assert_eq!(offered, expected.clone());
+                    }
+                    None => known.push((view, offered)),
+                }
+            }
+            // There are three zones, and one node that may have devices of its own.
+            prop_assert!(n_seen <= n_shared + 4);
         }
     }
 }

@@ -40,16 +40,18 @@ impl Views {
     /// Remembers the view of a node, if there is room.
     pub(super) fn add(&mut self, node: NodeRef<'_>, pools: NodePools) -> Arc<NodePools> {
         let known = self.distinct.iter().rev().take(MAX_COMPARED).find(|known| ***known == pools);
-        let (pools, n_new) = match known {
-            Some(known) => (known.clone(), UNITS_OF_NODE),
+        let is_new = known.is_none();
+        let (pools, n_units) = match known {
+            Some(known) => (known.clone(), 0),
             None => {
                 let n_units = 2 * pools.pools.len() + pools.devices.len();
-                (Arc::new(pools), n_units + UNITS_OF_NODE)
+                (Arc::new(pools), n_units)
             }
         };
-        if self.n_units + n_new <= MAX_UNITS {
-            self.n_units += n_new;
-            if n_new > UNITS_OF_NODE {
+        let n_units = self.n_units + n_units + UNITS_OF_NODE;
+        if n_units <= MAX_UNITS {
+            self.n_units = n_units;
+            if is_new {
                 self.distinct.push(pools.clone());
             }
             let view = View { labels: node.labels.clone(), pools: pools.clone() };

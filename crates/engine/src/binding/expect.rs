@@ -51,6 +51,7 @@ pub(super) fn note_unanswered(core: &mut Core, pod: &Pod, write: &ObjectWrite) {
     let known = core.pods.get(&pod.namespace, &pod.name);
     if known.is_some_and(|known| known.uid == pod.uid && !known.is_assigned()) {
         let revision = write.revision().cloned();
-        core.cluster.objects_mut().note_unanswered(&write.key(), &pod.uid, revision);
+        let is_patch = matches!(write, ObjectWrite::PatchStatus { .. });
+        core.cluster.objects_mut().note_unanswered(&write.key(), &pod.uid, revision, is_patch);
     }
 }

@@ -156,7 +156,7 @@ impl BindClaims {
         }
         binding.n_tries += 1;
         if binding.has_given_back
-            && !binding.is_for_group()
+            && binding.may_be_taken_away()
             && writes::is_reserved_for(&binding.object, &binding.consumer.uid)
         {
             return self.withdraw(binding);

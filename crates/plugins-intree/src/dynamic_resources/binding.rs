@@ -43,9 +43,11 @@ impl Binding {
         self.is_special && !self.object.json["status"]["allocation"].is_null()
     }
 
-    /// Whether it is reserved for a group: other members may rely on the reservation already.
-    pub(super) fn is_for_group(&self) -> bool {
-        !self.consumer.api_group.is_empty()
+    /// Whether a reservation that the claim shows may yet be taken away by what an earlier attempt has asked for. For a group that is a
+    /// patch of a revision which was known when the node was chosen: a later one stays, and other members may rely on it already.
+    pub(super) fn may_be_taken_away(&self) -> bool {
+        let is_for_group = !self.consumer.api_group.is_empty();
+        !is_for_group || self.object.resource_version == self.decided.resource_version
     }
 
     /// Whether the claim has other devices than those for which the node was chosen.

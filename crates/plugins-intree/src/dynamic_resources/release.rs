@@ -78,7 +78,7 @@ fn unreserve_group(
     let claims = devices.claims.iter().filter(|claim| claim.group.is_some());
     let claim = claims.into_iter().find(is_reserved)?;
     let consumer = claim.group.as_ref()?;
-    Some(writes::unreserve(&claim.object, &claim.claim.uid, &consumer.uid))
+    Some(writes::unreserve_group(&claim.object, &claim.claim.uid, &consumer.uid))
 }
 
 /// Undoes what Reserve and PreBind did, as far as it went. A second time there is nothing left to undo.

@@ -1,7 +1,9 @@
 //! Filter for all nodes at once: what is known of a question is read from one table, and only nodes without an answer are
-//! searched. Answers as [`Trial`] does for each node.
+//! searched, one of those that see the same devices. Answers as [`Trial`] does for each node.
 
+use kube_scheduler_devices::{NodeRef, View};
 use kube_scheduler_framework::{FilterSink, NodeIdx, Status, VerdictId};
+use rustc_hash::FxHashMap;
 
 use super::answers::Answer;
 use super::node::Trials;
@@ -37,9 +39,19 @@ pub(super) fn filter_all(
             }
         }
     }
+    // Nodes that see the same devices are searched once, for the steps of one search.
+    let mut by_view: FxHashMap<View, Answer> = FxHashMap::default();
     for idx in open {
         let Some(node) = cluster.node(idx) else { continue };
-        let (answer, _) = trials.on(&node).search(allocator, special.as_ref())?;
+        let view = allocator.view(NodeRef { name: node.name(), labels: node.labels() });
+        let known = view.as_ref().and_then(|view| by_view.get(view));
+        let answer = match known {
+            Some(answer) => *answer,
+            None => trials.on(&node).search(allocator, special.as_ref())?.0,
+        };
+        if let Some(view) = view {
+            by_view.insert(view, answer);
+        }
         column.set(state, &node, answer);
         codes.reject(idx, answer, sink);
     }

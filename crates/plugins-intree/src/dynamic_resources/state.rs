@@ -91,7 +91,8 @@ impl GivenBack {
 
     /// What any pod gave back of a claim that the members of a group share.
     pub(super) fn by_anybody(objects: &ObjectStore, claim: &Object) -> Self {
-        let are_ends = objects.all_unanswered(claim).map(|write| write.ends(claim));
+        let writes = objects.all_unanswered(claim).filter(|write| write.may_change(claim));
+        let are_ends = writes.map(|write| write.ends(claim));
         are_ends.reduce(|a, b| a | b).map_or(Self::Nothing, Self::once)
     }
 

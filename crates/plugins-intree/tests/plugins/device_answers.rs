@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::support::{node, plugin, pod, put_device_object, scan, scan_with, text, verdict};
 
 const API_VERSION: &str = "resource.k8s.io/v1";
-const NODES: [&str; 3] = ["a", "b", "c"];
+/// The last two have no devices of their own, and see the same while their labels are the same.
+const NODES: [&str; 4] = ["a", "b", "c", "d"];
 const POOLS: [&str; 4] = ["a", "b", "parts", "net"];
 
 /// The slices of a pool in one of three versions: of node `a`, of `b`, of `b` with counters that parts share, and of
@@ -62,7 +63,7 @@ fn put_pool(world: &mut Fixture, pool: usize, version: usize) {
 }
 
 fn world() -> Fixture {
-    let mut world = fixture("node a; node b; node c label:net=x");
+    let mut world = fixture("node a; node b; node c label:net=x; node d label:net=x");
     put_device_object(
         &mut world,
         "DeviceClass",
@@ -70,6 +71,12 @@ fn world() -> Fixture {
         json!({"spec": {"extendedResourceName": "example.com/gpu"}}),
     );
     (0..POOLS.len()).for_each(|pool| put_pool(&mut world, pool, 1));
+    // What nodes see is remembered only where there are many devices. No node sees these.
+    let devices: Vec<Value> = (0..100).map(|at| json!({"name": format!("d{at}")})).collect();
+    let terms = json!([{"matchExpressions": [{"key": "nowhere", "operator": "Exists"}]}]);
+    let many = json!({"driver": "many", "pool": {"name": "many", "generation": 1, "resourceSliceCount": 1},
+        "nodeSelector": {"nodeSelectorTerms": terms}, "devices": devices});
+    put_device_object(&mut world, "ResourceSlice", "many", json!({"spec": many}));
     for count in 1..4 {
         put_device_object(&mut world, "ResourceClaim", &format!("wants-{count}"), wants(count));
         put_device_object(&mut world, "ResourceClaim", &format!("wants-{count}-too"), wants(count));
@@ -148,22 +155,23 @@ fn world_turn(
         3 => put_pool(world, pool, number),
         4 => {
             let label = if number % 2 == 0 { "label:net=x" } else { "" };
-            let node = node(&format!("{} {label}", NODES[name % 3]));
+            let node = node(&format!("{} {label}", NODES[name % NODES.len()]));
             world.cluster_mut().update_node(node);
         }
         5 => {
             // A device plugin serves the resource there, if there is any of it.
-            let node = node(&format!("{} example.com/gpu={}", NODES[name % 3], number / 2));
+            let node =
+                node(&format!("{} example.com/gpu={}", NODES[name % NODES.len()], number / 2));
             world.cluster_mut().update_node(node);
         }
         6 => {
             // A node goes, its devices change hands, and it comes back.
-            world.cluster_mut().remove_node(NODES[name % 3]).unwrap();
+            world.cluster_mut().remove_node(NODES[name % NODES.len()]).unwrap();
             claim_turn(world, held, (0, name, pool, number));
             if pool % 2 == 0 {
                 meanwhile(world);
             }
-            world.cluster_mut().add_node(node(NODES[name % 3]));
+            world.cluster_mut().add_node(node(NODES[name % NODES.len()]));
         }
         _ => {
             let expression = ["device.driver == 'e'", "device.attributes['d'].v < 4"][number % 2];

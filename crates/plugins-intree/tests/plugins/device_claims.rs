@@ -269,7 +269,7 @@ fn a_claim_is_written_and_tried_again_after_a_conflict() {
 
     way.unreserve();
     way.unreserve();
-    let [ObjectWrite::PatchStatus { object, patch }] = &way.written[..] else {
+    let [ObjectWrite::PatchStatus { object, patch, .. }] = &way.written[..] else {
         panic!("{:?}", way.written)
     };
     assert_eq!(&*object.name, "two");
@@ -438,7 +438,8 @@ fn allocated() -> (Way, Object) {
     assert!(!way.task.as_ref().unwrap().must_finish());
     let with_finalizer = replaced(way.store(&stored, "6"));
     let allocated = status_replaced(way.store(&with_finalizer, "7"));
-    let TaskStep::Write(ObjectWrite::PatchStatus { object, patch }) = way.store(&allocated, "8")
+    let TaskStep::Write(ObjectWrite::PatchStatus { object, patch, .. }) =
+        way.store(&allocated, "8")
     else {
         panic!()
     };

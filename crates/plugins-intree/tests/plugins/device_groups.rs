@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_cache::NodeOverlay;
+use kube_scheduler_cache::{NodeOverlay, ObjectKey};
 use kube_scheduler_framework::api::{Object, Pod};
 use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_framework::testing::{Fixture, fixture};
@@ -432,11 +432,13 @@ fn a_group_without_scheduled_pods_gives_its_reservation_back() {
     let (answer, commands) = post_filter(&cycle, &state, &pod);
     let expected = "UnschedulableAndUnresolvable: ResourceClaim unreserved for PodGroup";
     assert_eq!(answer, expected);
-    let [Command::WriteObject { write: ObjectWrite::PatchStatus { patch, .. }, .. }] =
+    let [Command::WriteObject { write: ObjectWrite::PatchStatus { patch, only, .. }, .. }] =
         &commands[..]
     else {
         panic!("{commands:?}")
     };
+    // After a conflict another member may rely on the reservation.
+    assert_eq!(only.as_deref(), Some("5"));
     let expected = json!({
         "metadata": {"uid": "of-g", "resourceVersion": "5"},
         "status": {"reservedFor": [{"$patch": "delete", "uid": "uid-g"}]},
@@ -450,4 +452,45 @@ fn a_group_without_scheduled_pods_gives_its_reservation_back() {
     let (answer, commands) = post_filter(&cycle, &state, &pod);
     assert_eq!(answer, "Unschedulable: still not schedulable");
     assert!(commands.is_empty(), "{commands:?}");
+}
+
+/// A reservation of the group on the way to be taken away: of the revision that is seen, or of an earlier one.
+#[test]
+fn a_reservation_that_may_yet_be_taken_away_is_written_again_once_for_all_members() {
+    let mut cycle = Cycle::new();
+    let results = json!([{"request": "r", "driver": "d", "pool": "a", "device": "0"}]);
+    let status = json!({
+        "allocation": {"devices": {"results": results}}, "reservedFor": for_group(),
+    });
+    put_claim(&mut cycle.world, "of-g", Some("PodGroup"), &status);
+    let objects = cycle.world.cluster_mut().objects_mut();
+    let claim = objects.get("resource.k8s.io", "ResourceClaim", "default", "of-g").unwrap();
+    let key = ObjectKey::from(&**claim);
+    objects.note_unanswered(&key, &"gone".into(), Some("5".into()), true);
+    objects.forget_unanswered("gone");
+    let (first, second) = (member("first"), member("second"));
+    let mut first_state = cycle.place(&first, "a");
+    let mut second_state = cycle.place(&second, "a");
+    let mut task = cycle.pre_bind(&mut second_state, &second, "a");
+    let step = cycle.step(&mut *task, (&mut second_state, &second, "a"), TaskEvent::Started);
+    let TaskStep::Write(ObjectWrite::ReplaceStatus(withdrawn)) = step else { panic!("{step:?}") };
+    assert_eq!(reserved_for(&withdrawn), json!([]));
+
+    let written = cycle.bind(&mut first_state, &first, "a");
+    let [withdrawn, reserved] = &written[..] else { panic!("{written:?}") };
+    assert_eq!(reserved_for(withdrawn), json!([]));
+    assert_eq!(reserved_for(reserved), for_group());
+
+    // What the first has written is of a revision that the patch is not about, and the first relies on it.
+    cycle.step(&mut *task, (&mut second_state, &second, "a"), refused(409, "Conflict"));
+    let step = cycle.step(&mut *task, (&mut second_state, &second, "a"), TaskEvent::Woken);
+    assert!(matches!(step, TaskStep::Write(ObjectWrite::Get(_))), "{step:?}");
+    let mut json = Value::from(&*reserved.json);
+    json["metadata"]["resourceVersion"] = "12".into();
+    let stored = Arc::new(Object::from_value(json).unwrap());
+    let answer = TaskEvent::Written(Ok(stored));
+    let step = cycle.step(&mut *task, (&mut second_state, &second, "a"), answer);
+    let TaskStep::Write(ObjectWrite::ReplaceStatus(left)) = step else { panic!("{step:?}") };
+    assert_eq!(reserved_for(&left), for_group());
+    assert_eq!(cycle.world.cx().cluster().objects().n_unanswered(), 0);
 }

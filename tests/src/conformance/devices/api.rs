@@ -85,7 +85,7 @@ impl Api {
             ObjectWrite::Create(object) => self.create(object),
             ObjectWrite::Replace(object) => self.replace(object, false),
             ObjectWrite::ReplaceStatus(object) => self.replace(object, true),
-            ObjectWrite::PatchStatus { object, patch } if &*object.kind == "Pod" => {
+            ObjectWrite::PatchStatus { object, patch, .. } if &*object.kind == "Pod" => {
                 self.pod_patch = Some((**patch).clone());
                 let pod = json!({
                     "apiVersion": "v1",
@@ -94,7 +94,7 @@ impl Api {
                 });
                 Ok(Answer { result: Ok(Arc::new(Object::from_value(pod)?)), seen: None })
             }
-            ObjectWrite::PatchStatus { object, patch } => self.release(object, patch),
+            ObjectWrite::PatchStatus { object, patch, .. } => self.release(object, patch),
             ObjectWrite::Delete { object, .. } => {
                 let seen = self.objects.remove(&named(&ObjectKey::from(&**object)));
                 let seen = seen.map(|_| Input::ObjectDeleted(object.clone()));

@@ -138,9 +138,9 @@ impl History {
                 self.patch(&pod, &StatusPatch::NO_NOMINATION, carried)?;
                 self.handle(Input::NominationCleared { token, result: Ok(()) });
             }
-            Effect::WriteObject { write: ObjectWrite::PatchStatus { object, patch }, .. }
-                if *object.kind == *"PodGroup" =>
-            {
+            Effect::WriteObject {
+                write: ObjectWrite::PatchStatus { object, patch, .. }, ..
+            } if *object.kind == *"PodGroup" => {
                 self.patch_group(&object, &patch, carried)?;
             }
             other => anyhow::bail!("unknown effect {other}"),
