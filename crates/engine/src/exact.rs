@@ -19,7 +19,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Pod, PodGroup};
 use kube_scheduler_cache::PodGroupState;
 use kube_scheduler_framework::groups::GroupDemand;
-use kube_scheduler_framework::{CycleState, NodeIdx, Status};
+use kube_scheduler_framework::{NodeIdx, Status};
 use kube_scheduler_queue::Nomination;
 
 use self::board::{GangBoard, Placed, counted_out, price_of_counting};
@@ -192,8 +192,7 @@ impl SchedulingCycle {
                 cx.later.push(command);
             }
             let node_name = cx.core.cluster.node_name(node).cloned().unwrap_or_default();
-            let (permit, state) = (trial.permit.clone(), CycleState::new());
-            let fit = Fit { node, node_name, state, permit, n_evaluated, n_feasible };
+            let fit = Fit::of(&trial, (node, node_name), n_evaluated, n_feasible);
             if fit.permit.is_success() {
                 tried.status = Status::SUCCESS;
             }
@@ -213,7 +212,7 @@ impl SchedulingCycle {
             }
         }
         tried.outcomes = outcomes.into_iter().flatten().collect();
-        tried.take_back(trials, cx);
+        tried.take_back(trials, group, cx);
         if let Some(kept) = kept {
             self.put_back_classes(kept);
         }

@@ -2,8 +2,9 @@
 //! each.
 //!
 //! Members are placed on trial, one after the other, so that each sees the earlier ones; then all of it is taken back, the
-//! last one first: plugins unreserve, and the cluster forgets the pod. Both ways are in the change log, so evaluations of
-//! classes of pods are kept over trials and from group to group. [`group_placement`](crate::group_placement) decides where the
+//! last one first: plugins unreserve, and the cluster forgets the pod, unless all members are going to be bound where they are
+//! and nobody would notice that they stay there until then. Both ways are in the change log, so evaluations of classes of pods
+//! are kept over trials and from group to group. [`group_placement`](crate::group_placement) decides where the
 //! members may go, [`group_submission`](crate::group_submission) what becomes of them.
 //!
 //! Behaviour: `docs/spec/podgroups.md` §4 and §5.
@@ -12,11 +13,11 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::groups::GroupCycleState;
-use kube_scheduler_framework::{Code, Command, Commands, CycleState, NodeIdx, Status};
+use kube_scheduler_framework::{Code, Command, Commands, CycleState, NodeIdx, Permit, Status};
 use kube_scheduler_queue::QueuedPod;
 
 use crate::attempt::{Choice, NO_NODES, NoChoice, Unfit};
-use crate::binding::{Bindings, Placement, Trial};
+use crate::binding::{Bindings, KeptTrial, Placement, Trial};
 use crate::class_cache::ClassCache;
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts, report_victims};
@@ -24,7 +25,9 @@ use crate::diagnosis::FitError;
 use crate::effect::PodRef;
 use crate::exact::Exact;
 use crate::failure::{FailedAttempt, Failure, NominationChange};
+use crate::group_placement::placed;
 use crate::group_report::{GroupReport, MemberAttempt, PlacementAttempt};
+use crate::guard::guarded;
 use crate::observer::Observer;
 use crate::policy::Entry;
 use crate::preemption::{Preemptions, TaskId};
@@ -67,6 +70,8 @@ pub(crate) struct GroupWork<'a> {
     /// Preemptions to set going.
     pub(crate) started: Vec<TaskId>,
     pub(crate) effort: Effort,
+    /// Whether members are going to be bound where they are tried next, if all of them fit there.
+    pub(crate) is_final: bool,
 }
 
 /// What a group cycle has cost at most so far, in units of work.
@@ -87,11 +92,20 @@ pub(crate) struct Effort {
 pub(crate) struct Fit {
     pub(crate) node: NodeIdx,
     pub(crate) node_name: Arc<str>,
-    pub(crate) state: CycleState,
+    pub(crate) standing: Standing,
     /// Success, or `Wait` with the reasons.
     pub(crate) permit: Status,
     pub(crate) n_evaluated: usize,
     pub(crate) n_feasible: usize,
+}
+
+/// Where a member is after its trial.
+#[derive(Debug)]
+pub(crate) enum Standing {
+    /// Nowhere; what plugins left for later extension points.
+    Left(CycleState),
+    /// On its node.
+    Kept(KeptTrial),
 }
 
 /// How a member fared.
@@ -103,6 +117,20 @@ pub(crate) enum Outcome {
     Preempts(Fit, Failure),
     /// It fits nowhere, or something broke.
     Failed(Failure),
+}
+
+impl Fit {
+    /// A member that is on trial on a node.
+    pub(crate) fn of(
+        trial: &Trial,
+        (node, node_name): (NodeIdx, Arc<str>),
+        n_evaluated: usize,
+        n_feasible: usize,
+    ) -> Self {
+        let standing = Standing::Left(CycleState::new());
+        let permit = trial.permit.clone();
+        Self { node, node_name, standing, permit, n_evaluated, n_feasible }
+    }
 }
 
 impl Outcome {
@@ -144,12 +172,28 @@ impl PlacementOutcome {
         Self { outcomes: Vec::new(), status, waits: false, order: Vec::new() }
     }
 
-    /// Takes back what was tried, the last one first; members that fit keep what plugins left for them.
-    pub(crate) fn take_back(&mut self, trials: Vec<(usize, Trial)>, cx: &mut GroupWork<'_>) {
+    /// Takes back what was tried, the last one first, unless it can stay; members that fit keep what plugins left for them.
+    pub(crate) fn take_back(
+        &mut self,
+        trials: Vec<(usize, Trial)>,
+        group: &Group,
+        cx: &mut GroupWork<'_>,
+    ) {
+        let all_fit = self.outcomes.iter().all(|outcome| matches!(outcome, Outcome::Fits(_)));
+        let stays = cx.is_final
+            && self.status.is_success()
+            && all_fit
+            && trials.len() == group.pods.len()
+            && may_stay(cx.core, group);
         for (at, trial) in trials.into_iter().rev() {
-            let state = trial.take_back(cx.core, &mut cx.later);
-            if let Some(Outcome::Fits(fit)) = self.outcomes.get_mut(at) {
-                fit.state = state;
+            match self.outcomes.get_mut(at) {
+                Some(Outcome::Fits(fit)) if stays => {
+                    fit.standing = Standing::Kept(trial.keep(cx.core, &mut cx.later));
+                }
+                Some(Outcome::Fits(fit)) => {
+                    fit.standing = Standing::Left(trial.take_back(cx.core, &mut cx.later));
+                }
+                _ => drop(trial.take_back(cx.core, &mut cx.later)),
             }
         }
     }
@@ -187,7 +231,9 @@ impl SchedulingCycle {
     ) {
         let (core, bindings, preemptions) = parts;
         let (later, started, effort) = (Commands::default(), Vec::new(), Effort::default());
-        let mut cx = GroupWork { core, bindings, preemptions, observer, later, started, effort };
+        let is_final = true;
+        let mut cx =
+            GroupWork { core, bindings, preemptions, observer, later, started, effort, is_final };
         let mut group_turn = GroupTurn::default();
         if let Some(group) = group_of(cx.core, queued, &mut group_turn) {
             let mut report = GroupReport {
@@ -266,7 +312,7 @@ impl SchedulingCycle {
             }
             tried.outcomes.push(outcome.0);
         }
-        tried.take_back(trials, cx);
+        tried.take_back(trials, group, cx);
         if freezes {
             cx.core.cluster.thaw_affinity_lists();
         }
@@ -410,8 +456,7 @@ impl GroupWork<'_> {
         let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
         match self.bindings.try_out(self.core, placement, &mut self.later) {
             Ok(trial) => {
-                let (permit, state) = (trial.permit.clone(), CycleState::new());
-                let fit = Fit { node, node_name, state, permit, n_evaluated, n_feasible };
+                let fit = Fit::of(&trial, (node, node_name), n_evaluated, n_feasible);
                 let outcome = match failure {
                     None => Outcome::Fits(fit),
                     Some(failure) => Outcome::Preempts(fit, failure),
@@ -453,6 +498,27 @@ impl GroupWork<'_> {
             }
         }
     }
+}
+
+/// Whether members that are going to be bound can stay on their nodes from their trial on: nothing that is asked until then
+/// says otherwise for it. Reserve plugins have nothing to do, Permit plugins go by the numbers of members, which do not count
+/// those that only stay; and pods with affinity are among the
+/// [listed](kube_scheduler_cache::ClusterState::freeze_affinity_lists) ones for those that come after them only once they are
+/// placed in earnest.
+fn may_stay(core: &Core, group: &Group) -> bool {
+    let profile = &core.plans.profiles[group.profile];
+    let cx = core.context();
+    let goes_by_number = |plugin: &dyn Permit| plugin.members_needed(&cx, placed(group)).is_some();
+    let is_plain = |pod: &Arc<Pod>| {
+        pod.spec.pod_affinity.is_none()
+            && pod.spec.pod_anti_affinity.is_none()
+            && profile.reserve().all(|(_, _, plugin)| plugin.is_idle_for(pod))
+    };
+    let asked = guarded(|| {
+        profile.permit().all(|(_, _, plugin)| goes_by_number(plugin))
+            && group.pods.iter().all(is_plain)
+    });
+    asked.unwrap_or(false)
 }
 
 /// Takes the other members out of the queue (`docs/spec/podgroups.md` §4). `None` when nothing is left to be tried; members

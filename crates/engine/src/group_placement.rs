@@ -112,7 +112,9 @@ impl SchedulingCycle {
             }
         };
         let n_placements = placements.len();
+        let was_final = std::mem::replace(&mut cx.is_final, false);
         let tried = self.try_all(cx, group, placements, may_preempt, report);
+        cx.is_final = was_final;
         let AllTried { first, mut kept, findings } = match tried {
             Ok(tried) => tried,
             Err(broken) => return broken,

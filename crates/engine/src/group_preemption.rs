@@ -197,6 +197,7 @@ impl Rehearsal<'_, '_> {
             later: std::mem::take(later),
             started: Vec::new(),
             effort: Effort { hit_limit: false, ..*effort },
+            is_final: false,
         };
         let tried = self.cycle.decide(&mut cx, self.group, false, &mut GroupReport::default());
         (self.cx.later, self.cx.effort) = (cx.later, cx.effort);
