@@ -286,6 +286,7 @@ impl SchedulingCycle {
         let percentage = profile.percentage_of_nodes_to_score.or(options.percentage);
         let percentage = percentage.filter(|_| !self.looks_at_all_nodes);
         let random = Numbers::nth(options.seed, self.number);
+        self.classes.by_name = options.breaks_ties_by_name;
         Search {
             runner: Runner::new(profile, core.sources()),
             extenders: core.extenders(),
