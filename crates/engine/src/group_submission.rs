@@ -16,9 +16,7 @@ use crate::condition::{Condition, changed_condition};
 use crate::core::Core;
 use crate::effect::{Effect, PodRef};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
-use crate::group_cycle::{
-    Fit, Group, GroupWork, Outcome, PlacementOutcome, Standing, UNSCHEDULABLE,
-};
+use crate::group::{Fit, Group, GroupWork, Outcome, PlacementOutcome, Standing, UNSCHEDULABLE};
 use crate::policy::Entry;
 use crate::turn::AttemptResult;
 
@@ -183,5 +181,10 @@ fn patch_of(group: &PodGroup, condition: &PodCondition) -> serde_json::Value {
     if condition.observed_generation != 0 {
         written["observedGeneration"] = json!(condition.observed_generation);
     }
-    json!({"metadata": {"uid": *group.uid}, "status": {"conditions": [written]}})
+    // The macro would copy what it is given.
+    let mut status = serde_json::Map::new();
+    status.insert("conditions".to_owned(), serde_json::Value::Array(vec![written]));
+    let mut patch = json!({"metadata": {"uid": *group.uid}});
+    patch["status"] = serde_json::Value::Object(status);
+    patch
 }
