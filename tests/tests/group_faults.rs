@@ -85,7 +85,12 @@ fn group_of(pod: u64) -> Option<u64> {
     (group < N_GROUPS).then_some(group)
 }
 
-fn engine(has_topology: bool) -> Engine {
+/// Every third world plans gangs as a whole.
+fn is_exact(seed: u64) -> bool {
+    seed % 3 == 2
+}
+
+fn engine(has_topology: bool, plans_gangs_exactly: bool) -> Engine {
     let mut on = vec!["GenericWorkload", "GangScheduling"];
     on.extend(has_topology.then_some("TopologyAwareWorkloadScheduling"));
     let mut gates = FeatureGates::default();
@@ -93,7 +98,10 @@ fn engine(has_topology: bool) -> Engine {
     let text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
     let mut config = decode(&text.to_string()).unwrap();
     default(&mut config, &gates);
-    let options = EngineOptions { gates, ..EngineOptions::default() };
+    // Room is held in vain here: no pod ends once all is calm.
+    let longest_hold = Duration::from_secs(60);
+    let options =
+        EngineOptions { gates, plans_gangs_exactly, longest_hold, ..EngineOptions::default() };
     Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options).unwrap()
 }
 
@@ -104,7 +112,7 @@ impl World {
         Self {
             seed,
             numbers,
-            engine: engine(has_topology),
+            engine: engine(has_topology, is_exact(seed)),
             now: Timestamp::from_millis(1_000_000),
             has_topology,
             n_made: 0,
@@ -299,7 +307,7 @@ impl World {
     /// The scheduler ends without notice, and another one takes over with what the API server has.
     fn crash(&mut self) {
         self.trace.push("take-over".to_owned());
-        self.engine = engine(self.has_topology);
+        self.engine = engine(self.has_topology, is_exact(self.seed));
         self.unseen.clear();
         self.unanswered.clear();
         let nodes = self.nodes.values().cloned().map(Input::NodeApplied);

@@ -13,6 +13,9 @@ use kube_scheduler_config::{FeatureGates, decode, default};
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, Input, Notice, PodRef, Turn, WorkLimits,
 };
+use kube_scheduler_framework::{
+    Commands, Context, CycleState, Plugin, Reserve, Status, extension_points,
+};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::json;
@@ -46,6 +49,40 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// A plugin because of which members of gangs are taken off their nodes after their trial.
+struct Watcher;
+
+impl Plugin for Watcher {
+    fn name(&self) -> &str {
+        "Watcher"
+    }
+
+    extension_points!(Reserve);
+}
+
+impl Reserve for Watcher {
+    fn reserve(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        _: &Arc<Pod>,
+        _: &str,
+        _: &mut Commands,
+    ) -> Status {
+        Status::SUCCESS
+    }
+
+    fn unreserve(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        _: &Arc<Pod>,
+        _: &str,
+        _: &mut Commands,
+    ) {
+    }
+}
+
 /// An engine and the API server's side of it.
 struct History {
     engine: Engine,
@@ -65,15 +102,25 @@ impl History {
     }
 
     fn with(gates: &[&str], options: EngineOptions) -> Self {
+        Self::watched(gates, options, false)
+    }
+
+    /// With `is_watched` a plugin is asked about each reservation that says nothing, and does not say that it never will.
+    fn watched(gates: &[&str], options: EngineOptions, is_watched: bool) -> Self {
         let mut feature_gates = FeatureGates::default();
         let on: BTreeMap<String, bool> =
             gates.iter().map(|gate| ((*gate).to_owned(), true)).collect();
         feature_gates.set(&on).unwrap();
-        let text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
+        let mut text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
+        let mut registry = kube_scheduler_plugins_intree::registry();
+        if is_watched {
+            let plugins = json!({"reserve": {"enabled": [{"name": "Watcher"}]}});
+            text["profiles"] = json!([{"schedulerName": "default-scheduler", "plugins": plugins}]);
+            registry.register("Watcher", |_, _| Ok(Arc::new(Watcher))).unwrap();
+        }
         let mut config = decode(&text.to_string()).unwrap();
         default(&mut config, &feature_gates);
         let options = EngineOptions { gates: feature_gates, ..options };
-        let registry = kube_scheduler_plugins_intree::registry();
         let engine = Engine::new(&config, &registry, options).unwrap();
         let now = Timestamp::from_millis(1_000_000);
         let has_gangs = gates.contains(&"GangScheduling");
@@ -251,7 +298,10 @@ const GATES: [&[&str]; 4] = [
 ];
 
 fn run(gates: &[&str], steps: &[Step], uses_class_cache: bool) -> Vec<String> {
-    let mut history = History::new(gates, uses_class_cache);
+    run_with(History::new(gates, uses_class_cache), steps)
+}
+
+fn run_with(mut history: History, steps: &[Step]) -> Vec<String> {
     for step in steps {
         history.take(step);
     }
@@ -274,6 +324,18 @@ proptest! {
         let first = run(gates, &steps, true);
         prop_assert_eq!(&first, &run(gates, &steps, true), "the same history");
         prop_assert_eq!(&first, &run(gates, &steps, false), "without the class cache");
+    }
+
+    /// Members that are bound where they were tried stay there meanwhile, unless a plugin might notice.
+    #[test]
+    fn members_may_stay_where_they_are_tried(
+        gates in prop::sample::select(GATES.to_vec()),
+        (plans_gangs_exactly, seed) in (any::<bool>(), 0_u64..3),
+        steps in prop::collection::vec(step(), 1..160),
+    ) {
+        let options = EngineOptions { plans_gangs_exactly, seed, ..EngineOptions::default() };
+        let stays = run_with(History::with(gates, options.clone()), &steps);
+        prop_assert_eq!(&stays, &run_with(History::watched(gates, options, true), &steps));
     }
 }
 
@@ -430,6 +492,22 @@ fn members_are_tried_only_where_they_go() {
     assert_eq!(counted.log, tried.log);
     let bound = counted.log.iter().filter(|line| line.starts_with("bind ")).count();
     assert_eq!((bound, counted.engine.class_cache_counts().misses), (4, 1), "{:#?}", counted.log);
+}
+
+/// A gang that fits changes the cluster once for each member, and three times where it is taken off its nodes in between.
+#[test]
+fn members_that_stay_are_placed_once() {
+    let [stays, is_taken_back] = [false, true].map(|is_watched| {
+        let mut history = History::watched(GATES[1], EngineOptions::default(), is_watched);
+        history.take(&Step::Node(3));
+        history.take(&Step::Node(4));
+        history.take(&Step::Group(0, 3));
+        (0..3).for_each(|n| history.take(&Step::Pod(n * 4)));
+        let before = history.engine.cluster().sequence();
+        history.engine.schedule_next(history.now).unwrap();
+        history.engine.cluster().sequence() - before
+    });
+    assert_eq!((stays, is_taken_back), (3, 9));
 }
 
 /// The histories above would prove nothing if no gang were ever bound.

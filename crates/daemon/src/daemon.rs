@@ -60,6 +60,7 @@ pub struct DaemonBuilder {
     max_in_unschedulable: Option<Duration>,
     work: WorkLimits,
     exact_gangs: bool,
+    longest_hold: Duration,
     connect_patience: Duration,
     request_timeout: Duration,
     width: usize,
@@ -143,6 +144,13 @@ impl DaemonBuilder {
     /// Whether gangs are planned as a whole instead of pod by pod; no by default. Needs the feature gate `GangScheduling`.
     pub fn exact_gangs(mut self, exact: bool) -> Self {
         self.exact_gangs = exact;
+        self
+    }
+
+    /// How long one gang that is planned as a whole and does not fit may hold room at a time; an hour by default, zero for not
+    /// at all.
+    pub fn longest_hold(mut self, longest: Duration) -> Self {
+        self.longest_hold = longest;
         self
     }
 
@@ -390,6 +398,7 @@ impl DaemonBuilder {
             timer: Some(Arc::new(Stopwatch::start())),
             work: self.work,
             plans_gangs_exactly: self.exact_gangs,
+            longest_hold: self.longest_hold,
             ..EngineOptions::default()
         };
         if let Some(limit) = self.max_in_unschedulable {
@@ -431,6 +440,7 @@ impl Daemon {
             max_in_unschedulable: None,
             work: WorkLimits::default(),
             exact_gangs: false,
+            longest_hold: EngineOptions::default().longest_hold,
             connect_patience: Duration::from_secs(3),
             request_timeout: Duration::from_secs(30),
             width: 128,

@@ -17,8 +17,7 @@ use kube_scheduler_runtime::{Runner, SkipSet, SumsFilters};
 
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;
-use crate::group_cycle::Group;
-use crate::group_placement::placed;
+use crate::group::Group;
 use crate::guard::guarded;
 use crate::price::Price;
 
@@ -65,7 +64,7 @@ impl Alike {
         let cx = core.context();
         let mut needed = 1;
         for (_, _, plugin) in profile.permit() {
-            needed = needed.max(plugin.members_needed(&cx, placed(group))?);
+            needed = needed.max(plugin.members_needed(&cx, group.placed())?);
         }
         let mut state = CycleState::new();
         state.insert(group.shared.clone());
@@ -117,17 +116,19 @@ impl Alike {
 fn are_alike(group: &Group) -> bool {
     let Some((first, others)) = group.pods.split_first() else { return false };
     let signature = group.members.first().and_then(|queued| queued.signature());
+    // Nominated nodes come first unless all members are planned together.
+    let is_free = |pod: &Pod| group.exact.is_some() || pod.nominated_node_name().is_none();
     let is_same = |pod: &Arc<Pod>| {
         let same_requests = Arc::ptr_eq(&pod.requests, &first.requests)
             || pod.requests.accounted == first.requests.accounted
                 && pod.requests.non_zero == first.requests.non_zero
                 && pod.requests.fit_score == first.requests.fit_score;
-        same_requests && pod.priority() == first.priority() && pod.nominated_node_name().is_none()
+        same_requests && pod.priority() == first.priority() && is_free(pod)
     };
     signature.is_some()
         && first.spec.pod_affinity.is_none()
         && first.spec.pod_anti_affinity.is_none()
-        && first.nominated_node_name().is_none()
+        && is_free(first)
         && group.members.iter().all(|queued| queued.signature() == signature)
         && others.iter().all(is_same)
 }

@@ -49,7 +49,7 @@ use crate::turn::AttemptResult;
 
 pub(crate) use self::permit::PermitWaits;
 pub(crate) use self::table::Serial;
-pub(crate) use self::trial::Trial;
+pub(crate) use self::trial::{KeptTrial, Trial};
 
 /// A pod for which a node was chosen.
 #[derive(Debug)]
@@ -140,14 +140,18 @@ impl Bindings {
     /// Assumes the pod on the chosen node, reserves, asks Permit, and sets off towards the binding.
     pub(crate) fn start(&mut self, core: &mut Core, placement: Placement) -> AttemptResult {
         let profile = placement.profile;
-        let mut binding = match self.assume(core, placement) {
-            Ok(binding) => binding,
+        match self.assume(core, placement) {
+            Ok(binding) => self.set_off(core, binding),
             Err((queued, status)) => {
                 let failure = Failure::from(status);
-                return FailedAttempt { queued: *queued, profile, assumed: None, failure }
-                    .send_back(core);
+                FailedAttempt { queued: *queued, profile, assumed: None, failure }.send_back(core)
             }
-        };
+        }
+    }
+
+    /// Reserves a pod that is assumed, asks Permit, and sets off towards the binding.
+    fn set_off(&mut self, core: &mut Core, mut binding: Box<Binding>) -> AttemptResult {
+        let profile = binding.profile;
         let mut commands = Commands::default();
         let waits = match binding.reserve_and_permit(core, &mut commands) {
             Ok(waits) => waits,
@@ -206,9 +210,7 @@ impl Bindings {
         if let Err(error) = core.cluster.assume_pod(pod.clone()) {
             return Err((Box::new(queued), Status::error(error.to_string())));
         }
-        if core.queue().nomination(&pod.uid).is_some() {
-            core.with_queue(|queue, _| queue.withdraw_nomination(&pod.uid));
-        }
+        Self::end_nomination(core, &pod.uid);
         Ok(Box::new(Binding {
             queued,
             pod,
@@ -225,6 +227,12 @@ impl Bindings {
             idle_pre_bind: SmallVec::new(),
             parallel_pre_bind: SmallVec::new(),
         }))
+    }
+
+    fn end_nomination(core: &mut Core, uid: &str) {
+        if core.queue().nomination(uid).is_some() {
+            core.with_queue(|queue, _| queue.withdraw_nomination(uid));
+        }
     }
 
     /// The binding is written: reports it and asks PostBind.

@@ -32,6 +32,9 @@ use crate::readers::ObjectReaders;
 /// So long a controller may take to create the pods of a gang.
 const GROUP_PATIENCE: Duration = Duration::from_secs(30);
 
+/// Long enough for jobs to end, and not for ever.
+const LONGEST_HOLD: Duration = Duration::from_secs(60 * 60);
+
 /// What an engine needs to know beside its configuration.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
@@ -68,6 +71,8 @@ pub struct EngineOptions {
     /// Whether gangs are planned as a whole: placed if their pods fit in any order, and in the best of the allowed domains.
     /// Off, members are tried one after the other, as in the reference. Of use with the gate `GangScheduling` only.
     pub plans_gangs_exactly: bool,
+    /// How long one gang that is planned as a whole and does not fit may hold room at a time; zero for not at all.
+    pub longest_hold: Duration,
 }
 
 impl Default for EngineOptions {
@@ -87,6 +92,7 @@ impl Default for EngineOptions {
             hurries_groups: false,
             group_patience: Some(GROUP_PATIENCE),
             plans_gangs_exactly: false,
+            longest_hold: LONGEST_HOLD,
         }
     }
 }
@@ -212,7 +218,9 @@ impl Engine {
             (Measures::new(options.timer, options.keeps_bound), options.group_patience);
         let is_enabled = |gate| options.gates.is_enabled(gate);
         Ok(Self {
-            core: Core::new(plans, readers, queue, counts, measures).with_patience(patience),
+            core: Core::new(plans, readers, queue, counts, measures)
+                .with_patience(patience)
+                .with_longest_hold(options.longest_hold),
             cycle: SchedulingCycle::new(CycleOptions {
                 pool: options.pool,
                 uses_class_cache: options.uses_class_cache,

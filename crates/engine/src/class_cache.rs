@@ -50,6 +50,8 @@ pub(crate) struct ClassEvaluation {
     pub(crate) evaluation: Evaluation,
     /// Made when there is a choice between nodes for the first time, or when plugins look at topology domains.
     ranking: Option<Ranking>,
+    /// Whether the ranking is made for ties that fall by name.
+    by_name: bool,
     /// Plugins whose reads do not matter, because they are asked about groups of nodes instead.
     left_out: SkipSet,
     /// Plugins that prepare for each pod of the class themselves, and name the nodes of which their answers differ.
@@ -71,7 +73,7 @@ impl ClassEvaluation {
         runner: &Runner<'_>,
         pod: &Pod,
         pool: &Pool,
-        nodes: Option<&BTreeSet<Arc<str>>>,
+        (nodes, by_name): (Option<&BTreeSet<Arc<str>>>, bool),
     ) -> Option<Self> {
         let mut left_out = SkipSet::default();
         loop {
@@ -90,7 +92,9 @@ impl ClassEvaluation {
             domains.add_to(&mut evaluation.pre_filter.skip);
             evaluation.look_at_all(runner, pod, pool).ok()?;
             let mut class = Self::of(runner, pod, evaluation, left_out.clone(), following);
+            class.by_name = by_name;
             if !domains.is_empty() || class.evaluation.verdicts.n_passing() > 1 {
+                let domains = (domains, by_name);
                 let ranking = Ranking::new(runner, pod, pool, &mut class.evaluation, domains);
                 if DomainPlugins::find(runner, &reads, &mut left_out) {
                     // PreScore asked for counters, so a plugin joins those that are asked about groups. Each round adds at least
@@ -118,6 +122,7 @@ impl ClassEvaluation {
             reads: evaluation.reads_without(&left_out, &following),
             evaluation,
             ranking: None,
+            by_name: false,
             left_out,
             following,
             seen_to: cluster.sequence(),
@@ -209,7 +214,7 @@ impl ClassEvaluation {
             ranking.catch_up(runner, pod, &self.evaluation, changed, with_pods, &now)?;
             runner.point_ended(MeteredPoint::Score, Code::Success, filtered);
         } else if self.evaluation.verdicts.n_passing() > 1 {
-            let domains = DomainPlugins::default();
+            let domains = (DomainPlugins::default(), self.by_name);
             self.ranking = Some(Ranking::new(runner, pod, pool, &mut self.evaluation, domains)?);
         }
         // Plugins may have read more than the first time.
@@ -292,6 +297,8 @@ pub(crate) struct ClassCache {
     without: FxHashMap<u64, Without>,
     clock: u64,
     changes: ChangedNodes,
+    /// Whether evaluations are made for ties that fall by name.
+    pub(crate) by_name: bool,
     /// How often an evaluation was brought up to date, and how often one was made.
     pub(crate) hits: u64,
     pub(crate) misses: u64,
@@ -326,7 +333,7 @@ impl ClassCache {
         {
             return None;
         }
-        let made = ClassEvaluation::new(runner, pod, pool, nodes);
+        let made = ClassEvaluation::new(runner, pod, pool, (nodes, self.by_name));
         match &made {
             Some(_) => self.misses += 1,
             None => self.note_failure(class),
@@ -384,8 +391,9 @@ impl ClassCache {
         let is_too_large = footprint::is_too_large(pod, runner.cx.cluster.capacity());
         if evaluation.reads_without(&left_out, &following).can_be_cached() && !is_too_large {
             let evaluation = evaluation.clone();
-            let class_evaluation =
+            let mut class_evaluation =
                 ClassEvaluation::of(runner, pod, evaluation, left_out, following);
+            class_evaluation.by_name = self.by_name;
             self.put(class, runner, Box::new(class_evaluation));
         }
     }

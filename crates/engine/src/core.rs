@@ -20,6 +20,7 @@ use kube_scheduler_queue::{Move, QueueReport, QueuedPod};
 use kube_scheduler_runtime::Extenders;
 
 use crate::apart::Apart;
+use crate::backfill::Backfill;
 use crate::binding::PermitWaits;
 use crate::class_cache::Signatures;
 use crate::counts::Counts;
@@ -57,6 +58,8 @@ pub(crate) struct Core {
     pub(crate) deadlines: Deadlines,
     /// Groups with members that are held back.
     pub(crate) incomplete: IncompleteGroups,
+    /// The gang for which room is kept.
+    pub(crate) backfill: Backfill,
     pub(crate) effects: Vec<Effect>,
     /// Objects with which the API server answered writes. They are taken in after the current input has been handled.
     pub(crate) confirmed: Vec<Arc<Object>>,
@@ -122,6 +125,7 @@ impl Core {
             held_back: HeldPreemptors::default(),
             deadlines: Deadlines::default(),
             incomplete: IncompleteGroups::default(),
+            backfill: Backfill::default(),
             effects: Vec::new(),
             confirmed: Vec::new(),
             released: Vec::new(),
@@ -151,6 +155,7 @@ impl Core {
             held_back: HeldPreemptors::default(),
             deadlines: self.deadlines.clone(),
             incomplete: self.incomplete.clone(),
+            backfill: self.backfill.clone(),
             effects: Vec::new(),
             confirmed: Vec::new(),
             released: Vec::new(),

@@ -63,9 +63,9 @@ pub(crate) struct SchedulingCycle {
     pub(crate) options: CycleOptions,
     pub(crate) classes: ClassCache,
     pub(crate) budgets: Budgets,
-    /// Whether all nodes are scored just now, whatever share profiles name: where a sampled scan begins depends on the
-    /// attempts before.
-    pub(crate) looks_at_all_nodes: bool,
+    /// Whether a gang is planned as a whole just now. All nodes are scored then, whatever share profiles name: where a sampled
+    /// scan begins depends on the attempts before. And nodes that pods are nominated to are not preferred to others.
+    pub(crate) plans_as_a_whole: bool,
     next_start: usize,
     /// The number of the latest attempt, from 1 on.
     pub(crate) number: u64,
@@ -108,16 +108,16 @@ struct SearchGuide<'a, 'w> {
 impl SchedulingCycle {
     pub(crate) fn new(options: CycleOptions) -> Self {
         let (budgets, classes) = (Budgets::new(options.work), ClassCache::default());
-        Self { options, classes, budgets, looks_at_all_nodes: false, next_start: 0, number: 0 }
+        Self { options, classes, budgets, plans_as_a_whole: false, next_start: 0, number: 0 }
     }
 
     /// A copy without cached evaluations that works on the calling thread alone: what shields plugins in a copy from the outside
     /// may be bound to that thread, and the threads for scans are reserved for decisions.
     pub(crate) fn fork(&self) -> Self {
-        let Self { next_start, number, looks_at_all_nodes, .. } = *self;
+        let Self { next_start, number, plans_as_a_whole, .. } = *self;
         let options = CycleOptions { pool: Pool::none(), ..self.options.clone() };
         let (budgets, classes) = (self.budgets.clone(), ClassCache::default());
-        Self { options, classes, budgets, looks_at_all_nodes, next_start, number }
+        Self { options, classes, budgets, plans_as_a_whole, next_start, number }
     }
 
     /// How often an evaluation was brought up to date, and how often one was made from scratch.
@@ -284,8 +284,9 @@ impl SchedulingCycle {
         let profile = &core.plans.profiles[profile];
         // A profile's 0 is not overruled by the global share: it is the one that adapts.
         let percentage = profile.percentage_of_nodes_to_score.or(options.percentage);
-        let percentage = percentage.filter(|_| !self.looks_at_all_nodes);
+        let percentage = percentage.filter(|_| !self.plans_as_a_whole);
         let random = Numbers::nth(options.seed, self.number);
+        self.classes.by_name = options.breaks_ties_by_name;
         Search {
             runner: Runner::new(profile, core.sources()),
             extenders: core.extenders(),
@@ -298,6 +299,7 @@ impl SchedulingCycle {
             group: scope.group,
             percentage,
             next_start: &mut self.next_start,
+            is_nominated: !self.plans_as_a_whole,
             keeps_state: reads_state_after_score(profile, pod),
             random,
             ties: options.ties(random),

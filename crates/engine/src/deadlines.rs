@@ -19,6 +19,8 @@ pub(crate) enum WakeUp {
     TaskGoesOn(Serial),
     /// Members of a group have been held back for so long that they say why.
     GroupIsMissed,
+    /// A gang has held room for as long as it may.
+    HoldEnds,
     /// A pod's backoff is over, or a pod has been unschedulable for too long.
     QueueMoves,
 }
@@ -31,11 +33,12 @@ pub(crate) struct Deadlines {
     permits: Times,
     tasks: Times,
     groups: Option<Timestamp>,
+    hold: Option<Timestamp>,
     queue: Option<Timestamp>,
 }
 
 impl Deadlines {
-    /// Wakes the engine up at `at`. The queue has one deadline, which this replaces, and so have groups; bindings may
+    /// Wakes the engine up at `at`. The queue has one deadline, which this replaces, and so have groups and what is held; bindings may
     /// have several.
     pub(crate) fn set(&mut self, wake_up: WakeUp, at: Timestamp) {
         match wake_up {
@@ -46,6 +49,7 @@ impl Deadlines {
                 self.tasks.insert((at, serial));
             }
             WakeUp::GroupIsMissed => self.groups = Some(at),
+            WakeUp::HoldEnds => self.hold = Some(at),
             WakeUp::QueueMoves => self.queue = Some(at),
         }
     }
@@ -60,6 +64,7 @@ impl Deadlines {
                 self.tasks.remove(&(at, serial));
             }
             WakeUp::GroupIsMissed => self.groups = None,
+            WakeUp::HoldEnds => self.hold = None,
             WakeUp::QueueMoves => self.queue = None,
         }
     }
@@ -67,7 +72,7 @@ impl Deadlines {
     /// The first deadline of all.
     pub(crate) fn next(&self) -> Option<Timestamp> {
         let first = |times: &Times| times.first().map(|(at, _)| *at);
-        [first(&self.permits), first(&self.tasks), self.groups, self.queue]
+        [first(&self.permits), first(&self.tasks), self.groups, self.hold, self.queue]
             .into_iter()
             .flatten()
             .min()
@@ -86,6 +91,9 @@ impl Deadlines {
         }
         if self.groups.take_if(|at| *at <= now).is_some() {
             return Some(WakeUp::GroupIsMissed);
+        }
+        if self.hold.take_if(|at| *at <= now).is_some() {
+            return Some(WakeUp::HoldEnds);
         }
         self.queue.take_if(|at| *at <= now).map(|_| WakeUp::QueueMoves)
     }
@@ -111,6 +119,7 @@ mod tests {
     fn kinds_come_in_their_order_and_times_in_theirs() {
         let mut deadlines = Deadlines::default();
         deadlines.set(WakeUp::QueueMoves, at(1));
+        deadlines.set(WakeUp::HoldEnds, at(1));
         deadlines.set(WakeUp::GroupIsMissed, at(1));
         deadlines.set(WakeUp::TaskGoesOn(1), at(2));
         deadlines.set(WakeUp::PermitEnds(3), at(4));
@@ -121,7 +130,9 @@ mod tests {
         let due: Vec<_> = std::iter::from_fn(|| deadlines.take_due(at(5))).collect();
         let permits = [4, 2, 3].map(WakeUp::PermitEnds);
         assert_eq!(due[..3], permits);
-        assert_eq!(due[3..], [WakeUp::TaskGoesOn(1), WakeUp::GroupIsMissed, WakeUp::QueueMoves]);
+        let others =
+            [WakeUp::TaskGoesOn(1), WakeUp::GroupIsMissed, WakeUp::HoldEnds, WakeUp::QueueMoves];
+        assert_eq!(due[3..], others);
         assert_eq!(deadlines.next(), Some(at(9)));
     }
 

@@ -134,6 +134,7 @@ impl Engine {
                 WakeUp::PermitEnds(serial) => bindings.permit_ended(core, serial),
                 WakeUp::TaskGoesOn(serial) => bindings.wake_due_tasks(core, serial),
                 WakeUp::GroupIsMissed => core.report_incomplete_groups(),
+                WakeUp::HoldEnds => core.hold_is_over(),
                 // Once is enough, after all others: pods that the queue moves become ready and set no new deadline that is due.
                 WakeUp::QueueMoves => return core.flush_queue(),
             }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Pod, PodGroup};
 use kube_scheduler_cache::PodGroupState;
 use kube_scheduler_framework::groups::GroupDemand;
-use kube_scheduler_framework::{CycleState, NodeIdx, Status};
+use kube_scheduler_framework::{NodeIdx, Status};
 use kube_scheduler_queue::Nomination;
 
 use self::board::{GangBoard, Placed, counted_out, price_of_counting};
@@ -27,7 +27,7 @@ use self::search::{Answer, Halt, search};
 use crate::binding::Trial;
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope};
-use crate::group_cycle::{Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
+use crate::group::{Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
 use crate::price::Price;
 
 /// How many times the work of the most expensive pod the exact searches of one attempt may cost.
@@ -113,14 +113,7 @@ impl SchedulingCycle {
         let Some(exact) = &group.exact else { return self.try_members(cx, group, scope) };
         // No pod is evicted for a single member: the gang might not fit then either.
         let scope = Scope { may_preempt: false, ..scope };
-        let nominations = withdraw_nominations(cx.core, group);
         let (tried, why) = self.try_gang(cx, group, exact.needed, (scope, nodes));
-        for (member, node) in nominations {
-            let entry = group.members[member].entry();
-            cx.core.with_queue(|queue, policy| {
-                queue.nominate(entry, Nomination::Override(&node), policy);
-            });
-        }
         findings.extend(why.map(|why| Finding { placement: placement.clone(), why }));
         tried
     }
@@ -192,8 +185,7 @@ impl SchedulingCycle {
                 cx.later.push(command);
             }
             let node_name = cx.core.cluster.node_name(node).cloned().unwrap_or_default();
-            let (permit, state) = (trial.permit.clone(), CycleState::new());
-            let fit = Fit { node, node_name, state, permit, n_evaluated, n_feasible };
+            let fit = Fit::of(&trial, (node, node_name), n_evaluated, n_feasible);
             if fit.permit.is_success() {
                 tried.status = Status::SUCCESS;
             }
@@ -213,7 +205,7 @@ impl SchedulingCycle {
             }
         }
         tried.outcomes = outcomes.into_iter().flatten().collect();
-        tried.take_back(trials, cx);
+        tried.take_back(trials, group, cx);
         if let Some(kept) = kept {
             self.put_back_classes(kept);
         }
@@ -231,8 +223,11 @@ impl SchedulingCycle {
 }
 
 /// Members do not keep room from each other: their nominations do not count while they are planned together. What was
-/// withdrawn, by number of the member.
-fn withdraw_nominations(core: &mut Core, group: &Group) -> Vec<(usize, Arc<str>)> {
+/// withdrawn, by number of the member; nothing where they are tried one after the other.
+pub(crate) fn withdraw_nominations(core: &mut Core, group: &Group) -> Vec<(usize, Arc<str>)> {
+    if group.exact.is_none() {
+        return Vec::new();
+    }
     let nominations =
         group.pods.iter().enumerate().filter_map(|(member, pod)| {
             Some((member, Arc::from(core.queue().nomination(&pod.uid)?)))
@@ -243,6 +238,20 @@ fn withdraw_nominations(core: &mut Core, group: &Group) -> Vec<(usize, Arc<str>)
         core.with_queue(|queue, _| queue.withdraw_nomination(&uid));
     }
     nominations
+}
+
+/// Gives members their [nominations](withdraw_nominations) back.
+pub(crate) fn restore_nominations(
+    core: &mut Core,
+    group: &Group,
+    nominations: Vec<(usize, Arc<str>)>,
+) {
+    for (member, node) in nominations {
+        let Some(queued) = group.members.get(member) else { continue };
+        core.with_queue(|queue, policy| {
+            queue.nominate(queued.entry(), Nomination::Override(&node), policy);
+        });
+    }
 }
 
 /// Why a gang was not placed, level by level.

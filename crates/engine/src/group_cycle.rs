@@ -2,8 +2,9 @@
 //! each.
 //!
 //! Members are placed on trial, one after the other, so that each sees the earlier ones; then all of it is taken back, the
-//! last one first: plugins unreserve, and the cluster forgets the pod. Both ways are in the change log, so evaluations of
-//! classes of pods are kept over trials and from group to group. [`group_placement`](crate::group_placement) decides where the
+//! last one first: plugins unreserve, and the cluster forgets the pod, unless all members are going to be bound where they are
+//! and nobody would notice that they stay there until then. Both ways are in the change log, so evaluations of classes of pods
+//! are kept over trials and from group to group. [`group_placement`](crate::group_placement) decides where the
 //! members may go, [`group_submission`](crate::group_submission) what becomes of them.
 //!
 //! Behaviour: `docs/spec/podgroups.md` §4 and §5.
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::groups::GroupCycleState;
-use kube_scheduler_framework::{Code, Command, Commands, CycleState, NodeIdx, Status};
+use kube_scheduler_framework::{Code, Command, Commands, Status};
 use kube_scheduler_queue::QueuedPod;
 
 use crate::attempt::{Choice, NO_NODES, NoChoice, Unfit};
@@ -22,97 +23,20 @@ use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts, report_victims};
 use crate::diagnosis::FitError;
 use crate::effect::PodRef;
-use crate::exact::Exact;
+use crate::exact::{Exact, restore_nominations, withdraw_nominations};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
-use crate::group_report::{GroupReport, MemberAttempt, PlacementAttempt};
+use crate::group::{Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
+use crate::group_report::GroupReport;
 use crate::observer::Observer;
 use crate::policy::Entry;
-use crate::preemption::{Preemptions, TaskId};
+use crate::preemption::Preemptions;
 use crate::profiles::ProfileIdx;
 use crate::turn::{GroupTurn, Turn};
 
-/// What is said of a group that cannot be scheduled.
-pub(crate) const UNSCHEDULABLE: &str = "pod group is unschedulable";
 const WAITING: &str = "pod group is waiting for preemption to complete";
 
 /// How many times the work of the most expensive pod a group may cost.
 const MAX_GROUP_WORK: u64 = 100;
-
-/// The members of a group that are tried together.
-#[derive(Debug)]
-pub(crate) struct Group {
-    pub(crate) namespace: Arc<str>,
-    pub(crate) name: Arc<str>,
-    pub(crate) profile: ProfileIdx,
-    /// In the order in which they are tried.
-    pub(crate) members: Vec<QueuedPod<Entry>>,
-    /// The pods of the members, in their order.
-    pub(crate) pods: Vec<Arc<Pod>>,
-    /// The classes that several members belong to.
-    pub(crate) classes: Vec<u64>,
-    /// What plugins share between the members for this cycle.
-    pub(crate) shared: GroupCycleState,
-    /// What is asked of a gang that is planned as a whole; `None` for other groups.
-    pub(crate) exact: Option<Exact>,
-}
-
-/// What a group cycle works on, and what it has to do once it is over.
-pub(crate) struct GroupWork<'a> {
-    pub(crate) core: &'a mut Core,
-    pub(crate) bindings: &'a mut Bindings,
-    pub(crate) preemptions: &'a mut Preemptions,
-    pub(crate) observer: &'a mut dyn Observer,
-    /// What plugins asked for.
-    pub(crate) later: Commands,
-    /// Preemptions to set going.
-    pub(crate) started: Vec<TaskId>,
-    pub(crate) effort: Effort,
-}
-
-/// What a group cycle has cost at most so far, in units of work.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Effort {
-    /// What was spent on members one after the other.
-    pub(crate) one_by_one: u64,
-    /// What was spent on planning a gang as a whole.
-    pub(crate) as_a_whole: u64,
-    /// How much of `as_a_whole` is taken from the allowance of the namespace already.
-    pub(crate) paid: u64,
-    /// Whether something was given up because of a limit of work: what is not found then may exist all the same.
-    pub(crate) hit_limit: bool,
-}
-
-/// A node for a member.
-#[derive(Debug)]
-pub(crate) struct Fit {
-    pub(crate) node: NodeIdx,
-    pub(crate) node_name: Arc<str>,
-    pub(crate) state: CycleState,
-    /// Success, or `Wait` with the reasons.
-    pub(crate) permit: Status,
-    pub(crate) n_evaluated: usize,
-    pub(crate) n_feasible: usize,
-}
-
-/// How a member fared.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// It fits.
-    Fits(Fit),
-    /// It fits once victims are gone; until then the attempt has failed.
-    Preempts(Fit, Failure),
-    /// It fits nowhere, or something broke.
-    Failed(Failure),
-}
-
-impl Outcome {
-    pub(crate) const fn fit(&self) -> Option<&Fit> {
-        match self {
-            Self::Fits(fit) | Self::Preempts(fit, _) => Some(fit),
-            Self::Failed(_) => None,
-        }
-    }
-}
 
 /// A member that fits nowhere, for which nothing was asked for.
 #[derive(Debug)]
@@ -126,56 +50,6 @@ struct Refused {
     n_preemptions: usize,
 }
 
-/// How a group fared in one placement.
-#[derive(Debug)]
-pub(crate) struct PlacementOutcome {
-    /// By member, in order; those after an error have none.
-    pub(crate) outcomes: Vec<Outcome>,
-    pub(crate) status: Status,
-    /// Whether the group has to wait for victims to go.
-    pub(crate) waits: bool,
-    /// The members that were placed, in the order in which they were, if that is not their own.
-    pub(crate) order: Vec<usize>,
-}
-
-impl PlacementOutcome {
-    /// The group fails before any member is tried.
-    pub(crate) const fn failed(status: Status) -> Self {
-        Self { outcomes: Vec::new(), status, waits: false, order: Vec::new() }
-    }
-
-    /// Takes back what was tried, the last one first; members that fit keep what plugins left for them.
-    pub(crate) fn take_back(&mut self, trials: Vec<(usize, Trial)>, cx: &mut GroupWork<'_>) {
-        for (at, trial) in trials.into_iter().rev() {
-            let state = trial.take_back(cx.core, &mut cx.later);
-            if let Some(Outcome::Fits(fit)) = self.outcomes.get_mut(at) {
-                fit.state = state;
-            }
-        }
-    }
-
-    /// The same for observers.
-    pub(crate) fn report(&self, group: &Group) -> PlacementAttempt {
-        let members = self.outcomes.iter().zip(&group.pods).map(|(outcome, pod)| MemberAttempt {
-            pod: PodRef::from(&**pod),
-            node: outcome.fit().map(|fit| fit.node_name.clone()),
-            n_feasible: outcome.fit().map_or(0, |fit| fit.n_feasible),
-            status: match outcome {
-                Outcome::Fits(_) => Status::SUCCESS,
-                Outcome::Preempts(_, failure) | Outcome::Failed(failure) => failure.status(),
-            },
-            permit: outcome.fit().map(|fit| fit.permit.clone()),
-            requires_preemption: matches!(outcome, Outcome::Preempts(..)),
-        });
-        PlacementAttempt {
-            members: members.collect(),
-            status: self.status.clone(),
-            waits_for_preemption: self.waits,
-            ..PlacementAttempt::default()
-        }
-    }
-}
-
 impl SchedulingCycle {
     /// Tries the group of a pod that was popped.
     pub(crate) fn group_turn(
@@ -186,8 +60,19 @@ impl SchedulingCycle {
         observer: &mut dyn Observer,
     ) {
         let (core, bindings, preemptions) = parts;
+        let mut ahead = None;
         let (later, started, effort) = (Commands::default(), Vec::new(), Effort::default());
-        let mut cx = GroupWork { core, bindings, preemptions, observer, later, started, effort };
+        let is_final = true;
+        let mut cx = GroupWork {
+            core: &mut *core,
+            bindings,
+            preemptions,
+            observer,
+            later,
+            started,
+            effort,
+            is_final,
+        };
         let mut group_turn = GroupTurn::default();
         if let Some(group) = group_of(cx.core, queued, &mut group_turn) {
             let mut report = GroupReport {
@@ -199,18 +84,24 @@ impl SchedulingCycle {
                 },
                 ..GroupReport::default()
             };
+            let nominations = withdraw_nominations(cx.core, &group);
             let mut tried = self.decide(&mut cx, &group, true, &mut report);
             if cx.core.plans.groups.preempts_for_groups
                 && tried.status.code() == Code::Unschedulable
             {
                 self.preempt_for_group(&mut cx, &group, &mut tried, &mut report);
             }
+            ahead = self.look_ahead(&mut cx, &group, &tried);
+            restore_nominations(cx.core, &group, nominations);
             report.status = tried.status.clone();
             report.waits_for_preemption = tried.waits;
             cx.observer.group_decided(&report);
             turn.work = cx.effort.one_by_one.saturating_add(cx.effort.as_a_whole);
             self.spend_on_searches(&cx, &group.namespace);
             group_turn.members.extend(cx.submit(group, tried));
+        }
+        if let Some(ahead) = ahead {
+            ahead.carry_out(core);
         }
         if let Some((_, result)) = group_turn.members.iter().find(|(pod, _)| *pod == turn.pod) {
             turn.result = result.clone();
@@ -266,7 +157,7 @@ impl SchedulingCycle {
             }
             tried.outcomes.push(outcome.0);
         }
-        tried.take_back(trials, cx);
+        tried.take_back(trials, group, cx);
         if freezes {
             cx.core.cluster.thaw_affinity_lists();
         }
@@ -410,8 +301,7 @@ impl GroupWork<'_> {
         let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
         match self.bindings.try_out(self.core, placement, &mut self.later) {
             Ok(trial) => {
-                let (permit, state) = (trial.permit.clone(), CycleState::new());
-                let fit = Fit { node, node_name, state, permit, n_evaluated, n_feasible };
+                let fit = Fit::of(&trial, (node, node_name), n_evaluated, n_feasible);
                 let outcome = match failure {
                     None => Outcome::Fits(fit),
                     Some(failure) => Outcome::Preempts(fit, failure),

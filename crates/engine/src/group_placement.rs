@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_api_types::numbers::Numbers;
-use kube_scheduler_framework::groups::{PlacedGroup, Placement, ProposedPlacement};
+use kube_scheduler_framework::groups::{Placement, ProposedPlacement};
 use kube_scheduler_framework::{NodeIdx, PluginName, Status};
 use kube_scheduler_runtime::{Profile, is_within_bounds};
 
@@ -15,7 +15,7 @@ use crate::alike::Alike;
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope};
 use crate::exact::{Finding, refusal};
-use crate::group_cycle::{Group, GroupWork, PlacementOutcome};
+use crate::group::{Group, GroupWork, PlacementOutcome};
 use crate::group_report::{GroupReport, PlacementAttempt, PlacementScores};
 use crate::guard::guarded;
 use crate::price::Price;
@@ -86,10 +86,10 @@ impl SchedulingCycle {
         // What is planned as a whole does not depend on the order of the list of nodes.
         self.options.breaks_ties_by_name |= group.exact.is_some();
         // Nor on where earlier attempts stopped looking.
-        self.looks_at_all_nodes = group.exact.is_some();
+        self.plans_as_a_whole = group.exact.is_some();
         let tried = self.decide_among_placements(cx, group, may_preempt, report);
         self.options.breaks_ties_by_name = by_name;
-        self.looks_at_all_nodes = false;
+        self.plans_as_a_whole = false;
         tried
     }
 
@@ -112,7 +112,9 @@ impl SchedulingCycle {
             }
         };
         let n_placements = placements.len();
+        let was_final = std::mem::replace(&mut cx.is_final, false);
         let tried = self.try_all(cx, group, placements, may_preempt, report);
+        cx.is_final = was_final;
         let AllTried { first, mut kept, findings } = match tried {
             Ok(tried) => tried,
             Err(broken) => return broken,
@@ -325,10 +327,6 @@ fn names_of(core: &Core, nodes: &[NodeIdx]) -> Vec<Arc<str>> {
     nodes.iter().filter_map(|idx| core.cluster.node_name(*idx).cloned()).collect()
 }
 
-pub(crate) fn placed(group: &Group) -> PlacedGroup<'_> {
-    PlacedGroup { namespace: &group.namespace, name: &group.name, members: &group.pods }
-}
-
 /// What it costs to try all members on some nodes, if they are alike.
 fn work_of_members(core: &Core, group: &Group, nodes: &[NodeIdx]) -> u64 {
     let all = nodes.len() == core.cluster.n_nodes();
@@ -345,7 +343,7 @@ pub(crate) fn placements(core: &Core, group: &Group) -> Result<Vec<Placement>, S
         return Ok(vec![parent]);
     };
     let cx = core.context();
-    let placements = guarded(|| plugin.generate(&cx, placed(group), &parent)).and_then(|all| all);
+    let placements = guarded(|| plugin.generate(&cx, group.placed(), &parent)).and_then(|all| all);
     let placements = placements.map_err(|status| status.from_plugin(name))?;
     if placements.is_empty() {
         return Err(Status::unschedulable(NO_PLACEMENTS).from_plugin(name));
@@ -378,7 +376,7 @@ fn scores(
         let mut raw = Vec::with_capacity(kept.len());
         for ((placement, _), assignments) in kept.iter().zip(&assignments) {
             let proposed = ProposedPlacement { placement, assignments };
-            let score = guarded(|| plugin.score(&cx, placed(group), proposed));
+            let score = guarded(|| plugin.score(&cx, group.placed(), proposed));
             raw.push(score.and_then(|all| all).map_err(|s| failed("running", name, &s))?);
         }
         guarded(|| plugin.normalize(&mut raw))

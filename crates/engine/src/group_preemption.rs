@@ -5,6 +5,7 @@
 //!
 //! Behaviour: `docs/spec/podgroups.md` §9.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, PodGroup};
@@ -16,8 +17,8 @@ use crate::alike::Alike;
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;
 use crate::effect::PodRef;
-use crate::group_cycle::{Effort, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
-use crate::group_placement::{placed, placements};
+use crate::group::{Effort, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
+use crate::group_placement::placements;
 use crate::group_report::GroupReport;
 use crate::guard::guarded;
 use crate::observer::NoObserver;
@@ -31,7 +32,7 @@ const NO_PLUGIN: &str =
 type Found = (PluginName, Vec<Arc<Pod>>, Option<Vec<Outcome>>);
 
 /// A group that is tried in a changed cluster.
-struct Rehearsal<'r, 'w> {
+pub(crate) struct Rehearsal<'r, 'w> {
     cycle: &'r mut SchedulingCycle,
     cx: &'r mut GroupWork<'w>,
     group: &'r Group,
@@ -161,6 +162,11 @@ impl Recount {
 }
 
 impl Rehearsal<'_, '_> {
+    /// Whether the members are counted instead of tried.
+    pub(crate) const fn counts(&self) -> bool {
+        self.recount.is_some()
+    }
+
     /// Whether the group would be scheduled, by counting; `None` when it has to be tried.
     fn count(&mut self) -> Option<bool> {
         let recount = self.recount.as_mut()?;
@@ -178,12 +184,18 @@ impl Rehearsal<'_, '_> {
 
     /// Has the cluster changed in earnest from now on, as far as it was only counted.
     fn take_over(&mut self) {
-        for (change, pod) in self.recount.take().into_iter().flat_map(|recount| recount.changes) {
+        let Some(recount) = self.recount.take() else { return };
+        // Most pods have come back.
+        let mut gone: BTreeMap<Arc<str>, (usize, Arc<Pod>)> = BTreeMap::new();
+        for (at, (change, pod)) in recount.changes.into_iter().enumerate() {
             match change {
-                Change::Goes => self.take_off(&[pod]),
-                Change::ComesBack => self.put_back(&[pod]),
+                Change::Goes => drop(gone.insert(pod.uid.clone(), (at, pod))),
+                Change::ComesBack => drop(gone.remove(&pod.uid)),
             }
         }
+        let mut gone: Vec<(usize, Arc<Pod>)> = gone.into_values().collect();
+        gone.sort_unstable_by_key(|(at, _)| *at);
+        gone.into_iter().for_each(|(_, pod)| self.take_off(&[pod]));
     }
 
     /// Tries the group as things stand.
@@ -197,6 +209,7 @@ impl Rehearsal<'_, '_> {
             later: std::mem::take(later),
             started: Vec::new(),
             effort: Effort { hit_limit: false, ..*effort },
+            is_final: false,
         };
         let tried = self.cycle.decide(&mut cx, self.group, false, &mut GroupReport::default());
         (self.cx.later, self.cx.effort) = (cx.later, cx.effort);
@@ -296,6 +309,20 @@ impl SchedulingCycle {
         }) else {
             return Err(Status::unschedulable(NO_PLUGIN));
         };
+        let (victims, plan) = self.rehearse(cx, group, |trial| {
+            guarded(|| plugin.pod_group_post_filter(group.placed(), trial)).and_then(|found| found)
+        })?;
+        Ok((name.clone(), victims, plan))
+    }
+
+    /// Lets pods be taken off and put back on trial; gives what `ask` finds out so and, for a group that is planned as a
+    /// whole, how the members fare in the cluster as it is left then.
+    pub(crate) fn rehearse<T>(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        ask: impl FnOnce(&mut Rehearsal<'_, '_>) -> Result<T, Status>,
+    ) -> Result<(T, Option<Vec<Outcome>>), Status> {
         let before = cx.core.cluster.clone();
         if group.exact.is_none() {
             cx.core.cluster.freeze_affinity_lists();
@@ -304,8 +331,7 @@ impl SchedulingCycle {
         let kept = std::mem::take(&mut self.classes);
         let recount = Recount::of(self, cx.core, group);
         let mut trial = Rehearsal { cycle: self, cx: &mut *cx, group, recount };
-        let found = guarded(|| plugin.pod_group_post_filter(placed(group), &mut trial));
-        let found = found.and_then(|found| found);
+        let found = ask(&mut trial);
         let mut plan = None;
         if found.is_ok() && group.exact.is_some() {
             trial.take_over();
@@ -314,7 +340,7 @@ impl SchedulingCycle {
         }
         cx.core.cluster = before;
         self.put_back_classes(kept);
-        Ok((name.clone(), found?, plan))
+        Ok((found?, plan))
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! Behaviour: `docs/spec/podgroups.md` §8.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{PodCondition, PodGroup};
 use kube_scheduler_cache::ObjectKey;
-use kube_scheduler_framework::{Commands, ObjectWrite, Status};
+use kube_scheduler_framework::{Commands, CycleState, ObjectWrite, Status};
 use kube_scheduler_queue::QueuedPod;
 use serde_json::json;
 
@@ -15,7 +16,7 @@ use crate::condition::{Condition, changed_condition};
 use crate::core::Core;
 use crate::effect::{Effect, PodRef};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
-use crate::group_cycle::{Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
+use crate::group::{Fit, Group, GroupWork, Outcome, PlacementOutcome, Standing, UNSCHEDULABLE};
 use crate::policy::Entry;
 use crate::turn::AttemptResult;
 
@@ -35,10 +36,20 @@ impl GroupWork<'_> {
         let mut outcomes = outcomes.into_iter();
         let mut results = Vec::with_capacity(members.len());
         let members = members.into_iter().map(|queued| (queued, outcomes.next()));
-        for (queued, outcome) in in_order(members.collect(), &order) {
+        let mut members: VecDeque<_> = in_order(members.collect(), &order).collect();
+        while let Some((queued, outcome)) = members.pop_front() {
             let pod = PodRef::from(&*queued.entry().0);
             let result = match what_next(outcome, &status, waits) {
-                Next::Bind(fit) => self.bind(queued, profile, *fit),
+                Next::Bind(fit) => {
+                    let n_bindings = self.bindings.len();
+                    let result = self.bind(queued, profile, *fit);
+                    if self.bindings.len() != n_bindings + 1 {
+                        // A binding has ended, and those who are told of it must not see members that are still to come.
+                        let others = members.iter_mut().filter_map(|(_, outcome)| outcome.as_mut());
+                        others.rev().for_each(|outcome| outcome.leave(self.core));
+                    }
+                    result
+                }
                 Next::Fail(failure) => {
                     let failed = FailedAttempt { queued, profile, assumed: None, failure };
                     failed.send_back(self.core)
@@ -61,9 +72,26 @@ impl GroupWork<'_> {
         profile: crate::profiles::ProfileIdx,
         fit: Fit,
     ) -> AttemptResult {
-        let Fit { node, state, n_evaluated, n_feasible, .. } = fit;
-        let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
-        self.bindings.start(self.core, placement)
+        let Fit { node, standing, n_evaluated, n_feasible, .. } = fit;
+        match standing {
+            Standing::Kept(trial) => self.bindings.start_kept(self.core, trial),
+            Standing::Left(state) => {
+                let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
+                self.bindings.start(self.core, placement)
+            }
+        }
+    }
+}
+
+impl Outcome {
+    /// A member that has stayed on its node leaves it.
+    fn leave(&mut self, core: &mut Core) {
+        if let Self::Fits(Fit { standing, .. }) = self
+            && let Standing::Kept(trial) =
+                std::mem::replace(standing, Standing::Left(CycleState::new()))
+        {
+            *standing = Standing::Left(trial.leave(core));
+        }
     }
 }
 
@@ -153,5 +181,10 @@ fn patch_of(group: &PodGroup, condition: &PodCondition) -> serde_json::Value {
     if condition.observed_generation != 0 {
         written["observedGeneration"] = json!(condition.observed_generation);
     }
-    json!({"metadata": {"uid": *group.uid}, "status": {"conditions": [written]}})
+    // The macro would copy what it is given.
+    let mut status = serde_json::Map::new();
+    status.insert("conditions".to_owned(), serde_json::Value::Array(vec![written]));
+    let mut patch = json!({"metadata": {"uid": *group.uid}});
+    patch["status"] = serde_json::Value::Object(status);
+    patch
 }

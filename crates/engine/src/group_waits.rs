@@ -42,6 +42,7 @@ impl Core {
 
     /// A group has changed, or is gone.
     pub(crate) fn group_changed(&mut self, namespace: &Arc<str>, name: &Arc<str>) {
+        self.check_hold(&(namespace.clone(), name.clone()), None);
         let state = self.cluster.pod_group(namespace, name);
         if state.is_some_and(|state| state.n_unscheduled() > 0) {
             self.watch_group((namespace.clone(), name.clone()));
@@ -57,6 +58,7 @@ impl Core {
     /// A pod is gone; with the last one goes its group.
     pub(crate) fn member_is_gone(&mut self, pod: &Pod) {
         let Some(name) = &pod.spec.pod_group else { return };
+        self.check_hold(&(pod.namespace.clone(), name.clone()), Some(pod));
         if self.cluster.pod_group(&pod.namespace, name).is_none() {
             self.incomplete.forget(&(pod.namespace.clone(), name.clone()));
             self.set_group_deadline();

@@ -11,6 +11,7 @@
 mod alike;
 mod apart;
 mod attempt;
+mod backfill;
 mod binding;
 mod budget;
 mod build;
@@ -31,6 +32,8 @@ mod explain;
 mod failure;
 mod far_terms;
 mod fork;
+mod group;
+mod group_ahead;
 mod group_cycle;
 mod group_placement;
 mod group_preemption;

@@ -59,14 +59,15 @@ impl std::fmt::Debug for Ranking {
 }
 
 impl Ranking {
-    /// Runs PreScore and ranks the nodes that pass in `evaluation`, which is by all plugins but `domains`. `None` when
+    /// Runs PreScore and ranks the nodes that pass in `evaluation`, which is by all plugins but `domains`; `by_name` is how ties
+    /// are going to fall most often. `None` when
     /// scores cannot be kept up to date node by node, or one of them is out of bounds.
     pub(crate) fn new(
         runner: &Runner<'_>,
         pod: &Pod,
         pool: &Pool,
         evaluation: &mut Evaluation,
-        domains: DomainPlugins,
+        (domains, by_name): (DomainPlugins, bool),
     ) -> Option<Self> {
         let reads = evaluation.pre_filter.reads.clone();
         let runner = &runner.recording(&reads);
@@ -79,7 +80,7 @@ impl Ranking {
         let started = runner.profile.meter().map(Meter::nanos);
         let mut own_scores = OwnScores::new(runner, &skip, &evaluation.state, pod)?;
         own_scores.ask(runner, &evaluation.state, pod, &passing)?;
-        let groups = Groups::new(own_scores.n_scaled());
+        let groups = Groups::new(own_scores.n_scaled(), by_name);
         let mut ranking = Self {
             domains,
             own_scores,
@@ -116,7 +117,7 @@ impl Ranking {
         cluster: &ClusterState,
         nodes: impl Iterator<Item = NodeIdx>,
     ) -> Option<()> {
-        self.groups = Groups::new(self.own_scores.n_scaled());
+        self.groups.clear();
         self.groups.begin_relisting(cluster);
         for idx in nodes {
             self.enter(cluster, idx);
@@ -232,8 +233,7 @@ impl Ranking {
         }
         self.firsts.clear();
         self.numbers.clear();
-        for group in self.groups.iter_mut() {
-            let Some(node) = group.first(cluster) else { continue };
+        for (node, group) in self.groups.firsts_mut(cluster) {
             group.passes = self.domains.fits(runner, pod, node)?;
             group.score = 0;
             if group.passes {

@@ -48,6 +48,7 @@ pub(crate) fn table_sizes(
         ("pods that wait on Permit", core.permits.len()),
         ("pods that preempt", core.held_back.len()),
         ("groups that are waited for", core.incomplete.len()),
+        ("gangs that hold room or rest", core.backfill.len()),
     ];
     let (n_evaluations, n_evaluation_bytes) = cycle.evaluations();
     let learned = [

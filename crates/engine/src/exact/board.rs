@@ -15,7 +15,7 @@ use crate::attempt::{Candidates, NoChoice};
 use crate::binding::{Placement, Trial};
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope};
-use crate::group_cycle::{Group, GroupWork};
+use crate::group::{Group, GroupWork};
 use crate::guard::guarded;
 use crate::observer::NoObserver;
 use crate::versions::Versions;

@@ -1,7 +1,7 @@
 //! Nodes in groups, each group in the order in which its nodes are chosen.
 //!
 //! Invariants: a node is in one group at most; a group in use has a node at least; the first of a group's heap is its node
-//! with the highest total, of several the one with the lowest [rank](pre_order_rank). Below the first, a heap may hold
+//! with the highest total, of several the one with the lowest [rank](Order::rank). Below the first, a heap may hold
 //! entries of nodes that have left. When the list of nodes changed, the heaps are emptied ([`Groups::begin_relisting`])
 //! and made again ([`Groups::list`]); in between, it is only known which node is in which group.
 
@@ -22,6 +22,58 @@ pub(super) type Standing = SmallVec<[u32; 8]>;
 const BAD: i32 = i32::MIN;
 const NOWHERE: u32 = u32::MAX;
 
+/// The order of equally good nodes: along the list of nodes, or by name. Each node in the list has a rank.
+#[derive(Default)]
+struct Order {
+    /// `None` along the list.
+    by_name: Option<Names>,
+}
+
+#[derive(Default)]
+struct Names {
+    /// By slot; [`NOWHERE`] for those that are not in the list.
+    ranks: Vec<u32>,
+    /// By rank.
+    nodes: Vec<NodeIdx>,
+    /// The state of the node list that they belong to.
+    membership: Option<u64>,
+}
+
+impl Order {
+    /// Follows a new list of nodes. By name O(nodes log nodes).
+    fn renew(&mut self, cluster: &ClusterState) {
+        let Some(names) = &mut self.by_name else { return };
+        let membership = Some(cluster.membership_sequence());
+        if names.membership == membership {
+            return;
+        }
+        let mut nodes = cluster.order().to_vec();
+        nodes.sort_unstable_by_key(|idx| cluster.node_name(*idx));
+        let mut ranks = vec![NOWHERE; cluster.capacity()];
+        for (rank, idx) in (0..NOWHERE).zip(&nodes) {
+            if let Some(known) = ranks.get_mut(idx.index()) {
+                *known = rank;
+            }
+        }
+        *names = Names { ranks, nodes, membership };
+    }
+
+    /// `None` when the node is not in the list.
+    fn rank(&self, cluster: &ClusterState, idx: NodeIdx) -> Option<u32> {
+        match &self.by_name {
+            Some(names) => names.ranks.get(idx.index()).copied().filter(|rank| *rank != NOWHERE),
+            None => cluster.position(idx).map(pre_order_rank),
+        }
+    }
+
+    fn node(&self, cluster: &ClusterState, rank: u32) -> Option<NodeIdx> {
+        match &self.by_name {
+            Some(names) => names.nodes.get(rank as usize).copied(),
+            None => cluster.order().get(position_of_rank(rank)).copied(),
+        }
+    }
+}
+
 /// How much a node is preferred within its group: a higher total is better, then a lower rank. The rank identifies the
 /// node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,16 +91,6 @@ impl Preference {
 
     fn rank(self) -> u32 {
         !(self.0 as u32)
-    }
-
-    fn node(self, cluster: &ClusterState) -> Option<NodeIdx> {
-        cluster.order().get(position_of_rank(self.rank())).copied()
-    }
-
-    /// Whether its node is still in the group of this number, with the same total.
-    fn is_current(self, cluster: &ClusterState, number: u32, members: &[Member]) -> bool {
-        let member = self.node(cluster).and_then(|idx| members.get(idx.index()));
-        member.is_some_and(|it| it.group == number && it.total == self.total())
     }
 }
 
@@ -100,18 +142,12 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The best node, `None` when the group is not in use.
-    pub(super) fn first(&self, cluster: &ClusterState) -> Option<NodeIdx> {
-        self.heap.peek()?.node(cluster)
-    }
-
     pub(super) fn n_nodes(&self) -> usize {
         self.n_nodes
     }
 
     /// Removes entries of nodes that have left from the top of the heap, and all of them when they are the larger part.
-    fn drop_stale(&mut self, cluster: &ClusterState, number: u32, members: &[Member]) {
-        let is_current = |entry: &Preference| entry.is_current(cluster, number, members);
+    fn drop_stale(&mut self, is_current: impl Fn(&Preference) -> bool) {
         while self.heap.peek().is_some_and(|first| !is_current(first)) {
             self.heap.pop();
         }
@@ -120,7 +156,7 @@ impl Group {
             entries.sort_unstable();
             // A node that left and came back as it was has several.
             entries.dedup();
-            entries.retain(is_current);
+            entries.retain(&is_current);
             self.heap = entries.into();
         }
     }
@@ -133,9 +169,29 @@ struct Member {
     total: i32,
 }
 
+/// The list of nodes, in its order, and where each of them is.
+struct Listing<'a> {
+    cluster: &'a ClusterState,
+    order: &'a Order,
+    members: &'a [Member],
+}
+
+impl Listing<'_> {
+    fn node(&self, entry: Preference) -> Option<NodeIdx> {
+        self.order.node(self.cluster, entry.rank())
+    }
+
+    /// Whether an entry's node is still in the group of this number, with the same total.
+    fn is_current(&self, entry: Preference, number: u32) -> bool {
+        let member = self.node(entry).and_then(|idx| self.members.get(idx.index()));
+        member.is_some_and(|it| it.group == number && it.total == entry.total())
+    }
+}
+
 /// All groups.
 #[derive(Default)]
 pub(super) struct Groups {
+    order: Order,
     groups: Vec<Group>,
     free: Vec<u32>,
     by_standing: FxHashMap<Standing, u32>,
@@ -150,9 +206,16 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// No groups; the scores of `n_scaled` plugins are scaled.
-    pub(super) fn new(n_scaled: usize) -> Self {
-        Self { n_scaled, ..Self::default() }
+    /// No groups; the scores of `n_scaled` plugins are scaled. `by_name` is how ties are going to fall most often.
+    pub(super) fn new(n_scaled: usize, by_name: bool) -> Self {
+        let order = Order { by_name: by_name.then(Names::default) };
+        Self { order, n_scaled, ..Self::default() }
+    }
+
+    /// Takes all nodes out of all groups.
+    pub(super) fn clear(&mut self) {
+        let (order, n_scaled) = (std::mem::take(&mut self.order), self.n_scaled);
+        *self = Self { order, n_scaled, ..Self::default() };
     }
 
     /// How many groups have nodes.
@@ -169,6 +232,7 @@ impl Groups {
     pub(super) fn begin_relisting(&mut self, cluster: &ClusterState) {
         self.is_relisting = true;
         self.membership = cluster.membership_sequence();
+        self.order.renew(cluster);
         self.members.resize(cluster.capacity(), Member { group: NOWHERE, total: 0 });
         self.groups.iter_mut().for_each(|group| group.heap.clear());
     }
@@ -201,7 +265,7 @@ impl Groups {
         standing: &Standing,
         scores: &OwnScores,
     ) {
-        let Some(rank) = rank_of(cluster, idx) else { return };
+        let Some(rank) = self.order.rank(cluster, idx) else { return };
         if idx.index() >= self.members.len() {
             return;
         }
@@ -218,7 +282,8 @@ impl Groups {
         }
         self.members[idx.index()] = member;
         if !self.is_relisting {
-            group.drop_stale(cluster, number, &self.members);
+            let listing = Listing { cluster, order: &self.order, members: &self.members };
+            group.drop_stale(|entry| listing.is_current(*entry, number));
         }
     }
 
@@ -259,7 +324,8 @@ impl Groups {
         self.n_bad -= usize::from(member.total == BAD);
         group.n_nodes -= 1;
         scores.each_raw(idx, |at, raw| group.raw[at].remove(raw));
-        group.drop_stale(cluster, number, &self.members);
+        let listing = Listing { cluster, order: &self.order, members: &self.members };
+        group.drop_stale(|entry| listing.is_current(*entry, number));
         if group.n_nodes == 0 {
             self.by_standing.remove(&group.standing);
             group.passes = false;
@@ -290,7 +356,7 @@ impl Groups {
             let idx = NodeIdx::from_index(slot);
             member.total = scores.total(idx).unwrap_or(BAD);
             self.n_bad += usize::from(member.total == BAD);
-            if let Some(rank) = rank_of(cluster, idx) {
+            if let Some(rank) = self.order.rank(cluster, idx) {
                 heap.push(Preference::new(member.total, rank));
             }
         }
@@ -305,8 +371,8 @@ impl Groups {
         self.n_bad > 0
     }
 
-    /// The node that passes with the highest sum; of several the one that is preferred by position. O(groups), but O(nodes)
-    /// where ties are drawn or fall by name.
+    /// The node that passes with the highest sum; of several the one that is preferred. O(groups), but O(nodes) where ties are
+    /// drawn, or fall by name although groups were not made for that, or the other way round.
     pub(super) fn best(&self, cluster: &ClusterState, ties: TieBreak) -> Option<NodeIdx> {
         let passing = self.groups.iter().filter(|group| group.passes);
         let firsts = passing.filter_map(|group| {
@@ -314,35 +380,55 @@ impl Groups {
             Some((i64::from(first.total()).wrapping_add(group.score), first))
         });
         let best = firsts.max_by_key(|(sum, first)| (*sum, std::cmp::Reverse(first.rank())))?;
-        match ties {
-            TieBreak::First => best.1.node(cluster),
-            TieBreak::ByName => {
-                let nodes = self.best_of_all(cluster, best.0).filter_map(|it| it.node(cluster));
-                nodes.min_by_key(|node| cluster.node_name(*node))
+        match (ties, &self.order.by_name) {
+            (TieBreak::First, None) | (TieBreak::ByName, Some(_)) => {
+                self.order.node(cluster, best.1.rank())
             }
-            TieBreak::Drawn(_) => {
-                let order = |it: &&Preference| ties.order(Some(position_of_rank(it.rank())));
-                self.best_of_all(cluster, best.0).min_by_key(order)?.node(cluster)
+            (TieBreak::ByName, None) => {
+                self.first_of_best(cluster, best.0, |node| cluster.node_name(node))
+            }
+            (TieBreak::First | TieBreak::Drawn(_), _) => {
+                self.first_of_best(cluster, best.0, |node| ties.order(cluster.position(node)))
             }
         }
     }
 
-    /// The nodes that pass with the sum `best`, which none exceeds.
-    fn best_of_all(&self, cluster: &ClusterState, best: i64) -> impl Iterator<Item = &Preference> {
-        let nodes = self.groups.iter().enumerate().filter(|(_, group)| group.passes);
-        nodes.flat_map(move |(number, group)| {
-            let is_best = move |entry: &&Preference| {
-                i64::from(entry.total()).wrapping_add(group.score) == best
-                    && entry.is_current(cluster, number as u32, &self.members)
-            };
-            group.heap.iter().filter(is_best)
+    /// The first node of each group in use that has one, with the group.
+    pub(super) fn firsts_mut<'a>(
+        &'a mut self,
+        cluster: &'a ClusterState,
+    ) -> impl Iterator<Item = (NodeIdx, &'a mut Group)> {
+        let order = &self.order;
+        self.groups.iter_mut().filter_map(move |group| {
+            let first = group.heap.peek()?.rank();
+            Some((order.node(cluster, first)?, group))
         })
     }
-}
 
-/// The place of a node in the order of preference; `None` when it is not in the list.
-fn rank_of(cluster: &ClusterState, idx: NodeIdx) -> Option<u32> {
-    cluster.position(idx).map(pre_order_rank)
+    /// Of the nodes that pass with the sum `best`, which none exceeds, the one with the lowest key. O(nodes).
+    fn first_of_best<K: Ord>(
+        &self,
+        cluster: &ClusterState,
+        best: i64,
+        key: impl Fn(NodeIdx) -> K,
+    ) -> Option<NodeIdx> {
+        let listing = Listing { cluster, order: &self.order, members: &self.members };
+        let mut first: Option<(K, NodeIdx)> = None;
+        for (number, group) in (0..NOWHERE).zip(&self.groups).filter(|(_, group)| group.passes) {
+            for entry in &group.heap {
+                if i64::from(entry.total()).wrapping_add(group.score) == best
+                    && listing.is_current(*entry, number)
+                    && let Some(node) = listing.node(*entry)
+                {
+                    let key = key(node);
+                    if first.as_ref().is_none_or(|(known, _)| key < *known) {
+                        first = Some((key, node));
+                    }
+                }
+            }
+        }
+        first.map(|(_, node)| node)
+    }
 }
 
 #[cfg(test)]

@@ -115,6 +115,7 @@ fn builder(endpoint: Endpoint, registry: Registry, settings: &Settings) -> Resul
         .seed(flags.ours.seed)
         .work_limits(flags.ours.work_limits())
         .exact_gangs(flags.ours.exact_gangs)
+        .longest_hold(flags.ours.exact_gangs_hold.to_std().unwrap_or_default())
         // A negative duration counts as none.
         .hang_timeout(flags.ours.core_hang_timeout.to_std().unwrap_or_default())
         .metrics(metrics)

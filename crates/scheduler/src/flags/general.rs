@@ -46,6 +46,10 @@ section! {
             "Plan gangs as a whole: a gang is placed if its pods fit in any order and in any domain that its PodGroup allows, \
              and otherwise refused with a reason for each level of topology. Needs the feature gate GangScheduling. Without \
              it, pods are tried one after the other, as kube-scheduler does.";
+        /// How long a gang may hold room.
+        exact_gangs_hold: Duration = Duration::from_secs(60 * 60), "exact-gangs-hold",
+            "How long one gang that does not fit may keep smaller work of the same priority or less off the places that it gets \
+             once certain pods have ended, with --exact-gangs. Zero means that nothing is kept for any gang.";
         /// The seed of random choices.
         seed: u64 = 0, "seed",
             "The seed of random choices. With 0, the first in order of several equally good nodes is always taken; any other \

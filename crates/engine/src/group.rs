@@ -1,0 +1,221 @@
+//! A pod group while it is decided about: its members, how they fared, and what that takes.
+//!
+//! Invariant: a member that stays on its node after its trial ([`Standing::Kept`]) is one of a group of which all members do, and
+//! is bound there next, or leaves.
+
+use std::sync::Arc;
+
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_framework::groups::{GroupCycleState, PlacedGroup};
+use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Permit, Status};
+use kube_scheduler_queue::QueuedPod;
+
+use crate::binding::{Bindings, KeptTrial, Trial};
+use crate::core::Core;
+use crate::effect::PodRef;
+use crate::exact::Exact;
+use crate::failure::Failure;
+use crate::group_report::{MemberAttempt, PlacementAttempt};
+use crate::guard::guarded;
+use crate::observer::Observer;
+use crate::policy::Entry;
+use crate::preemption::{Preemptions, TaskId};
+use crate::profiles::ProfileIdx;
+
+/// What is said of a group that cannot be scheduled.
+pub(crate) const UNSCHEDULABLE: &str = "pod group is unschedulable";
+
+/// The members of a group that are tried together.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) profile: ProfileIdx,
+    /// In the order in which they are tried.
+    pub(crate) members: Vec<QueuedPod<Entry>>,
+    /// The pods of the members, in their order.
+    pub(crate) pods: Vec<Arc<Pod>>,
+    /// The classes that several members belong to.
+    pub(crate) classes: Vec<u64>,
+    /// What plugins share between the members for this cycle.
+    pub(crate) shared: GroupCycleState,
+    /// What is asked of a gang that is planned as a whole; `None` for other groups.
+    pub(crate) exact: Option<Exact>,
+}
+
+impl Group {
+    /// The group as plugins see it.
+    pub(crate) fn placed(&self) -> PlacedGroup<'_> {
+        PlacedGroup { namespace: &self.namespace, name: &self.name, members: &self.pods }
+    }
+}
+
+/// What a group cycle works on, and what it has to do once it is over.
+pub(crate) struct GroupWork<'a> {
+    pub(crate) core: &'a mut Core,
+    pub(crate) bindings: &'a mut Bindings,
+    pub(crate) preemptions: &'a mut Preemptions,
+    pub(crate) observer: &'a mut dyn Observer,
+    /// What plugins asked for.
+    pub(crate) later: Commands,
+    /// Preemptions to set going.
+    pub(crate) started: Vec<TaskId>,
+    pub(crate) effort: Effort,
+    /// Whether members are going to be bound where they are tried next, if all of them fit there.
+    pub(crate) is_final: bool,
+}
+
+/// What a group cycle has cost at most so far, in units of work.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Effort {
+    /// What was spent on members one after the other.
+    pub(crate) one_by_one: u64,
+    /// What was spent on planning a gang as a whole.
+    pub(crate) as_a_whole: u64,
+    /// How much of `as_a_whole` is taken from the allowance of the namespace already.
+    pub(crate) paid: u64,
+    /// Whether something was given up because of a limit of work: what is not found then may exist all the same.
+    pub(crate) hit_limit: bool,
+}
+
+/// A node for a member.
+#[derive(Debug)]
+pub(crate) struct Fit {
+    pub(crate) node: NodeIdx,
+    pub(crate) node_name: Arc<str>,
+    pub(crate) standing: Standing,
+    /// Success, or `Wait` with the reasons.
+    pub(crate) permit: Status,
+    pub(crate) n_evaluated: usize,
+    pub(crate) n_feasible: usize,
+}
+
+/// Where a member is after its trial.
+#[derive(Debug)]
+pub(crate) enum Standing {
+    /// Nowhere; what plugins left for later extension points.
+    Left(CycleState),
+    /// On its node.
+    Kept(KeptTrial),
+}
+
+/// How a member fared.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It fits.
+    Fits(Fit),
+    /// It fits once victims are gone; until then the attempt has failed.
+    Preempts(Fit, Failure),
+    /// It fits nowhere, or something broke.
+    Failed(Failure),
+}
+
+impl Fit {
+    /// A member that is on trial on a node.
+    pub(crate) fn of(
+        trial: &Trial,
+        (node, node_name): (NodeIdx, Arc<str>),
+        n_evaluated: usize,
+        n_feasible: usize,
+    ) -> Self {
+        let standing = Standing::Left(CycleState::new());
+        let permit = trial.permit.clone();
+        Self { node, node_name, standing, permit, n_evaluated, n_feasible }
+    }
+}
+
+impl Outcome {
+    pub(crate) const fn fit(&self) -> Option<&Fit> {
+        match self {
+            Self::Fits(fit) | Self::Preempts(fit, _) => Some(fit),
+            Self::Failed(_) => None,
+        }
+    }
+}
+
+/// How a group fared in one placement.
+#[derive(Debug)]
+pub(crate) struct PlacementOutcome {
+    /// By member, in order; those after an error have none.
+    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) status: Status,
+    /// Whether the group has to wait for victims to go.
+    pub(crate) waits: bool,
+    /// The members that were placed, in the order in which they were, if that is not their own.
+    pub(crate) order: Vec<usize>,
+}
+
+impl PlacementOutcome {
+    /// The group fails before any member is tried.
+    pub(crate) const fn failed(status: Status) -> Self {
+        Self { outcomes: Vec::new(), status, waits: false, order: Vec::new() }
+    }
+
+    /// Takes back what was tried, the last one first, unless it can stay; members that fit keep what plugins left for them.
+    pub(crate) fn take_back(
+        &mut self,
+        trials: Vec<(usize, Trial)>,
+        group: &Group,
+        cx: &mut GroupWork<'_>,
+    ) {
+        let all_fit = self.outcomes.iter().all(|outcome| matches!(outcome, Outcome::Fits(_)));
+        let stays = cx.is_final
+            && self.status.is_success()
+            && all_fit
+            && trials.len() == group.pods.len()
+            && may_stay(cx.core, group);
+        for (at, trial) in trials.into_iter().rev() {
+            match self.outcomes.get_mut(at) {
+                Some(Outcome::Fits(fit)) if stays => {
+                    fit.standing = Standing::Kept(trial.keep(cx.core, &mut cx.later));
+                }
+                Some(Outcome::Fits(fit)) => {
+                    fit.standing = Standing::Left(trial.take_back(cx.core, &mut cx.later));
+                }
+                _ => drop(trial.take_back(cx.core, &mut cx.later)),
+            }
+        }
+    }
+
+    /// The same for observers.
+    pub(crate) fn report(&self, group: &Group) -> PlacementAttempt {
+        let members = self.outcomes.iter().zip(&group.pods).map(|(outcome, pod)| MemberAttempt {
+            pod: PodRef::from(&**pod),
+            node: outcome.fit().map(|fit| fit.node_name.clone()),
+            n_feasible: outcome.fit().map_or(0, |fit| fit.n_feasible),
+            status: match outcome {
+                Outcome::Fits(_) => Status::SUCCESS,
+                Outcome::Preempts(_, failure) | Outcome::Failed(failure) => failure.status(),
+            },
+            permit: outcome.fit().map(|fit| fit.permit.clone()),
+            requires_preemption: matches!(outcome, Outcome::Preempts(..)),
+        });
+        PlacementAttempt {
+            members: members.collect(),
+            status: self.status.clone(),
+            waits_for_preemption: self.waits,
+            ..PlacementAttempt::default()
+        }
+    }
+}
+
+/// Whether members that are going to be bound can stay on their nodes from their trial on: nothing that is asked until then
+/// says otherwise for it. Reserve plugins have nothing to do, Permit plugins go by the numbers of members, which do not count
+/// those that only stay; and pods with affinity are among the
+/// [listed](kube_scheduler_cache::ClusterState::freeze_affinity_lists) ones for those that come after them only once they are
+/// placed in earnest.
+fn may_stay(core: &Core, group: &Group) -> bool {
+    let profile = &core.plans.profiles[group.profile];
+    let cx = core.context();
+    let goes_by_number = |plugin: &dyn Permit| plugin.members_needed(&cx, group.placed()).is_some();
+    let is_plain = |pod: &Arc<Pod>| {
+        pod.spec.pod_affinity.is_none()
+            && pod.spec.pod_anti_affinity.is_none()
+            && profile.reserve().all(|(_, _, plugin)| plugin.is_idle_for(pod))
+    };
+    let asked = guarded(|| {
+        profile.permit().all(|(_, _, plugin)| goes_by_number(plugin))
+            && group.pods.iter().all(is_plain)
+    });
+    asked.unwrap_or(false)
+}

@@ -1,0 +1,183 @@
+//! Plans for a gang that does not fit: where it goes once pods have ended that may end by themselves, as few as possible.
+//!
+//! The pods that may end are taken off on trial, then put back one after the other, those first that are expected to run on
+//! for longest, as long as the gang fits. The others are those that it waits for. A plan that still holds is kept to: the gang
+//! never waits for a pod that it did not wait for before.
+//!
+//! Invariant: with the pods gone that a plan waits for, and nothing else changed, the gang fits.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_framework::ClusterView;
+use kube_scheduler_framework::groups::GroupTrial;
+
+use crate::backfill::Plan;
+use crate::core::Core;
+use crate::cycle::SchedulingCycle;
+use crate::group::{Group, GroupWork, PlacementOutcome};
+use crate::group_preemption::Rehearsal;
+use crate::incomplete::GroupKey;
+
+/// How many times a member is placed on trial for a plan at most, where members cannot be counted, and how many times the gang
+/// is tried all the same.
+const MAX_TRIALS: usize = 10_000;
+const MIN_TRIES: usize = 8;
+/// How many times they are counted at most where they can be.
+const MAX_COUNTS: usize = 20_000;
+
+/// Whose pods run until somebody ends them.
+const ENDLESS: [&str; 4] = ["DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"];
+
+impl SchedulingCycle {
+    /// What becomes of the room that is kept, now that a group was tried; `None` if nothing does.
+    pub(crate) fn look_ahead(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        tried: &PlacementOutcome,
+    ) -> Option<Ahead> {
+        group.exact.as_ref()?;
+        let key = (group.namespace.clone(), group.name.clone());
+        if tried.status.is_success() || tried.waits {
+            return Some(Ahead { group: key, next: Next::Ends });
+        }
+        let priority = group.pods.first()?.priority();
+        // An error says nothing about room.
+        if !tried.status.is_rejected() {
+            return Some(Ahead { group: key, next: Next::Stays });
+        }
+        // With extenders each trial is a request.
+        if !cx.core.extenders().is_empty() || !cx.core.backfill.admits(&key, priority, cx.core.now)
+        {
+            return None;
+        }
+        let known = cx.core.backfill.plan_of(&key).map(|plan| plan.waits_for.clone());
+        // However often the group is tried for it, what comes later draws the same numbers.
+        let number = self.number;
+        let kept = known.and_then(|known| self.find_plan(cx, group, Some(&known)));
+        let plan = kept.or_else(|| self.find_plan(cx, group, None));
+        self.number = number;
+        let next = plan.map_or(Next::Hopeless, |plan| Next::Holds(priority, plan));
+        Some(Ahead { group: key, next })
+    }
+
+    /// The plan that waits for the fewest of the pods that may end, or of those in `among`.
+    fn find_plan(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        among: Option<&BTreeSet<Arc<str>>>,
+    ) -> Option<Plan> {
+        let found = self.rehearse(cx, group, |trial| {
+            let now = trial.context().now();
+            let pods = may_end(trial.context().cluster(), group, among, now);
+            trial.take_off(&pods);
+            let status = trial.try_group();
+            if !status.is_success() {
+                return Err(status);
+            }
+            let n_tries = if trial.counts() {
+                MAX_COUNTS
+            } else {
+                (MAX_TRIALS / group.pods.len().max(1)).max(MIN_TRIES)
+            };
+            Ok(put_back(trial, &pods, n_tries))
+        });
+        let (waits_for, outcomes) = found.ok()?;
+        let members = group.pods.iter().zip(outcomes?);
+        let places =
+            members.filter_map(|(pod, it)| Some((pod.clone(), it.fit()?.node_name.clone())));
+        Some(Plan { places: places.collect(), waits_for })
+    }
+}
+
+/// What becomes of the room that a gang holds.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    group: GroupKey,
+    next: Next,
+}
+
+#[derive(Debug)]
+enum Next {
+    /// It needs none any more.
+    Ends,
+    /// It holds what it held.
+    Stays,
+    /// It holds some, with this priority.
+    Holds(i32, Plan),
+    /// There is none for it.
+    Hopeless,
+}
+
+impl Ahead {
+    /// For when the members are back in the queue, which has a say in what their nominations are.
+    pub(crate) fn carry_out(self, core: &mut Core) {
+        let Self { group, next } = self;
+        match next {
+            Next::Ends => core.end_hold(&group),
+            Next::Stays => core.keep_holding(&group),
+            Next::Holds(priority, plan) => core.hold_room(group, priority, plan),
+            Next::Hopeless => core.is_hopeless(group),
+        }
+    }
+}
+
+/// Puts pods back as long as the group fits, and tries it so many times at most; the UIDs of the others. In halves, because most
+/// of them can be put back.
+fn put_back(
+    trial: &mut Rehearsal<'_, '_>,
+    pods: &[Arc<Pod>],
+    mut left: usize,
+) -> BTreeSet<Arc<str>> {
+    let (mut runs, mut waits_for) = (vec![pods], BTreeSet::new());
+    while let Some(run) = runs.pop() {
+        if left > 0 {
+            left -= 1;
+            trial.put_back(run);
+            if trial.try_group().is_success() {
+                continue;
+            }
+            trial.take_off(run);
+        }
+        match run {
+            [] => {}
+            [_] => waits_for.extend(run.iter().map(|pod| pod.uid.clone())),
+            _ if left == 0 => waits_for.extend(run.iter().map(|pod| pod.uid.clone())),
+            _ => {
+                let (first, second) = run.split_at(run.len() / 2);
+                runs.extend([second, first]);
+            }
+        }
+    }
+    waits_for
+}
+
+/// The pods that may end by themselves, other than those of the group; first those that are expected to run on for longest.
+fn may_end(
+    cluster: ClusterView<'_>,
+    group: &Group,
+    among: Option<&BTreeSet<Arc<str>>>,
+    now: Timestamp,
+) -> Vec<Arc<Pod>> {
+    let is_own = |pod: &Pod| {
+        pod.namespace == group.namespace && pod.spec.pod_group.as_ref() == Some(&group.name)
+    };
+    let ends = |pod: &Pod| {
+        let owner = pod.controller.as_ref();
+        pod.deletion_requested.is_some() || !owner.is_some_and(|it| ENDLESS.contains(&&*it.kind))
+    };
+    let all = cluster.order().iter().flat_map(|node| cluster.pods_on(*node));
+    let all = all.filter(|pod| among.is_none_or(|among| among.contains(&pod.uid)));
+    let mut pods: Vec<Arc<Pod>> = all.filter(|pod| !is_own(pod) && ends(pod)).cloned().collect();
+    // What has run for longest is expected to end first: nothing else is known.
+    pods.sort_by_cached_key(|pod| {
+        let goes = pod.deletion_requested.is_some();
+        let started = pod.status.started.unwrap_or(now);
+        (goes, Reverse(pod.priority()), Reverse(started), pod.namespace.clone(), pod.name.clone())
+    });
+    pods
+}

@@ -1,0 +1,406 @@
+//! Smaller work does not keep a gang waiting for ever (`docs/groups.md`, "Who goes first"): the gang that holds room is placed
+//! when the pods are gone that it waits for, whatever smaller pods come meanwhile, and holds the room for a while only.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
+use kube_scheduler_cache::check;
+use kube_scheduler_config::{FeatureGates, load};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input};
+use kube_scheduler_tests::history::Numbers;
+use serde_json::{Value, json};
+
+/// How many random clusters the test tries. `KUBE_SCHEDULER_BACKFILLS` sets another number.
+const N_CASES: u64 = 150;
+const HOUR: u64 = 3600;
+
+fn engine(longest_hold: u64) -> Engine {
+    let mut gates = FeatureGates::default();
+    let on = ["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"];
+    gates.set(&on.into_iter().map(|gate| (gate.to_owned(), true)).collect()).unwrap();
+    let text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
+    let config = load(&text.to_string(), &gates).unwrap();
+    let options = EngineOptions {
+        gates,
+        plans_gangs_exactly: true,
+        longest_hold: Duration::from_secs(longest_hold),
+        ..EngineOptions::default()
+    };
+    Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options).unwrap()
+}
+
+/// A pod to be made.
+#[derive(Clone, Debug)]
+struct Ask {
+    name: String,
+    cpu: u64,
+    priority: i32,
+    group: Option<&'static str>,
+}
+
+fn ask(name: &str, cpu: u64) -> Ask {
+    Ask { name: name.to_owned(), cpu, priority: 0, group: None }
+}
+
+fn member(name: &str, cpu: u64, group: &'static str) -> Ask {
+    Ask { group: Some(group), ..ask(name, cpu) }
+}
+
+impl Ask {
+    fn json(&self, node: Option<&str>, started: Option<Timestamp>) -> Value {
+        json!({
+            "metadata": {"namespace": "x", "name": self.name, "uid": self.name},
+            "spec": {
+                "schedulerName": "default-scheduler", "nodeName": node, "priority": self.priority,
+                "schedulingGroup": self.group.map(|name| json!({"podGroupName": name})),
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": self.cpu.to_string()}}}],
+            },
+            "status": {"startTime": started.map(|at| at.floor_to_second().to_string())},
+        })
+    }
+}
+
+/// A cluster in which everything that is asked for succeeds at once.
+struct World {
+    engine: Engine,
+    now: Timestamp,
+    pods: BTreeMap<String, Arc<Pod>>,
+    /// The pods in the order in which they were placed, and how long after the beginning.
+    placed: BTreeMap<String, u64>,
+}
+
+const START: i64 = 1_000_000;
+
+impl World {
+    fn new(longest_hold: u64, nodes: &[(u64, u64)]) -> Self {
+        let (pods, placed) = (BTreeMap::new(), BTreeMap::new());
+        let now = Timestamp::from_millis(START);
+        let mut world = Self { engine: engine(longest_hold), now, pods, placed };
+        for (at, (cpu, zone)) in nodes.iter().enumerate() {
+            let node = json!({
+                "metadata": {"name": format!("n{at}"), "labels": {"zone": format!("z{zone}")}},
+                "status": {"allocatable": {"cpu": cpu.to_string(), "memory": "64Gi", "pods": "50"}},
+            });
+            world.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
+        }
+        world
+    }
+
+    fn handle(&mut self, input: Input) {
+        if let Input::PodApplied(pod) = &input {
+            self.pods.insert(pod.name.to_string(), pod.clone());
+        }
+        self.engine.handle(input, self.now);
+        self.carry_out();
+    }
+
+    fn carry_out(&mut self) {
+        let effects: Vec<Effect> = self.engine.drain_effects().collect();
+        for effect in effects {
+            match effect {
+                Effect::WriteBinding { token, pod, node } => {
+                    self.handle(Input::BindingWritten { token, result: Ok(()) });
+                    let mut bound = self.pods[&*pod.name].with_node_name(&node);
+                    Arc::make_mut(&mut bound.status).started = Some(self.now);
+                    self.placed.insert(pod.name.to_string(), self.seconds());
+                    self.handle(Input::PodApplied(Arc::new(bound)));
+                }
+                Effect::EvictPod { pod, .. } => panic!("{pod} is evicted"),
+                Effect::PatchStatus { patch, is_announcement: false, .. } => {
+                    let nominated = patch.nominated_node_name.flatten();
+                    assert_eq!(nominated, None, "what is held is not written");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn seconds(&self) -> u64 {
+        u64::try_from((self.now.saturating_since(Timestamp::from_millis(START))).as_secs()).unwrap()
+    }
+
+    fn group(&mut self, name: &str, min_count: usize, in_one_zone: bool) {
+        let constraints = in_one_zone.then(|| json!({"topology": [{"key": "zone"}]}));
+        let group = json!({
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+            "metadata": {"namespace": "x", "name": name, "uid": name},
+            "spec": {
+                "schedulingPolicy": {"gang": {"minCount": min_count}}, "schedulingConstraints": constraints,
+            },
+        });
+        self.handle(Input::ObjectApplied(Arc::new(Object::from_value(group).unwrap())));
+    }
+
+    fn add(&mut self, ask: &Ask) {
+        let pod = Pod::from_value(&ask.json(None, None)).unwrap();
+        self.handle(Input::PodApplied(Arc::new(pod)));
+    }
+
+    /// A pod that has run for some seconds.
+    fn run(&mut self, ask: &Ask, node: usize, for_seconds: u64) {
+        let started = Timestamp::from_millis(START - i64::try_from(for_seconds).unwrap() * 1000);
+        let json = ask.json(Some(&format!("n{node}")), Some(started));
+        self.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+    }
+
+    fn end(&mut self, name: &str) {
+        self.pods.remove(name);
+        self.handle(Input::PodDeleted { namespace: "x".into(), name: name.into() });
+    }
+
+    /// Lets some seconds pass.
+    fn wait(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now = self.now + Duration::from_secs(1);
+            self.handle(Input::TimePassed);
+            for _ in 0..200 {
+                if self.engine.schedule_next(self.now).is_none() {
+                    break;
+                }
+                self.carry_out();
+            }
+            let differences = check(self.engine.cluster());
+            assert!(differences.is_empty(), "{differences:?}");
+        }
+    }
+
+    fn is_placed(&self, name: &str) -> bool {
+        self.placed.contains_key(name)
+    }
+}
+
+/// How many seconds a gang waits for two whole nodes of four while there are always small pods that wait as well; and how many of
+/// these are placed meanwhile.
+fn wait_of_gang(longest_hold: u64) -> (Option<u64>, usize) {
+    let mut world = World::new(longest_hold, &[(4, 0); 4]);
+    let mut ends: BTreeMap<String, u64> = BTreeMap::new();
+    let (mut n_small, mut n_before) = (0, 0);
+    for second in 0..1000 {
+        if second == 60 {
+            n_before = world.placed.len();
+            world.group("g", 2, false);
+            world.add(&member("g0", 4, "g"));
+            world.add(&member("g1", 4, "g"));
+        }
+        if world.is_placed("g0") && world.is_placed("g1") {
+            return (Some(second - 60), world.placed.len() - 2 - n_before);
+        }
+        let due: Vec<String> =
+            ends.iter().filter(|(_, at)| **at <= second).map(|(name, _)| name.clone()).collect();
+        for name in due {
+            ends.remove(&name);
+            world.end(&name);
+        }
+        // So many wait at any time.
+        let waiting = world.pods.values().filter(|pod| !pod.is_assigned()).count();
+        for _ in waiting..8 {
+            n_small += 1;
+            world.add(&ask(&format!("s{n_small}"), 1));
+        }
+        let before: BTreeSet<String> = world.placed.keys().cloned().collect();
+        world.wait(1);
+        let new = world.placed.keys().filter(|name| !before.contains(*name));
+        // They run for 30 to 50 seconds.
+        ends.extend(new.map(|name| (name.clone(), second + 30 + name.len() as u64 * 7 % 21)));
+    }
+    (None, world.placed.len() - n_before)
+}
+
+#[test]
+fn a_stream_of_small_pods_does_not_keep_a_gang_waiting() {
+    let (waited, n_beside) = wait_of_gang(HOUR);
+    // No small pod runs for longer than 50 seconds, and after the last one the gang comes back within its backoff.
+    assert!(waited.is_some_and(|waited| waited <= 65), "{waited:?}");
+    assert!(n_beside > 4, "{n_beside} small pods were placed meanwhile");
+    assert_eq!(wait_of_gang(0).0, None, "without the rule the gang never gets its turn");
+}
+
+/// A gang that comes to a full cluster whose pods end one after the other, those first that have run for longest.
+#[derive(Clone, Debug)]
+struct Case {
+    /// CPU and zone.
+    nodes: Vec<(u64, u64)>,
+    /// CPU and node; the first one ends first.
+    running: Vec<(u64, usize)>,
+    members: Vec<u64>,
+    min_count: usize,
+    in_one_zone: bool,
+    /// CPU of small pods, which come between the ends.
+    small: Vec<u64>,
+}
+
+impl Case {
+    fn random(seed: u64) -> Self {
+        let mut numbers = Numbers::new(seed);
+        let n_nodes = 2 + usize::try_from(numbers.below(3)).unwrap();
+        let nodes: Vec<(u64, u64)> =
+            (0..n_nodes).map(|_| (2 + numbers.below(4), numbers.below(2))).collect();
+        let mut running = Vec::new();
+        for (at, (cpu, _)) in nodes.iter().enumerate() {
+            let mut left = *cpu;
+            while left > 0 && !numbers.one_in(5) {
+                let cpu = 1 + numbers.below(left);
+                running.push((cpu, at));
+                left -= cpu;
+            }
+        }
+        for at in (1..running.len()).rev() {
+            running.swap(at, usize::try_from(numbers.below(at as u64 + 1)).unwrap());
+        }
+        let members: Vec<u64> = (0..1 + numbers.below(4)).map(|_| 1 + numbers.below(3)).collect();
+        let min_count = 1 + usize::try_from(numbers.below(members.len() as u64)).unwrap();
+        let small = (0..running.len()).map(|_| 1 + numbers.below(2)).collect();
+        Self { nodes, running, members, min_count, in_one_zone: numbers.one_in(3), small }
+    }
+
+    /// After how many ends the gang is placed, and how many small pods are by then.
+    fn play(&self, longest_hold: u64, with_small: bool) -> (Option<usize>, usize) {
+        let mut world = World::new(longest_hold, &self.nodes);
+        for (at, (cpu, node)) in self.running.iter().enumerate() {
+            world.run(&ask(&format!("r{at}"), *cpu), *node, 10_000 - at as u64 * 100);
+        }
+        world.group("g", self.min_count, self.in_one_zone);
+        for (at, cpu) in self.members.iter().enumerate() {
+            world.add(&member(&format!("g{at}"), *cpu, "g"));
+        }
+        world.wait(2);
+        for ended in 0..=self.running.len() {
+            let n_members = world.placed.keys().filter(|name| name.starts_with('g')).count();
+            if n_members >= self.min_count {
+                return (Some(ended), world.placed.len() - n_members);
+            }
+            if with_small && let Some(cpu) = self.small.get(ended) {
+                world.add(&ask(&format!("s{ended}"), *cpu));
+            }
+            // Longer than any backoff.
+            world.wait(15);
+            if ended < self.running.len() {
+                world.end(&format!("r{ended}"));
+                world.wait(15);
+            }
+        }
+        (None, world.placed.len())
+    }
+}
+
+/// Where pods end in the order that is expected of them, smaller pods do not delay the gang at all.
+#[test]
+fn smaller_pods_do_not_delay_the_gang() {
+    let n_cases = std::env::var("KUBE_SCHEDULER_BACKFILLS");
+    let n_cases = n_cases.map_or(N_CASES, |text| text.parse().unwrap());
+    let (mut n_waiting, mut n_beside, mut n_delayed) = (0, 0, 0);
+    for seed in 0..n_cases {
+        let case = Case::random(seed);
+        let (alone, _) = case.play(10 * HOUR, false);
+        let (beside_others, n_small) = case.play(10 * HOUR, true);
+        assert_eq!(beside_others, alone, "seed {seed}: {case:#?}");
+        if alone.is_some_and(|ended| ended > 0) {
+            n_waiting += 1;
+            n_beside += n_small;
+            n_delayed += u64::from(case.play(0, true).0 != alone);
+        }
+    }
+    // It would prove nothing if gangs did not have to wait, nothing else were placed, or others did no harm anyway.
+    assert!(
+        n_waiting > n_cases / 4 && n_beside > 10 && n_delayed > n_cases / 20,
+        "{n_waiting} gangs waited, {n_beside} pods were placed beside them, {n_delayed} would have been delayed"
+    );
+}
+
+/// A node of four with a pod of two on it, a gang that wants all of it, and a small pod that comes later.
+fn blocked(longest_hold: u64) -> World {
+    let mut world = World::new(longest_hold, &[(4, 0)]);
+    world.run(&ask("r", 2), 0, 100);
+    world.group("g", 1, false);
+    world.add(&member("g0", 4, "g"));
+    world.wait(1);
+    world.add(&ask("s", 2));
+    world.wait(30);
+    world
+}
+
+#[test]
+fn room_is_held_for_a_while_only() {
+    let mut world = blocked(100);
+    assert!(!world.is_placed("s"), "it would delay the gang");
+    world.wait(60);
+    assert!(!world.is_placed("s"));
+    world.wait(30);
+    assert!(world.is_placed("s"), "the gang has had its time");
+    let mut world = blocked(0);
+    assert!(world.is_placed("s"), "nothing is held");
+    world.wait(1);
+}
+
+#[test]
+fn a_gang_that_is_gone_or_changed_holds_nothing() {
+    let mut world = blocked(HOUR);
+    world.end("g0");
+    world.wait(15);
+    assert!(world.is_placed("s"), "the gang's pods are gone");
+
+    let mut world = blocked(HOUR);
+    world.group("g", 2, false);
+    world.wait(15);
+    assert!(world.is_placed("s"), "the gang asks for something else, and is not complete");
+
+    let mut world = blocked(HOUR);
+    world.end("r");
+    world.wait(15);
+    assert!(world.is_placed("g0") && !world.is_placed("s"), "the gang has what it waited for");
+}
+
+#[test]
+fn more_important_work_is_not_held_back() {
+    let mut world = blocked(HOUR);
+    world.add(&Ask { priority: 1, ..ask("t", 2) });
+    world.wait(1);
+    assert!(world.is_placed("t"));
+
+    // A more important gang takes over, and needs less.
+    let mut world = World::new(HOUR, &[(4, 0), (2, 0)]);
+    world.run(&ask("r", 2), 0, 100);
+    world.run(&ask("q", 1), 1, 200);
+    world.group("g", 1, false);
+    world.add(&member("g0", 4, "g"));
+    world.wait(1);
+    world.group("h", 1, false);
+    world.add(&Ask { priority: 5, ..member("h0", 4, "h") });
+    world.wait(15);
+    // The other one holds nothing any more, and gets the room only when this one has had it.
+    world.end("r");
+    world.wait(15);
+    assert!(world.is_placed("h0") && !world.is_placed("g0"));
+    world.end("h0");
+    world.wait(400);
+    assert!(world.is_placed("g0"));
+}
+
+#[test]
+fn a_gang_that_would_never_fit_holds_nothing() {
+    let mut world = World::new(HOUR, &[(4, 0)]);
+    world.run(&ask("r", 2), 0, 100);
+    world.group("g", 1, false);
+    world.add(&member("g0", 5, "g"));
+    world.wait(1);
+    world.add(&ask("s", 2));
+    world.wait(1);
+    assert!(world.is_placed("s"));
+    // Pods that run until somebody ends them are not waited for.
+    let mut world = World::new(HOUR, &[(4, 0)]);
+    let mut service = ask("r", 2).json(Some("n0"), None);
+    service["metadata"]["ownerReferences"] = json!([
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true},
+    ]);
+    world.handle(Input::PodApplied(Arc::new(Pod::from_value(&service).unwrap())));
+    world.group("g", 1, false);
+    world.add(&member("g0", 4, "g"));
+    world.wait(1);
+    world.add(&ask("s", 2));
+    world.wait(1);
+    assert!(world.is_placed("s"));
+}
