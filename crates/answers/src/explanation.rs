@@ -61,6 +61,9 @@ impl Default for ExplainOptions {
 impl ExplainOptions {
     /// Options with which every node is named.
     pub const ALL: Self = Self { max_examples: usize::MAX, max_feasible: usize::MAX };
+
+    /// What an answer lists at most that is sent to a program.
+    pub const SENT: Self = Self { max_examples: 10, max_feasible: 100 };
 }
 
 /// Explains what an attempt at the pod would find now. O(nodes × plugins), plus the search for pods to evict. Nothing

@@ -79,7 +79,7 @@ pub use preemption::{
 pub use queue::{Queue, QueueOptions, WaitingGroup, WaitingPod, queue};
 pub use rehearsal::{Happening, Rehearsal};
 pub use request::{Notes, Question, QuestionKind, RequestError};
-pub use schema::schema;
+pub use schema::{arguments_schema, schema};
 pub use suggestions::suggestions;
 pub use what_if::{
     BlockedAnswer, Change, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer,

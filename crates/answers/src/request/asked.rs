@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{CompileOptions, Node, Pod, Taint, TaintEffect};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::specs::{
     AddPodsSpec, CapacitySpec, ChangeSpec, DrainSpec, EffectSpec, FragmentationSpec,
     PodQuestionSpec, QueueSpec, WhatIfSpec,
 };
-use super::{QuestionKind, RequestError};
+use super::{QuestionKind, RequestError, typed};
 use crate::capacity::CapacityOptions;
 use crate::explanation::{Subject, Visibility};
 use crate::fragmentation::FragmentationOptions;
@@ -55,9 +54,9 @@ impl Asked {
             QuestionKind::Explanation | QuestionKind::Preemption => {
                 (about_pod(kind, namespace, spec, options)?, ANYBODY)
             }
-            QuestionKind::WhatIf => what_if(kind, namespace, spec, options)?,
+            QuestionKind::WhatIf => what_if(namespace, spec, options)?,
             QuestionKind::Drain => {
-                let DrainSpec { nodes, disable_eviction } = typed(kind, spec)?;
+                let DrainSpec { nodes, disable_eviction } = typed("spec", spec)?;
                 if nodes.is_empty() {
                     return Err(field("spec.nodes", "expected one node or more"));
                 }
@@ -66,7 +65,7 @@ impl Asked {
                 (Self::WhatIf { changes }, ANYBODY)
             }
             QuestionKind::Capacity => {
-                let CapacitySpec { pod, max, steps } = typed(kind, spec)?;
+                let CapacitySpec { pod, max, steps } = typed("spec", spec)?;
                 let template = Arc::new(manifest(pod, namespace, &SUBJECT, options)?);
                 let defaults = CapacityOptions::default();
                 let max = bounded("spec.max", max, defaults.max, MAX_CAPACITY)?;
@@ -75,13 +74,13 @@ impl Asked {
                 (Self::Capacity { template, options }, ANYBODY)
             }
             QuestionKind::Queue => {
-                let QueueSpec { limit } = typed(kind, spec)?;
+                let QueueSpec { limit } = typed("spec", spec)?;
                 let defaults = QueueOptions::default();
                 let max_listed = bounded("spec.limit", limit, defaults.max_listed, MAX_LISTED)?;
                 (Self::Queue { options: QueueOptions { max_listed, ..defaults } }, ANYBODY)
             }
             QuestionKind::Fragmentation => {
-                let FragmentationSpec { by, max_shapes } = typed(kind, spec)?;
+                let FragmentationSpec { by, max_shapes } = typed("spec", spec)?;
                 let defaults = FragmentationOptions::default();
                 let max_shapes =
                     bounded("spec.maxShapes", max_shapes, defaults.max_shapes, MAX_SHAPES)?;
@@ -92,17 +91,8 @@ impl Asked {
     }
 }
 
-/// The `spec` as it is typed; a missing one is an empty one.
-fn typed<T: DeserializeOwned>(kind: QuestionKind, spec: &Value) -> Result<T, RequestError> {
-    let form = |error| RequestError::Form { kind: kind.kind(), error };
-    match spec {
-        Value::Null => T::deserialize(&Value::Object(serde_json::Map::new())).map_err(form),
-        spec => T::deserialize(spec).map_err(form),
-    }
-}
-
 fn field(field: &'static str, problem: impl Into<String>) -> RequestError {
-    RequestError::Field { field, problem: problem.into() }
+    RequestError::Field { field: field.into(), problem: problem.into() }
 }
 
 fn bounded(
@@ -123,7 +113,7 @@ fn about_pod(
     spec: &Value,
     options: &CompileOptions,
 ) -> Result<Asked, RequestError> {
-    let PodQuestionSpec { pod_name, pod, suggest } = typed(kind, spec)?;
+    let PodQuestionSpec { pod_name, pod, suggest } = typed("spec", spec)?;
     if suggest && kind != QuestionKind::Explanation {
         let problem = format!("a question of kind {} has no suggestions", kind.kind());
         return Err(field("spec.suggest", problem));
@@ -144,12 +134,11 @@ fn about_pod(
 }
 
 fn what_if(
-    kind: QuestionKind,
     namespace: &Arc<str>,
     spec: &Value,
     options: &CompileOptions,
 ) -> Result<Read, RequestError> {
-    let WhatIfSpec { changes: specs } = typed(kind, spec)?;
+    let WhatIfSpec { changes: specs } = typed("spec", spec)?;
     if specs.is_empty() {
         return Err(field("spec.changes", "expected one change or more"));
     }

@@ -69,10 +69,14 @@ pub(crate) struct Source {
     /// Feature gates, as in kube-scheduler, such as GenericWorkload=true,GangScheduling=true.
     #[arg(long, value_name = "GATE=BOOL", value_delimiter = ',', value_parser = gate)]
     feature_gates: Vec<(String, bool)>,
+}
 
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Output {
     /// Output format: table, wide, json or yaml.
-    #[arg(short, long, default_value = "table", value_name = "FORMAT")]
-    pub(crate) output: Format,
+    #[arg(short = 'o', long = "output", default_value = "table", value_name = "FORMAT")]
+    pub(crate) format: Format,
 }
 
 /// A cluster that is ready to be asked.
@@ -85,9 +89,27 @@ pub(crate) struct Asked {
     pub(crate) pods: Vec<Arc<Pod>>,
 }
 
+/// Takes what the user should know of the source of an answer, one sentence at a time.
+pub(crate) type Remarks<'a> = &'a mut dyn FnMut(String);
+
+/// Prints a remark on standard error.
+pub(crate) fn print_remark(text: String) {
+    eprintln!("{text}");
+}
+
 impl Source {
+    /// Whether the cluster is read from standard input.
+    pub(crate) fn reads_stdin(&self) -> bool {
+        self.filename.iter().any(|path| path.as_os_str() == "-")
+    }
+
+    /// The feature gates of an answer that is given here.
+    pub(crate) fn gates(&self) -> Result<FeatureGates> {
+        gates(&self.feature_gates)
+    }
+
     /// The scheduler to ask; `None` if the answer is to be given here.
-    pub(crate) fn running(&self) -> Result<Option<Live>> {
+    pub(crate) fn running(&self, remarks: Remarks<'_>) -> Result<Option<Live>> {
         let is_own = self.is_own();
         let is_wanted = self.live || self.server.is_some();
         if !self.filename.is_empty() || self.local || (is_own && !is_wanted) {
@@ -116,7 +138,7 @@ impl Source {
             }
             None => match runtime.block_on(RunningScheduler::registered(&endpoint)) {
                 Err(error @ AskError::NotReached { .. }) if !is_wanted => {
-                    eprintln!("warning: {error}");
+                    remarks(format!("warning: {error}"));
                     None
                 }
                 found => found?,
@@ -129,12 +151,17 @@ impl Source {
         Ok(scheduler.map(|scheduler| Live { runtime, endpoint, scheduler }))
     }
 
-    /// Reads the cluster, and the manifests of the `question`. Prints the source of the answers on standard error.
-    pub(crate) fn load(&self, question: &[PathBuf], registry: Registry) -> Result<Asked> {
+    /// Reads the cluster, and the manifests of the `question`. The remarks say where the answers come from.
+    pub(crate) fn load(
+        &self,
+        question: &[PathBuf],
+        registry: Registry,
+        remarks: Remarks<'_>,
+    ) -> Result<Asked> {
         let options = options(&self.feature_gates, self.config.as_deref(), registry)?;
         let mut input = ClusterInput::under(&options.gates);
         let from = if self.filename.is_empty() {
-            self.read_cluster(&mut input)?
+            self.read_cluster(&mut input, remarks)?
         } else {
             add_files(&mut input, &self.filename)?;
             "the given files".to_owned()
@@ -146,7 +173,7 @@ impl Source {
         let mut simulation = Simulation::new(options).with_context(|| self.name_of_config())?;
         simulation.load(objects);
         for warning in simulation.warnings() {
-            eprintln!("warning: {warning}");
+            remarks(format!("warning: {warning}"));
         }
         let config = self.name_of_config();
         let why = match &self.filename[..] {
@@ -154,7 +181,7 @@ impl Source {
             [] => "no scheduler that answers questions was found by it",
             _ => "no running scheduler was asked",
         };
-        eprintln!("answered here, from {from}, with {config}; {why}");
+        remarks(format!("answered here, from {from}, with {config}; {why}"));
         let (engine, now) = simulation.engine()?;
         Ok(Asked { engine, now, nodes, pods })
     }
@@ -171,7 +198,7 @@ impl Source {
         }
     }
 
-    fn read_cluster(&self, input: &mut ClusterInput) -> Result<String> {
+    fn read_cluster(&self, input: &mut ClusterInput, remarks: Remarks<'_>) -> Result<String> {
         let path = self.kubeconfig.clone().or_else(usual_kubeconfig).ok_or_else(|| {
             anyhow!("no cluster to ask about: give --filename FILE or --kubeconfig FILE")
         })?;
@@ -180,7 +207,9 @@ impl Source {
             anyhow::Ok((ClusterLists::read(&endpoint).await?, endpoint.url()))
         })?;
         for kind in found.missing {
-            eprintln!("warning: {kind} may not be listed by this user: the answer does without");
+            remarks(format!(
+                "warning: {kind} may not be listed by this user: the answer does without"
+            ));
         }
         for (kind, text) in found.lists {
             input.add_manifests(&kind, &text)?;
@@ -204,12 +233,16 @@ pub(crate) fn options(
     registry: Registry,
 ) -> Result<SimulationOptions> {
     let options = SimulationOptions { registry, ..SimulationOptions::default() };
-    let mut gates = FeatureGates::default();
-    gates.set(&feature_gates.iter().cloned().collect()).context("--feature-gates")?;
-    let options = options.with_gates(gates);
+    let options = options.with_gates(gates(feature_gates)?);
     let Some(path) = config else { return Ok(options) };
     let text = text_of(path, MAX_CONFIG)?;
     options.with_config_text(&text).with_context(|| path.display().to_string())
+}
+
+fn gates(flags: &[(String, bool)]) -> Result<FeatureGates> {
+    let mut gates = FeatureGates::default();
+    gates.set(&flags.iter().cloned().collect()).context("--feature-gates")?;
+    Ok(gates)
 }
 
 /// Adds the manifests of files and directories, and of standard input for `-`.

@@ -19,9 +19,14 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Where it is asked.
-    pub(crate) fn url(&self) -> &str {
-        self.scheduler.url()
+    /// Who has given these answers, and as of when.
+    pub(crate) fn answered(&self, answers: &[Value]) -> String {
+        let versions = answers.iter().filter_map(|answer| answer["resourceVersion"].as_str());
+        format!(
+            "answered by the running scheduler at {}, as of resource version {}",
+            self.scheduler.url(),
+            versions.max_by_key(|version| version.parse::<u64>().ok()).unwrap_or("unknown")
+        )
     }
 
     /// The namespace of the kubeconfig's context.
