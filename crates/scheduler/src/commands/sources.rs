@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use kube_scheduler_answers::Format;
 use kube_scheduler_api_types::{Node, Pod, Timestamp};
 use kube_scheduler_config::FeatureGates;
-use kube_scheduler_daemon::{AskError, ClusterLists, Endpoint, RunningScheduler, Trust};
+use kube_scheduler_daemon::{AskError, ClusterLists, Endpoint, LeaseName, RunningScheduler, Trust};
 use kube_scheduler_engine::Engine;
 use kube_scheduler_runtime::Registry;
 use kube_scheduler_simulator::{ClusterInput, Simulation, SimulationOptions};
@@ -37,13 +37,17 @@ pub(crate) struct Source {
     local: bool,
 
     /// Let a running scheduler answer, and fail if there is none. Without this flag and --local, one is asked that is registered
-    /// with the API server (docs/answers.md), and if there is none, the answer is given here.
+    /// with the API server, or that holds --lease (docs/answers.md), and if there is none, the answer is given here.
     #[arg(long, conflicts_with = "filename")]
     live: bool,
 
     /// Ask the scheduler whose secure port this is, such as https://10.0.0.1:10259, with the credentials of the kubeconfig.
     #[arg(long, value_name = "URL", conflicts_with = "filename")]
     server: Option<String>,
+
+    /// The lease by which the running schedulers choose their leader; it is asked at its pod.
+    #[arg(long, value_name = "NAMESPACE/NAME", default_value = "kube-system/kube-scheduler", value_parser = lease)]
+    lease: LeaseName,
 
     /// The authority that has signed the certificate of --server; that of the kubeconfig without.
     #[arg(long, value_name = "FILE", requires = "server")]
@@ -136,19 +140,45 @@ impl Source {
                 };
                 Some(RunningScheduler::at(&endpoint, url, trust)?)
             }
-            None => match runtime.block_on(RunningScheduler::registered(&endpoint)) {
-                Err(error @ AskError::NotReached { .. }) if !is_wanted => {
-                    remarks(format!("warning: {error}"));
-                    None
-                }
-                found => found?,
-            },
+            None => runtime.block_on(self.found(&endpoint, remarks))?,
         };
         if scheduler.is_none() && is_wanted {
-            bail!("no scheduler that answers questions is registered with {}", endpoint.url());
+            bail!(
+                "no scheduler that answers questions is registered with {} or holds lease {}",
+                endpoint.url(),
+                self.lease
+            );
         }
         drop(entered);
         Ok(scheduler.map(|scheduler| Live { runtime, endpoint, scheduler }))
+    }
+
+    /// The scheduler that is registered, else the one that leads. One that is there but cannot be reached is remarked upon, or an
+    /// error with `--live`.
+    async fn found(
+        &self,
+        endpoint: &Endpoint,
+        remarks: Remarks<'_>,
+    ) -> Result<Option<RunningScheduler>, AskError> {
+        let mut unreached = None;
+        match RunningScheduler::registered(endpoint).await {
+            Ok(None) => {}
+            Err(error @ AskError::NotReached { .. }) => unreached = Some(error),
+            found => return found,
+        }
+        let leading = RunningScheduler::leading(endpoint, &self.lease).await;
+        match (leading, unreached) {
+            (Ok(None), Some(error)) if self.live => Err(error),
+            (Err(error), _) if self.live || !matches!(error, AskError::NotReached { .. }) => {
+                Err(error)
+            }
+            (leading, unreached) => {
+                for error in unreached.iter().chain(leading.as_ref().err()) {
+                    remarks(format!("warning: {error}"));
+                }
+                Ok(leading.unwrap_or_default())
+            }
+        }
     }
 
     /// Reads the cluster, and the manifests of the `question`. The remarks say where the answers come from.
@@ -258,6 +288,14 @@ pub(crate) fn add_files(input: &mut ClusterInput, paths: &[PathBuf]) -> Result<(
         }
     }
     Ok(())
+}
+
+fn lease(text: &str) -> Result<LeaseName, String> {
+    let (namespace, name) = text.split_once('/').ok_or("expected NAMESPACE/NAME")?;
+    if namespace.is_empty() || name.is_empty() || name.contains('/') {
+        return Err("expected NAMESPACE/NAME".to_owned());
+    }
+    Ok(LeaseName { namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
 /// A gate and its value.

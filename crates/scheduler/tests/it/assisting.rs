@@ -12,7 +12,7 @@ use crate::{Files, run, stderr, stdout};
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/answers");
 
 /// A server of the protocol, and what it says.
-struct Assistant {
+pub(crate) struct Assistant {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -44,7 +44,7 @@ impl Assistant {
     }
 
     /// Starts one and greets it.
-    fn start(args: &[&str]) -> Self {
+    pub(crate) fn start(args: &[&str]) -> Self {
         let mut assistant = Self::silent(args);
         let hello = json!({
             "protocolVersion": "2025-06-18", "capabilities": {},
@@ -85,7 +85,7 @@ impl Assistant {
         answer
     }
 
-    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> Value {
         let answer = self.request("tools/call", &json!({"name": tool, "arguments": arguments}));
         assert!(answer["result"].is_object(), "{answer}");
         answer["result"].clone()
@@ -99,7 +99,7 @@ impl Assistant {
     }
 
     /// Ends its input, and returns its exit code.
-    fn end(mut self) -> Option<i32> {
+    pub(crate) fn end(mut self) -> Option<i32> {
         drop(self.input.take());
         self.child.wait().unwrap().code()
     }
