@@ -2,6 +2,7 @@
 
 mod compose;
 mod data;
+mod group;
 mod table;
 mod visibility;
 
@@ -15,6 +16,7 @@ pub use self::data::{
     Decision, Explanation, FeasibleNode, LostAnswer, PlaceAnswer, PreemptionAnswer, RejectedNodes,
     Rejection, ScoreAnswer, ShortageAnswer, Suggestion, Verdict,
 };
+pub use self::group::{DomainsAnswer, FailedMembers, GroupAnswer, GroupAttempt};
 pub(crate) use self::table::examples_cell;
 pub use self::visibility::Visibility;
 pub(crate) use self::visibility::{
@@ -77,7 +79,20 @@ pub fn explain(
     options: ExplainOptions,
     now: Timestamp,
 ) -> Result<Explanation, Refusal> {
-    Ok(explanation_of(found_about(engine, subject, now)?, options, now))
+    let found = found_about(engine, subject, now)?;
+    let group = match found.pod.is_assigned() {
+        true => None,
+        false => group::group_of(engine, &found.pod, options, now),
+    };
+    let mut answer = explanation_of(found, options, now);
+    // A pod that fits gets no node while its group does not.
+    if let (Verdict::Fits, Some(verdict)) =
+        (answer.verdict, group.as_ref().and_then(GroupAnswer::verdict))
+    {
+        answer.verdict = verdict;
+    }
+    answer.group = group;
+    Ok(answer)
 }
 
 /// What an attempt at a pod would find now.

@@ -60,9 +60,9 @@ pub use capacity::{
 };
 pub use columns::Columns;
 pub use explanation::{
-    Decision, ExplainOptions, Explanation, FeasibleNode, LostAnswer, PlaceAnswer, PreemptionAnswer,
-    RejectedNodes, Rejection, ScoreAnswer, ShortageAnswer, Subject, Suggestion, Verdict,
-    Visibility, explain,
+    Decision, DomainsAnswer, ExplainOptions, Explanation, FailedMembers, FeasibleNode, GroupAnswer,
+    GroupAttempt, LostAnswer, PlaceAnswer, PreemptionAnswer, RejectedNodes, Rejection, ScoreAnswer,
+    ShortageAnswer, Subject, Suggestion, Verdict, Visibility, explain,
 };
 pub use format::{Format, FormatError, RenderError, render};
 pub use fragmentation::{
@@ -102,6 +102,9 @@ pub enum Refusal {
     /// A pod to add exists.
     #[error("pod {0} exists already")]
     PodExists(PodName),
+    /// A pod group to add exists.
+    #[error("pod group {0} exists already")]
+    PodGroupExists(String),
     /// The node that is asked about does not exist.
     #[error("there is no node {0:?}")]
     NoSuchNode(String),

@@ -423,6 +423,12 @@ mod tests {
             ),
             (QuestionKind::WhatIf, "web", json!({"changes": [label]}), "unknown field `colour`"),
             (QuestionKind::WhatIf, "web", json!({"changes": [{"explode": {}}]}), "unknown variant"),
+            (
+                QuestionKind::WhatIf,
+                "web",
+                json!({"changes": [{"addPodGroup": {"podGroup": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}}}]}),
+                "spec.changes.addPodGroup.podGroup: expected a PodGroup of scheduling.k8s.io with a name",
+            ),
             (QuestionKind::Drain, "", json!({"nodes": []}), "spec.nodes: expected one node"),
             (
                 QuestionKind::Drain,

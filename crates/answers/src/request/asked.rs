@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{CompileOptions, Node, Pod, Taint, TaintEffect};
+use kube_scheduler_api_types::{CompileOptions, Node, Object, Pod, PodGroup, Taint, TaintEffect};
 use serde_json::Value;
 
 use super::specs::{
@@ -147,7 +147,7 @@ fn what_if(
     for spec in specs {
         let (of_pods, n) = match &spec {
             ChangeSpec::AddPods(added) => (true, added.count.unwrap_or(1)),
-            ChangeSpec::DeletePod(_) => (true, 1),
+            ChangeSpec::AddPodGroup(_) | ChangeSpec::DeletePod(_) => (true, 1),
             _ => (false, 1),
         };
         if n > max.saturating_sub(changes.len()) {
@@ -159,6 +159,7 @@ fn what_if(
     }
     demands.all_pods = changes.iter().any(|change| match change {
         Change::AddPod(pod) => pod.namespace != *namespace,
+        Change::AddPodGroup(group) => group.namespace != *namespace,
         Change::DeletePod(name) => name.namespace != *namespace,
         _ => false,
     });
@@ -175,6 +176,9 @@ fn add_changes(
         ChangeSpec::AddPods(added) => {
             changes.extend(pods(added, namespace, options)?.into_iter().map(Change::AddPod));
             return Ok(());
+        }
+        ChangeSpec::AddPodGroup(added) => {
+            Change::AddPodGroup(pod_group(added.pod_group, namespace)?)
         }
         ChangeSpec::DeletePod(pod) => {
             let namespace = pod.namespace.map_or_else(|| namespace.clone(), Arc::from);
@@ -209,6 +213,24 @@ fn add_changes(
     };
     changes.push(change);
     Ok(())
+}
+
+/// A pod group of a question, in the question's namespace unless it names another one.
+fn pod_group(mut group: Value, namespace: &Arc<str>) -> Result<Arc<Object>, RequestError> {
+    const AT: &str = "spec.changes.addPodGroup.podGroup";
+
+    let refused = |problem: String| field(AT, problem);
+    if group["metadata"].is_object() && group["metadata"]["namespace"].is_null() {
+        group["metadata"]["namespace"] = Value::from(&**namespace);
+    }
+    let group = Object::from_value(group).map_err(|error| refused(error.to_string()))?;
+    if (&*group.group, &*group.kind) != (PodGroup::GROUP, PodGroup::KIND) || group.name.is_empty() {
+        let expected = format!("expected a {} of {} with a name", PodGroup::KIND, PodGroup::GROUP);
+        return Err(refused(expected));
+    }
+    PodGroup::from_object(&group).map_err(|error| refused(error.to_string()))?;
+    let uid = uid(&group.namespace, &group.name);
+    Ok(Arc::new(Object { uid, ..group }))
 }
 
 /// Pods that are alike except for their names.

@@ -61,7 +61,11 @@ fn namespace_of(manifest: &Value) -> &str {
 }
 
 fn pods(manifests: &[Value]) -> impl Iterator<Item = &Value> {
-    manifests.iter().filter(|manifest| manifest["kind"] == "Pod")
+    of_kind(manifests, "Pod")
+}
+
+fn of_kind<'a>(manifests: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    manifests.iter().filter(move |manifest| manifest["kind"] == kind)
 }
 
 /// Asks about pods by name and by manifest; `more` stands in each question besides.
@@ -136,6 +140,10 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
         args.drain.iter().map(|node| json!({"drain": {"name": node, "disableEviction": at_once}})),
     );
     changes.extend(args.remove_node.iter().map(|node| json!({"removeNode": {"name": node}})));
+    // Before their pods.
+    changes.extend(
+        of_kind(&manifests, "PodGroup").map(|group| json!({"addPodGroup": {"podGroup": group}})),
+    );
     changes.extend(pods(&manifests).map(|pod| json!({"addPods": {"pod": pod}})));
     if changes.is_empty() {
         bail!("there is nothing to change: give --add, --drain or another change");

@@ -51,7 +51,7 @@ impl Live {
         })
     }
 
-    /// Nodes and pods of the question, as an API server would store them.
+    /// Nodes, pods and pod groups of the question, as an API server would store them.
     pub(crate) fn manifests(&self, question: &[PathBuf]) -> Result<Vec<Value>> {
         let mut input = ClusterInput::default();
         if !question.is_empty() {
@@ -72,7 +72,7 @@ impl Live {
         let found = input.finish()?;
         if !found.asked_others.is_empty() {
             bail!(
-                "a running scheduler takes pods and nodes in a question, and not {}: try --local",
+                "a running scheduler takes pods, nodes and pod groups in a question, and not {}: try --local",
                 found.asked_others.join(", ")
             );
         }
