@@ -2,6 +2,7 @@
 
 mod compose;
 mod data;
+mod group;
 mod table;
 mod visibility;
 
@@ -15,6 +16,7 @@ pub use self::data::{
     Decision, Explanation, FeasibleNode, LostAnswer, PlaceAnswer, PreemptionAnswer, RejectedNodes,
     Rejection, ScoreAnswer, ShortageAnswer, Suggestion, Verdict,
 };
+pub use self::group::{DomainsAnswer, FailedMembers, GroupAnswer, GroupAttempt};
 pub(crate) use self::table::examples_cell;
 pub use self::visibility::Visibility;
 pub(crate) use self::visibility::{
@@ -61,6 +63,9 @@ impl Default for ExplainOptions {
 impl ExplainOptions {
     /// Options with which every node is named.
     pub const ALL: Self = Self { max_examples: usize::MAX, max_feasible: usize::MAX };
+
+    /// What an answer lists at most that is sent to a program.
+    pub const SENT: Self = Self { max_examples: 10, max_feasible: 100 };
 }
 
 /// Explains what an attempt at the pod would find now. O(nodes × plugins), plus the search for pods to evict. Nothing
@@ -74,7 +79,20 @@ pub fn explain(
     options: ExplainOptions,
     now: Timestamp,
 ) -> Result<Explanation, Refusal> {
-    Ok(explanation_of(found_about(engine, subject, now)?, options, now))
+    let found = found_about(engine, subject, now)?;
+    let group = match found.pod.is_assigned() {
+        true => None,
+        false => group::group_of(engine, &found.pod, options, now),
+    };
+    let mut answer = explanation_of(found, options, now);
+    // A pod that fits gets no node while its group does not.
+    if let (Verdict::Fits, Some(verdict)) =
+        (answer.verdict, group.as_ref().and_then(GroupAnswer::verdict))
+    {
+        answer.verdict = verdict;
+    }
+    answer.group = group;
+    Ok(answer)
 }
 
 /// What an attempt at a pod would find now.

@@ -60,9 +60,9 @@ pub use capacity::{
 };
 pub use columns::Columns;
 pub use explanation::{
-    Decision, ExplainOptions, Explanation, FeasibleNode, LostAnswer, PlaceAnswer, PreemptionAnswer,
-    RejectedNodes, Rejection, ScoreAnswer, ShortageAnswer, Subject, Suggestion, Verdict,
-    Visibility, explain,
+    Decision, DomainsAnswer, ExplainOptions, Explanation, FailedMembers, FeasibleNode, GroupAnswer,
+    GroupAttempt, LostAnswer, PlaceAnswer, PreemptionAnswer, RejectedNodes, Rejection, ScoreAnswer,
+    ShortageAnswer, Subject, Suggestion, Verdict, Visibility, explain,
 };
 pub use format::{Format, FormatError, RenderError, render};
 pub use fragmentation::{
@@ -79,7 +79,7 @@ pub use preemption::{
 pub use queue::{Queue, QueueOptions, WaitingGroup, WaitingPod, queue};
 pub use rehearsal::{Happening, Rehearsal};
 pub use request::{Notes, Question, QuestionKind, RequestError};
-pub use schema::schema;
+pub use schema::{arguments_schema, schema};
 pub use suggestions::suggestions;
 pub use what_if::{
     BlockedAnswer, Change, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer,
@@ -102,6 +102,9 @@ pub enum Refusal {
     /// A pod to add exists.
     #[error("pod {0} exists already")]
     PodExists(PodName),
+    /// A pod group to add exists.
+    #[error("pod group {0} exists already")]
+    PodGroupExists(String),
     /// The node that is asked about does not exist.
     #[error("there is no node {0:?}")]
     NoSuchNode(String),

@@ -5,10 +5,12 @@ mod asked;
 mod kind;
 mod specs;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::CompileOptions;
 use schemars::{JsonSchema, SchemaGenerator};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -19,6 +21,9 @@ use self::specs::{
 };
 use crate::API_VERSION;
 use crate::explanation::Visibility;
+
+/// The namespace of a call that names none.
+const DEFAULT_NAMESPACE: &str = "default";
 
 /// Why a request is not a question.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +41,7 @@ pub enum RequestError {
     #[error("{field}: {problem}")]
     Field {
         /// Its path.
-        field: &'static str,
+        field: Cow<'static, str>,
         /// What is wrong, and what is allowed.
         problem: String,
     },
@@ -77,16 +82,51 @@ pub(crate) struct Envelope {
     _status: Value,
 }
 
+/// A question as the arguments of a call.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Arguments {
+    /// The namespace of the question; `default` if it is not given. Questions about the whole cluster have none.
+    #[serde(default)]
+    namespace: Option<String>,
+    /// What is asked.
+    #[serde(default)]
+    spec: Value,
+}
+
 /// The schema of what is asked: one for each kind of question.
 fn any_spec(generator: &mut SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({"anyOf": [
-        generator.subschema_for::<PodQuestionSpec>(),
-        generator.subschema_for::<WhatIfSpec>(),
-        generator.subschema_for::<DrainSpec>(),
-        generator.subschema_for::<CapacitySpec>(),
-        generator.subschema_for::<QueueSpec>(),
-        generator.subschema_for::<FragmentationSpec>(),
-    ]})
+    // A question about a preemption has the form of one for an explanation.
+    let kinds = QuestionKind::ALL.into_iter().filter(|kind| *kind != QuestionKind::Preemption);
+    let specs: Vec<schemars::Schema> = kinds.map(|kind| kind.spec_schema(generator)).collect();
+    schemars::json_schema!({"anyOf": specs})
+}
+
+impl QuestionKind {
+    /// The schema of its `spec`, by reference to the generator's definitions.
+    pub(crate) fn spec_schema(self, generator: &mut SchemaGenerator) -> schemars::Schema {
+        match self {
+            Self::Explanation | Self::Preemption => generator.subschema_for::<PodQuestionSpec>(),
+            Self::WhatIf => generator.subschema_for::<WhatIfSpec>(),
+            Self::Drain => generator.subschema_for::<DrainSpec>(),
+            Self::Capacity => generator.subschema_for::<CapacitySpec>(),
+            Self::Queue => generator.subschema_for::<QueueSpec>(),
+            Self::Fragmentation => generator.subschema_for::<FragmentationSpec>(),
+        }
+    }
+
+    /// The schema of a question of this kind as the arguments of a call, by reference to the generator's definitions.
+    pub(crate) fn arguments_schema(self, generator: &mut SchemaGenerator) -> schemars::Schema {
+        let spec = self.spec_schema(generator);
+        let mut arguments = Arguments::json_schema(generator);
+        if let Some(properties) = arguments.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.insert("spec".to_owned(), spec.to_value());
+            if !self.is_namespaced() {
+                properties.remove("namespace");
+            }
+        }
+        arguments
+    }
 }
 
 /// What stands beside an answer.
@@ -99,6 +139,9 @@ pub struct Notes {
 }
 
 impl Question {
+    /// How many bytes a question may have. Read, JSON of small maps takes up to eighty times as much.
+    pub const MAX_LENGTH: usize = 256 << 10;
+
     /// Reads a question that was asked in `namespace`, which is empty for the whole cluster. Pods in it are read with
     /// `options`, those of the scheduler that answers.
     ///
@@ -118,15 +161,66 @@ impl Question {
             let problem = format!(
                 "{api_version:?}, kind {given:?}: expected {API_VERSION:?}, kind {expected:?}"
             );
-            return Err(RequestError::Field { field: "apiVersion", problem });
+            return Err(RequestError::Field { field: "apiVersion".into(), problem });
         }
         in_namespace(metadata.get("namespace"), namespace, "metadata.namespace")?;
         if !namespace.is_empty() {
             metadata.insert("namespace".to_owned(), namespace.into());
         }
+        Self::new(kind, namespace, metadata, spec, options)
+    }
+
+    /// Reads a question from the arguments of a call, such as `{"namespace": "default", "spec": {"podName": "web"}}`. Pods in
+    /// it are read with `options`.
+    ///
+    /// # Errors
+    /// If they are none of a question of this kind.
+    pub fn from_arguments(
+        kind: QuestionKind,
+        arguments: &Value,
+        options: &CompileOptions,
+    ) -> Result<Self, RequestError> {
+        let Arguments { namespace, spec } = typed("", arguments)?;
+        let namespace = match namespace {
+            Some(given) if !given.is_empty() && !kind.is_namespaced() => {
+                let problem = format!(
+                    "{given:?}: a question of kind {} is about the whole cluster",
+                    kind.kind()
+                );
+                return Err(RequestError::Field { field: "namespace".into(), problem });
+            }
+            Some(given) if !given.is_empty() => given,
+            _ if kind.is_namespaced() => DEFAULT_NAMESPACE.to_owned(),
+            _ => String::new(),
+        };
+        Self::new(kind, &namespace, Map::new(), spec, options)
+    }
+
+    fn new(
+        kind: QuestionKind,
+        namespace: &str,
+        metadata: Map<String, Value>,
+        spec: Value,
+        options: &CompileOptions,
+    ) -> Result<Self, RequestError> {
         let namespace: Arc<str> = namespace.into();
         let (asked, demands) = Asked::from_spec(kind, &namespace, &spec, options)?;
         Ok(Self { kind, demands, asked, namespace, metadata, spec })
+    }
+
+    /// The same for an engine that was given the objects of a cluster and has tried none of its pods: what waits for what is
+    /// found out first.
+    #[must_use]
+    pub fn of_objects(mut self) -> Self {
+        if let Asked::Queue { options } = &mut self.asked {
+            options.from_objects = true;
+        }
+        self
+    }
+
+    /// What is asked, as it was given.
+    pub fn spec(&self) -> &Value {
+        &self.spec
     }
 
     /// The namespace of the question; empty for the whole cluster.
@@ -178,9 +272,25 @@ fn in_namespace(
                 "" => format!("{other}: the request is about the whole cluster"),
                 namespace => format!("{other}: the request is about namespace {namespace:?}"),
             };
-            Err(RequestError::Field { field, problem })
+            Err(RequestError::Field { field: field.into(), problem })
         }
     }
+}
+
+/// A value with its type; a missing one is an empty one. `at` is its path, for errors.
+fn typed<T: DeserializeOwned>(at: &str, value: &Value) -> Result<T, RequestError> {
+    let empty = Value::Object(Map::new());
+    let value = if value.is_null() { &empty } else { value };
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let within = error.path().to_string();
+        let field = match (at, within.as_str()) {
+            ("", ".") => "arguments".to_owned(),
+            (at, ".") => at.to_owned(),
+            ("", within) => within.to_owned(),
+            (at, within) => format!("{at}.{within}"),
+        };
+        RequestError::Field { field: field.into(), problem: error.into_inner().to_string() }
+    })
 }
 
 #[cfg(test)]
@@ -313,9 +423,26 @@ mod tests {
             ),
             (QuestionKind::WhatIf, "web", json!({"changes": [label]}), "unknown field `colour`"),
             (QuestionKind::WhatIf, "web", json!({"changes": [{"explode": {}}]}), "unknown variant"),
+            (
+                QuestionKind::WhatIf,
+                "web",
+                json!({"changes": [{"addPodGroup": {"podGroup": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}}}]}),
+                "spec.changes.addPodGroup.podGroup: expected a PodGroup of scheduling.k8s.io with a name",
+            ),
             (QuestionKind::Drain, "", json!({"nodes": []}), "spec.nodes: expected one node"),
-            (QuestionKind::Drain, "", json!({"nodes": [7]}), "not of kind Drain"),
-            (QuestionKind::Capacity, "web", json!({}), "missing field `pod`"),
+            (
+                QuestionKind::Drain,
+                "",
+                json!({"nodes": [7]}),
+                "spec.nodes[0]: invalid type: integer",
+            ),
+            (QuestionKind::Capacity, "web", json!({}), "spec: missing field `pod`"),
+            (
+                QuestionKind::WhatIf,
+                "web",
+                json!({"changes": [add(1), {"taint": {"name": "n", "key": "k", "effect": "Never"}}]}),
+                "spec.changes[1].taint.effect: unknown variant `Never`",
+            ),
             (QuestionKind::Queue, "web", json!({"limit": 10_001}), "spec.limit: 10001: at most"),
             (QuestionKind::Fragmentation, "", json!({"maxShapes": 201}), "spec.maxShapes: 201"),
             (

@@ -36,6 +36,17 @@ pub fn schema() -> Value {
     })
 }
 
+/// The schema (draft 2020-12) of a question as the arguments of a call, complete in itself: `namespace`, unless the question is
+/// about the whole cluster, and `spec`, as in [`schema`].
+pub fn arguments_schema(kind: QuestionKind) -> Value {
+    let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
+    let mut arguments = kind.arguments_schema(&mut generator).to_value();
+    if let Some(arguments) = arguments.as_object_mut() {
+        arguments.insert("$defs".to_owned(), generator.take_definitions(true).into());
+    }
+    arguments
+}
+
 /// A reference to the schema of a type, whose version and kind are always the same.
 fn kind<T: JsonSchema>(generator: &mut SchemaGenerator, kind: &str) -> Value {
     one_of_kinds::<T>(generator, json!({"const": kind}))

@@ -31,7 +31,10 @@ pub fn suggestions(
     interrupt: &Interrupt,
     now: Timestamp,
 ) -> Vec<Suggestion> {
-    if !matches!(explanation.verdict, Verdict::DoesNotFit | Verdict::FitsAfterPreemption) {
+    let is_rejected =
+        matches!(explanation.verdict, Verdict::DoesNotFit | Verdict::FitsAfterPreemption);
+    // One that would fit alone is not helped by changes of its own.
+    if !is_rejected || explanation.n_feasible > 0 {
         return Vec::new();
     }
     let course = Course::new(engine, now, 0, interrupt);

@@ -10,7 +10,7 @@ mod visibility;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Pod, Taint, Timestamp};
+use kube_scheduler_api_types::{Node, Object, Pod, Taint, Timestamp};
 use kube_scheduler_engine::Engine;
 
 pub(crate) use self::changes::{apply, is_of_node};
@@ -35,6 +35,8 @@ const SCHEDULER_ERROR: &str = "SchedulerError";
 pub enum Change {
     /// A pod is created.
     AddPod(Arc<Pod>),
+    /// A pod group is created.
+    AddPodGroup(Arc<Object>),
     /// A pod is deleted.
     DeletePod(PodName),
     /// A node joins.

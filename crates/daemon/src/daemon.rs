@@ -233,7 +233,14 @@ impl DaemonBuilder {
             let component = first.map(|profile| profile.scheduler_name.to_string());
             let component = component.unwrap_or_default();
             let hangs = hangs_out.clone();
-            Candidacy::new(options, api, clock, metrics.clone(), hangs, &hostname(), component)
+            let (candidacy, fence) =
+                Candidacy::new(options, api, clock, metrics.clone(), hangs, &hostname(), component);
+            let certificate = secure_port.as_ref().map(SecurePort::certificate);
+            let candidacy = match certificate {
+                Some(certificate) => candidacy.announcing(certificate),
+                None => candidacy,
+            };
+            (candidacy, fence)
         });
         let (spans, exporter) = start_tracing(self.tracing.clone(), &metrics)?;
         let kinds = followed_kinds(&engine, &extenders, &self.gates);

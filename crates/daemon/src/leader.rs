@@ -20,6 +20,7 @@ use kube_scheduler_config::{Configuration, Duration as ConfigDuration, LeaderEle
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::announcement::CertificateDigest;
 use crate::backoff::{random_bits, random_jitter};
 use crate::clock::Clock;
 use crate::fence::{self, Fence};
@@ -132,6 +133,12 @@ impl Candidacy {
             jitter: random_jitter(),
         };
         (Self { elector, leadership }, fence)
+    }
+
+    /// The same, which announces in the lease by which certificate it can be known when it leads.
+    pub(crate) fn announcing(mut self, certificate: watch::Receiver<CertificateDigest>) -> Self {
+        self.elector.lease = self.elector.lease.announcing(certificate);
+        self
     }
 
     /// Where the candidate stands.

@@ -24,6 +24,7 @@
 //! thread; `extender` asks other programs for it; `writes` carries out effects; `leader` decides whether any of that may
 //! happen, through the `fence`; `watchdog` sees to it that the core thread moves; `transport` is the connection; `serve`, `metrics` and `spans` are for observers, `debugger` compares the caches with the cluster.
 
+mod announcement;
 mod backoff;
 mod clock;
 mod cluster_lists;
@@ -59,7 +60,7 @@ pub use kube_scheduler_writes::RateLimit;
 pub use leader::LeaderElection;
 pub use metrics::{MetricsOptions, resident_memory_bytes};
 pub use progress::Progress;
-pub use running_scheduler::{AskError, RunningScheduler, Trust};
+pub use running_scheduler::{AskError, LeaseName, RunningScheduler, Trust};
 pub use serve::{
     AuthenticationOptions, AuthorizationOptions, ConnectionPatience, Introspection,
     RequestHeaderOptions, ServeError, ServingOptions, SniCertificate, VerbosityError,

@@ -1,5 +1,7 @@
-//! A client of a running scheduler that answers questions, reached through the API server if it is registered there, or at its
-//! secure port.
+//! A client of a running scheduler that answers questions: reached through the API server if it is registered there, at the
+//! leader's pod, or at its secure port.
+
+mod leader;
 
 use std::path::Path;
 
@@ -13,6 +15,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 
 use crate::transport::{ConnectError, Endpoint};
+pub use leader::LeaseName;
 
 /// Why a running scheduler gives no answer.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +104,42 @@ impl RunningScheduler {
         }
     }
 
+    /// The one that holds a lease, at its pod, by the API server's port-forward; `None` if nobody holds it who answers questions.
+    ///
+    /// It is asked with the credentials for the API server, which are sent to nobody but the owner of the certificate that the holder
+    /// has announced in the lease.
+    ///
+    /// # Errors
+    /// If there is no connection to the API server, or [`AskError::NotReached`].
+    pub async fn leading(endpoint: &Endpoint, lease: &LeaseName) -> Result<Option<Self>, AskError> {
+        let api_server = endpoint.kube_client()?;
+        let Some(port) = leader::port_of_leader(&api_server, lease).await? else {
+            return Ok(None);
+        };
+        let url = format!(
+            "pod {}/{} by {}, as holder of lease {lease}",
+            port.namespace,
+            port.name,
+            endpoint.url()
+        );
+        let client = endpoint.client_of_pod(port)?;
+        let namespace = api_server.default_namespace().to_owned();
+        let running = Self { client, url, namespace };
+        match running.client.request::<Value>(get(&format!("/apis/{API_VERSION}"))?).await {
+            Ok(_) => Ok(Some(running)),
+            Err(error) => {
+                let error = running.failed(error);
+                let mut message = error.to_string();
+                let mut source = std::error::Error::source(&error);
+                while let Some(cause) = source {
+                    message = format!("{message}: {cause}");
+                    source = cause.source();
+                }
+                Err(AskError::NotReached { url: running.url, message })
+            }
+        }
+    }
+
     /// The one at `url`, the address of its secure port. It is asked with the credentials for the API server.
     ///
     /// # Errors
@@ -120,7 +159,7 @@ impl RunningScheduler {
         Ok(Self { client, url, namespace })
     }
 
-    /// Its address, or that of the API server that leads to it.
+    /// Its address, or by whom it is reached.
     pub fn url(&self) -> &str {
         &self.url
     }

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::announcement::CertificateDigest;
 use crate::metrics::Metrics;
 use answers::Answers;
 use authentication::{Authenticator, TrustKeeper};
@@ -78,6 +79,11 @@ impl SecurePort {
     /// Where it listens.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Which certificate a client sees that asks for no name in particular.
+    pub(crate) fn certificate(&self) -> watch::Receiver<CertificateDigest> {
+        self.tls.certificate()
     }
 
     /// Answers until `stop` becomes true, and then what is under way.

@@ -13,6 +13,7 @@ mod error;
 mod log;
 mod opening;
 mod outage;
+mod pod;
 mod times;
 
 use std::error::Error as StdError;
@@ -42,6 +43,7 @@ use connection::Traffic;
 pub(crate) use error::ApiError;
 use opening::Opening;
 use outage::Outage;
+pub(crate) use pod::PodPort;
 use times::{ConnectionTimes, ResponseTimes};
 
 /// How often a request is sent again when the server asks for patience, as in the reference's client.
@@ -204,6 +206,16 @@ impl Endpoint {
     /// If the connection cannot be set up, for example because a certificate cannot be used. Nothing is sent yet.
     pub fn kube_client(&self) -> Result<kube::Client, ConnectError> {
         Ok(self.connect(self.config.clone(), Traffic::Requests)?.0)
+    }
+
+    /// A client with the same credentials for what listens at a port of a pod, by this API server's port-forward. Nothing is sent
+    /// yet.
+    pub(crate) fn client_of_pod(&self, port: PodPort) -> Result<kube::Client, ConnectError> {
+        // Only HTTP/1.1 connections become streams.
+        let api_server = self.connect(self.config.clone(), Traffic::LongAnswers)?.0;
+        let server = format!("pod {}/{}", port.namespace, port.name);
+        pod::client(self.config.clone(), api_server, port)
+            .map_err(|source| ConnectError::Client { server, source })
     }
 
     fn connect(

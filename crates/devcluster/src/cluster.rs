@@ -88,7 +88,7 @@ impl DevCluster {
     }
 
     /// Answers the requests on `stream`, as if a client had connected without TLS, until the stream ends.
-    pub async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
+    pub async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         listener::exchange(self.server.clone(), stream, None).await;
     }
 

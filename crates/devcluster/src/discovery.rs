@@ -148,6 +148,7 @@ fn verbs(kind: &Kind) -> &'static [&'static str] {
 fn subresource_verbs(subresource: &str) -> &'static [&'static str] {
     match subresource {
         "binding" | "eviction" => &["create"],
+        "portforward" => &["create", "get"],
         "finalize" => &["update"],
         _ => &["get", "patch", "update"],
     }
@@ -161,6 +162,7 @@ fn subresource_kind(
         "binding" => ("", "v1", "Binding"),
         "eviction" => ("policy", "v1", "Eviction"),
         "scale" => ("autoscaling", "v1", "Scale"),
+        "portforward" => ("", "v1", "PodPortForwardOptions"),
         _ => (kind.group, kind.version, kind.kind),
     }
 }

@@ -290,7 +290,14 @@ pub static KINDS: &[Kind] = &[
         .in_all()
         .status()
         .generation()
-        .subresources(&["status", "binding", "eviction", "resize", "ephemeralcontainers"])
+        .subresources(&[
+            "status",
+            "binding",
+            "eviction",
+            "resize",
+            "ephemeralcontainers",
+            "portforward",
+        ])
         .fields(&[
             ("spec.nodeName", &["spec", "nodeName"]),
             ("status.phase", &["status", "phase"]),

@@ -81,6 +81,7 @@ mod body;
 mod discovery;
 mod faults;
 mod listener;
+mod port_forward;
 mod response;
 mod routes;
 mod server;

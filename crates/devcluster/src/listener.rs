@@ -99,7 +99,7 @@ async fn connection(
 /// Answers the requests of one connection; `user` is the one of the client certificate.
 pub(crate) async fn exchange(
     server: Arc<Server>,
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     user: Option<User>,
 ) {
     let user = user.map(Arc::new);
@@ -107,7 +107,8 @@ pub(crate) async fn exchange(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(None)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
     if let Err(error) = connection.await {
         debug!(%error, "connection ended");
     }

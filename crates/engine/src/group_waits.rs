@@ -17,12 +17,28 @@ use kube_scheduler_framework::Status;
 use crate::core::{Core, PodEvent};
 use crate::deadlines::WakeUp;
 use crate::effect::{Effect, PodRef};
+use crate::engine::Engine;
 use crate::failure::{NominationChange, status_patch};
 use crate::group_submission::write_condition;
 use crate::incomplete::{GroupKey, IncompleteGroups};
 
 /// What the condition of a member says. Not `Unschedulable`: more nodes would not help.
 const REASON: &str = "WaitingForPodGroup";
+
+/// # Groups
+impl Engine {
+    /// Whether pods of a pod group are tried together, rather than as if they had none.
+    pub fn schedules_groups(&self) -> bool {
+        self.core.plans.groups.has_groups
+    }
+
+    /// What a pod group waits for before its pods can be tried: the group itself, or more pods; `None` if nothing is missing.
+    pub fn missing_of_group(&self, namespace: &str, name: &str) -> Option<String> {
+        let gates = &self.core.plans.groups;
+        let missing = gates.has_gangs.then(|| what_is_missing(&self.core, namespace, name))??;
+        Some(missing.0 + &missing.1)
+    }
+}
 
 /// # Groups that are waited for
 impl Core {

@@ -158,6 +158,7 @@ impl SchedulerBuilder {
             Command::Fragmentation(args) => {
                 return commands::answers::run_fragmentation(&args, registry);
             }
+            Command::Mcp(args) => commands::mcp::run(args, registry),
             Command::AnswersSchema(_) => commands::answers_schema::run(),
             Command::Config(args) => commands::config::run(args, &registry),
             Command::Man(args) => commands::man::run(args, &program),

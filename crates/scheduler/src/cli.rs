@@ -39,6 +39,7 @@ pub(crate) enum Command {
     Capacity(commands::answers::CapacityArgs),
     Queue(commands::answers::QueueArgs),
     Fragmentation(commands::answers::FragmentationArgs),
+    Mcp(commands::mcp::Args),
     AnswersSchema(commands::answers_schema::Args),
     Config(commands::config::Args),
     Completions(commands::completions::Args),

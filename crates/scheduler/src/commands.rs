@@ -8,6 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod devcluster;
 pub(crate) mod help;
 pub(crate) mod man;
+pub(crate) mod mcp;
 pub(crate) mod schedule;
 pub(crate) mod simulate;
 mod sources;

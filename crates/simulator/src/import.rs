@@ -60,7 +60,7 @@ pub struct ClusterObjects {
     pub asked_nodes: Vec<Arc<Node>>,
     /// Pods that are not part of the cluster but asked about.
     pub asked_pods: Vec<Arc<Pod>>,
-    /// Nodes and pods that are asked about, as an API server would store them, in their order.
+    /// Nodes, pods and pod groups that are asked about, as an API server would store them, in their order.
     pub asked_manifests: Vec<Value>,
     /// What else of the question decides about its pods, such as `PersistentVolumeClaim x/data`: neither is it in the manifests,
     /// nor can it be. Controllers, whose pods are asked about, and classes of priorities, whose values pods have, are left out.
@@ -190,6 +190,7 @@ impl ClusterInput {
                 ("", "Node") => self.add_node(at, &mut found)?,
                 (groups::GROUP, "PodGroup") => {
                     let group = self.pod_group(at, &classes)?;
+                    self.note_manifest(at, &mut found);
                     found.objects.push(Arc::new(group));
                 }
                 _ => {
@@ -323,7 +324,8 @@ fn decides(group: &str, kind: &str) -> bool {
             "Pod" | "Node" | "ReplicationController" | "ConfigMap" | "Secret" | "ServiceAccount"
         ),
         "apps" | "batch" => false,
-        _ => kind != "PriorityClass",
+        // Pod groups can be in a question.
+        _ => !matches!(kind, "PriorityClass" | "PodGroup"),
     }
 }
 

@@ -132,6 +132,7 @@ impl RealServer {
         let front_proxy = Authority::generate("e2e-front-proxy-ca")?;
         let serving = authority.server(&["localhost", "127.0.0.1"])?;
         let accounts = authority.server(&["service-accounts"])?;
+        let proxy = front_proxy.client(&User::new("front-proxy-client"))?;
         let file = |name: &str, text: &str| -> Result<String> {
             let path = files.join(name);
             std::fs::write(&path, text)?;
@@ -162,6 +163,8 @@ impl RealServer {
                 file("front-proxy-ca.crt", &front_proxy.pem())?
             ),
             "--requestheader-allowed-names=front-proxy-client".to_owned(),
+            format!("--proxy-client-cert-file={}", file("proxy.crt", &proxy.certificate)?),
+            format!("--proxy-client-key-file={}", file("proxy.key", &proxy.key)?),
             "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
             "--requestheader-group-headers=X-Remote-Group".to_owned(),
             "--requestheader-username-headers=X-Remote-User".to_owned(),

@@ -10,6 +10,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a scenario that cannot go on stops where it is")]
 
+mod aggregated;
 mod cluster;
 mod extender;
 mod inhabitants;

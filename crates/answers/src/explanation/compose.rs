@@ -43,6 +43,7 @@ pub(super) fn compose(
         warnings: warnings(pod, &found),
         message: found.message.filter(|_| verdict != Verdict::Bound),
         place: place.map(place_answer),
+        group: None,
         gated: found.gated.as_ref().map(Rejection::from),
         pod_rejections: found.of_pod.iter().map(Rejection::from).collect(),
         nodes: found.nodes.len(),
@@ -81,7 +82,7 @@ fn warnings(pod: &Pod, found: &engine::Explanation) -> Vec<String> {
     }
     if let Some(group) = &pod.spec.pod_group {
         warnings.push(format!(
-            "the pod belongs to group {group}, whose members are tried together; this is about the pod alone"
+            "rejections, scores and suggestions are about the pod alone, not about its group {group}"
         ));
     }
     if found.has_extenders {
@@ -97,35 +98,35 @@ fn warnings(pod: &Pod, found: &engine::Explanation) -> Vec<String> {
     warnings
 }
 
-/// Where a pod is.
-pub(crate) fn place_answer(place: PodPlace) -> PlaceAnswer {
-    let names = |names: Vec<PluginName>| names.iter().map(ToString::to_string).collect();
-    let (mut until, mut held_by) = (None, Vec::new());
-    let stage = match place.stage {
+/// The name of a stage in answers.
+pub(super) const fn stage_name(stage: &PodStage) -> &'static str {
+    match stage {
         PodStage::NotOurs => "NotOurs",
         PodStage::BeingDeleted => "BeingDeleted",
         PodStage::Active => "Active",
-        PodStage::Backoff { until: end } => {
-            until = end;
-            "Backoff"
-        }
-        PodStage::Unschedulable { until: end } => {
-            until = Some(end);
-            "Unschedulable"
-        }
-        PodStage::Gated { by } => {
-            held_by = vec![by.to_string()];
-            "Gated"
-        }
+        PodStage::Backoff { .. } => "Backoff",
+        PodStage::Unschedulable { .. } => "Unschedulable",
+        PodStage::Gated { .. } => "Gated",
         PodStage::InFlight => "InFlight",
-        PodStage::WaitingOnPermit { plugins } => {
-            held_by = names(plugins);
-            "WaitingOnPermit"
-        }
+        PodStage::WaitingOnPermit { .. } => "WaitingOnPermit",
         PodStage::Binding => "Binding",
         PodStage::Bound => "Bound",
         _ => "Unknown",
-    };
+    }
+}
+
+/// Where a pod is.
+pub(crate) fn place_answer(place: PodPlace) -> PlaceAnswer {
+    let stage = stage_name(&place.stage);
+    let names = |names: Vec<PluginName>| names.iter().map(ToString::to_string).collect();
+    let (mut until, mut held_by) = (None, Vec::new());
+    match place.stage {
+        PodStage::Backoff { until: end } => until = end,
+        PodStage::Unschedulable { until: end } => until = Some(end),
+        PodStage::Gated { by } => held_by = vec![by.to_string()],
+        PodStage::WaitingOnPermit { plugins } => held_by = names(plugins),
+        _ => {}
+    }
     PlaceAnswer {
         stage,
         until: until.map(|until| until.to_string()),

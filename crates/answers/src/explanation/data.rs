@@ -6,6 +6,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::group::GroupAnswer;
+
 /// Whether the pod fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
@@ -41,6 +43,9 @@ pub struct Explanation {
     /// Where the pod is; `None` for one that does not exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<PlaceAnswer>,
+    /// Where the pod's group stands, if it has one whose pods are tried together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupAnswer>,
     /// What keeps the pod from being tried, whatever the nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gated: Option<Rejection>,

@@ -18,12 +18,21 @@ impl Explanation {
             place.write(&mut out);
         }
         out.push_str(&self.details(wide));
+        if let Some(group) = &self.group {
+            group.write(&mut out);
+        }
         out
     }
 
     fn headline(&self) -> String {
         let Self { verdict, nodes, n_feasible, decision, .. } = self;
-        let share = format!("{n_feasible} of {nodes} nodes feasible");
+        let share = match verdict {
+            // It fits alone, and its group does not.
+            Verdict::DoesNotFit | Verdict::FitsAfterPreemption if *n_feasible > 0 => {
+                format!("because of its group; {n_feasible} of {nodes} nodes feasible for it alone")
+            }
+            _ => format!("{n_feasible} of {nodes} nodes feasible"),
+        };
         match (verdict, decision) {
             (Verdict::Fits, Some(decision)) => {
                 format!("fits, on {} ({share})", a_node(&decision.node))

@@ -31,6 +31,9 @@ impl Explanation {
     pub fn limited(mut self, options: ExplainOptions) -> Self {
         self.feasible.truncate(options.max_feasible);
         self.rejected.iter_mut().for_each(|group| group.examples.truncate(options.max_examples));
+        if let Some(group) = &mut self.group {
+            group.limit(options.max_examples);
+        }
         self
     }
 
@@ -66,6 +69,9 @@ impl Explanation {
                 // It ends with what preemption says.
                 self.message = None;
             }
+        }
+        if let Some(group) = &mut self.group {
+            group.hide_nodes();
         }
         self.feasible.clear();
         let of_pod = self.gated.iter_mut().chain(&mut self.pod_rejections).chain(&mut self.error);

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{CompileOptions, Node, Pod, Taint, TaintEffect};
-use serde::de::DeserializeOwned;
+use kube_scheduler_api_types::{CompileOptions, Node, Object, Pod, PodGroup, Taint, TaintEffect};
 use serde_json::Value;
 
 use super::specs::{
     AddPodsSpec, CapacitySpec, ChangeSpec, DrainSpec, EffectSpec, FragmentationSpec,
     PodQuestionSpec, QueueSpec, WhatIfSpec,
 };
-use super::{QuestionKind, RequestError};
+use super::{QuestionKind, RequestError, typed};
 use crate::capacity::CapacityOptions;
 use crate::explanation::{Subject, Visibility};
 use crate::fragmentation::FragmentationOptions;
@@ -55,9 +54,9 @@ impl Asked {
             QuestionKind::Explanation | QuestionKind::Preemption => {
                 (about_pod(kind, namespace, spec, options)?, ANYBODY)
             }
-            QuestionKind::WhatIf => what_if(kind, namespace, spec, options)?,
+            QuestionKind::WhatIf => what_if(namespace, spec, options)?,
             QuestionKind::Drain => {
-                let DrainSpec { nodes, disable_eviction } = typed(kind, spec)?;
+                let DrainSpec { nodes, disable_eviction } = typed("spec", spec)?;
                 if nodes.is_empty() {
                     return Err(field("spec.nodes", "expected one node or more"));
                 }
@@ -66,7 +65,7 @@ impl Asked {
                 (Self::WhatIf { changes }, ANYBODY)
             }
             QuestionKind::Capacity => {
-                let CapacitySpec { pod, max, steps } = typed(kind, spec)?;
+                let CapacitySpec { pod, max, steps } = typed("spec", spec)?;
                 let template = Arc::new(manifest(pod, namespace, &SUBJECT, options)?);
                 let defaults = CapacityOptions::default();
                 let max = bounded("spec.max", max, defaults.max, MAX_CAPACITY)?;
@@ -75,13 +74,13 @@ impl Asked {
                 (Self::Capacity { template, options }, ANYBODY)
             }
             QuestionKind::Queue => {
-                let QueueSpec { limit } = typed(kind, spec)?;
+                let QueueSpec { limit } = typed("spec", spec)?;
                 let defaults = QueueOptions::default();
                 let max_listed = bounded("spec.limit", limit, defaults.max_listed, MAX_LISTED)?;
                 (Self::Queue { options: QueueOptions { max_listed, ..defaults } }, ANYBODY)
             }
             QuestionKind::Fragmentation => {
-                let FragmentationSpec { by, max_shapes } = typed(kind, spec)?;
+                let FragmentationSpec { by, max_shapes } = typed("spec", spec)?;
                 let defaults = FragmentationOptions::default();
                 let max_shapes =
                     bounded("spec.maxShapes", max_shapes, defaults.max_shapes, MAX_SHAPES)?;
@@ -92,17 +91,8 @@ impl Asked {
     }
 }
 
-/// The `spec` as it is typed; a missing one is an empty one.
-fn typed<T: DeserializeOwned>(kind: QuestionKind, spec: &Value) -> Result<T, RequestError> {
-    let form = |error| RequestError::Form { kind: kind.kind(), error };
-    match spec {
-        Value::Null => T::deserialize(&Value::Object(serde_json::Map::new())).map_err(form),
-        spec => T::deserialize(spec).map_err(form),
-    }
-}
-
 fn field(field: &'static str, problem: impl Into<String>) -> RequestError {
-    RequestError::Field { field, problem: problem.into() }
+    RequestError::Field { field: field.into(), problem: problem.into() }
 }
 
 fn bounded(
@@ -123,7 +113,7 @@ fn about_pod(
     spec: &Value,
     options: &CompileOptions,
 ) -> Result<Asked, RequestError> {
-    let PodQuestionSpec { pod_name, pod, suggest } = typed(kind, spec)?;
+    let PodQuestionSpec { pod_name, pod, suggest } = typed("spec", spec)?;
     if suggest && kind != QuestionKind::Explanation {
         let problem = format!("a question of kind {} has no suggestions", kind.kind());
         return Err(field("spec.suggest", problem));
@@ -144,12 +134,11 @@ fn about_pod(
 }
 
 fn what_if(
-    kind: QuestionKind,
     namespace: &Arc<str>,
     spec: &Value,
     options: &CompileOptions,
 ) -> Result<Read, RequestError> {
-    let WhatIfSpec { changes: specs } = typed(kind, spec)?;
+    let WhatIfSpec { changes: specs } = typed("spec", spec)?;
     if specs.is_empty() {
         return Err(field("spec.changes", "expected one change or more"));
     }
@@ -158,7 +147,7 @@ fn what_if(
     for spec in specs {
         let (of_pods, n) = match &spec {
             ChangeSpec::AddPods(added) => (true, added.count.unwrap_or(1)),
-            ChangeSpec::DeletePod(_) => (true, 1),
+            ChangeSpec::AddPodGroup(_) | ChangeSpec::DeletePod(_) => (true, 1),
             _ => (false, 1),
         };
         if n > max.saturating_sub(changes.len()) {
@@ -170,6 +159,7 @@ fn what_if(
     }
     demands.all_pods = changes.iter().any(|change| match change {
         Change::AddPod(pod) => pod.namespace != *namespace,
+        Change::AddPodGroup(group) => group.namespace != *namespace,
         Change::DeletePod(name) => name.namespace != *namespace,
         _ => false,
     });
@@ -186,6 +176,9 @@ fn add_changes(
         ChangeSpec::AddPods(added) => {
             changes.extend(pods(added, namespace, options)?.into_iter().map(Change::AddPod));
             return Ok(());
+        }
+        ChangeSpec::AddPodGroup(added) => {
+            Change::AddPodGroup(pod_group(added.pod_group, namespace)?)
         }
         ChangeSpec::DeletePod(pod) => {
             let namespace = pod.namespace.map_or_else(|| namespace.clone(), Arc::from);
@@ -220,6 +213,24 @@ fn add_changes(
     };
     changes.push(change);
     Ok(())
+}
+
+/// A pod group of a question, in the question's namespace unless it names another one.
+fn pod_group(mut group: Value, namespace: &Arc<str>) -> Result<Arc<Object>, RequestError> {
+    const AT: &str = "spec.changes.addPodGroup.podGroup";
+
+    let refused = |problem: String| field(AT, problem);
+    if group["metadata"].is_object() && group["metadata"]["namespace"].is_null() {
+        group["metadata"]["namespace"] = Value::from(&**namespace);
+    }
+    let group = Object::from_value(group).map_err(|error| refused(error.to_string()))?;
+    if (&*group.group, &*group.kind) != (PodGroup::GROUP, PodGroup::KIND) || group.name.is_empty() {
+        let expected = format!("expected a {} of {} with a name", PodGroup::KIND, PodGroup::GROUP);
+        return Err(refused(expected));
+    }
+    PodGroup::from_object(&group).map_err(|error| refused(error.to_string()))?;
+    let uid = uid(&group.namespace, &group.name);
+    Ok(Arc::new(Object { uid, ..group }))
 }
 
 /// Pods that are alike except for their names.

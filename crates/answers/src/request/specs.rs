@@ -31,6 +31,8 @@ pub(super) struct WhatIfSpec {
 pub(super) enum ChangeSpec {
     /// Pods are created.
     AddPods(AddPodsSpec),
+    /// A pod group is created: to be had before its pods, which name it.
+    AddPodGroup(AddPodGroupSpec),
     /// A pod is deleted.
     DeletePod(PodReferenceSpec),
     /// A node joins.
@@ -59,6 +61,14 @@ pub(super) struct AddPodsSpec {
     pub(super) pod: Value,
     /// How many; of several, each has its number behind the name.
     pub(super) count: Option<usize>,
+}
+
+/// A pod group that does not exist yet.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct AddPodGroupSpec {
+    /// The PodGroup of `scheduling.k8s.io`, as an API server would store it.
+    pub(super) pod_group: Value,
 }
 
 /// A pod that exists.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Pod, PodStatus};
+use kube_scheduler_api_types::{Node, Object, Pod, PodStatus};
 use kube_scheduler_engine::Input;
 
 use super::Change;
@@ -39,6 +39,7 @@ pub(crate) fn apply(course: &mut Course, changes: &[Change]) -> Result<Touched, 
         }
         match change {
             Change::AddPod(pod) => add_pod(course, pod, &mut touched)?,
+            Change::AddPodGroup(group) => add_group(course, group, &mut touched)?,
             Change::DeletePod(name) => {
                 let pod = course.engine.known_pod(&name.namespace, &name.name).cloned();
                 let pod = pod.ok_or_else(|| Refusal::NoSuchPod(name.clone()))?;
@@ -108,6 +109,23 @@ fn add_pod(course: &mut Course, pod: &Arc<Pod>, touched: &mut Touched) -> Result
     }
     course.handle(Input::PodApplied(pod.clone()));
     touched.asked.insert(name);
+    Ok(())
+}
+
+fn add_group(
+    course: &mut Course,
+    group: &Arc<Object>,
+    touched: &mut Touched,
+) -> Result<(), Refusal> {
+    let Object { group: api_group, kind, namespace, name, .. } = &**group;
+    if course.engine.cluster().objects().get(api_group, kind, namespace, name).is_some() {
+        return Err(Refusal::PodGroupExists(group.key()));
+    }
+    if !course.engine.schedules_groups() {
+        let text = format!("pod group {}: this scheduler tries its pods one by one", group.key());
+        touched.warnings.push(text);
+    }
+    course.handle(Input::ObjectApplied(group.clone()));
     Ok(())
 }
 

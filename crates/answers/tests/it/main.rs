@@ -9,6 +9,7 @@ mod draining;
 mod explaining;
 mod foreseeing;
 mod fragmenting;
+mod grouping;
 mod preempting;
 mod queueing;
 mod suggesting;

@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::record::{Lease, Record};
+use crate::announcement::{ANNOTATION, Announcement, CertificateDigest};
 use crate::backoff::Backoff;
 use crate::clock::to_micro_time;
 use crate::transport::{Api, ApiError, Call};
@@ -31,11 +32,27 @@ pub(crate) struct LeaseClient {
     api: Api,
     namespace: Arc<str>,
     name: Arc<str>,
+    /// Of the certificate by which the holder can be known, where it has one.
+    certificate: Option<watch::Receiver<CertificateDigest>>,
 }
 
 impl LeaseClient {
     pub(crate) fn new(api: Api, namespace: &str, name: &str) -> Self {
-        Self { api, namespace: namespace.into(), name: name.into() }
+        Self { api, namespace: namespace.into(), name: name.into(), certificate: None }
+    }
+
+    /// The same, whose holder announces the certificate by which it can be known.
+    pub(crate) fn announcing(self, certificate: watch::Receiver<CertificateDigest>) -> Self {
+        Self { certificate: Some(certificate), ..self }
+    }
+
+    /// Adds to a lease by which certificate its holder can be known, if it has a holder.
+    fn announce(&self, lease: &mut Lease, record: &Record) {
+        if let Some(certificate) = self.certificate.as_ref().filter(|_| !record.holder.is_empty()) {
+            let certificate = *certificate.borrow();
+            let announcement = Announcement { identity: record.holder.clone(), certificate };
+            lease.annotate(ANNOTATION, announcement.text());
+        }
     }
 
     /// `<namespace>/<name>`, for messages.
@@ -52,7 +69,8 @@ impl LeaseClient {
         record: &Record,
         timeout: Duration,
     ) -> Result<Lease, ApiError> {
-        let lease = Lease::fresh(&self.namespace, &self.name, record);
+        let mut lease = Lease::fresh(&self.namespace, &self.name, record);
+        self.announce(&mut lease, record);
         self.call(Call::post(self.collection(), lease.to_json()), timeout).await
     }
 
@@ -63,6 +81,7 @@ impl LeaseClient {
         timeout: Duration,
     ) -> Result<Lease, ApiError> {
         lease.set_record(record);
+        self.announce(&mut lease, record);
         let path = format!("{}/{}", self.collection(), self.name);
         self.call(Call::put(path, lease.to_json()), timeout).await
     }

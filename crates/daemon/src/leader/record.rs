@@ -84,6 +84,17 @@ impl Lease {
         self.0.insert("spec".to_owned(), spec);
     }
 
+    /// Adds an annotation, or replaces its value.
+    pub(crate) fn annotate(&mut self, name: &str, value: String) {
+        let metadata = self.0.entry("metadata").or_insert_with(|| json!({}));
+        let Some(metadata) = metadata.as_object_mut() else { return };
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        if !annotations.is_object() {
+            *annotations = json!({});
+        }
+        annotations[name] = value.into();
+    }
+
     /// A member of its metadata; empty when it is missing.
     pub(crate) fn metadata(&self, member: &str) -> &str {
         let metadata = self.0.get("metadata").and_then(|metadata| metadata.get(member));
@@ -120,6 +131,10 @@ mod tests {
         assert!(text.contains(r#""labels":{"a":"b"}"#) && !text.contains("strategy"), "{text}");
         assert!(text.contains(r#""renewTime":"2026-11-21T10:00:02.500000Z""#), "{text}");
         assert_eq!(lease.metadata("resourceVersion"), "7");
+        lease.annotate("a", "1".to_owned());
+        lease.annotate("a", "2".to_owned());
+        let text = String::from_utf8(lease.to_json()).unwrap();
+        assert!(text.contains(r#""annotations":{"a":"2"}"#), "{text}");
         assert_eq!(lease.metadata("uid"), "");
     }
 

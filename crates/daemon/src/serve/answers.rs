@@ -36,8 +36,8 @@ use super::site::query_pairs;
 use crate::inbox::{self, Inbox, Moment, Observation};
 use crate::plugin_services::apart;
 
-/// How long a question may be. Read, JSON of small maps takes up to eighty times as much.
-const MAX_QUESTION: usize = 256 << 10;
+/// How long a question may be.
+const MAX_QUESTION: usize = Question::MAX_LENGTH;
 /// Questions that are read, wait or are answered; further ones are refused.
 const MAX_QUESTIONS: usize = 4;
 /// Copies for questions take at most one part in this many of the core's time: after one, the core makes no other until the other
@@ -47,8 +47,6 @@ const SHARE: u32 = 20;
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a question may wait for its turn, and how long its answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What an answer lists at most.
-const LISTED: ExplainOptions = ExplainOptions { max_examples: 10, max_feasible: 100 };
 
 /// The questions under way.
 pub(super) struct Answers {
@@ -330,7 +328,7 @@ impl Form {
         resource_version: Option<String>,
     ) -> Result<String, Problem> {
         let question = Arc::unwrap_or_clone(question);
-        let answer = answer.for_reader(&question, self.reader, LISTED);
+        let answer = answer.for_reader(&question, self.reader, ExplainOptions::SENT);
         let rendered = self.rendered.map(|rendered| answer.table(rendered == Rendered::Wide));
         let notes = Notes { resource_version, rendered };
         let object = question.answered(&answer, notes);

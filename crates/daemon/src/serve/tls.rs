@@ -19,6 +19,7 @@ use tokio::sync::watch;
 
 use super::error::ServeError;
 use super::options::ServingOptions;
+use crate::announcement::CertificateDigest;
 use certificates::{Certificates, Chosen};
 use client::AnyClient;
 use settings::Settings;
@@ -46,6 +47,7 @@ pub(crate) struct Tls {
     /// `None` when client certificates are never asked for.
     authorities: Option<Vec<DistinguishedName>>,
     state: watch::Sender<Arc<TlsState>>,
+    certificate: watch::Sender<CertificateDigest>,
     complaint: Option<String>,
 }
 
@@ -55,12 +57,14 @@ impl Tls {
         let settings = Settings::parse(options)?;
         let certificates = Certificates::load(options, settings.provider())?;
         let authorities = asks_clients.then(Vec::new);
-        let state = build(&settings, &certificates.chosen(), authorities.as_deref())?;
+        let chosen = certificates.chosen();
+        let state = build(&settings, &chosen, authorities.as_deref())?;
         Ok(Self {
             settings,
             certificates,
             authorities,
             state: watch::Sender::new(Arc::new(state)),
+            certificate: watch::Sender::new(chosen.usual()),
             complaint: None,
         })
     }
@@ -68,6 +72,11 @@ impl Tls {
     /// The TLS configuration of new connections, and its changes.
     pub(crate) fn state(&self) -> watch::Receiver<Arc<TlsState>> {
         self.state.subscribe()
+    }
+
+    /// The certificate of clients that ask for no name in particular, and its changes.
+    pub(crate) fn certificate(&self) -> watch::Receiver<CertificateDigest> {
+        self.certificate.subscribe()
     }
 
     /// Looks at the files again.
@@ -101,8 +110,12 @@ impl Tls {
     }
 
     fn publish(&self) {
-        match build(&self.settings, &self.certificates.chosen(), self.authorities.as_deref()) {
-            Ok(state) => drop(self.state.send_replace(Arc::new(state))),
+        let chosen = self.certificates.chosen();
+        match build(&self.settings, &chosen, self.authorities.as_deref()) {
+            Ok(state) => {
+                self.state.send_replace(Arc::new(state));
+                self.certificate.send_replace(chosen.usual());
+            }
             // Building the configuration from the same parts has succeeded before.
             Err(error) => tracing::error!(err = %error, "TLS stays as it was"),
         }

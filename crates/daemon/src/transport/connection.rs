@@ -11,7 +11,7 @@ use std::time::Duration;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use rustls::pki_types::ServerName;
@@ -72,10 +72,21 @@ pub(super) fn client(
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(LONG_ANSWERS_IDLE);
     }
     let client: Client<_, Body> = builder.build(connector);
+    Ok((layered(config, client)?, times))
+}
+
+/// The client whose requests have the address, the headers and the credentials of `config`.
+pub(super) fn layered<C>(
+    config: kube::Config,
+    client: Client<C, Body>,
+) -> Result<kube::Client, kube::Error>
+where
+    C: Connect + Clone + Send + Sync + 'static,
+{
     let service = config.extra_headers_layer()?.layer(client.map_err(BoxError::from));
     let service = option_layer(config.auth_layer()?).layer(service);
     let service = config.base_uri_layer().layer(service);
-    Ok((kube::Client::new(service, config.default_namespace), times))
+    Ok(kube::Client::new(service, config.default_namespace))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod governor;
 mod https;
 mod intake;
 mod leader;
+mod leading;
 mod lists;
 mod preemption;
 mod scheduling;

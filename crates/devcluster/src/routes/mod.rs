@@ -21,6 +21,8 @@ use crate::access::{Action, User};
 use crate::body::{Body, ConnectionDrop};
 use crate::discovery;
 use crate::faults::{Effect, FaultTarget};
+use crate::kinds::PODS;
+use crate::port_forward;
 use crate::response::{rejection, with_body};
 use crate::server::Server;
 use crate::status::ApiError;
@@ -86,6 +88,13 @@ pub(crate) async fn handle(
     }
     if let Some(response) = injected(verdict.effect.as_ref()) {
         return response;
+    }
+    if request.kind == PODS && request.subresource == "portforward" {
+        let ports = request.query.get("ports").map(str::to_owned);
+        let pod = (&*request.namespace, &*request.name);
+        let upgradable = Request::from_parts(parts, incoming);
+        let response = port_forward::open(&server, pod, ports.as_deref(), upgradable);
+        return Ok(response.unwrap_or_else(|error| rejection(&error)));
     }
     let body = match parts.method {
         Method::GET => Bytes::new(),

@@ -19,7 +19,7 @@ use kube_scheduler_runtime::Registry;
 use serde::Serialize;
 
 use super::print;
-use super::sources::{Asked, Source};
+use super::sources::{Asked, Output, Source, print_remark};
 use crate::failure;
 
 /// Say why a pod fits where it fits: what rejects it on each node, every plugin's score, and what evicting pods would do.
@@ -44,6 +44,9 @@ pub(crate) struct ExplainArgs {
 
     #[command(flatten)]
     source: Source,
+
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Say which pods would be evicted for a pod that does not fit, on which node, and why there.
@@ -65,6 +68,9 @@ pub(crate) struct PreemptArgs {
 
     #[command(flatten)]
     source: Source,
+
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Say what would happen if the cluster were changed: where pods go, who is evicted, what stays pending and why.
@@ -115,6 +121,9 @@ pub(crate) struct WhatIfArgs {
 
     #[command(flatten)]
     source: Source,
+
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Say where the pods of nodes would go if the nodes were drained, and which of them would find no place.
@@ -136,6 +145,9 @@ pub(crate) struct DrainArgs {
 
     #[command(flatten)]
     source: Source,
+
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Say how many more pods of one kind fit, on which nodes, how large one may be, and why the next one does not fit.
@@ -164,6 +176,9 @@ pub(crate) struct CapacityArgs {
 
     #[command(flatten)]
     source: Source,
+
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Say what waits to be scheduled, in which order, and for what.
@@ -181,6 +196,9 @@ pub(crate) struct QueueArgs {
 
     #[command(flatten)]
     source: Source,
+
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Say which share of what is free the pods that the cluster runs could not use, by resource and pool of nodes.
@@ -202,6 +220,9 @@ pub(crate) struct FragmentationArgs {
 
     #[command(flatten)]
     source: Source,
+
+    #[command(flatten)]
+    output: Output,
 }
 
 /// An exit code that tells "does not fit" from errors.
@@ -222,10 +243,11 @@ pub(crate) fn run_explain(args: &ExplainArgs, registry: Registry) -> ExitCode {
 }
 
 fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
-    if let Some(scheduler) = args.source.running()? {
+    if let Some(scheduler) = args.source.running(&mut print_remark)? {
         return live::explained(args, &scheduler);
     }
-    let Asked { mut engine, now, pods, .. } = args.source.load(&args.pods, registry)?;
+    let Asked { mut engine, now, pods, .. } =
+        args.source.load(&args.pods, registry, &mut print_remark)?;
     let subjects = subjects(&args.pod, &pods)?;
     let mut answers: Vec<Explanation> = Vec::new();
     for subject in &subjects {
@@ -235,7 +257,7 @@ fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
         }
         answers.push(answer);
     }
-    print_all(&answers, args.source.output, Explanation::table)?;
+    print_all(&answers, args.output.format, Explanation::table)?;
     Ok(answers.iter().all(|answer| matches!(answer.verdict, Verdict::Fits | Verdict::Bound)))
 }
 
@@ -270,15 +292,16 @@ pub(crate) fn run_preempt(args: &PreemptArgs, registry: Registry) -> ExitCode {
 }
 
 fn preempted(args: &PreemptArgs, registry: Registry) -> Result<bool> {
-    if let Some(scheduler) = args.source.running()? {
+    if let Some(scheduler) = args.source.running(&mut print_remark)? {
         return live::preempted(args, &scheduler);
     }
-    let Asked { mut engine, now, pods, .. } = args.source.load(&args.pods, registry)?;
+    let Asked { mut engine, now, pods, .. } =
+        args.source.load(&args.pods, registry, &mut print_remark)?;
     let mut answers: Vec<Preemption> = Vec::new();
     for subject in &subjects(&args.pod, &pods)? {
         answers.push(preemption(&mut engine, subject, ExplainOptions::ALL, now)?);
     }
-    print_all(&answers, args.source.output, Preemption::table)?;
+    print_all(&answers, args.output.format, Preemption::table)?;
     let fits = |answer: &Preemption| {
         matches!(answer.verdict, Verdict::Fits | Verdict::FitsAfterPreemption | Verdict::Bound)
     };
@@ -291,10 +314,10 @@ pub(crate) fn run_what_if(args: &WhatIfArgs, registry: Registry) -> ExitCode {
 }
 
 fn asked(args: &WhatIfArgs, registry: Registry) -> Result<bool> {
-    if let Some(scheduler) = args.source.running()? {
+    if let Some(scheduler) = args.source.running(&mut print_remark)? {
         return live::what_if(args, &scheduler);
     }
-    let asked = args.source.load(&args.add, registry)?;
+    let asked = args.source.load(&args.add, registry, &mut print_remark)?;
     let mut changes: Vec<Change> = asked.nodes.iter().cloned().map(Change::AddNode).collect();
     let like = |(node, count): &(Arc<str>, usize)| Change::AddNodesLike {
         node: node.clone(),
@@ -319,7 +342,7 @@ fn asked(args: &WhatIfArgs, registry: Registry) -> Result<bool> {
     if changes.is_empty() {
         bail!("there is nothing to change: give --add, --drain or another change");
     }
-    answer(&asked, &changes, &args.source)
+    answer(&asked, &changes, args.output)
 }
 
 /// Runs `drain`.
@@ -328,12 +351,12 @@ pub(crate) fn run_drain(args: &DrainArgs, registry: Registry) -> ExitCode {
 }
 
 fn drained(args: &DrainArgs, registry: Registry) -> Result<bool> {
-    if let Some(scheduler) = args.source.running()? {
+    if let Some(scheduler) = args.source.running(&mut print_remark)? {
         return live::drained(args, &scheduler);
     }
-    let asked = args.source.load(&[], registry)?;
+    let asked = args.source.load(&[], registry, &mut print_remark)?;
     let changes = Change::draining(&args.nodes, args.disable_eviction);
-    answer(&asked, &changes, &args.source)
+    answer(&asked, &changes, args.output)
 }
 
 /// Drains of nodes by name.
@@ -342,9 +365,9 @@ fn drain_of(disable_eviction: bool) -> impl Fn(&String) -> Change {
     move |node| change(node.as_str().into())
 }
 
-fn answer(asked: &Asked, changes: &[Change], source: &Source) -> Result<bool> {
+fn answer(asked: &Asked, changes: &[Change], output: Output) -> Result<bool> {
     let answer: WhatIf = what_if(&asked.engine, changes, QuestionLimits::default(), asked.now)?;
-    print(&render(&answer, source.output, |wide| answer.table(wide))?)?;
+    print(&render(&answer, output.format, |wide| answer.table(wide))?)?;
     Ok(answer.fits)
 }
 
@@ -354,10 +377,10 @@ pub(crate) fn run_capacity(args: &CapacityArgs, registry: Registry) -> ExitCode 
 }
 
 fn counted(args: &CapacityArgs, registry: Registry) -> Result<bool> {
-    if let Some(scheduler) = args.source.running()? {
+    if let Some(scheduler) = args.source.running(&mut print_remark)? {
         return live::counted(args, &scheduler);
     }
-    let asked = args.source.load(std::slice::from_ref(&args.pod), registry)?;
+    let asked = args.source.load(std::slice::from_ref(&args.pod), registry, &mut print_remark)?;
     let [template] = &asked.pods[..] else {
         let n = asked.pods.len();
         return Err(anyhow!("{}: expected one pod, found {n}", args.pod.display()));
@@ -370,7 +393,7 @@ fn counted(args: &CapacityArgs, registry: Registry) -> Result<bool> {
         ..CapacityOptions::default()
     };
     let answer = capacity(&asked.engine, template, options, asked.now)?;
-    print(&render(&answer, args.source.output, |wide| answer.table(wide))?)?;
+    print(&render(&answer, args.output.format, |wide| answer.table(wide))?)?;
     Ok(answer.count >= args.at_least)
 }
 
@@ -380,14 +403,14 @@ pub(crate) fn run_queue(args: &QueueArgs, registry: Registry) -> ExitCode {
 }
 
 fn queued(args: &QueueArgs, registry: Registry) -> Result<bool> {
-    if let Some(scheduler) = args.source.running()? {
+    if let Some(scheduler) = args.source.running(&mut print_remark)? {
         return live::queued(args, &scheduler);
     }
-    let asked = args.source.load(&[], registry)?;
+    let asked = args.source.load(&[], registry, &mut print_remark)?;
     let options =
         QueueOptions { max_listed: args.limit, from_objects: true, ..QueueOptions::default() };
     let answer = queue(&asked.engine, options, asked.now);
-    print(&render(&answer, args.source.output, |wide| answer.table(wide))?)?;
+    print(&render(&answer, args.output.format, |wide| answer.table(wide))?)?;
     Ok(true)
 }
 
@@ -397,17 +420,17 @@ pub(crate) fn run_fragmentation(args: &FragmentationArgs, registry: Registry) ->
 }
 
 fn fragmented(args: &FragmentationArgs, registry: Registry) -> Result<bool> {
-    if let Some(scheduler) = args.source.running()? {
+    if let Some(scheduler) = args.source.running(&mut print_remark)? {
         return live::fragmented(args, &scheduler);
     }
-    let asked = args.source.load(&[], registry)?;
+    let asked = args.source.load(&[], registry, &mut print_remark)?;
     let options = FragmentationOptions {
         by: args.by.clone(),
         max_shapes: args.max_shapes,
         ..FragmentationOptions::default()
     };
     let answer = fragmentation(&asked.engine, &options, asked.now);
-    print(&render(&answer, args.source.output, |wide| answer.table(wide))?)?;
+    print(&render(&answer, args.output.format, |wide| answer.table(wide))?)?;
     Ok(true)
 }
 

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use kube_scheduler_answers::Format;
 use kube_scheduler_api_types::{Node, Pod, Timestamp};
 use kube_scheduler_config::FeatureGates;
-use kube_scheduler_daemon::{AskError, ClusterLists, Endpoint, RunningScheduler, Trust};
+use kube_scheduler_daemon::{AskError, ClusterLists, Endpoint, LeaseName, RunningScheduler, Trust};
 use kube_scheduler_engine::Engine;
 use kube_scheduler_runtime::Registry;
 use kube_scheduler_simulator::{ClusterInput, Simulation, SimulationOptions};
@@ -37,13 +37,17 @@ pub(crate) struct Source {
     local: bool,
 
     /// Let a running scheduler answer, and fail if there is none. Without this flag and --local, one is asked that is registered
-    /// with the API server (docs/answers.md), and if there is none, the answer is given here.
+    /// with the API server, or that holds --lease (docs/answers.md), and if there is none, the answer is given here.
     #[arg(long, conflicts_with = "filename")]
     live: bool,
 
     /// Ask the scheduler whose secure port this is, such as https://10.0.0.1:10259, with the credentials of the kubeconfig.
     #[arg(long, value_name = "URL", conflicts_with = "filename")]
     server: Option<String>,
+
+    /// The lease by which the running schedulers choose their leader; it is asked at its pod.
+    #[arg(long, value_name = "NAMESPACE/NAME", default_value = "kube-system/kube-scheduler", value_parser = lease)]
+    lease: LeaseName,
 
     /// The authority that has signed the certificate of --server; that of the kubeconfig without.
     #[arg(long, value_name = "FILE", requires = "server")]
@@ -69,10 +73,14 @@ pub(crate) struct Source {
     /// Feature gates, as in kube-scheduler, such as GenericWorkload=true,GangScheduling=true.
     #[arg(long, value_name = "GATE=BOOL", value_delimiter = ',', value_parser = gate)]
     feature_gates: Vec<(String, bool)>,
+}
 
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Output {
     /// Output format: table, wide, json or yaml.
-    #[arg(short, long, default_value = "table", value_name = "FORMAT")]
-    pub(crate) output: Format,
+    #[arg(short = 'o', long = "output", default_value = "table", value_name = "FORMAT")]
+    pub(crate) format: Format,
 }
 
 /// A cluster that is ready to be asked.
@@ -85,9 +93,27 @@ pub(crate) struct Asked {
     pub(crate) pods: Vec<Arc<Pod>>,
 }
 
+/// Takes what the user should know of the source of an answer, one sentence at a time.
+pub(crate) type Remarks<'a> = &'a mut dyn FnMut(String);
+
+/// Prints a remark on standard error.
+pub(crate) fn print_remark(text: String) {
+    eprintln!("{text}");
+}
+
 impl Source {
+    /// Whether the cluster is read from standard input.
+    pub(crate) fn reads_stdin(&self) -> bool {
+        self.filename.iter().any(|path| path.as_os_str() == "-")
+    }
+
+    /// The feature gates of an answer that is given here.
+    pub(crate) fn gates(&self) -> Result<FeatureGates> {
+        gates(&self.feature_gates)
+    }
+
     /// The scheduler to ask; `None` if the answer is to be given here.
-    pub(crate) fn running(&self) -> Result<Option<Live>> {
+    pub(crate) fn running(&self, remarks: Remarks<'_>) -> Result<Option<Live>> {
         let is_own = self.is_own();
         let is_wanted = self.live || self.server.is_some();
         if !self.filename.is_empty() || self.local || (is_own && !is_wanted) {
@@ -114,27 +140,58 @@ impl Source {
                 };
                 Some(RunningScheduler::at(&endpoint, url, trust)?)
             }
-            None => match runtime.block_on(RunningScheduler::registered(&endpoint)) {
-                Err(error @ AskError::NotReached { .. }) if !is_wanted => {
-                    eprintln!("warning: {error}");
-                    None
-                }
-                found => found?,
-            },
+            None => runtime.block_on(self.found(&endpoint, remarks))?,
         };
         if scheduler.is_none() && is_wanted {
-            bail!("no scheduler that answers questions is registered with {}", endpoint.url());
+            bail!(
+                "no scheduler that answers questions is registered with {} or holds lease {}",
+                endpoint.url(),
+                self.lease
+            );
         }
         drop(entered);
         Ok(scheduler.map(|scheduler| Live { runtime, endpoint, scheduler }))
     }
 
-    /// Reads the cluster, and the manifests of the `question`. Prints the source of the answers on standard error.
-    pub(crate) fn load(&self, question: &[PathBuf], registry: Registry) -> Result<Asked> {
+    /// The scheduler that is registered, else the one that leads. One that is there but cannot be reached is remarked upon, or an
+    /// error with `--live`.
+    async fn found(
+        &self,
+        endpoint: &Endpoint,
+        remarks: Remarks<'_>,
+    ) -> Result<Option<RunningScheduler>, AskError> {
+        let mut unreached = None;
+        match RunningScheduler::registered(endpoint).await {
+            Ok(None) => {}
+            Err(error @ AskError::NotReached { .. }) => unreached = Some(error),
+            found => return found,
+        }
+        let leading = RunningScheduler::leading(endpoint, &self.lease).await;
+        match (leading, unreached) {
+            (Ok(None), Some(error)) if self.live => Err(error),
+            (Err(error), _) if self.live || !matches!(error, AskError::NotReached { .. }) => {
+                Err(error)
+            }
+            (leading, unreached) => {
+                for error in unreached.iter().chain(leading.as_ref().err()) {
+                    remarks(format!("warning: {error}"));
+                }
+                Ok(leading.unwrap_or_default())
+            }
+        }
+    }
+
+    /// Reads the cluster, and the manifests of the `question`. The remarks say where the answers come from.
+    pub(crate) fn load(
+        &self,
+        question: &[PathBuf],
+        registry: Registry,
+        remarks: Remarks<'_>,
+    ) -> Result<Asked> {
         let options = options(&self.feature_gates, self.config.as_deref(), registry)?;
         let mut input = ClusterInput::under(&options.gates);
         let from = if self.filename.is_empty() {
-            self.read_cluster(&mut input)?
+            self.read_cluster(&mut input, remarks)?
         } else {
             add_files(&mut input, &self.filename)?;
             "the given files".to_owned()
@@ -146,7 +203,7 @@ impl Source {
         let mut simulation = Simulation::new(options).with_context(|| self.name_of_config())?;
         simulation.load(objects);
         for warning in simulation.warnings() {
-            eprintln!("warning: {warning}");
+            remarks(format!("warning: {warning}"));
         }
         let config = self.name_of_config();
         let why = match &self.filename[..] {
@@ -154,7 +211,7 @@ impl Source {
             [] => "no scheduler that answers questions was found by it",
             _ => "no running scheduler was asked",
         };
-        eprintln!("answered here, from {from}, with {config}; {why}");
+        remarks(format!("answered here, from {from}, with {config}; {why}"));
         let (engine, now) = simulation.engine()?;
         Ok(Asked { engine, now, nodes, pods })
     }
@@ -171,7 +228,7 @@ impl Source {
         }
     }
 
-    fn read_cluster(&self, input: &mut ClusterInput) -> Result<String> {
+    fn read_cluster(&self, input: &mut ClusterInput, remarks: Remarks<'_>) -> Result<String> {
         let path = self.kubeconfig.clone().or_else(usual_kubeconfig).ok_or_else(|| {
             anyhow!("no cluster to ask about: give --filename FILE or --kubeconfig FILE")
         })?;
@@ -180,7 +237,9 @@ impl Source {
             anyhow::Ok((ClusterLists::read(&endpoint).await?, endpoint.url()))
         })?;
         for kind in found.missing {
-            eprintln!("warning: {kind} may not be listed by this user: the answer does without");
+            remarks(format!(
+                "warning: {kind} may not be listed by this user: the answer does without"
+            ));
         }
         for (kind, text) in found.lists {
             input.add_manifests(&kind, &text)?;
@@ -204,12 +263,16 @@ pub(crate) fn options(
     registry: Registry,
 ) -> Result<SimulationOptions> {
     let options = SimulationOptions { registry, ..SimulationOptions::default() };
-    let mut gates = FeatureGates::default();
-    gates.set(&feature_gates.iter().cloned().collect()).context("--feature-gates")?;
-    let options = options.with_gates(gates);
+    let options = options.with_gates(gates(feature_gates)?);
     let Some(path) = config else { return Ok(options) };
     let text = text_of(path, MAX_CONFIG)?;
     options.with_config_text(&text).with_context(|| path.display().to_string())
+}
+
+fn gates(flags: &[(String, bool)]) -> Result<FeatureGates> {
+    let mut gates = FeatureGates::default();
+    gates.set(&flags.iter().cloned().collect()).context("--feature-gates")?;
+    Ok(gates)
 }
 
 /// Adds the manifests of files and directories, and of standard input for `-`.
@@ -225,6 +288,14 @@ pub(crate) fn add_files(input: &mut ClusterInput, paths: &[PathBuf]) -> Result<(
         }
     }
     Ok(())
+}
+
+fn lease(text: &str) -> Result<LeaseName, String> {
+    let (namespace, name) = text.split_once('/').ok_or("expected NAMESPACE/NAME")?;
+    if namespace.is_empty() || name.is_empty() || name.contains('/') {
+        return Err("expected NAMESPACE/NAME".to_owned());
+    }
+    Ok(LeaseName { namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
 /// A gate and its value.

@@ -162,5 +162,5 @@ fn the_tour_is_what_is_printed() {
         assert_eq!(stdout(&output).trim_end(), expected, "{command}: {}", stderr(&output));
         n_shown += 1;
     }
-    assert_eq!(n_shown, 10);
+    assert_eq!(n_shown, 11);
 }

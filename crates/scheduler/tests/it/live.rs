@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use crate::assisting::Assistant;
 use crate::cluster::{Cluster, DEADLINE, Process};
 use crate::{Files, run, stderr, stdout};
 
@@ -198,10 +199,99 @@ fn a_registered_scheduler_is_found_and_another_one_is_not_missed() {
     let (code, _, said) = asked(&[&elsewhere[..], &["--live"]].concat());
     assert_eq!(code, Some(2));
     assert!(
-        said.contains("no scheduler that answers questions is registered with http://"),
+        said.contains("no scheduler that answers questions is registered with http://")
+            && said.contains(" or holds lease kube-system/kube-scheduler"),
         "{said}"
     );
     let (code, _, said) = asked(&["explain", "default/none", "--kubeconfig", &registered]);
     assert_eq!(code, Some(2));
     assert!(said.contains("error: there is no pod default/none"), "{said}");
+}
+
+/// A pod that stands for the leader: it has the name of its host, and the address of this machine.
+fn stand_in(cluster: &Cluster, host: &str, port: &str) {
+    let pods = "/api/v1/namespaces/kube-system/pods";
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": host},
+        "spec": {"nodeName": "control-plane", "containers": [
+            {"name": "kube-scheduler", "image": "x", "command": ["kube-scheduler-rs", format!("--secure-port={port}")]},
+        ]},
+    });
+    let mut created = cluster.call("POST", pods, &pod);
+    assert_eq!(created["kind"], "Pod", "{created}");
+    // In whatever version it is by now.
+    created["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    created["status"] = json!({"phase": "Running", "podIP": "127.0.0.1"});
+    let status = format!("{pods}/{host}/status");
+    let changed = cluster.call("PUT", &status, &created);
+    assert_eq!(changed["status"]["podIP"], "127.0.0.1", "{changed}");
+}
+
+#[test]
+fn the_leader_is_asked_at_its_pod_if_none_is_registered() {
+    let files = Files::new();
+    let cluster = Cluster::start(&files, &["--nodes", "2"]);
+    let large = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "large"},
+        "spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "8"}}}]},
+    });
+    cluster.call("POST", "/api/v1/namespaces/default/pods", &large);
+    let port = free_port().to_string();
+    let mut args = vec!["--bind-address=127.0.0.1", "--secure-port", &port];
+    for flag in ["--kubeconfig", "--authentication-kubeconfig", "--authorization-kubeconfig"] {
+        args.extend([flag, &cluster.kubeconfig]);
+    }
+    let scheduler = Process::start(&args);
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler";
+    let deadline = Instant::now() + DEADLINE;
+    let holder = loop {
+        let lease = cluster.call("GET", lease, &Value::Null);
+        if let Some(holder) = lease["spec"]["holderIdentity"].as_str().filter(|it| !it.is_empty()) {
+            break holder.to_owned();
+        }
+        assert!(Instant::now() < deadline, "nobody leads");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    let (host, _) = holder.rsplit_once('_').unwrap();
+    let question = ["explain", "default/large", "--kubeconfig", &cluster.kubeconfig];
+
+    // Without a pod there is no way to it.
+    let (code, answer, said) = asked(&question);
+    assert_eq!((code, &answer["verdict"]), (Some(1), &json!("DoesNotFit")), "{said}");
+    let why = format!("its holder {holder:?} is no pod of namespace kube-system");
+    assert!(said.contains(&why) && said.contains("answered here, from http://"), "{said}");
+    let (code, _, said) = asked(&[&question[..], &["--live"]].concat());
+    assert_eq!(code, Some(2));
+    assert!(said.contains(&why), "{said}");
+
+    stand_in(&cluster, host, &port);
+    let source = format!("answered by the running scheduler at pod kube-system/{host} by http://");
+    // It leads before it has seen the whole cluster.
+    while asked(&question).0 == Some(2) {
+        assert!(Instant::now() < deadline, "it answers no question");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    for more in [&[][..], &["--live"]] {
+        let (code, answer, said) = asked(&[&question[..], more].concat());
+        assert_eq!((code, &answer["verdict"]), (Some(1), &json!("DoesNotFit")), "{said}");
+        assert!(said.contains(&source), "{said}");
+        assert!(answer["resourceVersion"].is_string(), "{answer}");
+    }
+    let mut assistant = Assistant::start(&["--kubeconfig", &cluster.kubeconfig]);
+    let result = assistant.call("explain", &json!({"spec": {"podName": "large"}}));
+    assert!(result["content"][1]["text"].as_str().unwrap().contains(&source), "{result}");
+    assert_eq!(result["structuredContent"]["verdict"], "DoesNotFit");
+    assert_eq!(assistant.end(), Some(0));
+
+    // Another lease, no leader, and an answer of one's own.
+    let (code, _, said) = asked(&[&question[..], &["--lease", "default/other"]].concat());
+    assert_eq!(code, Some(1));
+    assert!(!said.contains("warning") && said.contains("answered here"), "{said}");
+    let refused = run(&[&question[..], &["--lease", "other"]].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("expected NAMESPACE/NAME"), "{}", stderr(&refused));
+    assert_eq!(scheduler.terminate(), Some(0));
+    let (code, _, said) = asked(&question);
+    assert_eq!(code, Some(1));
+    assert!(!said.contains("warning") && said.contains("answered here"), "{said}");
 }

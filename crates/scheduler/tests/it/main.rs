@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
 mod asking;
+mod assisting;
 mod cluster;
 mod completing;
 mod configuring;

@@ -23,6 +23,7 @@ use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
 use super::self_signed;
+use crate::announcement::CertificateDigest;
 use crate::serve::error::ServeError;
 use crate::serve::identity::subject_of;
 use crate::serve::options::ServingOptions;
@@ -128,6 +129,13 @@ impl Chosen {
             let address = name.parse::<IpAddr>().ok()?.to_canonical();
             Some((address, Self { by_name: self.by_name.clone(), otherwise: certified.clone() }))
         })
+    }
+
+    /// The digest of the certificate for names that no other is for.
+    pub(crate) fn usual(&self) -> CertificateDigest {
+        // A chain without a certificate is not loaded.
+        let none = CertificateDer::from(Vec::new());
+        CertificateDigest::of(self.otherwise.cert.first().unwrap_or(&none))
     }
 
     fn for_name(&self, name: &str) -> Option<&Arc<CertifiedKey>> {

@@ -11,22 +11,22 @@ use super::{
     CapacityArgs, DrainArgs, ExplainArgs, FragmentationArgs, PreemptArgs, QueueArgs, WhatIfArgs,
 };
 use crate::commands::print;
-use crate::commands::sources::{Live, Source};
+use crate::commands::sources::{Live, Output};
 
 /// Answers to a command's questions, in their order.
 struct Answered<'a> {
-    source: &'a Source,
+    format: Format,
     live: &'a Live,
     answers: Vec<Value>,
 }
 
 impl<'a> Answered<'a> {
-    const fn new(source: &'a Source, live: &'a Live) -> Self {
-        Self { source, live, answers: Vec::new() }
+    const fn new(output: Output, live: &'a Live) -> Self {
+        Self { format: output.format, live, answers: Vec::new() }
     }
 
     fn ask(&mut self, kind: QuestionKind, namespace: &str, spec: &Value) -> Result<()> {
-        let rendered = match self.source.output {
+        let rendered = match self.format {
             Format::Table => Some("table"),
             Format::Wide => Some("wide"),
             _ => None,
@@ -41,15 +41,10 @@ impl<'a> Answered<'a> {
         let tables: String = fields
             .filter_map(|answer| answer.remove("rendered")?.as_str().map(str::to_owned))
             .collect();
-        let versions = self.answers.iter().filter_map(|answer| answer["resourceVersion"].as_str());
-        let url = self.live.url();
-        eprintln!(
-            "answered by the running scheduler at {url}, as of resource version {}",
-            versions.max_by_key(|version| version.parse::<u64>().ok()).unwrap_or("unknown")
-        );
+        eprintln!("{}", self.live.answered(&self.answers));
         let text = match &self.answers[..] {
-            [only] => render(only, self.source.output, |_| tables)?,
-            all => render(&all, self.source.output, |_| tables)?,
+            [only] => render(only, self.format, |_| tables)?,
+            all => render(&all, self.format, |_| tables)?,
         };
         print(&text)?;
         Ok(self.answers.iter().all(fits))
@@ -66,7 +61,11 @@ fn namespace_of(manifest: &Value) -> &str {
 }
 
 fn pods(manifests: &[Value]) -> impl Iterator<Item = &Value> {
-    manifests.iter().filter(|manifest| manifest["kind"] == "Pod")
+    of_kind(manifests, "Pod")
+}
+
+fn of_kind<'a>(manifests: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    manifests.iter().filter(move |manifest| manifest["kind"] == kind)
 }
 
 /// Asks about pods by name and by manifest; `more` stands in each question besides.
@@ -94,7 +93,7 @@ fn about_pods(
 }
 
 pub(super) fn explained(args: &ExplainArgs, live: &Live) -> Result<bool> {
-    let mut answered = Answered::new(&args.source, live);
+    let mut answered = Answered::new(args.output, live);
     let mut more = Map::new();
     if args.suggest {
         more.insert("suggest".to_owned(), true.into());
@@ -105,7 +104,7 @@ pub(super) fn explained(args: &ExplainArgs, live: &Live) -> Result<bool> {
 }
 
 pub(super) fn preempted(args: &PreemptArgs, live: &Live) -> Result<bool> {
-    let mut answered = Answered::new(&args.source, live);
+    let mut answered = Answered::new(args.output, live);
     let manifests = live.manifests(&args.pods)?;
     about_pods(&mut answered, QuestionKind::Preemption, &args.pod, &manifests, &Map::new())?;
     answered.print(has_verdict(&["Fits", "FitsAfterPreemption", "Bound"]))
@@ -141,6 +140,10 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
         args.drain.iter().map(|node| json!({"drain": {"name": node, "disableEviction": at_once}})),
     );
     changes.extend(args.remove_node.iter().map(|node| json!({"removeNode": {"name": node}})));
+    // Before their pods.
+    changes.extend(
+        of_kind(&manifests, "PodGroup").map(|group| json!({"addPodGroup": {"podGroup": group}})),
+    );
     changes.extend(pods(&manifests).map(|pod| json!({"addPods": {"pod": pod}})));
     if changes.is_empty() {
         bail!("there is nothing to change: give --add, --drain or another change");
@@ -150,14 +153,14 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
     let named = pods(&manifests).next().map(namespace_of);
     let named = named.or_else(|| args.delete_pod.first().map(|pod| &*pod.namespace));
     let namespace = named.unwrap_or_else(|| live.namespace());
-    let mut answered = Answered::new(&args.source, live);
+    let mut answered = Answered::new(args.output, live);
     answered.ask(QuestionKind::WhatIf, namespace, &json!({"changes": changes}))?;
     answered.print(|answer| answer["fits"] == true)
 }
 
 pub(super) fn drained(args: &DrainArgs, live: &Live) -> Result<bool> {
     let spec = json!({"nodes": args.nodes, "disableEviction": args.disable_eviction});
-    let mut answered = Answered::new(&args.source, live);
+    let mut answered = Answered::new(args.output, live);
     answered.ask(QuestionKind::Drain, "", &spec)?;
     answered.print(|answer| answer["fits"] == true)
 }
@@ -170,21 +173,21 @@ pub(super) fn counted(args: &CapacityArgs, live: &Live) -> Result<bool> {
         bail!("{}: expected one pod, found {n}", args.pod.display());
     };
     let spec = json!({"pod": template, "max": args.max.max(args.at_least), "steps": args.steps});
-    let mut answered = Answered::new(&args.source, live);
+    let mut answered = Answered::new(args.output, live);
     answered.ask(QuestionKind::Capacity, namespace_of(template), &spec)?;
     let at_least = u64::try_from(args.at_least)?;
     answered.print(|answer| answer["count"].as_u64() >= Some(at_least))
 }
 
 pub(super) fn queued(args: &QueueArgs, live: &Live) -> Result<bool> {
-    let mut answered = Answered::new(&args.source, live);
+    let mut answered = Answered::new(args.output, live);
     answered.ask(QuestionKind::Queue, live.namespace(), &json!({"limit": args.limit}))?;
     answered.print(|_| true)
 }
 
 pub(super) fn fragmented(args: &FragmentationArgs, live: &Live) -> Result<bool> {
     let spec = json!({"by": args.by, "maxShapes": args.max_shapes});
-    let mut answered = Answered::new(&args.source, live);
+    let mut answered = Answered::new(args.output, live);
     answered.ask(QuestionKind::Fragmentation, "", &spec)?;
     answered.print(|_| true)
 }

@@ -19,9 +19,14 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Where it is asked.
-    pub(crate) fn url(&self) -> &str {
-        self.scheduler.url()
+    /// Who has given these answers, and as of when.
+    pub(crate) fn answered(&self, answers: &[Value]) -> String {
+        let versions = answers.iter().filter_map(|answer| answer["resourceVersion"].as_str());
+        format!(
+            "answered by the running scheduler at {}, as of resource version {}",
+            self.scheduler.url(),
+            versions.max_by_key(|version| version.parse::<u64>().ok()).unwrap_or("unknown")
+        )
     }
 
     /// The namespace of the kubeconfig's context.
@@ -46,7 +51,7 @@ impl Live {
         })
     }
 
-    /// Nodes and pods of the question, as an API server would store them.
+    /// Nodes, pods and pod groups of the question, as an API server would store them.
     pub(crate) fn manifests(&self, question: &[PathBuf]) -> Result<Vec<Value>> {
         let mut input = ClusterInput::default();
         if !question.is_empty() {
@@ -67,7 +72,7 @@ impl Live {
         let found = input.finish()?;
         if !found.asked_others.is_empty() {
             bail!(
-                "a running scheduler takes pods and nodes in a question, and not {}: try --local",
+                "a running scheduler takes pods, nodes and pod groups in a question, and not {}: try --local",
                 found.asked_others.join(", ")
             );
         }

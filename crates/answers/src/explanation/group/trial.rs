@@ -1,0 +1,196 @@
+//! Trying a group on a copy of the engine, and what that says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{GroupPolicy, Pod, PodGroup, Timestamp};
+use kube_scheduler_cache::PodGroupState;
+use kube_scheduler_engine::{
+    Engine, GroupReport, Input, MemberAttempt, Observer, PlacementAttempt, PodRef, SearchStep,
+};
+use kube_scheduler_framework::{Code, Status};
+
+use super::{DomainsAnswer, FailedMembers, GroupAnswer, GroupAttempt};
+use crate::explanation::ExplainOptions;
+use crate::explanation::compose::stage_name;
+
+/// How many attempts at other pods, those that are nominated to nodes, may come before that at the group.
+const MAX_ATTEMPTS: usize = 1_000;
+/// How many pods times domains are reported one by one.
+const MAX_REPORTED: usize = 1_000_000;
+
+/// The group of `pod`, which need not exist; `None` if it has none, or the scheduler does not try groups together.
+pub(in crate::explanation) fn group_of(
+    engine: &Engine,
+    pod: &Arc<Pod>,
+    options: ExplainOptions,
+    now: Timestamp,
+) -> Option<GroupAnswer> {
+    let name = pod.spec.pod_group.as_ref()?;
+    if !engine.schedules_groups() {
+        return None;
+    }
+    let mut trial = engine.fork(now);
+    let is_known = |trial: &Engine| {
+        trial.known_pod(&pod.namespace, &pod.name).is_some_and(|known| known.uid == pod.uid)
+    };
+    if !is_known(&trial) {
+        trial.handle(Input::PodApplied(pod.clone()), now);
+    }
+    let object =
+        trial.cluster().objects().get(PodGroup::GROUP, PodGroup::KIND, &pod.namespace, name);
+    let group = object.and_then(|object| PodGroup::from_object(object).ok());
+    let min_count = match group.as_ref().map(|group| group.policy) {
+        Some(GroupPolicy::Gang { min_count }) => usize::try_from(min_count).ok(),
+        _ => None,
+    };
+    let state = trial.cluster().pod_group(&pod.namespace, name);
+    let waiting: Vec<Arc<Pod>> =
+        state.map(|state| state.unscheduled().cloned().collect()).unwrap_or_default();
+    let (n_pods, n_scheduled) =
+        state.map_or((0, 0), |state: &PodGroupState| (state.n_known(), state.n_scheduled()));
+    let mut stages = BTreeMap::new();
+    for member in &waiting {
+        if let Some(place) = trial.place_of(&member.namespace, &member.name) {
+            *stages.entry(stage_name(&place.stage)).or_insert(0) += 1;
+        }
+    }
+    let waits_for = trial.missing_of_group(&pod.namespace, name);
+    let has_domains = group.is_some_and(|group| group.topology_keys.is_some());
+    let attempt = match waits_for {
+        Some(_) => None,
+        None => {
+            let n_domains = if has_domains { trial.cluster().n_nodes() } else { 1 };
+            let is_abridged = waiting.len().saturating_mul(n_domains) > MAX_REPORTED;
+            let report = tried(&mut trial, (&pod.namespace, name), &waiting, is_abridged, now);
+            report.map(|report| attempt(&report, waiting.len(), is_abridged, options.max_examples))
+        }
+    };
+    let name = format!("{}/{name}", pod.namespace);
+    Some(GroupAnswer { name, min_count, n_pods, n_scheduled, stages, waits_for, attempt })
+}
+
+/// Waits for the report about one group.
+struct Watcher<'a> {
+    group: (&'a str, &'a str),
+    is_abridged: bool,
+    report: Option<GroupReport>,
+}
+
+impl Observer for Watcher<'_> {
+    fn reached(&mut self, _: &PodRef, _: SearchStep) {}
+
+    fn wants_group_attempts(&self) -> bool {
+        !self.is_abridged
+    }
+
+    fn group_decided(&mut self, report: &GroupReport) {
+        if (&*report.namespace, &*report.name) == self.group && self.report.is_none() {
+            self.report = Some(report.clone());
+        }
+    }
+}
+
+/// Has the group tried, as if all of its pods were ready that nothing else holds back.
+fn tried(
+    trial: &mut Engine,
+    group: (&str, &Arc<str>),
+    waiting: &[Arc<Pod>],
+    is_abridged: bool,
+    now: Timestamp,
+) -> Option<GroupReport> {
+    let (namespace, name) = group;
+    let is_member =
+        |pod: &Pod| &*pod.namespace == namespace && pod.spec.pod_group.as_ref() == Some(name);
+    // Others do not compete, but what is nominated to a node keeps its place.
+    let others: Vec<Arc<Pod>> = trial
+        .queue()
+        .pending_pods()
+        .map(|(_, queued)| queued.entry().0.clone())
+        .filter(|pod| !is_member(pod) && trial.queue().nomination(&pod.uid).is_none())
+        .collect();
+    for pod in others {
+        let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
+        trial.handle(Input::PodDeleted { namespace, name }, now);
+    }
+    // Come again, they are ready.
+    for pod in waiting {
+        let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
+        trial.handle(Input::PodDeleted { namespace, name }, now);
+        trial.handle(Input::PodApplied(pod.clone()), now);
+    }
+    let mut watcher = Watcher { group: (namespace, name), is_abridged, report: None };
+    for _ in 0..MAX_ATTEMPTS {
+        let turn = trial.schedule_next_observed(&mut watcher, now);
+        trial.drain_effects().for_each(drop);
+        if watcher.report.is_some() || turn.is_none() {
+            break;
+        }
+    }
+    watcher.report
+}
+
+fn attempt(
+    report: &GroupReport,
+    n_waiting: usize,
+    is_abridged: bool,
+    max_examples: usize,
+) -> GroupAttempt {
+    let mut domains: Vec<DomainsAnswer> = Vec::new();
+    for placement in &report.attempts {
+        let found = domain(placement, max_examples);
+        match domains.iter_mut().find(|known| known.is_like(&found)) {
+            Some(known) => {
+                known.count += 1;
+                known.nodes += found.nodes;
+                if known.examples.len() < max_examples {
+                    known.examples.extend(found.examples);
+                }
+            }
+            None => domains.push(found),
+        }
+    }
+    domains.sort_by_key(|domains| std::cmp::Reverse(domains.count));
+    let text = |status: &Status| status.message();
+    GroupAttempt {
+        n_tried: if is_abridged { n_waiting } else { report.members.len() },
+        chosen: report.chosen.as_ref().map(ToString::to_string),
+        preemption: report.preemption.as_ref().filter(|status| !status.is_success()).map(text),
+        no_domains: report.placement_failure.as_ref().map(text),
+        domains,
+        is_abridged,
+        ..GroupAttempt::of(&report.status, report.waits_for_preemption)
+    }
+}
+
+/// How the group fared in one domain.
+fn domain(placement: &PlacementAttempt, max_examples: usize) -> DomainsAnswer {
+    let has_node = |member: &&MemberAttempt| member.status.is_success();
+    let n_placed = placement.members.iter().filter(has_node).count();
+    let mut failed: BTreeMap<(String, bool), (usize, Vec<String>)> = BTreeMap::new();
+    for member in placement.members.iter().filter(|member| !has_node(member)) {
+        let key = (member.status.message(), member.status.code() == Code::Error);
+        let (count, examples) = failed.entry(key).or_default();
+        *count += 1;
+        if examples.len() < max_examples {
+            examples.push(member.pod.name.to_string());
+        }
+    }
+    let failed = failed.into_iter().map(|((message, is_error), (count, examples))| FailedMembers {
+        count,
+        message,
+        examples,
+        is_error,
+    });
+    let mut failed: Vec<FailedMembers> = failed.collect();
+    failed.sort_by_key(|failed| std::cmp::Reverse(failed.count));
+    let status = &placement.status;
+    DomainsAnswer {
+        count: 1,
+        examples: placement.placement.iter().map(ToString::to_string).collect(),
+        nodes: placement.nodes.len(),
+        message: if status.is_success() { String::new() } else { status.message() },
+        n_placed,
+        failed,
+    }
+}

@@ -1,0 +1,238 @@
+//! Where the group of a pod stands, and that it then fares as foreseen.
+
+use std::sync::Arc;
+
+use kube_scheduler_answers::{
+    ExplainOptions, Explanation, GroupAnswer, Inquiry, Interrupt, Question, QuestionKind, Refusal,
+    Subject, Verdict, Visibility, explain,
+};
+use kube_scheduler_api_types::{CompileOptions, Node, Object, Pod};
+use kube_scheduler_config::{Configuration, FeatureGates, Gate};
+use kube_scheduler_engine::{AttemptResult, Engine, EngineOptions, Input};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, NOW, pod};
+
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+fn cluster(gates: &[Gate]) -> Cluster {
+    let gates = gates.iter().fold(FeatureGates::default(), |all, gate| all.with(*gate, true));
+    let mut config = Configuration::default();
+    kube_scheduler_config::default(&mut config, &gates);
+    let registry = kube_scheduler_plugins_intree::registry();
+    let options = EngineOptions { gates, ..EngineOptions::default() };
+    Cluster { engine: Engine::new(&config, &registry, options).unwrap() }
+}
+
+const ALL: [Gate; 3] =
+    [Gate::GenericWorkload, Gate::GangScheduling, Gate::TopologyAwareWorkloadScheduling];
+
+fn node(engine: &mut Engine, name: &str, zone: &str, cpu: u32) {
+    let node = json!({
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, ZONE: zone}},
+        "status": {"allocatable": {"cpu": cpu.to_string(), "memory": "8Gi", "pods": "110"}},
+    });
+    engine.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())), NOW);
+}
+
+fn group(engine: &mut Engine, min_count: u32, topology: Option<&str>) {
+    let mut group = json!({
+        "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+        "metadata": {"namespace": "default", "name": "gang", "uid": "gang-uid"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
+    });
+    if let Some(key) = topology {
+        group["spec"]["schedulingConstraints"] = json!({"topology": [{"key": key}]});
+    }
+    let object = Object::from_value(group).unwrap();
+    engine.handle(Input::ObjectApplied(Arc::new(object)), NOW);
+}
+
+fn member(name: &str, cpu: u32) -> Arc<Pod> {
+    pod(name, &cpu.to_string(), json!({"schedulingGroup": {"podGroupName": "gang"}}))
+}
+
+fn explained(engine: &mut Engine, name: &str) -> Explanation {
+    let subject = Subject::Known(format!("default/{name}").parse().unwrap());
+    explain(engine, &subject, ExplainOptions::ALL, NOW).unwrap()
+}
+
+fn answer(engine: &mut Engine, name: &str) -> GroupAnswer {
+    explained(engine, name).group.unwrap()
+}
+
+#[test]
+fn what_is_missing_is_said_and_a_manifest_counts() {
+    let Cluster { mut engine } = cluster(&ALL);
+    node(&mut engine, "a", "z", 4);
+    engine.handle(Input::PodApplied(member("m-0", 1)), NOW);
+    let found = answer(&mut engine, "m-0");
+    let missing = "waiting for the pod group \"gang\", which does not exist";
+    assert_eq!((found.waits_for.as_deref(), found.attempt), (Some(missing), None));
+    group(&mut engine, 2, None);
+    let found = answer(&mut engine, "m-0");
+    let missing = "waiting for pods of the pod group \"gang\": it needs 2, and 1 exist";
+    assert_eq!(found.waits_for.as_deref(), Some(missing));
+    assert_eq!((found.min_count, found.n_pods, found.n_scheduled), (Some(2), 1, 0));
+    assert_eq!(found.stages.get("Gated"), Some(&1));
+    // One more pod, which does not exist yet, completes it.
+    let subject = Subject::Manifest(member("m-1", 1));
+    let found = explain(&mut engine, &subject, ExplainOptions::ALL, NOW).unwrap();
+    let group = found.group.unwrap();
+    assert_eq!((group.n_pods, group.waits_for), (2, None));
+    assert_eq!(group.attempt.unwrap().verdict, "Fits");
+    // Nothing of this has happened.
+    assert_eq!(answer(&mut engine, "m-0").n_pods, 1);
+    assert!(engine.schedule_next(NOW).is_none());
+}
+
+#[test]
+fn each_domain_says_which_members_fail_and_only_who_may_know_sees_its_name() {
+    let Cluster { mut engine } = cluster(&ALL);
+    for (name, cpu) in [("a-secret", 4), ("b-secret", 2), ("c-secret", 2)] {
+        node(&mut engine, name, name, cpu);
+    }
+    group(&mut engine, 3, Some(ZONE));
+    for name in ["m-0", "m-1", "m-2"] {
+        engine.handle(Input::PodApplied(member(name, 2)), NOW);
+    }
+    let explanation = explained(&mut engine, "m-1");
+    assert_eq!((explanation.verdict, explanation.n_feasible), (Verdict::DoesNotFit, 3));
+    let headline = explanation.table(false);
+    assert!(
+        headline.starts_with("default/m-1: does not fit (because of its group; 3 of 3"),
+        "{headline}"
+    );
+    let attempt = explanation.group.clone().unwrap().attempt.unwrap();
+    assert_eq!((attempt.verdict, attempt.n_tried, &attempt.chosen), ("DoesNotFit", 3, &None));
+    let [two, one] = &attempt.domains[..] else { panic!("{attempt:#?}") };
+    assert_eq!(
+        (two.count, &two.examples[..]),
+        (2, &["b-secret".to_owned(), "c-secret".to_owned()][..])
+    );
+    assert_eq!(
+        (two.n_placed, two.failed[0].count, &two.failed[0].examples[..]),
+        (1, 2, &["m-1".to_owned(), "m-2".to_owned()][..])
+    );
+    assert_eq!((one.n_placed, one.failed[0].count), (2, 1));
+    assert!(one.failed[0].message.contains("Insufficient cpu"), "{one:?}");
+    let hidden = explanation.clone().visible_to(Visibility { nodes: false, all_pods: false });
+    let text = serde_json::to_string(&hidden).unwrap() + &hidden.table(true);
+    assert!(!text.contains("secret"), "{text}");
+    assert_eq!(hidden.group.unwrap().attempt.unwrap().domains.len(), 2);
+    let short = explanation.limited(ExplainOptions { max_examples: 1, max_feasible: 1 });
+    let short = short.group.unwrap().attempt.unwrap();
+    assert_eq!((short.domains.len(), short.domains[0].failed[0].examples.len()), (1, 1));
+}
+
+#[test]
+fn a_scheduler_without_groups_says_nothing_of_them() {
+    let Cluster { mut engine } = cluster(&[]);
+    node(&mut engine, "a", "z", 4);
+    engine.handle(Input::PodApplied(member("m-0", 1)), NOW);
+    let explanation = explained(&mut engine, "m-0");
+    assert_eq!((explanation.verdict, explanation.group), (Verdict::Fits, None));
+}
+
+#[test]
+fn a_group_may_come_with_its_pods() {
+    let Cluster { mut engine } = cluster(&ALL);
+    node(&mut engine, "a", "z", 4);
+    let asked = |min_count: u32, namespace: &str| {
+        let gang = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+            "metadata": {"name": "gang"}, "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}}});
+        let member = json!({"metadata": {"name": "m"}, "spec": {"schedulingGroup": {"podGroupName": "gang"},
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}});
+        let spec = json!({"changes": [
+            {"addPodGroup": {"podGroup": gang}}, {"addPods": {"pod": member, "count": min_count}},
+        ]});
+        let arguments = json!({"namespace": namespace, "spec": spec});
+        Question::from_arguments(QuestionKind::WhatIf, &arguments, &CompileOptions::default())
+            .unwrap()
+    };
+    let answered = |engine: &Engine, question: &Question| {
+        let inquiry = Inquiry::new(question, engine, NOW);
+        let answer = inquiry.answer(question, &Interrupt::default());
+        answer.map(|answer| serde_json::to_value(answer).unwrap())
+    };
+    let fits = answered(&engine, &asked(2, "default")).unwrap();
+    assert_eq!(
+        (&fits["fits"], fits["placements"].as_array().map(Vec::len)),
+        (&json!(true), Some(2))
+    );
+    let none = answered(&engine, &asked(3, "default")).unwrap();
+    assert_eq!((&none["fits"], &none["placements"]), (&json!(false), &json!([])), "{none}");
+    assert_eq!(none["pending"].as_array().map(Vec::len), Some(3), "{none}");
+    group(&mut engine, 2, None);
+    let refused = answered(&engine, &asked(2, "default")).unwrap_err();
+    assert_eq!(refused, Refusal::PodGroupExists("default/gang".to_owned()));
+    assert!(answered(&engine, &asked(2, "other")).is_ok());
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    nodes: Vec<(u32, u32)>,
+    members: Vec<u32>,
+    min_count: u32,
+    in_zone: bool,
+    others: Vec<u32>,
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    (
+        prop::collection::vec((0..3_u32, 1..6_u32), 1..7),
+        prop::collection::vec(1..4_u32, 1..6),
+        1..5_u32,
+        any::<bool>(),
+        prop::collection::vec(1..3_u32, 0..3),
+    )
+        .prop_map(|(nodes, members, min_count, in_zone, others)| Case {
+            nodes,
+            members,
+            min_count,
+            in_zone,
+            others,
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn a_group_fares_as_its_members_were_told(case in case()) {
+        let Cluster { mut engine } = cluster(&ALL);
+        for (at, (zone, cpu)) in case.nodes.iter().enumerate() {
+            node(&mut engine, &format!("n-{at}"), &format!("z-{zone}"), *cpu);
+        }
+        group(&mut engine, case.min_count, case.in_zone.then_some(ZONE));
+        for (at, cpu) in case.members.iter().enumerate() {
+            engine.handle(Input::PodApplied(member(&format!("m-{at}"), *cpu)), NOW);
+        }
+        let told = answer(&mut engine, "m-0");
+        // Others come later, and are not in the way.
+        for (at, cpu) in case.others.iter().enumerate() {
+            let other = pod(&format!("other-{at}"), &cpu.to_string(), Value::Null);
+            engine.handle(Input::PodApplied(other), NOW);
+        }
+        let again = answer(&mut engine, "m-0");
+        prop_assert_eq!(&told, &again);
+        let Some(attempt) = told.attempt else {
+            prop_assert!(case.members.len() < case.min_count as usize, "{told:?}");
+            return Ok(());
+        };
+        let turn = engine.schedule_next(NOW).expect("the group is ready");
+        let group = turn.group.expect("it is a group's turn");
+        let n_placed = group
+            .members
+            .iter()
+            .filter(|(_, result)| !matches!(result, AttemptResult::Unschedulable(_) | AttemptResult::Error(_)))
+            .count();
+        let fits = attempt.verdict == "Fits";
+        prop_assert_eq!(fits, n_placed > 0, "{:?} {:?}", attempt, group);
+        if fits {
+            let chosen = |name: &String| attempt.chosen.as_ref().is_none_or(|chosen| chosen == name);
+            let domain = attempt.domains.iter().find(|domain| domain.examples.is_empty() || domain.examples.iter().any(chosen));
+            prop_assert_eq!(domain.map(|domain| domain.n_placed), Some(n_placed), "{:?} {:?}", attempt, group);
+        }
+    }
+}

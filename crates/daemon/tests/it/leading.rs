@@ -1,0 +1,237 @@
+//! Questions to the leader at its pod: found by its lease, reached by the API server's port-forward, known by its certificate.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kube_scheduler_answers::QuestionKind;
+use kube_scheduler_daemon::{
+    AskError, AuthenticationOptions, AuthorizationOptions, Daemon, Endpoint, LeaseName,
+    RunningScheduler, ServingOptions,
+};
+use kube_scheduler_devcluster::{DevCluster, LEASES, PODS, User};
+use kube_scheduler_plugins_intree::registry;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::{Value, json};
+use tempfile::{TempDir, tempdir};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
+
+use crate::cluster::{Running, cluster_of, pod, until};
+use crate::https::{Authority, options};
+use crate::leader::election;
+
+/// A cluster with TLS and RBAC, a scheduler that leads, and a pod that stands for it.
+struct World {
+    cluster: DevCluster,
+    running: Running,
+    directory: TempDir,
+}
+
+fn lease() -> LeaseName {
+    LeaseName { namespace: "kube-system".to_owned(), name: "kube-scheduler".to_owned() }
+}
+
+fn kubeconfig(cluster: &DevCluster, directory: &Path, user: &User) -> std::path::PathBuf {
+    let path = directory.join(format!("{}.conf", user.name.replace(':', "-")));
+    std::fs::write(&path, cluster.kubeconfig_for(user).unwrap()).unwrap();
+    path
+}
+
+impl World {
+    async fn new() -> Self {
+        let directory = tempdir().unwrap();
+        let cluster = cluster_of(DevCluster::builder().tls(true).rbac(true), 2).await;
+        let mut large = pod("large");
+        large["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "8"}});
+        cluster.create(large).unwrap();
+        let own = Some(kubeconfig(&cluster, directory.path(), &User::kube_scheduler()));
+        let serving = ServingOptions {
+            authentication: AuthenticationOptions {
+                kubeconfig: own.clone(),
+                ..AuthenticationOptions::default()
+            },
+            authorization: AuthorizationOptions {
+                kubeconfig: own.clone(),
+                ..AuthorizationOptions::default()
+            },
+            ..options()
+        };
+        let endpoint = Endpoint::from_kubeconfig(&own.unwrap(), None).await.unwrap();
+        let builder = Daemon::builder(endpoint, registry())
+            .serving(Some(serving))
+            .leader_election(Some(election("scheduler-0_1")));
+        let running = Running::start(builder).await;
+        let handle = running.handle.clone();
+        until("it leads", || handle.progress().is_leading).await;
+        Self { cluster, running, directory }
+    }
+
+    /// Has a pod stand for the scheduler, or for something else that listens at the port.
+    fn stand_in(&self, name: &str, port: u16, spec: &Value) {
+        let mut pod = pod(name);
+        pod["metadata"]["namespace"] = "kube-system".into();
+        pod["spec"]["nodeName"] = "control-plane".into();
+        pod["spec"]["containers"][0]["args"] = json!([format!("--secure-port={port}")]);
+        for (key, value) in spec.as_object().into_iter().flatten() {
+            pod["spec"][key] = value.clone();
+        }
+        pod["metadata"]["labels"] = json!({"component": "kube-scheduler"});
+        self.cluster.create(pod).unwrap();
+        self.cluster
+            .edit(PODS, "kube-system", name, |pod| {
+                pod["status"]["phase"] = "Running".into();
+                pod["status"]["podIP"] = "127.0.0.1".into();
+            })
+            .unwrap();
+    }
+
+    fn port(&self) -> u16 {
+        self.running.handle.address().unwrap().port()
+    }
+
+    /// Lets a user do what rules say in a namespace.
+    fn allow(&self, user: &str, namespace: &str, rules: &Value) {
+        let version = "rbac.authorization.k8s.io/v1";
+        let metadata = json!({"name": user, "namespace": namespace});
+        self.cluster
+            .create(json!({"apiVersion": version, "kind": "Role", "metadata": metadata, "rules": rules}))
+            .unwrap();
+        self.cluster
+            .create(json!({
+                "apiVersion": version, "kind": "RoleBinding", "metadata": metadata,
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+            }))
+            .unwrap();
+    }
+
+    async fn leading(&self, user: &User) -> Result<Option<RunningScheduler>, AskError> {
+        let path = kubeconfig(&self.cluster, self.directory.path(), user);
+        let endpoint = Endpoint::from_kubeconfig(&path, None).await.unwrap();
+        RunningScheduler::leading(&endpoint, &lease()).await
+    }
+
+    async fn refused(&self, user: &User) -> String {
+        match self.leading(user).await {
+            Err(error @ AskError::NotReached { .. }) => error.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+async fn explained(scheduler: &RunningScheduler) -> Result<Value, AskError> {
+    let spec = json!({"podName": "large"});
+    scheduler.ask(QuestionKind::Explanation, "default", &spec, None).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_leader_is_asked_at_its_pod_with_the_rights_of_the_user() {
+    let world = World::new().await;
+    let administrator = User::administrator();
+    let said = world.refused(&administrator).await;
+    assert!(
+        said.contains("its holder \"scheduler-0_1\" is no pod of namespace kube-system"),
+        "{said}"
+    );
+    world.stand_in("scheduler-0", world.port(), &json!({}));
+    let scheduler = world.leading(&administrator).await.unwrap().unwrap();
+    let url = scheduler.url();
+    assert!(url.starts_with("pod kube-system/scheduler-0 by https://127.0.0.1:"), "{url}");
+    assert!(url.ends_with("as holder of lease kube-system/kube-scheduler"), "{url}");
+    let answer = explained(&scheduler).await.unwrap();
+    assert_eq!((&answer["verdict"], &answer["nodes"]), (&json!("DoesNotFit"), &json!(2)));
+    assert!(answer["rejected"][0]["examples"].is_array(), "{answer}");
+
+    // The rights that the documentation names are enough, and each of them is needed.
+    let reach = [
+        json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+            "resourceNames": ["kube-scheduler"], "verbs": ["get"]}),
+        json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}),
+        json!({"apiGroups": [""], "resources": ["pods/portforward"], "verbs": ["create", "get"]}),
+    ];
+    for (user, n, expected) in [
+        ("nothing", 0, "leases.coordination.k8s.io"),
+        ("lease", 1, "pods \"scheduler-0\" is forbidden"),
+        ("pods", 2, "portforward"),
+    ] {
+        world.allow(user, "kube-system", &json!(reach[..n]));
+        let said = world.refused(&User::new(user)).await;
+        assert!(said.contains(expected), "{user}: {said}");
+    }
+    world.allow("tenant", "kube-system", &json!(reach));
+    let tenant = world.leading(&User::new("tenant")).await.unwrap().unwrap();
+    let refused = explained(&tenant).await.unwrap_err();
+    assert!(matches!(refused, AskError::Refused { code: 403, .. }), "{refused:?}");
+    let asks = json!([{"apiGroups": ["answers.kube-scheduler.rs"], "resources": ["explanations"], "verbs": ["create"]}]);
+    world.allow("asking-tenant", "kube-system", &json!(reach));
+    world.allow("asking-tenant", "default", &asks);
+    let tenant = world.leading(&User::new("asking-tenant")).await.unwrap().unwrap();
+    let answer = explained(&tenant).await.unwrap();
+    assert_eq!(answer["rejected"][0]["count"], 2, "{answer}");
+    assert!(!answer.to_string().contains("hollow-"), "{answer}");
+    world.running.stop().await;
+
+    // Who has given the lease back is no leader any more.
+    assert!(world.cluster.get(LEASES, "kube-system", "kube-scheduler").is_some());
+    let path = kubeconfig(&world.cluster, world.directory.path(), &administrator);
+    let endpoint = Endpoint::from_kubeconfig(&path, None).await.unwrap();
+    assert!(RunningScheduler::leading(&endpoint, &lease()).await.unwrap().is_none());
+    let other = LeaseName { name: "other".to_owned(), ..lease() };
+    assert!(RunningScheduler::leading(&endpoint, &other).await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_of_the_host_network_is_found_by_its_node() {
+    let world = World::new().await;
+    let spec = json!({"nodeName": "scheduler-0", "hostNetwork": true});
+    world.stand_in("kube-scheduler-scheduler-0", world.port(), &spec);
+    let scheduler = world.leading(&User::administrator()).await.unwrap().unwrap();
+    assert!(scheduler.url().starts_with("pod kube-system/kube-scheduler-scheduler-0 by"));
+    assert_eq!(explained(&scheduler).await.unwrap()["verdict"], "DoesNotFit");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_are_not_sent_to_an_impostor() {
+    let world = World::new().await;
+    let identity = Authority::new("impostor").server(&["kube-scheduler.invalid", "localhost"]);
+    let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes()).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.into_owned()], key)
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(tls));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let n_read = Arc::new(AtomicUsize::new(0));
+    let n_seen = Arc::new(AtomicUsize::new(0));
+    let counts = (n_read.clone(), n_seen.clone());
+    let task = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            counts.1.fetch_add(1, Ordering::SeqCst);
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let mut bytes = [0; 1024];
+            while let Ok(n @ 1..) = stream.read(&mut bytes).await {
+                counts.0.fetch_add(n, Ordering::SeqCst);
+            }
+        }
+    });
+    world.stand_in("scheduler-0", port, &json!({}));
+    let said = world.refused(&User::administrator()).await;
+    assert!(said.contains("certificate"), "{said}");
+    assert!(n_seen.load(Ordering::SeqCst) > 0, "nobody has come");
+    assert_eq!(n_read.load(Ordering::SeqCst), 0, "something was sent to an impostor");
+    task.abort();
+    // Where nothing listens, that is what is said.
+    world
+        .cluster
+        .edit(PODS, "kube-system", "scheduler-0", |pod| pod["status"]["podIP"] = "10.0.0.1".into())
+        .unwrap();
+    let said = world.refused(&User::administrator()).await;
+    assert!(said.contains("does not run on this machine"), "{said}");
+}
