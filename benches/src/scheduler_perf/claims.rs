@@ -377,8 +377,8 @@ mod tests {
     async fn claims_come_from_templates_and_go_with_their_pods() {
         let cluster = DevCluster::builder().hollow(None).volumes(None).claim_controller(false);
         let cluster = cluster.start().await.unwrap();
-        let api = Api::of_kubeconfig(&cluster.kubeconfig_for(&User::administrator()).unwrap());
-        let api = api.await.unwrap();
+        let kubeconfig = cluster.kubeconfig_for(&User::administrator()).unwrap();
+        let api = Api::of_kubeconfig(&kubeconfig).await.unwrap();
         let task = tokio::spawn(run(api.clone()));
         let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1});
         let template = json!({

@@ -91,6 +91,10 @@ pub(crate) struct Fit {
 }
 
 /// Where a member is after its trial.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each member, for the time of one attempt"
+)]
 #[derive(Debug)]
 pub(crate) enum Standing {
     /// Nowhere; what plugins left for later extension points.
