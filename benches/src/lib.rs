@@ -15,12 +15,12 @@ pub mod figures;
 pub mod measure;
 pub mod memory;
 pub mod page;
-mod pod_watch;
 pub mod questions;
 pub mod scheduler_perf;
 pub mod table;
 pub mod template;
 pub mod tenants;
+mod watch;
 pub mod workload;
 
 pub use exit::exit_code;

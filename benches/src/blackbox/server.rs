@@ -101,6 +101,11 @@ impl Cluster {
         matches!(self.server, Server::Given)
     }
 
+    /// Whether nothing but the API server runs: the devcluster has the controller of resource claims, a given cluster its own ones.
+    pub(crate) fn has_no_controllers(&self) -> bool {
+        matches!(self.server, Server::Real(_))
+    }
+
     /// A directory that goes with the cluster.
     pub fn files(&self) -> &Path {
         self.files.path()

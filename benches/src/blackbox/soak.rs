@@ -17,8 +17,8 @@ use super::load;
 use super::process_usage::Usage;
 use super::server::{Backend, Cluster};
 use super::shape::Shape;
-use crate::pod_watch::{Change, PodWatch, watch_pods};
 use crate::table::Table;
+use crate::watch::{Change, Watch, open_watch};
 
 const NAMESPACE: &str = "soak";
 /// How many figures there are of a whole soak.
@@ -207,14 +207,14 @@ async fn follow(api: Api, waits: Shared) {
         "/api/v1/namespaces/{NAMESPACE}/pods?watch=1&resourceVersion=0&fieldSelector=spec.nodeName%21%3D"
     );
     loop {
-        if let Ok(pods) = watch_pods(&api, &path).await {
+        if let Ok(pods) = open_watch(&api, &path).await {
             read(pods, &waits).await;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
-async fn read(mut pods: PodWatch<impl AsyncBufRead + Unpin>, waits: &Shared) {
+async fn read(mut pods: Watch<impl AsyncBufRead + Unpin>, waits: &Shared) {
     while let Ok(Some(change)) = pods.next::<Seen>().await {
         let Change::Applied(seen) = change else { continue };
         let mut waits = lock(waits);

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::pod_watch::{Change, PodWatch, watch_pods};
+use crate::watch::{Change, Watch, open_watch};
 
 /// How many watches may end in succession without any new event.
 const MAX_FAILURES: u32 = 40;
@@ -37,7 +37,7 @@ impl Watcher {
         let path = format!(
             "/api/v1/namespaces/{namespace}/pods?watch=1&timeoutSeconds=7200&resourceVersion=0&fieldSelector=spec.nodeName%21%3D"
         );
-        let mut pods = watch_pods(api, &path).await?;
+        let mut pods = open_watch(api, &path).await?;
         let (tell, seen) = watch::channel(BoundPods::default());
         let api = api.clone();
         let task = tokio::spawn(async move {
@@ -54,7 +54,7 @@ impl Watcher {
                 // begins with all bound pods.
                 pods = loop {
                     tokio::time::sleep(BETWEEN_WATCHES).await;
-                    match watch_pods(&api, &path).await {
+                    match open_watch(&api, &path).await {
                         Ok(pods) => break pods,
                         Err(error) if n_failures > MAX_FAILURES => return Err(error),
                         Err(_) => n_failures += 1,
@@ -93,7 +93,7 @@ impl Watcher {
 
 /// Records what a watch reports until it ends.
 async fn follow(
-    mut pods: PodWatch<impl AsyncBufRead + Unpin>,
+    mut pods: Watch<impl AsyncBufRead + Unpin>,
     names: &mut HashSet<String>,
     tell: &watch::Sender<BoundPods>,
 ) -> Result<()> {

@@ -11,7 +11,7 @@ use kube_scheduler_tests::control_plane::Api;
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use crate::pod_watch::{Change, WatchError, watch_pods};
+use crate::watch::{Change, WatchError, open_watch};
 
 /// How far a pod is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -303,7 +303,7 @@ pub(crate) async fn follow(
             "/api/v1/pods?watch=1&timeoutSeconds=86400&resourceVersion={}",
             list.metadata.resource_version
         );
-        let mut watch = watch_pods(&api, &path).await?;
+        let mut watch = open_watch(&api, &path).await?;
         if let Some(standing) = standing.take() {
             // The waiting task may be gone.
             let _ = standing.send(());

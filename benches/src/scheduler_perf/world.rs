@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::claims;
 use super::objects::collection;
 use super::pods::{Pods, follow};
 use crate::blackbox::{Backend, Cluster, delete_now, end_namespace, refuse_other_nodes};
@@ -90,6 +91,9 @@ impl World {
         {
             task.await??;
             bail!("the watch on pods ended at once");
+        }
+        if cluster.has_no_controllers() {
+            tasks.push(tokio::spawn(claims::run(api.clone())));
         }
         let endpoint = Endpoint::from_kubeconfig(&cluster.scheduler_kubeconfig, None).await?;
         let daemon = Daemon::builder(endpoint, registry()).config(config).gates(gates).seed(seed);

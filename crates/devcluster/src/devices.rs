@@ -7,6 +7,7 @@
 mod claims;
 mod driver;
 mod generated;
+mod rules;
 mod sample;
 
 use serde_json::Value;
@@ -15,6 +16,7 @@ use crate::object::{list_at, text_at};
 
 pub(crate) use claims::run as run_claims;
 pub(crate) use driver::run as run_driver;
+pub use rules::{ClaimController, ClaimKind, ClaimStore};
 pub use sample::SampleDevices;
 
 /// The finalizer of claims that are allocated.

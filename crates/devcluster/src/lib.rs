@@ -106,7 +106,7 @@ mod testing;
 pub use access::{Authority, CertificateError, Denial, Identity, User};
 pub use clock::{Clock, FixedClock};
 pub use cluster::{ClusterError, DevCluster, DevClusterBuilder};
-pub use devices::SampleDevices;
+pub use devices::{ClaimController, ClaimKind, ClaimStore, SampleDevices};
 pub use faults::{Effect, FaultError, FaultRule, Faults};
 pub use history::ChangeType;
 pub use hollow::{END_PHASE, HollowOptions, NodeTemplate, RUN_SECONDS};

@@ -1,15 +1,9 @@
 //! Claims that are made from templates, for pods and for pod groups.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
-use tracing::debug;
 
-use crate::api::WriteOptions;
-use crate::api::create::create_in;
-use crate::kinds::{RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
-use crate::object::{Object, at, child_mut, list_at, list_mut, map_mut, meta_mut, text_at};
-use crate::store::State;
+use super::rules::{ClaimKind, ClaimStore};
+use crate::object::{at, child_mut, list_at, list_mut, map_mut, meta_mut, text_at};
 
 /// Room for a generated name's base, so that the random suffix and a hyphen fit into 63 characters.
 const LONGEST_BASE: usize = 57;
@@ -42,38 +36,25 @@ pub(super) fn has_entry(group: &Value, entry: &Value) -> bool {
 
 impl Owners {
     /// The claim that was generated for an entry of the owner.
-    pub(super) fn find(&self, state: &State, owner: &Value, entry: &str) -> Option<Arc<Object>> {
-        let dependents = state.dependents.of(text_at(owner, &["metadata", "uid"]));
-        let mut claims =
-            dependents.filter(|(kind, _)| *kind == RESOURCE_CLAIMS).filter_map(|(_, key)| {
-                let (namespace, name) = key.split_once('/')?;
-                state.get(RESOURCE_CLAIMS, namespace, name)
-            });
-        let is_for = |claim: &&Arc<Object>| {
-            text_at(&claim.value(), &["metadata", "annotations", self.annotation]) == entry
-        };
-        claims.find(is_for).cloned()
+    pub(super) fn find(&self, store: &dyn ClaimStore, owner: &Value, entry: &str) -> Option<Value> {
+        let text = |field| text_at(owner, &["metadata", field]);
+        let claims = store.owned_claims(text("namespace"), text("uid"));
+        let is_for =
+            |claim: &Value| text_at(claim, &["metadata", "annotations", self.annotation]) == entry;
+        claims.into_iter().find(is_for)
     }
 
     /// Makes a claim for an entry of the owner; gives its name. `None` if there is no such template.
     pub(super) fn make(
         &self,
-        state: &mut State,
+        store: &mut dyn ClaimStore,
         owner: &Value,
         entry: &str,
         template: &str,
     ) -> Option<String> {
         let namespace = text_at(owner, &["metadata", "namespace"]);
-        let template = state.get(RESOURCE_CLAIM_TEMPLATES, namespace, template)?.value();
-        let claim = self.claim_of(owner, entry, &template);
-        match create_in(state, RESOURCE_CLAIMS, namespace, claim, &WriteOptions::default()) {
-            Ok(claim) => Some(claim.name().to_owned()),
-            Err(error) => {
-                let owner = text_at(owner, &["metadata", "name"]);
-                debug!(%error, owner, entry, "no claim made");
-                None
-            }
-        }
+        let template = store.get(ClaimKind::Template, namespace, template)?;
+        store.create_claim(namespace, self.claim_of(owner, entry, &template))
     }
 
     /// A new claim for an entry of the owner.

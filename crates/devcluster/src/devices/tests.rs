@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::claims::{settle_claim, settle_group, settle_pod};
 use super::driver::{publish_classes, settle_node, settle_zone};
+use super::rules::{settle_claim, settle_group, settle_pod};
 use super::*;
 use crate::api::delete::{DeleteOptions, delete};
 use crate::api::update::Part;

@@ -1,4 +1,4 @@
-//! Watches on pods, a line at a time, as any client has them.
+//! Watches, a line at a time, as any client has them.
 
 use anyhow::{Context, Result};
 use futures::{AsyncBufRead, AsyncBufReadExt};
@@ -6,7 +6,7 @@ use kube_scheduler_tests::control_plane::Api;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// What a watch reports about a pod; `P` are the parts of it that are read.
+/// What a watch reports about an object; `P` are the parts of it that are read.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Change<P> {
     /// It is there, in this state.
@@ -19,34 +19,34 @@ pub(crate) enum Change<P> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WatchError {
     /// The server ended it with an error, as it does when its reader falls behind.
-    #[error("watch pods: {0}")]
+    #[error("watch: {0}")]
     Refused(String),
-    #[error("watch pods: {0}")]
+    #[error("watch: {0}")]
     Broken(std::io::Error),
     /// Another watch would bring the same again.
-    #[error("watch pods: {0}")]
+    #[error("watch: {0}")]
     Malformed(serde_json::Error),
 }
 
 /// A watch that stands.
-pub(crate) struct PodWatch<R> {
+pub(crate) struct Watch<R> {
     lines: R,
     line: Vec<u8>,
 }
 
-/// Begins a watch with the server's pods at this path, which names the version to begin with.
+/// Begins a watch on the objects at this path, which names the version to begin with.
 ///
 /// # Errors
 /// If the server does not answer or refuses.
-pub(crate) async fn watch_pods(
+pub(crate) async fn open_watch(
     api: &Api,
     path: &str,
-) -> Result<PodWatch<impl AsyncBufRead + Unpin + use<>>> {
-    let lines = api.stream(path).await.context("watch pods")?;
-    Ok(PodWatch { lines, line: Vec::new() })
+) -> Result<Watch<impl AsyncBufRead + Unpin + use<>>> {
+    let lines = api.stream(path).await.with_context(|| format!("watch {path}"))?;
+    Ok(Watch { lines, line: Vec::new() })
 }
 
-impl<R: AsyncBufRead + Unpin> PodWatch<R> {
+impl<R: AsyncBufRead + Unpin> Watch<R> {
     /// The next change; `None` when the server has ended the watch.
     ///
     /// # Errors
@@ -75,19 +75,19 @@ struct Event<'a, O> {
     object: O,
 }
 
-/// What the server sends in place of a pod.
+/// What the server sends in place of an object.
 #[derive(Deserialize)]
 struct Complaint {
     message: String,
 }
 
-/// What a line of the watch reports, if it is about a pod.
+/// What a line of the watch reports, if it is about an object.
 fn read<P: DeserializeOwned>(line: &[u8]) -> Result<Option<Change<P>>, WatchError> {
     let event = serde_json::from_slice::<Event<'_, P>>(line);
     match event {
         Ok(Event { kind: "ADDED" | "MODIFIED", object }) => Ok(Some(Change::Applied(object))),
         Ok(Event { kind: "DELETED", object }) => Ok(Some(Change::Deleted(object))),
-        // An error's object is no pod, so that it may be unreadable as one.
+        // An error has another kind of object, which may be unreadable as one of these.
         Ok(Event { kind: "ERROR", .. }) | Err(_) => {
             match serde_json::from_slice::<Event<'_, Complaint>>(line) {
                 Ok(Event { kind: "ERROR", object }) => Err(WatchError::Refused(object.message)),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     async fn reported(text: &str) -> Vec<Result<Change<Pod>, String>> {
-        let mut watch = PodWatch { lines: text.as_bytes(), line: Vec::new() };
+        let mut watch = Watch { lines: text.as_bytes(), line: Vec::new() };
         let mut reported = Vec::new();
         loop {
             match watch.next::<Pod>().await {
@@ -156,7 +156,7 @@ mod tests {
     async fn what_the_server_complains_about_is_reported() {
         let line = r#"{"type":"ERROR","object":{"kind":"Status","metadata":{},"status":"Failure","message":"too old resource version","code":410}}
 "#;
-        let complaint = "watch pods: too old resource version".to_owned();
+        let complaint = "watch: too old resource version".to_owned();
         assert_eq!(reported(line).await, [Err(complaint)]);
     }
 
@@ -165,6 +165,6 @@ mod tests {
         assert_eq!(reported(r#"{"type":"ADDED","object":{"meta"#).await, []);
         let reported = reported("{\"type\":\"ADDED\",\"object\":{}}\n").await;
         let [Err(error)] = &reported[..] else { panic!("{reported:?}") };
-        assert!(error.starts_with("watch pods: missing field `metadata`"), "{error}");
+        assert!(error.starts_with("watch: missing field `metadata`"), "{error}");
     }
 }
