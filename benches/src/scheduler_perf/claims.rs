@@ -49,20 +49,23 @@ pub(crate) async fn run(api: Api) -> Result<()> {
     }
     drop(sender);
     let (mut mirror, mut controller) = (Mirror::default(), ClaimController::default());
-    while let Some(first) = news.recv().await {
-        mirror.see(&mut controller, first);
-        while let Ok(more) = news.try_recv() {
-            mirror.see(&mut controller, more);
-        }
-        while !controller.is_idle() {
-            controller.work(&mut mirror);
-            mirror.send(&api, &mut controller).await?;
-        }
+    loop {
+        let first = tokio::select! {
+            Some(first) = news.recv() => Some(first),
+            // A kind that is not served ends without an error.
+            Some(ended) = watches.join_next() => {
+                ended??;
+                continue;
+            }
+            () = tokio::time::sleep(PAUSE), if !controller.is_idle() => None,
+            else => return Ok(()),
+        };
+        let rest = std::iter::from_fn(|| news.try_recv().ok());
+        first.into_iter().chain(rest).for_each(|news| mirror.see(&mut controller, news));
+        controller.work(&mut mirror);
+        // What failed is decided anew with the next change, or after a pause.
+        mirror.send(&api, &mut controller).await?;
     }
-    while let Some(ended) = watches.join_next().await {
-        ended??;
-    }
-    Ok(())
 }
 
 /// Where the objects of a kind are: all of them, or those of a namespace.
@@ -207,9 +210,6 @@ impl Mirror {
             .collect()
             .await;
         let failed: Vec<(String, String)> = failed.into_iter().flatten().collect();
-        if !failed.is_empty() {
-            tokio::time::sleep(PAUSE).await;
-        }
         for (namespace, name) in failed {
             let path = format!("{}/{name}", collection(ClaimKind::Claim, &namespace));
             match api.send("GET", &path, None, "").await {
