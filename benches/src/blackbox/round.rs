@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use kube_scheduler_tests::control_plane::Process;
+use kube_scheduler_tests::control_plane::{Features, Process};
 
 use super::figures::Figures;
 use super::load;
@@ -52,7 +52,7 @@ impl Round {
     /// # Errors
     /// If the cluster does not start or refuses something, or if the program ends before all pods are bound.
     pub async fn play(&self, subject: &Subject) -> Result<Figures> {
-        let cluster = Cluster::start(&self.backend, &self.program).await?;
+        let cluster = Cluster::start(&self.backend, &self.program, Features::Default).await?;
         // No other round in the same cluster can have the name.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let name = format!("blackbox-{:x}-{:x}", since.as_millis(), std::process::id());

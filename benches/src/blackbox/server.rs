@@ -55,11 +55,11 @@ pub struct Cluster {
 
 impl Cluster {
     /// Starts the server if it is one of our own. `program` is this program, which serves the devcluster in a process of
-    /// its own when it is called with `serve-devcluster`; see [`ServeDevcluster`].
+    /// its own when it is called with `serve-devcluster`; see [`ServeDevcluster`]. `features` are those of a kube-apiserver.
     ///
     /// # Errors
     /// If the server does not start, or a kubeconfig cannot be read.
-    pub async fn start(backend: &Backend, program: &Path) -> Result<Self> {
+    pub async fn start(backend: &Backend, program: &Path, features: Features) -> Result<Self> {
         let files = tempfile::tempdir()?;
         let scheduler = files.path().join("scheduler.kubeconfig");
         let (server, administrator, scheduler) = match backend {
@@ -85,7 +85,7 @@ impl Cluster {
                 (Server::Devcluster(process), text, scheduler)
             }
             Backend::Real(assets) => {
-                let options = ServerOptions { audits: false, features: Features::Default };
+                let options = ServerOptions { audits: false, features };
                 let server = RealServer::start(assets, files.path(), options).await?;
                 std::fs::write(&scheduler, server.kubeconfig_for(&User::kube_scheduler())?)?;
                 let text = server.kubeconfig_for(&User::administrator())?;

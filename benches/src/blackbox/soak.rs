@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use futures::AsyncBufRead;
-use kube_scheduler_tests::control_plane::{Api, Process};
+use kube_scheduler_tests::control_plane::{Api, Features, Process};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::MissedTickBehavior;
@@ -92,7 +92,7 @@ impl Soak {
     /// # Errors
     /// If the cluster does not start or refuses something, or the scheduler ends.
     pub async fn play(&self) -> Result<Table> {
-        let cluster = Cluster::start(&self.backend, &self.program).await?;
+        let cluster = Cluster::start(&self.backend, &self.program, Features::Default).await?;
         load::fill(&cluster.api, NAMESPACE, self.n_nodes, 0, Shape::Plain).await?;
         let waits = Shared::default();
         let watch = tokio::spawn(follow(cluster.api.clone(), waits.clone()));

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use kube_scheduler_devcluster::{ClaimController, ClaimKind, ClaimStore};
 use kube_scheduler_tests::control_plane::{Api, code};
 use serde_json::{Value, json};
@@ -17,10 +17,10 @@ use tokio::task::JoinSet;
 use super::world::WIDTH;
 use crate::watch::{Change, open_watch};
 
-const KINDS: [ClaimKind; 4] =
-    [ClaimKind::Template, ClaimKind::Group, ClaimKind::Claim, ClaimKind::Pod];
+/// What is followed from the first template on.
+const OTHER_KINDS: [ClaimKind; 3] = [ClaimKind::Group, ClaimKind::Claim, ClaimKind::Pod];
 
-/// How long to wait for the first template, and before something that failed is tried again.
+/// How long to wait before something that failed is tried again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// This many changes may wait to be looked at.
@@ -36,33 +36,37 @@ enum News {
 /// Generates and releases claims as long as the server is there.
 ///
 /// # Errors
-/// If the server does not answer.
+/// If the server does not answer, or refuses what the rules ask for.
 pub(crate) async fn run(api: Api) -> Result<()> {
-    let templates = collection(ClaimKind::Template, "");
-    while list(&api, &templates).await?.1.is_empty() {
-        tokio::time::sleep(PAUSE).await;
-    }
     let (sender, mut news) = mpsc::channel(MAX_WAITING);
     let mut watches = JoinSet::new();
-    for kind in KINDS {
-        watches.spawn(follow(api.clone(), kind, sender.clone()));
-    }
-    drop(sender);
+    watches.spawn(follow(api.clone(), ClaimKind::Template, sender.clone()));
+    let mut others = Some(sender);
     let (mut mirror, mut controller) = (Mirror::default(), ClaimController::default());
-    while let Some(first) = news.recv().await {
-        mirror.see(&mut controller, first);
-        while let Ok(more) = news.try_recv() {
-            mirror.see(&mut controller, more);
+    loop {
+        let first = tokio::select! {
+            Some(first) = news.recv() => Some(first),
+            // A kind that is not served ends without an error.
+            Some(ended) = watches.join_next() => {
+                ended??;
+                continue;
+            }
+            () = tokio::time::sleep(PAUSE), if !controller.is_idle() => None,
+            else => return Ok(()),
+        };
+        let rest = std::iter::from_fn(|| news.try_recv().ok());
+        first.into_iter().chain(rest).for_each(|news| mirror.see(&mut controller, news));
+        if !mirror.objects.is_empty()
+            && let Some(sender) = others.take()
+        {
+            for kind in OTHER_KINDS {
+                watches.spawn(follow(api.clone(), kind, sender.clone()));
+            }
         }
-        while !controller.is_idle() {
-            controller.work(&mut mirror);
-            mirror.send(&api, &mut controller).await?;
-        }
+        controller.work(&mut mirror);
+        // What failed is decided anew with the next change, or after a pause.
+        mirror.send(&api, &mut controller).await?;
     }
-    while let Some(ended) = watches.join_next().await {
-        ended??;
-    }
-    Ok(())
 }
 
 /// Where the objects of a kind are: all of them, or those of a namespace.
@@ -204,13 +208,9 @@ impl Mirror {
         let failed: Vec<Option<(String, String)>> = stream::iter(lines)
             .map(|line| send_line(api, line))
             .buffer_unordered(WIDTH)
-            .collect()
-            .await;
-        let failed: Vec<(String, String)> = failed.into_iter().flatten().collect();
-        if !failed.is_empty() {
-            tokio::time::sleep(PAUSE).await;
-        }
-        for (namespace, name) in failed {
+            .try_collect()
+            .await?;
+        for (namespace, name) in failed.into_iter().flatten() {
             let path = format!("{}/{name}", collection(ClaimKind::Claim, &namespace));
             match api.send("GET", &path, None, "").await {
                 Ok(claim) => self.put(controller, ClaimKind::Claim, claim),
@@ -232,9 +232,12 @@ fn owners(claim: &Value) -> impl Iterator<Item = String> {
     owners.filter_map(|owner| owner["uid"].as_str().map(str::to_owned))
 }
 
-/// Sends requests one after the other, each about the revision that the one before has made. Gives the claim of the first that fails,
-/// with which it ends. That a pod or a group is gone, or another one, is no failure: the watch will say so.
-async fn send_line(api: &Api, line: Vec<Request>) -> Option<(String, String)> {
+/// Sends requests one after the other, each about the revision that the one before has made. Ends with the first about a claim that is
+/// gone or has another revision, and gives that claim. That a pod or a group is gone, or another one, is left to the watch.
+///
+/// # Errors
+/// If the server refuses a request for another reason: it would do so again.
+async fn send_line(api: &Api, line: Vec<Request>) -> Result<Option<(String, String)>> {
     let mut revision = Value::Null;
     for Request { method, path, mut body, content_type, claim } in line {
         if method == "PUT" && !revision.is_null() {
@@ -245,11 +248,14 @@ async fn send_line(api: &Api, line: Vec<Request>) -> Option<(String, String)> {
                 revision = answer["metadata"]["resourceVersion"].take();
             }
             Ok(_) => {}
-            Err(_) if claim.is_some() => return claim,
+            Err(error) if !matches!(code(&error), Some(404 | 409)) => {
+                return Err(error.context(format!("{method} {path}")));
+            }
+            Err(_) if claim.is_some() => return Ok(claim),
             Err(_) => {}
         }
     }
-    None
+    Ok(None)
 }
 
 impl ClaimStore for Mirror {

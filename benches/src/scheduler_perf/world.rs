@@ -13,7 +13,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use kube_scheduler_config::{Configuration, FeatureGates, default, load};
 use kube_scheduler_daemon::{Daemon, DaemonHandle, Endpoint};
 use kube_scheduler_plugins_intree::registry;
-use kube_scheduler_tests::control_plane::{Api, code};
+use kube_scheduler_tests::control_plane::{Api, Features, code};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -80,7 +80,7 @@ impl World {
         } else {
             load(config, &gates).context("schedulerConfigPath")?
         };
-        let cluster = Cluster::start(backend, program).await?;
+        let cluster = Cluster::start(backend, program, Features::AllVersions).await?;
         let api = cluster.api.clone();
         refuse_other_nodes(&api).await?;
         let pods = Pods::new();

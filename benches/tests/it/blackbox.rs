@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kube_scheduler_benches::blackbox::{Backend, Cluster, Round, Shape, Subject};
+use kube_scheduler_tests::control_plane::Features;
 
 fn round(backend: Backend) -> Round {
     Round {
@@ -31,7 +32,10 @@ async fn the_ceiling_binds_all_pods() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_was_there_is_left_as_it_was_found() {
     let program = Path::new(env!("CARGO_BIN_EXE_bench-blackbox"));
-    let cluster = Cluster::start(&Backend::Devcluster { is_plain: true }, program).await.unwrap();
+    let cluster =
+        Cluster::start(&Backend::Devcluster { is_plain: true }, program, Features::Default)
+            .await
+            .unwrap();
     let kubeconfig = cluster.files().join("administrator.kubeconfig");
     let figures = round(Backend::Given(kubeconfig)).play(&Subject::Ceiling).await.unwrap();
     assert_eq!((figures.bound, figures.server_cpu_seconds), (40, None));

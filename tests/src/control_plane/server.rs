@@ -76,6 +76,8 @@ pub enum Features {
     Default,
     /// Pod groups, claims of groups and device taint rules as well: what schedulers can use, and is off by default.
     Gated,
+    /// The default features, and every version of the API that they have, also those that are off by default.
+    AllVersions,
 }
 
 impl Features {
@@ -83,6 +85,7 @@ impl Features {
     fn args(self) -> Vec<String> {
         match self {
             Self::Default => Vec::new(),
+            Self::AllVersions => vec!["--runtime-config=api/all=true".to_owned()],
             Self::Gated => vec![
                 "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true,\
                  WorkloadAwarePreemption=true,DRAWorkloadResourceClaims=true,DRADeviceTaintRules=true"

@@ -152,7 +152,9 @@ impl Server {
     /// A patch of a claim that names the revision which the claim has now; `None` if it is another claim, or none, or if the patch is
     /// about one revision only.
     pub(super) fn with_present_revision(&self, write: &ObjectWrite) -> Option<ObjectWrite> {
-        let ObjectWrite::PatchStatus { object, patch, only: None } = write else { return None };
+        let ObjectWrite::PatchStatus { object, patch, is_final: false } = write else {
+            return None;
+        };
         let key = (object.namespace.to_string(), object.name.to_string());
         let claim = self.get(CLAIM, &key).filter(|_| *object.kind == *CLAIM)?;
         if claim["metadata"]["uid"] != patch["metadata"]["uid"] {
@@ -163,7 +165,7 @@ impl Server {
         Some(ObjectWrite::PatchStatus {
             object: object.clone(),
             patch: Arc::new(patch),
-            only: None,
+            is_final: false,
         })
     }
 

@@ -77,10 +77,15 @@ impl Executor<'_> {
 
     async fn listed(&self, path: &str) -> Result<Vec<Value>> {
         let mut list = self.hands.api.send("GET", path, None, "").await?;
-        match list["items"].take() {
-            Value::Array(items) => Ok(items),
-            _ => Ok(Vec::new()),
+        let (version, kind) = (list["apiVersion"].take(), list["kind"].take());
+        let kind = kind.as_str().and_then(|kind| kind.strip_suffix("List"));
+        let Value::Array(mut items) = list["items"].take() else { return Ok(Vec::new()) };
+        // Items of a list do not say what they are.
+        for item in &mut items {
+            item["apiVersion"] = version.clone();
+            item["kind"] = kind.into();
         }
+        Ok(items)
     }
 }
 

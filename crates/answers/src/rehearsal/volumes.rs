@@ -260,7 +260,7 @@ mod tests {
         let patch = |kind: &str| ObjectWrite::PatchStatus {
             object: key(kind),
             patch: Arc::new(json!({"status": {"phase": "Failed"}})),
-            only: None,
+            is_final: false,
         };
         let objects = ObjectStore::default();
         assert_eq!(ObjectKey::from(&*write(&objects, &patch("Pod")).result.unwrap()), key("Pod"));

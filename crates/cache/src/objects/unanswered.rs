@@ -8,7 +8,8 @@
 //!
 //! Invariant: an entry belongs to a pod that was not bound or gone when it was made, until
 //! [`ObjectStore::forget_unanswered`], or is a patch of the revision that the store has; a pod has no more entries than there were
-//! objects that it has written and that still existed when it wrote the last one.
+//! objects that it has written and that still existed when it wrote the last one, and all that are bound or gone together have no more
+//! than there are objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,6 +49,10 @@ impl UnansweredWrite {
         self.is_patch && self.revision.is_some()
     }
 }
+
+/// Stands for all pods that are bound or gone: patches of one revision do the same, whichever of them asked for it, so that one entry
+/// for each object is enough.
+const NOBODY: &str = "";
 
 /// The last such write of each pod to each object, by the pod's UID.
 #[derive(Clone, Debug, Default)]
@@ -138,9 +143,18 @@ impl ObjectStore {
     /// Forgets the writes of a pod that is bound or gone, except for patches of the revision that is there: another pod may rely on
     /// what they take away.
     pub fn forget_unanswered(&mut self, pod_uid: &str) {
-        if self.unanswered.0.by_pod.contains_key(pod_uid) {
+        if self.unanswered.0.by_pod.contains_key(pod_uid) && pod_uid != NOBODY {
             let tables = Arc::make_mut(&mut self.unanswered.0);
-            tables.forget(pod_uid, |_, write| write.is_patch_of_one());
+            let mut left = Vec::new();
+            tables.forget(pod_uid, |of, write| {
+                if write.is_patch_of_one() {
+                    left.push((of.clone(), write.clone()));
+                }
+                false
+            });
+            for (of, write) in left {
+                tables.note(&of, &NOBODY.into(), write);
+            }
         }
     }
 

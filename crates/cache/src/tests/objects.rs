@@ -1,5 +1,6 @@
 //! Assumed objects and the index by class, against lists that are searched from end to end.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Object;
@@ -370,4 +371,56 @@ fn a_patch_of_one_revision_is_noted_until_there_is_another() {
     assert_eq!(cluster.objects().n_unanswered(), 1);
     cluster.remove_object("", KINDS[1], "ns", "o0");
     assert_eq!(cluster.objects().n_unanswered(), 0);
+}
+
+proptest! {
+    /// Notes of patches of one revision, against a model: a pod has one for each object, all pods that are gone have one together, and
+    /// a new revision or the end of the object ends them.
+    #[test]
+    fn patches_of_one_revision_are_noted_once_for_all_pods_that_are_gone(
+        turns in prop::collection::vec((0..4_u8, 0..3_u8, 0..5_usize), 0..60),
+    ) {
+        let mut cluster = ClusterState::new();
+        let mut revisions = [1_u8; 3];
+        (0..3).for_each(|which| drop(cluster.upsert_object(object(1, which, 1, 0, 0))));
+        let mut noted: BTreeSet<(u8, usize)> = BTreeSet::new();
+        const GONE: usize = 99;
+        for (turn, which, pod) in turns {
+            let revision = &mut revisions[usize::from(which)];
+            let uid: Arc<str> = format!("pod-{pod}").into();
+            match turn {
+                0 => {
+                    let key = ObjectKey::from(&*object(1, which, *revision, 0, 0));
+                    let named = Some(revision.to_string().into());
+                    cluster.objects_mut().note_unanswered(&key, &uid, named, true);
+                    noted.insert((which, pod));
+                }
+                1 => {
+                    cluster.objects_mut().forget_unanswered(&uid);
+                    let of_pod: Vec<_> = noted.iter().filter(|of| of.1 == pod).copied().collect();
+                    for of in of_pod {
+                        noted.remove(&of);
+                        noted.insert((of.0, GONE));
+                    }
+                }
+                2 => {
+                    *revision += 1;
+                    cluster.upsert_object(object(1, which, *revision, 0, 0));
+                    noted.retain(|of| of.0 != which);
+                }
+                _ => {
+                    cluster.remove_object("", KINDS[1], "ns", &format!("o{which}"));
+                    cluster.upsert_object(object(1, which, *revision, 0, 0));
+                    noted.retain(|of| of.0 != which);
+                }
+            }
+            prop_assert_eq!(cluster.objects().n_unanswered(), noted.len());
+            for which in 0..3 {
+                let known = object(1, which, revisions[usize::from(which)], 0, 0);
+                let n_noted = cluster.objects().all_unanswered(&known).count();
+                prop_assert_eq!(n_noted, noted.iter().filter(|of| of.0 == which).count());
+                prop_assert!(cluster.objects().all_unanswered(&known).all(|it| it.may_change(&known)));
+            }
+        }
+    }
 }

@@ -39,8 +39,8 @@ pub(super) async fn send(
             let collection = path.rsplit_once('/').map_or(&*path, |(collection, _)| collection);
             Call::post(collection, object.json.to_string().into_bytes())
         }
-        ObjectWrite::PatchStatus { patch, only, .. } => {
-            let max_tries = if only.is_some() { 1 } else { MAX_TRIES };
+        ObjectWrite::PatchStatus { patch, is_final, .. } => {
+            let max_tries = if *is_final { 1 } else { MAX_TRIES };
             let patch = (**patch).clone();
             return patch_status(
                 api,
@@ -199,14 +199,14 @@ mod tests {
         json!({"metadata": {"uid": "u", "resourceVersion": revision}, "status": {"x": 1}})
     }
 
-    async fn sent(api: &Api, patch: &Value, only: Option<Arc<str>>) -> Result<Success, ApiError> {
+    async fn sent(api: &Api, patch: &Value, is_final: bool) -> Result<Success, ApiError> {
         let object = ObjectKey {
             group: "resource.k8s.io".into(),
             kind: "ResourceClaim".into(),
             namespace: "n".into(),
             name: "c".into(),
         };
-        let write = ObjectWrite::PatchStatus { object, patch: Arc::new(patch.clone()), only };
+        let write = ObjectWrite::PatchStatus { object, patch: Arc::new(patch.clone()), is_final };
         send(api, &write, Duration::from_secs(5)).await
     }
 
@@ -217,7 +217,7 @@ mod tests {
     #[tokio::test]
     async fn a_patch_of_a_revision_that_is_over_names_the_present_one() {
         let (api, asked) = server(vec![conflict(), (200, claim("u", "7")), (200, claim("u", "8"))]);
-        let Ok(Success::Stored(stored)) = sent(&api, &patch("5"), None).await else { panic!() };
+        let Ok(Success::Stored(stored)) = sent(&api, &patch("5"), false).await else { panic!() };
         assert_eq!(&*stored.resource_version, "8");
         let named = |method: &str, body: Value| (method.to_owned(), body);
         let expected =
@@ -229,17 +229,17 @@ mod tests {
     async fn a_patch_is_not_tried_again_on_another_object_or_without_a_revision_or_where_that_is_forbidden()
      {
         let (api, asked) = server(vec![conflict(), (200, claim("other", "7"))]);
-        assert_eq!(sent(&api, &patch("5"), None).await.unwrap_err().code(), Some(409));
+        assert_eq!(sent(&api, &patch("5"), false).await.unwrap_err().code(), Some(409));
         assert_eq!(asked.join().unwrap().len(), 2);
 
         let (api, asked) = server(vec![conflict()]);
-        let error = sent(&api, &patch("5"), Some("5".into())).await.unwrap_err();
+        let error = sent(&api, &patch("5"), true).await.unwrap_err();
         assert_eq!(error.code(), Some(409));
         assert_eq!(asked.join().unwrap(), [("PATCH".to_owned(), patch("5"))]);
 
         let (api, asked) = server(vec![conflict()]);
         let unnamed = json!({"metadata": {"uid": "u"}, "status": {"x": 1}});
-        assert_eq!(sent(&api, &unnamed, None).await.unwrap_err().code(), Some(409));
+        assert_eq!(sent(&api, &unnamed, false).await.unwrap_err().code(), Some(409));
         assert_eq!(asked.join().unwrap().len(), 1);
     }
 }

@@ -1,7 +1,7 @@
 //! The search: depth first, the first complete solution wins (`docs/spec/plugins-dra.md` §8.4 and §8.6).
 //!
-//! A position is a claim, a request, an alternative and a device of it. Once a choice turns out to lead nowhere, the
-//! search looks at the devices as a whole (`likeness.rs`) and leaves out what must fail for the same reason: a device that
+//! A position is a claim, a request, an alternative and a device of it. Once choices turn out to lead nowhere, the
+//! search looks at what devices have in common (`likeness.rs`) and leaves out what must fail for the same reason: a device that
 //! is like one that failed at the same place, and requests for which too few devices are left. Neither changes which
 //! solution is found first, nor which error: what is left out would visit only devices that were visited without error.
 

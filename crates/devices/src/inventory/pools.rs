@@ -2,9 +2,10 @@
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use super::pool::{Generation, Newest};
+use super::views::Views;
 use super::{DeviceIdx, Inventory, NodeRef, Pool, Slice};
 use crate::features::Features;
 
@@ -79,31 +80,45 @@ impl NodePools {
 impl Inventory {
     /// The pools of `node`. An error is the text of what failed.
     pub(crate) fn pools_on(&self, node: NodeRef<'_>) -> Result<Arc<NodePools>, String> {
-        match self.view(node) {
-            Some(view) => view.map(|view| view.0),
-            None => self.look_from(node).map(Arc::new),
+        if !self.is_remembered(node) {
+            return self.look_from(node).map(Arc::new);
         }
+        if let Some(known) = self.views().find(node) {
+            return Ok(known);
+        }
+        let found = self.look_from(node)?;
+        Ok(self.views().add(node, found).0)
     }
 
-    /// What `node` sees; `None` where that is not remembered.
-    fn view(&self, node: NodeRef<'_>) -> Option<Result<View, String>> {
-        if self.n_pools_near(node.name) < MIN_REMEMBERED
-            && self.n_devices_anywhere < MIN_REMEMBERED_DEVICES
-        {
+    /// What `node` sees, where other nodes may see the same and have the same allocations then. `None` if that is not remembered: a
+    /// caller who kept it would keep what no other node can share.
+    pub(crate) fn shared_view(&self, node: NodeRef<'_>) -> Option<View> {
+        if !self.is_remembered(node) {
             return None;
         }
-        let views = || self.views.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = views().find(node);
-        let found = match known {
-            Some(known) => Ok(known),
-            None => self.look_from(node).map(|found| views().add(node, found)),
+        let (known, is_full) = {
+            let views = self.views();
+            (views.find(node), views.are_full())
         };
-        Some(found.map(View))
+        let pools = match known {
+            Some(known) => known,
+            None if is_full => return None,
+            None => {
+                let found = self.look_from(node).ok()?;
+                let (pools, is_kept) = self.views().add(node, found);
+                is_kept.then_some(pools)?
+            }
+        };
+        (!pools.are_per_device).then_some(View(pools))
     }
 
-    /// What `node` sees, where other nodes may see the same and have the same allocations then.
-    pub(crate) fn shared_view(&self, node: NodeRef<'_>) -> Option<View> {
-        self.view(node)?.ok().filter(|view| !view.0.are_per_device)
+    fn is_remembered(&self, node: NodeRef<'_>) -> bool {
+        self.n_pools_near(node.name) >= MIN_REMEMBERED
+            || self.n_devices_anywhere >= MIN_REMEMBERED_DEVICES
+    }
+
+    fn views(&self) -> MutexGuard<'_, Views> {
+        self.views.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn look_from(&self, node: NodeRef<'_>) -> Result<NodePools, String> {

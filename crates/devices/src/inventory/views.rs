@@ -21,6 +21,8 @@ pub(super) struct Views {
     by_node: FxHashMap<Arc<str>, View>,
     distinct: Vec<Arc<NodePools>>,
     n_units: usize,
+    /// Whether something was not remembered for lack of room.
+    is_full: bool,
 }
 
 #[derive(Debug)]
@@ -37,8 +39,13 @@ impl Views {
         is_same.then(|| view.pools.clone())
     }
 
-    /// Remembers the view of a node, if there is room.
-    pub(super) fn add(&mut self, node: NodeRef<'_>, pools: NodePools) -> Arc<NodePools> {
+    /// Whether there is no room for the views of more nodes.
+    pub(super) fn are_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Remembers the view of a node, if there is room, and says whether there was.
+    pub(super) fn add(&mut self, node: NodeRef<'_>, pools: NodePools) -> (Arc<NodePools>, bool) {
         let known = self.distinct.iter().rev().take(MAX_COMPARED).find(|known| ***known == pools);
         let is_new = known.is_none();
         let (pools, n_units) = match known {
@@ -49,7 +56,9 @@ impl Views {
             }
         };
         let n_units = self.n_units + n_units + UNITS_OF_NODE;
-        if n_units <= MAX_UNITS {
+        let has_room = n_units <= MAX_UNITS;
+        self.is_full |= !has_room;
+        if has_room {
             self.n_units = n_units;
             if is_new {
                 self.distinct.push(pools.clone());
@@ -57,6 +66,30 @@ impl Views {
             let view = View { labels: node.labels.clone(), pools: pools.clone() };
             self.by_node.insert(node.name.into(), view);
         }
-        pools
+        (pools, has_room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inventory::DeviceIdx;
+
+    #[test]
+    fn what_finds_no_room_is_not_kept() {
+        let labels = Labels::default();
+        let node = |name| NodeRef { name, labels: &labels };
+        let large = |at: u32| NodePools {
+            devices: vec![DeviceIdx::new(at, 0); MAX_UNITS / 2],
+            ..NodePools::default()
+        };
+        let mut views = Views::default();
+        assert!(views.add(node("a"), large(0)).1);
+        assert!(views.add(node("b"), large(0)).1, "the same again takes next to nothing");
+        assert!(!views.are_full());
+        let (pools, is_kept) = views.add(node("c"), large(1));
+        assert!(!is_kept && views.are_full());
+        assert_eq!((Arc::strong_count(&pools), views.find(node("c"))), (1, None));
+        assert!(views.n_units <= MAX_UNITS);
     }
 }

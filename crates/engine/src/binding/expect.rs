@@ -2,6 +2,8 @@
 //!
 //! Invariant: a refused expectation changes nothing; it is noted, as the plugin could have known.
 
+use std::sync::Arc;
+
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{Command, Commands, ObjectWrite};
 
@@ -50,7 +52,7 @@ pub(super) fn expect_at_once(core: &mut Core, asked: Commands, later: &mut Comma
 pub(super) fn note_unanswered(core: &mut Core, pod: &Pod, write: &ObjectWrite) {
     let known = core.pods.get(&pod.namespace, &pod.name);
     if known.is_some_and(|known| known.uid == pod.uid && !known.is_assigned()) {
-        let revision = write.revision().cloned();
+        let revision = write.revision().map(Arc::from);
         let is_patch = matches!(write, ObjectWrite::PatchStatus { .. });
         core.cluster.objects_mut().note_unanswered(&write.key(), &pod.uid, revision, is_patch);
     }

@@ -373,7 +373,11 @@ fn a_task_asks_for_every_kind_of_request() {
         vec![
             request(|| ObjectWrite::Create(volume("a", "", ""))),
             request(|| ObjectWrite::ReplaceStatus(volume("a", "1", ""))),
-            request(move || ObjectWrite::PatchStatus { object: key(), patch: patch(), only: None }),
+            request(move || ObjectWrite::PatchStatus {
+                object: key(),
+                patch: patch(),
+                is_final: false,
+            }),
             request(move || ObjectWrite::Get(key())),
             request(|| ObjectWrite::Delete { object: volume("a", "3", ""), finalizer: None }),
             done(Status::SUCCESS),

@@ -21,14 +21,14 @@ pub enum ObjectWrite {
     Create(Arc<Object>),
     /// Changes `status` by a strategic merge patch. A `metadata.uid` in the patch must be that of the object. With a
     /// `metadata.resourceVersion` it changes this revision alone, so that it has no effect if it arrives late; when there is a
-    /// conflict, it is tried again with the revision that the object has then, unless `only` forbids it.
+    /// conflict, it is tried again with the revision that the object has then, unless `is_final` forbids it.
     PatchStatus {
         /// Which object.
         object: ObjectKey,
         /// The patch, with `status` on top.
         patch: Arc<Value>,
-        /// The revision in the patch, if a conflict is the end of it: what was changed since may be what another pod relies on.
-        only: Option<Arc<str>>,
+        /// Whether a conflict is the end of it: what was changed since may be what another pod relies on.
+        is_final: bool,
     },
     /// Deletes the object. If it is gone already, that is a success.
     Delete {
@@ -65,11 +65,16 @@ impl ObjectWrite {
     }
 
     /// The only revision that it can change: any other is a conflict. `None` if it names none.
-    pub fn revision(&self) -> Option<&Arc<str>> {
+    pub fn revision(&self) -> Option<&str> {
         match self {
             Self::Replace(object) | Self::ReplaceStatus(object) => Some(&object.resource_version),
-            Self::PatchStatus { only, .. } => only.as_ref(),
-            Self::Create(_) | Self::Delete { .. } | Self::Get(_) => None,
+            Self::PatchStatus { patch, is_final: true, .. } => {
+                patch["metadata"]["resourceVersion"].as_str()
+            }
+            Self::PatchStatus { is_final: false, .. }
+            | Self::Create(_)
+            | Self::Delete { .. }
+            | Self::Get(_) => None,
         }
     }
 

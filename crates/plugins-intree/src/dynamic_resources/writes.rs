@@ -108,22 +108,16 @@ fn without_time(mut allocation: Value) -> Value {
 /// Parity: the reference names no revision. Its patch may arrive long after it was given up, and take away what the pod has
 /// reserved since.
 pub(super) fn unreserve(object: &Object, claim_uid: &str, consumer_uid: &str) -> ObjectWrite {
-    taken_back(object, claim_uid, consumer_uid, None)
+    taken_back(object, claim_uid, consumer_uid, false)
 }
 
 /// The same for a group. A pod's requests go out in order, but another member of the group may reserve the claim again at the same
 /// time: the patch must not be tried again on a revision that has that.
 pub(super) fn unreserve_group(object: &Object, claim_uid: &str, group_uid: &str) -> ObjectWrite {
-    let only = (!object.resource_version.is_empty()).then(|| object.resource_version.clone());
-    taken_back(object, claim_uid, group_uid, only)
+    taken_back(object, claim_uid, group_uid, true)
 }
 
-fn taken_back(
-    object: &Object,
-    claim_uid: &str,
-    consumer_uid: &str,
-    only: Option<Arc<str>>,
-) -> ObjectWrite {
+fn taken_back(object: &Object, claim_uid: &str, consumer_uid: &str, is_final: bool) -> ObjectWrite {
     let mut patch = json!({
         "metadata": {"uid": claim_uid},
         "status": {"reservedFor": [{"$patch": "delete", "uid": consumer_uid}]},
@@ -131,7 +125,7 @@ fn taken_back(
     if !object.resource_version.is_empty() {
         patch["metadata"]["resourceVersion"] = json!(*object.resource_version);
     }
-    ObjectWrite::PatchStatus { object: object.into(), patch: Arc::new(patch), only }
+    ObjectWrite::PatchStatus { object: object.into(), patch: Arc::new(patch), is_final }
 }
 
 /// Takes the reservations of the pod or the group with this UID out of a claim.
@@ -194,5 +188,9 @@ pub(super) fn pod_status(pod: &Pod, status: Value) -> ObjectWrite {
         namespace: pod.namespace.clone(),
         name: pod.name.clone(),
     };
-    ObjectWrite::PatchStatus { object, patch: Arc::new(json!({ "status": status })), only: None }
+    ObjectWrite::PatchStatus {
+        object,
+        patch: Arc::new(json!({ "status": status })),
+        is_final: false,
+    }
 }
