@@ -214,13 +214,11 @@ impl Engine {
             extenders: options.extenders,
             profiles: Profiles::new(profiles),
         };
-        let (measures, patience) =
-            (Measures::new(options.timer, options.keeps_bound), options.group_patience);
+        let measures = Measures::new(options.timer, options.keeps_bound);
         let is_enabled = |gate| options.gates.is_enabled(gate);
         Ok(Self {
             core: Core::new(plans, readers, queue, counts, measures)
-                .with_patience(patience)
-                .with_longest_hold(options.longest_hold),
+                .with_times(options.group_patience, options.longest_hold),
             cycle: SchedulingCycle::new(CycleOptions {
                 pool: options.pool,
                 uses_class_cache: options.uses_class_cache,

@@ -93,8 +93,10 @@ pub(crate) struct Fit {
 /// Where a member is after its trial.
 #[derive(Debug)]
 pub(crate) enum Standing {
+    /// On its node, as others are that came after it.
+    OnTrial,
     /// Nowhere; what plugins left for later extension points.
-    Left(CycleState),
+    Left(Box<CycleState>),
     /// On its node.
     Kept(KeptTrial),
 }
@@ -118,7 +120,7 @@ impl Fit {
         n_evaluated: usize,
         n_feasible: usize,
     ) -> Self {
-        let standing = Standing::Left(CycleState::new());
+        let standing = Standing::OnTrial;
         let permit = trial.permit.clone();
         Self { node, node_name, standing, permit, n_evaluated, n_feasible }
     }
@@ -170,7 +172,8 @@ impl PlacementOutcome {
                     fit.standing = Standing::Kept(trial.keep(cx.core, &mut cx.later));
                 }
                 Some(Outcome::Fits(fit)) => {
-                    fit.standing = Standing::Left(trial.take_back(cx.core, &mut cx.later));
+                    let state = trial.take_back(cx.core, &mut cx.later);
+                    fit.standing = Standing::Left(Box::new(state));
                 }
                 _ => drop(trial.take_back(cx.core, &mut cx.later)),
             }

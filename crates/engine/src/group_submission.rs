@@ -75,7 +75,11 @@ impl GroupWork<'_> {
         let Fit { node, standing, n_evaluated, n_feasible, .. } = fit;
         match standing {
             Standing::Kept(trial) => self.bindings.start_kept(self.core, trial),
-            Standing::Left(state) => {
+            standing => {
+                let state = match standing {
+                    Standing::Left(state) => *state,
+                    _ => CycleState::new(),
+                };
                 let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
                 self.bindings.start(self.core, placement)
             }
@@ -86,11 +90,11 @@ impl GroupWork<'_> {
 impl Outcome {
     /// A member that has stayed on its node leaves it.
     fn leave(&mut self, core: &mut Core) {
-        if let Self::Fits(Fit { standing, .. }) = self
-            && let Standing::Kept(trial) =
-                std::mem::replace(standing, Standing::Left(CycleState::new()))
-        {
-            *standing = Standing::Left(trial.leave(core));
+        if let Self::Fits(Fit { standing, .. }) = self {
+            *standing = match std::mem::replace(standing, Standing::OnTrial) {
+                Standing::Kept(trial) => Standing::Left(Box::new(trial.leave(core))),
+                other => other,
+            };
         }
     }
 }

@@ -41,6 +41,7 @@ mod group_report;
 mod group_submission;
 mod group_waits;
 mod guard;
+mod hold;
 mod incomplete;
 mod input;
 mod intake;
