@@ -120,7 +120,7 @@ impl World {
     }
 
     fn seconds(&self) -> u64 {
-        u64::try_from((self.now.saturating_since(Timestamp::from_millis(START))).as_secs()).unwrap()
+        self.now.saturating_since(Timestamp::from_millis(START)).as_secs()
     }
 
     fn group(&mut self, name: &str, min_count: usize, in_one_zone: bool) {
