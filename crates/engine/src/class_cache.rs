@@ -43,6 +43,10 @@ const ATTEMPTS_WITHOUT: u32 = 32;
 /// itself takes about four times as long as in a scan (`bench core --workload FiftyAntiAffinities`).
 const CATCH_UP_SHARE: usize = 4;
 
+/// What tells the number of a class of which ties fall by name from that of the same class of which they do not: a ranking is
+/// made for one of the two.
+const BY_NAME: u64 = 1 << 63;
+
 /// The evaluation of a class.
 #[derive(Debug)]
 pub(crate) struct ClassEvaluation {
@@ -297,7 +301,7 @@ pub(crate) struct ClassCache {
     without: FxHashMap<u64, Without>,
     clock: u64,
     changes: ChangedNodes,
-    /// Whether evaluations are made for ties that fall by name.
+    /// Whether ties fall by name just now; evaluations for that are others.
     pub(crate) by_name: bool,
     /// How often an evaluation was brought up to date, and how often one was made.
     pub(crate) hits: u64,
@@ -305,6 +309,10 @@ pub(crate) struct ClassCache {
 }
 
 impl ClassCache {
+    fn key(&self, class: u64) -> u64 {
+        if self.by_name { class | BY_NAME } else { class }
+    }
+
     /// Takes the evaluation of a class, brought up to date, or made if the class came up before; `None` when there is none.
     /// Give it back with [`put`](Self::put). The class may go to `nodes` only, `None` for all; they must be the same for all
     /// that one cache is asked about.
@@ -316,6 +324,7 @@ impl ClassCache {
         pool: &Pool,
         nodes: Option<&BTreeSet<Arc<str>>>,
     ) -> Option<Box<ClassEvaluation>> {
+        let class = self.key(class);
         if let Some(mut evaluation) = self.remove(class) {
             match evaluation.catch_up(runner, pod, pool, &mut self.changes) {
                 CatchUp::Done => {
@@ -348,6 +357,7 @@ impl ClassCache {
         runner: &Runner<'_>,
         mut evaluation: Box<ClassEvaluation>,
     ) {
+        let class = self.key(class);
         let ClassEvaluation { evaluation: kept, following, .. } = &mut *evaluation;
         runner.rest(following, &mut kept.state);
         let n_nodes = runner.cx.cluster.capacity();
@@ -400,6 +410,7 @@ impl ClassCache {
 
     /// Announces that the class will come up several times, so that an evaluation is worth making the first time already.
     pub(crate) fn expect(&mut self, class: u64) {
+        let class = self.key(class);
         if self.without.len() < MAX_CLASSES {
             self.without.entry(class).or_default();
         }
@@ -433,7 +444,7 @@ impl ClassCache {
 
     /// Whether anything is kept of a class, up to date or not.
     pub(crate) fn contains(&self, class: u64) -> bool {
-        self.evaluations.contains_key(&class)
+        self.evaluations.contains_key(&self.key(class))
     }
 
     /// Of how many classes evaluations are kept.

@@ -2,7 +2,8 @@
 //!
 //! A gang is first counted (is there room in sum?), then tried as the reference does, member by member, and if that fails
 //! [searched](search) for in any order, on one placement after the other. What counting or a search that came to its end
-//! rules out does not fit now; a search that ends at its limit says so. A gang that does not fit holds nothing.
+//! rules out does not fit now; a search that ends at its limit says so. A gang that does not fit holds nothing, unless it is the one
+//! for which room is [kept](crate::backfill).
 //!
 //! Invariant: nothing here depends on the order in which pods, nodes and groups arrived: members are taken by priority and
 //! name, and of equally good nodes and placements the first by name is.

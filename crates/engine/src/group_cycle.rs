@@ -120,6 +120,7 @@ impl SchedulingCycle {
         let freezes = group.exact.is_none() && cx.core.cluster.freeze_affinity_lists();
         // What is found out about some nodes is of no use for all of them.
         let kept = scope.nodes.map(|_| std::mem::take(&mut self.classes));
+        self.classes.by_name = self.options.breaks_ties_by_name;
         for class in &group.classes {
             self.classes.expect(*class);
         }

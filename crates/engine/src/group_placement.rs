@@ -113,8 +113,8 @@ impl SchedulingCycle {
         };
         let n_placements = placements.len();
         // Of several, one is chosen when all are tried.
-        let is_final = cx.is_final && n_placements == 1;
-        let was_final = std::mem::replace(&mut cx.is_final, is_final);
+        let was_final = cx.is_final;
+        cx.is_final &= n_placements == 1;
         let tried = self.try_all(cx, group, placements, may_preempt, report);
         cx.is_final = was_final;
         let AllTried { first, mut kept, findings } = match tried {
