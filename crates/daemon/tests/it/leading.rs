@@ -46,19 +46,19 @@ impl World {
         let mut large = pod("large");
         large["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "8"}});
         cluster.create(large).unwrap();
-        let own = Some(kubeconfig(&cluster, directory.path(), &User::kube_scheduler()));
+        let own = kubeconfig(&cluster, directory.path(), &User::kube_scheduler());
         let serving = ServingOptions {
             authentication: AuthenticationOptions {
-                kubeconfig: own.clone(),
+                kubeconfig: Some(own.clone()),
                 ..AuthenticationOptions::default()
             },
             authorization: AuthorizationOptions {
-                kubeconfig: own.clone(),
+                kubeconfig: Some(own.clone()),
                 ..AuthorizationOptions::default()
             },
             ..options()
         };
-        let endpoint = Endpoint::from_kubeconfig(&own.unwrap(), None).await.unwrap();
+        let endpoint = Endpoint::from_kubeconfig(&own, None).await.unwrap();
         let builder = Daemon::builder(endpoint, registry())
             .serving(Some(serving))
             .leader_election(Some(election("scheduler-0_1")));
