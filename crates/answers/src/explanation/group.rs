@@ -55,13 +55,13 @@ pub struct GroupAttempt {
     pub preemption: Option<String>,
     /// Why there are no domains to try, if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub no_domains: Option<String>,
+    pub(crate) no_domains: Option<String>,
     /// Domains in which the group fared alike, the most frequent first; one without names where it is not kept in a domain.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<DomainsAnswer>,
     /// Whether only the outcome is known, because there are too many domains and pods to report.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub is_abridged: bool,
+    pub(crate) is_abridged: bool,
     #[serde(skip)]
     is_error: bool,
 }
