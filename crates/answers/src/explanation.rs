@@ -82,14 +82,18 @@ pub fn explain(
     let found = found_about(engine, subject, now)?;
     let group = match found.pod.is_assigned() {
         true => None,
-        false => group::group_of(engine, &found.pod, options, now),
+        false => group::trial::group_of(engine, &found.pod, options, now),
     };
     let mut answer = explanation_of(found, options, now);
     // A pod that fits gets no node while its group does not.
-    if let (Verdict::Fits, Some(verdict)) =
-        (answer.verdict, group.as_ref().and_then(GroupAnswer::verdict))
-    {
-        answer.verdict = verdict;
+    let attempt = group.as_ref().and_then(|group| group.attempt.as_ref());
+    if let (Verdict::Fits, Some(attempt)) = (answer.verdict, attempt) {
+        answer.verdict = match attempt.verdict {
+            "Fits" => Verdict::Fits,
+            "FitsAfterPreemption" => Verdict::FitsAfterPreemption,
+            "Error" => Verdict::Error,
+            _ => Verdict::DoesNotFit,
+        };
     }
     answer.group = group;
     Ok(answer)

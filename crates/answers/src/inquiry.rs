@@ -116,7 +116,7 @@ impl Answer {
         let namespace = question.namespace();
         match self {
             Self::Explanation(answer) => {
-                Self::Explanation(Box::new(answer.limited(listed).visible_to(reader)))
+                Self::Explanation(Box::new(answer.visible_to(reader).limited(listed)))
             }
             Self::Preemption(answer) => {
                 Self::Preemption(Box::new(answer.limited(listed).visible_to(reader)))

@@ -3,6 +3,7 @@
 //!
 //! Played where `KUBEBUILDER_ASSETS` names an API server.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -109,14 +110,19 @@ impl World {
         Api::of_kubeconfig(&kubeconfig).await.unwrap()
     }
 
-    /// Runs a command with the rights of the administrator.
+    /// Runs our program with the rights of the administrator.
     async fn command(&self, args: &[&str]) -> Output {
+        self.run(self.cluster.program(), args).await.unwrap()
+    }
+
+    /// The same with any program.
+    async fn run(&self, program: impl AsRef<OsStr>, args: &[&str]) -> std::io::Result<Output> {
         let kubeconfig: PathBuf = self.cluster.files().join("administrator.conf");
         let text = self.cluster.kubeconfig_for(&User::administrator()).await.unwrap();
         std::fs::write(&kubeconfig, text).unwrap();
-        let mut command = std::process::Command::new(self.cluster.program());
+        let mut command = std::process::Command::new(program);
         command.args(args).arg("--kubeconfig").arg(kubeconfig);
-        tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
+        tokio::task::spawn_blocking(move || command.output()).await.unwrap()
     }
 }
 
@@ -201,6 +207,21 @@ async fn a_real_api_server_passes_questions_on() {
     let stranger = world.user("stranger", &json!([])).await;
     let refused = ask(&stranger, "Explanation", "explanations", &spec).await.unwrap_err();
     assert_eq!(code(&refused), Some(403), "{refused}");
+
+    // So does kubectl, where there is one.
+    let question = world.cluster.files().join("question.json");
+    let about = json!({"apiVersion": VERSION, "kind": "Explanation", "metadata": {"namespace": "default"},
+        "spec": {"podName": "large"}});
+    std::fs::write(&question, about.to_string()).unwrap();
+    let question = question.display().to_string();
+    match world.run("kubectl", &["create", "-f", &question, "-o", "yaml"]).await {
+        Ok(output) => {
+            let (out, err) =
+                (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert!(out.contains("verdict: DoesNotFit"), "{out} {err}");
+        }
+        Err(error) => eprintln!("kubectl was not tried: {error}"),
+    }
 
     // The commands find it.
     let output = world.command(&["explain", "default/large", "-o", "json"]).await;

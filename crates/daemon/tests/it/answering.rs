@@ -1,6 +1,7 @@
 //! Questions over HTTP: who may ask, what an answer says to whom, and what is refused.
 
-use kube_scheduler_daemon::ServingOptions;
+use kube_scheduler_config::{Configuration, FeatureGates, Gate};
+use kube_scheduler_daemon::{DaemonBuilder, ServingOptions};
 use kube_scheduler_devcluster::DevCluster;
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
@@ -29,6 +30,11 @@ fn large(name: &str) -> Value {
 
 impl World {
     async fn new() -> Self {
+        Self::with(|builder| builder).await
+    }
+
+    /// The same with other options of the scheduler.
+    async fn with(options_of: impl FnOnce(DaemonBuilder) -> DaemonBuilder) -> Self {
         let directory = tempdir().unwrap();
         let reviews = ReviewServer::start().await;
         {
@@ -52,7 +58,8 @@ impl World {
         let options: ServingOptions = reviews.options(directory.path());
         let cluster = cluster(2).await;
         cluster.create(large("large")).unwrap();
-        let running = Running::start(daemon(&cluster).serving(Some(options))).await;
+        let builder = options_of(daemon(&cluster).serving(Some(options)));
+        let running = Running::start(builder).await;
         assert!(running.handle.synced().await);
         Self { running, reviews, cluster, _directory: directory }
     }
@@ -418,5 +425,66 @@ async fn an_answer_comes_as_a_table_too_if_it_is_asked_for() {
     let refused = asked(&world, "administrator", other, "Capacity", &spec).await;
     assert_eq!(refused.code, 400, "{}", refused.body);
     assert!(refused.body.contains("expected table or wide"), "{}", refused.body);
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_is_explained_without_the_names_that_the_reader_may_not_see() {
+    let world = World::with(|builder| {
+        let gates =
+            [Gate::GenericWorkload, Gate::GangScheduling, Gate::TopologyAwareWorkloadScheduling];
+        let gates = gates.iter().fold(FeatureGates::default(), |all, gate| all.with(*gate, true));
+        let mut config = Configuration::default();
+        kube_scheduler_config::default(&mut config, &gates);
+        builder.gates(gates).config(config)
+    })
+    .await;
+    // Its domains are nodes.
+    let gang = |name: &str, namespace: &str| {
+        json!({
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 3}},
+                "schedulingConstraints": {"topology": [{"key": "kubernetes.io/hostname"}]}},
+        })
+    };
+    world.cluster.create(gang("gang", "default")).unwrap();
+    let member = |name: &str| {
+        let mut member = pod(name);
+        member["spec"]["schedulingGroup"] = json!({"podGroupName": "gang"});
+        member["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "2"}});
+        member
+    };
+    for name in ["m-0", "m-1", "m-2"] {
+        world.cluster.create(member(name)).unwrap();
+    }
+    let spec = json!({"podName": "m-1"});
+    let asked_about = async |user: &str| {
+        let reply = world.ask(user, "default", spec.clone()).await;
+        serde_json::from_str::<Value>(&reply.body).unwrap()["status"].clone()
+    };
+    until_asked("the group is there", || async {
+        asked_about("operator").await["group"]["attempt"]["verdict"] == "DoesNotFit"
+    })
+    .await;
+    let seen = asked_about("operator").await;
+    assert_eq!((&seen["verdict"], &seen["group"]["minCount"]), (&json!("DoesNotFit"), &json!(3)));
+    let domains = &seen["group"]["attempt"]["domains"];
+    assert_eq!((&domains[0]["count"], &domains[0]["nPlaced"]), (&json!(2), &json!(2)), "{seen:#}");
+    assert!(domains.to_string().contains("hollow-"), "{seen:#}");
+    let hidden = asked_about("tenant").await;
+    assert!(!hidden.to_string().contains("hollow-"), "{hidden:#}");
+    assert_eq!(hidden["group"]["attempt"]["domains"][0]["nPlaced"], 2, "{hidden:#}");
+    assert_eq!(hidden["group"]["attempt"]["domains"][0]["failed"][0]["examples"], json!(["m-2"]));
+
+    // Groups of a question are of its namespace, unless its reader may see the others.
+    for (user, namespace, code) in
+        [("tenant", "default", 201), ("tenant", "other", 403), ("operator", "other", 201)]
+    {
+        world.reviews.allow(user, "create answers.kube-scheduler.rs/whatifs default");
+        let added = json!({"changes": [{"addPodGroup": {"podGroup": gang("new", namespace)}}]});
+        let reply = asked(&world, user, WHAT_IFS, "WhatIf", &added).await;
+        assert_eq!(reply.code, code, "{user} {namespace}: {}", reply.body);
+    }
     world.running.stop().await;
 }

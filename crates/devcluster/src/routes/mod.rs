@@ -49,11 +49,7 @@ pub(crate) async fn handle(
     let parsed = ApiRequest::parse(&parts, server.options.protobuf);
     let action = match &parsed {
         Some(Ok(request)) => request.action(),
-        _ => Action {
-            verb: parts.method.as_str().to_ascii_lowercase(),
-            path: path.to_owned(),
-            ..Action::default()
-        },
+        _ => action_on_path(&parts.method, path),
     };
     if let Err(error) = server.access.authorize(&server.store, &user, &action) {
         return Ok(rejection(&error));
@@ -112,6 +108,12 @@ pub(crate) async fn handle(
         Some(Effect::Truncate { after_bytes }) => response.map(|body| body.cut(after_bytes)),
         _ => response,
     })
+}
+
+/// A request for no resource in the words of RBAC.
+fn action_on_path(method: &Method, path: &str) -> Action {
+    let verb = method.as_str().to_ascii_lowercase();
+    Action { verb, path: path.to_owned(), ..Action::default() }
 }
 
 /// The response that a fault gives instead of carrying out the request; `None` if the request is carried out.

@@ -1,6 +1,7 @@
 //! A scheduler that runs, as the source of answers.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kube_scheduler_answers::QuestionKind;
@@ -8,8 +9,12 @@ use kube_scheduler_daemon::{AskError, ClusterLists, Endpoint, RunningScheduler};
 use kube_scheduler_simulator::ClusterInput;
 use serde_json::Value;
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
 use super::add_files;
+
+/// How long an answer may take: longer than a scheduler works on one.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A scheduler that runs, and the API server beside it.
 pub(crate) struct Live {
@@ -42,7 +47,11 @@ impl Live {
         spec: &Value,
         rendered: Option<&str>,
     ) -> Result<Value> {
-        let answer = self.runtime.block_on(self.scheduler.ask(kind, namespace, spec, rendered));
+        let asked = self.scheduler.ask(kind, namespace, spec, rendered);
+        let answer = self.runtime.block_on(async { timeout(PATIENCE, asked).await });
+        let answer = answer.with_context(|| {
+            format!("{} has not answered within {PATIENCE:?}", self.scheduler.url())
+        })?;
         answer.map_err(|error| match error {
             AskError::Refused { code: 413, .. } => anyhow::Error::new(error).context(
                 "the running scheduler takes no question as long as this one: try --local",
