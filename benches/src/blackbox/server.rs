@@ -60,6 +60,14 @@ impl Cluster {
     /// # Errors
     /// If the server does not start, or a kubeconfig cannot be read.
     pub async fn start(backend: &Backend, program: &Path) -> Result<Self> {
+        Self::start_with(backend, program, Features::Default).await
+    }
+
+    /// The same with more features of kube-apiserver, if that is what is started.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_with(backend: &Backend, program: &Path, features: Features) -> Result<Self> {
         let files = tempfile::tempdir()?;
         let scheduler = files.path().join("scheduler.kubeconfig");
         let (server, administrator, scheduler) = match backend {
@@ -85,7 +93,7 @@ impl Cluster {
                 (Server::Devcluster(process), text, scheduler)
             }
             Backend::Real(assets) => {
-                let options = ServerOptions { audits: false, features: Features::Default };
+                let options = ServerOptions { audits: false, features };
                 let server = RealServer::start(assets, files.path(), options).await?;
                 std::fs::write(&scheduler, server.kubeconfig_for(&User::kube_scheduler())?)?;
                 let text = server.kubeconfig_for(&User::administrator())?;

@@ -10,16 +10,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use kube_scheduler_config::{Configuration, FeatureGates, default, load};
+use kube_scheduler_config::{Configuration, FeatureGates, Gate, default, load};
 use kube_scheduler_daemon::{Daemon, DaemonHandle, Endpoint};
 use kube_scheduler_plugins_intree::registry;
-use kube_scheduler_tests::control_plane::{Api, code};
+use kube_scheduler_tests::control_plane::{Api, Features, code};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::objects::collection;
 use super::pods::{Pods, follow};
+use super::versions::ServedVersions;
 use crate::blackbox::{Backend, Cluster, delete_now, end_namespace, refuse_other_nodes};
 
 /// How many requests are on their way at once.
@@ -79,7 +80,12 @@ impl World {
         } else {
             load(config, &gates).context("schedulerConfigPath")?
         };
-        let cluster = Cluster::start(backend, program).await?;
+        // What is on by default only for workloads that need no more, so that these measure what users have.
+        let features = match gates.is_enabled(Gate::GenericWorkload) {
+            true => Features::Gated,
+            false => Features::Default,
+        };
+        let cluster = Cluster::start_with(backend, program, features).await?;
         let api = cluster.api.clone();
         refuse_other_nodes(&api).await?;
         let pods = Pods::new();
@@ -124,7 +130,12 @@ impl World {
     /// What operations need of the world, for tasks of their own.
     pub(crate) fn hands(&self) -> Hands {
         let created = self.cluster.is_kept().then(|| self.created.clone());
-        Hands { api: self.cluster.api.clone(), created, priorities: Arc::default() }
+        Hands {
+            api: self.cluster.api.clone(),
+            created,
+            priorities: Arc::default(),
+            versions: Arc::default(),
+        }
     }
 
     /// Takes away what was created, if the cluster stays.
@@ -158,11 +169,14 @@ pub(crate) struct Hands {
     created: Option<Arc<Mutex<Created>>>,
     /// Priorities that there is a class for.
     priorities: Arc<tokio::sync::Mutex<BTreeSet<i64>>>,
+    /// In which versions the server has pod groups.
+    versions: Arc<ServedVersions>,
 }
 
 impl Hands {
     /// Creates an object and returns it as the server has it.
     pub(crate) async fn create(&self, object: &Value, namespace: &str) -> Result<Value> {
+        let object = &*self.versions.as_served(&self.api, object).await?;
         let path = collection(object, namespace)?;
         self.note(&path, object, namespace);
         let object = &*self.with_class(object).await?;
