@@ -22,6 +22,7 @@ use crate::core::Core;
 use crate::counts::{Counts, ProfileCounts};
 use crate::cycle::{CycleOptions, SchedulingCycle};
 use crate::engine::Engine;
+use crate::foreign_groups::ForeignGroups;
 use crate::measures::Measures;
 use crate::policy::{Gate as PreEnqueueGate, GroupGates, Hints, Plans};
 use crate::pool::Pool;
@@ -66,7 +67,8 @@ pub struct EngineOptions {
     /// the reference.
     pub group_patience: Option<Duration>,
     /// Whether gangs are planned as a whole: placed if their pods fit in any order, and in the best of the allowed domains.
-    /// Off, members are tried one after the other, as in the reference. Of use with the gate `GangScheduling` only.
+    /// Off, members are tried one after the other, as in the reference. Of use with the gate `GangScheduling`, or with a plugin
+    /// that has gangs of its own.
     pub plans_gangs_exactly: bool,
 }
 
@@ -198,12 +200,13 @@ impl Engine {
             ..Counts::default()
         };
         let readers = ObjectReaders::of(&profiles);
+        let foreign = ForeignGroups::of(&profiles);
         let plans = Plans {
             custom_resources,
             sign: profiles.iter().map(SignPlan::new).collect(),
             gates,
             hints: Hints(hints),
-            groups: GroupGates::new(&options.gates, options.plans_gangs_exactly),
+            groups: GroupGates::new(&options.gates, foreign.exist(), options.plans_gangs_exactly),
             is_by_priority_then_age,
             extenders: options.extenders,
             profiles: Profiles::new(profiles),
@@ -212,7 +215,9 @@ impl Engine {
             (Measures::new(options.timer, options.keeps_bound), options.group_patience);
         let is_enabled = |gate| options.gates.is_enabled(gate);
         Ok(Self {
-            core: Core::new(plans, readers, queue, counts, measures).with_patience(patience),
+            core: Core::new(plans, readers, queue, counts, measures)
+                .with_patience(patience)
+                .with_groups_of_plugins(foreign),
             cycle: SchedulingCycle::new(CycleOptions {
                 pool: options.pool,
                 uses_class_cache: options.uses_class_cache,

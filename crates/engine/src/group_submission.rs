@@ -108,13 +108,17 @@ fn what_next(outcome: Option<Outcome>, status: &Status, waits: bool) -> Next {
     })
 }
 
-/// Has the group's condition written, unless it says so already, or has been scheduled once.
+/// Has the group's condition written, unless it says so already, or has been scheduled once. Groups of other kinds than PodGroup
+/// have none.
 pub(crate) fn write_condition(
     core: &mut Core,
     member: PodRef,
     (namespace, name): (&Arc<str>, &Arc<str>),
     status: &Status,
 ) {
+    if PodGroup::foreign_parts(name).is_some() {
+        return;
+    }
     let objects = core.cluster.objects();
     let Some(object) = objects.get(PodGroup::GROUP, PodGroup::KIND, namespace, name) else {
         return core

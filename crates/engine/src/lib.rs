@@ -30,6 +30,7 @@ mod exact;
 mod explain;
 mod failure;
 mod far_terms;
+mod foreign_groups;
 mod fork;
 mod group_cycle;
 mod group_placement;
