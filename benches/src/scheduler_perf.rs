@@ -20,6 +20,7 @@ mod op;
 mod params;
 mod pods;
 mod run;
+mod versions;
 mod world;
 
 pub use data_items::{DataItem, DataItems};

@@ -10,9 +10,7 @@ use std::time::Duration;
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{
-    Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Token,
-};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Token};
 use kube_scheduler_tests::history::Numbers;
 use serde_json::{Value, json};
 

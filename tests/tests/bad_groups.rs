@@ -3,42 +3,44 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::collections::BTreeMap;
+mod group_world;
+
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
-use kube_scheduler_cache::check;
-use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input};
+use group_world::GroupWorld;
+use kube_scheduler_api_types::{Node, Object};
+use kube_scheduler_config::FeatureGates;
+use kube_scheduler_engine::Input;
 use serde_json::{Value, json};
 
 const ALL: [&str; 3] = ["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"];
 const WITHOUT_GANGS: [&str; 2] = ["GenericWorkload", "TopologyAwareWorkloadScheduling"];
 
-/// An engine, and the API server's side of it, where everything succeeds at once.
-struct World {
-    engine: Engine,
-    now: Timestamp,
-    pods: BTreeMap<String, Arc<Pod>>,
-    log: Vec<String>,
+/// An engine with a node in each of two zones, and one in none.
+struct World(GroupWorld);
+
+impl Deref for World {
+    type Target = GroupWorld;
+
+    fn deref(&self) -> &GroupWorld {
+        &self.0
+    }
+}
+
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut GroupWorld {
+        &mut self.0
+    }
 }
 
 impl World {
-    /// With a node in each of two zones, and one in none.
     fn new(on: &[&str], plans_gangs_exactly: bool) -> Self {
         let mut gates = FeatureGates::default();
         gates.set(&on.iter().map(|gate| ((*gate).to_owned(), true)).collect()).unwrap();
         let profiles = json!([{"schedulerName": "default-scheduler"}, {"schedulerName": "other"}]);
-        let config = json!({
-            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": profiles,
-        });
-        let config = load(&config.to_string(), &gates).unwrap();
-        let options = EngineOptions { gates, plans_gangs_exactly, ..EngineOptions::default() };
-        let registry = kube_scheduler_plugins_intree::registry();
-        let engine = Engine::new(&config, &registry, options).unwrap();
-        let now = Timestamp::from_millis(1_000_000);
-        let mut world = Self { engine, now, pods: BTreeMap::new(), log: Vec::new() };
+        let mut world = Self(GroupWorld::new(&profiles, gates, plans_gangs_exactly));
         for (name, labels) in
             [("a", json!({"zone": "a"})), ("b", json!({"zone": "b"})), ("c", json!({}))]
         {
@@ -51,75 +53,8 @@ impl World {
         world
     }
 
-    fn handle(&mut self, input: Input) {
-        self.engine.handle(input, self.now);
-        self.carry_out();
-    }
-
-    fn carry_out(&mut self) {
-        loop {
-            let effects: Vec<Effect> = self.engine.drain_effects().collect();
-            if effects.is_empty() {
-                return;
-            }
-            for effect in effects {
-                self.log.push(effect.to_string());
-                match effect {
-                    Effect::WriteBinding { token, pod, node } => {
-                        let result = Ok(());
-                        self.engine.handle(Input::BindingWritten { token, result }, self.now);
-                        self.watch(self.pods[&*pod.name].with_node_name(&node));
-                    }
-                    Effect::PatchStatus { pod, patch, .. } => {
-                        let mut pod = Pod::clone(&self.pods[&*pod.name]);
-                        let conditions = patch.condition.into_iter().collect();
-                        Arc::make_mut(&mut pod.status).conditions = conditions;
-                        self.watch(pod);
-                    }
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    /// The watch shows a pod.
-    fn watch(&mut self, pod: Pod) {
-        let pod = Arc::new(pod);
-        self.pods.insert(pod.name.to_string(), pod.clone());
-        self.engine.handle(Input::PodApplied(pod), self.now);
-    }
-
-    /// Some minutes in which the scheduler does what it can.
-    fn run(&mut self) {
-        for _ in 0..4 {
-            self.now = self.now + Duration::from_secs(100);
-            self.handle(Input::TimePassed);
-            for _ in 0..10 {
-                if self.engine.schedule_next(self.now).is_none() {
-                    break;
-                }
-                self.carry_out();
-            }
-            let differences = check(self.engine.cluster());
-            assert!(differences.is_empty(), "{differences:?}");
-            assert_eq!(self.engine.cluster().n_assumed(), 0, "{:#?}", self.log);
-        }
-    }
-
     fn pod(&mut self, name: &str, spec: &Value) {
-        let mut pod = json!({
-            "metadata": {"namespace": "x", "name": name, "uid": name},
-            "spec": {
-                "schedulerName": "default-scheduler",
-                "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
-            },
-        });
-        for (field, value) in spec.as_object().unwrap() {
-            pod["spec"][field] = value.clone();
-        }
-        let pod = Arc::new(Pod::from_value(&pod).unwrap());
-        self.pods.insert(name.to_owned(), pod.clone());
-        self.handle(Input::PodApplied(pod));
+        self.0.pod(name, &json!({"spec": spec}));
     }
 
     fn member(&mut self, name: &str) {
@@ -135,19 +70,10 @@ impl World {
         self.handle(Input::ObjectApplied(group(min_count, topology)));
     }
 
-    fn bound(&self) -> Vec<&str> {
-        let assigned = self.pods.values().filter(|pod| pod.is_assigned());
-        assigned.map(|pod| &*pod.name).collect()
-    }
-
     /// Each of these pods has an event, and a condition, with this text; the PodGroup has a condition with its text.
     fn expect_reasons(&self, members: &[&str], text: &str, of_group: Option<&str>) {
         for member in members {
-            for what in [format!("event x/{member} "), format!("patch x/{member} ")] {
-                let said =
-                    self.log.iter().any(|line| line.starts_with(&what) && line.contains(text));
-                assert!(said, "{what}{text}: {:#?}", self.log);
-            }
+            assert!(self.says(member, text), "{member}: {text}: {:#?}", self.log);
         }
         if let Some(text) = of_group {
             let is_condition = |line: &&String| {

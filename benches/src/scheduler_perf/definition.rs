@@ -265,9 +265,9 @@ mod tests {
         assert_eq!(
             refused(&CASE.replace("count: 1\n    coll", "counts: 1\n    coll")),
             "test case Basic: op 1: createPods: unknown field `counts`, expected one of `count`, `countParam`, \
-             `steadyState`, `steadyStateParam`, `duration`, `durationParam`, `collectMetrics`, `namespace`, \
+             `countMultiplierParam`, `steadyState`, `steadyStateParam`, `duration`, `durationParam`, `collectMetrics`, `namespace`, \
              `podTemplatePath`, `skipWaitToCompletion`, `persistentVolumeTemplatePath`, \
-             `persistentVolumeClaimTemplatePath`"
+             `persistentVolumeClaimTemplatePath`, `templateParams`"
         );
         assert!(refused(&CASE.replace("params", "parms")).contains("unknown field `parms`"));
         assert!(refused(&CASE.replace("collectMetrics: true", "")).contains("collects metrics"));

@@ -2,6 +2,7 @@
 
 mod churn;
 mod devices;
+mod groups;
 mod pods;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use tokio::time::MissedTickBehavior;
 use super::collect::{self, Collection};
 use super::data_items::{DataItem, apply_threshold};
 use super::definition::{MetricSelector, Settings};
-use super::go_template::Env;
+use super::go_template::{Env, Fields};
 use super::objects::{Template, base_node};
 use super::op::{
     Barrier, CreateAny, CreateNamespaces, CreateNodes, Op, Sleep, Stage, StartCollectingMetrics,
@@ -93,6 +94,7 @@ impl Executor<'_> {
             Op::CreateAny(op) => self.create_any(op).await,
             Op::CreateNamespaces(op) => self.create_namespaces(op).await,
             Op::CreateNodes(op) => self.create_nodes(index, op).await,
+            Op::CreatePodGroups(op) => self.create_pod_groups(op).await,
             Op::CreatePodSets(_) => bail!("sets of pods are put in place before"),
             Op::CreatePods(op) => self.create_pods(index, op).await,
             Op::CreateResourceClaims(op) => self.create_resource_claims(op).await,
@@ -102,6 +104,7 @@ impl Executor<'_> {
             Op::StartCollectingMetrics(op) => self.start_collecting(op),
             Op::StopCollectingMetrics(_) => self.stop_collecting(),
             Op::UpdateAny(op) => self.update_any(op).await,
+            Op::WaitForPodGroups(op) => self.wait_for_pod_groups(op).await,
         }?;
         // Something in the background may have failed meanwhile.
         while let Some(done) = self.state.background.try_join_next() {
@@ -164,6 +167,7 @@ impl Executor<'_> {
             Some(path) => Some(self.template(path)?),
             None => None,
         };
+        let fields = self.params.template(&op.template_params)?;
         let first = self.state.n_nodes;
         let declared: Vec<String> = match self.params.count_if_given(N_DECLARED_FEATURES)? {
             Some(n) => (1..=n).map(|number| format!("Feature{number}")).collect(),
@@ -171,7 +175,9 @@ impl Executor<'_> {
         };
         let object = |number: usize| -> Result<Value> {
             let mut node = match &template {
-                Some(template) => template.object(Env { index: number, count: n })?,
+                Some(template) => {
+                    template.object(Env { index: number, count: n, fields: &fields })?
+                }
                 None => base_node(&format!("node-{index}-")),
             };
             prepare(&mut node, op, number, first + number);
@@ -206,11 +212,12 @@ impl Executor<'_> {
     async fn create_any(&mut self, op: &CreateAny) -> Result<()> {
         let n = counted("countParam", op.count.unwrap_or(1), &op.count_param, &mut self.params)?;
         let template = self.template(&op.template_path)?;
+        let fields = self.params.template(&op.template_params)?;
         if !op.namespace.is_empty() {
             self.need_namespace(&op.namespace).await?;
         }
         for index in 0..n {
-            let object = template.object(Env { index, count: n })?;
+            let object = template.object(Env { index, count: n, fields: &fields })?;
             let give_up = tokio::time::Instant::now() + CREATE_PATIENCE;
             while let Err(error) = self.hands.create(&object, &op.namespace).await {
                 // What the server does not accept as it is will not be accepted later either.
@@ -236,7 +243,7 @@ impl Executor<'_> {
             if let Some(pace) = &mut pace {
                 pace.tick().await;
             }
-            let object = template.object(Env { index, count: n })?;
+            let object = template.object(Env { index, count: n, fields: &Fields::new() })?;
             let replaced = async {
                 self.hands.replace(&object, &op.namespace, &parts).await?;
                 self.hands.replace(&object, &op.namespace, &["status"]).await

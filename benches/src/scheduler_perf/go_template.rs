@@ -1,19 +1,28 @@
 //! Expressions in template files, in the part of Go's text/template that benchmark definitions use.
 //!
-//! `{{ .Index }}` and `{{ .Count }}` are the number of the object and how many there are. Functions are AddInt,
+//! `{{ .Index }}` and `{{ .Count }}` are the number of the object and how many there are; other fields are what an operation
+//! names in its `templateParams`. Functions are AddInt,
 //! SubtractInt, MultiplyInt, DivideInt, AddFloat, SubtractFloat, MultiplyFloat, DivideFloat and Mod; arguments are numbers,
 //! quoted texts, fields, and calls in brackets. `{{-` and `-}}` take the white space beside them away.
 //!
 //! Parity: all arithmetic is that of 64-bit floating point numbers, and the Int functions cut fractions off afterwards, as
 //! in the reference. Its templates know control structures and variables too; nothing uses them, and they are errors here.
 
+use std::collections::BTreeMap;
 use std::fmt;
+
+use serde_json::Value;
+
+/// The values of fields that operations name.
+pub(crate) type Fields = BTreeMap<String, Number>;
 
 /// What fields of a template stand for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Env {
+pub(crate) struct Env<'a> {
     pub(crate) index: usize,
     pub(crate) count: usize,
+    /// `Index` and `Count` stand for the numbers above, whatever is here.
+    pub(crate) fields: &'a Fields,
 }
 
 /// A template that cannot be used.
@@ -37,7 +46,7 @@ const FUNCTIONS: [&str; 9] = [
 ];
 
 /// Fills a template in.
-pub(crate) fn render(text: &str, env: Env) -> Result<String, TemplateError> {
+pub(crate) fn render(text: &str, env: Env<'_>) -> Result<String, TemplateError> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     let mut line = 1;
@@ -99,13 +108,19 @@ impl fmt::Display for Token {
     }
 }
 
+/// A value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Number {
+pub(crate) enum Number {
     Int(i64),
     Float(f64),
 }
 
 impl Number {
+    /// A number of a file.
+    pub(crate) fn of(value: &Value) -> Option<Self> {
+        value.as_i64().map(Self::Int).or_else(|| value.as_f64().map(Self::Float))
+    }
+
     fn as_f64(self) -> f64 {
         match self {
             Self::Int(number) => number as f64,
@@ -189,7 +204,7 @@ fn tokens(action: &str) -> Result<Vec<Token>, String> {
 
 struct Reader<'a> {
     tokens: &'a [Token],
-    env: Env,
+    env: Env<'a>,
 }
 
 impl Reader<'_> {
@@ -233,9 +248,18 @@ impl Reader<'_> {
         let number = match name {
             "Index" => self.env.index,
             "Count" => self.env.count,
-            _ => return Err(format!("field .{name} is not known; there are .Index and .Count")),
+            _ => match self.env.fields.get(name) {
+                Some(number) => return Ok(*number),
+                None => return Err(self.unknown(name)),
+            },
         };
         i64::try_from(number).map(Number::Int).map_err(|error| error.to_string())
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let others: Vec<String> =
+            self.env.fields.keys().map(|known| format!(".{known}, ")).collect();
+        format!("field .{name} is not known; there are {}.Index and .Count", others.concat())
     }
 }
 
@@ -281,7 +305,10 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> Result<String, String> {
-        render(text, Env { index: 27, count: 100 }).map_err(|error| error.to_string())
+        let fields =
+            [("perGroup".to_owned(), Number::Int(5)), ("half".to_owned(), Number::Float(0.5))];
+        let env = Env { index: 27, count: 100, fields: &fields.into() };
+        render(text, env).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -290,6 +317,7 @@ mod tests {
             ("a{{.Index}}b", "a27b"),
             ("{{ .Index }}/{{ .Count }}", "27/100"),
             ("{{ Mod .Index 12 }}", "3"),
+            ("{{DivideInt .Index .perGroup}} of {{.half}}", "5 of 0.5"),
             ("{{DivideInt .Index 5}}", "5"),
             ("{{ DivideInt 30000 .Count }}", "300"),
             ("{{ AddInt .Index 1 2.9 }}", "30"),
@@ -315,7 +343,7 @@ mod tests {
         let cases = [
             (
                 "a\n{{ .Name }}",
-                "line 2: {{ .Name }}: field .Name is not known; there are .Index and .Count",
+                "line 2: {{ .Name }}: field .Name is not known; there are .half, .perGroup, .Index and .Count",
             ),
             ("{{ Mod 1 }}", "line 1: {{ Mod 1 }}: Mod takes 2 arguments, not 1"),
             ("{{ Mod 1 0 }}", "line 1: {{ Mod 1 0 }}: division by zero"),

@@ -25,7 +25,7 @@ impl Template {
     }
 
     /// The object of this number, expressions filled in.
-    pub(crate) fn object(&self, env: Env) -> Result<Value> {
+    pub(crate) fn object(&self, env: Env<'_>) -> Result<Value> {
         let located = || self.path.display().to_string();
         let text = render(&self.text, env).with_context(located)?;
         serde_saphyr::from_str(&text).map_err(|error| anyhow!(error)).with_context(located)

@@ -51,6 +51,7 @@ operations! {
     CreateAny = "createAny",
     CreateNamespaces = "createNamespaces",
     CreateNodes = "createNodes",
+    CreatePodGroups = "createPodGroups",
     CreatePodSets = "createPodSets",
     CreatePods = "createPods",
     CreateResourceClaims = "createResourceClaims",
@@ -60,6 +61,7 @@ operations! {
     StartCollectingMetrics = "startCollectingMetrics",
     StopCollectingMetrics = "stopCollectingMetrics",
     UpdateAny = "updateAny",
+    WaitForPodGroups = "waitForPodGroups",
 }
 
 /// An operation that cannot be read.
@@ -118,6 +120,9 @@ pub(crate) struct Churn {
     pub(crate) template_paths: Vec<String>,
 }
 
+/// What templates know besides the number of the object: numbers, or parameters of the workload as `$name`.
+pub(crate) type TemplateParams = BTreeMap<String, Value>;
+
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct CreateAny {
@@ -128,6 +133,8 @@ pub(crate) struct CreateAny {
     pub(crate) count: Option<usize>,
     #[serde(default)]
     pub(crate) count_param: String,
+    #[serde(default)]
+    pub(crate) template_params: TemplateParams,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -148,6 +155,7 @@ pub(crate) struct CreateNodes {
     pub(crate) node_allocatable_strategy: Option<NodeAllocatableStrategy>,
     pub(crate) label_node_prepare_strategy: Option<LabelNodePrepareStrategy>,
     pub(crate) unique_node_label_strategy: Option<UniqueNodeLabelStrategy>,
+    pub(crate) template_params: TemplateParams,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -171,11 +179,25 @@ pub(crate) struct UniqueNodeLabelStrategy {
     pub(crate) label_key: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct CreatePodGroups {
+    #[serde(default)]
+    pub(crate) count: usize,
+    #[serde(default)]
+    pub(crate) count_param: String,
+    pub(crate) namespace: String,
+    pub(crate) template_path: String,
+    #[serde(default)]
+    pub(crate) template_params: TemplateParams,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct CreatePods {
     pub(crate) count: usize,
     pub(crate) count_param: String,
+    pub(crate) count_multiplier_param: String,
     pub(crate) steady_state: bool,
     pub(crate) steady_state_param: String,
     pub(crate) duration: Duration,
@@ -186,6 +208,7 @@ pub(crate) struct CreatePods {
     pub(crate) skip_wait_to_completion: bool,
     pub(crate) persistent_volume_template_path: Option<String>,
     pub(crate) persistent_volume_claim_template_path: Option<String>,
+    pub(crate) template_params: TemplateParams,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -268,6 +291,16 @@ pub(crate) struct UpdateAny {
     pub(crate) update_per_second: u32,
     #[serde(default)]
     pub(crate) subresources: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct WaitForPodGroups {
+    #[serde(default)]
+    pub(crate) count: usize,
+    #[serde(default)]
+    pub(crate) count_param: String,
+    pub(crate) namespace: String,
 }
 
 impl Op {

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use super::go_template::{Fields, Number};
+
 /// The parameters of a workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Params {
@@ -59,6 +61,25 @@ impl Params {
         value.as_bool().ok_or_else(|| wrong_type(field, name, value, "true or false"))
     }
 
+    /// What templates know: each value as it is, or what `$name` stands for.
+    pub(crate) fn template(
+        &mut self,
+        written: &BTreeMap<String, Value>,
+    ) -> Result<Fields, ParamError> {
+        const FIELD: &str = "templateParams";
+        let mut fields = Fields::new();
+        for (field, value) in written {
+            let (name, value) = match value.as_str() {
+                Some(text) => self.value(FIELD, text)?,
+                None => (field.as_str(), value),
+            };
+            let number = Number::of(value);
+            let number = number.ok_or_else(|| wrong_type(FIELD, name, value, "a number"))?;
+            fields.insert(field.clone(), number);
+        }
+        Ok(fields)
+    }
+
     fn value<'a>(
         &'a mut self,
         field: &'static str,
@@ -110,6 +131,10 @@ mod tests {
         assert_eq!(params.text("durationParam", "$d"), Ok("2s".to_owned()));
         assert_eq!(params.flag("steadyStateParam", "$b"), Ok(true));
         assert_eq!(params.unused(), ["m"]);
+        let written = [("a".to_owned(), json!("$m")), ("b".to_owned(), json!(7))].into();
+        let fields = params.template(&written).unwrap();
+        assert_eq!(fields.into_values().map(|it| it.to_string()).collect::<Vec<_>>(), ["-1", "7"]);
+        assert_eq!(params.unused(), Vec::<&str>::new());
     }
 
     #[test]
@@ -131,6 +156,21 @@ mod tests {
         assert_eq!(
             text(params.count("countParam", "$d").unwrap_err()),
             "countParam: parameter d is \"2s\": expected is a number of at least 0"
+        );
+        let template = |params: &mut Params, value: Value| {
+            text(params.template(&[("a".to_owned(), value)].into()).unwrap_err())
+        };
+        assert_eq!(
+            template(&mut params, json!("$d")),
+            "templateParams: parameter d is \"2s\": expected is a number"
+        );
+        assert_eq!(
+            template(&mut params, json!([])),
+            "templateParams: parameter a is []: expected is a number"
+        );
+        assert_eq!(
+            template(&mut params, json!("rack")),
+            "templateParams: \"rack\" is not a parameter: expected is `$name`"
         );
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use kube_scheduler_config::{Configuration, FeatureGates, default, load};
+use kube_scheduler_config::{Configuration, FeatureGates, Gate, default, load};
 use kube_scheduler_daemon::{Daemon, DaemonHandle, Endpoint};
 use kube_scheduler_plugins_intree::registry;
 use kube_scheduler_tests::control_plane::{Api, Features, code};
@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use super::claims;
 use super::objects::collection;
 use super::pods::{Pods, follow};
+use super::versions::ServedVersions;
 use crate::blackbox::{Backend, Cluster, delete_now, end_namespace, refuse_other_nodes};
 
 /// How many requests are on their way at once.
@@ -80,7 +81,12 @@ impl World {
         } else {
             load(config, &gates).context("schedulerConfigPath")?
         };
-        let cluster = Cluster::start(backend, program, Features::AllVersions).await?;
+        // Features that are off by default only for workloads that need them, so that the others measure what users have.
+        let features = match gates.is_enabled(Gate::GenericWorkload) {
+            true => Features::Gated,
+            false => Features::AllVersions,
+        };
+        let cluster = Cluster::start(backend, program, features).await?;
         let api = cluster.api.clone();
         refuse_other_nodes(&api).await?;
         let pods = Pods::new();
@@ -128,7 +134,12 @@ impl World {
     /// What operations need of the world, for tasks of their own.
     pub(crate) fn hands(&self) -> Hands {
         let created = self.cluster.is_kept().then(|| self.created.clone());
-        Hands { api: self.cluster.api.clone(), created, priorities: Arc::default() }
+        Hands {
+            api: self.cluster.api.clone(),
+            created,
+            priorities: Arc::default(),
+            versions: Arc::default(),
+        }
     }
 
     /// Takes away what was created, if the cluster stays.
@@ -162,11 +173,14 @@ pub(crate) struct Hands {
     created: Option<Arc<Mutex<Created>>>,
     /// Priorities that there is a class for.
     priorities: Arc<tokio::sync::Mutex<BTreeSet<i64>>>,
+    /// In which versions the server has pod groups.
+    versions: Arc<ServedVersions>,
 }
 
 impl Hands {
     /// Creates an object and returns it as the server has it.
     pub(crate) async fn create(&self, object: &Value, namespace: &str) -> Result<Value> {
+        let object = &*self.versions.as_served(&self.api, object).await?;
         let path = collection(object, namespace)?;
         self.note(&path, object, namespace);
         let object = &*self.with_class(object).await?;

@@ -60,6 +60,49 @@ async fn our_own_small_workloads_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn groups_are_waited_for_until_the_scheduler_knows_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("groups.yaml");
+    std::fs::write(
+        &path,
+        "
+- name: Groups
+  workloadTemplate:
+  - opcode: waitForPodGroups
+    namespace: nobody
+    countParam: $groups
+  - opcode: createPods
+    count: 0
+    collectMetrics: true
+  workloads:
+  - name: missing
+    featureGates: {GenericWorkload: true}
+    params: {groups: 1}
+  - name: enough
+    featureGates: {GenericWorkload: true}
+    params: {groups: 0}
+  - name: ungated
+    params: {groups: 1}
+",
+    )
+    .unwrap();
+    let definitions = Definitions::read(&path).unwrap();
+    let run = async |workload: &str| {
+        let options = RunOptions { patience: Duration::from_secs(1), ..options() };
+        run_workload(&definitions, "Groups", workload, &options).await
+    };
+    run("enough").await.unwrap();
+    assert_eq!(
+        format!("{:#}", run("missing").await.unwrap_err()),
+        "Groups/missing: op 0: waitForPodGroups: the scheduler knows 0 of 1 pod groups of namespace nobody after 1s"
+    );
+    assert_eq!(
+        format!("{:#}", run("ungated").await.unwrap_err()),
+        "Groups/ungated: op 0: waitForPodGroups: the scheduler does not watch pod groups: featureGates lacks GenericWorkload"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_failure_names_workload_operation_and_pod() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("never.yaml");

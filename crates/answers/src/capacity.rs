@@ -74,7 +74,7 @@ pub fn capacity(
         let text = format!("{} left aside", count(filling.n_left_aside, "pending pod"));
         capacity.warnings.push(text);
     }
-    if template.spec.pod_group.is_some() {
+    if filling.leaves_group {
         capacity.warnings.push("the template's group is left aside".to_owned());
     }
     let mut moments = Moments::default();

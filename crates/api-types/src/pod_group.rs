@@ -72,6 +72,17 @@ impl PodGroup {
     /// The kind.
     pub const KIND: &'static str = "PodGroup";
 
+    /// The name under which a group of another API group is known as a PodGroup. Names of objects have no slash, so it is that
+    /// of no other.
+    pub fn foreign_name(api_group: &str, name: &str) -> Arc<str> {
+        [api_group, "/", name].concat().into()
+    }
+
+    /// API group and name of such a group; `None` for the name of a PodGroup of [`GROUP`](Self::GROUP).
+    pub fn foreign_parts(name: &str) -> Option<(&str, &str)> {
+        name.split_once('/')
+    }
+
     /// Reads an object of the kind.
     ///
     /// # Errors

@@ -79,6 +79,8 @@ macro_rules! plugin_args {
 }
 
 plugin_args! {
+    /// For `Coscheduling`, which is no plugin of the reference.
+    Coscheduling(CoschedulingArgs) "Coscheduling" "CoschedulingArgs";
     /// For `DefaultPreemption`.
     DefaultPreemption(DefaultPreemptionArgs) "DefaultPreemption" "DefaultPreemptionArgs";
     /// For `DynamicResources`.
@@ -124,6 +126,21 @@ impl<'de> Deserialize<'de> for PluginArgs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Json::deserialize(deserializer).map(Self::Raw)
     }
+}
+
+/// How groups of scheduler-plugins are scheduled.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct CoschedulingArgs {
+    /// How long a pod waits for the others of its group once it has a node, in seconds, unless the group says how long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permit_waiting_time_seconds: Option<i64>,
+    /// How long a group that was refused is left alone, in seconds. Without effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_group_backoff_seconds: Option<i64>,
+    /// How many of a group's pods may be missing before the others are sent back, in percent. Without effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_group_reject_percentage: Option<i32>,
 }
 
 /// How many candidate nodes preemption looks at.

@@ -22,6 +22,7 @@ use crate::v1::{
 pub const DEFAULT_SCHEDULER_NAME: &str = "default-scheduler";
 
 const BIND_TIMEOUT_SECONDS: i64 = 600;
+const REJECT_PERCENTAGE: i32 = 10;
 
 /// Fills in every absent value.
 pub fn default(configuration: &mut Configuration, gates: &FeatureGates) {
@@ -107,6 +108,11 @@ fn unconfigured_plugins(plugins: &Plugins, config: &[PluginConfig]) -> BTreeSet<
 /// Fills in every absent value of a plugin's arguments. Raw arguments stay as they are.
 pub fn default_args(args: &mut PluginArgs, gates: &FeatureGates) {
     match args {
+        PluginArgs::Coscheduling(args) => {
+            args.permit_waiting_time_seconds.get_or_insert(60);
+            args.pod_group_backoff_seconds.get_or_insert(0);
+            args.pod_group_reject_percentage.get_or_insert(REJECT_PERCENTAGE);
+        }
         PluginArgs::DefaultPreemption(args) => {
             args.min_candidate_nodes_percentage.get_or_insert(10);
             args.min_candidate_nodes_absolute.get_or_insert(100);

@@ -37,11 +37,12 @@ mod retired;
 mod validate;
 
 pub use args::{
-    DefaultPreemptionArgs, DynamicResourcesArgs, InterPodAffinityArgs, LabelSelector,
-    LabelSelectorRequirement, NodeAffinity, NodeAffinityArgs, NodeResourcesBalancedAllocationArgs,
-    NodeResourcesFitArgs, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PluginArgs,
-    PodTopologySpreadArgs, PreferredSchedulingTerm, RequestedToCapacityRatio, ResourceSpec,
-    ScoringStrategy, TopologySpreadConstraint, UtilizationShapePoint, VolumeBindingArgs,
+    CoschedulingArgs, DefaultPreemptionArgs, DynamicResourcesArgs, InterPodAffinityArgs,
+    LabelSelector, LabelSelectorRequirement, NodeAffinity, NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs, NodeSelector,
+    NodeSelectorRequirement, NodeSelectorTerm, PluginArgs, PodTopologySpreadArgs,
+    PreferredSchedulingTerm, RequestedToCapacityRatio, ResourceSpec, ScoringStrategy,
+    TopologySpreadConstraint, UtilizationShapePoint, VolumeBindingArgs,
 };
 pub use decode::{ArgsError, DecodeError, Decoded, decode, decode_as_far_as_possible};
 pub use defaults::{DEFAULT_SCHEDULER_NAME, default, default_args};

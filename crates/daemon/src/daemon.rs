@@ -583,6 +583,13 @@ impl DaemonHandle {
         }
     }
 
+    /// How many objects of a kind the watch has brought in a namespace, such as `podgroups.scheduling.k8s.io`; `None` for
+    /// kinds that are not watched, and for pods and nodes. O(objects of the kind).
+    pub fn n_watched(&self, kind: &str, namespace: &str) -> Option<usize> {
+        let known = self.followed.others.get(kind)?.lock();
+        Some(known.iter().filter(|((of, _), _)| **of == *namespace).count())
+    }
+
     /// The metrics, as `/metrics` shows them.
     pub fn metrics(&self) -> String {
         self.metrics.text()

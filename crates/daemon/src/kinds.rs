@@ -59,7 +59,7 @@ pub(crate) struct WatchedKind {
 }
 
 /// Resources that plugins register for or read: the name in registrations, group, version, plural, kind.
-const KNOWN: [(&str, &str, &str, &str, &str); 17] = [
+const KNOWN: [(&str, &str, &str, &str, &str); 18] = [
     ("PersistentVolume", "", "v1", "persistentvolumes", "PersistentVolume"),
     ("PersistentVolumeClaim", "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
     ("storage.k8s.io/CSINode", "storage.k8s.io", "v1", "csinodes", "CSINode"),
@@ -90,6 +90,13 @@ const KNOWN: [(&str, &str, &str, &str, &str); 17] = [
         "DeviceTaintRule",
     ),
     ("scheduling.k8s.io/PodGroup", "scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup"),
+    (
+        "podgroups.v1alpha1.scheduling.x-k8s.io",
+        "scheduling.x-k8s.io",
+        "v1alpha1",
+        "podgroups",
+        "PodGroup",
+    ),
     ("services.v1.", "", "v1", "services", "Service"),
     ("replicationcontrollers.v1.", "", "v1", "replicationcontrollers", "ReplicationController"),
     ("replicasets.v1.apps", "apps", "v1", "replicasets", "ReplicaSet"),

@@ -13,7 +13,9 @@ use crate::object::{at, child_mut, list_at, list_mut, meta_mut, text_at};
 use crate::status::ApiError;
 use crate::store::State;
 
-pub(crate) use checks::{check_group, check_group_update, check_membership, check_workload};
+pub(crate) use checks::{
+    check_custom_group, check_group, check_group_update, check_membership, check_workload,
+};
 
 /// The finalizer of every pod group.
 pub(crate) const FINALIZER: &str = "scheduling.k8s.io/podgroup-protection";

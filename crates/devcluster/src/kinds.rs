@@ -86,6 +86,11 @@ impl KindId {
 }
 
 impl Kind {
+    /// Whether it is defined by a custom resource at a real server.
+    pub(crate) fn is_custom(&self) -> bool {
+        self.group.ends_with(".x-k8s.io")
+    }
+
     /// `v1` or `apps/v1`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -397,6 +402,11 @@ pub static KINDS: &[Kind] = &[
         .generation(),
     Kind::new("resource.k8s.io", "v1alpha3", "DeviceTaintRule", "devicetaintrules", false)
         .stored_as(DEVICE_TAINT_RULES)
+        .status()
+        .generation(),
+    // A custom resource of scheduler-plugins.
+    Kind::new("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", true)
+        .short(&["pg", "pgs"])
         .status()
         .generation(),
     Kind::new("", "v1", "Service", "services", true).short(&["svc"]).in_all().status(),

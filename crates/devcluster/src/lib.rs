@@ -46,7 +46,7 @@
 //!   impersonated by name and groups, not with uids and extra fields.
 //! - Deployments and other workloads get pods, and objects are deleted with their owners, only if
 //!   [`DevClusterBuilder::workloads`] says so. CronJobs, HorizontalPodAutoscalers, quotas and services have no controllers.
-//! - No custom resources, no admission webhooks. Several versions are served of `resource.k8s.io` (v1, v1beta2, v1alpha3)
+//! - No definitions of custom resources, but the PodGroups of `scheduling.x-k8s.io` are there; no admission webhooks. Several versions are served of `resource.k8s.io` (v1, v1beta2, v1alpha3)
 //!   and of events, one of all other kinds.
 //! - Everything is sent as JSON; lists and watches of pods and nodes also in protobuf, if turned on. Bodies are read in
 //!   protobuf for all built-in kinds.

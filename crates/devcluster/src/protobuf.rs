@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn every_kind_that_is_served_has_a_message() {
-        for kind in crate::kinds::KindId::all().map(crate::kinds::KindId::get) {
+        let kinds = crate::kinds::KindId::all().map(crate::kinds::KindId::get);
+        for kind in kinds.filter(|kind| !kind.is_custom()) {
             assert!(schema::message_of(&kind.api_version(), kind.kind).is_some(), "{}", kind.kind);
         }
     }

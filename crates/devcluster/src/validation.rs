@@ -12,7 +12,7 @@ use kube_scheduler_api_types::validation::{
 };
 use serde_json::Value;
 
-use crate::groups::{check_group, check_membership, check_workload};
+use crate::groups::{check_custom_group, check_group, check_membership, check_workload};
 use crate::kinds::{Kind, KindId, NODES, POD_GROUPS, PODS, WORKLOADS};
 use crate::object::{at, list_at, text_at};
 use crate::status::ApiError;
@@ -85,6 +85,8 @@ pub(crate) fn check(kind_id: KindId, value: &Value) -> Result<(), ApiError> {
         check_group(value, &mut errors);
     } else if kind_id == WORKLOADS {
         check_workload(value, &mut errors);
+    } else if kind.is_custom() {
+        check_custom_group(value, &mut errors);
     } else if let Some(template) =
         at(value, &["spec", "template"]).filter(|_| has_pod_template(kind))
     {

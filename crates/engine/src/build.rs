@@ -22,6 +22,7 @@ use crate::core::Core;
 use crate::counts::{Counts, ProfileCounts};
 use crate::cycle::{CycleOptions, SchedulingCycle};
 use crate::engine::Engine;
+use crate::foreign_groups::ForeignGroups;
 use crate::measures::Measures;
 use crate::policy::{Gate as PreEnqueueGate, GroupGates, Hints, Plans};
 use crate::pool::Pool;
@@ -69,7 +70,8 @@ pub struct EngineOptions {
     /// the reference.
     pub group_patience: Option<Duration>,
     /// Whether gangs are planned as a whole: placed if their pods fit in any order, and in the best of the allowed domains.
-    /// Off, members are tried one after the other, as in the reference. Of use with the gate `GangScheduling` only.
+    /// Off, members are tried one after the other, as in the reference. Of use with the gate `GangScheduling`, or with a plugin
+    /// that has gangs of its own.
     pub plans_gangs_exactly: bool,
     /// How long one gang that is planned as a whole and does not fit may hold room at a time; zero for not at all.
     pub longest_hold: Duration,
@@ -204,12 +206,13 @@ impl Engine {
             ..Counts::default()
         };
         let readers = ObjectReaders::of(&profiles);
+        let foreign = ForeignGroups::of(&profiles);
         let plans = Plans {
             custom_resources,
             sign: profiles.iter().map(SignPlan::new).collect(),
             gates,
             hints: Hints(hints),
-            groups: GroupGates::new(&options.gates, options.plans_gangs_exactly),
+            groups: GroupGates::new(&options.gates, foreign.exist(), options.plans_gangs_exactly),
             is_by_priority_then_age,
             extenders: options.extenders,
             profiles: Profiles::new(profiles),
@@ -218,7 +221,8 @@ impl Engine {
         let is_enabled = |gate| options.gates.is_enabled(gate);
         Ok(Self {
             core: Core::new(plans, readers, queue, counts, measures)
-                .with_group_times(options.group_patience, options.longest_hold),
+                .with_group_times(options.group_patience, options.longest_hold)
+                .with_groups_of_plugins(foreign),
             cycle: SchedulingCycle::new(CycleOptions {
                 pool: options.pool,
                 uses_class_cache: options.uses_class_cache,

@@ -28,6 +28,7 @@ use crate::deadlines::{Deadlines, WakeUp};
 use crate::effect::{Effect, FAILED_SCHEDULING, PodRef};
 use crate::failure::truncated;
 use crate::far_terms::FarTerms;
+use crate::foreign_groups::ForeignGroups;
 use crate::incomplete::IncompleteGroups;
 use crate::measures::Measures;
 use crate::notice::{Notice, Notices, QUEUE_REPORTS_FROM};
@@ -56,6 +57,8 @@ pub(crate) struct Core {
     /// Pods that must not be tried yet: the preemptions' state, as far as plugins may see it.
     pub(crate) held_back: HeldPreemptors,
     pub(crate) deadlines: Deadlines,
+    /// Groups of other kinds, which plugins know of.
+    pub(crate) foreign: ForeignGroups,
     /// Groups with members that are held back.
     pub(crate) incomplete: IncompleteGroups,
     /// The gang for which room is kept.
@@ -121,6 +124,7 @@ impl Core {
             cluster: ClusterState::new(),
             pods: PodIndex::default(),
             far_terms: FarTerms::default(),
+            foreign: ForeignGroups::default(),
             permits: PermitWaits::default(),
             held_back: HeldPreemptors::default(),
             deadlines: Deadlines::default(),
@@ -154,6 +158,7 @@ impl Core {
             permits: self.permits.clone(),
             held_back: HeldPreemptors::default(),
             deadlines: self.deadlines.clone(),
+            foreign: self.foreign.clone(),
             incomplete: self.incomplete.clone(),
             backfill: self.backfill.clone(),
             effects: Vec::new(),

@@ -150,6 +150,11 @@ pub(crate) fn explained(
         random,
         may_preempt: price.search.saturating_add(price.preemption) <= limits.hard,
     };
+    // A manifest names no group that plugins know of; a pod of the cluster does.
+    let mut pod = pod.clone();
+    let group = pod.spec.pod_group.clone().or_else(|| core.foreign.group_of(&pod));
+    core.foreign.join(&mut pod, group);
+    let pod = &pod;
     let profile = &core.plans.profiles[idx];
     let runner = Runner::new(profile, core.sources());
     let explanation = guarded(|| explain(&runner, pod, manner));

@@ -1,12 +1,21 @@
 //! Copies of an engine, for questions.
 
-use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::PluginName;
 
 use crate::engine::Engine;
+use crate::foreign_groups::ForeignGroups;
 use crate::input::Input;
 
 impl Engine {
+    /// For copies: pods that come from now on belong to no groups that plugins know of, whatever their labels. Whether the pod
+    /// would belong to one.
+    pub fn leave_groups_of_plugins_aside(&mut self, pod: &Pod) -> bool {
+        let is_member = self.core.foreign.group_of(pod).is_some();
+        self.core.foreign = ForeignGroups::default();
+        is_member
+    }
+
     /// A copy of this engine. The two are independent: neither sees the other's inputs and decisions.
     ///
     /// Given the same inputs, it decides as this one would. Operations that are under way have succeeded in the copy: bindings

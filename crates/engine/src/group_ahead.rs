@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_framework::{ClusterView, Status};
 use kube_scheduler_framework::groups::GroupTrial;
+use kube_scheduler_framework::{ClusterView, Status};
 
 use crate::backfill::Plan;
 use crate::core::Core;
@@ -56,8 +56,7 @@ impl SchedulingCycle {
             return Some(Outlook { group: key, next: Next::Stays });
         }
         // With extenders each trial is a request.
-        if !cx.core.extenders().is_empty()
-            || !cx.core.backfill.admits(&key, priority, cx.core.now)
+        if !cx.core.extenders().is_empty() || !cx.core.backfill.admits(&key, priority, cx.core.now)
         {
             return None;
         }
@@ -126,7 +125,8 @@ impl SchedulingCycle {
             Err(status) => return Err(status),
         };
         let members = group.pods.iter().zip(outcomes);
-        let places = members.filter_map(|(pod, it)| Some((pod.clone(), it.fit()?.node_name.clone())));
+        let places =
+            members.filter_map(|(pod, it)| Some((pod.clone(), it.fit()?.node_name.clone())));
         Ok(Some(Plan { places: places.collect(), waits_for }))
     }
 }

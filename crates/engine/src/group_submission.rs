@@ -16,7 +16,7 @@ use crate::condition::{Condition, changed_condition};
 use crate::core::Core;
 use crate::effect::{Effect, PodRef};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
-use crate::group::{Fit, Group, GroupWork, Outcome, PlacementOutcome, Whereabouts, UNSCHEDULABLE};
+use crate::group::{Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE, Whereabouts};
 use crate::policy::Entry;
 use crate::turn::AttemptResult;
 
@@ -153,13 +153,17 @@ fn what_next(outcome: Option<Outcome>, status: &Status, waits: bool) -> Next {
     })
 }
 
-/// Has the group's condition written, unless it says so already, or has been scheduled once.
+/// Has the group's condition written, unless it says so already, or has been scheduled once. Groups of other kinds than PodGroup
+/// have none.
 pub(crate) fn write_condition(
     core: &mut Core,
     member: PodRef,
     (namespace, name): (&Arc<str>, &Arc<str>),
     status: &Status,
 ) {
+    if PodGroup::foreign_parts(name).is_some() {
+        return;
+    }
     let objects = core.cluster.objects();
     let Some(object) = objects.get(PodGroup::GROUP, PodGroup::KIND, namespace, name) else {
         return core

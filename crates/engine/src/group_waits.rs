@@ -19,6 +19,7 @@ use crate::deadlines::WakeUp;
 use crate::effect::{Effect, PodRef};
 use crate::engine::Engine;
 use crate::failure::{NominationChange, status_patch};
+use crate::foreign_groups::ForeignGroups;
 use crate::group_submission::write_condition;
 use crate::incomplete::{GroupKey, IncompleteGroups};
 
@@ -45,6 +46,12 @@ impl Core {
     /// The same with such a time until anything is said; `None` for ever.
     pub(crate) fn with_patience(mut self, patience: Option<Duration>) -> Self {
         self.incomplete = IncompleteGroups::new(patience);
+        self
+    }
+
+    /// The same with these plugins that have groups of their own.
+    pub(crate) fn with_groups_of_plugins(mut self, foreign: ForeignGroups) -> Self {
+        self.foreign = foreign;
         self
     }
 

@@ -26,7 +26,11 @@ const MAX_WAKES: usize = 32;
 /// # Room that is held
 impl Core {
     /// The same with a [patience](Self::with_patience), and gangs that may hold room for so long at most.
-    pub(crate) fn with_group_times(mut self, patience: Option<Duration>, longest: Duration) -> Self {
+    pub(crate) fn with_group_times(
+        mut self,
+        patience: Option<Duration>,
+        longest: Duration,
+    ) -> Self {
         self.backfill = Backfill::new(longest);
         self.with_patience(patience)
     }

@@ -14,7 +14,7 @@ use kube_scheduler_api_types::{Node, Object, Pod, PodGroup};
 use kube_scheduler_framework::{ActionType, ClusterEvent, EventObject, EventResource, PluginName};
 
 use crate::binding::Bindings;
-use crate::changes::{node_changes, pod_changes, resource_of};
+use crate::changes::{node_changes, pod_changes};
 use crate::core::Core;
 use crate::policy::Entry;
 use crate::preemption::Preemptions;
@@ -28,9 +28,7 @@ pub(crate) struct Intake<'e> {
 
 impl Intake<'_> {
     pub(crate) fn pod_applied(&mut self, mut pod: Arc<Pod>) {
-        if pod.spec.pod_group.is_some() && !self.core.plans.groups.has_groups {
-            Arc::make_mut(&mut Arc::make_mut(&mut pod).spec).pod_group = None;
-        }
+        let changes_group = self.settle_group(&mut pod);
         let old = self.core.pods.insert(pod.clone());
         if pod.deletion_requested.is_some() {
             self.preemptions.pod_goes(self.core, &pod.uid);
@@ -47,7 +45,15 @@ impl Intake<'_> {
             self.forget_unanswered(&old);
             return self.pod_added(pod);
         }
+        if changes_group {
+            self.core.cluster.group_member_gone(&old);
+            self.core.member_is_gone(&old);
+        }
         match (old.is_assigned(), pod.is_assigned()) {
+            (false, false) if changes_group && self.is_ours(&old) => {
+                self.dequeue(old);
+                self.pod_added(pod);
+            }
             (true, true) => self.assigned_pod_updated(&old, &pod),
             // A pod never loses its node; one that seems to is another pod.
             (true, false) => {
@@ -59,6 +65,31 @@ impl Intake<'_> {
             (false, false) if self.is_ours(&pod) => self.pod_added(pod),
             (false, false) => {}
         }
+    }
+
+    /// Puts a pod into the group that it belongs to. Whether it is known as a member of another one: labels of pods change, and
+    /// some groups are named by them.
+    fn settle_group(&mut self, pod: &mut Arc<Pod>) -> bool {
+        let core = &mut *self.core;
+        if pod.spec.pod_group.is_some() && !core.plans.groups.reads_groups {
+            core.foreign.join(pod, None);
+        }
+        if !core.foreign.exist() {
+            return false;
+        }
+        let group = pod.spec.pod_group.clone().or_else(|| core.foreign.group_of(pod));
+        core.foreign.join(pod, group);
+        let known = core.pods.get(&pod.namespace, &pod.name).filter(|known| known.uid == pod.uid);
+        let Some(known) = known.filter(|known| known.spec.pod_group != pod.spec.pod_group) else {
+            return false;
+        };
+        if core.cluster.is_assumed(&pod.uid) && !pod.is_assigned() {
+            // What is decided about it stands.
+            let group = known.spec.pod_group.clone();
+            core.foreign.join(pod, group);
+            return false;
+        }
+        true
     }
 
     pub(crate) fn pod_deleted(&mut self, namespace: &str, name: &str) {
@@ -292,6 +323,7 @@ impl Intake<'_> {
     }
 
     pub(crate) fn object_applied(&mut self, object: Arc<Object>) {
+        let object = self.core.foreign.as_pod_group(&object).unwrap_or(object);
         if self.core.cluster.objects().is_stale(&object) {
             return;
         }
@@ -308,7 +340,7 @@ impl Intake<'_> {
 
     fn object_upserted(&mut self, old: Option<Arc<Object>>, object: Arc<Object>) {
         self.core.readers.changed(old.as_ref(), Some(&object));
-        let resource = resource_of(&object, &self.core.plans.custom_resources);
+        let resource = self.resource_of(&object);
         let action = if old.is_some() { ActionType::UPDATE } else { ActionType::ADD };
         let old = old.map(EventObject::Other);
         let new = EventObject::Other(object.clone());
@@ -317,6 +349,11 @@ impl Intake<'_> {
         self.object_changed(&event, old.as_ref(), Some(&new));
         self.bindings.object_changed(self.core, &object);
         self.group_changed(&object);
+    }
+
+    /// The resource that plugins register for to be notified of an object.
+    fn resource_of(&self, object: &Object) -> EventResource {
+        self.core.foreign.resource_of(object, &self.core.plans.custom_resources)
     }
 
     /// A group that its members wait for may have changed.
@@ -343,6 +380,8 @@ impl Intake<'_> {
     }
 
     pub(crate) fn object_deleted(&mut self, object: &Object) {
+        let group = self.core.foreign.as_pod_group(object);
+        let object = group.as_deref().unwrap_or(object);
         let removed = self.core.cluster.remove_object(
             &object.group,
             &object.kind,
@@ -351,7 +390,7 @@ impl Intake<'_> {
         );
         let Some(old) = removed else { return };
         self.core.readers.changed(Some(&old), None);
-        let resource = resource_of(&old, &self.core.plans.custom_resources);
+        let resource = self.resource_of(&old);
         let old = EventObject::Other(old);
         // Parity: DynamicResources does not register for claims that go, and so the reference wakes no pod for their devices,
         // such as those of claims that it made itself for extended resources. To the queue they change to nothing.

@@ -31,6 +31,7 @@ mod exact;
 mod explain;
 mod failure;
 mod far_terms;
+mod foreign_groups;
 mod fork;
 mod group;
 mod group_ahead;

@@ -78,9 +78,9 @@ pub(crate) type Queue = SchedulingQueue<Entry, EventObject>;
 /// Which parts of pod groups are on, by feature gate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GroupGates {
-    /// Pods belong to groups at all (`GenericWorkload`).
-    pub(crate) has_groups: bool,
-    /// Pods wait for others of their group (`GangScheduling`).
+    /// Pods belong to the groups of `scheduling.k8s.io` that they name (`GenericWorkload`).
+    pub(crate) reads_groups: bool,
+    /// Pods wait for others of their group (`GangScheduling`, or plugins with groups of their own).
     pub(crate) has_gangs: bool,
     /// Groups are placed as a whole (`TopologyAwareWorkloadScheduling`).
     pub(crate) places_groups: bool,
@@ -91,11 +91,13 @@ pub(crate) struct GroupGates {
 }
 
 impl GroupGates {
-    pub(crate) fn new(gates: &FeatureGates, plans_gangs_exactly: bool) -> Self {
+    /// `has_foreign`: whether plugins know of groups of their own.
+    pub(crate) fn new(gates: &FeatureGates, has_foreign: bool, plans_gangs_exactly: bool) -> Self {
+        let has_gangs = has_foreign || gates.is_enabled(Feature::GangScheduling);
         Self {
-            plans_gangs_exactly: plans_gangs_exactly && gates.is_enabled(Feature::GangScheduling),
-            has_groups: gates.is_enabled(Feature::GenericWorkload),
-            has_gangs: gates.is_enabled(Feature::GangScheduling),
+            plans_gangs_exactly: plans_gangs_exactly && has_gangs,
+            reads_groups: gates.is_enabled(Feature::GenericWorkload),
+            has_gangs,
             places_groups: gates.is_enabled(Feature::TopologyAwareWorkloadScheduling),
             preempts_for_groups: gates.is_enabled(Feature::WorkloadAwarePreemption),
         }

@@ -5,9 +5,9 @@ use std::fmt;
 use kube_scheduler_queue::EventResource;
 
 use crate::points::{
-    Bind, EnqueueExtensions, Filter, ObjectReader, Permit, PlacementBound, PlacementGenerate,
-    PlacementScore, PodGroupPostFilter, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
-    PreScore, QueueSort, Reserve, Score, Sign,
+    Bind, EnqueueExtensions, Filter, GroupSource, ObjectReader, Permit, PlacementBound,
+    PlacementGenerate, PlacementScore, PodGroupPostFilter, PostBind, PostFilter, PreBind,
+    PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score, Sign,
 };
 
 /// A scheduler plugin.
@@ -40,6 +40,10 @@ pub trait Plugin: Send + Sync + 'static {
 
     /// Reads objects when they come in, so that no attempt has to.
     fn as_object_reader(&self) -> Option<&dyn ObjectReader> {
+        None
+    }
+    /// Says which pods are a pod group by other means than `scheduling.k8s.io`. Asked where the plugin is enabled for Permit.
+    fn as_group_source(&self) -> Option<&dyn GroupSource> {
         None
     }
     /// Decides whether a pod may enter the active queue.
@@ -145,6 +149,7 @@ pub trait Plugin: Send + Sync + 'static {
 #[macro_export]
 macro_rules! extension_points {
     (@accessor ObjectReader) => { $crate::extension_points!(@method as_object_reader, ObjectReader); };
+    (@accessor GroupSource) => { $crate::extension_points!(@method as_group_source, groups::GroupSource); };
     (@accessor PreEnqueue) => { $crate::extension_points!(@method as_pre_enqueue, PreEnqueue); };
     (@accessor QueueSort) => { $crate::extension_points!(@method as_queue_sort, QueueSort); };
     (@accessor PreFilter) => { $crate::extension_points!(@method as_pre_filter, PreFilter); };

@@ -5,6 +5,7 @@
 
 mod binding;
 mod filter;
+mod group_source;
 mod group_trial;
 mod object_reader;
 mod object_write;
@@ -21,6 +22,7 @@ pub use filter::{
     Filter, FilterScan, FilterSink, PreFilter, PreFilterExtensions, PreFilterOutcome,
     PreparedFilter, Shortage,
 };
+pub use group_source::GroupSource;
 pub use group_trial::{GroupTrial, PodGroupPostFilter};
 pub use object_reader::ObjectReader;
 pub use object_write::ObjectWrite;

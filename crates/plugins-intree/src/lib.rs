@@ -4,7 +4,7 @@
 //! defaults of `KubeSchedulerConfiguration` v1. The plugins themselves know nothing of the engine that runs them; they
 //! are written against `kube-scheduler-framework` alone and read the cluster through its views and columns.
 //!
-//! All plugins of the default profile are here.
+//! All plugins of the default profile are here, and one that is not the reference's: Coscheduling, of scheduler-plugins.
 //!
 //! ```
 //! use kube_scheduler_framework::{Handle, PluginArgs};

@@ -2,6 +2,7 @@
 //!
 //! Behaviour in `docs/spec/podgroups.md` §7.
 
+pub(crate) mod coscheduling;
 pub(crate) mod gang_scheduling;
 pub(crate) mod pods_count;
 pub(crate) mod topology_placement;

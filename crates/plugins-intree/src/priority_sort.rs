@@ -17,6 +17,11 @@ pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginE
 
 struct PrioritySort;
 
+/// Higher priority first, then the pod that has been in the queue longer.
+pub(crate) fn compare(a: QueuedPodView<'_>, b: QueuedPodView<'_>) -> Ordering {
+    b.pod.priority().cmp(&a.pod.priority()).then(a.queued.cmp(&b.queued))
+}
+
 impl Plugin for PrioritySort {
     fn name(&self) -> &str {
         NAME
@@ -27,7 +32,7 @@ impl Plugin for PrioritySort {
 
 impl QueueSort for PrioritySort {
     fn compare(&self, a: QueuedPodView<'_>, b: QueuedPodView<'_>) -> Ordering {
-        b.pod.priority().cmp(&a.pod.priority()).then(a.queued.cmp(&b.queued))
+        compare(a, b)
     }
 
     fn is_by_priority_then_age(&self) -> bool {

@@ -16,7 +16,7 @@ use crate::{
 
 type Factory = fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, PluginError>;
 
-const FACTORIES: [(&str, Factory); 23] = [
+const FACTORIES: [(&str, Factory); 24] = [
     (scheduling_gates::NAME, scheduling_gates::new),
     (priority_sort::NAME, priority_sort::new),
     (node_unschedulable::NAME, node_unschedulable::new),
@@ -38,6 +38,7 @@ const FACTORIES: [(&str, Factory); 23] = [
     (default_binder::NAME, default_binder::new),
     (node_declared_features::NAME, node_declared_features::new),
     (pod_groups::gang_scheduling::NAME, pod_groups::gang_scheduling::new),
+    (pod_groups::coscheduling::NAME, pod_groups::coscheduling::new),
     (pod_groups::topology_placement::NAME, pod_groups::topology_placement::new),
     (pod_groups::pods_count::NAME, pod_groups::pods_count::new),
 ];

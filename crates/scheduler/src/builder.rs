@@ -224,7 +224,7 @@ mod tests {
         let text = error(SchedulerBuilder::new().replace_plugin("Nodename", nothing));
         assert!(
             text.starts_with(
-                "there is no in-tree plugin \"Nodename\" to replace; there are: DefaultBinder,"
+                "there is no in-tree plugin \"Nodename\" to replace; there are: Coscheduling,"
             ),
             "{text}"
         );

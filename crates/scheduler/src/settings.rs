@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use kube_scheduler_api_types::validation::aggregate;
 use kube_scheduler_config::{
-    Configuration, FeatureGates, Gate, Invalid, decode, default, validate,
+    Configuration, FeatureGates, Gate, Invalid, PluginArgs, decode, default, validate,
 };
 use kube_scheduler_daemon::RateLimit;
 
@@ -66,11 +66,6 @@ impl Settings {
                 names.join(", ")
             ));
         }
-        if flags.ours.exact_gangs && !gates.is_enabled(Gate::GangScheduling) {
-            warnings.push(
-                "--exact-gangs has no effect without the feature gate GangScheduling".to_owned(),
-            );
-        }
         let has_file = !flags.misc.config.is_empty();
         let mut config = Configuration::default();
         let source = if has_file {
@@ -87,6 +82,14 @@ impl Settings {
             has_rate = flags.is_given("kube-api-qps") || flags.is_given("kube-api-burst");
             from_flags::apply_deprecated(&flags, &mut config);
         }
+        let has_gangs = gates.is_enabled(Gate::GangScheduling) || enables(&config, COSCHEDULING);
+        if flags.ours.exact_gangs && !has_gangs {
+            warnings.push(
+                "--exact-gangs has no effect without the feature gate GangScheduling or the plugin Coscheduling"
+                    .to_owned(),
+            );
+        }
+        warnings.extend(without_effect_in(&config));
         from_flags::apply_leader_election(&flags, &mut config);
         if has_file {
             let errors = validate(&config, &gates);
@@ -153,6 +156,35 @@ fn warn_without_effect(flags: &Flags, warnings: &mut Vec<String>) {
         warnings
             .push(format!("these flags have no effect in this version yet: {}", listed(&given)));
     }
+}
+
+/// The plugin for gangs of scheduler-plugins.
+const COSCHEDULING: &str = "Coscheduling";
+
+/// Whether a profile has a plugin.
+fn enables(config: &Configuration, plugin: &str) -> bool {
+    let sets = config.profiles.iter().filter_map(|profile| profile.plugins.as_ref());
+    let mut enabled = sets.flat_map(|plugins| plugins.sets()).flat_map(|(_, set)| &set.enabled);
+    enabled.any(|enabled| enabled.name == plugin)
+}
+
+/// What a configuration asks for that is accepted and does nothing.
+fn without_effect_in(config: &Configuration) -> Option<String> {
+    let args = config.profiles.iter().flat_map(|profile| &profile.plugin_config);
+    let mut names = Vec::new();
+    for args in args {
+        let PluginArgs::Coscheduling(args) = &args.args else { continue };
+        names.extend(
+            args.pod_group_backoff_seconds.filter(|n| *n != 0).map(|_| "podGroupBackoffSeconds"),
+        );
+        // Its default is 10.
+        let share = args.pod_group_reject_percentage.filter(|n| *n != 10);
+        names.extend(share.map(|_| "podGroupRejectPercentage"));
+    }
+    (!names.is_empty()).then(|| {
+        let names = names.join(", ");
+        format!("arguments of Coscheduling that have no effect, because gangs are decided about as a whole: {names}")
+    })
 }
 
 fn listed(names: &[&str]) -> String {

@@ -320,6 +320,7 @@ fn rights_for_features_that_are_off_are_left_out_of_the_chart() {
     }
     let of = |feature: &str| guarded[feature].iter().map(String::as_str).collect::<Vec<_>>();
     assert_eq!(of("podGroups"), ["podgroups", "podgroups/status"]);
+    assert_eq!(of("coscheduling"), ["podgroups"]);
     assert_eq!(of("leaseCandidates"), ["leasecandidates"]);
     assert_eq!(of("deviceTaintRules"), ["devicetaintrules"]);
     assert_eq!(guarded.keys().collect::<Vec<_>>(), features.keys().collect::<Vec<_>>());

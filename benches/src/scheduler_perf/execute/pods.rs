@@ -7,7 +7,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use kube_scheduler_tests::control_plane::code;
 use serde_json::{Value, json};
 
-use super::super::go_template::Env;
+use super::super::go_template::{Env, Fields};
 use super::super::objects::{Template, base_pod};
 use super::super::op::{CreatePods, DeletePods, Stage, counted};
 use super::super::pods::PodFilter;
@@ -17,13 +17,19 @@ use super::{Executor, pace};
 /// How to make the pods of an operation.
 struct Recipe {
     pod: Option<Template>,
+    fields: Fields,
     /// Volume and claim of each pod.
     volumes: Option<(Value, Value)>,
 }
 
 impl Executor<'_> {
     pub(super) async fn create_pods(&mut self, index: usize, op: &CreatePods) -> Result<()> {
-        let n = counted("countParam", op.count, &op.count_param, &mut self.params)?;
+        let mut n = counted("countParam", op.count, &op.count_param, &mut self.params)?;
+        if !op.count_multiplier_param.is_empty() {
+            let field = "countMultiplierParam";
+            let factor = self.params.count(field, &op.count_multiplier_param)?;
+            n = n.checked_mul(factor).with_context(|| format!("{field}: {n} times {factor}"))?;
+        }
         let is_steady = if op.steady_state_param.is_empty() {
             op.steady_state
         } else {
@@ -58,7 +64,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    fn recipe(&self, op: &CreatePods) -> Result<Recipe> {
+    fn recipe(&mut self, op: &CreatePods) -> Result<Recipe> {
         let path =
             op.pod_template_path.as_ref().or(self.settings.default_pod_template_path.as_ref());
         let pod = match path {
@@ -73,7 +79,7 @@ impl Executor<'_> {
             }
             _ => None,
         };
-        Ok(Recipe { pod, volumes })
+        Ok(Recipe { pod, fields: self.params.template(&op.template_params)?, volumes })
     }
 
     /// Creates pods, and new ones whenever all of them are bound, in place of the old ones, until the time is over.
@@ -160,7 +166,7 @@ async fn create_one(
     recipe: &Recipe,
 ) -> Result<()> {
     let mut pod = match &recipe.pod {
-        Some(template) => template.object(Env { index, count })?,
+        Some(template) => template.object(Env { index, count, fields: &recipe.fields })?,
         None => base_pod(),
     };
     pod["apiVersion"] = "v1".into();

@@ -18,6 +18,8 @@ pub(super) struct Filling<'a> {
     n_placed: usize,
     /// How many pods were pending, which are not in the copy.
     pub(super) n_left_aside: usize,
+    /// Whether the template belongs to a group, which its copies do not.
+    pub(super) leaves_group: bool,
 }
 
 impl<'a> Filling<'a> {
@@ -29,6 +31,8 @@ impl<'a> Filling<'a> {
     ) -> Self {
         let mut course = Course::new(engine, now, u64::MAX, interrupt);
         let n_left_aside = course.leave_pending_aside();
+        let is_member = course.engine.leave_groups_of_plugins_aside(template);
+        let leaves_group = is_member || template.spec.pod_group.is_some();
         let spec = PodSpec {
             pod_group: None,
             never_preempts: true,
@@ -36,7 +40,7 @@ impl<'a> Filling<'a> {
             ..(*template.spec).clone()
         };
         let spec = Arc::new(spec);
-        Self { course, template, spec, n_placed: 0, n_left_aside }
+        Self { course, template, spec, n_placed: 0, n_left_aside, leaves_group }
     }
 
     pub(super) fn engine(&mut self) -> &mut Engine {

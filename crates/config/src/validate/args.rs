@@ -9,9 +9,10 @@ use kube_scheduler_api_types::validation::{BadValue, FieldError, FieldPath, labe
 use kube_scheduler_api_types::{NodeAffinity as CompiledAffinity, SelectorError};
 
 use crate::args::{
-    DefaultPreemptionArgs, DynamicResourcesArgs, InterPodAffinityArgs, NodeAffinity,
-    NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs, PluginArgs, PodTopologySpreadArgs,
-    ScoringStrategy, TopologySpreadConstraint, UtilizationShapePoint, VolumeBindingArgs,
+    CoschedulingArgs, DefaultPreemptionArgs, DynamicResourcesArgs, InterPodAffinityArgs,
+    NodeAffinity, NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs, PluginArgs,
+    PodTopologySpreadArgs, ScoringStrategy, TopologySpreadConstraint, UtilizationShapePoint,
+    VolumeBindingArgs,
 };
 use crate::duration::Duration;
 use crate::gates::{FeatureGates, Gate};
@@ -26,6 +27,7 @@ const UNSATISFIABLE_ACTIONS: [&str; 2] = ["DoNotSchedule", "ScheduleAnyway"];
 pub fn validate_args(args: &PluginArgs, path: &FieldPath, gates: &FeatureGates) -> Vec<FieldError> {
     let mut errors = Vec::new();
     match args {
+        PluginArgs::Coscheduling(args) => coscheduling(args, path, &mut errors),
         PluginArgs::DefaultPreemption(args) => default_preemption(args, path, &mut errors),
         PluginArgs::DynamicResources(args) => dynamic_resources(args, path, gates, &mut errors),
         PluginArgs::InterPodAffinity(args) => inter_pod_affinity(args, path, &mut errors),
@@ -43,6 +45,23 @@ pub fn validate_args(args: &PluginArgs, path: &FieldPath, gates: &FeatureGates) 
         PluginArgs::Raw(_) => {}
     }
     errors
+}
+
+/// In the words of scheduler-plugins, which accepts 0.
+fn coscheduling(args: &CoschedulingArgs, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    for (name, seconds) in [
+        ("permitWaitingTimeSeconds", args.permit_waiting_time_seconds),
+        ("podGroupBackoffSeconds", args.pod_group_backoff_seconds),
+    ] {
+        if let Some(seconds) = seconds.filter(|seconds| *seconds < 0) {
+            errors.push(FieldError::invalid(path.child(name), seconds, "must be greater than 0"));
+        }
+    }
+    if let Some(share) = args.pod_group_reject_percentage.filter(|share| !(0..=100).contains(share))
+    {
+        let path = path.child("podGroupRejectPercentage");
+        errors.push(FieldError::invalid(path, share, "must be between 0 and 100"));
+    }
 }
 
 fn default_preemption(

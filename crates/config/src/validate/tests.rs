@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::args::{
-    DynamicResourcesArgs, NodeResourcesFitArgs, ScoringStrategy, UtilizationShapePoint,
-    VolumeBindingArgs,
+    CoschedulingArgs, DynamicResourcesArgs, NodeResourcesFitArgs, ScoringStrategy,
+    UtilizationShapePoint, VolumeBindingArgs,
 };
 use crate::decode::decode;
-use crate::defaults::default;
+use crate::defaults::{default, default_args};
 use crate::duration::Duration;
 use crate::gates::Gate;
 
@@ -156,7 +156,7 @@ fn the_storage_curve_needs_its_gate() {
         ["shape: Required value: at least one point must be specified"]
     );
     let mut defaulted = with_shape(None);
-    crate::defaults::default_args(&mut defaulted, &on);
+    default_args(&mut defaulted, &on);
     assert!(args_errors(&defaulted, &on).is_empty());
     let points = [(10, 0), (10, 5), (5, 11)];
     let points = points.map(|(utilization, score)| UtilizationShapePoint { utilization, score });
@@ -261,4 +261,32 @@ fn a_resource_repeated_within_one_extender() {
             "extenders[0].managedResources[2].name: Invalid value: \"requests.a.io/b\": is an invalid extended resource name",
         ]
     );
+}
+
+#[test]
+fn times_of_groups_are_not_negative_and_shares_are_percentages() {
+    let args = CoschedulingArgs {
+        permit_waiting_time_seconds: Some(-1),
+        pod_group_backoff_seconds: Some(-2),
+        pod_group_reject_percentage: Some(101),
+    };
+    let found = |args: CoschedulingArgs| -> Vec<String> {
+        args_errors(&PluginArgs::Coscheduling(args), &FeatureGates::default())
+    };
+    assert_eq!(
+        found(args),
+        [
+            "permitWaitingTimeSeconds: Invalid value: -1: must be greater than 0",
+            "podGroupBackoffSeconds: Invalid value: -2: must be greater than 0",
+            "podGroupRejectPercentage: Invalid value: 101: must be between 0 and 100",
+        ]
+    );
+    let mut none = PluginArgs::Coscheduling(CoschedulingArgs::default());
+    default_args(&mut none, &FeatureGates::default());
+    let PluginArgs::Coscheduling(defaults) = none else { panic!() };
+    assert_eq!(
+        (defaults.permit_waiting_time_seconds, defaults.pod_group_reject_percentage),
+        (Some(60), Some(10))
+    );
+    assert_eq!(found(defaults), Vec::<String>::new());
 }

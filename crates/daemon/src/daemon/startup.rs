@@ -1,6 +1,6 @@
 //! What a scheduler does on its way to its first decision: its connections, the kinds it follows, and when it may start.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_config::{FeatureGates, Gate};
@@ -162,11 +162,13 @@ pub(super) fn followed_kinds(
     kinds.map(|kind| kind.keeping(pods, nodes).reading_pods(options)).collect()
 }
 
-/// What the watches of pods and nodes brought, for others to look at.
+/// What the watches brought, for others to look at.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FollowedObjects {
     pub(super) pods: SharedObjects,
     pub(super) nodes: SharedObjects,
+    /// Other kinds by name.
+    pub(super) others: BTreeMap<String, SharedObjects>,
 }
 
 /// What every reflector works with.
@@ -202,6 +204,7 @@ pub(super) fn start_reflectors(
     };
     for (number, kind) in kinds.into_iter().enumerate() {
         let matters_at_take_over = kind.matters_at_take_over();
+        let name = kind.name.clone();
         let mut reflector = Reflector::new(
             number,
             kind,
@@ -228,7 +231,9 @@ pub(super) fn start_reflectors(
                 reflectors.followed.pods = reflector.known();
                 reflector = reflector.listing_over(sources.lists.clone());
             }
-            Form::Generic => {}
+            Form::Generic => {
+                reflectors.followed.others.insert(name, reflector.known());
+            }
         }
         let leadership = leadership.clone();
         reflectors.tasks.spawn(async move {

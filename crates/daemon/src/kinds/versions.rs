@@ -10,8 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kube_scheduler_api_types::Object;
 use serde_json::Value;
 
-/// Name of the kind, and versions, the best first.
-const VERSIONS: [(&str, &[&str]); 1] = [(POD_GROUPS, &["v1beta1", OLDEST])];
+/// Name of the kind, and versions, the best first. What a server without the definition of a custom kind does not serve is
+/// looked for here, too, so that it is said once.
+const VERSIONS: [(&str, &[&str]); 2] =
+    [(POD_GROUPS, &["v1beta1", OLDEST]), ("podgroups.scheduling.x-k8s.io", &["v1alpha1"])];
 
 const POD_GROUPS: &str = "podgroups.scheduling.k8s.io";
 const OLDEST: &str = "v1alpha2";

@@ -50,6 +50,23 @@ pub(crate) fn check_group(group: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// Checks a group of scheduler-plugins, as the schema of its custom resource does.
+pub(crate) fn check_custom_group(group: &Value, errors: &mut Vec<FieldError>) {
+    let spec = at(group, &["spec"]).unwrap_or(&Value::Null);
+    let path = FieldPath::new("spec");
+    for (name, least) in [("minMember", Some(1)), ("scheduleTimeoutSeconds", None)] {
+        let Some(value) = spec.get(name).filter(|value| !value.is_null()) else { continue };
+        let why = match (value.as_i64().and_then(|n| i32::try_from(n).ok()), least) {
+            (None, _) => format!("spec.{name} in body must be of type integer"),
+            (Some(n), Some(least)) if n < least => {
+                format!("spec.{name} in body should be greater than or equal to {least}")
+            }
+            _ => continue,
+        };
+        errors.push(FieldError::invalid(path.child(name), BadValue::json(value), why));
+    }
+}
+
 /// Checks a workload.
 pub(crate) fn check_workload(workload: &Value, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("spec.podGroupTemplates");

@@ -144,6 +144,21 @@ fn a_group_that_cannot_be_is_refused_with_the_field_that_is_wrong() {
 }
 
 #[test]
+fn a_group_of_scheduler_plugins_has_its_own_rules() {
+    let world = World::new();
+    let kind = KindId::by_manifest("scheduling.x-k8s.io/v1alpha1", "PodGroup").unwrap();
+    let create =
+        |spec: Value| world.create(kind, json!({"metadata": {"generateName": "g-"}, "spec": spec}));
+    let group = create(json!({"minMember": 2, "scheduleTimeoutSeconds": 10})).unwrap();
+    assert_eq!(group["spec"]["minMember"], 2);
+    assert!(group["metadata"]["finalizers"].is_null(), "it is not protected");
+    let none = create(json!({"minMember": 0})).unwrap_err();
+    assert!(none.contains("spec.minMember: Invalid value: 0: spec.minMember in body should be greater than or equal to 1"), "{none}");
+    let text = create(json!({"minMember": "two"})).unwrap_err();
+    assert!(text.contains("spec.minMember in body must be of type integer"), "{text}");
+}
+
+#[test]
 fn nothing_of_a_group_changes_but_its_status() {
     let world = World::new();
     world.group(gang(3)).unwrap();

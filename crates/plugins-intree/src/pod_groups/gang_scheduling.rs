@@ -23,12 +23,34 @@ const NOT_SCHEDULED: &str = "waiting for minCount pods from a gang to be schedul
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
-    Ok(Arc::new(GangScheduling { name: NAME.into(), gangs: Arc::default() }))
+    Ok(Arc::new(GangScheduling::named(NAME)))
 }
 
-struct GangScheduling {
+pub(super) struct GangScheduling {
     name: PluginName,
     gangs: Arc<Gangs>,
+}
+
+impl GangScheduling {
+    /// The same as part of another plugin, by its name.
+    pub(super) fn named(name: &str) -> Self {
+        Self { name: name.into(), gangs: Arc::default() }
+    }
+
+    /// Pods that come may complete a gang.
+    pub(super) fn member_added(&self) -> EventRegistration {
+        let pod_added = ClusterEvent::new(EventResource::Pod, ActionType::ADD);
+        let gangs = self.gangs.clone();
+        EventRegistration::with_hint(pod_added, move |cx, pod, old, new| {
+            let (_, added) = event_objects::pods(old, new)?;
+            // As long as more members are missing, PreEnqueue would reject every waiting member again, for each new one.
+            Ok(worth_if(added.is_some_and(|added| {
+                added.namespace == pod.namespace
+                    && added.spec.pod_group == pod.spec.pod_group
+                    && gangs.quorum_with(cx.cluster(), added)
+            })))
+        })
+    }
 }
 
 /// What is asked of groups.
@@ -186,25 +208,13 @@ impl Permit for GangScheduling {
 
 impl EnqueueExtensions for GangScheduling {
     fn events_to_register(&self) -> Vec<EventRegistration> {
-        let pod_added = ClusterEvent::new(EventResource::Pod, ActionType::ADD);
         let group_added = ClusterEvent::new(EventResource::PodGroup, ActionType::ADD);
-        let gangs = self.gangs.clone();
-        vec![
-            EventRegistration::with_hint(pod_added, move |cx, pod, old, new| {
-                let (_, added) = event_objects::pods(old, new)?;
-                // As long as more members are missing, PreEnqueue would reject every waiting member again, for each new one.
-                Ok(worth_if(added.is_some_and(|added| {
-                    added.namespace == pod.namespace
-                        && added.spec.pod_group == pod.spec.pod_group
-                        && gangs.quorum_with(cx.cluster(), added)
-                })))
-            }),
-            EventRegistration::with_hint(group_added, group_hint),
-        ]
+        vec![self.member_added(), EventRegistration::with_hint(group_added, group_hint)]
     }
 }
 
-fn group_hint(
+/// Whether the object that came or changed is the pod's group.
+pub(super) fn group_hint(
     _: &Context<'_>,
     pod: &Pod,
     old: Option<&EventObject>,
@@ -218,6 +228,6 @@ fn group_hint(
     })))
 }
 
-const fn worth_if(helps: bool) -> QueueingHint {
+pub(super) const fn worth_if(helps: bool) -> QueueingHint {
     if helps { QueueingHint::Queue } else { QueueingHint::Skip }
 }

@@ -9,6 +9,7 @@ mod screen;
 mod watcher;
 mod workload;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ use super::devcluster::temporary_kubeconfig;
 use super::{print, runtime};
 use crate::logging;
 use crate::signals::Signals;
-use report::{Report, Run};
+use report::{Report, Run, UrgentGang};
 use screen::Screen;
 use watcher::PodWatcher;
 use workload::{GATE, Theme, Workload};
@@ -49,7 +50,8 @@ enum Output {
 /// one, half of one, or a device in the network. Some ask for more GPUs than any node has; the report says why they wait.
 ///
 /// With --gangs, most pods belong to groups of four that start together or not at all, some of them within one zone. One pod
-/// of some groups asks for more than any node has; the report says why none of its group runs.
+/// of some groups asks for more than any node has; the report says why none of its group runs. In the end comes a group that is
+/// more important than all others and needs whole nodes: pods are evicted for it, as few as possible.
 ///
 /// Exit code: 0 when all pods that fit were bound, 1 when not or on an error, 2 on wrong usage.
 #[derive(Clone, Debug, clap::Args)]
@@ -106,7 +108,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 
         let mut demo = Demo::start(&args, n_nodes, n_pods).await?;
         let report = tokio::select! {
-            report = demo.show(&args) => report?,
+            report = demo.play(&args) => report?,
             () = &mut interrupted => bail!("interrupted"),
         };
         let path = match &args.report {
@@ -129,7 +131,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         }
         let n_fitting = demo.n_fitting;
         demo.end().await?;
-        Ok(if report.pods.bound == n_fitting { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let is_urgent_done = report.urgent_gang.is_none_or(|gang| gang.bound == gang.pods);
+        let is_done = report.pods.bound == n_fitting && is_urgent_done;
+        Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }
 
@@ -188,6 +192,48 @@ impl Demo {
         }
         let watcher = PodWatcher::start(&cluster).map_err(rejected)?;
         Ok(Self { cluster, watcher, workload, scheduler, stop, stopped, screen, n_pods, n_fitting })
+    }
+
+    /// Everything that there is to see.
+    async fn play(&mut self, args: &Args) -> Result<Report> {
+        let mut report = self.show(args).await?;
+        if args.gangs {
+            report.urgent_gang = Some(self.make_room(args).await?);
+        }
+        Ok(report)
+    }
+
+    /// Creates a gang for which others have to go, and waits for it to be bound.
+    async fn make_room(&self, args: &Args) -> Result<UrgentGang> {
+        let nodes = self.cluster.list(NODES, &Selection::all()).items;
+        let node = nodes.first().context("there are no nodes")?.value();
+        let cpus = node["status"]["allocatable"]["cpu"].as_str().context("nodes have no CPUs")?;
+        let names = || -> BTreeSet<String> {
+            let pods = self.cluster.list(PODS, &Selection::all()).items;
+            pods.iter().map(|pod| pod.name().to_owned()).collect()
+        };
+        let before = names();
+        self.screen
+            .step(&format!("creating a gang of {} that takes the place of others", gangs::SIZE));
+        let start = Instant::now();
+        let give_up = start + Duration::from_secs(args.timeout);
+        let objects = gangs::urgent(cpus);
+        self.cluster.bulk_create(objects).map_err(rejected).context("urgent gang")?;
+        let mut look = tokio::time::interval(Duration::from_millis(5));
+        loop {
+            look.tick().await;
+            let n_bound = {
+                let pods = self.watcher.pods.lock();
+                let members = pods.values().filter(|pod| gangs::is_urgent(pod));
+                members.filter(|pod| pod.node.is_some()).count()
+            };
+            if n_bound < gangs::SIZE && Instant::now() < give_up {
+                continue;
+            }
+            let seconds = start.elapsed().as_secs_f64();
+            let evicted = before.difference(&names()).count();
+            return Ok(UrgentGang { pods: gangs::SIZE, bound: n_bound, evicted, seconds });
+        }
     }
 
     /// Creates the workload and waits for it to be bound.

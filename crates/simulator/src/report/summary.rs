@@ -133,7 +133,10 @@ fn obstacle(engine: &Engine, account: &Account) -> (PendingReason, String) {
         };
         return (reason, failure.message.clone());
     }
-    if engine.queue().get(&pod.namespace, &pod.name).is_some_and(|queued| queued.is_gated()) {
+    let queued = engine.queue().get(&pod.namespace, &pod.name);
+    if let Some(queued) = queued.filter(|queued| queued.is_gated()) {
+        // As the engine has it: plugins may have put it into a group.
+        let pod = &queued.entry().0;
         let now = kube_scheduler_api_types::Timestamp::EPOCH;
         let cx = cluster_alone(engine.cluster(), now).unrecorded();
         let mut gates = profile.pre_enqueue().map(|(_, _, plugin)| plugin.pre_enqueue(&cx, pod));

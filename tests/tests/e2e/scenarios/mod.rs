@@ -4,6 +4,7 @@
 //! list.
 
 mod access;
+mod coscheduling;
 mod devices;
 mod extenders;
 mod groups;
@@ -68,6 +69,8 @@ macro_rules! each_scenario {
             Gated groups::a_gang_shares_one_claim,
             Gated groups::members_of_a_gang_have_claims_of_their_own,
             Gated groups::a_scheduler_is_killed_while_it_binds_a_gang_with_devices,
+            Default coscheduling::all_of_a_group_of_scheduler_plugins_or_none,
+            Default coscheduling::two_half_fitting_groups_do_not_hold_each_other_up,
             Default profiles::each_pod_is_scheduled_by_its_profile,
             Default access::the_roles_of_the_scheduler_are_enough,
             Default extenders::an_extender_has_its_say,

@@ -1,4 +1,5 @@
-//! The demo with gangs: groups of pods that are scheduled together or not at all, some of them within one zone.
+//! The demo with gangs: groups of pods that are scheduled together or not at all, some of them within one zone; and one that comes
+//! last, for which others have to go.
 //!
 //! Invariant: every gang fits, whatever the order in which they are scheduled, but those of [`Shape::LargeGang`], one pod of
 //! which asks for more than any node has.
@@ -7,7 +8,8 @@ use anyhow::Result;
 use kube_scheduler_config::{Configuration, FeatureGates, Gate, load};
 use serde_json::{Value, json};
 
-use super::workload::Shape;
+use super::watcher::PodRecord;
+use super::workload::{SHAPE, Shape};
 
 /// Shapes of pods, with their number among a hundred.
 pub(super) const SHARES: [(Shape, usize); 4] =
@@ -15,6 +17,9 @@ pub(super) const SHARES: [(Shape, usize); 4] =
 
 /// How many pods a gang has. It wants all of them.
 pub(super) const SIZE: usize = 4;
+
+/// The gang that comes last, and its priority class.
+const URGENT: &str = "urgent-gang";
 
 /// More than any node has.
 const TOO_MANY_CPUS: &str = "1000000";
@@ -52,6 +57,39 @@ pub(super) fn groups(shape: Shape, n_pods: usize) -> impl Iterator<Item = Value>
             "metadata": {"name": name(shape, number), "namespace": "default"}, "spec": spec,
         })
     })
+}
+
+/// A gang that comes last and is more important than all others: each of its pods asks for all CPUs of a node. The pods come
+/// last.
+pub(super) fn urgent(cpus_of_a_node: &str) -> Vec<Value> {
+    let class = json!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+        "metadata": {"name": URGENT}, "value": 1_000_000, "description": "Takes the place of others.",
+    });
+    let group = json!({
+        "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+        "metadata": {"name": URGENT, "namespace": "default"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": SIZE}}, "priorityClassName": URGENT},
+    });
+    let pod = |number: usize| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("{URGENT}-{number}"), "namespace": "default", "labels": {SHAPE: URGENT}},
+            "spec": {
+                "priorityClassName": URGENT, "schedulingGroup": {"podGroupName": URGENT},
+                "containers": [{
+                    "name": "main", "image": "registry.example.com/web:1",
+                    "resources": {"requests": {"cpu": cpus_of_a_node}},
+                }],
+            },
+        })
+    };
+    [class, group].into_iter().chain((0..SIZE).map(pod)).collect()
+}
+
+/// Whether a pod is of that gang.
+pub(super) fn is_urgent(pod: &PodRecord) -> bool {
+    pod.shape == URGENT
 }
 
 /// Makes a pod spec that of pod number `number` of its shape.

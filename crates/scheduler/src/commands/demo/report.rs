@@ -33,6 +33,20 @@ pub(super) struct Report {
     pub(super) memory_bytes: Option<u64>,
     /// Pods that were not bound, and why.
     pub(super) pending: Vec<Pending>,
+    /// What came after all that, with gangs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) urgent_gang: Option<UrgentGang>,
+}
+
+/// A gang for which others had to go. The other figures are those before.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct UrgentGang {
+    pub(super) pods: usize,
+    pub(super) bound: usize,
+    /// How many pods were evicted for it.
+    pub(super) evicted: usize,
+    /// Until the last of its pods was bound.
+    pub(super) seconds: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -126,6 +140,7 @@ impl Report {
             ),
             memory_bytes: run.memory_bytes,
             pending,
+            urgent_gang: None,
         }
     }
 
@@ -174,6 +189,14 @@ impl Report {
         if let Some(bytes) = self.memory_bytes {
             let mib = bytes as f64 / (1024.0 * 1024.0);
             row("MEMORY", format!("{mib:.0} MiB (API server, nodes and scheduler)"));
+        }
+        if let Some(gang) = &self.urgent_gang {
+            let UrgentGang { pods, bound, evicted, seconds } = gang;
+            let after = millis(*seconds);
+            let text = format!(
+                "{bound} of {pods} pods bound after {after}, {evicted} pods evicted for them"
+            );
+            row("URGENT GANG", text);
         }
         for pending in self.pending.iter().take(5) {
             let message =

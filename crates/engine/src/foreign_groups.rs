@@ -1,0 +1,119 @@
+//! Pod groups of other kinds than `PodGroup` of `scheduling.k8s.io`. Plugins say what they are; all other parts of the engine
+//! see them as such PodGroups.
+//!
+//! Invariant: the name of such a group has its API group before a slash, so it is never the name of another PodGroup.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Object, Pod, PodGroup, PodSpec};
+use kube_scheduler_framework::groups::GroupSource;
+use kube_scheduler_framework::{EventResource, Plugin};
+use kube_scheduler_runtime::Profile;
+use serde_json::{Value, json};
+
+use crate::changes;
+use crate::guard::guarded;
+
+/// The name of a profile, and its plugin that knows of such groups.
+type SourceOfProfile = (Arc<str>, Option<Arc<dyn Plugin>>);
+
+/// The plugins that know of such groups.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ForeignGroups {
+    by_profile: Vec<SourceOfProfile>,
+    /// Whether there is such a plugin: asked for every pod that comes or changes.
+    exist: bool,
+    /// The specification that was put into a group last, the group, and what came of it: pods of one template share theirs.
+    latest: Option<(Arc<PodSpec>, Arc<str>, Arc<PodSpec>)>,
+}
+
+impl ForeignGroups {
+    pub(crate) fn of(profiles: &[Profile]) -> Self {
+        let source = |profile: &Profile| {
+            let entries = profile.permit().filter_map(|(at, ..)| profile.plugin(at));
+            let mut plugins = entries.map(|entry| &entry.plugin);
+            let source = plugins.find(|plugin| plugin.as_group_source().is_some());
+            (profile.scheduler_name.clone(), source.cloned())
+        };
+        let by_profile: Vec<_> = profiles.iter().map(source).collect();
+        let exist = by_profile.iter().any(|(_, plugin)| plugin.is_some());
+        Self { by_profile, exist, latest: None }
+    }
+
+    /// Whether there may be such groups.
+    pub(crate) const fn exist(&self) -> bool {
+        self.exist
+    }
+
+    fn sources(&self) -> impl Iterator<Item = &dyn GroupSource> {
+        let plugins = self.by_profile.iter().filter_map(|(_, plugin)| plugin.as_ref());
+        plugins.filter_map(|plugin| plugin.as_group_source())
+    }
+
+    fn source_of(&self, group: &str, kind: &str) -> Option<&dyn GroupSource> {
+        self.sources().find(|source| source.kind() == (group, kind))
+    }
+
+    /// The group that a pod belongs to: one of its profile, or any for a pod of another scheduler once it has a node.
+    pub(crate) fn group_of(&self, pod: &Pod) -> Option<Arc<str>> {
+        let name = &pod.spec.scheduler_name;
+        let source = match self.by_profile.iter().find(|(profile, _)| profile == name) {
+            Some((_, plugin)) => plugin.as_ref()?.as_group_source()?,
+            None => self.sources().next().filter(|_| pod.is_assigned())?,
+        };
+        // A plugin that panics knows of no group.
+        let name = guarded(|| source.group_of(pod)).ok()??;
+        Some(PodGroup::foreign_name(source.kind().0, name))
+    }
+
+    /// Makes a group the pod's.
+    pub(crate) fn join(&mut self, pod: &mut Arc<Pod>, group: Option<Arc<str>>) {
+        if pod.spec.pod_group == group {
+            return;
+        }
+        let before = pod.spec.clone();
+        let spec = match (&self.latest, &group) {
+            (Some((from, into, spec)), Some(group))
+                if Arc::ptr_eq(from, &before) && into == group =>
+            {
+                spec.clone()
+            }
+            _ => Arc::new(PodSpec { pod_group: group.clone(), ..(*before).clone() }),
+        };
+        self.latest = group.map(|group| (before, group, spec.clone()));
+        Arc::make_mut(pod).spec = spec;
+    }
+
+    /// The object as a PodGroup, if it describes a group.
+    pub(crate) fn as_pod_group(&self, object: &Object) -> Option<Arc<Object>> {
+        let source = self.source_of(&object.group, &object.kind)?;
+        // A group of which nothing is known cannot be read, and says so.
+        let spec = guarded(|| source.spec(object)).unwrap_or(Value::Null);
+        let generation = Value::from(&object.json["metadata"]["generation"]);
+        let json = json!({"metadata": {"generation": generation}, "spec": spec});
+        Some(Arc::new(Object {
+            group: PodGroup::GROUP.into(),
+            kind: PodGroup::KIND.into(),
+            name: PodGroup::foreign_name(&object.group, &object.name),
+            json: Arc::new(json.into()),
+            ..object.clone()
+        }))
+    }
+
+    /// The resource that plugins register for to be notified of an object.
+    pub(crate) fn resource_of(
+        &self,
+        object: &Object,
+        custom: &BTreeSet<Arc<str>>,
+    ) -> EventResource {
+        let foreign = PodGroup::foreign_parts(&object.name)
+            .filter(|_| *object.group == *PodGroup::GROUP && *object.kind == *PodGroup::KIND);
+        let source =
+            foreign.and_then(|(group, _)| self.sources().find(|source| source.kind().0 == group));
+        match source {
+            Some(source) => source.resource(),
+            None => changes::resource_of(object, custom),
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Coscheduling: gangs as scheduler-plugins has them, by a label on pods and PodGroups of `scheduling.x-k8s.io`.
+//!
+//! Parity: not a plugin of kube-scheduler, and off unless a profile enables it. The gangs are decided about as those of
+//! GangScheduling are, in one cycle; `docs/groups.md` says what that changes for those who come from scheduler-plugins.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_scheduler_config::PluginArgs as ConfigArgs;
+use kube_scheduler_framework::api::{Object, Pod, PodGroup, Quantity, Resources};
+use kube_scheduler_framework::groups::{GroupSource, MemberPlace, PlacedGroup};
+use kube_scheduler_framework::{
+    ActionType, ClusterEvent, ClusterView, Code, Commands, Context, CycleState, EnqueueExtensions,
+    EventRegistration, EventResource, Handle, Permit, PermitDecision, Plugin, PluginArgs,
+    PluginError, PreEnqueue, QueueSort, QueuedPodView, QueueingHint, Status, extension_points,
+};
+use serde_json::{Value, json};
+
+use super::gang_scheduling::{GangScheduling, group_hint, worth_if};
+use super::object;
+use crate::plugin_args::{self, WRONG_ARGS};
+use crate::priority_sort;
+
+pub(crate) const NAME: &str = "Coscheduling";
+
+/// The API group of its PodGroups.
+const GROUP: &str = "scheduling.x-k8s.io";
+const RESOURCE: &str = "podgroups.v1alpha1.scheduling.x-k8s.io";
+/// The label that names a pod's group.
+const LABEL: &str = "scheduling.x-k8s.io/pod-group";
+const NOT_FOUND: &str = "PodGroup not found";
+
+pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
+    let checked = plugin_args::checked(args, ConfigArgs::Coscheduling)?;
+    let ConfigArgs::Coscheduling(args) = checked else { return Err(WRONG_ARGS.into()) };
+    let seconds = args.permit_waiting_time_seconds.unwrap_or_default();
+    Ok(Arc::new(Coscheduling {
+        gangs: GangScheduling::named(NAME),
+        patience: positive(seconds).unwrap_or(Duration::from_secs(60)),
+    }))
+}
+
+/// A length of time, if there is one.
+fn positive(seconds: i64) -> Option<Duration> {
+    u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
+}
+
+struct Coscheduling {
+    gangs: GangScheduling,
+    /// How long pods whose group says nothing wait on Permit.
+    patience: Duration,
+}
+
+impl Plugin for Coscheduling {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn as_group_source(&self) -> Option<&dyn GroupSource> {
+        Some(self)
+    }
+
+    extension_points!(PreEnqueue, QueueSort, Permit, EnqueueExtensions);
+}
+
+impl GroupSource for Coscheduling {
+    fn kind(&self) -> (&'static str, &'static str) {
+        (GROUP, PodGroup::KIND)
+    }
+
+    fn resource(&self) -> EventResource {
+        EventResource::Custom(RESOURCE.into())
+    }
+
+    fn group_of<'p>(&self, pod: &'p Pod) -> Option<&'p Arc<str>> {
+        pod.labels.get_shared(LABEL).filter(|name| !name.is_empty())
+    }
+
+    fn spec(&self, object: &Object) -> Value {
+        let mut spec = Value::from(&object.json["spec"]);
+        let Some(fields) = spec.as_object_mut() else {
+            return json!({"schedulingPolicy": {"gang": {"minCount": 0}}});
+        };
+        let min_member = fields.remove("minMember").unwrap_or(json!(0));
+        fields.insert("schedulingPolicy".to_owned(), json!({"gang": {"minCount": min_member}}));
+        spec
+    }
+}
+
+/// The group of a pod, if it is one of this plugin's.
+fn group_of(pod: &Pod) -> Option<&Arc<str>> {
+    let is_ours = |name: &&Arc<str>| PodGroup::foreign_parts(name).is_some_and(|it| it.0 == GROUP);
+    pod.spec.pod_group.as_ref().filter(is_ours)
+}
+
+impl PreEnqueue for Coscheduling {
+    fn pre_enqueue(&self, cx: &Context<'_>, pod: &Pod) -> Status {
+        match group_of(pod) {
+            Some(_) => self.gangs.pre_enqueue(cx, pod),
+            None => Status::SUCCESS,
+        }
+    }
+}
+
+impl QueueSort for Coscheduling {
+    fn compare(&self, a: QueuedPodView<'_>, b: QueuedPodView<'_>) -> Ordering {
+        priority_sort::compare(a, b)
+    }
+
+    fn is_by_priority_then_age(&self) -> bool {
+        true
+    }
+}
+
+impl Permit for Coscheduling {
+    fn permit(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Arc<Pod>,
+        node: &str,
+        commands: &mut Commands,
+    ) -> PermitDecision {
+        let Some(name) = group_of(pod) else { return PermitDecision::allow() };
+        let Ok(group) = object(cx.cluster(), &pod.namespace, name) else {
+            return PermitDecision::deny(Status::unschedulable(NOT_FOUND));
+        };
+        if let Err(status) = check_least(cx.cluster(), pod, name, group) {
+            return PermitDecision::deny(status);
+        }
+        let mut decision = self.gangs.permit(cx, state, pod, node, commands);
+        if decision.status.code() == Code::Wait {
+            let own = group.json["spec"]["scheduleTimeoutSeconds"].as_i64().and_then(positive);
+            decision.timeout = own.unwrap_or(self.patience);
+        }
+        decision
+    }
+
+    fn reads_cycle_state(&self, _: &Pod) -> bool {
+        false
+    }
+
+    fn members_needed(&self, cx: &Context<'_>, group: PlacedGroup<'_>) -> Option<usize> {
+        if PodGroup::foreign_parts(group.name).is_none_or(|it| it.0 != GROUP) {
+            return Some(0);
+        }
+        let object = object(cx.cluster(), group.namespace, group.name).ok()?;
+        match has_least(object) {
+            true => None,
+            false => self.gangs.members_needed(cx, group),
+        }
+    }
+}
+
+impl EnqueueExtensions for Coscheduling {
+    fn events_to_register(&self) -> Vec<EventRegistration> {
+        let changed = ActionType::ADD | ActionType::UPDATE;
+        let room = [
+            ClusterEvent::new(EventResource::Node, changed),
+            ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE),
+        ];
+        let mut registrations = vec![
+            self.gangs.member_added(),
+            EventRegistration::with_hint(ClusterEvent::new(self.resource(), changed), group_hint),
+        ];
+        registrations.extend(room.map(|event| {
+            EventRegistration::with_hint(event, |cx, pod, _, _| {
+                let found = group_of(pod).map(|name| object(cx.cluster(), &pod.namespace, name));
+                let asks_for_more = matches!(found, Some(Ok(group)) if has_least(group));
+                Ok::<QueueingHint, String>(worth_if(asks_for_more))
+            })
+        }));
+        registrations
+    }
+}
+
+/// Whether a group asks for resources in sum.
+fn has_least(group: &Object) -> bool {
+    group.json["spec"]["minResources"]
+        .as_object()
+        .is_some_and(|least| least.iter().next().is_some())
+}
+
+/// Checks that the cluster has the `minResources` of a group, apart from what other pods have: what its own pods have counts.
+///
+/// The pods have been looked at one by one already. A group that asks for more than they do wants room for pods that come later.
+fn check_least(
+    cluster: ClusterView<'_>,
+    pod: &Pod,
+    name: &str,
+    group: &Object,
+) -> Result<(), Status> {
+    let least = &group.json["spec"]["minResources"];
+    let Some(least) = least.as_object().filter(|_| has_least(group)) else { return Ok(()) };
+    let mut free = free_in_sum(cluster);
+    let state = cluster.pod_group(&pod.namespace, name);
+    for (member, place) in state.into_iter().flat_map(|state| state.members()) {
+        if place != MemberPlace::Unscheduled {
+            free.add(&member.requests.accounted);
+        }
+    }
+    let mut gaps = Vec::new();
+    for (resource, amount) in least.iter() {
+        let text = Value::from(amount);
+        let text = text.as_str().map_or_else(|| text.to_string(), str::to_owned);
+        let amount = Quantity::parse(&text).map_err(|error| {
+            Status::error(format!("pod group {name}: spec.minResources[{resource}]: {error}"))
+        })?;
+        let (needed, has, unit) = match resource {
+            "cpu" => (amount.milli_value(), free.milli_cpu, "m"),
+            "memory" => (amount.value(), free.memory, ""),
+            "ephemeral-storage" => (amount.value(), free.ephemeral_storage, ""),
+            // The reference puts the number of members in its place, which are looked at one by one here.
+            "pods" => continue,
+            other => (amount.value(), free.scalar(other).unwrap_or(0), ""),
+        };
+        if needed > has {
+            gaps.push(format!("{resource}: {}{unit}", needed.saturating_sub(has)));
+        }
+    }
+    if gaps.is_empty() {
+        return Ok(());
+    }
+    Err(Status::unschedulable(format!("resource gap: {}", gaps.join(", "))))
+}
+
+/// What all nodes have left together. A node on which more is asked for than it has does not take from the others.
+fn free_in_sum(cluster: ClusterView<'_>) -> Resources {
+    let mut sum = Resources::default();
+    for idx in cluster.live_nodes().iter() {
+        let Some(node) = cluster.node(idx) else { continue };
+        let has = node.allocatable();
+        let left = |has: i64, requested: i64| has.saturating_sub(requested).max(0);
+        sum.add(&Resources {
+            milli_cpu: left(has.milli_cpu, node.requested_milli_cpu()),
+            memory: left(has.memory, node.requested_memory()),
+            ephemeral_storage: left(has.ephemeral_storage, node.requested_ephemeral_storage()),
+            scalars: has
+                .scalars
+                .iter()
+                .map(|(name, amount)| (name.clone(), left(*amount, node.requested_scalar(name))))
+                .collect(),
+        });
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_scheduler_cache::ClusterState;
+    use kube_scheduler_framework::api::{Node, Timestamp};
+    use kube_scheduler_runtime::cluster_alone;
+
+    use super::*;
+
+    fn plugin(args: &PluginArgs) -> Arc<dyn Plugin> {
+        new(args, &Handle::default()).unwrap()
+    }
+
+    /// The first of two pods of a group, which was given a node.
+    fn cluster(spec: &Value) -> (ClusterState, Arc<Pod>) {
+        let source = plugin(&Value::Null);
+        let object = json!({
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
+            "metadata": {"namespace": "x", "name": "train"}, "spec": spec,
+        });
+        let object = Object::from_value(object).unwrap();
+        let spec = source.as_group_source().unwrap().spec(&object);
+        let name = PodGroup::foreign_name(GROUP, "train");
+        let json = Arc::new(json!({"spec": spec}).into());
+        let (group, kind) = (PodGroup::GROUP.into(), PodGroup::KIND.into());
+        let mut cluster = ClusterState::new();
+        let group = Object { group, kind, name: name.clone(), json, ..object };
+        cluster.upsert_object(Arc::new(group));
+        let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4"}}});
+        cluster.add_node(Arc::new(Node::from_value(&node).unwrap()));
+        let pod = json!({
+            "metadata": {"namespace": "x", "name": "a", "uid": "a", "labels": {LABEL: "train"}},
+            "spec": {"schedulingGroup": {"podGroupName": *name}},
+        });
+        let pod = Arc::new(Pod::from_value(&pod).unwrap());
+        cluster.group_member_known(&pod);
+        cluster.assume_pod(Arc::new(pod.with_node_name(&"n".into()))).unwrap();
+        (cluster, pod)
+    }
+
+    fn decision(args: &PluginArgs, spec: &Value) -> PermitDecision {
+        let (cluster, pod) = cluster(spec);
+        let now = Timestamp::from_millis(0);
+        let cx = cluster_alone(&cluster, now).unrecorded();
+        let (mut state, mut commands) = (CycleState::new(), Commands::default());
+        let plugin = plugin(args);
+        plugin.as_permit().unwrap().permit(&cx, &mut state, &pod, "n", &mut commands)
+    }
+
+    #[test]
+    fn a_pod_waits_as_long_as_its_group_says_or_the_arguments_do() {
+        let seconds = |args: Value, spec: Value| {
+            let decision = decision(&args, &spec);
+            assert_eq!(decision.status.code(), Code::Wait);
+            decision.timeout.as_secs()
+        };
+        let ten = json!({"permitWaitingTimeSeconds": 10});
+        let own = json!({"minMember": 2, "scheduleTimeoutSeconds": 7});
+        let other = json!({"minMember": 2, "scheduleTimeoutSeconds": 0});
+        assert_eq!(seconds(ten.clone(), own), 7);
+        assert_eq!(seconds(ten, other.clone()), 10);
+        assert_eq!(seconds(json!({"permitWaitingTimeSeconds": 0}), other.clone()), 60);
+        assert_eq!(seconds(Value::Null, other), 60);
+    }
+
+    #[test]
+    fn a_pod_waits_for_nobody_once_there_are_enough() {
+        let decision = |spec: Value| decision(&Value::Null, &spec).status;
+        assert!(decision(json!({"minMember": 1})).is_success());
+        assert!(decision(json!({})).is_success(), "no minimum");
+        let least = decision(json!({"minMember": 1, "minResources": {"cpu": "5"}}));
+        assert_eq!(least.message(), "resource gap: cpu: 1000m");
+        assert!(decision(json!({"minMember": 1, "minResources": {"cpu": "4"}})).is_success());
+        let nonsense = decision(json!({"minMember": 1, "minResources": {"cpu": "much"}}));
+        assert_eq!(nonsense.code(), Code::Error);
+    }
+
+    #[test]
+    fn wrong_arguments_are_refused() {
+        let made = new(&json!({"permitWaitingTimeSeconds": -1}), &Handle::default());
+        let error = made.unwrap_err().to_string();
+        assert!(error.contains("permitWaitingTimeSeconds: Invalid value: -1"), "{error}");
+    }
+}
