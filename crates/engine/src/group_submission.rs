@@ -189,7 +189,7 @@ pub(crate) fn write_condition(
     let Some(condition) = changed else { return };
     let object = ObjectKey::from(&**object);
     let patch = Arc::new(patch_of(&group, &condition));
-    let write = ObjectWrite::PatchStatus { object, patch };
+    let write = ObjectWrite::PatchStatus { object, patch, is_final: false };
     core.effects.push(Effect::WriteObject { pod: member, write, awaited_by: None });
 }
 

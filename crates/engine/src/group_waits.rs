@@ -30,7 +30,8 @@ const REASON: &str = "WaitingForPodGroup";
 impl Engine {
     /// Whether pods of a pod group are tried together, rather than as if they had none.
     pub fn schedules_groups(&self) -> bool {
-        self.core.plans.groups.has_groups
+        let gates = &self.core.plans.groups;
+        gates.reads_groups || gates.has_gangs
     }
 
     /// What a pod group waits for before its pods can be tried: the group itself, or more pods; `None` if nothing is missing.
