@@ -5,11 +5,11 @@
 //! [`Daemon`] ends all of it at once and loses nothing that the next scheduler could not see in the cluster.
 
 mod error;
+mod handle;
 mod startup;
 mod tasks;
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,16 +23,16 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 pub use self::error::{RunError, StartError};
+pub use self::handle::DaemonHandle;
 use self::startup::{
     Clients, FollowedObjects, Preparation, ReflectorSources, Reflectors, followed_kinds, lead,
     start_reflectors, start_tracing,
 };
 use self::tasks::{AbortOnDrop, QuitOnDrop, Server};
 use crate::clock::{Clock, Stopwatch};
-use crate::debugger::Actual;
 use crate::driver::{CorePanic, Driver, OutstandingWork};
 use crate::extender::HttpExtenders;
-use crate::inbox::{Inbox, Notice, Observation};
+use crate::inbox::{Inbox, Notice};
 use crate::kinds::WatchedKind;
 use crate::leader::{Candidacy, Candidate, LeaderElection, Leadership};
 use crate::metrics::{Metrics, MetricsOptions};
@@ -545,58 +545,4 @@ fn broken(end: Result<Result<(), CorePanic>, oneshot::error::RecvError>) -> RunE
         Ok(Err(CorePanic(text))) => text,
         Ok(Ok(())) | Err(_) => "it ended by itself".to_owned(),
     })
-}
-
-/// Looks at a running scheduler.
-#[derive(Clone, Debug)]
-pub struct DaemonHandle {
-    metrics: Arc<Metrics>,
-    progress: watch::Receiver<Progress>,
-    address: Option<SocketAddr>,
-    inbox: Inbox,
-    followed: FollowedObjects,
-}
-
-impl DaemonHandle {
-    /// What the scheduler has seen and done so far, as it was last published.
-    pub fn progress(&self) -> Progress {
-        *self.progress.borrow()
-    }
-
-    /// Waits until everything in the cluster has been seen. `false` when the scheduler ended before.
-    pub async fn synced(&self) -> bool {
-        let mut progress = self.progress.clone();
-        progress.wait_for(|progress| progress.is_synced).await.is_ok()
-    }
-
-    /// Writes into the log where the caches differ from what the watches brought, and what is in them. Returns when that
-    /// is done.
-    pub async fn debug_caches(&self) {
-        let nodes = self.followed.nodes.lock().iter().map(|((_, name), _)| name.clone()).collect();
-        let pods = self.followed.pods.lock().iter().map(|(_, uid)| uid.clone()).collect();
-        let parts = [("nodes", self.followed.nodes.parts()), ("pods", self.followed.pods.parts())];
-        let (done, is_done) = oneshot::channel();
-        let actual = Actual { nodes, pods, parts };
-        if self.inbox.observe(Observation::CompareCaches(actual, done)).is_ok() {
-            // A core that ends meanwhile answers nothing.
-            let _ = is_done.await;
-        }
-    }
-
-    /// How many objects of a kind the watch has brought in a namespace, such as `podgroups.scheduling.k8s.io`; `None` for
-    /// kinds that are not watched, and for pods and nodes. O(objects of the kind).
-    pub fn n_watched(&self, kind: &str, namespace: &str) -> Option<usize> {
-        let known = self.followed.others.get(kind)?.lock();
-        Some(known.iter().filter(|((of, _), _)| **of == *namespace).count())
-    }
-
-    /// The metrics, as `/metrics` shows them.
-    pub fn metrics(&self) -> String {
-        self.metrics.text()
-    }
-
-    /// Where health and metrics are served, if anywhere.
-    pub const fn address(&self) -> Option<SocketAddr> {
-        self.address
-    }
 }
