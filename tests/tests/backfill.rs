@@ -10,7 +10,7 @@ use std::time::Duration;
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Token};
 use kube_scheduler_tests::history::Numbers;
 use serde_json::{Value, json};
 
@@ -18,9 +18,10 @@ use serde_json::{Value, json};
 const N_CASES: u64 = 150;
 const HOUR: u64 = 3600;
 
-fn engine(longest_hold: u64) -> Engine {
+fn engine(longest_hold: u64, preempts: bool) -> Engine {
     let mut gates = FeatureGates::default();
-    let on = ["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"];
+    let mut on = vec!["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"];
+    on.extend(preempts.then_some("WorkloadAwarePreemption"));
     gates.set(&on.into_iter().map(|gate| (gate.to_owned(), true)).collect()).unwrap();
     let text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
     let config = load(&text.to_string(), &gates).unwrap();
@@ -69,17 +70,26 @@ struct World {
     engine: Engine,
     now: Timestamp,
     pods: BTreeMap<String, Arc<Pod>>,
-    /// The pods in the order in which they were placed, and how long after the beginning.
+    /// The pods that were placed, and how many seconds after the beginning.
     placed: BTreeMap<String, u64>,
+    preempts: bool,
+    /// The pods that were to be evicted and are still there.
+    evicted: Vec<(Token, PodRef)>,
 }
 
 const START: i64 = 1_000_000;
 
 impl World {
     fn new(longest_hold: u64, nodes: &[(u64, u64)]) -> Self {
-        let (pods, placed) = (BTreeMap::new(), BTreeMap::new());
+        Self::with(longest_hold, nodes, false)
+    }
+
+    /// With `preempts` gangs may evict pods.
+    fn with(longest_hold: u64, nodes: &[(u64, u64)], preempts: bool) -> Self {
+        let (pods, placed, evicted) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         let now = Timestamp::from_millis(START);
-        let mut world = Self { engine: engine(longest_hold), now, pods, placed };
+        let engine = engine(longest_hold, preempts);
+        let mut world = Self { engine, now, pods, placed, preempts, evicted };
         for (at, (cpu, zone)) in nodes.iter().enumerate() {
             let node = json!({
                 "metadata": {"name": format!("n{at}"), "labels": {"zone": format!("z{zone}")}},
@@ -109,8 +119,11 @@ impl World {
                     self.placed.insert(pod.name.to_string(), self.seconds());
                     self.handle(Input::PodApplied(Arc::new(bound)));
                 }
-                Effect::EvictPod { pod, .. } => panic!("{pod} is evicted"),
-                Effect::PatchStatus { patch, is_announcement: false, .. } => {
+                Effect::EvictPod { token, pod, .. } => {
+                    assert!(self.preempts, "{pod} is evicted");
+                    self.evicted.push((token, pod));
+                }
+                Effect::PatchStatus { patch, is_announcement: false, .. } if !self.preempts => {
                     let nominated = patch.nominated_node_name.flatten();
                     assert_eq!(nominated, None, "what is held is not written");
                 }
@@ -337,6 +350,55 @@ fn room_is_held_for_a_while_only() {
 }
 
 #[test]
+fn after_a_hold_in_vain_nothing_is_held_for_as_long() {
+    let mut world = blocked(100);
+    world.wait(100);
+    assert!(world.is_placed("s"), "the gang has had its time");
+    world.end("s");
+    world.wait(30);
+    world.add(&ask("t", 2));
+    world.wait(2);
+    assert!(world.is_placed("t"), "nobody holds anything now");
+    // The gang comes back when something changes for it, and holds room again when both pauses are over.
+    world.wait(200);
+    world.end("t");
+    world.wait(15);
+    world.add(&ask("u", 2));
+    world.wait(15);
+    assert!(!world.is_placed("u") && !world.is_placed("g0"), "the gang holds room again");
+}
+
+/// What the gang has held so far counts when it evicts pods there, until they are gone.
+#[test]
+fn a_gang_that_begins_to_evict_pods_keeps_its_places() {
+    let mut world = World::with(HOUR, &[(4, 0)], true);
+    world.run(&Ask { priority: 10, ..ask("x", 2) }, 0, 100);
+    world.run(&ask("y", 2), 0, 100);
+    world.group("g", 1, false);
+    let json = json!({
+        "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+        "metadata": {"namespace": "x", "name": "g", "uid": "g"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}, "priority": 10},
+    });
+    world.handle(Input::ObjectApplied(Arc::new(Object::from_value(json).unwrap())));
+    world.add(&Ask { priority: 10, ..member("g0", 4, "g") });
+    world.wait(1);
+    world.add(&Ask { priority: 10, ..ask("s", 2) });
+    world.wait(15);
+    assert!(!world.is_placed("s") && world.evicted.is_empty());
+    world.end("x");
+    world.wait(15);
+    assert_eq!(world.evicted.len(), 1, "the other one can be evicted");
+    assert!(!world.is_placed("s"), "it would take the room for which a pod is evicted");
+    for (token, pod) in std::mem::take(&mut world.evicted) {
+        world.handle(Input::PodEvicted { token, result: Ok(EvictionOutcome::Deleted) });
+        world.end(&pod.name);
+    }
+    world.wait(15);
+    assert!(world.is_placed("g0") && !world.is_placed("s"));
+}
+
+#[test]
 fn a_gang_that_is_gone_or_changed_holds_nothing() {
     let mut world = blocked(HOUR);
     world.end("g0");
@@ -390,17 +452,19 @@ fn a_gang_that_would_never_fit_holds_nothing() {
     world.add(&ask("s", 2));
     world.wait(1);
     assert!(world.is_placed("s"));
-    // Pods that run until somebody ends them are not waited for.
-    let mut world = World::new(HOUR, &[(4, 0)]);
-    let mut service = ask("r", 2).json(Some("n0"), None);
-    service["metadata"]["ownerReferences"] = json!([
-        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true},
-    ]);
-    world.handle(Input::PodApplied(Arc::new(Pod::from_value(&service).unwrap())));
-    world.group("g", 1, false);
-    world.add(&member("g0", 4, "g"));
-    world.wait(1);
-    world.add(&ask("s", 2));
-    world.wait(1);
-    assert!(world.is_placed("s"));
+    // Pods that run until somebody ends them are not waited for; those of jobs are.
+    for (kind, ends) in [("ReplicaSet", false), ("Node", false), ("Job", true)] {
+        let mut world = World::new(HOUR, &[(4, 0)]);
+        let mut owned = ask("r", 2).json(Some("n0"), None);
+        owned["metadata"]["ownerReferences"] = json!([
+            {"apiVersion": "v1", "kind": kind, "name": "r", "uid": "r", "controller": true},
+        ]);
+        world.handle(Input::PodApplied(Arc::new(Pod::from_value(&owned).unwrap())));
+        world.group("g", 1, false);
+        world.add(&member("g0", 4, "g"));
+        world.wait(1);
+        world.add(&ask("s", 2));
+        world.wait(1);
+        assert_eq!(world.is_placed("s"), !ends, "{kind}");
+    }
 }

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube_scheduler_api_types::{Node, Object, Pod, PodGroup, Timestamp};
@@ -13,8 +13,10 @@ use kube_scheduler_config::{FeatureGates, decode, default};
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, Input, Notice, PodRef, Turn, WorkLimits,
 };
+use kube_scheduler_framework::groups::PlacedGroup;
 use kube_scheduler_framework::{
-    Commands, Context, CycleState, Plugin, Reserve, Status, extension_points,
+    Commands, Context, CycleState, Permit, PermitDecision, Plugin, Reserve, Status,
+    extension_points,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -107,17 +109,22 @@ impl History {
 
     /// With `is_watched` a plugin is asked about each reservation that says nothing, and does not say that it never will.
     fn watched(gates: &[&str], options: EngineOptions, is_watched: bool) -> Self {
+        Self::with_plugins(gates, options, if is_watched { &["Watcher"] } else { &[] })
+    }
+
+    /// With more plugins, of those that are defined here.
+    fn with_plugins(gates: &[&str], options: EngineOptions, more: &[&str]) -> Self {
         let mut feature_gates = FeatureGates::default();
         let on: BTreeMap<String, bool> =
             gates.iter().map(|gate| ((*gate).to_owned(), true)).collect();
         feature_gates.set(&on).unwrap();
         let mut text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
         let mut registry = kube_scheduler_plugins_intree::registry();
-        if is_watched {
-            let plugins = json!({"reserve": {"enabled": [{"name": "Watcher"}]}});
-            text["profiles"] = json!([{"schedulerName": "default-scheduler", "plugins": plugins}]);
-            registry.register("Watcher", |_, _| Ok(Arc::new(Watcher))).unwrap();
-        }
+        let names: Vec<_> = more.iter().map(|name| json!({"name": name})).collect();
+        let plugins = json!({"multiPoint": {"enabled": names}});
+        text["profiles"] = json!([{"schedulerName": "default-scheduler", "plugins": plugins}]);
+        registry.register("Watcher", |_, _| Ok(Arc::new(Watcher))).unwrap();
+        registry.register("Fickle", |_, _| Ok(Arc::new(Fickle(Mutex::default())))).unwrap();
         let mut config = decode(&text.to_string()).unwrap();
         default(&mut config, &feature_gates);
         let options = EngineOptions { gates: feature_gates, ..options };
@@ -492,6 +499,61 @@ fn members_are_tried_only_where_they_go() {
     assert_eq!(counted.log, tried.log);
     let bound = counted.log.iter().filter(|line| line.starts_with("bind ")).count();
     assert_eq!((bound, counted.engine.class_cache_counts().misses), (4, 1), "{:#?}", counted.log);
+}
+
+/// A plugin that says that it goes by the number of members, and then rejects one all the same, when it is asked in earnest.
+struct Fickle(Mutex<u32>);
+
+impl Plugin for Fickle {
+    fn name(&self) -> &str {
+        "Fickle"
+    }
+
+    extension_points!(Permit);
+}
+
+impl Permit for Fickle {
+    fn permit(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        pod: &Arc<Pod>,
+        _: &str,
+        _: &mut Commands,
+    ) -> PermitDecision {
+        let mut asked = self.0.lock().unwrap();
+        *asked += u32::from(*pod.name == *"p04");
+        if *asked == 2 && *pod.name == *"p04" {
+            return PermitDecision::deny(Status::unschedulable("not now"));
+        }
+        PermitDecision::allow()
+    }
+
+    fn members_needed(&self, _: &Context<'_>, _: PlacedGroup<'_>) -> Option<usize> {
+        Some(0)
+    }
+}
+
+/// Members that are still to come leave their nodes when one before them fails in earnest.
+#[test]
+fn members_leave_when_one_before_them_fails() {
+    let [stays, is_taken_back] = [false, true].map(|is_watched| {
+        let plugins: &[&str] = if is_watched { &["Watcher", "Fickle"] } else { &["Fickle"] };
+        let mut history = History::with_plugins(GATES[1], EngineOptions::default(), plugins);
+        history.take(&Step::Node(4));
+        history.take(&Step::Group(0, 3));
+        (0..3).for_each(|n| history.take(&Step::Pod(n * 4)));
+        let turn = history.engine.schedule_next(history.now);
+        history.log.push(format!("{:?}", turn.unwrap().group));
+        history.carry_out();
+        for _ in 0..4 {
+            history.take(&Step::Wait(20));
+            history.turn();
+        }
+        history.log
+    });
+    assert_eq!(stays, is_taken_back);
+    assert!(stays.iter().any(|line| line.contains("not now")), "{stays:#?}");
 }
 
 /// A gang that fits changes the cluster once for each member, and three times where it is taken off its nodes in between.

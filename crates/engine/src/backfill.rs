@@ -55,6 +55,8 @@ pub(crate) struct Backfill {
     /// Nobody holds room before this time: others have a chance at what a gang held in vain.
     pub(crate) pause: Timestamp,
     pub(crate) resting: BTreeMap<GroupKey, Timestamp>,
+    /// Until when gangs might have held room that were the head before and are not placed.
+    pub(crate) earlier: BTreeMap<GroupKey, Timestamp>,
 }
 
 impl Backfill {
@@ -76,8 +78,8 @@ impl Backfill {
         self.head.as_ref().filter(|head| head.group == *group).map(|head| &head.plan)
     }
 
-    /// How many gangs hold room or rest.
+    /// For how many gangs something is remembered.
     pub(crate) fn len(&self) -> usize {
-        self.resting.len() + usize::from(self.head.is_some())
+        self.resting.len() + self.earlier.len() + usize::from(self.head.is_some())
     }
 }

@@ -218,7 +218,7 @@ impl Engine {
         let is_enabled = |gate| options.gates.is_enabled(gate);
         Ok(Self {
             core: Core::new(plans, readers, queue, counts, measures)
-                .with_times(options.group_patience, options.longest_hold),
+                .with_group_times(options.group_patience, options.longest_hold),
             cycle: SchedulingCycle::new(CycleOptions {
                 pool: options.pool,
                 uses_class_cache: options.uses_class_cache,

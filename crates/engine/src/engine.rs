@@ -134,7 +134,7 @@ impl Engine {
                 WakeUp::PermitEnds(serial) => bindings.permit_ended(core, serial),
                 WakeUp::TaskGoesOn(serial) => bindings.wake_due_tasks(core, serial),
                 WakeUp::GroupIsMissed => core.report_incomplete_groups(),
-                WakeUp::HoldEnds => core.hold_is_over(),
+                WakeUp::HoldEnds => core.expire_hold(),
                 // Once is enough, after all others: pods that the queue moves become ready and set no new deadline that is due.
                 WakeUp::QueueMoves => return core.flush_queue(),
             }

@@ -1,14 +1,15 @@
 //! A pod group while it is decided about: its members, how they fared, and what that takes.
 //!
-//! Invariant: a member that stays on its node after its trial ([`Standing::Kept`]) is one of a group of which all members do, and
+//! Invariant: a member that stays on its node after its trial ([`Whereabouts::Kept`]) is one of a group of which all members do, and
 //! is bound there next, or leaves.
 
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::groups::{GroupCycleState, PlacedGroup};
-use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Permit, Status};
+use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Status};
 use kube_scheduler_queue::QueuedPod;
+use kube_scheduler_runtime::PluginIdx;
 
 use crate::binding::{Bindings, KeptTrial, Trial};
 use crate::core::Core;
@@ -41,6 +42,8 @@ pub(crate) struct Group {
     pub(crate) shared: GroupCycleState,
     /// What is asked of a gang that is planned as a whole; `None` for other groups.
     pub(crate) exact: Option<Exact>,
+    /// Whether members may [stay](may_stay) on their nodes between trial and binding.
+    pub(crate) may_stay: bool,
 }
 
 impl Group {
@@ -83,16 +86,16 @@ pub(crate) struct Effort {
 pub(crate) struct Fit {
     pub(crate) node: NodeIdx,
     pub(crate) node_name: Arc<str>,
-    pub(crate) standing: Standing,
+    pub(crate) whereabouts: Whereabouts,
     /// Success, or `Wait` with the reasons.
     pub(crate) permit: Status,
     pub(crate) n_evaluated: usize,
     pub(crate) n_feasible: usize,
 }
 
-/// Where a member is after its trial.
+/// Where a member is.
 #[derive(Debug)]
-pub(crate) enum Standing {
+pub(crate) enum Whereabouts {
     /// On its node, as others are that came after it.
     OnTrial,
     /// Nowhere; what plugins left for later extension points.
@@ -120,9 +123,9 @@ impl Fit {
         n_evaluated: usize,
         n_feasible: usize,
     ) -> Self {
-        let standing = Standing::OnTrial;
+        let whereabouts = Whereabouts::OnTrial;
         let permit = trial.permit.clone();
-        Self { node, node_name, standing, permit, n_evaluated, n_feasible }
+        Self { node, node_name, whereabouts, permit, n_evaluated, n_feasible }
     }
 }
 
@@ -165,15 +168,15 @@ impl PlacementOutcome {
             && self.status.is_success()
             && all_fit
             && trials.len() == group.pods.len()
-            && may_stay(cx.core, group);
+            && group.may_stay;
         for (at, trial) in trials.into_iter().rev() {
             match self.outcomes.get_mut(at) {
                 Some(Outcome::Fits(fit)) if stays => {
-                    fit.standing = Standing::Kept(trial.keep(cx.core, &mut cx.later));
+                    fit.whereabouts = Whereabouts::Kept(trial.keep(cx.core, &mut cx.later));
                 }
                 Some(Outcome::Fits(fit)) => {
                     let state = trial.take_back(cx.core, &mut cx.later);
-                    fit.standing = Standing::Left(Box::new(state));
+                    fit.whereabouts = Whereabouts::Left(Box::new(state));
                 }
                 _ => drop(trial.take_back(cx.core, &mut cx.later)),
             }
@@ -202,23 +205,27 @@ impl PlacementOutcome {
     }
 }
 
-/// Whether members that are going to be bound can stay on their nodes from their trial on: nothing that is asked until then
-/// says otherwise for it. Reserve plugins have nothing to do, Permit plugins go by the numbers of members, which do not count
-/// those that only stay; and pods with affinity are among the
-/// [listed](kube_scheduler_cache::ClusterState::freeze_affinity_lists) ones for those that come after them only once they are
-/// placed in earnest.
-fn may_stay(core: &Core, group: &Group) -> bool {
+/// Whether members that are going to be bound can stay on their nodes from their trial on: nothing that is asked until all of
+/// them are placed in earnest can answer otherwise for it. Permit plugins go by the numbers of members, which do not count those
+/// that only stay, and let none be bound before all are placed; Reserve and PreBind plugins have nothing to do; and none of the
+/// pods has affinity, which is not [listed](kube_scheduler_cache::ClusterState::freeze_affinity_lists) during trials. To be asked
+/// before any of them is on trial.
+pub(crate) fn may_stay(core: &Core, group: &Group) -> bool {
     let profile = &core.plans.profiles[group.profile];
     let cx = core.context();
-    let goes_by_number = |plugin: &dyn Permit| plugin.members_needed(&cx, group.placed()).is_some();
-    let is_plain = |pod: &Arc<Pod>| {
-        pod.spec.pod_affinity.is_none()
-            && pod.spec.pod_anti_affinity.is_none()
-            && profile.reserve().all(|(_, _, plugin)| plugin.is_idle_for(pod))
-    };
     let asked = guarded(|| {
-        profile.permit().all(|(_, _, plugin)| goes_by_number(plugin))
-            && group.pods.iter().all(is_plain)
+        let mut needed = 0;
+        for (_, _, plugin) in profile.permit() {
+            needed = needed.max(plugin.members_needed(&cx, group.placed())?);
+        }
+        let reserves = |idx: PluginIdx| profile.reserve().any(|(other, ..)| other == idx);
+        let is_plain = |pod: &Arc<Pod>| {
+            pod.spec.pod_affinity.is_none()
+                && pod.spec.pod_anti_affinity.is_none()
+                && profile.reserve().all(|(_, _, plugin)| plugin.is_idle_for(pod))
+        };
+        let is_idle = profile.pre_bind().all(|(idx, ..)| reserves(idx));
+        Some(needed >= group.pods.len() && is_idle && group.pods.iter().all(is_plain))
     });
-    asked.unwrap_or(false)
+    asked.ok().flatten().unwrap_or(false)
 }

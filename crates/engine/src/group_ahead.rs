@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::groups::GroupTrial;
+use kube_scheduler_framework::{ClusterView, Status};
 
 use crate::backfill::Plan;
 use crate::core::Core;
@@ -21,57 +21,89 @@ use crate::group::{Group, GroupWork, PlacementOutcome};
 use crate::group_preemption::Rehearsal;
 use crate::incomplete::GroupKey;
 
-/// How many times a member is placed on trial for a plan at most, where members cannot be counted, and how many times the gang
-/// is tried all the same.
+/// How many times a member is placed on trial one after the other for a plan at most, where members cannot be counted, and how
+/// many times the gang is tried all the same.
 const MAX_TRIALS: usize = 10_000;
 const MIN_TRIES: usize = 8;
 /// How many times they are counted at most where they can be.
 const MAX_COUNTS: usize = 20_000;
 
-/// Whose pods run until somebody ends them.
-const ENDLESS: [&str; 4] = ["DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet"];
+/// Kinds of owners of pods that do not end by themselves; a static pod belongs to its node.
+const ENDLESS: [&str; 5] =
+    ["DaemonSet", "Node", "ReplicaSet", "ReplicationController", "StatefulSet"];
 
 impl SchedulingCycle {
-    /// What becomes of the room that is kept, now that a group was tried; `None` if nothing does.
+    /// Plans ahead for a group that was tried, where that is asked for; gives what changes about the room that is held.
     pub(crate) fn look_ahead(
         &mut self,
         cx: &mut GroupWork<'_>,
         group: &Group,
         tried: &PlacementOutcome,
-    ) -> Option<Ahead> {
+    ) -> Option<Outlook> {
         group.exact.as_ref()?;
         let key = (group.namespace.clone(), group.name.clone());
-        if tried.status.is_success() || tried.waits {
-            return Some(Ahead { group: key, next: Next::Ends });
+        if tried.waits {
+            // Before the members are nominated to where pods are evicted for them, which may be the same nodes.
+            cx.core.end_hold(&key);
+            return None;
+        }
+        if tried.status.is_success() {
+            return Some(Outlook { group: key, next: Next::Ends });
         }
         let priority = group.pods.first()?.priority();
         // An error says nothing about room.
         if !tried.status.is_rejected() {
-            return Some(Ahead { group: key, next: Next::Stays });
+            return Some(Outlook { group: key, next: Next::Stays });
         }
         // With extenders each trial is a request.
         if !cx.core.extenders().is_empty() || !cx.core.backfill.admits(&key, priority, cx.core.now)
         {
             return None;
         }
-        let known = cx.core.backfill.plan_of(&key).map(|plan| plan.waits_for.clone());
         // However often the group is tried for it, what comes later draws the same numbers.
         let number = self.number;
-        let kept = known.and_then(|known| self.find_plan(cx, group, Some(&known)));
-        let plan = kept.or_else(|| self.find_plan(cx, group, None));
+        let found = self.plan_again(cx, group, &key);
         self.number = number;
-        let next = plan.map_or(Next::Hopeless, |plan| Next::Holds(priority, plan));
-        Some(Ahead { group: key, next })
+        let next = match found {
+            Ok(Some(plan)) => Next::Holds(priority, plan),
+            Err(_) if cx.core.backfill.plan_of(&key).is_some() => Next::Stays,
+            Ok(None) | Err(_) => Next::HoldsNothing,
+        };
+        Some(Outlook { group: key, next })
     }
 
-    /// The plan that waits for the fewest of the pods that may end, or of those in `among`.
+    /// A plan among the pods that the gang waits for, or among all. `None` if it would not fit.
+    fn plan_again(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        key: &GroupKey,
+    ) -> Result<Option<Plan>, Status> {
+        let known = cx.core.backfill.plan_of(key).map(|plan| plan.waits_for.clone());
+        if let Some(known) = known
+            && let Some(plan) = self.find_plan(cx, group, Some(&known))?
+        {
+            return Ok(Some(plan));
+        }
+        self.find_plan(cx, group, None)
+    }
+
+    /// The plan that waits for the fewest of the pods that may end, or of those in `among`. An error if it is not known whether
+    /// there is one.
     fn find_plan(
         &mut self,
         cx: &mut GroupWork<'_>,
         group: &Group,
         among: Option<&BTreeSet<Arc<str>>>,
-    ) -> Option<Plan> {
-        let found = self.rehearse(cx, group, |trial| {
+    ) -> Result<Option<Plan>, Status> {
+        let cluster = &cx.core.cluster;
+        let work = (cluster.n_pods() + cluster.capacity()) as u64;
+        let limits = self.budgets.of(&group.namespace, cluster.n_nodes(), cx.core.now);
+        if work > limits.hard {
+            return Err(Status::error("planning ahead would cost too much"));
+        }
+        cx.effort.as_a_whole = cx.effort.as_a_whole.saturating_add(work);
+        let found = self.rehearse(cx, group, false, |trial| {
             let now = trial.context().now();
             let pods = may_end(trial.context().cluster(), group, among, now);
             trial.take_off(&pods);
@@ -86,17 +118,22 @@ impl SchedulingCycle {
             };
             Ok(put_back(trial, &pods, n_tries))
         });
-        let (waits_for, outcomes) = found.ok()?;
-        let members = group.pods.iter().zip(outcomes?);
+        let (waits_for, outcomes) = match found {
+            Ok((waits_for, Some(outcomes))) => (waits_for, outcomes),
+            Ok((_, None)) => return Err(Status::error("a plan could not be repeated")),
+            Err(status) if status.is_rejected() => return Ok(None),
+            Err(status) => return Err(status),
+        };
+        let members = group.pods.iter().zip(outcomes);
         let places =
             members.filter_map(|(pod, it)| Some((pod.clone(), it.fit()?.node_name.clone())));
-        Some(Plan { places: places.collect(), waits_for })
+        Ok(Some(Plan { places: places.collect(), waits_for }))
     }
 }
 
-/// What becomes of the room that a gang holds.
+/// What changes about the room that a gang holds.
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct Outlook {
     group: GroupKey,
     next: Next,
 }
@@ -105,15 +142,15 @@ pub(crate) struct Ahead {
 enum Next {
     /// It needs none any more.
     Ends,
-    /// It holds what it held.
+    /// Nothing, although its members are not nominated any more.
     Stays,
-    /// It holds some, with this priority.
+    /// It holds this, with this priority.
     Holds(i32, Plan),
-    /// There is none for it.
-    Hopeless,
+    /// It holds none, and is not planned ahead again for a while.
+    HoldsNothing,
 }
 
-impl Ahead {
+impl Outlook {
     /// For when the members are back in the queue, which has a say in what their nominations are.
     pub(crate) fn carry_out(self, core: &mut Core) {
         let Self { group, next } = self;
@@ -121,7 +158,7 @@ impl Ahead {
             Next::Ends => core.end_hold(&group),
             Next::Stays => core.keep_holding(&group),
             Next::Holds(priority, plan) => core.hold_room(group, priority, plan),
-            Next::Hopeless => core.is_hopeless(group),
+            Next::HoldsNothing => core.hold_nothing(group),
         }
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Rehearsal<'r, 'w> {
     group: &'r Group,
     /// Instead of a changed cluster, if the members can be counted.
     recount: Option<Recount>,
+    /// Whether it is of interest why the group does not fit.
+    explains: bool,
 }
 
 /// Where members fit that are counted, on nodes with other pods than they have.
@@ -171,8 +173,8 @@ impl Rehearsal<'_, '_> {
     fn count(&mut self) -> Option<bool> {
         let recount = self.recount.as_mut()?;
         match recount.fits(self.cx.core, self.group) {
-            Some(fits) if fits || recount.has_fitted => {
-                recount.has_fitted = true;
+            Some(fits) if fits || recount.has_fitted || !self.explains => {
+                recount.has_fitted |= fits;
                 return Some(fits);
             }
             // Why it does not fit at all is for others to read.
@@ -309,18 +311,20 @@ impl SchedulingCycle {
         }) else {
             return Err(Status::unschedulable(NO_PLUGIN));
         };
-        let (victims, plan) = self.rehearse(cx, group, |trial| {
+        let (victims, plan) = self.rehearse(cx, group, true, |trial| {
             guarded(|| plugin.pod_group_post_filter(group.placed(), trial)).and_then(|found| found)
         })?;
         Ok((name.clone(), victims, plan))
     }
 
     /// Lets pods be taken off and put back on trial; gives what `ask` finds out so and, for a group that is planned as a
-    /// whole, how the members fare in the cluster as it is left then.
+    /// whole, how the members fare in the cluster as it is left then. Only where it `explains` do the answers say why the group
+    /// does not fit.
     pub(crate) fn rehearse<T>(
         &mut self,
         cx: &mut GroupWork<'_>,
         group: &Group,
+        explains: bool,
         ask: impl FnOnce(&mut Rehearsal<'_, '_>) -> Result<T, Status>,
     ) -> Result<(T, Option<Vec<Outcome>>), Status> {
         let before = cx.core.cluster.clone();
@@ -330,7 +334,9 @@ impl SchedulingCycle {
         // What is found out about the changed cluster goes with it.
         let kept = std::mem::take(&mut self.classes);
         let recount = Recount::of(self, cx.core, group);
-        let mut trial = Rehearsal { cycle: self, cx: &mut *cx, group, recount };
+        // Of a gang that is planned as a whole, what plugins ask for in a cluster that does not exist is asked for by nobody.
+        let later = group.exact.is_some().then(|| std::mem::take(&mut cx.later));
+        let mut trial = Rehearsal { cycle: self, cx: &mut *cx, group, recount, explains };
         let found = ask(&mut trial);
         let mut plan = None;
         if found.is_ok() && group.exact.is_some() {
@@ -339,6 +345,9 @@ impl SchedulingCycle {
             plan = planned.status.is_success().then_some(planned.outcomes);
         }
         cx.core.cluster = before;
+        if let Some(later) = later {
+            cx.later = later;
+        }
         self.put_back_classes(kept);
         Ok((found?, plan))
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{PodCondition, PodGroup};
 use kube_scheduler_cache::ObjectKey;
-use kube_scheduler_framework::{Commands, CycleState, ObjectWrite, Status};
+use kube_scheduler_framework::{Command, Commands, CycleState, ObjectWrite, Status};
 use kube_scheduler_queue::QueuedPod;
 use serde_json::json;
 
@@ -16,7 +16,7 @@ use crate::condition::{Condition, changed_condition};
 use crate::core::Core;
 use crate::effect::{Effect, PodRef};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
-use crate::group::{Fit, Group, GroupWork, Outcome, PlacementOutcome, Standing, UNSCHEDULABLE};
+use crate::group::{Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE, Whereabouts};
 use crate::policy::Entry;
 use crate::turn::AttemptResult;
 
@@ -30,9 +30,14 @@ impl GroupWork<'_> {
         tried: PlacementOutcome,
     ) -> Vec<(PodRef, AttemptResult)> {
         let Group { namespace, name, profile, members, pods, .. } = group;
-        let later: Commands = std::mem::take(&mut self.later);
-        self.bindings.carry_out(self.core, later);
-        let PlacementOutcome { outcomes, status, waits, order } = tried;
+        let later: Vec<Command> = std::mem::take(&mut self.later).into_vec();
+        let PlacementOutcome { mut outcomes, status, waits, order } = tried;
+        if !later.iter().all(is_about_queue) {
+            outcomes.iter_mut().rev().for_each(|outcome| outcome.leave(self.core));
+        }
+        let mut commands = Commands::default();
+        later.into_iter().for_each(|command| commands.push(command));
+        self.bindings.carry_out(self.core, commands);
         let mut outcomes = outcomes.into_iter();
         let mut results = Vec::with_capacity(members.len());
         let members = members.into_iter().map(|queued| (queued, outcomes.next()));
@@ -44,7 +49,7 @@ impl GroupWork<'_> {
                     let n_bindings = self.bindings.len();
                     let result = self.bind(queued, profile, *fit);
                     if self.bindings.len() != n_bindings + 1 {
-                        // A binding has ended, and those who are told of it must not see members that are still to come.
+                        // A binding has ended, and nothing that follows from it may see members that are still to come.
                         let others = members.iter_mut().filter_map(|(_, outcome)| outcome.as_mut());
                         others.rev().for_each(|outcome| outcome.leave(self.core));
                     }
@@ -72,12 +77,12 @@ impl GroupWork<'_> {
         profile: crate::profiles::ProfileIdx,
         fit: Fit,
     ) -> AttemptResult {
-        let Fit { node, standing, n_evaluated, n_feasible, .. } = fit;
-        match standing {
-            Standing::Kept(trial) => self.bindings.start_kept(self.core, trial),
-            standing => {
-                let state = match standing {
-                    Standing::Left(state) => *state,
+        let Fit { node, whereabouts, n_evaluated, n_feasible, .. } = fit;
+        match whereabouts {
+            Whereabouts::Kept(trial) => self.bindings.start_kept(self.core, trial),
+            whereabouts => {
+                let state = match whereabouts {
+                    Whereabouts::Left(state) => *state,
                     _ => CycleState::new(),
                 };
                 let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
@@ -87,12 +92,20 @@ impl GroupWork<'_> {
     }
 }
 
+/// Whether carrying it out asks nobody who looks at nodes.
+const fn is_about_queue(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Activate(_) | Command::ActivateGroup { .. } | Command::CountPreemptionAttempt
+    )
+}
+
 impl Outcome {
     /// A member that has stayed on its node leaves it.
     fn leave(&mut self, core: &mut Core) {
-        if let Self::Fits(Fit { standing, .. }) = self {
-            *standing = match std::mem::replace(standing, Standing::OnTrial) {
-                Standing::Kept(trial) => Standing::Left(Box::new(trial.leave(core))),
+        if let Self::Fits(Fit { whereabouts, .. }) = self {
+            *whereabouts = match std::mem::replace(whereabouts, Whereabouts::OnTrial) {
+                Whereabouts::Kept(trial) => Whereabouts::Left(Box::new(trial.leave(core))),
                 other => other,
             };
         }

@@ -1,4 +1,4 @@
-//! What follows from it that a gang holds room, or does not any more: nominations, and pods that wake up.
+//! The room that a gang holds while it waits: nominates its members, and wakes other pods when it holds nothing any more.
 //!
 //! Invariant: the members of the head that are not placed are nominated to their places, except during an attempt at the head.
 
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{Pod, PodGroup};
 use kube_scheduler_cache::PodGroupState;
+use kube_scheduler_framework::ClusterEvent;
 use kube_scheduler_queue::Nomination;
 
 use crate::backfill::{Backfill, Demand, Head, Plan};
@@ -17,27 +18,37 @@ use crate::incomplete::GroupKey;
 use crate::policy::Entry;
 
 /// For how long a gang is not planned ahead again that would not fit even if all pods that may end had ended.
-const HOPELESS: Duration = Duration::from_secs(60);
+const UNPLANNED: Duration = Duration::from_secs(60);
+
+/// How many kinds of members are reported one by one when their nominations end.
+const MAX_WAKES: usize = 32;
 
 /// # Room that is held
 impl Core {
     /// The same with a [patience](Self::with_patience), and gangs that may hold room for so long at most.
-    pub(crate) fn with_times(mut self, patience: Option<Duration>, longest: Duration) -> Self {
+    pub(crate) fn with_group_times(
+        mut self,
+        patience: Option<Duration>,
+        longest: Duration,
+    ) -> Self {
         self.backfill = Backfill::new(longest);
         self.with_patience(patience)
     }
 
     /// A gang that does not fit holds what its plan says from now on, in the place of what was held before.
     pub(crate) fn hold_room(&mut self, group: GroupKey, priority: i32, plan: Plan) {
-        let Some(demand) = demand_of(self, &group) else { return self.end_hold(&group) };
+        let Some(demand) = demand_of(self, &group) else { return self.stop_holding(&group) };
         let before = self.backfill.head.take();
         let same = before.as_ref().filter(|it| it.group == group && it.demand == demand);
-        let until = same.map_or(self.now + self.backfill.longest, |it| it.until);
+        // A hold that ended in between goes on.
+        let earlier = self.backfill.earlier.remove(&group).filter(|until| *until > self.now);
+        let until = same.map(|it| it.until).or(earlier);
+        let until = until.unwrap_or(self.now + self.backfill.longest);
         self.nominate_to(&plan);
         self.backfill.head = Some(Head { group, demand, priority, until, plan });
         self.deadlines.set(WakeUp::HoldEnds, until);
         if let Some(before) = before {
-            self.give_back(before.plan);
+            self.lose_head(before);
         }
     }
 
@@ -59,23 +70,37 @@ impl Core {
     }
 
     /// The gang does not fit, and would not if all pods ended that may: it holds nothing.
-    pub(crate) fn is_hopeless(&mut self, group: GroupKey) {
-        self.end_hold(&group);
-        let until = self.now + HOPELESS.min(self.backfill.longest);
+    pub(crate) fn hold_nothing(&mut self, group: GroupKey) {
+        self.stop_holding(&group);
+        let until = self.now + UNPLANNED.min(self.backfill.longest);
         self.backfill.resting.insert(group, until);
     }
 
-    /// The gang holds nothing any more, if it did.
+    /// The gang is placed, or gone: it holds nothing any more, if it did.
     pub(crate) fn end_hold(&mut self, group: &GroupKey) {
+        self.stop_holding(group);
         self.backfill.resting.remove(group);
+        self.backfill.earlier.remove(group);
+    }
+
+    fn stop_holding(&mut self, group: &GroupKey) {
         if let Some(head) = self.backfill.head.take_if(|head| head.group == *group) {
             self.deadlines.clear(WakeUp::HoldEnds, head.until);
-            self.give_back(head.plan);
+            self.lose_head(head);
         }
     }
 
+    /// A gang is not the head any more. How long it may hold room is remembered.
+    fn lose_head(&mut self, head: Head) {
+        let is_head = self.backfill.plan_of(&head.group).is_some();
+        if !is_head {
+            self.backfill.earlier.insert(head.group, head.until);
+        }
+        self.give_back(head.plan);
+    }
+
     /// The head has held room for as long as it may. For as long again nobody does, and then, for as long again, only others.
-    pub(crate) fn hold_is_over(&mut self) {
+    pub(crate) fn expire_hold(&mut self) {
         let Some(head) = &self.backfill.head else { return };
         let group = head.group.clone();
         self.end_hold(&group);
@@ -96,7 +121,7 @@ impl Core {
         let min_count = head.demand.min_count.and_then(|n| usize::try_from(n).ok());
         let is_complete = min_count.is_none_or(|min_count| n_known >= min_count);
         if !is_complete || demand_of(self, group).as_ref() != Some(&head.demand) {
-            return self.end_hold(group);
+            return self.stop_holding(group);
         }
         // The others go on waiting.
         if let Some(pod) = lost
@@ -126,8 +151,16 @@ impl Core {
             let has_come =
                 self.cluster.pod(&pod.uid).is_some_and(|it| it.node_name.as_ref() == Some(&node));
             // Where the room is does not matter to those who wait for some.
-            if !has_come && !woken.iter().any(|other| gives_the_same(other, &pod)) {
-                self.nomination_ended(&Arc::new(pod.with_node_name(&node)));
+            if !has_come
+                && woken.len() <= MAX_WAKES
+                && !woken.iter().any(|other| gives_the_same(other, &pod))
+            {
+                if woken.len() < MAX_WAKES {
+                    self.nomination_ended(&Arc::new(pod.with_node_name(&node)));
+                } else {
+                    // Without an object nobody can say that the event does not help.
+                    self.move_all(&ClusterEvent::ASSIGNED_POD_DELETE, None, None);
+                }
                 woken.push(pod);
             }
         }
