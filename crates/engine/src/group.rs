@@ -42,6 +42,8 @@ pub(crate) struct Group {
     pub(crate) shared: GroupCycleState,
     /// What is asked of a gang that is planned as a whole; `None` for other groups.
     pub(crate) exact: Option<Exact>,
+    /// Whether members may [stay](may_stay) on their nodes between trial and binding.
+    pub(crate) may_stay: bool,
 }
 
 impl Group {
@@ -166,7 +168,7 @@ impl PlacementOutcome {
             && self.status.is_success()
             && all_fit
             && trials.len() == group.pods.len()
-            && may_stay(cx.core, group);
+            && group.may_stay;
         for (at, trial) in trials.into_iter().rev() {
             match self.outcomes.get_mut(at) {
                 Some(Outcome::Fits(fit)) if stays => {
@@ -206,8 +208,9 @@ impl PlacementOutcome {
 /// Whether members that are going to be bound can stay on their nodes from their trial on: nothing that is asked until all of
 /// them are placed in earnest can answer otherwise for it. Permit plugins go by the numbers of members, which do not count those
 /// that only stay, and let none be bound before all are placed; Reserve and PreBind plugins have nothing to do; and none of the
-/// pods has affinity, which is not [listed](kube_scheduler_cache::ClusterState::freeze_affinity_lists) during trials.
-fn may_stay(core: &Core, group: &Group) -> bool {
+/// pods has affinity, which is not [listed](kube_scheduler_cache::ClusterState::freeze_affinity_lists) during trials. To be asked
+/// before any of them is on trial.
+pub(crate) fn may_stay(core: &Core, group: &Group) -> bool {
     let profile = &core.plans.profiles[group.profile];
     let cx = core.context();
     let asked = guarded(|| {

@@ -25,7 +25,9 @@ use crate::diagnosis::FitError;
 use crate::effect::PodRef;
 use crate::exact::{Exact, restore_nominations, withdraw_nominations};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
-use crate::group::{Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
+use crate::group::{
+    Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE, may_stay,
+};
 use crate::group_report::GroupReport;
 use crate::observer::Observer;
 use crate::policy::Entry;
@@ -400,7 +402,9 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
     classes =
         classes.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).map(|same| same[0]).collect();
     let shared = GroupCycleState::default();
-    let group = Group { namespace, name, profile, members, pods, classes, shared, exact };
+    let mut group =
+        Group { namespace, name, profile, members, pods, classes, shared, exact, may_stay: false };
+    group.may_stay = may_stay(core, &group);
     (!group.pods.is_empty()).then_some(group)
 }
 

@@ -58,7 +58,8 @@ pub trait Reserve: Send + Sync {
     }
 
     /// Whether this plugin has nothing to do for such a pod, wherever it goes: it accepts the pod, and asks for nothing. Saying
-    /// so allows the members of a pod group to be counted instead of tried.
+    /// so allows the members of a pod group to be counted instead of tried, and to stay on their nodes between trial and binding.
+    /// It speaks for the plugin's PreBind as well.
     fn is_idle_for(&self, pod: &Pod) -> bool {
         let _ = pod;
         false
@@ -111,7 +112,8 @@ pub trait Permit: Send + Sync {
 
     /// How many members of a group must be placed, beside those that have a node, before the plugin lets one of them be bound,
     /// if it goes by their number alone and never rejects one; `None` if there is more to it. An answer allows members to be
-    /// counted instead of tried.
+    /// counted instead of tried, and to stay on their nodes between trial and binding; what counts in the group then are those
+    /// that are placed in earnest.
     fn members_needed(&self, cx: &Context<'_>, group: PlacedGroup<'_>) -> Option<usize> {
         let _ = (cx, group);
         None
