@@ -23,6 +23,7 @@ pub(crate) use self::visibility::{
     ERROR_HIDDEN, NODES_HIDDEN, OTHERS_HIDDEN, PODS_HIDDEN, is_beside, is_of, merged,
 };
 use crate::Refusal;
+use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 
 /// The pod that a question is about.
@@ -79,24 +80,42 @@ pub fn explain(
     options: ExplainOptions,
     now: Timestamp,
 ) -> Result<Explanation, Refusal> {
+    explain_until(engine, subject, options, &Interrupt::default(), now)
+}
+
+/// The same, which does not try the pod's group any more after an `interrupt`.
+pub(crate) fn explain_until(
+    engine: &mut Engine,
+    subject: &Subject,
+    options: ExplainOptions,
+    interrupt: &Interrupt,
+    now: Timestamp,
+) -> Result<Explanation, Refusal> {
     let found = found_about(engine, subject, now)?;
     let group = match found.pod.is_assigned() {
         true => None,
-        false => group::trial::group_of(engine, &found.pod, options, now),
+        false => group::trial::group_of(engine, &found.pod, options, interrupt, now),
     };
     let mut answer = explanation_of(found, options, now);
     // A pod that fits gets no node while its group does not.
-    let attempt = group.as_ref().and_then(|group| group.attempt.as_ref());
-    if let (Verdict::Fits, Some(attempt)) = (answer.verdict, attempt) {
-        answer.verdict = match attempt.verdict {
-            "Fits" => Verdict::Fits,
-            "FitsAfterPreemption" => Verdict::FitsAfterPreemption,
-            "Error" => Verdict::Error,
-            _ => Verdict::DoesNotFit,
-        };
+    if let (Verdict::Fits, Some(verdict)) = (answer.verdict, group.as_ref().and_then(verdict_of)) {
+        answer.verdict = verdict;
     }
     answer.group = group;
     Ok(answer)
+}
+
+/// Whether a group fits; one that cannot be tried yet does not. `None` if it is not known.
+fn verdict_of(group: &GroupAnswer) -> Option<Verdict> {
+    if group.waits_for.is_some() {
+        return Some(Verdict::DoesNotFit);
+    }
+    Some(match group.attempt.as_ref()?.verdict {
+        "Fits" => Verdict::Fits,
+        "FitsAfterPreemption" => Verdict::FitsAfterPreemption,
+        "Error" => Verdict::Error,
+        _ => Verdict::DoesNotFit,
+    })
 }
 
 /// What an attempt at a pod would find now.

@@ -7,7 +7,9 @@ use serde::Serialize;
 
 use crate::Refusal;
 use crate::capacity::{Capacity, capacity};
-use crate::explanation::{ExplainOptions, Explanation, Subject, Visibility, explain, place_answer};
+use crate::explanation::{
+    ExplainOptions, Explanation, Subject, Visibility, explain_until, place_answer,
+};
 use crate::fragmentation::{Fragmentation, fragmentation};
 use crate::interrupt::Interrupt;
 use crate::preemption::{Preemption, preemption};
@@ -68,7 +70,8 @@ impl Inquiry {
         let interrupt = interrupt.clone();
         Ok(match &question.asked {
             Asked::Explanation { subject, suggest } => {
-                let mut answer = explain(&mut engine, subject, ExplainOptions::ALL, now)?;
+                let all = ExplainOptions::ALL;
+                let mut answer = explain_until(&mut engine, subject, all, &interrupt, now)?;
                 if let Some(pod) = subject.pod_in(&engine).filter(|_| *suggest) {
                     answer.suggestions = suggestions(&engine, &pod, &answer, &interrupt, now);
                 }

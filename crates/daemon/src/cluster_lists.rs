@@ -1,5 +1,7 @@
 //! Reading a whole cluster once, with the rights of the user: for questions that are answered without a scheduler.
 
+use std::time::Duration;
+
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -8,6 +10,9 @@ use crate::transport::{ConnectError, Endpoint};
 
 /// Objects in one answer of the API server.
 const PAGE: usize = 500;
+
+/// How long a page may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often a list is restarted from its first page because the server no longer kept the next one.
 const MAX_RESTARTS: u32 = 3;
@@ -114,7 +119,12 @@ async fn list(client: &Client, path: &str) -> Result<Vec<Value>, kube::Error> {
         let more = if token.is_empty() { String::new() } else { format!("&continue={token}") };
         let request = http::Request::get(format!("{path}?limit={PAGE}{more}")).body(Vec::new());
         let request = request.map_err(kube::Error::HttpError)?;
-        let mut page: Value = match client.request(request).await {
+        let page = tokio::time::timeout(PATIENCE, client.request(request)).await;
+        let page = page.unwrap_or_else(|_| {
+            let late = format!("no answer within {PATIENCE:?}");
+            Err(kube::Error::Service(late.into()))
+        });
+        let mut page: Value = match page {
             Err(kube::Error::Api(status)) if status.code == 410 && n_restarts < MAX_RESTARTS => {
                 n_restarts += 1;
                 (items, token) = (Vec::new(), String::new());

@@ -32,7 +32,7 @@ pub enum AskError {
         /// What is wrong with it.
         problem: String,
     },
-    /// The API server does not lead to a scheduler now, or not for this user.
+    /// The API server does not lead to a scheduler now, or not for this user; or the leader is not reached at its pod.
     #[error("{url} does not lead to a scheduler that answers questions: {message}")]
     NotReached {
         /// The API server.

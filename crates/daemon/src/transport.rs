@@ -31,7 +31,7 @@ use hyper_util::client::legacy::connect::capture_connection;
 // The client library leaves the choice of the API version to its user.
 use k8s_openapi as _;
 use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
 
 use crate::backoff::Backoff;
 use crate::fence::{Fence, LeadershipOver};
@@ -193,6 +193,26 @@ impl Endpoint {
         config.root_cert = authorities.or(config.root_cert);
         config.accept_invalid_certs = !is_checked;
         Ok(Self::new(config, self.origin.clone()))
+    }
+
+    /// The same, whose credential plugins get nothing of this process's standard input.
+    #[must_use]
+    pub fn without_input(mut self) -> Self {
+        if let Some(exec) = &mut self.config.auth_info.exec {
+            exec.interactive_mode = Some(ExecInteractiveMode::Never);
+        }
+        self
+    }
+
+    /// Whether the credentials can be used by whoever receives them, as tokens and passwords can, and a client certificate cannot.
+    /// Credentials of a plugin count, because they may be tokens.
+    pub fn has_bearer_credentials(&self) -> bool {
+        let auth = &self.config.auth_info;
+        auth.token.is_some()
+            || auth.token_file.is_some()
+            || auth.username.is_some()
+            || auth.exec.is_some()
+            || auth.auth_provider.is_some()
     }
 
     /// The URL of the API server.

@@ -122,24 +122,35 @@ async fn forward(upgrade: OnUpgrade, to: SocketAddr) -> Ended {
             return Ok(());
         }
     };
-    let mut piece = vec![DATA; PIECE];
-    loop {
-        tokio::select! {
-            n = pod.read(&mut piece[1..]) => match n? {
-                0 => break,
+    let (mut from_pod, mut to_pod) = pod.split();
+    // Neither way waits for the other.
+    let outwards = async {
+        let mut piece = vec![DATA; PIECE];
+        loop {
+            match from_pod.read(&mut piece[1..]).await? {
+                0 => return Ended::Ok(()),
                 n => sink.send(Message::Binary(Bytes::copy_from_slice(&piece[..=n]))).await?,
-            },
-            frame = frames.next() => match frame.transpose()? {
-                Some(Message::Binary(frame)) => {
+            }
+        }
+    };
+    let inwards = async {
+        while let Some(frame) = frames.next().await.transpose()? {
+            match frame {
+                Message::Binary(frame) => {
                     if let Some((&DATA, data)) = frame.split_first() {
-                        pod.write_all(data).await?;
+                        to_pod.write_all(data).await?;
                     }
                 }
-                Some(Message::Close(_)) | None => break,
+                Message::Close(_) => break,
                 // Pings are answered by the library.
-                Some(_) => {}
-            },
+                _ => {}
+            }
         }
+        Ended::Ok(())
+    };
+    tokio::select! {
+        ended = outwards => ended?,
+        ended = inwards => ended?,
     }
     sink.close().await?;
     Ok(())

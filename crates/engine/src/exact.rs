@@ -293,7 +293,21 @@ pub(crate) fn refusal(core: &Core, group: &Group, findings: &[Finding]) -> Strin
     }
     let all = findings.len();
     for (n, Finding { placement, why }) in by_kind.values() {
-        write!(text, ", {level}: {n} of {all} domains, such as {placement}: {}", said(why)).ok();
+        write!(text, ", {level}: {n} of {all} domains{SUCH_AS}{placement}: {}", said(why)).ok();
+    }
+    text
+}
+
+/// What stands before the name of a domain in a reason.
+const SUCH_AS: &str = ", such as ";
+
+/// A reason of a gang that is planned as a whole, without the names of domains, which may be those of nodes.
+pub fn without_domains(reason: &str) -> String {
+    let mut parts = reason.split(SUCH_AS);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // Values of labels have no colon.
+        text.push_str(part.find(": ").map_or("", |end| &part[end..]));
     }
     text
 }

@@ -34,6 +34,11 @@ impl Engine {
         gates.reads_groups || gates.has_gangs
     }
 
+    /// Whether pods wait for others of their group (`GangScheduling`).
+    pub fn schedules_gangs(&self) -> bool {
+        self.core.plans.groups.has_gangs
+    }
+
     /// What a pod group waits for before its pods can be tried: the group itself, or more pods; `None` if nothing is missing.
     pub fn missing_of_group(&self, namespace: &str, name: &str) -> Option<String> {
         let gates = &self.core.plans.groups;

@@ -72,6 +72,7 @@ pub use cycle::ClassCacheCounts;
 pub use effect::{Effect, FAILED_SCHEDULING, PodRef, StatusPatch, Token};
 pub use engine::Engine;
 pub use evaluation::NodeScores;
+pub use exact::without_domains;
 pub use explain::{Explanation, NodeExplanation, PluginScore};
 pub use group_report::{GroupReport, MemberAttempt, PlacementAttempt, PlacementScores};
 pub use input::{EvictionOutcome, Input};

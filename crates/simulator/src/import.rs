@@ -325,7 +325,8 @@ fn decides(group: &str, kind: &str) -> bool {
         ),
         "apps" | "batch" => false,
         // Pod groups can be in a question.
-        _ => !matches!(kind, "PriorityClass" | "PodGroup"),
+        groups::GROUP => !matches!(kind, "PriorityClass" | "PodGroup"),
+        _ => true,
     }
 }
 

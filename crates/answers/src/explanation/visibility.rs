@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use kube_scheduler_engine::without_domains;
 use kube_scheduler_framework::Code;
 
 use super::ExplainOptions;
@@ -73,6 +74,7 @@ impl Explanation {
         if let Some(group) = &mut self.group {
             group.hide_nodes();
         }
+        self.message = self.message.take().map(|message| without_domains(&message));
         self.feasible.clear();
         let of_pod = self.gated.iter_mut().chain(&mut self.pod_rejections).chain(&mut self.error);
         of_pod.for_each(Rejection::hide_error);

@@ -1,5 +1,7 @@
 //! What a queue says to a reader who may not see the whole cluster.
 
+use kube_scheduler_engine::without_domains;
+
 use super::data::Queue;
 use super::groups;
 use crate::explanation::{ERROR_HIDDEN, NODES_HIDDEN, OTHERS_HIDDEN, Visibility, is_of};
@@ -13,9 +15,10 @@ impl Queue {
             for pod in &mut self.pods {
                 pod.goes_to = None;
                 (pod.place.node, pod.place.nominated_node) = (None, None);
-                if pod.is_error {
-                    pod.message = Some(ERROR_HIDDEN.to_owned());
-                }
+                pod.message = match (pod.is_error, pod.message.take()) {
+                    (true, _) => Some(ERROR_HIDDEN.to_owned()),
+                    (false, message) => message.map(|message| without_domains(&message)),
+                };
             }
             self.group_again();
             self.warnings.push(NODES_HIDDEN.to_owned());

@@ -1,5 +1,7 @@
 //! What would happen, for a reader who may not see the whole cluster.
 
+use kube_scheduler_engine::without_domains;
+
 use super::SCHEDULER_ERROR;
 use super::data::WhatIf;
 use crate::explanation::{ERROR_HIDDEN, NODES_HIDDEN, OTHERS_HIDDEN, Visibility, is_of};
@@ -59,8 +61,12 @@ impl WhatIf {
         self.evictions.iter_mut().for_each(|eviction| eviction.node.clear());
         self.blocked.iter_mut().for_each(|blocked| blocked.node.clear());
         self.nodes.clear();
-        let failed = self.pending.iter_mut().filter(|pending| pending.code == SCHEDULER_ERROR);
-        failed.for_each(|pending| ERROR_HIDDEN.clone_into(&mut pending.message));
+        for pending in &mut self.pending {
+            pending.message = match pending.code == SCHEDULER_ERROR {
+                true => ERROR_HIDDEN.to_owned(),
+                false => without_domains(&pending.message),
+            };
+        }
         self.warnings.push(NODES_HIDDEN.to_owned());
     }
 

@@ -17,11 +17,15 @@ use crate::cluster::{Cluster, NOW, pod};
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 fn cluster(gates: &[Gate]) -> Cluster {
+    cluster_of(gates, false)
+}
+
+fn cluster_of(gates: &[Gate], plans_gangs_exactly: bool) -> Cluster {
     let gates = gates.iter().fold(FeatureGates::default(), |all, gate| all.with(*gate, true));
     let mut config = Configuration::default();
     kube_scheduler_config::default(&mut config, &gates);
     let registry = kube_scheduler_plugins_intree::registry();
-    let options = EngineOptions { gates, ..EngineOptions::default() };
+    let options = EngineOptions { gates, plans_gangs_exactly, ..EngineOptions::default() };
     Cluster { engine: Engine::new(&config, &registry, options).unwrap() }
 }
 
@@ -74,6 +78,7 @@ fn what_is_missing_is_said_and_a_manifest_counts() {
     let found = answer(&mut engine, "m-0");
     let missing = "waiting for pods of the pod group \"gang\": it needs 2, and 1 exist";
     assert_eq!(found.waits_for.as_deref(), Some(missing));
+    assert_eq!(explained(&mut engine, "m-0").verdict, Verdict::DoesNotFit);
     assert_eq!((found.min_count, found.n_pods, found.n_scheduled), (Some(2), 1, 0));
     assert_eq!(found.stages.get("Gated"), Some(&1));
     // One more pod, which does not exist yet, completes it.
@@ -124,6 +129,63 @@ fn each_domain_says_which_members_fail_and_only_who_may_know_sees_its_name() {
     let short = explanation.limited(ExplainOptions { max_examples: 1, max_feasible: 1 });
     let short = short.group.unwrap().attempt.unwrap();
     assert_eq!((short.domains.len(), short.domains[0].failed[0].examples.len()), (1, 1));
+}
+
+#[test]
+fn no_answer_names_a_domain_to_who_may_not_list_nodes() {
+    let Cluster { mut engine } = cluster_of(&ALL, true);
+    for (name, cpu) in [("node-secret", 2), ("other-secret", 2)] {
+        node(&mut engine, name, name, cpu);
+    }
+    group(&mut engine, 2, Some("kubernetes.io/hostname"));
+    for name in ["m-0", "m-1"] {
+        engine.handle(Input::PodApplied(member(name, 2)), NOW);
+    }
+    while engine.schedule_next(NOW).is_some() {
+        engine.drain_effects().for_each(drop);
+    }
+    let small = json!({"metadata": {"name": "small"}, "spec": {"containers": [{"name": "c"}]}});
+    for (kind, spec) in [
+        (QuestionKind::Explanation, json!({"podName": "m-0"})),
+        (QuestionKind::Preemption, json!({"podName": "m-0"})),
+        (QuestionKind::Queue, json!({})),
+        (
+            QuestionKind::WhatIf,
+            json!({"changes": [{"addPods": {"pod": small}}, {"deletePod": {"name": "m-1"}}, {"addPods": {"pod": {
+            "metadata": {"name": "m-2"}, "spec": {"schedulingGroup": {"podGroupName": "gang"}, "containers": [
+                {"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}}}]}),
+        ),
+    ] {
+        let arguments = json!({"spec": spec});
+        let options = CompileOptions::default();
+        let question = Question::from_arguments(kind, &arguments, &options).unwrap().of_objects();
+        let answer = Inquiry::new(&question, &engine, NOW).answer(&question, &Interrupt::default());
+        let answer = answer.unwrap();
+        let text = |nodes: bool| {
+            let reader = Visibility { nodes, all_pods: nodes };
+            let seen = answer.clone().for_reader(&question, reader, ExplainOptions::SENT);
+            serde_json::to_string(&seen).unwrap() + &seen.table(true)
+        };
+        assert!(text(true).contains("-secret"), "{kind:?} names nobody: {}", text(true));
+        assert!(!text(false).contains("-secret"), "{kind:?}: {}", text(false));
+    }
+}
+
+#[test]
+fn a_group_without_domains_has_no_name_of_one() {
+    let Cluster { mut engine } = cluster(&ALL);
+    node(&mut engine, "a", "z", 4);
+    group(&mut engine, 1, None);
+    engine.handle(Input::PodApplied(member("m-0", 2)), NOW);
+    let explanation = explained(&mut engine, "m-0");
+    let attempt = explanation.group.clone().unwrap().attempt.unwrap();
+    assert_eq!((attempt.verdict, attempt.chosen), ("Fits", None));
+    assert!(attempt.domains.iter().all(|domains| domains.examples.is_empty()));
+    assert!(
+        explanation.table(false).contains("tried now with 1 pod: fits\n"),
+        "{}",
+        explanation.table(false)
+    );
 }
 
 #[test]
@@ -199,7 +261,7 @@ fn case() -> impl Strategy<Value = Case> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn a_group_fares_as_its_members_were_told(case in case()) {
+    fn a_group_fares_as_its_members_are_explained(case in case()) {
         let Cluster { mut engine } = cluster(&ALL);
         for (at, (zone, cpu)) in case.nodes.iter().enumerate() {
             node(&mut engine, &format!("n-{at}"), &format!("z-{zone}"), *cpu);

@@ -50,7 +50,8 @@ pub(super) async fn port_of_leader(
     let host = identity.rsplit_once('_').map_or(&*identity, |(host, _)| host);
     let pods = format!("/api/v1/namespaces/{}/pods", escaped(namespace));
     let named = read(client, &format!("{pods}/{}", escaped(host))).await;
-    let mut pod = named.map_err(|message| not_reached(lease, &message))?;
+    let named = named.map_err(|message| not_reached(lease, &message))?;
+    let mut pod = named.filter(is_labelled);
     for label in LABELS {
         if pod.is_some() {
             break;
@@ -68,7 +69,7 @@ pub(super) async fn port_of_leader(
     let Some(pod) = pod else {
         return Err(not_reached(
             lease,
-            &format!("its holder {identity:?} is no pod of namespace {namespace}"),
+            &format!("its holder {identity:?} is no scheduler's pod of namespace {namespace}"),
         ));
     };
     Ok(Some(PodPort {
@@ -96,6 +97,14 @@ async fn read(client: &Client, path: &str) -> Result<Option<Value>, String> {
 
 fn escaped(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// Whether a pod says that it is a scheduler.
+fn is_labelled(pod: &Value) -> bool {
+    LABELS
+        .into_iter()
+        .filter_map(|label| label.split_once('='))
+        .any(|(key, value)| pod["metadata"]["labels"][key] == value)
 }
 
 fn is_running_on_host(pod: &Value) -> bool {

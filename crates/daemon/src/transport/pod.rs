@@ -132,7 +132,7 @@ impl Write for Forwarded {
     }
 }
 
-/// Accepts one certificate, whoever has signed it, from who proves to hold its key.
+/// Accepts one certificate, whichever authority has signed it, from a server that proves to hold its key.
 #[derive(Debug)]
 struct Pinned {
     certificate: CertificateDigest,

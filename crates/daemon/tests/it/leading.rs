@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use kube_scheduler_answers::QuestionKind;
 use kube_scheduler_daemon::{
@@ -13,13 +14,16 @@ use kube_scheduler_devcluster::{DevCluster, LEASES, PODS, User};
 use kube_scheduler_plugins_intree::registry;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use crate::cluster::{Running, cluster_of, pod, until};
-use crate::https::{Authority, options};
+use crate::https::{Authority, Client, options};
 use crate::leader::election;
 
 /// A cluster with TLS and RBAC, a scheduler that leads, and a pod that stands for it.
@@ -132,7 +136,9 @@ async fn the_leader_is_asked_at_its_pod_with_the_rights_of_the_user() {
     let administrator = User::administrator();
     let said = world.refused(&administrator).await;
     assert!(
-        said.contains("its holder \"scheduler-0_1\" is no pod of namespace kube-system"),
+        said.contains(
+            "its holder \"scheduler-0_1\" is no scheduler's pod of namespace kube-system"
+        ),
         "{said}"
     );
     world.stand_in("scheduler-0", world.port(), &json!({}));
@@ -192,46 +198,73 @@ async fn a_pod_of_the_host_network_is_found_by_its_node() {
     assert_eq!(explained(&scheduler).await.unwrap()["verdict"], "DoesNotFit");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn credentials_are_not_sent_to_an_impostor() {
-    let world = World::new().await;
+/// Shows a certificate, whatever key is behind it.
+#[derive(Debug)]
+struct Shown(Arc<CertifiedKey>);
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    connections: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+/// Something else that listens, shows `certificate` (its own without), and counts what it gets behind the handshake.
+async fn impostor(certificate: Option<Vec<u8>>) -> (u16, Arc<Counts>) {
     let identity = Authority::new("impostor").server(&["kube-scheduler.invalid", "localhost"]);
-    let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes()).unwrap();
-    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap();
+    let certificate = CertificateDer::from(certificate.unwrap_or_else(|| identity.der()));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).unwrap();
+    let key = provider.key_provider.load_private_key(key).unwrap();
+    let shown = Shown(Arc::new(CertifiedKey::new(vec![certificate], key)));
     let tls = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![certificate.into_owned()], key)
-        .unwrap();
+        .with_cert_resolver(Arc::new(shown));
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(tls));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let n_read = Arc::new(AtomicUsize::new(0));
-    let n_seen = Arc::new(AtomicUsize::new(0));
-    let counts = (n_read.clone(), n_seen.clone());
-    let task = tokio::spawn(async move {
+    let counts = Arc::<Counts>::default();
+    let counting = counts.clone();
+    tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            counts.1.fetch_add(1, Ordering::SeqCst);
+            counting.connections.fetch_add(1, Ordering::SeqCst);
             let Ok(mut stream) = acceptor.accept(stream).await else { continue };
             let mut bytes = [0; 1024];
             while let Ok(n @ 1..) = stream.read(&mut bytes).await {
-                counts.0.fetch_add(n, Ordering::SeqCst);
+                counting.bytes.fetch_add(n, Ordering::SeqCst);
             }
         }
     });
-    world.stand_in("scheduler-0", port, &json!({}));
+    (port, counts)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_are_not_sent_to_an_impostor() {
+    // One has a certificate of its own, one that of the leader, and not the key to it.
+    for copies in [false, true] {
+        let world = World::new().await;
+        let shown = Client::new(world.running.handle.address().unwrap()).shown().await;
+        let (port, counts) = impostor(copies.then_some(shown)).await;
+        world.stand_in("scheduler-0", port, &json!({}));
+        let administrator = User::administrator();
+        let refused = timeout(Duration::from_secs(60), world.refused(&administrator));
+        let said = refused.await.expect("an answer is waited for");
+        assert!(said.contains(if copies { "ignature" } else { "certificate" }), "{said}");
+        assert!(counts.connections.load(Ordering::SeqCst) > 0, "nobody has come");
+        assert_eq!(counts.bytes.load(Ordering::SeqCst), 0, "something was sent to an impostor");
+    }
+    // A pod with the right name alone is no scheduler's.
+    let world = World::new().await;
+    let mut other = pod("scheduler-0");
+    other["metadata"]["namespace"] = "kube-system".into();
+    world.cluster.create(other).unwrap();
     let said = world.refused(&User::administrator()).await;
-    assert!(said.contains("certificate"), "{said}");
-    assert!(n_seen.load(Ordering::SeqCst) > 0, "nobody has come");
-    assert_eq!(n_read.load(Ordering::SeqCst), 0, "something was sent to an impostor");
-    task.abort();
-    // Where nothing listens, that is what is said.
-    world
-        .cluster
-        .edit(PODS, "kube-system", "scheduler-0", |pod| pod["status"]["podIP"] = "10.0.0.1".into())
-        .unwrap();
-    let said = world.refused(&User::administrator()).await;
-    assert!(said.contains("does not run on this machine"), "{said}");
+    assert!(said.contains("is no scheduler's pod"), "{said}");
 }

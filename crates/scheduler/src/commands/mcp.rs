@@ -47,7 +47,8 @@ pub(crate) fn run(args: Args, registry: Registry) -> Result<ExitCode> {
     let gates = args.source.gates()?;
     let runtime = runtime()?;
     let ended = runtime.block_on(async {
-        let service = Service::new(Desk::new(args.source, registry, gates.compile_options()));
+        let service =
+            Service::new(Desk::new(args.source.keeping_input(), registry, gates.compile_options()));
         match service.serve(Lines::new(rmcp::transport::stdio())).await {
             Ok(running) => {
                 running.waiting().await.context("the service broke down")?;

@@ -7,19 +7,26 @@ use std::fs;
 use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use kube_scheduler_answers::Format;
 use kube_scheduler_api_types::{Node, Pod, Timestamp};
 use kube_scheduler_config::FeatureGates;
-use kube_scheduler_daemon::{AskError, ClusterLists, Endpoint, LeaseName, RunningScheduler, Trust};
+use kube_scheduler_daemon::{
+    AskError, ClusterLists, ConnectError, Endpoint, LeaseName, RunningScheduler, Trust,
+};
 use kube_scheduler_engine::Engine;
 use kube_scheduler_runtime::Registry;
 use kube_scheduler_simulator::{ClusterInput, Simulation, SimulationOptions};
+use tokio::time::timeout;
 
 pub(crate) use self::live::Live;
 use super::runtime;
 use crate::text_file::{self, MAX_CONFIG, MAX_DUMP};
+
+/// How long it may take to find a running scheduler.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The endings of files that are read from directories.
 const MANIFEST_EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
@@ -44,6 +51,15 @@ pub(crate) struct Source {
     /// Ask the scheduler whose secure port this is, such as https://10.0.0.1:10259, with the credentials of the kubeconfig.
     #[arg(long, value_name = "URL", conflicts_with = "filename")]
     server: Option<String>,
+
+    /// Ask the leader at its pod with a token or password, too. It goes to whoever holds --lease, who could use it: do so where
+    /// nobody but the control plane may write the lease. A client certificate needs no such flag.
+    #[arg(long, conflicts_with_all = ["local", "server", "filename"])]
+    ask_leader: bool,
+
+    /// Credential plugins get nothing of this process's standard input.
+    #[arg(skip)]
+    keeps_input: bool,
 
     /// The lease by which the running schedulers choose their leader; it is asked at its pod.
     #[arg(long, value_name = "NAMESPACE/NAME", default_value = "kube-system/kube-scheduler", value_parser = lease)]
@@ -102,6 +118,11 @@ pub(crate) fn print_remark(text: String) {
 }
 
 impl Source {
+    /// The same, with standard input left to this process.
+    pub(crate) fn keeping_input(self) -> Self {
+        Self { keeps_input: true, ..self }
+    }
+
     /// Whether the cluster is read from standard input.
     pub(crate) fn reads_stdin(&self) -> bool {
         self.filename.iter().any(|path| path.as_os_str() == "-")
@@ -128,7 +149,7 @@ impl Source {
             return if is_wanted { Err(anyhow!("give --kubeconfig FILE")) } else { Ok(None) };
         };
         let runtime = runtime()?;
-        let endpoint = runtime.block_on(Endpoint::from_context(&path, self.context.as_deref()))?;
+        let endpoint = runtime.block_on(self.endpoint(&path))?;
         // Clients begin tasks when they are made.
         let entered = runtime.enter();
         let scheduler = match &self.server {
@@ -140,17 +161,30 @@ impl Source {
                 };
                 Some(RunningScheduler::at(&endpoint, url, trust)?)
             }
-            None => runtime.block_on(self.found(&endpoint, remarks))?,
+            None => runtime
+                .block_on(async { timeout(PATIENCE, self.found(&endpoint, remarks)).await })
+                .with_context(|| {
+                    format!("{} has not answered within {PATIENCE:?}", endpoint.url())
+                })??,
         };
         if scheduler.is_none() && is_wanted {
+            let hint = match self.ask_leader || !endpoint.has_bearer_credentials() {
+                true => "",
+                false => "; the leader is asked with a token or password only with --ask-leader",
+            };
             bail!(
-                "no scheduler that answers questions is registered with {} or holds lease {}",
+                "no scheduler that answers questions is registered with {} or holds lease {}{hint}",
                 endpoint.url(),
                 self.lease
             );
         }
         drop(entered);
         Ok(scheduler.map(|scheduler| Live { runtime, endpoint, scheduler }))
+    }
+
+    async fn endpoint(&self, kubeconfig: &Path) -> Result<Endpoint, ConnectError> {
+        let endpoint = Endpoint::from_context(kubeconfig, self.context.as_deref()).await?;
+        Ok(if self.keeps_input { endpoint.without_input() } else { endpoint })
     }
 
     /// The scheduler that is registered, else the one that leads. One that is there but cannot be reached is remarked upon, or an
@@ -160,24 +194,19 @@ impl Source {
         endpoint: &Endpoint,
         remarks: Remarks<'_>,
     ) -> Result<Option<RunningScheduler>, AskError> {
-        let mut unreached = None;
-        match RunningScheduler::registered(endpoint).await {
-            Ok(None) => {}
-            Err(error @ AskError::NotReached { .. }) => unreached = Some(error),
-            found => return found,
-        }
-        let leading = RunningScheduler::leading(endpoint, &self.lease).await;
-        match (leading, unreached) {
-            (Ok(None), Some(error)) if self.live => Err(error),
-            (Err(error), _) if self.live || !matches!(error, AskError::NotReached { .. }) => {
-                Err(error)
+        // Where one is registered, nobody else is asked, also if it is not reached.
+        let found = match RunningScheduler::registered(endpoint).await {
+            Ok(None) if self.ask_leader || !endpoint.has_bearer_credentials() => {
+                RunningScheduler::leading(endpoint, &self.lease).await
             }
-            (leading, unreached) => {
-                for error in unreached.iter().chain(leading.as_ref().err()) {
-                    remarks(format!("warning: {error}"));
-                }
-                Ok(leading.unwrap_or_default())
+            found => found,
+        };
+        match found {
+            Err(error @ AskError::NotReached { .. }) if !self.live => {
+                remarks(format!("warning: {error}"));
+                Ok(None)
             }
+            found => found,
         }
     }
 
@@ -233,7 +262,7 @@ impl Source {
             anyhow!("no cluster to ask about: give --filename FILE or --kubeconfig FILE")
         })?;
         let (found, url) = runtime()?.block_on(async {
-            let endpoint = Endpoint::from_context(&path, self.context.as_deref()).await?;
+            let endpoint = self.endpoint(&path).await?;
             anyhow::Ok((ClusterLists::read(&endpoint).await?, endpoint.url()))
         })?;
         for kind in found.missing {

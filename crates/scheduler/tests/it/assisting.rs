@@ -248,7 +248,10 @@ fn what_is_wrong_with_a_question_is_said_and_the_next_one_is_answered() {
         assert_eq!(refused["error"]["code"], code, "{refused}");
         assert_eq!(refused["id"], id, "{refused}");
     }
-    let deep = format!("{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":{}", "[".repeat(100_000));
+    let deep = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":{}",
+        "[".repeat(100_000) + &"]".repeat(100_000) + "}"
+    );
     assistant.send(deep.as_bytes());
     assert_eq!(assistant.receive()["error"]["code"], -32700);
 

@@ -212,7 +212,7 @@ fn a_registered_scheduler_is_found_and_another_one_is_not_missed() {
 fn stand_in(cluster: &Cluster, host: &str, port: &str) {
     let pods = "/api/v1/namespaces/kube-system/pods";
     let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": host},
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": host, "labels": {"component": "kube-scheduler"}},
         "spec": {"nodeName": "control-plane", "containers": [
             {"name": "kube-scheduler", "image": "x", "command": ["kube-scheduler-rs", format!("--secure-port={port}")]},
         ]},
@@ -253,12 +253,13 @@ fn the_leader_is_asked_at_its_pod_if_none_is_registered() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     };
     let (host, _) = holder.rsplit_once('_').unwrap();
-    let question = ["explain", "default/large", "--kubeconfig", &cluster.kubeconfig];
+    let question =
+        ["explain", "default/large", "--kubeconfig", &cluster.kubeconfig, "--ask-leader"];
 
     // Without a pod there is no way to it.
     let (code, answer, said) = asked(&question);
     assert_eq!((code, &answer["verdict"]), (Some(1), &json!("DoesNotFit")), "{said}");
-    let why = format!("its holder {holder:?} is no pod of namespace kube-system");
+    let why = format!("its holder {holder:?} is no scheduler's pod of namespace kube-system");
     assert!(said.contains(&why) && said.contains("answered here, from http://"), "{said}");
     let (code, _, said) = asked(&[&question[..], &["--live"]].concat());
     assert_eq!(code, Some(2));
@@ -277,11 +278,19 @@ fn the_leader_is_asked_at_its_pod_if_none_is_registered() {
         assert!(said.contains(&source), "{said}");
         assert!(answer["resourceVersion"].is_string(), "{answer}");
     }
-    let mut assistant = Assistant::start(&["--kubeconfig", &cluster.kubeconfig]);
+    let mut assistant = Assistant::start(&question[2..]);
     let result = assistant.call("explain", &json!({"spec": {"podName": "large"}}));
     assert!(result["content"][1]["text"].as_str().unwrap().contains(&source), "{result}");
     assert_eq!(result["structuredContent"]["verdict"], "DoesNotFit");
     assert_eq!(assistant.end(), Some(0));
+
+    // The kubeconfig has a token, which is sent to it only if that is asked for.
+    let (code, _, said) = asked(&question[..4]);
+    assert_eq!(code, Some(1));
+    assert!(!said.contains("warning") && said.contains("answered here, from http://"), "{said}");
+    let (code, _, said) = asked(&[&question[..4], &["--live"]].concat());
+    assert_eq!(code, Some(2));
+    assert!(said.contains("with a token or password only with --ask-leader"), "{said}");
 
     // Another lease, no leader, and an answer of one's own.
     let (code, _, said) = asked(&[&question[..], &["--lease", "default/other"]].concat());

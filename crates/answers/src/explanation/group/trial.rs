@@ -13,17 +13,19 @@ use kube_scheduler_framework::{Code, Status};
 use super::{DomainsAnswer, FailedMembers, GroupAnswer, GroupAttempt};
 use crate::explanation::ExplainOptions;
 use crate::explanation::compose::stage_name;
+use crate::interrupt::Interrupt;
 
 /// How many attempts at other pods, those that are nominated to nodes, may come before that at the group.
 const MAX_ATTEMPTS: usize = 1_000;
 /// How many pods times domains are reported one by one.
-const MAX_REPORTED: usize = 1_000_000;
+const MAX_REPORTED: usize = 100_000;
 
 /// The group of `pod`, which need not exist; `None` if it has none, or the scheduler does not try groups together.
 pub(in crate::explanation) fn group_of(
     engine: &Engine,
     pod: &Arc<Pod>,
     options: ExplainOptions,
+    interrupt: &Interrupt,
     now: Timestamp,
 ) -> Option<GroupAnswer> {
     let name = pod.spec.pod_group.as_ref()?;
@@ -41,7 +43,9 @@ pub(in crate::explanation) fn group_of(
         trial.cluster().objects().get(PodGroup::GROUP, PodGroup::KIND, &pod.namespace, name);
     let group = object.and_then(|object| PodGroup::from_object(object).ok());
     let min_count = match group.as_ref().map(|group| group.policy) {
-        Some(GroupPolicy::Gang { min_count }) => usize::try_from(min_count).ok(),
+        Some(GroupPolicy::Gang { min_count }) if engine.schedules_gangs() => {
+            usize::try_from(min_count).ok()
+        }
         _ => None,
     };
     let state = trial.cluster().pod_group(&pod.namespace, name);
@@ -62,8 +66,11 @@ pub(in crate::explanation) fn group_of(
         None => {
             let n_domains = if has_domains { trial.cluster().n_nodes() } else { 1 };
             let is_abridged = waiting.len().saturating_mul(n_domains) > MAX_REPORTED;
-            let report = tried(&mut trial, (&pod.namespace, name), &waiting, is_abridged, now);
-            report.map(|report| attempt(&report, waiting.len(), is_abridged, options.max_examples))
+            let mut watcher = Watcher { group: (&pod.namespace, name), is_abridged, report: None };
+            try_group(&mut trial, &mut watcher, &waiting, interrupt, now);
+            watcher
+                .report
+                .map(|report| attempt(&report, waiting.len(), is_abridged, options.max_examples))
         }
     };
     let name = format!("{}/{name}", pod.namespace);
@@ -92,16 +99,16 @@ impl Observer for Watcher<'_> {
 }
 
 /// Has the group tried, as if all of its pods were ready that nothing else holds back.
-fn tried(
+fn try_group(
     trial: &mut Engine,
-    group: (&str, &Arc<str>),
+    watcher: &mut Watcher<'_>,
     waiting: &[Arc<Pod>],
-    is_abridged: bool,
+    interrupt: &Interrupt,
     now: Timestamp,
-) -> Option<GroupReport> {
-    let (namespace, name) = group;
+) {
+    let (namespace, name) = watcher.group;
     let is_member =
-        |pod: &Pod| &*pod.namespace == namespace && pod.spec.pod_group.as_ref() == Some(name);
+        |pod: &Pod| &*pod.namespace == namespace && pod.spec.pod_group.as_deref() == Some(name);
     // Others do not compete, but what is nominated to a node keeps its place.
     let others: Vec<Arc<Pod>> = trial
         .queue()
@@ -109,25 +116,28 @@ fn tried(
         .map(|(_, queued)| queued.entry().0.clone())
         .filter(|pod| !is_member(pod) && trial.queue().nomination(&pod.uid).is_none())
         .collect();
-    for pod in others {
+    let delete = |trial: &mut Engine, pod: &Pod| {
         let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
         trial.handle(Input::PodDeleted { namespace, name }, now);
+    };
+    for pod in others.iter().take_while(|_| !interrupt.is_set()) {
+        delete(trial, pod);
     }
     // Come again, they are ready.
-    for pod in waiting {
-        let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
-        trial.handle(Input::PodDeleted { namespace, name }, now);
+    for pod in waiting.iter().take_while(|_| !interrupt.is_set()) {
+        delete(trial, pod);
         trial.handle(Input::PodApplied(pod.clone()), now);
     }
-    let mut watcher = Watcher { group: (namespace, name), is_abridged, report: None };
     for _ in 0..MAX_ATTEMPTS {
-        let turn = trial.schedule_next_observed(&mut watcher, now);
+        if interrupt.is_set() {
+            return;
+        }
+        let turn = trial.schedule_next_observed(watcher, now);
         trial.drain_effects().for_each(drop);
         if watcher.report.is_some() || turn.is_none() {
-            break;
+            return;
         }
     }
-    watcher.report
 }
 
 fn attempt(
@@ -154,13 +164,18 @@ fn attempt(
     let text = |status: &Status| status.message();
     GroupAttempt {
         n_tried: if is_abridged { n_waiting } else { report.members.len() },
-        chosen: report.chosen.as_ref().map(ToString::to_string),
+        // A group that is not kept in a domain has one without a name.
+        chosen: report.chosen.as_deref().and_then(domain_name),
         preemption: report.preemption.as_ref().filter(|status| !status.is_success()).map(text),
         no_domains: report.placement_failure.as_ref().map(text),
         domains,
         is_abridged,
         ..GroupAttempt::of(&report.status, report.waits_for_preemption)
     }
+}
+
+fn domain_name(name: &str) -> Option<String> {
+    (!name.is_empty()).then(|| name.to_owned())
 }
 
 /// How the group fared in one domain.
@@ -187,7 +202,7 @@ fn domain(placement: &PlacementAttempt, max_examples: usize) -> DomainsAnswer {
     let status = &placement.status;
     DomainsAnswer {
         count: 1,
-        examples: placement.placement.iter().map(ToString::to_string).collect(),
+        examples: placement.placement.as_deref().and_then(domain_name).into_iter().collect(),
         nodes: placement.nodes.len(),
         message: if status.is_success() { String::new() } else { status.message() },
         n_placed,

@@ -64,6 +64,16 @@ fn pods(manifests: &[Value]) -> impl Iterator<Item = &Value> {
     of_kind(manifests, "Pod")
 }
 
+/// Refuses pod groups, which only a question about changes can have.
+fn without_groups(manifests: Vec<Value>) -> Result<Vec<Value>> {
+    if of_kind(&manifests, "PodGroup").next().is_some() {
+        bail!(
+            "a running scheduler takes pod groups in the question of what-if only: try what-if --add, or --local"
+        );
+    }
+    Ok(manifests)
+}
+
 fn of_kind<'a>(manifests: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
     manifests.iter().filter(move |manifest| manifest["kind"] == kind)
 }
@@ -98,14 +108,14 @@ pub(super) fn explained(args: &ExplainArgs, live: &Live) -> Result<bool> {
     if args.suggest {
         more.insert("suggest".to_owned(), true.into());
     }
-    let manifests = live.manifests(&args.pods)?;
+    let manifests = without_groups(live.manifests(&args.pods)?)?;
     about_pods(&mut answered, QuestionKind::Explanation, &args.pod, &manifests, &more)?;
     answered.print(has_verdict(&["Fits", "Bound"]))
 }
 
 pub(super) fn preempted(args: &PreemptArgs, live: &Live) -> Result<bool> {
     let mut answered = Answered::new(args.output, live);
-    let manifests = live.manifests(&args.pods)?;
+    let manifests = without_groups(live.manifests(&args.pods)?)?;
     about_pods(&mut answered, QuestionKind::Preemption, &args.pod, &manifests, &Map::new())?;
     answered.print(has_verdict(&["Fits", "FitsAfterPreemption", "Bound"]))
 }
@@ -166,7 +176,7 @@ pub(super) fn drained(args: &DrainArgs, live: &Live) -> Result<bool> {
 }
 
 pub(super) fn counted(args: &CapacityArgs, live: &Live) -> Result<bool> {
-    let manifests = live.manifests(std::slice::from_ref(&args.pod))?;
+    let manifests = without_groups(live.manifests(std::slice::from_ref(&args.pod))?)?;
     let templates: Vec<&Value> = pods(&manifests).collect();
     let [template] = templates[..] else {
         let n = templates.len();

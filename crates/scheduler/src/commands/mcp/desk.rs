@@ -19,7 +19,7 @@ use crate::commands::sources::{Asked, Source};
 const MAX_QUESTIONS: usize = 4;
 /// How long a question may take, reading the cluster included.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Whoever reads the cluster with rights of their own may see all that was read.
+/// A user who reads the cluster with rights of their own may see all that was read.
 const EVERYTHING: Visibility = Visibility { nodes: true, all_pods: true };
 
 /// An answer, and who gave it from what.
@@ -71,10 +71,10 @@ impl Desk {
                 "arguments: the question is too long: it has {n_bytes} bytes, and at most {max} are allowed"
             );
         }
-        let question = Question::from_arguments(kind, &arguments, &self.pod_options)?;
         let Ok(_place) = self.places.try_acquire() else {
             bail!("{MAX_QUESTIONS} questions are being answered; try again later");
         };
+        let question = Question::from_arguments(kind, &arguments, &self.pod_options)?;
         let answered = timeout(PATIENCE, async {
             let turn = self.turn.clone().lock_owned().await;
             let (source, registry) = (self.source.clone(), self.registry.clone());

@@ -5,6 +5,7 @@
 //!
 //! Invariants: no line is kept beyond [`MAX_LINE`]; nothing is lost when reading is interrupted for another message.
 
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 
@@ -57,9 +58,10 @@ where
         }
         let mut write = self.write.lock().await;
         let Some(sink) = write.as_mut() else { return false };
+        let ready = poll_fn(|cx| SinkExt::<String>::poll_ready_unpin(sink, cx)).await;
         // From here on the sink has it, also if sending it is interrupted.
-        if let Some(refusal) = self.refusal.take()
-            && sink.feed(refusal).await.is_err()
+        if ready.is_err()
+            || self.refusal.take().is_some_and(|text| sink.start_send_unpin(text).is_err())
         {
             return false;
         }

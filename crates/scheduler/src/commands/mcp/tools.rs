@@ -6,7 +6,7 @@ use kube_scheduler_answers::{QuestionKind, arguments_schema};
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::Value;
 
-/// What is told to an assistant about all tools.
+/// What an assistant is to know of all tools.
 pub(super) const INSTRUCTIONS: &str = "\
 These tools ask the Kubernetes scheduler about itself: why a pod is pending, what would make it fit, what would happen if the \
 cluster were changed, how many more pods fit, what waits and for what. They use the scheduler's own filters, scores, queue and \
