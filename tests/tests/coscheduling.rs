@@ -287,14 +287,39 @@ fn pods_of_other_schedulers_count_once_they_run() {
     assert_eq!(world.bound(), ["foreign", "train-0"]);
 }
 
-#[test]
-fn groups_of_both_kinds_may_have_one_name() {
+/// A world with the plugin and with the gates for PodGroups of `scheduling.k8s.io`.
+fn world_with_both() -> GroupWorld {
     let gates = ["GenericWorkload", "GangScheduling"].map(|gate| (gate.to_owned(), true));
     let mut on = FeatureGates::default();
     on.set(&gates.into()).unwrap();
     let profiles = json!([{"schedulerName": "default-scheduler", "plugins": enabled()}]);
     let mut world = GroupWorld::new(&profiles, on, false);
     node(&mut world, "a", 8);
+    world
+}
+
+#[test]
+fn the_plugin_for_the_other_kind_leaves_groups_alone() {
+    let mut world = world_with_both();
+    let names = members(&mut world, "train", 2);
+    world.run();
+    apply_group(&mut world, "train", json!({"minMember": 3}));
+    world.run();
+    assert_eq!(world.bound(), Vec::<&str>::new());
+    apply_group(&mut world, "train", json!({"minMember": 2}));
+    world.run();
+    assert_eq!(bound_of(&world, "train"), 2, "{:#?}", world.log);
+    let mut world = world_with_both();
+    apply_group(&mut world, "train", json!({"minMember": 2}));
+    members(&mut world, "train", 2);
+    world.handle(Input::ObjectDeleted(group("train", json!({"minMember": 2}))));
+    world.run();
+    assert!(names.iter().all(|name| world.says(name, "PodGroup not found")), "{:#?}", world.log);
+}
+
+#[test]
+fn groups_of_both_kinds_may_have_one_name() {
+    let mut world = world_with_both();
     apply_group(&mut world, "train", json!({"minMember": 2}));
     let own = json!({
         "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",

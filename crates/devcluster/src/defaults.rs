@@ -54,7 +54,7 @@ pub(crate) fn apply(kind: KindId, value: &mut Value) {
         "PersistentVolumeClaim" => {
             child_mut(value, "spec").entry("volumeMode").or_insert(json!("Filesystem"));
         }
-        "PodGroup" | "Workload" => groups::apply_defaults(entry.kind, value),
+        "PodGroup" | "Workload" if !entry.is_custom() => groups::apply_defaults(entry.kind, value),
         "ResourceClaim" => {
             value.pointer_mut("/spec").map(default_device_requests);
         }

@@ -175,15 +175,7 @@ impl Engine {
             .iter()
             .map(|profile| queue_profile(profile, &mut hints, &mut custom_resources, &options))
             .collect();
-        let settings = QueueSettings {
-            initial_backoff: seconds(config.pod_initial_backoff_seconds()),
-            max_backoff: seconds(config.pod_max_backoff_seconds()),
-            max_in_unschedulable: options.max_in_unschedulable,
-            uses_hints: options.gates.is_enabled(Gate::SchedulerQueueingHints),
-            hurries_groups: options.hurries_groups,
-            pop_from_backoff: options.gates.is_enabled(Gate::SchedulerPopFromBackoffQ),
-        };
-        let mut queue = SchedulingQueue::new(settings, specs);
+        let mut queue = SchedulingQueue::new(queue_settings(&config, &options), specs);
         let gates = profiles
             .iter()
             .map(|profile| {
@@ -234,6 +226,17 @@ impl Engine {
             bindings: Bindings::new(is_enabled(Gate::NominatedNodeNameForExpectation)),
             preemptions: Preemptions::new(is_enabled(Gate::SchedulerAsyncPreemption)),
         })
+    }
+}
+
+fn queue_settings(config: &Configuration, options: &EngineOptions) -> QueueSettings {
+    QueueSettings {
+        initial_backoff: seconds(config.pod_initial_backoff_seconds()),
+        max_backoff: seconds(config.pod_max_backoff_seconds()),
+        max_in_unschedulable: options.max_in_unschedulable,
+        uses_hints: options.gates.is_enabled(Gate::SchedulerQueueingHints),
+        hurries_groups: options.hurries_groups,
+        pop_from_backoff: options.gates.is_enabled(Gate::SchedulerPopFromBackoffQ),
     }
 }
 

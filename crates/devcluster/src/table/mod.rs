@@ -110,7 +110,7 @@ fn layout(kind: KindId) -> Layout {
         .or_else(|| workloads::layout(entry.kind))
         .or_else(|| storage::layout(entry.kind))
         .or_else(|| cluster::layout(entry.kind))
-        .or_else(|| groups::layout(entry.kind))
+        .or_else(|| groups::layout(entry.kind).filter(|_| !entry.is_custom()))
         .unwrap_or(Layout {
             columns: const { &[column("Name"), column("Age")] },
             cells: |value, now| vec![name(value), age(value, now)],

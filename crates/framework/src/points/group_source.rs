@@ -24,6 +24,7 @@ pub trait GroupSource: Send + Sync {
     /// The name of the object that describes the pod's group, in the pod's namespace; `None` if it belongs to none.
     fn group_of<'p>(&self, pod: &'p Pod) -> Option<&'p Arc<str>>;
 
-    /// What an object says in terms of the `spec` of a `PodGroup`. Further fields are kept, for the plugin to read.
+    /// What an object says in terms of the `spec` of a `PodGroup`. Further fields are kept, for the plugin to read. What is given
+    /// here counts, so fields of the object that tenants write must not be copied unseen.
     fn spec(&self, object: &Object) -> Value;
 }

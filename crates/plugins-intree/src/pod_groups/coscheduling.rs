@@ -29,6 +29,8 @@ const GROUP: &str = "scheduling.x-k8s.io";
 const RESOURCE: &str = "podgroups.v1alpha1.scheduling.x-k8s.io";
 /// The label that names a pod's group.
 const LABEL: &str = "scheduling.x-k8s.io/pod-group";
+/// The most resources that are asked for in sum.
+const MAX_RESOURCES: usize = 64;
 const NOT_FOUND: &str = "PodGroup not found";
 
 pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
@@ -36,7 +38,7 @@ pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, Plug
     let ConfigArgs::Coscheduling(args) = checked else { return Err(WRONG_ARGS.into()) };
     let seconds = args.permit_waiting_time_seconds.unwrap_or_default();
     Ok(Arc::new(Coscheduling {
-        gangs: GangScheduling::named(NAME),
+        gangs: GangScheduling::of(NAME, Some(GROUP)),
         patience: positive(seconds).unwrap_or(Duration::from_secs(60)),
     }))
 }
@@ -78,13 +80,13 @@ impl GroupSource for Coscheduling {
     }
 
     fn spec(&self, object: &Object) -> Value {
-        let mut spec = Value::from(&object.json["spec"]);
-        let Some(fields) = spec.as_object_mut() else {
-            return json!({"schedulingPolicy": {"gang": {"minCount": 0}}});
-        };
-        let min_member = fields.remove("minMember").unwrap_or(json!(0));
-        fields.insert("schedulingPolicy".to_owned(), json!({"gang": {"minCount": min_member}}));
-        spec
+        // Nothing else: a tenant must not get the priority or the claims of PodGroups this way.
+        let field = |name: &str| Value::from(&object.json["spec"][name]);
+        let min_member = Some(field("minMember")).filter(|it| !it.is_null()).unwrap_or(json!(0));
+        json!({
+            "schedulingPolicy": {"gang": {"minCount": min_member}},
+            "minResources": field("minResources"), "scheduleTimeoutSeconds": field("scheduleTimeoutSeconds"),
+        })
     }
 }
 
@@ -96,10 +98,7 @@ fn group_of(pod: &Pod) -> Option<&Arc<str>> {
 
 impl PreEnqueue for Coscheduling {
     fn pre_enqueue(&self, cx: &Context<'_>, pod: &Pod) -> Status {
-        match group_of(pod) {
-            Some(_) => self.gangs.pre_enqueue(cx, pod),
-            None => Status::SUCCESS,
-        }
+        self.gangs.pre_enqueue(cx, pod)
     }
 }
 
@@ -142,7 +141,7 @@ impl Permit for Coscheduling {
     }
 
     fn members_needed(&self, cx: &Context<'_>, group: PlacedGroup<'_>) -> Option<usize> {
-        if PodGroup::foreign_parts(group.name).is_none_or(|it| it.0 != GROUP) {
+        if !self.gangs.has(group.name) {
             return Some(0);
         }
         let object = object(cx.cluster(), group.namespace, group.name).ok()?;
@@ -193,6 +192,12 @@ fn check_least(
 ) -> Result<(), Status> {
     let least = &group.json["spec"]["minResources"];
     let Some(least) = least.as_object().filter(|_| has_least(group)) else { return Ok(()) };
+    let n_resources = least.iter().len();
+    if n_resources > MAX_RESOURCES {
+        let text =
+            format!("pod group {name}: spec.minResources: must have at most {MAX_RESOURCES} items");
+        return Err(Status::error(text));
+    }
     let mut free = free_in_sum(cluster);
     let state = cluster.pod_group(&pod.namespace, name);
     for (member, place) in state.into_iter().flat_map(|state| state.members()) {

@@ -23,18 +23,25 @@ const NOT_SCHEDULED: &str = "waiting for minCount pods from a gang to be schedul
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
-    Ok(Arc::new(GangScheduling::named(NAME)))
+    Ok(Arc::new(GangScheduling::of(NAME, None)))
 }
 
 pub(super) struct GangScheduling {
     name: PluginName,
     gangs: Arc<Gangs>,
+    /// The API group whose gangs these are; `None` for that of PodGroups.
+    api_group: Option<&'static str>,
 }
 
 impl GangScheduling {
-    /// The same as part of another plugin, by its name.
-    pub(super) fn named(name: &str) -> Self {
-        Self { name: name.into(), gangs: Arc::default() }
+    /// As the plugin of this name, or as part of it, for the gangs of another API group.
+    pub(super) fn of(name: &str, api_group: Option<&'static str>) -> Self {
+        Self { name: name.into(), gangs: Arc::default(), api_group }
+    }
+
+    /// Whether a group is one of these; others are left to other plugins.
+    pub(super) fn has(&self, group: &str) -> bool {
+        PodGroup::foreign_parts(group).map(|(api_group, _)| api_group) == self.api_group
     }
 
     /// Pods that come may complete a gang.
@@ -147,7 +154,10 @@ fn is_fewer(n: usize, min_count: i32) -> bool {
 
 impl PreEnqueue for GangScheduling {
     fn pre_enqueue(&self, cx: &Context<'_>, pod: &Pod) -> Status {
-        self.gangs.quorum(cx.cluster(), pod)
+        match &pod.spec.pod_group {
+            Some(name) if self.has(name) => self.gangs.quorum(cx.cluster(), pod),
+            _ => Status::SUCCESS,
+        }
     }
 }
 
@@ -160,7 +170,9 @@ impl Permit for GangScheduling {
         _: &str,
         commands: &mut Commands,
     ) -> PermitDecision {
-        let Some(name) = &pod.spec.pod_group else { return PermitDecision::allow() };
+        let Some(name) = pod.spec.pod_group.as_ref().filter(|name| self.has(name)) else {
+            return PermitDecision::allow();
+        };
         let (cluster, namespace) = (cx.cluster(), &pod.namespace);
         let min_count = match self.gangs.min_count(cluster, namespace, name) {
             Ok(Some(min_count)) => min_count,
@@ -195,6 +207,9 @@ impl Permit for GangScheduling {
 
     fn members_needed(&self, cx: &Context<'_>, group: PlacedGroup<'_>) -> Option<usize> {
         let PlacedGroup { namespace, name, .. } = group;
+        if !self.has(name) {
+            return Some(0);
+        }
         let cluster = cx.cluster();
         match self.gangs.min_count(cluster, namespace, name).ok()? {
             Some(min_count) => {
@@ -220,9 +235,11 @@ pub(super) fn group_hint(
     old: Option<&EventObject>,
     new: Option<&EventObject>,
 ) -> Result<QueueingHint, String> {
-    let (_, added) = event_objects::others(old, new)?;
+    let (before, added) = event_objects::others(old, new)?;
     Ok(worth_if(added.is_some_and(|added| {
-        *added.kind == *PodGroup::KIND
+        // A status that changes helps nobody.
+        before.is_none_or(|before| before.json != added.json)
+            && *added.kind == *PodGroup::KIND
             && added.namespace == pod.namespace
             && pod.spec.pod_group.as_ref() == Some(&added.name)
     })))

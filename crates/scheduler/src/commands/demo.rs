@@ -224,7 +224,7 @@ impl Demo {
             look.tick().await;
             let n_bound = {
                 let pods = self.watcher.pods.lock();
-                let members = pods.values().filter(|pod| gangs::is_urgent(pod));
+                let members = pods.values().filter(|pod| pod.shape == gangs::URGENT);
                 members.filter(|pod| pod.node.is_some()).count()
             };
             if n_bound < gangs::SIZE && Instant::now() < give_up {

@@ -53,7 +53,10 @@ pub(super) fn check(group: &Value) -> Result<(), DecodeError> {
 
 /// A warning about all groups that pods name and that are not in the input.
 pub(super) fn missing(found: &ClusterObjects) -> Option<String> {
-    let groups = found.objects.iter().filter(|object| *object.kind == *"PodGroup");
+    let groups = found
+        .objects
+        .iter()
+        .filter(|object| *object.kind == *"PodGroup" && *object.group == *GROUP);
     let known: BTreeSet<String> = groups.map(|group| group.key()).collect();
     let mut lacking: BTreeMap<String, usize> = BTreeMap::new();
     for pod in found.pods.iter().filter(|pod| !pod.is_assigned()) {

@@ -8,7 +8,6 @@ use anyhow::Result;
 use kube_scheduler_config::{Configuration, FeatureGates, Gate, load};
 use serde_json::{Value, json};
 
-use super::watcher::PodRecord;
 use super::workload::{SHAPE, Shape};
 
 /// Shapes of pods, with their number among a hundred.
@@ -18,8 +17,8 @@ pub(super) const SHARES: [(Shape, usize); 4] =
 /// How many pods a gang has. It wants all of them.
 pub(super) const SIZE: usize = 4;
 
-/// The gang that comes last, and its priority class.
-const URGENT: &str = "urgent-gang";
+/// The gang that comes last, the shape of its pods, and its priority class.
+pub(super) const URGENT: &str = "urgent-gang";
 
 /// More than any node has.
 const TOO_MANY_CPUS: &str = "1000000";
@@ -85,11 +84,6 @@ pub(super) fn urgent(cpus_of_a_node: &str) -> Vec<Value> {
         })
     };
     [class, group].into_iter().chain((0..SIZE).map(pod)).collect()
-}
-
-/// Whether a pod is of that gang.
-pub(super) fn is_urgent(pod: &PodRecord) -> bool {
-    pod.shape == URGENT
 }
 
 /// Makes a pod spec that of pod number `number` of its shape.
