@@ -356,10 +356,14 @@ fn after_a_hold_in_vain_nothing_is_held_for_as_long() {
     assert!(world.is_placed("s"), "the gang has had its time");
     world.end("s");
     world.wait(30);
+    world.group("h", 1, false);
+    world.add(&member("h0", 4, "h"));
+    world.wait(2);
     world.add(&ask("t", 2));
     world.wait(2);
-    assert!(world.is_placed("t"), "nobody holds anything now");
-    // The gang comes back when something changes for it, and holds room again when both pauses are over.
+    assert!(world.is_placed("t"), "nobody holds anything now, and no other gang either");
+    world.end("h0");
+    // When something changes for it, the first gang comes back, and holds room again when both pauses are over.
     world.wait(200);
     world.end("t");
     world.wait(15);
