@@ -118,7 +118,10 @@ fn table(lines: &str) -> BTreeSet<Right> {
 fn roles_are_those_of_kube_scheduler() {
     let rbac = manifest("rbac.yaml");
     let rules = |name| rights(&named(&rbac, "ClusterRole", name)["rules"]);
-    assert_eq!(rules("kube-scheduler-rs"), table(SYSTEM_KUBE_SCHEDULER));
+    // What the plugin Coscheduling reads, which the reference does not have.
+    let additions = table("scheduling.x-k8s.io podgroups * get,list,watch");
+    let expected = table(SYSTEM_KUBE_SCHEDULER).into_iter().chain(additions).collect();
+    assert_eq!(rules("kube-scheduler-rs"), expected);
     assert_eq!(rules("kube-scheduler-rs-volumes"), table(SYSTEM_VOLUME_SCHEDULER));
     // Less than the reference's, which may touch every lease of the namespace.
     let leasing = rights(&named(&rbac, "Role", "kube-scheduler-rs-leader-election")["rules"]);
