@@ -361,7 +361,7 @@ fn after_a_hold_in_vain_nothing_is_held_for_as_long() {
     world.wait(2);
     world.add(&ask("t", 2));
     world.wait(2);
-    assert!(world.is_placed("t"), "nobody holds anything now, and no other gang either");
+    assert!(world.is_placed("t"), "no gang holds room now");
     world.end("h0");
     // When something changes for it, the first gang comes back, and holds room again when both pauses are over.
     world.wait(200);

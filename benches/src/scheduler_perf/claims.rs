@@ -96,7 +96,7 @@ async fn list(api: &Api, path: &str) -> Result<(String, Vec<Value>)> {
     }
 }
 
-/// Follows the objects of one kind until nobody listens or the server is gone.
+/// Follows the objects of one kind until the receiver is dropped or the server is gone.
 async fn follow(api: Api, kind: ClaimKind, news: mpsc::Sender<News>) -> Result<()> {
     let path = collection(kind, "");
     loop {

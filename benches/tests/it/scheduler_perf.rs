@@ -69,7 +69,7 @@ async fn groups_are_waited_for_until_the_scheduler_knows_them() {
 - name: Groups
   workloadTemplate:
   - opcode: waitForPodGroups
-    namespace: nobody
+    namespace: empty
     countParam: $groups
   - opcode: createPods
     count: 0
@@ -94,7 +94,7 @@ async fn groups_are_waited_for_until_the_scheduler_knows_them() {
     run("enough").await.unwrap();
     assert_eq!(
         format!("{:#}", run("missing").await.unwrap_err()),
-        "Groups/missing: op 0: waitForPodGroups: the scheduler knows 0 of 1 pod groups of namespace nobody after 1s"
+        "Groups/missing: op 0: waitForPodGroups: the scheduler knows 0 of 1 pod groups of namespace empty after 1s"
     );
     assert_eq!(
         format!("{:#}", run("ungated").await.unwrap_err()),

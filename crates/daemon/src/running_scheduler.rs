@@ -104,9 +104,9 @@ impl RunningScheduler {
         }
     }
 
-    /// The one that holds a lease, at its pod, by the API server's port-forward; `None` if nobody holds it who answers questions.
+    /// The one that holds a lease, at its pod, by the API server's port-forward; `None` if its holder answers no questions.
     ///
-    /// It is asked with the credentials for the API server, which are sent to nobody but the owner of the certificate that the holder
+    /// It is asked with the credentials for the API server, which are sent only to the owner of the certificate that the holder
     /// has announced in the lease.
     ///
     /// # Errors

@@ -204,7 +204,7 @@ impl Endpoint {
         self
     }
 
-    /// Whether the credentials can be used by whoever receives them, as tokens and passwords can, and a client certificate cannot.
+    /// Whether the credentials can be used by their receiver, as tokens and passwords can, and a client certificate cannot.
     /// Credentials of a plugin count, because they may be tokens.
     pub fn has_bearer_credentials(&self) -> bool {
         let auth = &self.config.auth_info;

@@ -3,7 +3,7 @@
 //!
 //! Members are placed on trial, one after the other, so that each sees the earlier ones; then all of it is taken back, the
 //! last one first: plugins unreserve, and the cluster forgets the pod, unless all members are going to be bound where they are
-//! and nobody would notice that they stay there until then. Both ways are in the change log, so evaluations of classes of pods
+//! and nothing would show that they stay there until then. Both ways are in the change log, so evaluations of classes of pods
 //! are kept over trials and from group to group. [`group_placement`](crate::group_placement) decides where the
 //! members may go, [`group_submission`](crate::group_submission) what becomes of them.
 //!

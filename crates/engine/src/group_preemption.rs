@@ -334,7 +334,7 @@ impl SchedulingCycle {
         // What is found out about the changed cluster goes with it.
         let kept = std::mem::take(&mut self.classes);
         let recount = Recount::of(self, cx.core, group);
-        // Of a gang that is planned as a whole, what plugins ask for in a cluster that does not exist is asked for by nobody.
+        // What plugins ask for while a gang is planned as a whole is dropped: it is about a cluster that does not exist.
         let later = group.exact.is_some().then(|| std::mem::take(&mut cx.later));
         let mut trial = Rehearsal { cycle: self, cx: &mut *cx, group, recount, explains };
         let found = ask(&mut trial);

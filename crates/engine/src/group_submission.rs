@@ -92,7 +92,7 @@ impl GroupWork<'_> {
     }
 }
 
-/// Whether carrying it out asks nobody who looks at nodes.
+/// Whether carrying it out runs no plugin that looks at nodes.
 const fn is_about_queue(command: &Command) -> bool {
     matches!(
         command,

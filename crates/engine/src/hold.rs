@@ -99,7 +99,7 @@ impl Core {
         self.give_back(head.plan);
     }
 
-    /// The head has held room for as long as it may. For as long again nobody does, and then, for as long again, only others.
+    /// The head has held room for as long as it may. No group may for as long again, and after that, for as long again, only other groups.
     pub(crate) fn expire_hold(&mut self) {
         let Some(head) = &self.backfill.head else { return };
         let group = head.group.clone();
@@ -158,7 +158,7 @@ impl Core {
                 if woken.len() < MAX_WAKES {
                     self.nomination_ended(&Arc::new(pod.with_node_name(&node)));
                 } else {
-                    // Without an object nobody can say that the event does not help.
+                    // Without an object the event may always help.
                     self.move_all(&ClusterEvent::ASSIGNED_POD_DELETE, None, None);
                 }
                 woken.push(pod);

@@ -166,7 +166,7 @@ fn no_answer_names_a_domain_to_who_may_not_list_nodes() {
             let seen = answer.clone().for_reader(&question, reader, ExplainOptions::SENT);
             serde_json::to_string(&seen).unwrap() + &seen.table(true)
         };
-        assert!(text(true).contains("-secret"), "{kind:?} names nobody: {}", text(true));
+        assert!(text(true).contains("-secret"), "{kind:?} names no node: {}", text(true));
         assert!(!text(false).contains("-secret"), "{kind:?}: {}", text(false));
     }
 }
@@ -270,16 +270,16 @@ proptest! {
         for (at, cpu) in case.members.iter().enumerate() {
             engine.handle(Input::PodApplied(member(&format!("m-{at}"), *cpu)), NOW);
         }
-        let told = answer(&mut engine, "m-0");
+        let first = answer(&mut engine, "m-0");
         // Others come later, and are not in the way.
         for (at, cpu) in case.others.iter().enumerate() {
             let other = pod(&format!("other-{at}"), &cpu.to_string(), Value::Null);
             engine.handle(Input::PodApplied(other), NOW);
         }
         let again = answer(&mut engine, "m-0");
-        prop_assert_eq!(&told, &again);
-        let Some(attempt) = told.attempt else {
-            prop_assert!(case.members.len() < case.min_count as usize, "{told:?}");
+        prop_assert_eq!(&first, &again);
+        let Some(attempt) = first.attempt else {
+            prop_assert!(case.members.len() < case.min_count as usize, "{first:?}");
             return Ok(());
         };
         let turn = engine.schedule_next(NOW).expect("the group is ready");

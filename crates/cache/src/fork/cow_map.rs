@@ -149,29 +149,31 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
         if self.len <= SHARD_LEN * self.shards.len() {
             return;
         }
-        self.shards.push(Arc::default());
-        let origin = origin_of_last(self.shards.len());
-        let whole = Arc::unwrap_or_clone(std::mem::take(&mut self.shards[origin]));
-        self.redistribute(whole);
+        let (hasher, n_shards) = (&self.hasher, self.shards.len() + 1);
+        let origin = origin_of_last(n_shards);
+        let whole = Arc::make_mut(&mut self.shards[origin]);
+        let mut last = Shard::with_capacity(whole.len() / 2);
+        let moves = |(key, _): &mut (K, V)| shard_of(hasher.hash_one(key), n_shards) != origin;
+        for (key, value) in whole.extract_if(moves) {
+            let hash = hasher.hash_one(&key);
+            last.insert_unique(hash, (key, value), |(k, _)| hasher.hash_one(k));
+        }
+        self.shards.push(Arc::new(last));
     }
 
     /// Joins the last shard with the one that it was split off from when there are too many.
     fn join_if_empty(&mut self) {
-        if self.shards.len() == 1 || self.len >= SHARD_LEN / 4 * self.shards.len() {
+        let n_shards = self.shards.len();
+        if n_shards == 1 || self.len >= SHARD_LEN / 4 * n_shards {
             return;
         }
-        if let Some(last) = self.shards.pop() {
-            self.redistribute(Arc::unwrap_or_clone(last));
-        }
-    }
-
-    /// Puts entries into the shards that they belong to.
-    fn redistribute(&mut self, entries: Shard<K, V>) {
+        let Some(last) = self.shards.pop() else { return };
         let hasher = &self.hasher;
-        for (key, value) in entries {
+        let origin = Arc::make_mut(&mut self.shards[origin_of_last(n_shards)]);
+        origin.reserve(last.len(), |(k, _)| hasher.hash_one(k));
+        for (key, value) in Arc::unwrap_or_clone(last) {
             let hash = hasher.hash_one(&key);
-            let shard = shard_mut(&mut self.shards, hash);
-            shard.insert_unique(hash, (key, value), |(k, _)| hasher.hash_one(k));
+            origin.insert_unique(hash, (key, value), |(k, _)| hasher.hash_one(k));
         }
     }
 }

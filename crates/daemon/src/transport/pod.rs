@@ -1,7 +1,7 @@
 //! A connection to a port of a pod: through the API server's port-forward, with TLS inside, to the holder of one certificate.
 //!
 //! Invariant: nothing but the handshake is sent before the other side has proved to hold the key of the expected certificate,
-//! so credentials reach nobody else; the API server and the kubelet on the way see TLS only.
+//! so credentials reach only that process; the API server and the kubelet on the way see TLS only.
 
 use std::pin::Pin;
 use std::sync::Arc;

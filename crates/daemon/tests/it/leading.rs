@@ -257,7 +257,7 @@ async fn credentials_are_not_sent_to_an_impostor() {
         let refused = timeout(Duration::from_secs(60), world.refused(&administrator));
         let said = refused.await.expect("an answer is waited for");
         assert!(said.contains(if copies { "ignature" } else { "certificate" }), "{said}");
-        assert!(counts.connections.load(Ordering::SeqCst) > 0, "nobody has come");
+        assert!(counts.connections.load(Ordering::SeqCst) > 0, "no connection was made");
         assert_eq!(counts.bytes.load(Ordering::SeqCst), 0, "something was sent to an impostor");
     }
     // A pod with the right name alone is no scheduler's.

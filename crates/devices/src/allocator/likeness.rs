@@ -24,7 +24,7 @@ const CLASSIFIED_BY_STEP: usize = 8;
 pub(super) struct Likeness<'a> {
     context: Context<'a>,
     numbers: FxHashMap<Key<'a>, Class>,
-    /// By place; absent where nobody has asked.
+    /// By place; absent where none was asked for.
     classes: Vec<Option<NonZeroU32>>,
     n_classified: usize,
     n_failures: u32,

@@ -237,7 +237,7 @@ pub(super) fn group_hint(
 ) -> Result<QueueingHint, String> {
     let (before, added) = event_objects::others(old, new)?;
     Ok(worth_if(added.is_some_and(|added| {
-        // A status that changes helps nobody.
+        // A change of the status lets no pod fit.
         before.is_none_or(|before| before.json != added.json)
             && *added.kind == *PodGroup::KIND
             && added.namespace == pod.namespace

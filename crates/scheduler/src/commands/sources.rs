@@ -52,8 +52,8 @@ pub(crate) struct Source {
     #[arg(long, value_name = "URL", conflicts_with = "filename")]
     server: Option<String>,
 
-    /// Ask the leader at its pod with a token or password, too. It goes to whoever holds --lease, who could use it: do so where
-    /// nobody but the control plane may write the lease. A client certificate needs no such flag.
+    /// Ask the leader at its pod with a token or password, too. It goes to the holder of --lease, who could use it: do so where
+    /// only the control plane may write the lease. A client certificate needs no such flag.
     #[arg(long, conflicts_with_all = ["local", "server", "filename"])]
     ask_leader: bool,
 
@@ -194,7 +194,7 @@ impl Source {
         endpoint: &Endpoint,
         remarks: Remarks<'_>,
     ) -> Result<Option<RunningScheduler>, AskError> {
-        // Where one is registered, nobody else is asked, also if it is not reached.
+        // Where one is registered, no other is asked, also if it is not reached.
         let found = match RunningScheduler::registered(endpoint).await {
             Ok(None) if self.ask_leader || !endpoint.has_bearer_credentials() => {
                 RunningScheduler::leading(endpoint, &self.lease).await

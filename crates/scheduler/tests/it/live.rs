@@ -249,7 +249,7 @@ fn the_leader_is_asked_at_its_pod_if_none_is_registered() {
         if let Some(holder) = lease["spec"]["holderIdentity"].as_str().filter(|it| !it.is_empty()) {
             break holder.to_owned();
         }
-        assert!(Instant::now() < deadline, "nobody leads");
+        assert!(Instant::now() < deadline, "there is no leader");
         std::thread::sleep(std::time::Duration::from_millis(20));
     };
     let (host, _) = holder.rsplit_once('_').unwrap();
