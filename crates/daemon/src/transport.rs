@@ -581,6 +581,37 @@ mod tests {
     }
 
     #[test]
+    fn a_client_certificate_is_no_bearer_credential() {
+        type Change = fn(&mut kube::config::AuthInfo);
+        let with = |change: Change| {
+            let mut endpoint = Endpoint::from_url("https://a.example").unwrap();
+            change(&mut endpoint.config.auth_info);
+            endpoint
+        };
+        let exec: Change = |auth| {
+            auth.exec = Some(serde_json::from_value(serde_json::json!({"command": "c"})).unwrap())
+        };
+        let bearers: [Change; 5] = [
+            |auth| auth.token = Some("t".to_owned().into()),
+            |auth| auth.token_file = Some("t".to_owned()),
+            |auth| auth.username = Some("u".to_owned()),
+            |auth| {
+                let provider = serde_json::json!({"name": "p", "config": {}});
+                auth.auth_provider = Some(serde_json::from_value(provider).unwrap());
+            },
+            exec,
+        ];
+        for (at, change) in bearers.into_iter().enumerate() {
+            assert!(with(change).has_bearer_credentials(), "{at}");
+        }
+        assert!(!with(|_| {}).has_bearer_credentials());
+        let certificate = with(|auth| auth.client_certificate = Some("c".to_owned()));
+        assert!(!certificate.has_bearer_credentials());
+        let exec = with(exec).without_input().config.auth_info.exec.unwrap();
+        assert!(matches!(exec.interactive_mode, Some(ExecInteractiveMode::Never)));
+    }
+
+    #[test]
     fn a_status_says_what_the_server_said() {
         let body = br#"{"kind":"Status","message":"pod a is already assigned","reason":"Conflict","code":409}"#;
         let error = ApiError::status(409, None, body);

@@ -61,11 +61,7 @@ impl Alike {
         {
             return None;
         }
-        let cx = core.context();
-        let mut needed = 1;
-        for (_, _, plugin) in profile.permit() {
-            needed = needed.max(plugin.members_needed(&cx, group.placed())?);
-        }
+        let needed = group.members_needed(core)?.max(1);
         let mut state = CycleState::new();
         state.insert(group.shared.clone());
         let run = Runner::new(profile, core.sources()).pre_filter(&mut state, pod);

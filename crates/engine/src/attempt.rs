@@ -108,7 +108,7 @@ pub(crate) struct Search<'a, 'w> {
     /// Where a sampled scan begins.
     pub(crate) next_start: &'a mut usize,
     /// Whether the node that the pod is nominated to comes first.
-    pub(crate) is_nominated: bool,
+    pub(crate) prefers_nominated: bool,
     /// Whether later extension points read the cycle state.
     pub(crate) keeps_state: bool,
     pub(crate) random: u64,
@@ -163,7 +163,7 @@ impl Search<'_, '_> {
     }
 
     fn nominated_node(&self) -> Option<NodeIdx> {
-        let name = self.pod.nominated_node_name().filter(|_| self.is_nominated)?;
+        let name = self.pod.nominated_node_name().filter(|_| self.prefers_nominated)?;
         let is_allowed = self.nodes.is_none_or(|nodes| nodes.contains(name));
         self.runner.cx.cluster.node_idx(name).filter(|_| is_allowed)
     }

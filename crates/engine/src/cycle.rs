@@ -299,7 +299,7 @@ impl SchedulingCycle {
             group: scope.group,
             percentage,
             next_start: &mut self.next_start,
-            is_nominated: !self.plans_as_a_whole,
+            prefers_nominated: !self.plans_as_a_whole,
             keeps_state: reads_state_after_score(profile, pod),
             random,
             ties: options.ties(random),

@@ -152,8 +152,7 @@ pub(crate) fn explained(
     };
     // A manifest names no group that plugins know of; a pod of the cluster does.
     let mut pod = pod.clone();
-    let group = pod.spec.pod_group.clone().or_else(|| core.foreign.group_of(&pod));
-    core.foreign.join(&mut pod, group);
+    core.put_into_group(&mut pod);
     let pod = &pod;
     let profile = &core.plans.profiles[idx];
     let runner = Runner::new(profile, core.sources());

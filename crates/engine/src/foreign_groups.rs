@@ -88,8 +88,8 @@ impl ForeignGroups {
     /// The object as a PodGroup, if it describes a group.
     pub(crate) fn as_pod_group(&self, object: &Object) -> Option<Arc<Object>> {
         let source = self.source_of(&object.group, &object.kind)?;
-        // A group of which nothing is known cannot be read, and says so.
-        let spec = guarded(|| source.spec(object)).unwrap_or(Value::Null);
+        // A group of which nothing is known cannot be read, and says so. Without a `spec` it would be one that is no gang.
+        let spec = guarded(|| source.spec(object)).unwrap_or(Value::Bool(false));
         let generation = Value::from(&object.json["metadata"]["generation"]);
         let json = json!({"metadata": {"generation": generation}, "spec": spec});
         Some(Arc::new(Object {
@@ -115,5 +115,56 @@ impl ForeignGroups {
             Some(source) => source.resource(),
             None => changes::resource_of(object, custom),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_scheduler_framework::extension_points;
+
+    use super::*;
+
+    /// A source with a mistake.
+    #[derive(Debug)]
+    struct Broken;
+
+    impl Plugin for Broken {
+        fn name(&self) -> &'static str {
+            "Broken"
+        }
+
+        extension_points!(GroupSource);
+    }
+
+    impl GroupSource for Broken {
+        fn kind(&self) -> (&'static str, &'static str) {
+            ("example.com", "Team")
+        }
+
+        fn resource(&self) -> EventResource {
+            EventResource::Custom("teams.v1.example.com".into())
+        }
+
+        fn group_of<'p>(&self, _: &'p Pod) -> Option<&'p Arc<str>> {
+            None
+        }
+
+        fn spec(&self, _: &Object) -> Value {
+            panic!("a mistake")
+        }
+    }
+
+    #[test]
+    fn a_group_whose_source_panics_is_not_read_as_one_that_is_no_gang() {
+        let plugin: Arc<dyn Plugin> = Arc::new(Broken);
+        let by_profile = vec![("default-scheduler".into(), Some(plugin))];
+        let groups = ForeignGroups { by_profile, exist: true, latest: None };
+        let team = json!({
+            "apiVersion": "example.com/v1", "kind": "Team",
+            "metadata": {"namespace": "x", "name": "t"},
+        });
+        let group = groups.as_pod_group(&Object::from_value(team).unwrap()).unwrap();
+        assert_eq!(&*group.name, "example.com/t");
+        assert!(PodGroup::from_object(&group).is_err());
     }
 }

@@ -51,6 +51,15 @@ impl Group {
     pub(crate) fn placed(&self) -> PlacedGroup<'_> {
         PlacedGroup { namespace: &self.namespace, name: &self.name, members: &self.pods }
     }
+
+    /// How many members have to be placed before one is bound; `None` if a Permit plugin does not go by their number alone.
+    pub(crate) fn members_needed(&self, core: &Core) -> Option<usize> {
+        let cx = core.context();
+        let mut permit = core.plans.profiles[self.profile].permit();
+        permit.try_fold(0, |needed, (_, _, plugin)| {
+            Some(needed.max(plugin.members_needed(&cx, self.placed())?))
+        })
+    }
 }
 
 /// What a group cycle works on, and what it has to do once it is over.
@@ -212,12 +221,8 @@ impl PlacementOutcome {
 /// before any of them is on trial.
 pub(crate) fn may_stay(core: &Core, group: &Group) -> bool {
     let profile = &core.plans.profiles[group.profile];
-    let cx = core.context();
     let asked = guarded(|| {
-        let mut needed = 0;
-        for (_, _, plugin) in profile.permit() {
-            needed = needed.max(plugin.members_needed(&cx, group.placed())?);
-        }
+        let needed = group.members_needed(core)?;
         let reserves = |idx: PluginIdx| profile.reserve().any(|(other, ..)| other == idx);
         let is_plain = |pod: &Arc<Pod>| {
             pod.spec.pod_affinity.is_none()

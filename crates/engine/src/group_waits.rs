@@ -8,7 +8,6 @@
 //! which one is looked at.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube_scheduler_api_types::{Pod, PodGroup};
 use kube_scheduler_cache::{MemberPlace, PodGroupState};
@@ -21,7 +20,7 @@ use crate::engine::Engine;
 use crate::failure::{NominationChange, status_patch};
 use crate::foreign_groups::ForeignGroups;
 use crate::group_submission::write_condition;
-use crate::incomplete::{GroupKey, IncompleteGroups};
+use crate::incomplete::GroupKey;
 
 /// What the condition of a member says. Not `Unschedulable`: more nodes would not help.
 const REASON: &str = "WaitingForPodGroup";
@@ -49,12 +48,6 @@ impl Engine {
 
 /// # Groups that are waited for
 impl Core {
-    /// The same with such a time until anything is said; `None` for ever.
-    pub(crate) fn with_patience(mut self, patience: Option<Duration>) -> Self {
-        self.incomplete = IncompleteGroups::new(patience);
-        self
-    }
-
     /// The same with these plugins that have groups of their own.
     pub(crate) fn with_groups_of_plugins(mut self, foreign: ForeignGroups) -> Self {
         self.foreign = foreign;

@@ -14,7 +14,7 @@ use kube_scheduler_queue::Nomination;
 use crate::backfill::{Backfill, Demand, Head, Plan};
 use crate::core::Core;
 use crate::deadlines::WakeUp;
-use crate::incomplete::GroupKey;
+use crate::incomplete::{GroupKey, IncompleteGroups};
 use crate::policy::Entry;
 
 /// For how long a gang is not planned ahead again that would not fit even if all pods that may end had ended.
@@ -25,14 +25,16 @@ const MAX_WAKES: usize = 32;
 
 /// # Room that is held
 impl Core {
-    /// The same with a [patience](Self::with_patience), and gangs that may hold room for so long at most.
+    /// The same with such a time until anything is said of groups that wait, `None` for ever, and gangs that may hold room for
+    /// so long at most.
     pub(crate) fn with_group_times(
         mut self,
         patience: Option<Duration>,
         longest: Duration,
     ) -> Self {
         self.backfill = Backfill::new(longest);
-        self.with_patience(patience)
+        self.incomplete = IncompleteGroups::new(patience);
+        self
     }
 
     /// A gang that does not fit holds what its plan says from now on, in the place of what was held before.

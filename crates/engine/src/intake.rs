@@ -26,6 +26,19 @@ pub(crate) struct Intake<'e> {
     pub(crate) preemptions: &'e mut Preemptions,
 }
 
+impl Core {
+    /// Puts a pod into the group that it belongs to.
+    pub(crate) fn put_into_group(&mut self, pod: &mut Arc<Pod>) {
+        if pod.spec.pod_group.is_some() && !self.plans.groups.reads_groups {
+            self.foreign.join(pod, None);
+        }
+        if self.foreign.exist() {
+            let group = pod.spec.pod_group.clone().or_else(|| self.foreign.group_of(pod));
+            self.foreign.join(pod, group);
+        }
+    }
+}
+
 impl Intake<'_> {
     pub(crate) fn pod_applied(&mut self, mut pod: Arc<Pod>) {
         let changes_group = self.settle_group(&mut pod);
@@ -71,14 +84,10 @@ impl Intake<'_> {
     /// some groups are named by them.
     fn settle_group(&mut self, pod: &mut Arc<Pod>) -> bool {
         let core = &mut *self.core;
-        if pod.spec.pod_group.is_some() && !core.plans.groups.reads_groups {
-            core.foreign.join(pod, None);
-        }
+        core.put_into_group(pod);
         if !core.foreign.exist() {
             return false;
         }
-        let group = pod.spec.pod_group.clone().or_else(|| core.foreign.group_of(pod));
-        core.foreign.join(pod, group);
         let known = core.pods.get(&pod.namespace, &pod.name).filter(|known| known.uid == pod.uid);
         let Some(known) = known.filter(|known| known.spec.pod_group != pod.spec.pod_group) else {
             return false;

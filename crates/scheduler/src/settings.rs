@@ -222,3 +222,52 @@ fn kubeconfig(
     }
     Some(flag.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags::CommandLine;
+
+    /// The warnings for these flags and this configuration.
+    fn warnings(flags: &[&str], config: &str) -> Vec<String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.yaml");
+        let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+        std::fs::write(&path, format!("{head}{config}")).unwrap();
+        let file = format!("--config={}", path.display());
+        let args = flags.iter().copied().chain([file.as_str()]).map(str::to_owned);
+        let parsed = Flags::parse(&args.collect::<Vec<_>>());
+        let Ok(CommandLine::Flags(flags)) = parsed else { panic!("{parsed:?}") };
+        let gates = flags.feature_gates.apply().unwrap();
+        Settings::load(*flags, gates).unwrap().warnings
+    }
+
+    fn coscheduling(args: &str) -> String {
+        format!(
+            "profiles:\n- plugins: {{permit: {{enabled: [{{name: Coscheduling}}]}}}}\n  pluginConfig:\n  - name: Coscheduling\n    args: {{{args}}}\n"
+        )
+    }
+
+    #[test]
+    fn arguments_without_effect_are_named_unless_they_have_their_defaults() {
+        let about = |args: &str| -> Vec<String> {
+            let all = warnings(&[], &coscheduling(args));
+            all.into_iter().filter(|text| text.contains("arguments of Coscheduling")).collect()
+        };
+        assert_eq!(about(""), [""; 0]);
+        let [text] = &about("podGroupBackoffSeconds: 1, podGroupRejectPercentage: 11")[..] else {
+            panic!("no warning, or several")
+        };
+        assert!(text.ends_with(": podGroupBackoffSeconds, podGroupRejectPercentage"), "{text}");
+    }
+
+    #[test]
+    fn gangs_are_planned_exactly_where_there_are_gangs() {
+        let has_warning = |config: &str| {
+            let all = warnings(&["--exact-gangs"], config);
+            all.iter().any(|text| text.starts_with("--exact-gangs has no effect"))
+        };
+        assert!(has_warning(""));
+        assert!(!has_warning(&coscheduling("")));
+    }
+}

@@ -1,7 +1,7 @@
 //! A hash map in copy-on-write shards.
 //!
-//! Invariants: what can be iterated has no order that a result may depend on; all shards but those that are about to be split
-//! or joined have [`SHARD_LEN`] entries on average.
+//! Invariants: what can be iterated has no order that a result may depend on; shards have at most [`SHARD_LEN`] entries on
+//! average, give or take one entry, and at least a quarter of that where there is more than one shard.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -12,7 +12,7 @@ use hashbrown::{Equivalent, HashTable};
 use kube_scheduler_api_types::KeyedState;
 
 /// How many entries a shard has on average, at most: so many are copied by a write after a fork, and a fork copies one pointer
-/// for so many. A map whose shards have a quarter of it has too many shards.
+/// for so many. A map whose shards have less than a quarter of it on average has too many.
 const SHARD_LEN: usize = if cfg!(test) { 4 } else { 64 };
 
 type Shard<K, V> = HashTable<(K, V)>;

@@ -70,6 +70,22 @@ impl Tables {
         self.by_pod.entry(pod_uid.clone()).or_default().insert(key.clone());
     }
 
+    /// Forgets what a pod has written to an object.
+    fn forget_one(&mut self, key: &ObjectKey, pod_uid: &str) {
+        if let Some(keys) = self.by_pod.get_mut(pod_uid) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.by_pod.remove(pod_uid);
+            }
+        }
+        if let Some(of_object) = self.by_object.get_mut(key) {
+            of_object.remove(pod_uid);
+            if of_object.is_empty() {
+                self.by_object.remove(key);
+            }
+        }
+    }
+
     /// Forgets what a pod has written, except for what `is_kept`.
     fn forget(
         &mut self,
@@ -167,7 +183,7 @@ impl ObjectStore {
         let stale = of_object.into_iter().flatten().filter(|(_, write)| is_stale(write));
         let stale: Vec<Arc<str>> = stale.map(|(pod, _)| pod.clone()).collect();
         for pod in stale {
-            Arc::make_mut(&mut self.unanswered.0).forget(&pod, |of, _| of != key);
+            Arc::make_mut(&mut self.unanswered.0).forget_one(key, &pod);
         }
     }
 

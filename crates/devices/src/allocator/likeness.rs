@@ -10,9 +10,9 @@ use crate::inventory::{Consumption, PoolGeneration};
 
 use super::AllocationError;
 use super::constraints::is_comparable;
-use super::plan::RequestPlan;
+use super::plan::{RequestPlan, is_tainted};
 use super::prospects::{Prospects, Sight, has_constrained_all};
-use super::search::{Search, is_tainted};
+use super::search::Search;
 
 /// So many choices have to fail before all devices are looked at to see whether the rest can succeed.
 const MIN_FAILURES: u32 = 4;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::api::{
     AllocationMode, Constraint, DeviceClass, DeviceRequest, ExactRequest, Request, ResourceClaim,
 };
-use crate::inventory::{DeviceIdx, NodePools, NodeRef, PoolState};
+use crate::inventory::{DeviceIdx, DeviceRef, NodePools, NodeRef, PoolState};
 use crate::selectors::{Column, SelectorError};
 
 use super::{AllocationError, Allocator, Steps, capacity};
@@ -360,4 +360,17 @@ impl<'a> RequestMaker<'a, '_> {
         }
         Ok(all)
     }
+}
+
+/// Whether a taint keeps the request away from a device (`docs/spec/plugins-dra.md` §8.9).
+pub(super) fn is_tainted(
+    allocator: &Allocator,
+    request: &RequestPlan<'_>,
+    device: DeviceRef<'_>,
+) -> bool {
+    allocator.inventory().features().device_taints
+        && device.device.taints.iter().any(|taint| {
+            taint.is_hard()
+                && !request.exact.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+        })
 }

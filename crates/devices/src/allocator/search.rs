@@ -13,7 +13,7 @@ use super::capacity::{self, Amounts};
 use super::constraints::ConstraintState;
 use super::counters::{ChosenCounters, TakenBefore};
 use super::likeness::{Class, Likeness};
-use super::plan::{MAX_RESULTS, Plan, RequestPlan};
+use super::plan::{MAX_RESULTS, Plan, RequestPlan, is_tainted};
 use super::{AllocationError, Allocator, Steps, Thoroughness};
 
 /// A device chosen for a request.
@@ -327,7 +327,7 @@ impl<'a> Search<'a> {
             // Of what is like a device that failed it is known that no selector fails on it.
             if self.is_in_use(at.claim, request, place)
                 || self.is_like(place, &frame.failed)?
-                || !self.is_candidate(at.claim, request, place)?
+                || !self.is_suitable(at.claim, request, place)?
             {
                 continue;
             }
@@ -405,9 +405,16 @@ impl<'a> Search<'a> {
         request: &RequestPlan<'_>,
         place: usize,
     ) -> Result<bool, AllocationError> {
-        if self.is_in_use(claim, request, place) {
-            return Ok(false);
-        }
+        Ok(!self.is_in_use(claim, request, place) && self.is_suitable(claim, request, place)?)
+    }
+
+    /// Whether the request selects a device, and it has the capacity.
+    fn is_suitable(
+        &self,
+        claim: usize,
+        request: &RequestPlan<'_>,
+        place: usize,
+    ) -> Result<bool, AllocationError> {
         let idx = self.pools.devices[place];
         let object = self.plan.claims[claim].claim;
         if !request.selects(self.allocator, self.node, object, idx, self.steps)? {
@@ -584,17 +591,4 @@ impl<'a> Search<'a> {
             constraint.remove_last(request);
         }
     }
-}
-
-/// Whether a taint keeps the request away from a device (`docs/spec/plugins-dra.md` §8.9).
-pub(super) fn is_tainted(
-    allocator: &Allocator,
-    request: &RequestPlan<'_>,
-    device: DeviceRef<'_>,
-) -> bool {
-    allocator.inventory().features().device_taints
-        && device.device.taints.iter().any(|taint| {
-            taint.is_hard()
-                && !request.exact.tolerations.iter().any(|toleration| toleration.tolerates(taint))
-        })
 }

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use super::plan::{RequestPlan, Unselected};
-use super::search::{Search, is_tainted};
+use super::plan::{RequestPlan, Unselected, is_tainted};
+use super::search::Search;
 use super::{AllocationError, Allocator};
 use crate::inventory::DeviceRef;
 

@@ -340,6 +340,10 @@ mod tests {
                     None => known.push((view, offered)),
                 }
             }
+            // What any node may see is remembered, unless devices name their nodes by themselves.
+            if places.iter().any(|place| (1..4).contains(place)) && !places.contains(&4) {
+                prop_assert_eq!(n_seen, zones.len());
+            }
             // There are three zones, and one node that may have devices of its own.
             prop_assert!(n_seen <= n_shared + 4);
         }

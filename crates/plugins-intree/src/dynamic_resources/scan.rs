@@ -44,14 +44,17 @@ pub(super) fn filter_all(
     for idx in open {
         let Some(node) = cluster.node(idx) else { continue };
         let view = allocator.view(NodeRef { name: node.name(), labels: node.labels() });
-        let known = view.as_ref().and_then(|view| by_view.get(view));
+        let known = view.as_ref().and_then(|view| by_view.get(view).copied());
         let answer = match known {
-            Some(answer) => *answer,
-            None => trials.on(&node).search(allocator, special.as_ref())?.0,
+            Some(answer) => answer,
+            None => {
+                let (answer, _) = trials.on(&node).search(allocator, special.as_ref())?;
+                if let Some(view) = view {
+                    by_view.insert(view, answer);
+                }
+                answer
+            }
         };
-        if let Some(view) = view {
-            by_view.insert(view, answer);
-        }
         column.set(state, &node, answer);
         codes.reject(idx, answer, sink);
     }

@@ -31,6 +31,9 @@ const RESOURCE: &str = "podgroups.v1alpha1.scheduling.x-k8s.io";
 const LABEL: &str = "scheduling.x-k8s.io/pod-group";
 /// The most resources that are asked for in sum.
 const MAX_RESOURCES: usize = 64;
+
+/// The longest name of a resource: a prefix of 253 bytes, a slash, and 63 more.
+const MAX_RESOURCE_NAME: usize = 317;
 const NOT_FOUND: &str = "PodGroup not found";
 
 pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
@@ -64,11 +67,7 @@ impl Plugin for Coscheduling {
         NAME
     }
 
-    fn as_group_source(&self) -> Option<&dyn GroupSource> {
-        Some(self)
-    }
-
-    extension_points!(PreEnqueue, QueueSort, Permit, EnqueueExtensions);
+    extension_points!(GroupSource, PreEnqueue, QueueSort, Permit, EnqueueExtensions);
 }
 
 impl GroupSource for Coscheduling {
@@ -181,9 +180,12 @@ impl EnqueueExtensions for Coscheduling {
 
 /// Whether a group asks for resources in sum.
 fn has_least(group: &Object) -> bool {
-    group.json["spec"]["minResources"]
-        .as_object()
-        .is_some_and(|least| least.iter().next().is_some())
+    n_least(group) > 0
+}
+
+/// For how many resources it asks in sum.
+fn n_least(group: &Object) -> usize {
+    group.json["spec"]["minResources"].as_object().map_or(0, |least| least.iter().len())
 }
 
 /// Checks that the cluster has the `minResources` of a group, apart from what other pods have: what its own pods have counts.
@@ -196,11 +198,17 @@ fn check_least(
     group: &Object,
 ) -> Result<(), Status> {
     let least = &group.json["spec"]["minResources"];
-    let Some(least) = least.as_object().filter(|_| has_least(group)) else { return Ok(()) };
-    let n_resources = least.iter().len();
+    let n_resources = n_least(group);
+    let Some(least) = least.as_object().filter(|_| n_resources > 0) else { return Ok(()) };
     if n_resources > MAX_RESOURCES {
         let text =
             format!("pod group {name}: spec.minResources: must have at most {MAX_RESOURCES} items");
+        return Err(Status::error(text));
+    }
+    if least.iter().any(|(resource, _)| resource.len() > MAX_RESOURCE_NAME) {
+        let text = format!(
+            "pod group {name}: spec.minResources: names must have at most {MAX_RESOURCE_NAME} bytes"
+        );
         return Err(Status::error(text));
     }
     let mut free = free_in_sum(cluster);
@@ -212,9 +220,7 @@ fn check_least(
     }
     let mut gaps = Vec::new();
     for (resource, amount) in least.iter() {
-        let text = Value::from(amount);
-        let text = text.as_str().map_or_else(|| text.to_string(), str::to_owned);
-        let amount = Quantity::parse(&text).map_err(|error| {
+        let amount = Quantity::from_json(&Value::from(amount)).map_err(|error| {
             Status::error(format!("pod group {name}: spec.minResources[{resource}]: {error}"))
         })?;
         let (needed, has, unit) = match resource {
@@ -321,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_waits_for_nobody_once_there_are_enough() {
+    fn a_pod_does_not_wait_once_there_are_enough() {
         let decision = |spec: Value| decision(&Value::Null, &spec).status;
         assert!(decision(json!({"minMember": 1})).is_success());
         assert!(decision(json!({})).is_success(), "no minimum");
@@ -330,6 +336,21 @@ mod tests {
         assert!(decision(json!({"minMember": 1, "minResources": {"cpu": "4"}})).is_success());
         let nonsense = decision(json!({"minMember": 1, "minResources": {"cpu": "much"}}));
         assert_eq!(nonsense.code(), Code::Error);
+        let named = |name: String| decision(json!({"minMember": 1, "minResources": {name: "0"}}));
+        assert!(named("x".repeat(317)).is_success());
+        let long = named("x".repeat(318));
+        assert_eq!(long.code(), Code::Error);
+        assert!(
+            long.message().ends_with("names must have at most 317 bytes"),
+            "{}",
+            long.message()
+        );
+        let numbered = |n: usize| -> Value {
+            (0..n).map(|at| (format!("example.com/{at}"), json!("0"))).collect()
+        };
+        let asks = |n| decision(json!({"minMember": 1, "minResources": numbered(n)}));
+        assert!(asks(64).is_success());
+        assert!(asks(65).message().ends_with("must have at most 64 items"));
     }
 
     #[test]

@@ -44,8 +44,8 @@ section! {
         /// Whether gangs are planned as a whole.
         exact_gangs: bool = false, "exact-gangs",
             "Plan gangs as a whole: a gang is placed if its pods fit in any order and in any domain that its PodGroup allows, \
-             and otherwise refused with a reason for each level of topology. Needs the feature gate GangScheduling. Without \
-             it, pods are tried one after the other, as kube-scheduler does.";
+             and otherwise refused with a reason for each level of topology. Needs the feature gate GangScheduling \
+             or the plugin Coscheduling. Without this flag, pods are tried one after the other, as kube-scheduler does.";
         /// How long a gang may hold room.
         exact_gangs_hold: Duration = Duration::from_secs(60 * 60), "exact-gangs-hold",
             "How long one gang that does not fit may keep smaller work of the same priority or less off the places that it gets \

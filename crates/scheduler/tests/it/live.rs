@@ -43,22 +43,28 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// The cluster and the pod, and a scheduler with these further flags; with the port that it serves.
+fn start(files: &Files, more: &[&str]) -> (Cluster, Process, String) {
+    let cluster = Cluster::start(files, &["--nodes", "2"]);
+    let large = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "large"},
+        "spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "8"}}}]},
+    });
+    cluster.call("POST", "/api/v1/namespaces/default/pods", &large);
+    let port = free_port().to_string();
+    let mut args = vec!["--bind-address=127.0.0.1", "--secure-port", &port];
+    args.extend(more);
+    for flag in ["--kubeconfig", "--authentication-kubeconfig", "--authorization-kubeconfig"] {
+        args.extend([flag, &cluster.kubeconfig]);
+    }
+    let scheduler = Process::start(&args);
+    (cluster, scheduler, port)
+}
+
 impl World {
     fn start() -> Self {
         let files = Files::new();
-        let cluster = Cluster::start(&files, &["--nodes", "2"]);
-        let large = json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "large"},
-            "spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "8"}}}]},
-        });
-        cluster.call("POST", "/api/v1/namespaces/default/pods", &large);
-        let port = free_port().to_string();
-        let mut args = vec!["--leader-elect=false", "--bind-address=127.0.0.1"];
-        args.extend(["--secure-port", &port]);
-        for flag in ["--kubeconfig", "--authentication-kubeconfig", "--authorization-kubeconfig"] {
-            args.extend([flag, &cluster.kubeconfig]);
-        }
-        let scheduler = Process::start(&args);
+        let (cluster, scheduler, port) = start(&files, &["--leader-elect=false"]);
         let world = Self {
             files,
             cluster,
@@ -230,18 +236,7 @@ fn stand_in(cluster: &Cluster, host: &str, port: &str) {
 #[test]
 fn the_leader_is_asked_at_its_pod_if_none_is_registered() {
     let files = Files::new();
-    let cluster = Cluster::start(&files, &["--nodes", "2"]);
-    let large = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "large"},
-        "spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "8"}}}]},
-    });
-    cluster.call("POST", "/api/v1/namespaces/default/pods", &large);
-    let port = free_port().to_string();
-    let mut args = vec!["--bind-address=127.0.0.1", "--secure-port", &port];
-    for flag in ["--kubeconfig", "--authentication-kubeconfig", "--authorization-kubeconfig"] {
-        args.extend([flag, &cluster.kubeconfig]);
-    }
-    let scheduler = Process::start(&args);
+    let (cluster, scheduler, port) = start(&files, &[]);
     let lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler";
     let deadline = Instant::now() + DEADLINE;
     let holder = loop {

@@ -50,6 +50,9 @@ impl GroupAttempt {
         for text in texts.into_iter().flatten().filter(|text| !text.is_empty()) {
             let _ = writeln!(out, "  {text}");
         }
+        if self.is_abridged {
+            let _ = writeln!(out, "  domains are not listed: there are too many domains and pods");
+        }
         let mut columns = Columns::new(&["DOMAINS", "NODES", "PLACED", "NOT PLACED", "REASON"]);
         for domains in &self.domains {
             let mut first =

@@ -91,7 +91,9 @@ impl Desk {
         });
         answered
             .await
-            .map_err(|_| anyhow!("the answer took longer than {PATIENCE:?}: ask for less"))?
+            .map_err(|_| anyhow!(
+                    "no answer within {PATIENCE:?}: the cluster is slow to read, earlier questions are still at work, or too much is asked"
+                ))?
     }
 }
 

@@ -33,7 +33,8 @@ const fn description(kind: QuestionKind) -> &'static str {
     match kind {
         QuestionKind::Explanation => {
             "Explain why a pod is pending, or where it would go: for every node all plugins that reject it and their reasons, \
-             counted by equal reasons; for nodes that fit, every plugin's score; where the pod is in the scheduler's queue; and \
+             counted by equal reasons; for nodes that fit, every plugin's score; where the pod is in the scheduler's queue; how \
+             its pod group fares, if it has one; and \
              what evicting other pods would do. With suggest, also the smallest changes of the pod or the cluster that have been \
              tried and make it fit."
         }
@@ -42,8 +43,8 @@ const fn description(kind: QuestionKind) -> &'static str {
              PodDisruptionBudgets that would violate, and for the other nodes why evicting pods does not help. No pod is evicted."
         }
         QuestionKind::WhatIf => {
-            "Say what would happen if the cluster were changed: pods added or deleted, nodes added, removed, cordoned, drained, \
-             tainted or labelled, in the given order. The scheduler runs on a copy until no pod can make progress; the answer \
+            "Say what would happen if the cluster were changed: pods or pod groups added, pods deleted, nodes added, removed, \
+             cordoned, drained, tainted or labelled, in the given order. The scheduler runs on a copy until no pod can make progress; the answer \
              has where pods would go, who would be evicted, what would stay pending and why, and what differs on each node."
         }
         QuestionKind::Drain => {
