@@ -278,7 +278,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
         fn what_is_remembered_is_what_a_node_sees(
             places in prop::collection::vec(0..4_usize, 1..8),
@@ -310,7 +310,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(256))]
+        #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
         fn nodes_with_equal_views_get_the_same(
             places in prop::collection::vec(0..5_usize, 1..8),
