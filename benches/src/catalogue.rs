@@ -128,8 +128,18 @@ const fn claims(
     }
 }
 
+/// Pods that want `n` devices of nodes that have one less.
+const fn short(name: &'static str, question: &'static str, n: usize) -> Workload {
+    let wish = Wish::Many(n);
+    Workload {
+        measured: default(Template::Claiming(wish), 100),
+        outcome: Outcome::None,
+        ..claims(name, question, Devices::Cards(n - 1), wish, &[])
+    }
+}
+
 /// All workloads.
-pub const WORKLOADS: [Workload; 39] = [
+pub const WORKLOADS: [Workload; 40] = [
     BASIC,
     Workload {
         name: "SchedulingNodeAffinity",
@@ -395,26 +405,11 @@ pub const WORKLOADS: [Workload; 39] = [
             &[default(Template::Claiming(Wish::One), 10_000)],
         )
     },
-    Workload {
-        measured: default(Template::Claiming(Wish::Many(32)), 100),
-        outcome: Outcome::None,
-        ..claims(
-            "DevicesOneOf32Short",
-            "how long does it take to see that 31 devices are not enough for 32?",
-            Devices::Cards(31),
-            Wish::Many(32),
-            &[],
-        )
-    },
-    Workload {
-        measured: default(Template::Claiming(Wish::Many(128)), 100),
-        outcome: Outcome::None,
-        ..claims(
-            "DevicesOneOf128Short",
-            "and 127 for 128, in four claims?",
-            Devices::Cards(127),
-            Wish::Many(128),
-            &[],
-        )
-    },
+    short(
+        "DevicesOneOf32Short",
+        "how long does it take to see that 31 devices are not enough for 32?",
+        32,
+    ),
+    short("DevicesOneOf64Short", "and 63 for 64, in two claims?", 64),
+    short("DevicesOneOf128Short", "and 127 for 128, in four claims?", 128),
 ];

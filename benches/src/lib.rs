@@ -20,7 +20,6 @@ pub mod scheduler_perf;
 pub mod table;
 pub mod template;
 pub mod tenants;
-mod watch;
 pub mod workload;
 
 pub use exit::exit_code;

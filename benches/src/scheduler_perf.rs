@@ -7,7 +7,6 @@
 //! Reading order: `definition` and `op` are the file format, `go_template` and `params` what is filled in; `world` is the
 //! cluster, `pods` what is seen of it; `execute` carries operations out while `collect` measures.
 
-mod claims;
 mod collect;
 mod data_items;
 mod definition;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use futures::AsyncBufRead;
-use kube_scheduler_tests::control_plane::{Api, Features, Process};
+use kube_scheduler_tests::control_plane::{Api, Change, Features, Process, Watch, open_watch};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::MissedTickBehavior;
@@ -18,7 +18,6 @@ use super::process_usage::Usage;
 use super::server::{Backend, Cluster};
 use super::shape::Shape;
 use crate::table::Table;
-use crate::watch::{Change, Watch, open_watch};
 
 const NAMESPACE: &str = "soak";
 /// How many figures there are of a whole soak.

@@ -5,12 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use futures::AsyncBufRead;
-use kube_scheduler_tests::control_plane::Api;
+use kube_scheduler_tests::control_plane::{Api, Change, Watch, open_watch};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-
-use crate::watch::{Change, Watch, open_watch};
 
 /// How many watches may end in succession without any new event.
 const MAX_FAILURES: u32 = 40;

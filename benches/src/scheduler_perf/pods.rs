@@ -7,11 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
-use kube_scheduler_tests::control_plane::Api;
+use kube_scheduler_tests::control_plane::{Api, Change, WatchError, open_watch};
 use serde::Deserialize;
 use tokio::sync::watch;
-
-use crate::watch::{Change, WatchError, open_watch};
 
 /// How far a pod is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,12 +13,11 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use kube_scheduler_config::{Configuration, FeatureGates, Gate, default, load};
 use kube_scheduler_daemon::{Daemon, DaemonHandle, Endpoint};
 use kube_scheduler_plugins_intree::registry;
-use kube_scheduler_tests::control_plane::{Api, Features, code};
+use kube_scheduler_tests::control_plane::{Api, Features, code, control_claims};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::claims;
 use super::objects::collection;
 use super::pods::{Pods, follow};
 use super::versions::ServedVersions;
@@ -99,7 +98,7 @@ impl World {
             bail!("the watch on pods ended at once");
         }
         if cluster.has_no_controllers() {
-            tasks.push(tokio::spawn(claims::run(api.clone())));
+            tasks.push(tokio::spawn(control_claims(api.clone())));
         }
         let endpoint = Endpoint::from_kubeconfig(&cluster.scheduler_kubeconfig, None).await?;
         let daemon = Daemon::builder(endpoint, registry()).config(config).gates(gates).seed(seed);

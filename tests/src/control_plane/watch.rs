@@ -2,13 +2,14 @@
 
 use anyhow::{Context, Result};
 use futures::{AsyncBufRead, AsyncBufReadExt};
-use kube_scheduler_tests::control_plane::Api;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::Api;
+
 /// What a watch reports about an object; `P` are the parts of it that are read.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Change<P> {
+pub enum Change<P> {
     /// It is there, in this state.
     Applied(P),
     /// It is gone.
@@ -17,10 +18,11 @@ pub(crate) enum Change<P> {
 
 /// Why a watch ended before the server ended it.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WatchError {
+pub enum WatchError {
     /// The server ended it with an error, as it does when its reader falls behind.
     #[error("watch: {0}")]
     Refused(String),
+    /// It broke off.
     #[error("watch: {0}")]
     Broken(std::io::Error),
     /// Another watch would bring the same again.
@@ -29,7 +31,7 @@ pub(crate) enum WatchError {
 }
 
 /// A watch that stands.
-pub(crate) struct Watch<R> {
+pub struct Watch<R> {
     lines: R,
     line: Vec<u8>,
 }
@@ -38,10 +40,7 @@ pub(crate) struct Watch<R> {
 ///
 /// # Errors
 /// If the server does not answer or refuses.
-pub(crate) async fn open_watch(
-    api: &Api,
-    path: &str,
-) -> Result<Watch<impl AsyncBufRead + Unpin + use<>>> {
+pub async fn open_watch(api: &Api, path: &str) -> Result<Watch<impl AsyncBufRead + Unpin + use<>>> {
     let lines = api.stream(path).await.with_context(|| format!("watch {path}"))?;
     Ok(Watch { lines, line: Vec::new() })
 }
@@ -51,9 +50,7 @@ impl<R: AsyncBufRead + Unpin> Watch<R> {
     ///
     /// # Errors
     /// If the watch broke off, or a line cannot be read.
-    pub(crate) async fn next<P: DeserializeOwned>(
-        &mut self,
-    ) -> Result<Option<Change<P>>, WatchError> {
+    pub async fn next<P: DeserializeOwned>(&mut self) -> Result<Option<Change<P>>, WatchError> {
         loop {
             self.line.clear();
             self.lines.read_until(b'\n', &mut self.line).await.map_err(WatchError::Broken)?;

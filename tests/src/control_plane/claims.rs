@@ -9,19 +9,20 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use kube_scheduler_devcluster::{ClaimController, ClaimKind, ClaimStore};
-use kube_scheduler_tests::control_plane::{Api, code};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::world::WIDTH;
-use crate::watch::{Change, open_watch};
+use super::{Api, Change, code, open_watch};
 
 /// What is followed from the first template on.
 const OTHER_KINDS: [ClaimKind; 3] = [ClaimKind::Group, ClaimKind::Claim, ClaimKind::Pod];
 
 /// How long to wait before something that failed is tried again.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How many requests are on their way at once.
+const WIDTH: usize = 30;
 
 /// This many changes may wait to be looked at.
 const MAX_WAITING: usize = 4096;
@@ -33,11 +34,11 @@ enum News {
     Changed(ClaimKind, Change<Value>),
 }
 
-/// Generates and releases claims as long as the server is there.
+/// Generates and releases resource claims by devcluster's rules, as long as the server is there.
 ///
 /// # Errors
 /// If the server does not answer, or refuses what the rules ask for.
-pub(crate) async fn run(api: Api) -> Result<()> {
+pub async fn control_claims(api: Api) -> Result<()> {
     let (sender, mut news) = mpsc::channel(MAX_WAITING);
     let mut watches = JoinSet::new();
     watches.spawn(follow(api.clone(), ClaimKind::Template, sender.clone()));
@@ -385,7 +386,7 @@ mod tests {
         let cluster = cluster.start().await.unwrap();
         let kubeconfig = cluster.kubeconfig_for(&User::administrator()).unwrap();
         let api = Api::of_kubeconfig(&kubeconfig).await.unwrap();
-        let task = tokio::spawn(run(api.clone()));
+        let task = tokio::spawn(control_claims(api.clone()));
         let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1});
         let template = json!({
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
