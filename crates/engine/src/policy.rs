@@ -14,7 +14,7 @@ use kube_scheduler_framework::{
 };
 use kube_scheduler_queue::{
     EventLabel, HintId, NominatedPod, PluginId, PreEnqueueVerdict, ProfileId, QueueEntry,
-    QueuePolicy, QueuedPod, SchedulingQueue,
+    QueuePolicy, QueuedPod, SchedulingQueue, Topics,
 };
 use kube_scheduler_runtime::{Extenders, Meter, MeteredPoint, PluginIdx, cluster_alone};
 use smallvec::SmallVec;
@@ -290,6 +290,24 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         self.measures.hint_ended(id.0, event, &answer, start);
         // The event has passed: a hint that fails must not leave the pod waiting for it.
         answer.unwrap_or(QueueingHint::Queue)
+    }
+
+    fn pod_topics(&self, id: HintId, entry: &Entry) -> Option<Topics> {
+        let (_, registration) = self.plans.hints.0.get(id.0 as usize)?;
+        // A plugin that panics has every pod asked about, where its hint may answer.
+        guarded(|| registration.topics_of_pod(&entry.0)).unwrap_or(Some(Topics::All))
+    }
+
+    fn event_topics(
+        &self,
+        id: HintId,
+        old: Option<&EventObject>,
+        new: Option<&EventObject>,
+    ) -> Topics {
+        let Some((_, registration)) = self.plans.hints.0.get(id.0 as usize) else {
+            return Topics::All;
+        };
+        guarded(|| registration.topics_of_event(old, new)).unwrap_or(Topics::All)
     }
 
     fn signature(&mut self, entry: &Entry, profile: ProfileId) -> Option<u64> {

@@ -29,6 +29,7 @@ mod services;
 mod status;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod topics;
 mod user_event;
 mod verdicts;
 mod view;

@@ -17,8 +17,8 @@ use kube_scheduler_framework::{
 };
 
 use self::disks::{are_in_conflict, uses_disks};
-use crate::event_objects;
 use crate::volumes::{claim, write_volumes};
+use crate::{event_objects, event_topics};
 
 pub(crate) const NAME: &str = "VolumeRestrictions";
 
@@ -187,7 +187,8 @@ impl EnqueueExtensions for VolumeRestrictions {
                 let is_own = added.namespace == pod.namespace
                     && plain_claims(pod).any(|name| *name == added.name);
                 Ok(hint(is_own))
-            }),
+            })
+            .by_topic(event_topics::volume_claims, event_topics::object),
         ]
     }
 }

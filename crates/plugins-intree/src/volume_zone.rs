@@ -14,8 +14,8 @@ use kube_scheduler_framework::{
 };
 
 use self::places::{Place, is_placed, places_of};
-use crate::event_objects;
 use crate::volumes::{BindingMode, StorageClass, claim, storage_class, volume, write_volumes};
+use crate::{event_objects, event_topics};
 
 pub(crate) const NAME: &str = "VolumeZone";
 
@@ -165,7 +165,8 @@ impl EnqueueExtensions for VolumeZone {
                 let is_own = claim.namespace == pod.namespace
                     && plain_claims(pod).any(|name| *name == claim.name);
                 Ok(hint(is_own))
-            }),
+            })
+            .by_topic(event_topics::volume_claims, event_topics::object),
             // Quirk: whether the pod uses the volume does not matter.
             EventRegistration::with_hint(volume_event, |_, _, old, new| {
                 let (Some(before), Some(after)) = event_objects::others(old, new)? else {

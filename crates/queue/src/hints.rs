@@ -4,8 +4,66 @@
 
 use crate::entry::{EventObject, QueueEntry, QueuedPod};
 use crate::in_flight::LoggedEvent;
-use crate::policy::{QueuePolicy, QueueingHint, Requeue};
+use crate::plugins::PluginId;
+use crate::policy::{QueuePolicy, QueueingHint, Requeue, Topics};
 use crate::profile::{Profiles, ResolvedEvent};
+use crate::unschedulable::PodTopics;
+
+/// A pod with more topics of one plugin waits for all events.
+const MAX_TOPICS: usize = 256;
+
+/// What a pod waits for, by the plugins that rejected it.
+pub(crate) fn pod_topics<E, O, P>(pod: &QueuedPod<E>, profiles: &Profiles, policy: &P) -> PodTopics
+where
+    E: QueueEntry,
+    O: EventObject<E>,
+    P: QueuePolicy<E, O> + ?Sized,
+{
+    let mut all = PodTopics::new();
+    for plugin in pod.rejectors().iter() {
+        let n_before = all.len();
+        for hint in profiles.hints(pod.profile, plugin) {
+            match policy.pod_topics(hint, &pod.entry) {
+                None => {}
+                Some(Topics::All) => all.push((plugin, None)),
+                Some(Topics::Only(topics)) => {
+                    all.extend(topics.into_iter().map(|topic| (plugin, Some(topic))));
+                }
+            }
+        }
+        if all.len() - n_before > MAX_TOPICS {
+            all.truncate(n_before);
+            all.push((plugin, None));
+        }
+    }
+    all
+}
+
+/// What an event is about for the pods that a plugin rejected.
+pub(crate) fn event_topics<E, O, P>(
+    plugin: PluginId,
+    event: &ResolvedEvent,
+    old: Option<&O>,
+    new: Option<&O>,
+    policy: &P,
+) -> Topics
+where
+    E: QueueEntry,
+    O: EventObject<E>,
+    P: QueuePolicy<E, O> + ?Sized,
+{
+    let mut all = Vec::new();
+    for &(registered, hint) in event.by_profile.iter().flatten() {
+        if registered != plugin {
+            continue;
+        }
+        match hint.map_or(Topics::All, |hint| policy.event_topics(hint, old, new)) {
+            Topics::All => return Topics::All,
+            Topics::Only(topics) => all.extend(topics),
+        }
+    }
+    Topics::Only(all)
+}
 
 /// What an event on these objects means for `pod`.
 ///

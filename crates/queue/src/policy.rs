@@ -55,6 +55,22 @@ pub trait QueuePolicy<E, O> {
         new: Option<&O>,
     ) -> QueueingHint;
 
+    /// The topics of a pod, for this queueing hint; `None` if the hint has none, whatever the pod.
+    ///
+    /// The hint is asked about a pod and an event only if they share a topic. So where it would answer [`Queue`](QueueingHint::Queue),
+    /// they must share one, or one of them must have [all](Topics::All). Must depend on the pod alone.
+    fn pod_topics(&self, hint: HintId, entry: &E) -> Option<Topics> {
+        let _ = (hint, entry);
+        None
+    }
+
+    /// The topics of an event on these objects, for this queueing hint: [all](Topics::All) if the hint has none. See
+    /// [`pod_topics`](Self::pod_topics).
+    fn event_topics(&self, hint: HintId, old: Option<&O>, new: Option<&O>) -> Topics {
+        let _ = (hint, old, new);
+        Topics::All
+    }
+
     /// A number that is equal for pods that are scheduled alike; `None` if the pod cannot share a decision with others. The
     /// queue keeps it with the pod and does not read it. Called for every new or updated pod.
     fn signature(&mut self, entry: &E, profile: ProfileId) -> Option<u64> {
@@ -82,6 +98,18 @@ pub enum QueueingHint {
     Skip,
     /// The event may make the pod schedulable.
     Queue,
+}
+
+/// What a pod waits for, or what an event is about, so that a queueing hint is not asked about every pod at every event.
+///
+/// A topic is any number, such as the hash of a name. That two things have the same number costs a question too many and changes
+/// nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Topics {
+    /// Everything.
+    All,
+    /// These, and nothing else. They may be repeated.
+    Only(Vec<u64>),
 }
 
 /// Where a pod goes after an event or a failed attempt.

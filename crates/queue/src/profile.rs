@@ -243,6 +243,17 @@ impl Profiles {
         self.profiles.get(profile.index()).map_or(&[], |profile| &profile.gates)
     }
 
+    /// The hints that a plugin registered in a profile.
+    pub(crate) fn hints(
+        &self,
+        profile: ProfileId,
+        plugin: PluginId,
+    ) -> impl Iterator<Item = HintId> {
+        let registrations = self.profiles.get(profile.index()).into_iter();
+        let registrations = registrations.flat_map(|profile| &profile.registrations);
+        registrations.filter(move |one| one.0 == plugin).filter_map(|one| one.2)
+    }
+
     /// The registrations that `event` satisfies. Cached, since the same few events come in again and again.
     pub(crate) fn resolve(&mut self, event: &ClusterEvent) -> ResolvedId {
         let key = (event.resource().clone(), event.action());

@@ -25,6 +25,7 @@ use crate::entry::{EventObject, QueueEntry, QueuedPod};
 use crate::event::EventLabel;
 use crate::gates;
 use crate::heap::Slot;
+use crate::hints;
 use crate::in_flight::InFlight;
 use crate::nominator::Nominator;
 use crate::plugins::PluginId;
@@ -235,13 +236,17 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             self.entered(slot, Place::Unschedulable, label);
         }
         let seq = self.seq();
-        self.index_parked(slot, seq);
+        self.index_parked(slot, seq, policy);
     }
 
     /// Brings the indexes of the unschedulable pods up to date with a pod.
-    fn index_parked(&mut self, slot: Slot, seq: u64) {
+    fn index_parked<P>(&mut self, slot: Slot, seq: u64, policy: &P)
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
         if let Some(pod) = self.records.pod(slot) {
-            self.unschedulable.park(slot, seq, pod, self.profiles.is_known(pod.profile));
+            let topics = hints::pod_topics(pod, &self.profiles, policy);
+            self.unschedulable.park(slot, seq, pod, self.profiles.is_known(pod.profile), topics);
         }
     }
 

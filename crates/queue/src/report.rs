@@ -58,6 +58,11 @@ impl<E> Reports<E> {
         }
     }
 
+    /// Whether anything is reported.
+    pub(crate) fn are_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
     pub(crate) fn take(&mut self) -> Vec<QueueReport<E>> {
         self.0.as_mut().map(std::mem::take).unwrap_or_default()
     }

@@ -1,10 +1,11 @@
 //! The pods that wait for an event: parked, indexed by who rejected them and by how long they have been waiting.
 //!
-//! An event can only move pods with a rejector that registered for it, so that only those are visited.
+//! An event can only move pods with a rejector that registered for it, so that only those are visited; of these, where the
+//! rejector's hints have topics, only those that share one with the event.
 //!
 //! Invariants: a parked pod is in the set of each of its rejectors, or in `unindexed` if it has none or its profile is
-//! unknown (then every event moves it); and in exactly one of the two sets ordered by time. What is collected is in
-//! the order of parking.
+//! unknown (then every event moves it); it is in `by_topic` under each of its topics; and in exactly one of the two sets ordered by
+//! time. What is collected is in the order of parking.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,8 @@ use kube_scheduler_primitives::Timestamp;
 
 use crate::entry::QueuedPod;
 use crate::heap::Slot;
-use crate::plugins::PluginSet;
+use crate::plugins::{PluginId, PluginSet};
+use crate::policy::Topics;
 
 /// What the indexes say of a parked pod, so that they can be undone whatever happened to the pod meanwhile.
 #[derive(Clone, Debug)]
@@ -23,7 +25,11 @@ struct Parked {
     is_settled: bool,
     is_unindexed: bool,
     rejectors: PluginSet,
+    topics: PodTopics,
 }
+
+/// What a pod waits for, by rejector. No topic stands for every event that the rejector registered for.
+pub(crate) type PodTopics = Vec<(PluginId, Option<u64>)>;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unschedulable {
@@ -32,6 +38,8 @@ pub(crate) struct Unschedulable {
     n_gated: usize,
     by_rejector: Vec<BTreeSet<(u64, Slot)>>,
     unindexed: BTreeSet<(u64, Slot)>,
+    /// Rejector, topic or none, rank and pod: the pods whose rejector has hints with topics.
+    by_topic: BTreeSet<(PluginId, Option<u64>, u64, Slot)>,
     /// Pods that the flush has to move or flag when they have waited long enough.
     waiting: BTreeSet<(Timestamp, u64, Slot)>,
     /// Gated pods that the flush has flagged already: it meets them every time and leaves them alone.
@@ -48,7 +56,14 @@ impl Unschedulable {
     }
 
     /// Parks the pod of `slot`, or takes note of what changed about it; then `seq` is ignored and it keeps its rank.
-    pub(crate) fn park<E>(&mut self, slot: Slot, seq: u64, pod: &QueuedPod<E>, has_profile: bool) {
+    pub(crate) fn park<E>(
+        &mut self,
+        slot: Slot,
+        seq: u64,
+        pod: &QueuedPod<E>,
+        has_profile: bool,
+        topics: PodTopics,
+    ) {
         let seq = self.unpark(slot).unwrap_or(seq);
         let rejectors = pod.rejectors();
         let parked = Parked {
@@ -58,6 +73,7 @@ impl Unschedulable {
             is_settled: pod.is_gated() && pod.was_flushed,
             is_unindexed: rejectors.is_empty() || !has_profile,
             rejectors,
+            topics,
         };
         self.len += 1;
         self.n_gated += usize::from(parked.is_gated);
@@ -68,6 +84,9 @@ impl Unschedulable {
             if let Some(pods) = self.by_rejector.get_mut(plugin.index()) {
                 pods.insert((seq, slot));
             }
+        }
+        for &(plugin, topic) in &parked.topics {
+            self.by_topic.insert((plugin, topic, seq, slot));
         }
         if parked.is_unindexed {
             self.unindexed.insert((seq, slot));
@@ -93,6 +112,9 @@ impl Unschedulable {
                 pods.remove(&(seq, slot));
             }
         }
+        for &(plugin, topic) in &parked.topics {
+            self.by_topic.remove(&(plugin, topic, seq, slot));
+        }
         if parked.is_unindexed {
             self.unindexed.remove(&(seq, slot));
         }
@@ -106,12 +128,29 @@ impl Unschedulable {
         self.ranked().map(|(_, slot)| slot)
     }
 
-    /// Collects, in order of parking, the pods that an event may move for which `plugins` registered.
-    pub(crate) fn collect_candidates(&self, plugins: &PluginSet, into: &mut Vec<(u64, Slot)>) {
+    /// Collects, in order of parking, the pods that an event may move for which `plugins` registered. `topics` says what the event
+    /// is about for the pods that a plugin rejected.
+    pub(crate) fn collect_candidates(
+        &self,
+        plugins: &PluginSet,
+        mut topics: impl FnMut(PluginId) -> Topics,
+        into: &mut Vec<(u64, Slot)>,
+    ) {
         into.extend(&self.unindexed);
         for plugin in plugins.iter() {
-            if let Some(pods) = self.by_rejector.get(plugin.index()) {
-                into.extend(pods);
+            let pods = self.by_rejector.get(plugin.index()).filter(|pods| !pods.is_empty());
+            let Some(pods) = pods else { continue };
+            match topics(plugin) {
+                Topics::All => into.extend(pods),
+                Topics::Only(topics) => {
+                    for topic in std::iter::once(None).chain(topics.into_iter().map(Some)) {
+                        let (first, last) = ((0, Slot(0)), (u64::MAX, Slot(u32::MAX)));
+                        let pods = self.by_topic.range(
+                            (plugin, topic, first.0, first.1)..=(plugin, topic, last.0, last.1),
+                        );
+                        into.extend(pods.map(|&(_, _, seq, slot)| (seq, slot)));
+                    }
+                }
             }
         }
         into.sort_unstable();

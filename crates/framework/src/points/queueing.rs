@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_queue::{ClusterEvent, QueueingHint};
+use kube_scheduler_queue::{ClusterEvent, QueueingHint, Topics};
 
 use crate::context::{Context, EventObject};
 use crate::status::Status;
@@ -54,6 +54,9 @@ type HintFn = Arc<
         + Sync,
 >;
 
+type PodTopics = Arc<dyn Fn(&Pod) -> Topics + Send + Sync>;
+type EventTopics = Arc<dyn Fn(Option<&EventObject>, Option<&EventObject>) -> Topics + Send + Sync>;
+
 /// One kind of event a plugin waits for.
 #[derive(Clone)]
 pub struct EventRegistration {
@@ -61,12 +64,13 @@ pub struct EventRegistration {
     pub event: ClusterEvent,
     /// Whether one such event is worth a retry of one pod; `None` means always.
     pub hint: Option<HintFn>,
+    topics: Option<(PodTopics, EventTopics)>,
 }
 
 impl EventRegistration {
     /// Every such event is worth a retry.
     pub fn always(event: ClusterEvent) -> Self {
-        Self { event, hint: None }
+        Self { event, hint: None, topics: None }
     }
 
     /// An event after which `hint` decides whether the pod is worth a retry. It gets the pod that waits, and the object before
@@ -84,7 +88,67 @@ impl EventRegistration {
             + Sync
             + 'static,
     {
-        Self { event, hint: Some(Arc::new(hint)) }
+        Self { event, hint: Some(Arc::new(hint)), topics: None }
+    }
+
+    /// Has the hint asked only about pods that share a topic with the event, so that thousands of pods that wait for something of their
+    /// own do not make each event expensive.
+    ///
+    /// Contract: where the hint answers [`Queue`](QueueingHint::Queue) or an error, `of_pod` of the pod and `of_event` of the event's
+    /// objects have a topic in common, or one of them is [`Topics::All`]. `of_pod` depends on the pod alone.
+    ///
+    /// ```
+    /// use kube_scheduler_framework::topics::{Topics, topic};
+    /// use kube_scheduler_framework::{ClusterEvent, EventRegistration, QueueingHint};
+    ///
+    /// // Pods that wait for other pods of their namespace to go.
+    /// let registration = EventRegistration::with_hint(ClusterEvent::ASSIGNED_POD_DELETE, |_, pod, old, _| {
+    ///     let gone = old.and_then(|old| old.as_pod());
+    ///     let is_near = gone.is_none_or(|gone| gone.namespace == pod.namespace);
+    ///     Ok(if is_near { QueueingHint::Queue } else { QueueingHint::Skip })
+    /// })
+    /// .by_topic(
+    ///     |pod| Topics::Only(vec![topic(&pod.namespace)]),
+    ///     |old, _| match old.and_then(|old| old.as_pod()) {
+    ///         Some(gone) => Topics::Only(vec![topic(&gone.namespace)]),
+    ///         None => Topics::All,
+    ///     },
+    /// );
+    /// # drop(registration);
+    /// ```
+    #[must_use]
+    pub fn by_topic<P, E>(mut self, of_pod: P, of_event: E) -> Self
+    where
+        P: Fn(&Pod) -> Topics + Send + Sync + 'static,
+        E: Fn(Option<&EventObject>, Option<&EventObject>) -> Topics + Send + Sync + 'static,
+    {
+        self.topics = Some((Arc::new(of_pod), Arc::new(of_event)));
+        self
+    }
+
+    /// Whether the hint is asked about this pod and an event on these objects.
+    pub fn concerns(
+        &self,
+        pod: &Pod,
+        old: Option<&EventObject>,
+        new: Option<&EventObject>,
+    ) -> bool {
+        match (self.topics_of_pod(pod), self.topics_of_event(old, new)) {
+            (None | Some(Topics::All), _) | (_, Topics::All) => true,
+            (Some(Topics::Only(of_pod)), Topics::Only(of_event)) => {
+                of_pod.iter().any(|topic| of_event.contains(topic))
+            }
+        }
+    }
+
+    /// The topics of a pod; `None` if the registration has none.
+    pub fn topics_of_pod(&self, pod: &Pod) -> Option<Topics> {
+        self.topics.as_ref().map(|(of_pod, _)| of_pod(pod))
+    }
+
+    /// The topics of an event on these objects; all if the registration has none.
+    pub fn topics_of_event(&self, old: Option<&EventObject>, new: Option<&EventObject>) -> Topics {
+        self.topics.as_ref().map_or(Topics::All, |(_, of_event)| of_event(old, new))
     }
 }
 

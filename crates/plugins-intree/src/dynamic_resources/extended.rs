@@ -182,7 +182,7 @@ fn is_owned_by(claim: &Object, pod: &Pod) -> bool {
 }
 
 /// The UIDs of the controllers of a claim that was made for extended resources.
-fn pods_of_special(claim: &Object) -> impl Iterator<Item = &str> {
+pub(super) fn pods_of_special(claim: &Object) -> impl Iterator<Item = &str> {
     let annotations = &claim.json["metadata"]["annotations"];
     let is_special = annotations[kinds::SPECIAL_ANNOTATION] == "true";
     owners(claim).filter(move |_| is_special).filter_map(|owner| owner["uid"].as_str())

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Json, Object, Pod};
+use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Context, EventRegistration, EventResource, QueueingHint,
+    ActionType, ClusterEvent, Context, EventObject, EventRegistration, EventResource, QueueingHint,
 };
 use serde_json::{Map, Value};
 
-use super::extended;
 use super::shared::Shared;
+use super::{extended, resolve};
 use crate::event_objects;
 
 pub(super) fn events(shared: &Arc<Shared>) -> Vec<EventRegistration> {
@@ -26,10 +27,15 @@ pub(super) fn events(shared: &Arc<Shared>) -> Vec<EventRegistration> {
             let (old, new) = event_objects::others(old, new)?;
             let (old, new) = (old.map(|old| &**old), new.map(|new| &**new));
             Ok(hint(after_claim(&for_claims, cx, pod, old, new)))
-        }),
+        })
+        .by_topic(pod_topics, claim_topics),
         EventRegistration::with_hint(pod_event, move |cx, pod, old, new| {
             let (_, new) = event_objects::pods(old, new)?;
             Ok(hint(new.is_none_or(|new| after_pod(&for_pods, cx, pod, new))))
+        })
+        .by_topic(pod_topics, |_, new| match new.and_then(EventObject::as_pod) {
+            Some(pod) => Topics::Only(vec![topic(&pod.uid)]),
+            None => Topics::All,
         }),
         EventRegistration::always(ClusterEvent::new(EventResource::DeviceClass, object_actions)),
         EventRegistration::always(ClusterEvent::new(EventResource::ResourceSlice, object_actions)),
@@ -45,6 +51,29 @@ pub(super) fn events(shared: &Arc<Shared>) -> Vec<EventRegistration> {
 
 fn hint(is_worth_it: bool) -> QueueingHint {
     if is_worth_it { QueueingHint::Queue } else { QueueingHint::Skip }
+}
+
+/// A pod waits for itself, for its claims, and for those that were left over from its attempts.
+fn pod_topics(pod: &Pod) -> Topics {
+    let entries = pod.spec.resource_claims.iter();
+    // An entry without a claim waits for the pod's status.
+    let names = entries.filter_map(|entry| resolve::claim_name(pod, entry).ok().flatten());
+    let claims = names.map(|(name, _)| topic((&*pod.namespace, name)));
+    Topics::Only(std::iter::once(topic(&pod.uid)).chain(claims).collect())
+}
+
+/// What [`after_claim`] may say yes to.
+fn claim_topics(old: Option<&EventObject>, new: Option<&EventObject>) -> Topics {
+    let Ok((old, new)) = event_objects::others(old, new) else { return Topics::All };
+    // Devices that are given back may help anybody.
+    if old.is_some_and(|old| is_allocated(old)) && !new.is_some_and(|new| is_allocated(new)) {
+        return Topics::All;
+    }
+    Topics::Only(match (old, new) {
+        (_, Some(new)) => vec![topic((&*new.namespace, &*new.name))],
+        (Some(old), None) => extended::pods_of_special(old).map(topic).collect(),
+        (None, None) => Vec::new(),
+    })
 }
 
 /// Whether the pod may fit now that a claim is there, has changed or is gone.

@@ -6,7 +6,8 @@
 //! terms all have to match here, although any of them keeps the pod out. Pinned by `a_second_anti_affinity_term_*` and
 //! the recorded hints.
 
-use kube_scheduler_framework::api::{Labels, Node, Pod, PodAffinityTerm};
+use kube_scheduler_framework::api::{Labels, Node, Operator, Pod, PodAffinityTerm};
+use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, EventObject, EventRegistration, EventResource, QueueingHint,
 };
@@ -22,7 +23,8 @@ pub(super) fn events() -> Vec<EventRegistration> {
     let node_event =
         ClusterEvent::new(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL);
     vec![
-        EventRegistration::with_hint(pod_event, |_, pod, old, new| after_pod_change(pod, old, new)),
+        EventRegistration::with_hint(pod_event, |_, pod, old, new| after_pod_change(pod, old, new))
+            .by_topic(pod_topics, event_topics),
         EventRegistration::with_hint(node_event, |_, pod, old, new| {
             after_node_change(pod, old, new)
         }),
@@ -81,6 +83,70 @@ fn after_pod_change(
         ),
         (None, None) => hint(false),
     }
+}
+
+/// What an event about a pod may be about.
+#[derive(Hash)]
+enum Subject<'a> {
+    /// The pod with this UID itself.
+    Pod(&'a str),
+    /// A pod that has a label, which terms of the waiting pod ask for.
+    Label(&'a str, &'a str),
+    /// A pod whose terms ask for a label, which the waiting pod has.
+    Asked(&'a str, &'a str),
+}
+
+/// The labels of which a pod has one if all terms match it: by the first requirement of any term that lists values. `None` if no
+/// term has such a requirement.
+fn listed(terms: &[PodAffinityTerm]) -> Option<impl Iterator<Item = (&str, &str)>> {
+    let selectors = terms.iter().filter_map(|term| term.selector.as_ref());
+    let mut requirements = selectors.flat_map(|selector| selector.requirements());
+    let listed = requirements.find(|requirement| requirement.operator == Operator::In)?;
+    Some(listed.values.iter().map(|value| (&*listed.key, &**value)))
+}
+
+fn labels_of(pod: &Pod) -> impl Iterator<Item = (&str, &str)> {
+    pod.labels.iter()
+}
+
+/// What [`after_pod_change`] may say yes to.
+fn pod_topics(pod: &Pod) -> Topics {
+    if is_broken(pod) {
+        return Topics::All;
+    }
+    let mut topics = vec![topic(Subject::Pod(&pod.uid))];
+    for terms in [required(&pod.spec.pod_affinity), required(&pod.spec.pod_anti_affinity)] {
+        if terms.is_empty() {
+            continue;
+        }
+        let Some(labels) = listed(terms) else { return Topics::All };
+        topics.extend(labels.map(|(key, value)| topic(Subject::Label(key, value))));
+    }
+    topics.extend(labels_of(pod).map(|(key, value)| topic(Subject::Asked(key, value))));
+    Topics::Only(topics)
+}
+
+fn event_topics(old: Option<&EventObject>, new: Option<&EventObject>) -> Topics {
+    let Ok((old, new)) = event_objects::pods(old, new) else { return Topics::All };
+    let Some(changed) = new.or(old) else { return Topics::Only(Vec::new()) };
+    let mut topics = vec![topic(Subject::Pod(&changed.uid))];
+    if !is_on_its_way(changed) {
+        return Topics::Only(topics);
+    }
+    for pod in [old, new].into_iter().flatten() {
+        topics.extend(labels_of(pod).map(|(key, value)| topic(Subject::Label(key, value))));
+    }
+    if let (Some(gone), None) = (old, new) {
+        let terms = required(&gone.spec.pod_anti_affinity);
+        if is_broken(gone) {
+            return Topics::All;
+        }
+        if !terms.is_empty() {
+            let Some(labels) = listed(terms) else { return Topics::All };
+            topics.extend(labels.map(|(key, value)| topic(Subject::Asked(key, value))));
+        }
+    }
+    Topics::Only(topics)
 }
 
 fn after_node_change(

@@ -9,8 +9,8 @@ use kube_scheduler_framework::{
 };
 
 use super::can_count;
-use crate::event_objects;
 use crate::volumes::{CsiNode, InTreePlugin, VolumeAttachment, claim_of, translate_inline};
+use crate::{event_objects, event_topics};
 
 /// All events the plugin waits for.
 pub(super) fn events() -> Vec<EventRegistration> {
@@ -48,7 +48,8 @@ pub(super) fn events() -> Vec<EventRegistration> {
                     });
                 Ok(hint(is_own))
             },
-        ),
+        )
+        .by_topic(event_topics::volume_claims, event_topics::object),
         EventRegistration::with_hint(
             event(EventResource::VolumeAttachment, ActionType::DELETE),
             |_, pod, old, new| {

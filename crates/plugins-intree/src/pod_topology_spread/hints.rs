@@ -5,8 +5,10 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Node, Pod, WhenUnsatisfiable};
+use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, ClusterView, EventRegistration, EventResource, QueueingHint,
+    ActionType, ClusterEvent, ClusterView, EventObject, EventRegistration, EventResource,
+    QueueingHint,
 };
 
 use super::args::Defaults;
@@ -39,13 +41,27 @@ pub(super) fn events(defaults: &Arc<Defaults>) -> Vec<EventRegistration> {
             }
             let constraints = hard(&for_pods, cx.cluster(), pod)?;
             Ok(hint(is_helped_by_pod(pod, &constraints, old, new)))
-        }),
+        })
+        .by_topic(pod_topics, event_topics),
         EventRegistration::with_hint(node_event, move |cx, pod, old, new| {
             let (old, new) = event_objects::nodes(old, new)?;
             let constraints = hard(&for_nodes, cx.cluster(), pod)?;
             Ok(hint(is_helped_by_node(&constraints, old, new)))
         }),
     ]
+}
+
+/// A pod waits for itself and for those of its namespace.
+fn pod_topics(pod: &Pod) -> Topics {
+    Topics::Only(vec![topic(&pod.uid), topic(&pod.namespace)])
+}
+
+/// See [`is_involved`], which holds for both states of the object or for none.
+fn event_topics(old: Option<&EventObject>, new: Option<&EventObject>) -> Topics {
+    match new.or(old).and_then(EventObject::as_pod) {
+        Some(changed) => pod_topics(changed),
+        None => Topics::All,
+    }
 }
 
 fn hint(helps: bool) -> QueueingHint {

@@ -6,8 +6,8 @@ use kube_scheduler_framework::{
 };
 
 use super::provisioning::limit_of;
-use crate::event_objects;
 use crate::volumes::{CsiDriver, CsiNode, StorageClass, claim_of};
+use crate::{event_objects, event_topics};
 
 /// Everything the plugin waits for.
 pub(super) fn registrations() -> Vec<EventRegistration> {
@@ -29,7 +29,8 @@ pub(super) fn registrations() -> Vec<EventRegistration> {
     };
     vec![
         with_hint(EventResource::StorageClass, added_or_updated, class_helps),
-        with_hint(EventResource::PersistentVolumeClaim, added_or_updated, claim_helps),
+        with_hint(EventResource::PersistentVolumeClaim, added_or_updated, claim_helps)
+            .by_topic(event_topics::volume_claims, event_topics::object),
         EventRegistration::always(ClusterEvent::new(
             EventResource::PersistentVolume,
             added_or_updated,

@@ -7,14 +7,15 @@ use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::api::{Labels, Pod, PodAffinity, PodAffinityTerm};
 use kube_scheduler_framework::testing::{self, Fixture, Reads, fixture, reads_of};
 use kube_scheduler_framework::{
-    ClusterView, CycleState, FeasibleNodes, NodeOverlay, NodeView, Normalization, Plugin,
+    ActionType, ClusterEvent, ClusterView, CycleState, EventObject, EventResource, FeasibleNodes,
+    NodeOverlay, NodeView, Normalization, Plugin,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
-use crate::support::{plugin_with, raw_scores, scan, text};
+use crate::support::{hint, plugin, plugin_with, raw_scores, scan, text};
 
 const NODES: [&str; 4] = ["n0", "n1", "n2", "n3"];
 const NAMESPACES: [&str; 3] = ["default", "red", "nowhere"];
@@ -362,6 +363,30 @@ proptest! {
     }
 
     /// Following hypothetical pods ends where really changing the cluster does, and undoing them where it began.
+    /// `hint` checks that no pod that is worth a retry is left out by topics.
+    #[test]
+    fn hints_are_asked_about_every_pod_that_they_say_yes_to(
+        waiting in pod_parts(),
+        before in prop::option::of(pod_parts()),
+        after in prop::option::of(pod_parts()),
+        name in select(vec!["InterPodAffinity", "PodTopologySpread"]),
+        other in select(vec!["p uid=p", "q uid=q node=n0", "q uid=q", "q uid=q nominated=n0"]),
+    ) {
+        let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "a"}}});
+        let mut waiting = waiting;
+        waiting["spec"]["topologySpreadConstraints"] = json!([constraint]);
+        let waiting = testing::pod("p uid=p").with(waiting).build();
+        let object = |parts: Value| EventObject::Pod(testing::pod(other).with(parts).build());
+        let action = match (&before, &after) {
+            (Some(_), None) => ActionType::DELETE,
+            (None, _) => ActionType::ADD,
+            (Some(_), Some(_)) => ActionType::UPDATE_POD_LABEL,
+        };
+        let event = ClusterEvent::new(EventResource::AssignedPod, action);
+        hint(&*plugin(name), event, &waiting, before.map(object), after.map(object));
+    }
+
     #[test]
     fn hypothetical_pods_count_as_real_ones(
         world in world(),

@@ -169,7 +169,7 @@ pub(crate) fn scores(world: &Fixture, plugin: &dyn Plugin, pod: &Pod) -> Vec<i64
 }
 
 /// What the plugin's hint says about an event, given the waiting pod: `queue`, `skip` or an error, `always` if there is no
-/// hint, `not registered` if nothing is registered for it.
+/// hint, `not registered` if nothing is registered for it. A hint that is not asked about such a pod and event must say `skip`.
 pub(crate) fn hint(
     plugin: &dyn Plugin,
     event: ClusterEvent,
@@ -182,14 +182,15 @@ pub(crate) fn hint(
     else {
         return "not registered".into();
     };
-    match &registered.hint {
-        None => "always".into(),
-        Some(hint) => match hint(&Fixture::new().cx(), pod, old.as_ref(), new.as_ref()) {
-            Ok(QueueingHint::Queue) => "queue".into(),
-            Ok(QueueingHint::Skip) => "skip".into(),
-            Err(error) => format!("error: {error}"),
-        },
-    }
+    let Some(hint) = &registered.hint else { return "always".into() };
+    let answer = match hint(&Fixture::new().cx(), pod, old.as_ref(), new.as_ref()) {
+        Ok(QueueingHint::Queue) => "queue".into(),
+        Ok(QueueingHint::Skip) => "skip".into(),
+        Err(error) => format!("error: {error}"),
+    };
+    let is_asked = registered.concerns(pod, old.as_ref(), new.as_ref());
+    assert!(is_asked || answer == "skip", "{}: {answer}, but nobody asks", plugin.name());
+    answer
 }
 
 pub(crate) fn signature(plugin: &dyn Plugin, pod: &Pod) -> Option<Vec<u8>> {

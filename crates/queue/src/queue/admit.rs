@@ -164,7 +164,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
                 return place.queue();
             }
             if is_gated {
-                self.swap_parked(slot, pod);
+                self.swap_parked(slot, pod, policy);
                 return Queue::Unschedulable;
             }
             self.remove(slot, policy);
@@ -179,14 +179,17 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     }
 
     /// Exchanges the record of a parked pod for another of the same name.
-    fn swap_parked(&mut self, slot: Slot, pod: QueuedPod<E>) {
+    fn swap_parked<P>(&mut self, slot: Slot, pod: QueuedPod<E>, policy: &P)
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
         self.counters.enter(&pod);
         if let Some(record) = self.records.get_mut(slot) {
             let replaced = std::mem::replace(&mut record.pod, pod);
             self.counters.leave(&replaced);
         }
         let seq = self.seq();
-        self.index_parked(slot, seq);
+        self.index_parked(slot, seq, policy);
     }
 
     /// Puts a newer state of the pod into its record, which stays where it is.
@@ -215,7 +218,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             }
             Some(Place::Unschedulable) => {
                 let seq = self.seq();
-                self.index_parked(slot, seq);
+                self.index_parked(slot, seq, policy);
             }
             None => {}
         }

@@ -8,7 +8,7 @@ use crate::entry::{EventObject, QueueEntry, QueuedPod};
 use crate::event::{ClusterEvent, EventLabel};
 use crate::heap::Slot;
 use crate::hints;
-use crate::policy::{QueuePolicy, Requeue};
+use crate::policy::{QueuePolicy, Requeue, Topics};
 use crate::profile::ResolvedId;
 use crate::records::{Place, Queue};
 use crate::report::QueueReport;
@@ -93,7 +93,8 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     /// for the pods in flight in case their attempts fail. `old` and `new` are the object before and after, `None`
     /// where there is none.
     ///
-    /// O(parked pods with a rejector that registered for the event); nothing at all if none did.
+    /// O(parked pods with a rejector that registered for the event, or that share one of its [topics](Topics) where the rejector has
+    /// some); nothing at all if none did.
     pub fn move_all<P>(
         &mut self,
         event: &ClusterEvent,
@@ -133,7 +134,13 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         if resolved.is_wildcard {
             self.unschedulable.collect_all(&mut candidates);
         } else {
-            self.unschedulable.collect_candidates(&resolved.plugins, &mut candidates);
+            // A report about each pod that is not helped needs each to be asked.
+            let asks_all = self.reports.are_kept();
+            let topics = |plugin| match asks_all {
+                true => Topics::All,
+                false => hints::event_topics(plugin, resolved, old, new, policy),
+            };
+            self.unschedulable.collect_candidates(&resolved.plugins, topics, &mut candidates);
         }
         candidates
             .retain(|&(_, slot)| self.records.pod(slot).is_some_and(|pod| pre_check(&pod.entry)));

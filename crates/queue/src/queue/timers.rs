@@ -52,7 +52,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
                 && !record.pod.was_flushed
             {
                 record.pod.was_flushed = true;
-                self.index_parked(slot, seq);
+                self.index_parked(slot, seq, policy);
             }
         }
         let event = ClusterEvent::UNSCHEDULABLE_TIMEOUT;

@@ -1,11 +1,11 @@
 //! Events, flushes, updates, deletions, activations, and pods taken by name.
 
 use kube_scheduler_queue::{
-    ActionType, ClusterEvent, HintId, Place, ProfileSpec, Queue, QueueSettings,
+    ActionType, ClusterEvent, HintId, Place, ProfileSpec, Queue, QueueSettings, Topics,
 };
 
 use crate::behaviour::{HINTS, event, node_add, profile, world};
-use crate::toy::{Object, Pod, World};
+use crate::toy::{HintTopics, Object, Pod, World};
 
 #[test]
 fn an_event_asks_only_the_plugins_that_rejected() {
@@ -19,6 +19,51 @@ fn an_event_asks_only_the_plugins_that_rejected() {
     assert_eq!(world.place("fit"), Some(Place::Backoff));
     assert_eq!(world.counts(), [0, 1, 2, 0]);
     assert!(world.incoming().contains(&"backoff NodeAdd 1".to_owned()));
+}
+
+/// Pods wait for their shape, or for everything if they have none; an event is about the number of its object.
+const SHAPES: HintTopics = HintTopics {
+    of_pod: |_, pod| match u64::from(pod.0.shape) {
+        0 => Some(Topics::All),
+        many if many > 100 => Some(Topics::Only((0..many).collect())),
+        shape => Some(Topics::Only(vec![shape, shape + 1])),
+    },
+    of_event: |_, _, new| match new {
+        Some(Object::Thing(shape)) => Topics::Only(vec![u64::from(*shape)]),
+        Some(Object::Pod(_)) => Topics::Only(vec![]),
+        None => Topics::All,
+    },
+};
+
+#[test]
+fn a_hint_is_asked_about_pods_that_share_a_topic_with_the_event() {
+    let mut world = world();
+    world.policy.topics = Some(SHAPES);
+    let shaped = |name: &str, shape| Pod::new(name).with(|pod| pod.shape = shape);
+    // Parked in another order than by topic.
+    let pods = [("c", 7), ("a", 8), ("all", 0), ("b", 6), ("many", 1_000)];
+    for (name, shape) in pods {
+        world.park(&shaped(name, shape), &["Skip"]);
+    }
+    let mut asked = |world: &mut World, object: Option<Object>| {
+        world.policy.asked.clear();
+        world.event(&node_add(), object.as_ref());
+        std::mem::take(&mut world.policy.asked)
+    };
+    let thing = |shape| Some(Object::Thing(shape));
+    assert_eq!(asked(&mut world, thing(8)), ["hint 1 c", "hint 1 a", "hint 1 all", "hint 1 many"]);
+    // More topics than are kept for a pod.
+    assert_eq!(asked(&mut world, thing(5_000)), ["hint 1 all", "hint 1 many"]);
+    let about_none = Object::Pod(Pod::new("x"));
+    assert_eq!(asked(&mut world, Some(about_none)), ["hint 1 all", "hint 1 many"]);
+    assert_eq!(asked(&mut world, None).len(), pods.len());
+    // What a pod waits for changes with it.
+    world.update(&shaped("c", 7), &shaped("c", 1), &[]);
+    world.delete(&shaped("all", 0));
+    assert_eq!(asked(&mut world, thing(1)), ["hint 1 c", "hint 1 many"]);
+    // A report about each pod needs each to be asked.
+    world.queue.keep_reports(true);
+    assert_eq!(asked(&mut world, thing(1)).len(), pods.len() - 1);
 }
 
 #[test]

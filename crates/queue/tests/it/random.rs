@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube_scheduler_queue::{
     ActionType, ClusterEvent, EventResource, HintId, Nomination, Place, ProfileSpec, QueueSettings,
-    QueuedPod, QueueingHint,
+    QueuedPod, QueueingHint, Topics,
 };
 use proptest::prelude::*;
 
 use crate::model::{LogItem, Model, ProfileModel, Record};
-use crate::toy::{Hint, Object, Pod, World};
+use crate::toy::{Hint, HintTopics, Object, Pod, World};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 const PLUGINS: [&str; 7] = ["Fit", "Any", "Pend", "None", "G0", "All", ""];
@@ -188,6 +188,32 @@ const HINTS: [Hint; 4] = [
     },
 ];
 
+/// Topics of the hints above: what `verdict` looks at, or the pod that the event is about.
+const TOPICS: HintTopics = HintTopics {
+    of_pod: |hint, pod| {
+        let shape = u64::from(pod.0.shape);
+        match hint.0 {
+            0 => Some(Topics::Only(vec![(8 - shape) % 4, (7 - shape) % 4])),
+            1 => Some(Topics::Only(vec![(8 - shape * 2) % 4, (7 - shape * 2) % 4])),
+            2 if pod.0.shape == 1 => Some(Topics::All),
+            2 => None,
+            _ => Some(Topics::Only(vec![uid_topic(pod)])),
+        }
+    },
+    of_event: |hint, old, new| match (hint.0, new) {
+        (0, _) => Topics::Only(vec![u64::from(number(new) % 4)]),
+        (1, _) => Topics::Only(vec![u64::from(number(old) % 4)]),
+        (2, _) => Topics::All,
+        (_, Some(Object::Pod(new))) => Topics::Only(vec![uid_topic(new), uid_topic(new)]),
+        (_, _) => Topics::Only(vec![]),
+    },
+};
+
+/// Some pods share one.
+fn uid_topic(pod: &Pod) -> u64 {
+    pod.0.uid.bytes().map(u64::from).sum::<u64>() % 5
+}
+
 struct Pair {
     world: World,
     model: Model,
@@ -196,12 +222,13 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(settings: QueueSettings, has_sort_keys: bool) -> Self {
+    fn new(settings: QueueSettings, has_sort_keys: bool, has_topics: bool) -> Self {
         let profiles = profiles();
         let model = profiles.iter().map(|(spec, gates)| ProfileModel::new(spec, gates)).collect();
         let specs = profiles.into_iter().map(|(spec, _)| spec).collect();
         let mut world = World::new(settings, specs, &HINTS);
         world.policy.has_sort_keys = has_sort_keys;
+        world.policy.topics = has_topics.then_some(TOPICS);
         Self { world, model: Model::new(settings, model), popped: vec![] }
     }
 
@@ -497,6 +524,7 @@ proptest! {
         pop_from_backoff in prop::bool::weighted(0.7),
         hurries_groups: bool,
         has_sort_keys: bool,
+        has_topics in prop::bool::weighted(0.8),
         has_backoff in prop::bool::weighted(0.9),
         ops in prop::collection::vec(op(), 0..120),
     ) {
@@ -504,7 +532,7 @@ proptest! {
         if !has_backoff {
             settings.max_backoff = std::time::Duration::ZERO;
         }
-        let mut pair = Pair::new(settings, has_sort_keys);
+        let mut pair = Pair::new(settings, has_sort_keys, has_topics);
         for op in ops {
             pair.apply(op);
             pair.compare();

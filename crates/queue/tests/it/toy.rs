@@ -8,7 +8,7 @@ use kube_scheduler_primitives::Timestamp;
 use kube_scheduler_queue::{
     ClusterEvent, EventLabel, EventObject, HintId, Place, PluginId, PreEnqueueVerdict, ProfileId,
     ProfileSpec, Queue, QueueEntry, QueuePolicy, QueueSettings, QueuedPod, QueueingHint,
-    SchedulingQueue,
+    SchedulingQueue, Topics,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,11 +112,18 @@ impl EventObject<Pod> for Object {
 
 pub(crate) type Hint = fn(&Pod, Option<&Object>, Option<&Object>) -> QueueingHint;
 
+/// What a pod waits for, and what an event is about, for a hint.
+pub(crate) struct HintTopics {
+    pub(crate) of_pod: fn(HintId, &Pod) -> Option<Topics>,
+    pub(crate) of_event: fn(HintId, Option<&Object>, Option<&Object>) -> Topics,
+}
+
 /// Gates and hints as data, and a log of who was asked.
 #[derive(Default)]
 pub(crate) struct Policy {
     pub(crate) plugins: BTreeMap<PluginId, String>,
     pub(crate) hints: Vec<Hint>,
+    pub(crate) topics: Option<HintTopics>,
     pub(crate) has_sort_keys: bool,
     /// The pods whose sort keys were asked for, by name.
     pub(crate) keyed: RefCell<Vec<String>>,
@@ -168,6 +175,14 @@ impl QueuePolicy<Pod, Object> for Policy {
     ) -> QueueingHint {
         self.asked.push(format!("hint {} {}", hint.0, entry.0.name));
         self.hints[hint.0 as usize](entry, old, new)
+    }
+
+    fn pod_topics(&self, hint: HintId, entry: &Pod) -> Option<Topics> {
+        self.topics.as_ref().and_then(|topics| (topics.of_pod)(hint, entry))
+    }
+
+    fn event_topics(&self, hint: HintId, old: Option<&Object>, new: Option<&Object>) -> Topics {
+        self.topics.as_ref().map_or(Topics::All, |topics| (topics.of_event)(hint, old, new))
     }
 
     fn signature(&mut self, entry: &Pod, profile: ProfileId) -> Option<u64> {

@@ -1,0 +1,21 @@
+//! Topics by which queueing hints are asked about the pods that an event may concern.
+
+use kube_scheduler_framework::EventObject;
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::topics::{Topics, topic};
+
+use crate::volumes::claim_of;
+
+/// The claims behind the volumes of a pod, for hints that ask whether a claim is one of the pod's.
+pub(crate) fn volume_claims(pod: &Pod) -> Topics {
+    let claims = pod.volumes.iter().filter_map(|volume| claim_of(pod, volume));
+    Topics::Only(claims.map(|claim| topic((&*pod.namespace, &*claim.name))).collect())
+}
+
+/// The object that an event has left, by namespace and name. Where there is none, hints answer yes to everybody.
+pub(crate) fn object(_: Option<&EventObject>, new: Option<&EventObject>) -> Topics {
+    match new.and_then(EventObject::as_object) {
+        Some(object) => Topics::Only(vec![topic((&*object.namespace, &*object.name))]),
+        None => Topics::All,
+    }
+}
