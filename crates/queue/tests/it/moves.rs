@@ -45,7 +45,7 @@ fn a_hint_is_asked_about_pods_that_share_a_topic_with_the_event() {
     for (name, shape) in pods {
         world.park(&shaped(name, shape), &["Skip"]);
     }
-    let mut asked = |world: &mut World, object: Option<Object>| {
+    let asked = |world: &mut World, object: Option<Object>| {
         world.policy.asked.clear();
         world.event(&node_add(), object.as_ref());
         std::mem::take(&mut world.policy.asked)
