@@ -8,6 +8,7 @@
 //!
 //! Invariants: everything is a function of the seed and the [`Options`]; a trace is the same on every machine.
 
+mod asking;
 mod audit;
 mod chaos;
 mod claims;
@@ -134,6 +135,8 @@ pub struct Options {
     pub shares_evaluations: bool,
     /// Threads for scans; no decision may depend on them.
     pub pool: Pool,
+    /// Whether the schedulers are asked questions all the time; no decision and no effect may depend on it.
+    pub asks_questions: bool,
 }
 
 impl Default for Options {
@@ -144,6 +147,7 @@ impl Default for Options {
             keeps_trace: false,
             shares_evaluations: true,
             pool: Pool::none(),
+            asks_questions: false,
         }
     }
 }
@@ -171,6 +175,8 @@ pub struct Counts {
     pub n_allocated: u64,
     /// Claims that schedulers made for extended resources.
     pub n_made: u64,
+    /// Questions that were answered.
+    pub n_answers: u64,
 }
 
 impl Counts {
@@ -197,6 +203,7 @@ impl Counts {
             n_leaders: self.n_leaders + other.n_leaders,
             n_allocated: self.n_allocated + other.n_allocated,
             n_made: self.n_made + other.n_made,
+            n_answers: self.n_answers + other.n_answers,
         }
     }
 }
@@ -222,7 +229,29 @@ pub struct Outcome {
 /// - every other is parked, and its condition says what the scheduler found,
 /// - nothing is assumed, awaited or under way, and
 /// - once everything is deleted, every table is empty.
+///
+/// With questions, the same is run without, too: everything must then happen as it does with them.
 pub fn run(seed: u64, options: &Options) -> Outcome {
+    let outcome = simulate(seed, options);
+    if !options.asks_questions || outcome.violation.is_some() {
+        return outcome;
+    }
+    let silent = Options { asks_questions: false, ..options.clone() };
+    if simulate(seed, &silent).hash == outcome.hash {
+        return outcome;
+    }
+    let trace = |options: Options| simulate(seed, &Options { keeps_trace: true, ..options }).trace;
+    let [asked, silent] = [options.clone(), silent].map(trace);
+    let at = (0..asked.len().max(silent.len())).find(|at| asked.get(*at) != silent.get(*at));
+    let [asked, silent] = [asked, silent].map(|mut trace| match at {
+        Some(at) if at < trace.len() => trace.swap_remove(at),
+        _ => "nothing".to_owned(),
+    });
+    let violation = format!("with questions: {asked:?}, without: {silent:?}");
+    Outcome { violation: Some(violation), ..outcome }
+}
+
+fn simulate(seed: u64, options: &Options) -> Outcome {
     quieten_panics();
     let mut simulation = match Simulation::new(seed, options) {
         Ok(simulation) => simulation,
@@ -245,7 +274,8 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
     if let Some(violation) = &violation {
         simulation.trace.add(format!("VIOLATION {violation}"));
     }
-    let (counts, hash) = (simulation.counts, simulation.trace.hash());
+    let n_answers = simulation.asking.n_answered();
+    let (counts, hash) = (Counts { n_answers, ..simulation.counts }, simulation.trace.hash());
     Outcome { seed, counts, hash, violation, trace: simulation.trace.into_lines() }
 }
 

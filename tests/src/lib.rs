@@ -9,6 +9,7 @@ pub mod crowd;
 pub mod fault;
 pub mod fuzz;
 pub mod history;
+pub mod questioner;
 pub mod tenants;
 
 // Used by the tests of other packages, and asked for here with the features that they have there: so the programs of this

@@ -51,6 +51,19 @@ fn traces_do_not_depend_on_shared_evaluations() {
     }
 }
 
+/// Whatever goes wrong, questions change no decision and no effect. Each of these seeds is also run without them.
+#[test]
+fn traces_do_not_depend_on_questions() {
+    let mut counts = Counts::default();
+    for seed in 12..24 {
+        let asked = run(seed, &Options { asks_questions: true, ..options() });
+        assert_eq!(asked.violation, None, "seed {seed}");
+        assert_eq!(asked.hash, run(seed, &options()).hash, "seed {seed}");
+        counts = counts.plus(asked.counts);
+    }
+    assert!(counts.n_answers > 2_000, "{counts:?}");
+}
+
 /// A fault that is left out does not happen.
 #[test]
 fn faults_can_be_left_out() {

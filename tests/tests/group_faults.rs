@@ -18,11 +18,16 @@ use kube_scheduler_config::{FeatureGates, decode, default};
 use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input, PodRef, Token};
 use kube_scheduler_framework::ApiError;
 use kube_scheduler_tests::history::Numbers;
+use kube_scheduler_tests::questioner::{Questioner, Waiting};
 use serde_json::json;
 
 /// How many seeds the tests try, and how many steps each has. `KUBE_SCHEDULER_GROUP_SEEDS` sets another number of seeds.
 const N_SEEDS: u64 = 60;
 const N_STEPS: u64 = 120;
+/// How many seeds are tried with questions and without.
+const N_ASKED_SEEDS: u64 = 18;
+/// How often a question comes, in inputs and decisions.
+const ASKED_ONCE_IN: u64 = 3;
 
 const N_GROUPS: u64 = 4;
 const N_PODS: u64 = 24;
@@ -61,6 +66,9 @@ struct World {
     is_calm: bool,
     n_bound: u64,
     trace: Vec<String>,
+    questioner: Option<Questioner>,
+    /// Copies that were made for questions and wait to be asked.
+    waiting: Vec<Waiting>,
 }
 
 fn zone(node: u64) -> u64 {
@@ -125,6 +133,8 @@ impl World {
             is_calm: false,
             n_bound: 0,
             trace: Vec::new(),
+            questioner: None,
+            waiting: Vec::new(),
         }
     }
 
@@ -135,7 +145,26 @@ impl World {
 
     fn handle(&mut self, input: Input) {
         self.engine.handle(input, self.now);
+        self.ask();
         self.carry_out();
+    }
+
+    /// Asks the scheduler something now and then, if this world has questions.
+    fn ask(&mut self) {
+        let Some(questioner) = self.questioner.as_mut() else { return };
+        if !questioner.comes(ASKED_ONCE_IN) {
+            return;
+        }
+        self.waiting.extend(questioner.ask(&self.engine, self.now).unwrap());
+        if self.waiting.len() > 4 {
+            self.answer_waiting();
+        }
+    }
+
+    fn answer_waiting(&mut self) {
+        for waiting in self.waiting.drain(..) {
+            waiting.answer().unwrap();
+        }
     }
 
     /// Something has changed: it is reported to the scheduler, now or later.
@@ -164,6 +193,7 @@ impl World {
                 }
             }
             for effect in effects {
+                self.trace.push(effect.to_string());
                 match effect {
                     Effect::WriteBinding { token, pod, node } => self.binding(token, pod, node),
                     Effect::ClearNomination { token, .. } => {
@@ -342,6 +372,7 @@ impl World {
 
     fn turn(&mut self) -> bool {
         let is_busy = self.engine.schedule_next(self.now).is_some();
+        self.ask();
         let differences = check(self.engine.cluster());
         assert!(differences.is_empty(), "seed {}: {differences:?}", self.seed);
         self.carry_out();
@@ -444,19 +475,29 @@ impl World {
 }
 
 fn simulate(seed: u64) -> (u64, Vec<String>) {
-    let mut world = World::new(seed);
+    let world = live(World::new(seed));
+    (world.n_bound, world.trace)
+}
+
+fn live(mut world: World) -> World {
     for _ in 0..N_STEPS {
         world.step();
     }
     world.settle();
     world.check_settled();
-    (world.n_bound, world.trace)
+    world.answer_waiting();
+    world
+}
+
+/// As many seeds as are wanted, else so many.
+fn n_seeds(usual: u64) -> u64 {
+    let n_seeds = std::env::var("KUBE_SCHEDULER_GROUP_SEEDS");
+    n_seeds.map_or(usual, |text| text.parse().unwrap())
 }
 
 #[test]
 fn gangs_survive_whatever_happens() {
-    let n_seeds = std::env::var("KUBE_SCHEDULER_GROUP_SEEDS");
-    let n_seeds = n_seeds.map_or(N_SEEDS, |text| text.parse().unwrap());
+    let n_seeds = n_seeds(N_SEEDS);
     let mut n_bound = 0;
     let mut n_taken_over = 0;
     for seed in 0..n_seeds {
@@ -474,4 +515,17 @@ fn gangs_survive_whatever_happens() {
 #[test]
 fn a_simulation_is_a_function_of_its_seed() {
     assert_eq!(simulate(7), simulate(7));
+}
+
+/// Whatever goes wrong, questions of all kinds, about groups and others, change no decision and no effect.
+#[test]
+fn questions_change_nothing() {
+    let mut n_answered = 0;
+    for seed in 0..n_seeds(N_ASKED_SEEDS) {
+        let questioner = Some(Questioner::new(seed));
+        let asked = live(World { questioner, ..World::new(seed) });
+        n_answered += asked.questioner.map_or(0, |questioner| questioner.n_answered());
+        assert_eq!((asked.n_bound, asked.trace), simulate(seed), "seed {seed}");
+    }
+    assert!(n_answered > 30 * N_ASKED_SEEDS, "{n_answered}");
 }

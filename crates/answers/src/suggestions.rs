@@ -1,29 +1,36 @@
 //! The smallest changes that make a pod fit.
 //!
 //! Every suggestion has been tried: the pod with the change, or the cluster with it, was explained, and an attempt would
-//! place the pod. Which changes are tried follows from what rejects the pod; single ones first, pairs where none does.
+//! place the pod. Which changes are tried follows from what rejects the pod on each node; single ones first, then pairs that are
+//! smaller than the smallest of these.
 
 mod candidates;
+mod repairs;
+mod workloads;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_engine::Engine;
 
-use self::candidates::{Candidate, candidates};
+use self::candidates::Candidate;
+use self::repairs::{Combination, combinations};
 use crate::course::Course;
 use crate::explanation::{Explanation, Suggestion, Verdict};
 use crate::interrupt::Interrupt;
 use crate::what_if::{Change, apply};
 
-/// Changes of one pod that are tried at most, and pairs of them.
-const MAX_CANDIDATES: usize = 48;
-const MAX_PAIRS: usize = 150;
+/// How many single changes are tried, and how many pairs.
+const MAX_SINGLES: usize = 64;
+const MAX_PAIRS: usize = 100;
+/// How many changes of one kind are tried, such as other amounts of a resource, until one helps.
+const MAX_OF_A_KIND: usize = 8;
 
 /// The smallest changes that make the pod of an explanation fit, smallest first; none if it fits, or if nothing that is tried
 /// helps.
 ///
-/// O(nodes × plugins) for each change that is tried, of which there are at most 200; none is tried after `interrupt`.
+/// O(nodes × plugins) for each change that is tried, of which there are at most 164; none is tried after `interrupt`.
 pub fn suggestions(
     engine: &Engine,
     pod: &Arc<Pod>,
@@ -34,33 +41,23 @@ pub fn suggestions(
     let is_rejected =
         matches!(explanation.verdict, Verdict::DoesNotFit | Verdict::FitsAfterPreemption);
     // One that would fit alone is not helped by changes of its own.
-    if !is_rejected || explanation.n_feasible > 0 {
+    if !is_rejected || explanation.n_feasible > 0 || interrupt.is_set() {
         return Vec::new();
     }
-    let course = Course::new(engine, now, 0, interrupt);
+    let mut course = Course::new(engine, now, 0, interrupt);
+    let random = course.engine.next_random();
+    let Some(found) = course.engine.explain(pod, random, now) else { return Vec::new() };
+    let (singles, mut pairs) = combinations(&course.engine, pod, &found);
     let mut trials = Trials { course, pod, interrupt, now };
-    let mut all = candidates(&trials.course.engine, pod, explanation);
-    all.truncate(MAX_CANDIDATES);
-    let mut found: Vec<Suggestion> =
-        all.iter().filter_map(|candidate| trials.tried(&[candidate])).collect();
-    if found.is_empty() {
-        let mut pairs: Vec<[&Candidate; 2]> = Vec::new();
-        for (at, first) in all.iter().enumerate() {
-            let others = all[at + 1..].iter().filter(|other| first.combines_with(other));
-            pairs.extend(others.map(|second| [first, second]));
-        }
-        pairs.sort_by_key(|[first, second]| first.size() + second.size());
-        found = pairs.iter().take(MAX_PAIRS).filter_map(|pair| trials.tried(pair)).collect();
-    }
-    found.sort_by_key(|suggestion| (suggestion.size, std::cmp::Reverse(suggestion.n_feasible)));
-    // Where several amounts or nodes make the pod fit, the smallest change of a kind is enough.
-    let mut known: Vec<Vec<&'static str>> = Vec::new();
-    found.retain(|suggestion| {
-        let is_new = !known.contains(&suggestion.codes) || suggestion.codes == ["Tolerate"];
-        known.push(suggestion.codes.clone());
-        is_new
-    });
-    found
+    let mut suggested = trials.all(&singles, MAX_SINGLES);
+    let smallest = suggested.iter().map(|suggestion| suggestion.size).min();
+    pairs.retain(|pair| smallest.is_none_or(|smallest| pair.size() < smallest));
+    suggested.extend(trials.all(&pairs, MAX_PAIRS));
+    suggested.sort_by_key(|suggestion| (suggestion.size, std::cmp::Reverse(suggestion.n_feasible)));
+    // Of pairs with the same codes the smallest is enough.
+    let mut known: BTreeSet<Vec<&'static str>> = BTreeSet::new();
+    suggested.retain(|one| one.codes.len() == 1 || known.insert(one.codes.clone()));
+    suggested
 }
 
 /// Where changes are tried.
@@ -72,29 +69,45 @@ struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    /// What the changes together amount to, if the pod then gets a node.
-    fn tried(&mut self, changes: &[&Candidate]) -> Option<Suggestion> {
-        if self.interrupt.is_set() {
-            return None;
+    /// Tries combinations, the smallest first, and of each kind until one helps.
+    fn all(&mut self, combinations: &BTreeSet<Combination>, max: usize) -> Vec<Suggestion> {
+        let mut suggested = Vec::new();
+        let mut of_kinds: BTreeMap<Vec<Candidate>, usize> = BTreeMap::new();
+        let mut n_tried = 0;
+        for combination in combinations {
+            let n_of_kind = of_kinds.entry(combination.kind()).or_default();
+            if *n_of_kind >= MAX_OF_A_KIND || n_tried == max || self.interrupt.is_set() {
+                continue;
+            }
+            n_tried += 1;
+            *n_of_kind += 1;
+            if let Some(suggestion) = self.tried(combination) {
+                // Another priority may take other victims, and other nodes other pods.
+                *n_of_kind = if combination.may_evict() { *n_of_kind } else { MAX_OF_A_KIND };
+                suggested.push(suggestion);
+            }
         }
+        suggested
+    }
+
+    /// What the changes together amount to, if the pod then gets a node.
+    fn tried(&mut self, changes: &Combination) -> Option<Suggestion> {
         let mut pod = (**self.pod).clone();
-        changes.iter().for_each(|change| change.apply_to(&mut pod));
+        // From the last one on, so that the places of terms stay what they are.
+        changes.iter().rev().for_each(|change| change.apply_to(&mut pod));
         let pod = Arc::new(pod);
-        let of_cluster: Vec<Change> =
-            changes.iter().filter_map(|change| change.of_cluster()).collect();
-        let found = if of_cluster.is_empty() {
-            let engine = &mut self.course.engine;
-            let random = engine.next_random();
-            engine.explain(&pod, random, self.now)?
-        } else {
+        let of_cluster: Vec<Change> = changes.iter().flat_map(Candidate::of_cluster).collect();
+        let mut changed = None;
+        if !of_cluster.is_empty() {
             let mut course = Course::new(&self.course.engine, self.now, 0, self.interrupt);
             apply(&mut course, &of_cluster).ok()?;
-            let random = course.engine.next_random();
-            course.engine.explain(&pod, random, self.now)?
-        };
+            changed = Some(course);
+        }
+        let course = changed.as_mut().unwrap_or(&mut self.course);
+        let random = course.engine.next_random();
+        let found = course.engine.explain(&pod, random, self.now)?;
         let outcome = found.post_filter.as_ref().filter(|outcome| outcome.status.is_success());
-        let wants_victims = changes.iter().any(|change| change.may_evict());
-        if found.chosen.is_none() && !(wants_victims && outcome.is_some()) {
+        if found.chosen.is_none() && !(changes.may_evict() && outcome.is_some()) {
             return None;
         }
         let victims: Vec<String> = match (&found.chosen, outcome) {
@@ -102,11 +115,10 @@ impl Trials<'_> {
             _ => Vec::new(),
         };
         let n_victims = u32::try_from(victims.len()).unwrap_or(u32::MAX);
-        let size: u32 = changes.iter().map(|change| change.size()).sum();
         Some(Suggestion {
-            codes: changes.iter().map(|change| change.code()).collect(),
-            changes: changes.iter().map(|change| change.to_string()).collect(),
-            size: size.saturating_add(n_victims),
+            codes: changes.iter().map(Candidate::code).collect(),
+            changes: changes.iter().map(ToString::to_string).collect(),
+            size: changes.size().saturating_add(n_victims),
             n_feasible: found.nodes.iter().filter(|node| node.status.is_success()).count(),
             victims,
         })

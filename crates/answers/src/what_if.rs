@@ -18,7 +18,7 @@ use self::data::Totals;
 pub use self::data::{
     BlockedAnswer, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, WhatIf,
 };
-use crate::course::Course;
+use crate::course::{Course, Eviction};
 use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 use crate::{API_VERSION, Refusal};
@@ -259,6 +259,16 @@ fn pending(
     }
     for name in &touched.asked {
         let known = after.engine.known_pod(&name.namespace, &name.name);
+        let is_evicted = |eviction: &Eviction| PodName::from(&*eviction.pod) == *name;
+        if known.is_none() && after.evictions.iter().any(is_evicted) {
+            let message = "it gets a node, and is evicted for another pod then".to_owned();
+            listed.push(PendingAnswer {
+                pod: name.to_string(),
+                asked: true,
+                code: "Evicted",
+                message,
+            });
+        }
         let is_queued = after.engine.queue().get(&name.namespace, &name.name).is_some();
         if known.is_some_and(|pod| !pod.is_assigned()) && !is_queued {
             let message = "no profile is responsible for it, or it is still on its way".to_owned();

@@ -31,6 +31,9 @@ struct Args {
     /// Evaluate every pod from scratch; the traces must stay the same
     #[arg(long)]
     no_class_cache: bool,
+    /// Ask the schedulers questions all the time, and run every seed without as well; the traces must be the same
+    #[arg(long)]
+    questions: bool,
     /// Show the whole trace of every seed
     #[arg(long)]
     verbose: bool,
@@ -68,6 +71,7 @@ fn options(args: &Args) -> Options {
         n_steps: args.steps,
         without: args.without.iter().copied().collect(),
         shares_evaluations: !args.no_class_cache,
+        asks_questions: args.questions,
         ..Options::default()
     }
 }
@@ -129,7 +133,11 @@ fn show(outcome: &Outcome, args: &Args) {
         true => String::new(),
         false => format!(" --without {}", without.into_iter().collect::<Vec<_>>().join(",")),
     };
-    println!("to see it again: --seed {} --steps {}{without}", outcome.seed, shortest.n_steps);
+    let questions = if shortest.asks_questions { " --questions" } else { "" };
+    println!(
+        "to see it again: --seed {} --steps {}{without}{questions}",
+        outcome.seed, shortest.n_steps
+    );
 }
 
 #[expect(clippy::print_stdout, reason = "the summary is what the program is for")]
@@ -145,6 +153,7 @@ fn summarise(tally: &Tally, args: &Args, started: Instant) {
         n_leaders,
         n_allocated,
         n_made,
+        n_answers,
     } = tally.counts;
     let n_violations = tally.violations.iter().filter(|it| it.violation.is_some()).count();
     let seconds = started.elapsed().as_secs_f64();
@@ -157,7 +166,8 @@ fn summarise(tally: &Tally, args: &Args, started: Instant) {
         let summary = json!({
             "seeds": tally.n_seeds, "steps": n_steps, "placed": n_placed, "turnedDown": n_turned_down,
             "broken": n_broken, "judged": n_judged, "writes": n_writes, "schedulersEnded": n_ends,
-            "leaders": n_leaders, "allocated": n_allocated, "claimsMade": n_made, "traceHash": format!("{:016x}", tally.hash), "seconds": seconds,
+            "leaders": n_leaders, "allocated": n_allocated, "claimsMade": n_made, "answers": n_answers,
+            "traceHash": format!("{:016x}", tally.hash), "seconds": seconds,
             "violations": violations,
         });
         println!("{summary}");
@@ -165,7 +175,7 @@ fn summarise(tally: &Tally, args: &Args, started: Instant) {
     }
     println!(
         "seeds={} steps={n_steps} placed={n_placed} turned-down={n_turned_down} broken={n_broken} judged={n_judged} \
-         writes={n_writes} ends={n_ends} leaders={n_leaders} allocated={n_allocated} made={n_made} hash={:016x} seconds={seconds:.1} violations={n_violations}",
+         writes={n_writes} ends={n_ends} leaders={n_leaders} allocated={n_allocated} made={n_made} answers={n_answers} hash={:016x} seconds={seconds:.1} violations={n_violations}",
         tally.n_seeds, tally.hash
     );
 }

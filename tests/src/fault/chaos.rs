@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -58,6 +58,13 @@ pub(super) enum Intent {
     Bind { pod: PodRef, node: Arc<str> },
 }
 
+/// How bad it is at a moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    step: u64,
+    once_in: u64,
+}
+
 /// How bad it is at the moment, for all plugins of a simulation.
 #[derive(Debug)]
 pub(super) struct Dial {
@@ -66,6 +73,8 @@ pub(super) struct Dial {
     /// Once in how many calls something goes wrong; 0 for never.
     once_in: AtomicU64,
     intents: Mutex<VecDeque<Intent>>,
+    /// Whether plugins are called on copies of engines, for questions.
+    is_apart: AtomicBool,
     /// Of the scheduler that was built last.
     sleepers: Mutex<Arc<Sleepers>>,
 }
@@ -77,6 +86,7 @@ impl Dial {
             step: AtomicU64::new(0),
             once_in: AtomicU64::new(0),
             intents: Mutex::default(),
+            is_apart: AtomicBool::new(false),
             sleepers: Mutex::default(),
         })
     }
@@ -87,6 +97,30 @@ impl Dial {
 
     pub(super) fn set_once_in(&self, n: u64) {
         self.once_in.store(n, Ordering::Relaxed);
+    }
+
+    /// How bad it is.
+    pub(super) fn setting(&self) -> Setting {
+        let [step, once_in] = [&self.step, &self.once_in].map(|it| it.load(Ordering::Relaxed));
+        Setting { step, once_in }
+    }
+
+    /// Lets work go on on copies of engines as if it were as bad as `setting` says. What plugins begin there is not noted.
+    pub(super) fn apart<T>(&self, setting: Setting, work: impl FnOnce() -> T) -> T {
+        let present = self.setting();
+        let set = |Setting { step, once_in }, is_apart| {
+            self.set_step(step);
+            self.set_once_in(once_in);
+            self.is_apart.store(is_apart, Ordering::Relaxed);
+        };
+        set(setting, true);
+        let outcome = work();
+        set(present, false);
+        outcome
+    }
+
+    fn is_apart(&self) -> bool {
+        self.is_apart.load(Ordering::Relaxed)
     }
 
     fn is_calm(&self) -> bool {
@@ -106,6 +140,9 @@ impl Dial {
     }
 
     pub(super) fn intend(&self, intent: Intent) {
+        if self.is_apart() {
+            return;
+        }
         self.intents.lock().unwrap_or_else(PoisonError::into_inner).push_back(intent);
     }
 
@@ -407,19 +444,25 @@ struct Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        self.sleepers.set(&self.uid, false);
+        self.set_asleep(false);
     }
 }
 
 impl PreBindTask for Task {
     fn step(&mut self, cx: &mut TaskContext<'_>, event: TaskEvent) -> TaskStep {
         let step = self.next(cx, event);
-        self.sleepers.set(&self.uid, matches!(step, TaskStep::Wait { until: None, .. }));
+        self.set_asleep(matches!(step, TaskStep::Wait { until: None, .. }));
         step
     }
 }
 
 impl Task {
+    fn set_asleep(&self, is_asleep: bool) {
+        if !self.dial.is_apart() {
+            self.sleepers.set(&self.uid, is_asleep);
+        }
+    }
+
     fn next(&mut self, cx: &TaskContext<'_>, event: TaskEvent) -> TaskStep {
         self.n_steps += 1;
         if let TaskEvent::Written(Ok(object)) = event {

@@ -13,12 +13,16 @@ use kube_scheduler_engine::{Effect, Engine, Input, PodRef, Token, Turn, WatchedK
 use kube_scheduler_framework::ObjectKey;
 use kube_scheduler_writes::Outbox;
 
+use super::asking::Asking;
 use super::audit::{Audit, Cause};
 use super::chaos::{Dial, Intent, Sleepers};
 use super::follower::Follower;
 use super::server::Server;
 use super::trace::Trace;
 use crate::history::Numbers;
+
+/// How often a question comes right after a decision.
+const ASKED_ONCE_IN: u64 = 2;
 
 /// What the engine was shown, kept apart from it.
 #[derive(Debug, Default)]
@@ -209,7 +213,11 @@ impl Instance {
     }
 
     /// One decision. False when there is none to be made.
-    pub(super) fn decide(&mut self, trace: &mut Trace) -> Result<Option<Turn>> {
+    pub(super) fn decide(
+        &mut self,
+        trace: &mut Trace,
+        asking: &mut Asking,
+    ) -> Result<Option<Turn>> {
         self.audit.begin_turn();
         let Some(turn) = self.engine.schedule_next(self.now) else {
             self.collect(Cause::News, trace)?;
@@ -219,6 +227,8 @@ impl Instance {
             "    {} decides {} {:?} attempt {}",
             self.name, turn.pod, turn.result, turn.attempts
         ));
+        // A question may come between a decision and what follows from it.
+        asking.once_in(ASKED_ONCE_IN, &self.engine, self.now)?;
         self.collect(Cause::Turn, trace)?;
         self.audit.turn(&turn, &self.engine, &self.shown, self.now)?;
         Ok(Some(turn))

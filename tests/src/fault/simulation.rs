@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_engine::Input;
 
+use super::asking::Asking;
 use super::audit::{self, Cause};
 use super::chaos::Dial;
 use super::claims::Devices;
@@ -32,6 +33,9 @@ const RENEW_EVERY: Duration = Duration::from_secs(2);
 const RECOMPUTE_EVERY: u64 = 16;
 /// Decisions between two that are judged by another engine.
 const JUDGE_EVERY: u64 = 8;
+
+/// How often a question comes after a little work.
+const ASKED_ONCE_IN: u64 = 4;
 
 /// Who leads, as the server knows it.
 #[derive(Debug, Default)]
@@ -66,6 +70,7 @@ pub(super) struct Simulation {
     pub(super) is_healing: bool,
     pub(super) setup: Setup,
     pub(super) devices: Devices,
+    pub(super) asking: Asking,
     dial: Arc<Dial>,
     without: BTreeSet<Fault>,
     seats: Vec<Seat>,
@@ -98,6 +103,7 @@ impl Simulation {
             is_healing: false,
             setup,
             devices: Devices::new(seed, has_devices),
+            asking: Asking::new(seed, options.asks_questions, &dial),
             dial,
             without: options.without.clone(),
             seats: (0..n_seats).map(seat).collect(),
@@ -182,6 +188,7 @@ impl Simulation {
         self.keep_time()?;
         for _ in 0..self.numbers.below(16) {
             self.work()?;
+            self.ask_once_in(ASKED_ONCE_IN)?;
         }
         self.check()
     }
@@ -242,6 +249,15 @@ impl Simulation {
         }
     }
 
+    /// Asks each scheduler something once in `n` times, whether it leads or not.
+    pub(super) fn ask_once_in(&mut self, n: u64) -> Result<()> {
+        let instances = self.seats.iter().filter_map(|seat| seat.instance.as_ref());
+        for instance in instances {
+            self.asking.once_in(n, &instance.engine, instance.now)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn receive(&mut self, seat: usize, follower: usize) -> Result<bool> {
         let Some(instance) = self.seats.get_mut(seat).and_then(|seat| seat.instance.as_mut())
         else {
@@ -272,7 +288,9 @@ impl Simulation {
         let n = instance.audit.n_decisions;
         let is_judged = n.is_multiple_of(JUDGE_EVERY) && instance.engine.has_ready();
         let before = is_judged.then(|| super::verdict::Before::of(instance));
-        let Some(turn) = instance.decide(&mut self.trace)? else { return Ok(false) };
+        let Some(turn) = instance.decide(&mut self.trace, &mut self.asking)? else {
+            return Ok(false);
+        };
         self.counts.count(&turn.result);
         if let Some(before) = before {
             before.judge(&turn, &self.setup, self.now)?;

@@ -24,6 +24,9 @@ const MAX_ROUNDS: usize = 20_000;
 /// The longest that any pod waits for time alone: for volumes to be bound, and for the unschedulable to be tried again.
 const LONG: Duration = Duration::from_secs(700);
 
+/// How often a question comes after a round of everybody's work.
+const ASKED_ONCE_IN: u64 = 10;
+
 /// What a scheduler knew before a decision.
 #[derive(Debug)]
 pub(super) struct Before {
@@ -102,6 +105,7 @@ impl Simulation {
         self.settle(Duration::from_secs(60)).context("while everything is deleted")?;
         self.let_pass(LONG);
         self.settle(LONG).context("after everything was deleted")?;
+        self.asking.end()?;
         self.tables_are_empty()
     }
 
@@ -163,6 +167,7 @@ impl Simulation {
         for seat in 0..self.n_seats() {
             is_busy |= self.decide(seat)?;
         }
+        self.ask_once_in(ASKED_ONCE_IN)?;
         let revision = self.server.revision();
         self.let_go()?;
         Ok(is_busy || revision != self.server.revision())

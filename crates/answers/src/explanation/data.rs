@@ -79,22 +79,6 @@ pub struct Explanation {
     pub(crate) warnings: Vec<String>,
 }
 
-impl Explanation {
-    /// The plugins that reject the pod or a node, repeated as they stand.
-    pub(crate) fn rejecting_plugins(&self) -> impl Iterator<Item = &str> {
-        let of_nodes = self.rejected.iter().flat_map(|group| &group.rejections);
-        self.pod_rejections.iter().chain(of_nodes).map(|rejection| &*rejection.plugin)
-    }
-
-    /// The nodes that this plugin alone rejects.
-    pub(crate) fn rejected_only_by(&self, plugin: &str) -> impl Iterator<Item = &str> {
-        let alone = self.rejected.iter().filter(move |group| {
-            group.rejections.iter().all(|rejection| rejection.plugin == plugin)
-        });
-        alone.flat_map(|group| &group.examples).map(String::as_str)
-    }
-}
-
 /// Where a pod is, and what it waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -254,14 +238,16 @@ pub struct PreemptionAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Suggestion {
-    /// The kinds of change: `LowerRequest`, `Tolerate`, `DropNodeSelector`, `DropNodeAffinity`, `DropPodAffinity`,
-    /// `DropPodAntiAffinity`, `DropSpreadConstraint`, `DropHostPorts`, `RaisePriority`, `Uncordon`, `AddNodeLike`.
+    /// The kinds of change: `LowerRequest`, `Tolerate`, `DropSpreadConstraint`, `DropPodAffinityTerm`, `DropPodAffinity`,
+    /// `DropPodAntiAffinityTerm`, `DropPodAntiAffinity`, `DropHostPort`, `DropHostPorts`, `DropNodeSelectorLabel`,
+    /// `DropNodeSelector`, `DropNodeAffinity`, `Uncordon`, `ScaleDown`, `RaisePriority`, `AddNodeLike`.
     pub codes: Vec<&'static str>,
     /// The changes in words.
     pub changes: Vec<String>,
     /// How large they are together; suggestions come smallest first. Lowering a request by p percent counts p, a toleration
-    /// 20, a spread constraint 30, pod affinity 35, anti-affinity and host ports 40, node selectors and node affinity 45, a
-    /// cordon 50, a priority 60 and one for each victim, a node 80.
+    /// 20, a spread constraint 30, pod affinity 35 and one of its terms 32, anti-affinity and host ports 40 and one of these 38,
+    /// node selectors and node affinity 45 and one label 40, a cordon 50, fewer pods of a workload 55 and five for each, a
+    /// priority 60 and one for each victim, a node 80.
     pub size: u32,
     /// On how many nodes the pod then fits, without any eviction.
     pub n_feasible: usize,

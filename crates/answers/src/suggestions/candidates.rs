@@ -1,38 +1,36 @@
-//! Changes that are worth a trial.
+//! Changes that may make a pod fit: how large each is, how it is made, and how it is called.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{
-    NodeAffinity, Pod, PodSpec, Taint, TaintEffect, Toleration, TolerationOperator,
-    WhenUnsatisfiable,
+    HostPort, Labels, NodeAffinity, Pod, PodAffinity, PodSpec, Taint, Toleration,
+    TolerationOperator,
 };
-use kube_scheduler_cache::{ClusterState, NodeIdx};
-use kube_scheduler_engine::Engine;
 
-use crate::amounts::{free, quantity, requested, with_request};
-use crate::explanation::Explanation;
+use crate::amounts::{quantity, with_request};
+use crate::format::count;
+use crate::pod_name::PodName;
 use crate::what_if::Change;
 
-/// How many amounts of one resource, and how many nodes, are tried.
-const MAX_AMOUNTS: usize = 4;
-const MAX_NODES: usize = 6;
-const MAX_PRIORITIES: usize = 8;
-
 /// One change.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Candidate {
-    LowerRequest { resource: Arc<str>, from: i64, to: i64 },
+    LowerRequest { resource: Arc<str>, less: i64, from: i64 },
     Tolerate(Taint),
+    DropSpreadConstraint { topology_key: Arc<str> },
+    DropPodAffinityTerm { at: usize, topology_key: Arc<str> },
+    DropPodAffinity,
+    DropPodAntiAffinityTerm { at: usize, topology_key: Arc<str> },
+    DropPodAntiAffinity,
+    DropHostPort(HostPort),
+    DropHostPorts,
+    DropNodeSelectorLabel(Arc<str>),
     DropNodeSelector,
     DropNodeAffinity,
-    DropPodAffinity,
-    DropPodAntiAffinity,
-    DropSpreadConstraint { at: usize, topology_key: Arc<str> },
-    DropHostPorts,
-    RaisePriority { from: i32, to: i32 },
     Uncordon(Arc<str>),
+    ScaleDown { workload: Arc<str>, pods: Arc<[PodName]> },
+    RaisePriority { from: i32, to: i32 },
     AddNodeLike(Arc<str>),
 }
 
@@ -41,14 +39,19 @@ impl Candidate {
         match self {
             Self::LowerRequest { .. } => "LowerRequest",
             Self::Tolerate(_) => "Tolerate",
+            Self::DropSpreadConstraint { .. } => "DropSpreadConstraint",
+            Self::DropPodAffinityTerm { .. } => "DropPodAffinityTerm",
+            Self::DropPodAffinity => "DropPodAffinity",
+            Self::DropPodAntiAffinityTerm { .. } => "DropPodAntiAffinityTerm",
+            Self::DropPodAntiAffinity => "DropPodAntiAffinity",
+            Self::DropHostPort(_) => "DropHostPort",
+            Self::DropHostPorts => "DropHostPorts",
+            Self::DropNodeSelectorLabel(_) => "DropNodeSelectorLabel",
             Self::DropNodeSelector => "DropNodeSelector",
             Self::DropNodeAffinity => "DropNodeAffinity",
-            Self::DropPodAffinity => "DropPodAffinity",
-            Self::DropPodAntiAffinity => "DropPodAntiAffinity",
-            Self::DropSpreadConstraint { .. } => "DropSpreadConstraint",
-            Self::DropHostPorts => "DropHostPorts",
-            Self::RaisePriority { .. } => "RaisePriority",
             Self::Uncordon(_) => "Uncordon",
+            Self::ScaleDown { .. } => "ScaleDown",
+            Self::RaisePriority { .. } => "RaisePriority",
             Self::AddNodeLike(_) => "AddNodeLike",
         }
     }
@@ -56,31 +59,40 @@ impl Candidate {
     /// How large the change is, as documented at [`Suggestion`](crate::Suggestion).
     pub(super) fn size(&self) -> u32 {
         match self {
-            Self::LowerRequest { from, to, .. } => {
-                let less = i128::from(*from) - i128::from(*to);
+            Self::LowerRequest { from, less, .. } => {
+                let less = i128::from(*less);
                 let percent = (less * 100).div_euclid(i128::from(*from).max(1)).clamp(1, 100);
                 u32::try_from(percent).unwrap_or(100)
             }
             Self::Tolerate(_) => 20,
             Self::DropSpreadConstraint { .. } => 30,
+            Self::DropPodAffinityTerm { .. } => 32,
             Self::DropPodAffinity => 35,
-            Self::DropPodAntiAffinity | Self::DropHostPorts => 40,
+            Self::DropPodAntiAffinityTerm { .. } | Self::DropHostPort(_) => 38,
+            Self::DropPodAntiAffinity | Self::DropHostPorts | Self::DropNodeSelectorLabel(_) => 40,
             Self::DropNodeSelector | Self::DropNodeAffinity => 45,
             Self::Uncordon(_) => 50,
+            Self::ScaleDown { pods, .. } => {
+                u32::try_from(pods.len()).unwrap_or(u32::MAX).saturating_mul(5).saturating_add(55)
+            }
             Self::RaisePriority { .. } => 60,
             Self::AddNodeLike(_) => 80,
         }
     }
 
-    /// Whether both make sense together: not twice the same thing.
-    pub(super) fn combines_with(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::LowerRequest { resource, .. }, Self::LowerRequest { resource: other, .. }) => {
-                resource != other
+    /// The same without amounts and nodes: of those with the same kind, the smallest that helps is enough.
+    pub(super) fn kind(&self) -> Self {
+        match self {
+            Self::LowerRequest { resource, .. } => {
+                Self::LowerRequest { resource: resource.clone(), less: 0, from: 0 }
             }
-            (Self::Tolerate(_), Self::Tolerate(_))
-            | (Self::DropSpreadConstraint { .. }, Self::DropSpreadConstraint { .. }) => false,
-            _ => self.code() != other.code(),
+            Self::Uncordon(_) => Self::Uncordon("".into()),
+            Self::ScaleDown { workload, .. } => {
+                Self::ScaleDown { workload: workload.clone(), pods: Arc::default() }
+            }
+            Self::RaisePriority { .. } => Self::RaisePriority { from: 0, to: 0 },
+            Self::AddNodeLike(_) => Self::AddNodeLike("".into()),
+            other => other.clone(),
         }
     }
 
@@ -88,12 +100,13 @@ impl Candidate {
         matches!(self, Self::RaisePriority { .. })
     }
 
-    /// The change, if it is one of the cluster.
-    pub(super) fn of_cluster(&self) -> Option<Change> {
+    /// The changes, if they are of the cluster.
+    pub(super) fn of_cluster(&self) -> Vec<Change> {
         match self {
-            Self::Uncordon(node) => Some(Change::Uncordon(node.clone())),
-            Self::AddNodeLike(node) => Some(Change::AddNodesLike { node: node.clone(), count: 1 }),
-            _ => None,
+            Self::Uncordon(node) => vec![Change::Uncordon(node.clone())],
+            Self::AddNodeLike(node) => vec![Change::AddNodesLike { node: node.clone(), count: 1 }],
+            Self::ScaleDown { pods, .. } => pods.iter().cloned().map(Change::DeletePod).collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -101,8 +114,8 @@ impl Candidate {
     pub(super) fn apply_to(&self, pod: &mut Pod) {
         let mut spec: PodSpec = (*pod.spec).clone();
         match self {
-            Self::LowerRequest { resource, to, .. } => {
-                *pod = with_request(pod, resource, *to);
+            Self::LowerRequest { resource, from, less } => {
+                *pod = with_request(pod, resource, from.saturating_sub(*less));
             }
             Self::Tolerate(taint) => {
                 let toleration = Toleration {
@@ -114,6 +127,36 @@ impl Candidate {
                 };
                 spec.tolerations = spec.tolerations.iter().cloned().chain([toleration]).collect();
             }
+            Self::DropSpreadConstraint { topology_key } => {
+                let all = spec.topology_spread_constraints.iter();
+                let others = all.filter(|one| !is_hard(one) || one.topology_key != *topology_key);
+                spec.topology_spread_constraints = others.cloned().collect();
+            }
+            Self::DropPodAffinityTerm { at, .. } => {
+                spec.pod_affinity = without_term(spec.pod_affinity.as_deref(), *at);
+            }
+            Self::DropPodAffinity => spec.pod_affinity = None,
+            Self::DropPodAntiAffinityTerm { at, .. } => {
+                spec.pod_anti_affinity = without_term(spec.pod_anti_affinity.as_deref(), *at);
+            }
+            Self::DropPodAntiAffinity => spec.pod_anti_affinity = None,
+            Self::DropHostPort(port) => {
+                let others = spec.host_ports.iter().filter(|other| *other != port);
+                spec.host_ports = others.cloned().collect();
+                let is_left = |number: &&i32| {
+                    **number != port.port
+                        || spec.host_ports.iter().any(|left| left.port == **number)
+                };
+                spec.host_port_numbers =
+                    spec.host_port_numbers.iter().filter(is_left).copied().collect();
+            }
+            Self::DropHostPorts => {
+                spec.host_ports = Arc::default();
+                spec.host_port_numbers = Arc::default();
+            }
+            Self::DropNodeSelectorLabel(key) => {
+                spec.node_selector = spec.node_selector.map(|labels| without_key(&labels, key));
+            }
             Self::DropNodeSelector => spec.node_selector = None,
             Self::DropNodeAffinity => {
                 spec.node_affinity = spec
@@ -121,164 +164,71 @@ impl Candidate {
                     .as_deref()
                     .map(|affinity| Arc::new(NodeAffinity { required: None, ..affinity.clone() }));
             }
-            Self::DropPodAffinity => spec.pod_affinity = None,
-            Self::DropPodAntiAffinity => spec.pod_anti_affinity = None,
-            Self::DropSpreadConstraint { at, .. } => {
-                let all = spec.topology_spread_constraints.iter().enumerate();
-                let others = all.filter(|(other, _)| other != at);
-                spec.topology_spread_constraints = others.map(|(_, one)| one.clone()).collect();
-            }
-            Self::DropHostPorts => {
-                spec.host_ports = Arc::default();
-                spec.host_port_numbers = Arc::default();
-            }
             Self::RaisePriority { to, .. } => {
                 spec.priority = Some(*to);
                 spec.never_preempts = false;
             }
-            Self::Uncordon(_) | Self::AddNodeLike(_) => {}
+            Self::Uncordon(_) | Self::ScaleDown { .. } | Self::AddNodeLike(_) => {}
         }
         pod.spec = Arc::new(spec);
     }
 }
 
+/// Whether a constraint can reject a node.
+pub(super) fn is_hard(constraint: &kube_scheduler_api_types::TopologySpreadConstraint) -> bool {
+    constraint.when_unsatisfiable == kube_scheduler_api_types::WhenUnsatisfiable::DoNotSchedule
+}
+
+fn without_key(labels: &Labels, key: &str) -> Labels {
+    let others = labels.iter_shared().filter(|(known, _)| ***known != *key);
+    others.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// The affinity without one of its required terms.
+fn without_term(affinity: Option<&PodAffinity>, dropped: usize) -> Option<Arc<PodAffinity>> {
+    let affinity = affinity?;
+    let others = affinity.required.iter().enumerate().filter(|(at, _)| *at != dropped);
+    let required: Arc<[_]> = others.map(|(_, term)| term.clone()).collect();
+    let n_required_given = required.len();
+    Some(Arc::new(PodAffinity { required, n_required_given, ..affinity.clone() }))
+}
+
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::LowerRequest { resource, from, to } => {
-                let (to, from) = (quantity(resource, *to), quantity(resource, *from));
+            Self::LowerRequest { resource, from, less } => {
+                let to = from.saturating_sub(*less);
+                let (to, from) = (quantity(resource, to), quantity(resource, *from));
                 write!(f, "request {to} of {resource} instead of {from}")
             }
             Self::Tolerate(Taint { key, value, effect }) => {
                 let sign = if value.is_empty() { "" } else { "=" };
                 write!(f, "tolerate the taint {key}{sign}{value}:{}", effect.as_str())
             }
-            Self::DropNodeSelector => f.write_str("drop nodeSelector"),
-            Self::DropNodeAffinity => f.write_str("drop the required node affinity"),
-            Self::DropPodAffinity => f.write_str("drop pod affinity"),
-            Self::DropPodAntiAffinity => f.write_str("drop pod anti-affinity"),
-            Self::DropSpreadConstraint { topology_key, .. } => {
+            Self::DropSpreadConstraint { topology_key } => {
                 write!(f, "drop the topology spread constraint over {topology_key}")
             }
+            Self::DropPodAffinityTerm { at, topology_key } => {
+                write!(f, "drop pod affinity term {} over {topology_key}", at + 1)
+            }
+            Self::DropPodAffinity => f.write_str("drop pod affinity"),
+            Self::DropPodAntiAffinityTerm { at, topology_key } => {
+                write!(f, "drop pod anti-affinity term {} over {topology_key}", at + 1)
+            }
+            Self::DropPodAntiAffinity => f.write_str("drop pod anti-affinity"),
+            Self::DropHostPort(HostPort { protocol, port, .. }) => {
+                write!(f, "drop host port {port}/{protocol}")
+            }
             Self::DropHostPorts => f.write_str("drop host ports"),
-            Self::RaisePriority { from, to } => write!(f, "priority {to} instead of {from}"),
+            Self::DropNodeSelectorLabel(key) => write!(f, "drop {key} from nodeSelector"),
+            Self::DropNodeSelector => f.write_str("drop nodeSelector"),
+            Self::DropNodeAffinity => f.write_str("drop the required node affinity"),
             Self::Uncordon(node) => write!(f, "uncordon node {node}"),
+            Self::ScaleDown { workload, pods } => {
+                write!(f, "{} fewer of {workload}", count(pods.len(), "pod"))
+            }
+            Self::RaisePriority { from, to } => write!(f, "priority {to} instead of {from}"),
             Self::AddNodeLike(node) => write!(f, "one more node like {node}"),
         }
     }
-}
-
-/// What may help, by what is in the way.
-pub(super) fn candidates(engine: &Engine, pod: &Pod, explanation: &Explanation) -> Vec<Candidate> {
-    let cluster = engine.cluster();
-    let rejecting: BTreeSet<&str> = explanation.rejecting_plugins().collect();
-    let rejects = |plugin: &str| rejecting.contains(plugin);
-    let spec = &pod.spec;
-    let mut found = Vec::new();
-    if rejects("NodeResourcesFit") {
-        found.extend(lower_requests(cluster, pod, explanation));
-    }
-    if rejects("TaintToleration") {
-        found.extend(tolerations(cluster, pod));
-    }
-    if rejects("PodTopologySpread") {
-        let constraints = spec.topology_spread_constraints.iter().enumerate();
-        let hard = constraints
-            .filter(|(_, one)| one.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule);
-        found.extend(hard.map(|(at, one)| {
-            let topology_key = one.topology_key.clone();
-            Candidate::DropSpreadConstraint { at, topology_key }
-        }));
-    }
-    let affects = |affinity: &Option<_>| affinity.is_some() && rejects("InterPodAffinity");
-    let of_node = spec.node_affinity.as_deref().is_some_and(|affinity| affinity.required.is_some());
-    let simple = [
-        (affects(&spec.pod_affinity), Candidate::DropPodAffinity),
-        (affects(&spec.pod_anti_affinity), Candidate::DropPodAntiAffinity),
-        (rejects("NodePorts"), Candidate::DropHostPorts),
-        (rejects("NodeAffinity") && spec.node_selector.is_some(), Candidate::DropNodeSelector),
-        (rejects("NodeAffinity") && of_node, Candidate::DropNodeAffinity),
-    ];
-    found.extend(simple.into_iter().filter(|(applies, _)| *applies).map(|(_, change)| change));
-    if rejects("NodeUnschedulable") {
-        let cordoned = nodes(cluster).filter(|(_, node)| node.unschedulable);
-        found.extend(
-            cordoned.take(MAX_NODES).map(|(_, node)| Candidate::Uncordon(node.name.clone())),
-        );
-    }
-    found.extend(priorities(cluster, pod));
-    found.extend(models(cluster));
-    found
-}
-
-fn nodes(
-    cluster: &ClusterState,
-) -> impl Iterator<Item = (NodeIdx, &Arc<kube_scheduler_api_types::Node>)> {
-    cluster.order().iter().filter_map(|idx| Some((*idx, cluster.node(*idx)?)))
-}
-
-/// Each resource down to what is free on some node: the largest free amounts below the request, first on nodes where
-/// nothing else is in the way.
-fn lower_requests(cluster: &ClusterState, pod: &Pod, explanation: &Explanation) -> Vec<Candidate> {
-    let only = explanation.rejected_only_by("NodeResourcesFit");
-    let only: Vec<NodeIdx> = only.filter_map(|name| cluster.node_idx(name)).collect();
-    let all: Vec<NodeIdx> = nodes(cluster).map(|(idx, _)| idx).collect();
-    let mut found = Vec::new();
-    for (resource, from) in requested(pod).into_iter().filter(|(_, amount)| *amount > 0) {
-        let mut amounts: Vec<i64> = Vec::new();
-        for nodes in [&only, &all] {
-            let free = nodes.iter().map(|idx| free(cluster, &resource, *idx));
-            let lower: BTreeSet<i64> = free.filter(|free| (1..from).contains(free)).collect();
-            let new = lower.into_iter().rev().filter(|to| !amounts.contains(to));
-            let new: Vec<i64> = new.take(MAX_AMOUNTS).collect();
-            amounts.extend(new);
-        }
-        found.extend(amounts.into_iter().map(|to| {
-            let resource = resource.clone();
-            Candidate::LowerRequest { resource, from, to }
-        }));
-    }
-    found
-}
-
-/// The taints of nodes that keep pods away, each once, in the order of nodes.
-fn tolerations(cluster: &ClusterState, pod: &Pod) -> Vec<Candidate> {
-    let mut taints: Vec<&Taint> = Vec::new();
-    for taint in nodes(cluster).flat_map(|(_, node)| node.taints.iter()) {
-        let is_hard = matches!(taint.effect, TaintEffect::NoSchedule | TaintEffect::NoExecute);
-        if is_hard && !taints.contains(&taint) && taints.len() < MAX_NODES {
-            taints.push(taint);
-        }
-    }
-    let known = |taint: &Taint| {
-        pod.spec.tolerations.iter().any(|one| {
-            one.key == taint.key
-                && one.value == taint.value
-                && one.effect.as_ref() == Some(&taint.effect)
-        })
-    };
-    taints.into_iter().filter(|taint| !known(taint)).cloned().map(Candidate::Tolerate).collect()
-}
-
-/// Priorities just above those of running pods.
-fn priorities(cluster: &ClusterState, pod: &Pod) -> Vec<Candidate> {
-    let from = pod.priority();
-    let higher = cluster.all_pods().map(|(other, _)| other.priority().saturating_add(1));
-    let higher: BTreeSet<i32> = higher.filter(|priority| *priority > from).collect();
-    let raise = |to| Candidate::RaisePriority { from, to };
-    higher.into_iter().take(MAX_PRIORITIES).map(raise).collect()
-}
-
-/// Nodes that differ in what they have.
-fn models(cluster: &ClusterState) -> Vec<Candidate> {
-    let mut seen = Vec::new();
-    let mut found = Vec::new();
-    for (_, node) in nodes(cluster) {
-        let kind = (&node.allocatable, &node.taints, node.allowed_pods);
-        if found.len() < MAX_NODES && !seen.contains(&kind) {
-            seen.push(kind);
-            found.push(Candidate::AddNodeLike(node.name.clone()));
-        }
-    }
-    found
 }

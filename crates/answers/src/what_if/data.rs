@@ -130,7 +130,7 @@ pub struct PendingAnswer {
     pub pod: String,
     /// Whether it is asked about.
     pub(super) asked: bool,
-    /// `Unschedulable`, `SchedulerError`, `SchedulingGated`, `NotTried` or `NotScheduled`.
+    /// `Unschedulable`, `SchedulerError`, `SchedulingGated`, `NotTried`, `NotScheduled` or `Evicted`.
     pub code: &'static str,
     /// Why, in words.
     #[serde(skip_serializing_if = "String::is_empty")]

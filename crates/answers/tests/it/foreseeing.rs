@@ -111,7 +111,7 @@ fn questions_about_nothing_and_too_large_ones_are_refused() {
 }
 
 /// Lets the engine go on by itself until nothing happens for a while; gives the pods that were evicted.
-fn go_on(engine: &mut Engine, mut now: Timestamp) -> Vec<String> {
+pub(crate) fn go_on(engine: &mut Engine, mut now: Timestamp) -> Vec<String> {
     let mut server = Rehearsal::default();
     let mut evicted = Vec::new();
     for _ in 0..60 {

@@ -10,6 +10,7 @@ mod explaining;
 mod foreseeing;
 mod fragmenting;
 mod grouping;
+mod minimal;
 mod preempting;
 mod queueing;
 mod suggesting;

@@ -1,0 +1,358 @@
+//! What could be done about the rejections of each node.
+//!
+//! For each plugin that rejects a node there are some changes after which it would not, as far as can be told without asking it.
+//! One for each of the node's rejections makes a combination that is worth a trial. Lower priorities and smaller workloads are no
+//! matter of one node: they may end all rejections at once that depend on the node's pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{Node, Pod, PodAffinity, Taint};
+use kube_scheduler_cache::{ClusterState, NodeIdx};
+use kube_scheduler_engine::{Engine, Explanation, NodeExplanation};
+use kube_scheduler_framework::{Code, Status};
+
+use super::candidates::{Candidate, is_hard};
+use super::workloads::scale_downs;
+use crate::amounts::{allocatable, free, requested};
+
+/// How many changes may stand together.
+const MAX_TOGETHER: usize = 2;
+const MAX_PRIORITIES: usize = 8;
+/// How many different nodes may be models of new ones.
+const MAX_MODELS: usize = 16;
+/// The pseudo-resource of which each pod takes one.
+pub(super) const PODS: &str = "pods";
+const HOST_NAME: &str = "kubernetes.io/hostname";
+/// The taint of cordoned nodes, which is not there to be tolerated.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// Changes that are made together, none twice. The smaller come first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Combination {
+    size: u32,
+    changes: Vec<Candidate>,
+}
+
+impl Combination {
+    fn new(changes: Vec<Candidate>) -> Self {
+        Self { size: changes.iter().map(Candidate::size).fold(0, u32::saturating_add), changes }
+    }
+
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Candidate> {
+        self.changes.iter()
+    }
+
+    pub(super) const fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// What it has in common with others of which the smallest that helps is enough.
+    pub(super) fn kind(&self) -> Vec<Candidate> {
+        self.iter().map(Candidate::kind).collect()
+    }
+
+    pub(super) fn may_evict(&self) -> bool {
+        self.iter().any(Candidate::may_evict)
+    }
+}
+
+/// Several ways to do something, each by some changes, in their order.
+type Ways = Vec<Vec<Candidate>>;
+
+/// A node where fewer pods may help.
+#[derive(Debug)]
+pub(super) struct Crowd {
+    /// What they would have to give back there, by resource.
+    pub(super) missing: Vec<(Arc<str>, i64)>,
+    /// Whether pods are in the way by more than what they take, also those of other nodes.
+    pub(super) is_in_the_way: bool,
+}
+
+/// The single changes and the pairs that may help.
+pub(super) fn combinations(
+    engine: &Engine,
+    pod: &Pod,
+    found: &Explanation,
+) -> (BTreeSet<Combination>, BTreeSet<Combination>) {
+    let cluster = engine.cluster();
+    let mut all: BTreeSet<Vec<Candidate>> = BTreeSet::new();
+    let mut models: Vec<&Node> = Vec::new();
+    // Nodes where fewer pods may help, and what else has to be done there.
+    let (mut crowded, mut beside) = (BTreeMap::new(), BTreeSet::new());
+    for explained in &found.nodes {
+        let known = cluster.node_idx(&explained.name);
+        let Some((idx, node)) = known.and_then(|idx| Some((idx, cluster.node(idx)?))) else {
+            continue;
+        };
+        let node = Rejected { cluster, pod, idx, node, explained };
+        all.extend(node.repairs(&[Vec::new()], |status| node.ways(status)));
+        let rest = node.repairs(&[Vec::new()], |status| node.ways_beside_fewer_pods(status));
+        let rest: Ways = rest.into_iter().filter(|rest| rest.len() < MAX_TOGETHER).collect();
+        if !rest.is_empty() && node.is_crowded() {
+            crowded.insert(idx, node.crowd());
+            if rest.contains(&Vec::new()) {
+                // These may be in the way once pods are gone.
+                beside.extend(node.pod_affinities().into_iter().filter(|way| way.len() == 1));
+            }
+            beside.extend(rest);
+        }
+        let of_new = node.repairs_of_one_like_it();
+        if !of_new.is_empty()
+            && models.len() < MAX_MODELS
+            && !models.iter().any(|model| is_alike(model, node.node))
+        {
+            models.push(node.node);
+            all.extend(of_new);
+        }
+    }
+    let of_pods = priorities(cluster, pod).chain(scale_downs(engine, pod, &crowded));
+    for change in of_pods {
+        all.extend(beside.iter().map(|rest| union(rest, std::slice::from_ref(&change))));
+    }
+    let all = all.into_iter().filter(|changes| !changes.is_empty()).map(Combination::new);
+    all.partition(|combination| combination.changes.len() == 1)
+}
+
+/// All of both, each once, in their order.
+fn union(some: &[Candidate], others: &[Candidate]) -> Vec<Candidate> {
+    let mut all: Vec<Candidate> = some.iter().chain(others).cloned().collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn both(one: &Candidate, other: &Candidate) -> Vec<Candidate> {
+    union(std::slice::from_ref(one), std::slice::from_ref(other))
+}
+
+/// Whether two nodes differ in no more than their names.
+fn is_alike(one: &Node, other: &Node) -> bool {
+    let labels = |node: &Node| {
+        let labels = node.labels.iter().filter(|(key, _)| *key != HOST_NAME);
+        labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect::<Vec<_>>()
+    };
+    let kind = |node: &Node| (node.allocatable.clone(), node.allowed_pods, node.taints.clone());
+    kind(one) == kind(other) && labels(one) == labels(other)
+}
+
+/// Priorities just above those of running pods.
+fn priorities(cluster: &ClusterState, pod: &Pod) -> impl Iterator<Item = Candidate> + use<> {
+    let from = pod.priority();
+    let higher = cluster.all_pods().map(|(other, _)| other.priority().saturating_add(1));
+    let higher: BTreeSet<i32> = higher.filter(|priority| *priority > from).collect();
+    higher.into_iter().take(MAX_PRIORITIES).map(move |to| Candidate::RaisePriority { from, to })
+}
+
+/// A node that the pod does not fit on.
+struct Rejected<'a> {
+    cluster: &'a ClusterState,
+    pod: &'a Pod,
+    idx: NodeIdx,
+    node: &'a Node,
+    explained: &'a NodeExplanation,
+}
+
+impl Rejected<'_> {
+    fn statuses(&self) -> impl Iterator<Item = &Status> {
+        let all = std::iter::once(&self.explained.status).chain(&self.explained.further);
+        all.filter(|status| !status.is_success())
+    }
+
+    /// What ends all rejections, beginning with some changes, if few enough changes do.
+    fn repairs(&self, first: &[Vec<Candidate>], ways: impl Fn(&Status) -> Ways) -> Ways {
+        let mut repairs = first.to_vec();
+        for status in self.statuses() {
+            let ways = ways(status);
+            let all = repairs.iter().flat_map(|some| ways.iter().map(|more| union(some, more)));
+            let few: BTreeSet<Vec<Candidate>> =
+                all.filter(|all| all.len() <= MAX_TOGETHER).collect();
+            repairs = few.into_iter().collect();
+        }
+        repairs
+    }
+
+    /// What ends one rejection, by changes of the pod and of this node.
+    fn ways(&self, status: &Status) -> Ways {
+        match status.plugin().map(|plugin| &**plugin) {
+            Some("NodeResourcesFit") => self.lower_requests(|resource| self.free(resource)),
+            Some("TaintToleration") => self.tolerations(),
+            Some("NodeUnschedulable") => vec![vec![Candidate::Uncordon(self.node.name.clone())]],
+            Some("NodeAffinity") => self.selectors(),
+            Some("NodePorts") => self.host_ports(),
+            Some("InterPodAffinity") => self.pod_affinities(),
+            Some("PodTopologySpread") => self.spread_constraints(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What ends one rejection once some of the node's pods are gone.
+    fn ways_beside_fewer_pods(&self, status: &Status) -> Ways {
+        match status.plugin().map(|plugin| &**plugin) {
+            _ if status.code() == Code::Unschedulable => vec![Vec::new()],
+            Some("NodeResourcesFit") => self.lower_to_allocatable(),
+            _ => self.ways(status),
+        }
+    }
+
+    fn lower_to_allocatable(&self) -> Ways {
+        self.lower_requests(|resource| allocatable(self.cluster, resource, self.idx))
+    }
+
+    /// What makes the pod fit on a new node that is like this one, empty, and open for pods.
+    fn repairs_of_one_like_it(&self) -> Ways {
+        let new = vec![Candidate::AddNodeLike(self.node.name.clone())];
+        self.repairs(&[new], |status| {
+            match status.plugin().map(|plugin| &**plugin) {
+                Some("NodeResourcesFit") => self.lower_to_allocatable(),
+                Some("NodeUnschedulable" | "NodePorts") => vec![Vec::new()],
+                // It may be in the domain of others.
+                Some("InterPodAffinity" | "PodTopologySpread" | "NodeVolumeLimits") => {
+                    std::iter::once(Vec::new()).chain(self.ways(status)).collect()
+                }
+                _ => self.ways(status),
+            }
+        })
+    }
+
+    /// Whether a rejection depends on which pods the node has, or may hide one that does.
+    fn is_crowded(&self) -> bool {
+        self.statuses().any(|status| {
+            let plugin = status.plugin().map(|plugin| &**plugin);
+            status.code() == Code::Unschedulable
+                || matches!(plugin, Some("NodeResourcesFit" | "InterPodAffinity"))
+        })
+    }
+
+    fn free(&self, resource: &str) -> i64 {
+        free(self.cluster, resource, self.idx)
+    }
+
+    fn crowd(&self) -> Crowd {
+        let wanted = requested(self.pod).into_iter().filter(|(_, amount)| *amount > 0);
+        let missing = wanted.map(|(resource, amount)| {
+            // More than the node has would have to be given up in any case.
+            let most = amount.min(allocatable(self.cluster, &resource, self.idx));
+            let missing = most.saturating_sub(self.free(&resource));
+            (resource, missing)
+        });
+        let has_room = self.cluster.pod_count().get(self.idx) < self.node.allowed_pods;
+        let pods = (Arc::from(PODS), i64::from(!has_room));
+        let is_about_room =
+            |status: &Status| status.plugin().is_some_and(|it| **it == *"NodeResourcesFit");
+        Crowd {
+            missing: missing.chain([pods]).filter(|(_, missing)| *missing > 0).collect(),
+            is_in_the_way: !self.statuses().all(is_about_room),
+        }
+    }
+
+    /// Each request down to what there is, if there is anything of it; nothing if all requests are small enough.
+    fn lower_requests(&self, available: impl Fn(&str) -> i64) -> Ways {
+        let mut lower = Vec::new();
+        for (resource, from) in requested(self.pod).into_iter().filter(|(_, amount)| *amount > 0) {
+            match available(&resource) {
+                to if to >= from => {}
+                to if to >= 1 => {
+                    lower.push(Candidate::LowerRequest { resource, less: from - to, from });
+                }
+                _ => return Vec::new(),
+            }
+        }
+        vec![lower]
+    }
+
+    /// Tolerations for all taints; that of a cordoned node goes with the cordon.
+    fn tolerations(&self) -> Ways {
+        let tolerations = &self.pod.spec.tolerations;
+        let is_tolerated =
+            |taint: &Taint| tolerations.iter().any(|toleration| toleration.tolerates(taint, false));
+        let taints =
+            self.node.taints.iter().filter(|taint| taint.effect.is_hard() && !is_tolerated(taint));
+        let changes = taints.map(|taint| match *taint.key == *UNSCHEDULABLE {
+            true => Candidate::Uncordon(self.node.name.clone()),
+            false => Candidate::Tolerate(taint.clone()),
+        });
+        vec![union(&changes.collect::<Vec<_>>(), &[])]
+    }
+
+    /// The labels of nodeSelector that the node lacks, and the required node affinity.
+    fn selectors(&self) -> Ways {
+        let spec = &self.pod.spec;
+        let selector: Vec<(&Arc<str>, &Arc<str>)> =
+            spec.node_selector.iter().flat_map(|labels| labels.iter_shared()).collect();
+        let is_lacking =
+            |(key, value): &&(&Arc<str>, &Arc<str>)| self.node.labels.get(key) != Some(&***value);
+        let lacking: Vec<_> = selector.iter().filter(is_lacking).collect();
+        let of_selector = match &lacking[..] {
+            [] => Vec::new(),
+            [(key, _)] if selector.len() > 1 => {
+                vec![Candidate::DropNodeSelectorLabel((*key).clone())]
+            }
+            _ => vec![Candidate::DropNodeSelector],
+        };
+        let has_affinity =
+            spec.node_affinity.as_deref().is_some_and(|affinity| affinity.required.is_some());
+        let of_affinity: &[Candidate] =
+            if has_affinity { &[Candidate::DropNodeAffinity] } else { &[] };
+        let both = union(&of_selector, of_affinity);
+        vec![of_selector, both].into_iter().filter(|way| !way.is_empty()).collect()
+    }
+
+    fn host_ports(&self) -> Ways {
+        let ports = &self.pod.spec.host_ports;
+        let mut ways: Ways =
+            ports.iter().map(|port| vec![Candidate::DropHostPort(port.clone())]).collect();
+        if ways.len() == 1 {
+            ways.clear();
+        }
+        ways.push(vec![Candidate::DropHostPorts]);
+        ways
+    }
+
+    /// Terms of affinity or of anti-affinity, one or all of them, or some of both.
+    fn pod_affinities(&self) -> Ways {
+        let spec = &self.pod.spec;
+        let affinity = drops(
+            spec.pod_affinity.as_deref(),
+            |at, topology_key| Candidate::DropPodAffinityTerm { at, topology_key },
+            Candidate::DropPodAffinity,
+        );
+        let anti = drops(
+            spec.pod_anti_affinity.as_deref(),
+            |at, topology_key| Candidate::DropPodAntiAffinityTerm { at, topology_key },
+            Candidate::DropPodAntiAffinity,
+        );
+        let both = affinity.iter().flat_map(|one| anti.iter().map(|other| both(one, other)));
+        affinity.iter().chain(&anti).map(|one| vec![one.clone()]).chain(both).collect()
+    }
+
+    /// One hard constraint, or two.
+    fn spread_constraints(&self) -> Ways {
+        let hard = self.pod.spec.topology_spread_constraints.iter().filter(|one| is_hard(one));
+        let drops: Vec<Candidate> = hard
+            .map(|one| Candidate::DropSpreadConstraint { topology_key: one.topology_key.clone() })
+            .collect();
+        let pairs = drops
+            .iter()
+            .enumerate()
+            .flat_map(|(at, one)| drops[at + 1..].iter().map(|other| both(one, other)));
+        drops.iter().map(|one| vec![one.clone()]).chain(pairs).collect()
+    }
+}
+
+/// Each required term, if there are several, and all of them.
+fn drops(
+    affinity: Option<&PodAffinity>,
+    term: impl Fn(usize, Arc<str>) -> Candidate,
+    all: Candidate,
+) -> Vec<Candidate> {
+    let terms = affinity.map_or(&[][..], |affinity| &affinity.required);
+    let mut drops: Vec<Candidate> = match terms.len() {
+        0 => return Vec::new(),
+        // The only one is all of them.
+        1 => Vec::new(),
+        _ => terms.iter().enumerate().map(|(at, it)| term(at, it.topology_key.clone())).collect(),
+    };
+    drops.push(all);
+    drops
+}

@@ -1,0 +1,485 @@
+//! The smallest change is the smallest: compared with trying every change, and every pair, of small random clusters.
+//!
+//! What a change does is written down here once more, on the texts of pods and nodes, and clusters are made anew from these.
+//! `PROPTEST_CASES=6000` tries 1,500 clusters instead of 64.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kube_scheduler_answers::{
+    ExplainOptions, Interrupt, Subject, Suggestion, Verdict, explain, suggestions,
+};
+use kube_scheduler_api_types::numbers::Numbers;
+use kube_scheduler_api_types::{Node, Pod};
+use kube_scheduler_engine::Input;
+use proptest::prelude::ProptestConfig;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, NOW};
+use crate::foreseeing::go_on;
+
+const ZONE: &str = "zone";
+const HOST_NAME: &str = "kubernetes.io/hostname";
+const GIB: u64 = 1 << 30;
+
+/// A cluster, and a pod that comes to it, as texts.
+#[derive(Clone, Debug)]
+struct World {
+    nodes: Vec<Value>,
+    pods: Vec<Value>,
+    asked: Value,
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq)]
+enum Change {
+    Lower { resource: &'static str, to: u64, from: u64 },
+    Tolerate(usize),
+    DropSpread(String),
+    DropTerm { side: &'static str, at: usize, key: String },
+    DropSide(&'static str),
+    DropPort(u64),
+    DropPorts,
+    DropLabel(String),
+    DropSelector,
+    DropAffinity,
+    Uncordon(String),
+    ScaleDown { app: u64, pods: Vec<String> },
+    Priority { to: u64, from: u64 },
+    NodeLike(String),
+}
+
+const SIDES: [&str; 2] = ["podAffinity", "podAntiAffinity"];
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
+impl Change {
+    /// As it is documented.
+    fn size(&self) -> u64 {
+        match self {
+            Self::Lower { to, from, .. } => ((from - to) * 100 / from).max(1),
+            Self::Tolerate(_) => 20,
+            Self::DropSpread(_) => 30,
+            Self::DropTerm { side: "podAffinity", .. } => 32,
+            Self::DropSide("podAffinity") => 35,
+            Self::DropTerm { .. } | Self::DropPort(_) => 38,
+            Self::DropSide(_) | Self::DropPorts | Self::DropLabel(_) => 40,
+            Self::DropSelector | Self::DropAffinity => 45,
+            Self::Uncordon(_) => 50,
+            Self::ScaleDown { pods, .. } => 55 + 5 * pods.len() as u64,
+            Self::Priority { .. } => 60,
+            Self::NodeLike(_) => 80,
+        }
+    }
+
+    /// In the words of suggestions.
+    fn text(&self) -> String {
+        let side = |side: &str| if side == "podAffinity" { "affinity" } else { "anti-affinity" };
+        match self {
+            Self::Lower { resource, to, from } => {
+                let unit = if *resource == "cpu" { "m" } else { "" };
+                format!("request {to}{unit} of {resource} instead of {from}{unit}")
+            }
+            Self::Tolerate(taint) => format!("tolerate the taint t{taint}=x:NoSchedule"),
+            Self::DropSpread(key) => format!("drop the topology spread constraint over {key}"),
+            Self::DropTerm { side: of, at, key } => {
+                format!("drop pod {} term {} over {key}", side(of), at + 1)
+            }
+            Self::DropSide(of) => format!("drop pod {}", side(of)),
+            Self::DropPort(port) => format!("drop host port {port}/TCP"),
+            Self::DropPorts => "drop host ports".to_owned(),
+            Self::DropLabel(key) => format!("drop {key} from nodeSelector"),
+            Self::DropSelector => "drop nodeSelector".to_owned(),
+            Self::DropAffinity => "drop the required node affinity".to_owned(),
+            Self::Uncordon(node) => format!("uncordon node {node}"),
+            Self::ScaleDown { app, pods } => {
+                let n = pods.len();
+                let pods = if n == 1 { "pod" } else { "pods" };
+                format!("{n} {pods} fewer of ReplicaSet app-{app}")
+            }
+            Self::Priority { to, from } => format!("priority {to} instead of {from}"),
+            Self::NodeLike(node) => format!("one more node like {node}"),
+        }
+    }
+
+    fn apply(&self, world: &mut World) {
+        let spec = &mut world.asked["spec"];
+        match self {
+            Self::Lower { resource, to, .. } => {
+                let unit = if *resource == "cpu" { "m" } else { "" };
+                spec["containers"][0]["resources"]["requests"][*resource] =
+                    format!("{to}{unit}").into();
+            }
+            Self::Tolerate(taint) => {
+                let toleration = json!({"key": format!("t{taint}"), "operator": "Exists"});
+                spec["tolerations"].as_array_mut().unwrap().push(toleration);
+            }
+            Self::DropSpread(key) => {
+                let constraints = spec["topologySpreadConstraints"].as_array_mut().unwrap();
+                constraints.retain(|one| one["topologyKey"] != **key);
+            }
+            // Left as a hole, so that the others keep their places.
+            Self::DropTerm { side, at, .. } => spec["affinity"][side][REQUIRED][at] = Value::Null,
+            Self::DropSide(side) => spec["affinity"][side] = Value::Null,
+            Self::DropPort(port) => {
+                let ports = spec["containers"][0]["ports"].as_array_mut().unwrap();
+                ports.retain(|one| one["hostPort"] != *port);
+            }
+            Self::DropPorts => spec["containers"][0]["ports"] = json!([]),
+            Self::DropLabel(key) => {
+                spec["nodeSelector"].as_object_mut().map(|labels| labels.remove(key));
+            }
+            Self::DropSelector => spec["nodeSelector"] = Value::Null,
+            Self::DropAffinity => spec["affinity"]["nodeAffinity"] = Value::Null,
+            Self::Uncordon(node) => {
+                let is_it = |it: &&mut Value| it["metadata"]["name"] == **node;
+                let node = world.nodes.iter_mut().find(is_it).unwrap();
+                node["spec"]["unschedulable"] = false.into();
+            }
+            Self::ScaleDown { pods, .. } => {
+                let goes = |pod: &Value| pods.iter().any(|gone| pod["metadata"]["name"] == **gone);
+                world.pods.retain(|pod| !goes(pod));
+            }
+            Self::Priority { to, .. } => spec["priority"] = (*to).into(),
+            Self::NodeLike(node) => {
+                let is_it = |it: &&Value| it["metadata"]["name"] == **node;
+                let mut new = world.nodes.iter().find(is_it).unwrap().clone();
+                new["metadata"]["name"] = "new".into();
+                new["metadata"]["labels"][HOST_NAME] = "new".into();
+                new["spec"]["unschedulable"] = false.into();
+                world.nodes.push(new);
+            }
+        }
+    }
+}
+
+fn term(numbers: &mut Numbers) -> Value {
+    let (key, app) = (numbers.pick(&[ZONE, HOST_NAME]), numbers.below(3).to_string());
+    json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}})
+}
+
+fn node(name: &str, numbers: &mut Numbers) -> Value {
+    let taints: Vec<Value> = (0..2)
+        .filter(|_| numbers.one_in(4))
+        .map(|at| json!({"key": format!("t{at}"), "value": "x", "effect": "NoSchedule"}))
+        .collect();
+    let mut labels = json!({HOST_NAME: name, "disk": numbers.pick(&["ssd", "hdd"])});
+    if !numbers.one_in(6) {
+        labels[ZONE] = numbers.pick(&["a", "b"]).into();
+    }
+    let cpu = format!("{}m", 500 * (1 + numbers.below(6)));
+    json!({
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": taints, "unschedulable": numbers.one_in(6)},
+        "status": {"allocatable": {"cpu": cpu, "memory": format!("{}Gi", 1 + numbers.below(4)),
+            "pods": (2 + numbers.below(4)).to_string(), "gpu.example.com/x": numbers.below(3).to_string()}},
+    })
+}
+
+/// A pod on a node, of a workload or not.
+fn running(name: &str, node: &str, numbers: &mut Numbers) -> Value {
+    let app = numbers.below(3);
+    let owners = match numbers.one_in(3) {
+        true => json!([]),
+        false => json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": true,
+            "name": format!("app-{app}"), "uid": format!("app-{app}")}]),
+    };
+    let mut spec = json!({
+        "schedulerName": "default-scheduler", "nodeName": node, "priority": numbers.below(3),
+        "containers": [{"name": "c", "resources": {"requests": {
+            "cpu": format!("{}m", 100 * (1 + numbers.below(8))), "memory": "512Mi",
+        }}}],
+    });
+    if numbers.one_in(4) {
+        spec["containers"][0]["ports"] = json!([{"hostPort": 80 + numbers.below(2)}]);
+    }
+    if numbers.one_in(5) {
+        spec["affinity"]["podAntiAffinity"][REQUIRED] = json!([term(numbers)]);
+    }
+    json!({
+        "metadata": {"namespace": "default", "name": name, "uid": name, "ownerReferences": owners,
+                     "labels": {"app": app.to_string()}},
+        "spec": spec,
+    })
+}
+
+fn asked(numbers: &mut Numbers) -> Value {
+    let mut requests = json!({
+        "cpu": format!("{}m", 500 * (1 + numbers.below(5))),
+        "memory": (GIB / 2 * (1 + numbers.below(6))).to_string(),
+    });
+    if numbers.one_in(5) {
+        requests["gpu.example.com/x"] = (1 + numbers.below(3)).to_string().into();
+    }
+    let ports: Vec<Value> =
+        (0..2).filter(|_| numbers.one_in(4)).map(|at| json!({"hostPort": 80 + at})).collect();
+    let mut spec = json!({
+        "schedulerName": "default-scheduler", "tolerations": [], "priority": numbers.below(2),
+        "containers": [{"name": "c", "ports": ports,
+            "resources": {"requests": requests.clone(), "limits": requests}}],
+    });
+    if numbers.one_in(4) {
+        spec["tolerations"] = json!([{"key": "t0", "operator": "Exists"}]);
+    }
+    for (key, value) in [("disk", "ssd"), (ZONE, "a")] {
+        if numbers.one_in(5) {
+            spec["nodeSelector"][key] = value.into();
+        }
+    }
+    if numbers.one_in(6) {
+        let of_zone = json!({"key": ZONE, "operator": "In", "values": ["b"]});
+        spec["affinity"]["nodeAffinity"][REQUIRED] =
+            json!({"nodeSelectorTerms": [{"matchExpressions": [of_zone]}]});
+    }
+    for side in SIDES {
+        let n = if numbers.one_in(4) { 1 + numbers.below(2) } else { 0 };
+        let terms: Vec<Value> = (0..n).map(|_| term(numbers)).collect();
+        if !terms.is_empty() {
+            spec["affinity"][side][REQUIRED] = terms.into();
+        }
+    }
+    let constraints: Vec<Value> = [ZONE, HOST_NAME]
+        .into_iter()
+        .filter(|_| numbers.one_in(5))
+        .map(|key| {
+            json!({"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
+                   "labelSelector": {"matchLabels": {"app": "0"}}})
+        })
+        .collect();
+    spec["topologySpreadConstraints"] = constraints.into();
+    json!({
+        "metadata": {"namespace": "default", "name": "asked", "uid": "asked",
+                     "labels": {"app": numbers.below(3).to_string()}},
+        "spec": spec,
+    })
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut numbers = Numbers::new(seed);
+        let n_nodes = 1 + numbers.below(4);
+        let nodes: Vec<Value> =
+            (0..n_nodes).map(|at| node(&format!("n{at}"), &mut numbers)).collect();
+        let n_pods = numbers.below(9);
+        let mut pods: Vec<Value> = Vec::new();
+        for at in 0..n_pods {
+            let node = format!("n{}", numbers.below(n_nodes));
+            let mut pod = running(&format!("p{at}"), &node, &mut numbers);
+            // No node lets two pods have the same port.
+            let ports = pod["spec"]["containers"][0]["ports"].clone();
+            let is_taken = pods.iter().any(|other| {
+                other["spec"]["nodeName"] == *node
+                    && other["spec"]["containers"][0]["ports"] == ports
+            });
+            if is_taken {
+                pod["spec"]["containers"][0]["ports"] = Value::Null;
+            }
+            pods.push(pod);
+        }
+        Self { nodes, pods, asked: asked(&mut numbers) }
+    }
+
+    fn changed(&self, changes: &[&Change]) -> Self {
+        let mut world = self.clone();
+        changes.iter().for_each(|change| change.apply(&mut world));
+        for side in SIDES {
+            if let Some(terms) = world.asked["spec"]["affinity"][side][REQUIRED].as_array_mut() {
+                terms.retain(|term| !term.is_null());
+            }
+        }
+        world
+    }
+
+    fn cluster(&self) -> Cluster {
+        let mut cluster = Cluster::new();
+        for node in &self.nodes {
+            let node = Arc::new(Node::from_value(node).unwrap());
+            cluster.engine.handle(Input::NodeApplied(node), NOW);
+        }
+        let pods = self.pods.iter().map(|pod| Arc::new(Pod::from_value(pod).unwrap()));
+        pods.fold(cluster, Cluster::pod)
+    }
+
+    fn pod(&self) -> Arc<Pod> {
+        Arc::new(Pod::from_value(&self.asked).unwrap())
+    }
+
+    /// Every change that there is.
+    fn all_changes(&self) -> Vec<Change> {
+        let spec = &self.asked["spec"];
+        let container = &spec["containers"][0];
+        let requests = &self.pod().requests;
+        let mut all = Vec::new();
+        let gpus = requests.fit.scalars.first().map_or(0, |(_, n)| *n);
+        for (resource, from, step) in [
+            ("cpu", requests.fit.milli_cpu, 100),
+            ("memory", requests.fit.memory, GIB / 2),
+            ("gpu.example.com/x", gpus, 1),
+        ] {
+            let from = u64::try_from(from).unwrap();
+            let amounts = (1..).map(|n| n * step).take_while(|to| *to < from);
+            all.extend(amounts.map(|to| Change::Lower { resource, to, from }));
+        }
+        all.extend((0..2).map(Change::Tolerate));
+        let key = |of: &Value| of["topologyKey"].as_str().unwrap().to_owned();
+        let constraints = spec["topologySpreadConstraints"].as_array().unwrap();
+        all.extend(constraints.iter().map(|one| Change::DropSpread(key(one))));
+        for side in SIDES {
+            let terms = spec["affinity"][side][REQUIRED].as_array();
+            // The only one of its kind is all of it.
+            let terms = terms.filter(|terms| terms.len() > 1);
+            let terms = terms.into_iter().flatten().enumerate();
+            all.extend(terms.map(|(at, term)| Change::DropTerm { side, at, key: key(term) }));
+            all.push(Change::DropSide(side));
+        }
+        let ports = container["ports"].as_array().filter(|ports| ports.len() > 1);
+        let ports = ports.into_iter().flatten();
+        all.extend(ports.map(|port| Change::DropPort(port["hostPort"].as_u64().unwrap())));
+        all.push(Change::DropPorts);
+        let labels = spec["nodeSelector"].as_object().filter(|labels| labels.len() > 1);
+        let labels = labels.into_iter().flatten();
+        all.extend(labels.map(|(key, _)| Change::DropLabel(key.clone())));
+        all.extend([Change::DropSelector, Change::DropAffinity]);
+        for node in &self.nodes {
+            let name = node["metadata"]["name"].as_str().unwrap().to_owned();
+            all.extend([Change::Uncordon(name.clone()), Change::NodeLike(name)]);
+        }
+        all.extend(self.smaller_workloads());
+        let from = spec["priority"].as_u64().unwrap();
+        // One that lets no more pods be evicted changes nothing.
+        let running = self.pods.iter().map(|pod| pod["spec"]["priority"].as_u64().unwrap());
+        let higher: BTreeSet<u64> = running.filter(|running| *running >= from).collect();
+        all.extend(higher.into_iter().map(|running| Change::Priority { to: running + 1, from }));
+        all
+    }
+
+    /// Of a ReplicaSet those pods go first that have most others beside them on their node, then by name.
+    fn smaller_workloads(&self) -> Vec<Change> {
+        let mut all = Vec::new();
+        for app in 0..3 {
+            let owner = format!("app-{app}");
+            let is_of_it = |pod: &&Value| pod["metadata"]["ownerReferences"][0]["name"] == *owner;
+            let pods: Vec<&Value> = self.pods.iter().filter(is_of_it).collect();
+            let mut on_node: BTreeMap<&str, i64> = BTreeMap::new();
+            let node = |pod: &Value| pod["spec"]["nodeName"].as_str().unwrap().to_owned();
+            for pod in &pods {
+                *on_node.entry(pod["spec"]["nodeName"].as_str().unwrap()).or_default() += 1;
+            }
+            let mut names: Vec<(i64, String)> = pods
+                .iter()
+                .map(|pod| {
+                    (-on_node[&*node(pod)], pod["metadata"]["name"].as_str().unwrap().to_owned())
+                })
+                .collect();
+            names.sort();
+            let names: Vec<String> = names.into_iter().map(|(_, name)| name).collect();
+            all.extend((1..=names.len()).map(|n| {
+                let pods = names[..n].to_vec();
+                Change::ScaleDown { app, pods }
+            }));
+        }
+        all
+    }
+
+    /// The size of some changes if the pod then fits: with one for each pod that a higher priority evicts.
+    fn size_if_it_fits(&self, base: &mut Cluster, changes: &[&Change]) -> Option<u64> {
+        let changed = self.changed(changes);
+        let is_of_pod = changed.nodes == self.nodes && changed.pods == self.pods;
+        let mut own = (!is_of_pod).then(|| changed.cluster());
+        let cluster = own.as_mut().unwrap_or(base);
+        let answer = cluster.explain(&Subject::Manifest(changed.pod())).unwrap();
+        let size: u64 = changes.iter().map(|change| change.size()).sum();
+        let may_evict = changes.iter().any(|change| matches!(change, Change::Priority { .. }));
+        match answer.verdict {
+            Verdict::Fits => Some(size),
+            Verdict::FitsAfterPreemption if may_evict => {
+                Some(size + answer.preemption.unwrap().victims.len() as u64)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the pod gets a node in the end when it comes after these changes.
+    fn is_placed(&self, changes: &[&Change]) -> bool {
+        let changed = self.changed(changes);
+        let mut cluster = changed.cluster().pod(changed.pod());
+        go_on(&mut cluster.engine, NOW);
+        let known = cluster.engine.known_pod("default", "asked");
+        known.is_some_and(|pod| pod.node_name.is_some())
+    }
+
+    /// The smallest size below `limit` of a change or a pair of changes that makes the pod fit.
+    fn smallest(&self, limit: u64) -> Option<(u64, Vec<Change>)> {
+        let all = self.all_changes();
+        let mut some: Vec<Vec<&Change>> = all.iter().map(|change| vec![change]).collect();
+        for (at, one) in all.iter().enumerate() {
+            some.extend(all[at + 1..].iter().map(|other| vec![one, other]));
+        }
+        let size = |changes: &Vec<&Change>| changes.iter().map(|change| change.size()).sum::<u64>();
+        some.sort_by_key(size);
+        let mut base = self.cluster();
+        let mut best: Option<(u64, Vec<Change>)> = None;
+        for changes in some {
+            let limit = best.as_ref().map_or(limit, |(size, _)| *size);
+            if size(&changes) >= limit {
+                break;
+            }
+            if let Some(size) = self.size_if_it_fits(&mut base, &changes).filter(|n| *n < limit) {
+                best = Some((size, changes.into_iter().cloned().collect()));
+            }
+        }
+        best
+    }
+
+    fn suggested(&self) -> Option<Vec<Suggestion>> {
+        let mut cluster = self.cluster();
+        let subject = Subject::Manifest(self.pod());
+        let answer = explain(&mut cluster.engine, &subject, ExplainOptions::ALL, NOW).unwrap();
+        let is_rejected =
+            matches!(answer.verdict, Verdict::DoesNotFit | Verdict::FitsAfterPreemption);
+        let interrupt = Interrupt::default();
+        is_rejected.then(|| suggestions(&cluster.engine, &self.pod(), &answer, &interrupt, NOW))
+    }
+}
+
+#[test]
+fn every_proposal_fits_and_the_first_is_the_smallest() {
+    let n_worlds = u64::from(ProptestConfig::default().cases / 4);
+    let (mut n_proposals, mut n_compared, mut n_pairs) = (0, 0, 0);
+    let mut larger: Vec<String> = Vec::new();
+    let mut codes: BTreeMap<&str, u64> = BTreeMap::new();
+    for seed in 0..n_worlds {
+        let world = World::new(seed);
+        let Some(suggested) = world.suggested() else { continue };
+        let all = world.all_changes();
+        for one in &suggested {
+            let changes: Vec<&Change> = one
+                .changes
+                .iter()
+                .map(|text| {
+                    let change = all.iter().find(|change| change.text() == *text);
+                    change.unwrap_or_else(|| panic!("seed {seed}: {text:?} is no known change"))
+                })
+                .collect();
+            assert!(world.is_placed(&changes), "seed {seed}: not placed after {changes:?}");
+            n_proposals += 1;
+            let size: u64 = changes.iter().map(|change| change.size()).sum();
+            assert_eq!(u64::from(one.size), size + one.victims.len() as u64, "seed {seed}");
+            one.codes.iter().for_each(|code| *codes.entry(code).or_default() += 1);
+        }
+        n_compared += 1;
+        n_pairs += u64::from(suggested.first().is_some_and(|one| one.codes.len() == 2));
+        let limit = suggested.first().map_or(u64::MAX, |one| u64::from(one.size));
+        if let Some((size, changes)) = world.smallest(limit) {
+            let first = suggested.first().map(|one| (one.size, &one.changes));
+            larger.push(format!("seed {seed}: {first:?}, smaller: {size} by {changes:?}"));
+        }
+    }
+    println!(
+        "{n_proposals} proposals of {n_compared} pods fit, {n_pairs} of the smallest are pairs; {} are not the smallest: {larger:#?}; {codes:?}",
+        larger.len()
+    );
+    assert!(n_proposals > n_worlds && n_pairs > n_worlds / 40, "{n_proposals} {n_pairs}");
+    assert!(codes.len() >= 10, "{codes:?}");
+    let n_larger = u64::try_from(larger.len()).unwrap();
+    assert!(n_larger * 100 <= n_compared, "{n_larger} of {n_compared}: {larger:#?}");
+}
