@@ -37,6 +37,27 @@ impl Core {
             self.foreign.join(pod, group);
         }
     }
+
+    /// The same for a pod that was being bound and is not any more: what its labels say counts again, as it does for others all
+    /// the time.
+    pub(crate) fn regroup(&mut self, pod: Arc<Pod>) -> Arc<Pod> {
+        let known = &pod.spec.pod_group;
+        let is_own = known.as_ref().is_some_and(|name| PodGroup::foreign_parts(name).is_none());
+        if is_own || !self.foreign.exist() {
+            return pod;
+        }
+        let group = self.foreign.group_of(&pod);
+        if group == *known {
+            return pod;
+        }
+        let mut member = pod.clone();
+        self.foreign.join(&mut member, group);
+        self.pods.insert(member.clone());
+        self.cluster.group_member_gone(&pod);
+        self.member_is_gone(&pod);
+        self.cluster.group_member_known(&member);
+        member
+    }
 }
 
 impl Intake<'_> {
@@ -130,12 +151,7 @@ impl Intake<'_> {
             self.core.cluster.group_member_known(&pod);
             let entry = Entry(pod.clone());
             self.core.with_queue(|queue, policy| queue.add(entry, policy.now, policy));
-            if self.core.plans.groups.has_gangs {
-                self.core.watch_group_of(&pod);
-                // After the pod itself: the one that completes a gang passes its own gate, then wakes the others.
-                let object = EventObject::Pod(pod);
-                self.core.move_all(&ClusterEvent::UNSCHEDULABLE_POD_ADD, None, Some(&object));
-            }
+            self.core.member_has_come(&pod);
             self.core.measures.input_handled(ClusterEvent::UNSCHEDULABLE_POD_ADD.label());
         }
     }
