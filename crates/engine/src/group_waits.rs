@@ -39,6 +39,12 @@ impl Engine {
         self.core.plans.groups.has_gangs_like(name)
     }
 
+    /// The pod group that a pod belongs to, if groups are scheduled: by its `schedulingGroup`, or by what a plugin says of it. A group
+    /// of another kind is known as [`foreign_name`](kube_scheduler_api_types::PodGroup::foreign_name).
+    pub fn group_of(&self, pod: &Pod) -> Option<Arc<str>> {
+        self.core.group_of(pod)
+    }
+
     /// What a pod group waits for before its pods can be tried: the group itself, or more pods; `None` if nothing is missing.
     pub fn missing_of_group(&self, namespace: &str, name: &str) -> Option<String> {
         let gates = &self.core.plans.groups;

@@ -27,15 +27,17 @@ pub(crate) struct Intake<'e> {
 }
 
 impl Core {
+    /// The group that a pod belongs to, by the name under which it is known here, given the pod as the API server has it.
+    pub(crate) fn group_of(&self, pod: &Pod) -> Option<Arc<str>> {
+        let own = pod.spec.pod_group.as_ref().filter(|_| self.plans.groups.reads_groups);
+        let foreign = || self.foreign.exist().then(|| self.foreign.group_of(pod)).flatten();
+        own.cloned().or_else(foreign)
+    }
+
     /// Puts a pod into the group that it belongs to.
     pub(crate) fn put_into_group(&mut self, pod: &mut Arc<Pod>) {
-        if pod.spec.pod_group.is_some() && !self.plans.groups.reads_groups {
-            self.foreign.join(pod, None);
-        }
-        if self.foreign.exist() {
-            let group = pod.spec.pod_group.clone().or_else(|| self.foreign.group_of(pod));
-            self.foreign.join(pod, group);
-        }
+        let group = self.group_of(pod);
+        self.foreign.join(pod, group);
     }
 
     /// The same for a pod that was being bound and is not any more: what its labels say counts again, as it does for others all
