@@ -10,7 +10,10 @@ use std::time::Duration;
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Token};
+use kube_scheduler_engine::{
+    AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Token,
+};
+use kube_scheduler_runtime::{Extender, ExtenderVerbs, Extenders};
 use kube_scheduler_tests::history::Numbers;
 use serde_json::{Value, json};
 
@@ -18,7 +21,7 @@ use serde_json::{Value, json};
 const N_CASES: u64 = 150;
 const HOUR: u64 = 3600;
 
-fn engine(longest_hold: u64, preempts: bool) -> Engine {
+fn engine(longest_hold: u64, preempts: bool, extenders: Extenders) -> Engine {
     let mut gates = FeatureGates::default();
     let mut on = vec!["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"];
     on.extend(preempts.then_some("WorkloadAwarePreemption"));
@@ -29,6 +32,9 @@ fn engine(longest_hold: u64, preempts: bool) -> Engine {
         gates,
         plans_gangs_exactly: true,
         longest_hold: Duration::from_secs(longest_hold),
+        extenders,
+        // Whatever is not woken in time is not woken: what time alone brings back would hide that.
+        max_in_unschedulable: Duration::from_secs(1_000_000),
         ..EngineOptions::default()
     };
     Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options).unwrap()
@@ -86,9 +92,12 @@ impl World {
 
     /// With `preempts` gangs may evict pods.
     fn with(longest_hold: u64, nodes: &[(u64, u64)], preempts: bool) -> Self {
+        Self::of(engine(longest_hold, preempts, Extenders::default()), nodes, preempts)
+    }
+
+    fn of(engine: Engine, nodes: &[(u64, u64)], preempts: bool) -> Self {
         let (pods, placed, evicted) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         let now = Timestamp::from_millis(START);
-        let engine = engine(longest_hold, preempts);
         let mut world = Self { engine, now, pods, placed, preempts, evicted };
         for (at, (cpu, zone)) in nodes.iter().enumerate() {
             let node = json!({
@@ -326,7 +335,10 @@ fn smaller_pods_do_not_delay_the_gang() {
 
 /// A node of four with a pod of two on it, a gang that wants all of it, and a small pod that comes later.
 fn blocked(longest_hold: u64) -> World {
-    let mut world = World::new(longest_hold, &[(4, 0)]);
+    blocked_in(World::new(longest_hold, &[(4, 0)]))
+}
+
+fn blocked_in(mut world: World) -> World {
     world.run(&ask("r", 2), 0, 100);
     world.group("g", 1, false);
     world.add(&member("g0", 4, "g"));
@@ -481,4 +493,115 @@ fn a_gang_that_would_never_fit_holds_nothing() {
         world.wait(1);
         assert_eq!(world.is_placed("s"), !ends, "{kind}");
     }
+}
+
+/// Whether a small pod is placed that comes so many seconds after the pod has gone because of which the gang would never have fitted.
+fn comes_after(seconds: u64) -> bool {
+    let mut world = World::new(HOUR, &[(4, 0)]);
+    let mut endless = ask("r", 2).json(Some("n0"), None);
+    endless["metadata"]["ownerReferences"] = json!([
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true},
+    ]);
+    world.handle(Input::PodApplied(Arc::new(Pod::from_value(&endless).unwrap())));
+    world.run(&ask("q", 2), 0, 100);
+    world.group("g", 1, false);
+    world.add(&member("g0", 4, "g"));
+    world.wait(5);
+    world.end("r");
+    world.wait(seconds);
+    world.add(&ask("s", 2));
+    world.wait(2);
+    assert!(!world.is_placed("g0"));
+    world.is_placed("s")
+}
+
+#[test]
+fn a_gang_that_would_never_fit_is_not_planned_again_for_a_minute() {
+    assert!(comes_after(30), "it is not planned again yet");
+    assert!(!comes_after(80), "it has been planned again, and waits for the other pod");
+}
+
+/// Somebody outside who is consulted about every pod, and has nothing to say.
+#[derive(Debug)]
+struct Onlooker;
+
+impl Extender for Onlooker {
+    fn name(&self) -> &str {
+        "onlooker"
+    }
+
+    fn verbs(&self) -> ExtenderVerbs {
+        ExtenderVerbs::default()
+    }
+}
+
+#[test]
+fn with_extenders_nothing_is_held() {
+    let extenders = [Arc::new(Onlooker) as Arc<dyn Extender>].into_iter().collect();
+    let engine = engine(HOUR, false, extenders);
+    assert!(blocked_in(World::of(engine, &[(4, 0)], false)).is_placed("s"));
+    assert!(!blocked(HOUR).is_placed("s"), "without, the gang holds room");
+}
+
+/// What becomes of the pods that are tried in a copy, by name.
+fn tried(engine: &mut Engine, now: Timestamp) -> BTreeMap<String, bool> {
+    engine.handle(Input::TimePassed, now);
+    let mut tried = BTreeMap::new();
+    for _ in 0..20 {
+        let Some(turn) = engine.schedule_next(now) else { break };
+        let members = turn.group.map_or_else(Vec::new, |group| group.members);
+        for (pod, result) in members.into_iter().chain([(turn.pod, turn.result)]) {
+            tried.insert(pod.name.to_string(), matches!(result, AttemptResult::Assumed(_)));
+        }
+        engine.drain_effects().for_each(drop);
+    }
+    tried
+}
+
+#[test]
+fn a_copy_has_a_head_of_its_own() {
+    let mut world = blocked(HOUR);
+    let later = world.now + Duration::from_secs(15);
+    let end = |pod: &str| Input::PodDeleted { namespace: "x".into(), name: pod.into() };
+    let t = Arc::new(Pod::from_value(&ask("t", 2).json(None, None)).unwrap());
+
+    let mut fork = world.engine.fork(world.now);
+    fork.handle(Input::PodApplied(t), later);
+    let placed = tried(&mut fork, later);
+    assert_eq!(placed.get("t"), Some(&false), "the copy holds the room: {placed:?}");
+    fork.handle(end("r"), later);
+    let placed = tried(&mut fork, later + Duration::from_secs(15));
+    assert_eq!(placed.get("g0"), Some(&true), "and gives it to the gang: {placed:?}");
+
+    let mut fork = world.engine.fork(world.now);
+    let expired = later + Duration::from_secs(HOUR);
+    let placed = tried(&mut fork, expired);
+    assert_eq!(placed.get("s"), Some(&true), "a hold ends in the copy, too: {placed:?}");
+
+    world.wait(30);
+    assert!(!world.is_placed("s") && !world.is_placed("g0"), "nothing of it has happened");
+    world.end("r");
+    world.wait(15);
+    assert!(world.is_placed("g0") && !world.is_placed("s"));
+}
+
+/// Another scheduler takes over: it knows what the API server has, which is nothing of what was held.
+#[test]
+fn after_a_take_over_the_gang_holds_room_once_it_was_refused() {
+    let before = blocked(HOUR);
+    let take_over = |names: [&str; 3]| {
+        let mut world = World::new(HOUR, &[(4, 0)]);
+        world.group("g", 1, false);
+        for name in names {
+            world.handle(Input::PodApplied(before.pods[name].clone()));
+        }
+        world.wait(30);
+        world
+    };
+    let mut world = take_over(["r", "g0", "s"]);
+    assert!(!world.is_placed("s"), "the gang was tried first");
+    world.end("r");
+    world.wait(15);
+    assert!(world.is_placed("g0"));
+    assert!(take_over(["r", "s", "g0"]).is_placed("s"), "nobody was refused before");
 }

@@ -11,6 +11,7 @@ use group_world::GroupWorld;
 use kube_scheduler_api_types::{Node, Object};
 use kube_scheduler_config::FeatureGates;
 use kube_scheduler_engine::Input;
+use kube_scheduler_framework::ApiError;
 use serde_json::{Value, json};
 
 const LABEL: &str = "scheduling.x-k8s.io/pod-group";
@@ -334,4 +335,89 @@ fn groups_of_both_kinds_may_have_one_name() {
     world.pod("train-1", &json!({"metadata": {"labels": {LABEL: "train"}}}));
     world.run();
     assert_eq!(world.bound(), ["own", "train-0", "train-1"]);
+}
+
+/// A world with the plugin and these gates, and a node of so many CPUs.
+fn world_with_gates(gates: &[&str], plans_gangs_exactly: bool, cpus: u32) -> GroupWorld {
+    let mut on = FeatureGates::default();
+    on.set(&gates.iter().map(|gate| ((*gate).to_owned(), true)).collect()).unwrap();
+    let profiles = json!([{"schedulerName": "default-scheduler", "plugins": enabled()}]);
+    let mut world = GroupWorld::new(&profiles, on, plans_gangs_exactly);
+    node(&mut world, "a", cpus);
+    world
+}
+
+/// How many pods of the priority 5 have to go for a gang of two with these priorities.
+fn n_evicted_for(priorities: [i32; 2], plans_gangs_exactly: bool) -> usize {
+    let gates = ["GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"];
+    let mut world = world_with_gates(&gates, plans_gangs_exactly, 3);
+    for i in 0..3 {
+        world.pod(&format!("old-{i}"), &json!({"spec": {"nodeName": "a", "priority": 5}}));
+    }
+    apply_group(&mut world, "train", json!({"minMember": 2}));
+    for (i, priority) in priorities.into_iter().enumerate() {
+        let more =
+            json!({"metadata": {"labels": {LABEL: "train"}}, "spec": {"priority": priority}});
+        world.pod(&format!("train-{i}"), &more);
+    }
+    assert!(world.engine.schedule_next(world.now).is_some());
+    world.handle(Input::TimePassed);
+    world.log.iter().filter(|line| line.starts_with("evict")).count()
+}
+
+#[test]
+fn a_gang_makes_room_as_its_least_important_pod_may() {
+    for plans_gangs_exactly in [false, true] {
+        // All victims but one are evicted before the last.
+        assert_eq!(n_evicted_for([10, 10], plans_gangs_exactly), 1, "{plans_gangs_exactly}");
+        assert_eq!(n_evicted_for([10, 6], plans_gangs_exactly), 1, "{plans_gangs_exactly}");
+        assert_eq!(n_evicted_for([10, 5], plans_gangs_exactly), 0, "{plans_gangs_exactly}");
+        assert_eq!(n_evicted_for([0, 0], plans_gangs_exactly), 0, "{plans_gangs_exactly}");
+    }
+}
+
+#[test]
+fn groups_whose_gate_is_off_are_not_planned_as_gangs() {
+    let mut world = world_with_gates(&["GenericWorkload"], true, 8);
+    let own = json!({
+        "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+        "metadata": {"namespace": "x", "name": "train", "uid": "own"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+    });
+    world.handle(Input::ObjectApplied(Arc::new(Object::from_value(own).unwrap())));
+    world.pod("own", &json!({"spec": {"schedulingGroup": {"podGroupName": "train"}}}));
+    assert_eq!(world.engine.missing_of_group("x", "train"), None);
+    world.run();
+    assert_eq!(world.bound(), ["own"], "it waits for nobody: {:#?}", world.log);
+    apply_group(&mut world, "train", json!({"minMember": 3}));
+    members(&mut world, "train", 2);
+    assert!(world.engine.missing_of_group("x", "scheduling.x-k8s.io/train").is_some());
+    world.run();
+    assert_eq!(bound_of(&world, "train"), 0);
+}
+
+#[test]
+fn a_label_that_changes_while_the_pod_is_being_bound_counts_if_that_fails() {
+    let mut world = world(8);
+    apply_group(&mut world, "red", json!({"minMember": 1}));
+    apply_group(&mut world, "blue", json!({"minMember": 2}));
+    let labelled = |gang: &str, version: &str| json!({"metadata": {"labels": {LABEL: gang}, "resourceVersion": version}});
+    world.pod("blue-0", &labelled("blue", "1"));
+    world.pod("red-0", &labelled("red", "1"));
+    world.held = Some(("red-0", None));
+    assert!(world.engine.schedule_next(world.now).is_some());
+    world.handle(Input::TimePassed);
+    world.pod("red-0", &labelled("blue", "2"));
+    let Some((_, Some(token))) = world.held.take() else { panic!("{:#?}", world.log) };
+    let state = |world: &GroupWorld, name: &str| {
+        let state = world.engine.cluster().pod_group("x", name);
+        state.map(|state| (state.n_known(), state.n_scheduled()))
+    };
+    assert_eq!(state(&world, "scheduling.x-k8s.io/red"), Some((1, 1)), "what is decided stands");
+    let refused = ApiError { code: Some(409), ..ApiError::new("Conflict", "no") };
+    world.handle(Input::BindingWritten { token, result: Err(refused) });
+    assert_eq!(state(&world, "scheduling.x-k8s.io/red"), None);
+    assert_eq!(state(&world, "scheduling.x-k8s.io/blue"), Some((2, 0)));
+    world.run();
+    assert_eq!(world.bound(), ["blue-0", "red-0"], "{:#?}", world.log);
 }

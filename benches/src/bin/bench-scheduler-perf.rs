@@ -1,5 +1,6 @@
 //! Runs benchmark definitions in the reference's scheduler_perf format, with our scheduler.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,9 +74,25 @@ struct Args {
     /// The scheduler's seed; other than 0 it draws one of several equally good nodes
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+    /// Feature gates beside those of the definitions, and instead of what these say of them
+    #[arg(long, value_name = "GATE=BOOL,...", default_value = "", value_parser = parse_gates)]
+    feature_gates: BTreeMap<String, bool>,
     /// How the results are printed; `wide` is a table with the scheduler's own metrics
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Output::Json)]
     output: Output,
+}
+
+/// Gates as the scheduler's own flag has them.
+fn parse_gates(text: &str) -> Result<BTreeMap<String, bool>, String> {
+    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+    let gates = pairs.map(|pair| match pair.split_once('=') {
+        Some((gate, on)) => match on.parse() {
+            Ok(on) => Ok((gate.to_owned(), on)),
+            Err(_) => Err(format!("{gate}={on}: true and false are allowed")),
+        },
+        None => Err(format!("{pair}: GATE=true and GATE=false are allowed")),
+    });
+    gates.collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -136,6 +153,7 @@ async fn measure(args: Args) -> Result<bool> {
         patience: Duration::from_secs(args.patience),
         timeout: Duration::from_secs(args.timeout),
         seed: args.seed,
+        gates: args.feature_gates,
     };
     let mut items = Vec::new();
     let (mut n_failed, mut n_missed) = (0, 0);
@@ -188,5 +206,14 @@ mod tests {
         let line = "bench-scheduler-perf --config f --labels -short,performance";
         let args = Cli::try_parse_from(line.split(' ')).unwrap().args;
         assert_eq!(args.labels, "-short,performance");
+    }
+
+    #[test]
+    fn gates_are_written_as_for_the_scheduler() {
+        let gates = [("A".to_owned(), true), ("B".to_owned(), false)];
+        assert_eq!(parse_gates("A=true, B=false"), Ok(gates.into()));
+        assert_eq!(parse_gates(""), Ok(BTreeMap::new()));
+        assert_eq!(parse_gates("A=yes"), Err("A=yes: true and false are allowed".to_owned()));
+        assert!(parse_gates("A").is_err());
     }
 }

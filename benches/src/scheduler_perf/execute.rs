@@ -55,6 +55,8 @@ pub(crate) struct State {
     /// Namespaces that were created, with the number of pods that a barrier waits for.
     n_pods: BTreeMap<String, usize>,
     n_nodes: usize,
+    /// How many pod groups were created, by namespace.
+    n_pod_groups: BTreeMap<String, usize>,
     collection: Option<Collection>,
     background: JoinSet<Result<()>>,
     pub(crate) items: Vec<DataItem>,
@@ -218,6 +220,9 @@ impl Executor<'_> {
         }
         for index in 0..n {
             let object = template.object(Env { index, count: n, fields: &fields })?;
+            if groups::is_pod_group(&object) {
+                self.state.count_pod_groups(&op.namespace, 1);
+            }
             let give_up = tokio::time::Instant::now() + CREATE_PATIENCE;
             while let Err(error) = self.hands.create(&object, &op.namespace).await {
                 // What the server does not accept as it is will not be accepted later either.

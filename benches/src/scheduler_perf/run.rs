@@ -29,6 +29,8 @@ pub struct RunOptions {
     pub timeout: Duration,
     /// The scheduler's seed; other than 0 it draws one of several equally good nodes.
     pub seed: u64,
+    /// Feature gates beside those of the definitions, and instead of what these say of them.
+    pub gates: BTreeMap<String, bool>,
 }
 
 /// What came out of a workload.
@@ -76,6 +78,7 @@ async fn run(
         .feature_gates
         .iter()
         .chain(&workload.feature_gates)
+        .chain(&options.gates)
         .map(|(gate, on)| (gate.clone(), *on))
         .collect();
     let config = scheduler_config(&definitions.directory, &settings.scheduler_config_path)?;

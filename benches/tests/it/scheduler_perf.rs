@@ -1,5 +1,6 @@
 //! The runner of benchmark definitions, from file to results, against the API server in memory.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ fn options() -> RunOptions {
         patience: Duration::from_secs(180),
         seed: 0,
         timeout: Duration::from_secs(300),
+        gates: BTreeMap::new(),
     }
 }
 

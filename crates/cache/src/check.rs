@@ -12,12 +12,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{HostPort, Node, NonZeroRequest, Pod, Resources, VolumeSource};
+use kube_scheduler_api_types::{
+    HostPort, Node, NonZeroRequest, Pod, PodGroup, Resources, VolumeSource,
+};
 
 use crate::claims::VolumeCounts;
 use crate::domains::DomainCounts;
 use crate::node_table::NodeIdx;
 use crate::objects::storage_class_of;
+use crate::pod_groups::PodGroupError;
 use crate::state::ClusterState;
 
 /// Something that is not what it should be.
@@ -450,6 +453,17 @@ fn check_objects(cluster: &ClusterState, report: &mut Report) {
         by_class.entry(storage_class_of(volume).into()).or_default().insert(volume.name.clone());
     }
     report.compare(|| "volumes by class".to_owned(), by_class, objects.volumes_by_class());
+    let groups = objects.list(PodGroup::GROUP, PodGroup::KIND);
+    let mut n_groups = 0;
+    for group in groups {
+        n_groups += 1;
+        report.compare(
+            || format!("what pod group {} says", group.key()),
+            PodGroup::from_object(group).map_err(PodGroupError::Unreadable).as_ref(),
+            cluster.pod_group_object(&group.namespace, &group.name).as_ref().copied(),
+        );
+    }
+    report.compare(|| "pod groups with objects".to_owned(), n_groups, cluster.n_group_objects());
     let [expected, found] = objects.service_selectors_again();
     report.compare(|| "services that select pods".to_owned(), expected, found);
 }

@@ -109,7 +109,7 @@ pub use objects::{
     storage_class_of,
 };
 pub use overlay::NodeOverlay;
-pub use pod_groups::{MemberPlace, PodGroupState};
+pub use pod_groups::{MemberPlace, PodGroupError, PodGroupState};
 pub use ports::HostPorts;
 pub use state::ClusterState;
 

@@ -1,14 +1,18 @@
-//! The pods of each pod group: which are known, and which of them have a node.
+//! Each pod group: what its object says, read once for each revision, and its pods: which are known, and which of them have a
+//! node.
 //!
 //! Behaviour: `docs/spec/podgroups.md` §2.
 //!
-//! Invariants: no group is without members; the numbers are those of the members. They do not follow hypothetical changes: a
-//! hypothetical cluster may take pods off their nodes, and their groups still count them as placed.
+//! Invariants: a group is here if it has an object or members; what is read is what the object store has; the numbers are those
+//! of the members. They do not follow hypothetical changes: a hypothetical cluster may take pods off their nodes, and their
+//! groups still count them as placed.
 
 use std::collections::BTreeMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Pod;
+use hashbrown::Equivalent;
+use kube_scheduler_api_types::{DecodeError, Object, Pod, PodGroup};
 
 use crate::fork::CowMap;
 use crate::state::ClusterState;
@@ -99,25 +103,77 @@ impl PodGroupState {
     }
 }
 
+/// Why a pod group cannot be gone by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodGroupError {
+    /// There is no such object.
+    NotFound,
+    /// The object cannot be read.
+    Unreadable(DecodeError),
+}
+
+/// What is known of one group.
+#[derive(Clone, Debug, Default)]
+struct KnownGroup {
+    object: Option<Arc<Result<PodGroup, DecodeError>>>,
+    pods: PodGroupState,
+}
+
+impl KnownGroup {
+    fn is_empty(&self) -> bool {
+        self.object.is_none() && self.pods.n_known() == 0
+    }
+}
+
+/// Namespace and name of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct GroupKey(Arc<str>, Arc<str>);
+
+/// The same, borrowed: members of a group that is tried ask several times.
+#[derive(Clone, Copy, Hash)]
+struct GroupName<'a>(&'a str, &'a str);
+
+impl Equivalent<GroupKey> for GroupName<'_> {
+    fn equivalent(&self, key: &GroupKey) -> bool {
+        *self.1 == *key.1 && *self.0 == *key.0
+    }
+}
+
+impl<'a> GroupName<'a> {
+    fn of(pod: &'a Pod) -> Option<Self> {
+        Some(Self(&pod.namespace, pod.spec.pod_group.as_ref()?))
+    }
+}
+
 /// All groups by namespace and name.
 #[derive(Clone, Default)]
-pub(crate) struct PodGroups(CowMap<Arc<str>, Arc<PodGroupState>>);
+pub(crate) struct PodGroups(CowMap<GroupKey, Arc<KnownGroup>>);
 
 impl PodGroups {
-    fn change(&mut self, pod: &Pod, change: impl FnOnce(&mut PodGroupState)) {
-        let Some(key) = key_of(pod) else { return };
-        if let Some(group) = self.0.get_mut(&*key) {
-            change(Arc::make_mut(group));
-            if group.n_known() == 0 {
-                self.0.remove(&*key);
+    fn get(&self, namespace: &str, name: &str) -> Option<&KnownGroup> {
+        self.0.get(&GroupName(namespace, name)).map(|group| &**group)
+    }
+
+    fn get_or_new(&mut self, namespace: &Arc<str>, name: &Arc<str>) -> &mut KnownGroup {
+        let key = GroupKey(namespace.clone(), name.clone());
+        Arc::make_mut(self.0.get_or_insert_with(&key, Arc::default))
+    }
+
+    /// Changes a group that is known, and forgets it if nothing is left of it.
+    fn change(&mut self, name: GroupName<'_>, change: impl FnOnce(&mut KnownGroup)) {
+        if let Some(group) = self.0.get_mut(&name) {
+            let group = Arc::make_mut(group);
+            change(group);
+            if group.is_empty() {
+                self.0.remove(&name);
             }
         }
     }
 
     /// The API server has reported the pod.
     fn known(&mut self, pod: Arc<Pod>) {
-        let Some(key) = key_of(&pod) else { return };
-        let group = Arc::make_mut(self.0.get_or_insert_with(&key.into(), Arc::default));
+        let Some(name) = &pod.spec.pod_group else { return };
+        let group = &mut self.get_or_new(&pod.namespace, name).pods;
         let place = match group.members.get(&pod.uid) {
             _ if pod.is_assigned() => MemberPlace::Assigned,
             Some(member) if member.place == MemberPlace::Assumed => MemberPlace::Assumed,
@@ -128,43 +184,72 @@ impl PodGroups {
 
     /// A pod is assumed on a node, or not any more. Pods that are not known are ignored.
     pub(crate) fn assumed(&mut self, pod: &Pod, is_assumed: bool) {
-        self.change(pod, |group| {
-            let Some(member) = group.members.get_mut(&pod.uid) else { return };
-            let place = match is_assumed {
-                _ if member.pod.is_assigned() => MemberPlace::Assigned,
-                true => MemberPlace::Assumed,
-                false => MemberPlace::Unscheduled,
-            };
-            let before = std::mem::replace(&mut member.place, place);
-            if let Some(n) = group.count(before) {
-                *n -= 1;
+        let Some(name) = GroupName::of(pod) else { return };
+        let Some(group) = self.0.get_mut(&name) else { return };
+        let group = &mut Arc::make_mut(group).pods;
+        let Some(member) = group.members.get_mut(&pod.uid) else { return };
+        let place = match is_assumed {
+            _ if member.pod.is_assigned() => MemberPlace::Assigned,
+            true => MemberPlace::Assumed,
+            false => MemberPlace::Unscheduled,
+        };
+        let before = std::mem::replace(&mut member.place, place);
+        if let Some(n) = group.count(before) {
+            *n -= 1;
+        }
+        if let Some(n) = group.count(place) {
+            *n += 1;
+        }
+    }
+
+    /// An object has come, has changed or is gone. Objects of other kinds are ignored.
+    pub(crate) fn object_changed(&mut self, old: Option<&Object>, new: Option<&Arc<Object>>) {
+        if !new.map(|new| &**new).or(old).is_some_and(is_group) {
+            return;
+        }
+        match (old, new) {
+            (_, Some(new)) => {
+                let group = self.get_or_new(&new.namespace, &new.name);
+                group.object = Some(Arc::new(PodGroup::from_object(new)));
             }
-            if let Some(n) = group.count(place) {
-                *n += 1;
+            (Some(old), None) => {
+                let name = GroupName(&old.namespace, &old.name);
+                self.change(name, |group| group.object = None);
             }
-        });
+            (None, None) => {}
+        }
     }
 }
 
-fn key_of(pod: &Pod) -> Option<String> {
-    Some(key(&pod.namespace, pod.spec.pod_group.as_ref()?))
-}
-
-fn key(namespace: &str, name: &str) -> String {
-    // Not formatted: each member of a group that is tried asks several times.
-    [namespace, "/", name].concat()
+fn is_group(object: &Object) -> bool {
+    *object.kind == *PodGroup::KIND && *object.group == *PodGroup::GROUP
 }
 
 /// # Pod groups
 impl ClusterState {
     /// The pods of a group that are known; `None` if there are none. O(1).
     pub fn pod_group(&self, namespace: &str, name: &str) -> Option<&PodGroupState> {
-        self.groups.0.get(&*key(namespace, name)).map(|group| &**group)
+        let group = self.groups.get(namespace, name)?;
+        Some(&group.pods).filter(|pods| pods.n_known() > 0)
     }
 
-    /// How many groups have known pods.
+    /// What the object of a group says. O(1): it was read when it came.
+    ///
+    /// # Errors
+    /// If there is no such object, or it cannot be read.
+    pub fn pod_group_object(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<&PodGroup, PodGroupError> {
+        let object = self.groups.get(namespace, name).and_then(|group| group.object.as_ref());
+        let read = object.ok_or(PodGroupError::NotFound)?;
+        (**read).as_ref().map_err(|error| PodGroupError::Unreadable(error.clone()))
+    }
+
+    /// How many groups have known pods. O(groups).
     pub fn n_pod_groups(&self) -> usize {
-        self.groups.0.len()
+        self.groups.0.values().filter(|group| group.pods.n_known() > 0).count()
     }
 
     /// The API server has reported a pod, with a node or without. Counts it in its group, if it belongs to one.
@@ -182,7 +267,14 @@ impl ClusterState {
 
     /// A pod is deleted. Its group, if it belongs to one, does not count it any more.
     pub fn group_member_gone(&mut self, pod: &Pod) {
-        self.groups.change(pod, |group| group.take(&pod.uid));
+        if let Some(name) = GroupName::of(pod) {
+            self.groups.change(name, |group| group.pods.take(&pod.uid));
+        }
+    }
+
+    /// How many groups have an object that was read.
+    pub(crate) fn n_group_objects(&self) -> usize {
+        self.groups.0.values().filter(|group| group.object.is_some()).count()
     }
 }
 
@@ -198,6 +290,36 @@ mod tests {
             "spec": {"schedulingGroup": {"podGroupName": "g"}, "nodeName": node},
         });
         Arc::new(Pod::from_value(&json).unwrap())
+    }
+
+    #[test]
+    fn what_an_object_says_is_read_once_for_each_revision_and_goes_with_it() {
+        let object = |min_count: serde_json::Value| {
+            let json = serde_json::json!({
+                "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+                "metadata": {"namespace": "a", "name": "g"},
+                "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
+            });
+            Arc::new(Object::from_value(json).unwrap())
+        };
+        let min_count =
+            |cluster: &ClusterState| cluster.pod_group_object("a", "g").map(PodGroup::min_count);
+        let mut cluster = ClusterState::new();
+        assert_eq!(min_count(&cluster), Err(PodGroupError::NotFound));
+        cluster.group_member_known(&pod("x", None));
+        assert_eq!(min_count(&cluster), Err(PodGroupError::NotFound), "pods make no object");
+        cluster.upsert_object(object(3.into()));
+        let fork = cluster.clone();
+        cluster.upsert_object(object(4.into()));
+        assert_eq!((min_count(&cluster), min_count(&fork)), (Ok(Some(4)), Ok(Some(3))));
+        cluster.group_member_gone(&pod("x", None));
+        assert_eq!((min_count(&cluster), cluster.n_pod_groups()), (Ok(Some(4)), 0));
+        cluster.upsert_object(object("x".into()));
+        assert!(matches!(min_count(&cluster), Err(PodGroupError::Unreadable(_))));
+        cluster.remove_object(PodGroup::GROUP, PodGroup::KIND, "a", "g");
+        assert_eq!(min_count(&cluster), Err(PodGroupError::NotFound));
+        assert!(cluster.groups.0.is_empty(), "nothing stays");
+        assert_eq!(min_count(&fork), Ok(Some(3)));
     }
 
     fn counts(cluster: &ClusterState) -> Option<[usize; 4]> {

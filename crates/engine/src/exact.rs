@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, PodGroup};
+use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::PodGroupState;
 use kube_scheduler_framework::groups::GroupDemand;
 use kube_scheduler_framework::{NodeIdx, Status};
@@ -49,19 +49,18 @@ pub(crate) struct Exact {
 impl Exact {
     /// What is asked of a group; `None` if it is no gang, or gangs are not planned as a whole.
     pub(crate) fn of(core: &Core, namespace: &str, name: &str) -> Option<Self> {
-        if !core.plans.groups.plans_gangs_exactly {
+        let gates = &core.plans.groups;
+        if !gates.plans_gangs_exactly || !gates.has_gangs_like(name) {
             return None;
         }
-        let objects = core.cluster.objects();
-        let object = objects.get(PodGroup::GROUP, PodGroup::KIND, namespace, name)?;
-        let found = PodGroup::from_object(object).ok()?;
+        let found = core.cluster.pod_group_object(namespace, name).ok()?;
         let min_count = usize::try_from(found.min_count()?).unwrap_or(0);
         let state = core.cluster.pod_group(namespace, name);
         let n_scheduled = state.map_or(0, PodGroupState::n_scheduled);
         // A gang that has enough grows pod by pod.
         let needed = min_count.saturating_sub(n_scheduled).max(1);
-        let keys = found.topology_keys.filter(|_| core.plans.groups.places_groups);
-        let level = keys.and_then(|keys| keys.into_iter().next());
+        let keys = found.topology_keys.as_ref().filter(|_| gates.places_groups);
+        let level = keys.and_then(|keys| keys.first().cloned());
         Some(Self { needed, level })
     }
 }

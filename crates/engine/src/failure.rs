@@ -142,9 +142,13 @@ impl FailedAttempt {
                 return result;
             }
             // The queue gets the newest state, as the pod may have changed during its attempt.
-            Some(pod) if !pod.is_assigned() => {
+            Some(known) if !known.is_assigned() => {
+                let pod = core.regroup(known.clone());
                 queued.replace_entry(Entry(pod.clone()));
                 core.requeue(queued);
+                if !Arc::ptr_eq(&pod, &known) {
+                    core.member_has_come(&pod);
+                }
                 pod
             }
             // Gone, or placed by another scheduler: there is nothing to retry, but what happened is still reported.

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, PodGroup};
+use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_framework::groups::GroupTrial;
 use kube_scheduler_framework::{Context, NodeIdx, PluginName, Status};
@@ -365,12 +365,10 @@ fn register(cx: &mut GroupWork<'_>, group: &Group, victims: Vec<Arc<Pod>>, plugi
 
 /// The group as the one for whom pods are evicted.
 fn preemptor(core: &Core, group: &Group) -> Option<GroupPreemptor> {
-    let objects = core.cluster.objects();
-    let object = objects.get(PodGroup::GROUP, PodGroup::KIND, &group.namespace, &group.name)?;
-    let found = PodGroup::from_object(object).ok()?;
+    let found = core.cluster.pod_group_object(&group.namespace, &group.name).ok()?;
     let mut identity = Pod::clone(group.pods.first()?);
-    identity.uid = found.uid;
-    identity.name = found.name;
-    Arc::make_mut(&mut identity.spec).priority = Some(found.priority);
+    identity.uid = found.uid.clone();
+    identity.name = found.name.clone();
+    Arc::make_mut(&mut identity.spec).priority = Some(group.placed().priority(found));
     Some(GroupPreemptor { identity: Arc::new(identity), members: group.pods.clone() })
 }

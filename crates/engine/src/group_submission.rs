@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{PodCondition, PodGroup};
-use kube_scheduler_cache::ObjectKey;
+use kube_scheduler_cache::{ObjectKey, PodGroupError};
 use kube_scheduler_framework::{Command, Commands, CycleState, ObjectWrite, Status};
 use kube_scheduler_queue::QueuedPod;
 use serde_json::json;
@@ -164,14 +164,13 @@ pub(crate) fn write_condition(
     if PodGroup::foreign_parts(name).is_some() {
         return;
     }
-    let objects = core.cluster.objects();
-    let Some(object) = objects.get(PodGroup::GROUP, PodGroup::KIND, namespace, name) else {
-        return core
-            .note(format!("pod group {namespace}/{name}: no condition, as it is not found"));
-    };
-    let group = match PodGroup::from_object(object) {
+    let group = match core.cluster.pod_group_object(namespace, name) {
         Ok(group) => group,
-        Err(error) => return core.note(error.to_string()),
+        Err(PodGroupError::NotFound) => {
+            return core
+                .note(format!("pod group {namespace}/{name}: no condition, as it is not found"));
+        }
+        Err(PodGroupError::Unreadable(error)) => return core.note(error.to_string()),
     };
     let message = status.error_text().unwrap_or_default();
     let text = if status.is_rejected() { status.message() } else { message };
@@ -187,8 +186,13 @@ pub(crate) fn write_condition(
     let condition = Condition { kind: SCHEDULED, status: state, reason, message: &text };
     let changed = changed_condition((&group.conditions, group.generation), &condition, core.now);
     let Some(condition) = changed else { return };
-    let object = ObjectKey::from(&**object);
-    let patch = Arc::new(patch_of(&group, &condition));
+    let object = ObjectKey {
+        group: PodGroup::GROUP.into(),
+        kind: PodGroup::KIND.into(),
+        namespace: namespace.clone(),
+        name: name.clone(),
+    };
+    let patch = Arc::new(patch_of(group, &condition));
     let write = ObjectWrite::PatchStatus { object, patch, is_final: false };
     core.effects.push(Effect::WriteObject { pod: member, write, awaited_by: None });
 }

@@ -9,9 +9,9 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, PodGroup};
-use kube_scheduler_cache::{MemberPlace, PodGroupState};
-use kube_scheduler_framework::Status;
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::{MemberPlace, PodGroupError, PodGroupState};
+use kube_scheduler_framework::{ClusterEvent, EventObject, Status};
 
 use crate::core::{Core, PodEvent};
 use crate::deadlines::WakeUp;
@@ -33,15 +33,23 @@ impl Engine {
         gates.reads_groups || gates.has_gangs
     }
 
-    /// Whether pods wait for others of their group (`GangScheduling`).
-    pub fn schedules_gangs(&self) -> bool {
-        self.core.plans.groups.has_gangs
+    /// Whether the pods of a group of this name wait for each other, if it is a gang: by the gate `GangScheduling`, or by a plugin
+    /// with groups of its own.
+    pub fn schedules_gangs_like(&self, name: &str) -> bool {
+        self.core.plans.groups.has_gangs_like(name)
+    }
+
+    /// The pod group that a pod belongs to, if groups are scheduled: by its `schedulingGroup`, or by what a plugin says of it. A group
+    /// of another kind is known as [`foreign_name`](kube_scheduler_api_types::PodGroup::foreign_name).
+    pub fn group_of(&self, pod: &Pod) -> Option<Arc<str>> {
+        self.core.group_of(pod)
     }
 
     /// What a pod group waits for before its pods can be tried: the group itself, or more pods; `None` if nothing is missing.
     pub fn missing_of_group(&self, namespace: &str, name: &str) -> Option<String> {
         let gates = &self.core.plans.groups;
-        let missing = gates.has_gangs.then(|| what_is_missing(&self.core, namespace, name))??;
+        let missing =
+            gates.has_gangs_like(name).then(|| what_is_missing(&self.core, namespace, name))??;
         Some(missing.0 + &missing.1)
     }
 }
@@ -54,8 +62,18 @@ impl Core {
         self
     }
 
-    /// A pod has come. If it is held back, its group is looked at after a while, unless that is going to happen anyway.
-    pub(crate) fn watch_group_of(&mut self, pod: &Pod) {
+    /// A pod without a node has come, and is in the queue: the one that completes a gang passes its own gate first, and then wakes
+    /// the others.
+    pub(crate) fn member_has_come(&mut self, pod: &Arc<Pod>) {
+        if self.plans.groups.has_gangs {
+            self.watch_group_of(pod);
+            let object = EventObject::Pod(pod.clone());
+            self.move_all(&ClusterEvent::UNSCHEDULABLE_POD_ADD, None, Some(&object));
+        }
+    }
+
+    /// If the pod is held back, its group is looked at after a while, unless that is going to happen anyway.
+    fn watch_group_of(&mut self, pod: &Pod) {
         let Some(name) = &pod.spec.pod_group else { return };
         if is_held_back(self, pod) {
             self.watch_group((pod.namespace.clone(), name.clone()));
@@ -124,14 +142,13 @@ fn is_held_back(core: &Core, pod: &Pod) -> bool {
 
 /// What a group waits for, and how far it has come, which changes with each pod; `None` if it is complete.
 fn what_is_missing(core: &Core, namespace: &str, name: &str) -> Option<(String, String)> {
-    let object = core.cluster.objects().get(PodGroup::GROUP, PodGroup::KIND, namespace, name);
-    let Some(object) = object else {
-        let text = format!("waiting for the pod group \"{name}\", which does not exist");
-        return Some((text, String::new()));
-    };
-    let group = match PodGroup::from_object(object) {
+    let group = match core.cluster.pod_group_object(namespace, name) {
         Ok(group) => group,
-        Err(error) => {
+        Err(PodGroupError::NotFound) => {
+            let text = format!("waiting for the pod group \"{name}\", which does not exist");
+            return Some((text, String::new()));
+        }
+        Err(PodGroupError::Unreadable(error)) => {
             return Some((format!("the pod group cannot be read: {error}"), String::new()));
         }
     };

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Pod, PodGroup};
+use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::PodGroupState;
 use kube_scheduler_framework::ClusterEvent;
 use kube_scheduler_queue::Nomination;
@@ -171,11 +171,9 @@ impl Core {
 
 /// What a gang asks for; `None` if it does not exist, or cannot be read.
 fn demand_of(core: &Core, (namespace, name): &GroupKey) -> Option<Demand> {
-    let objects = core.cluster.objects();
-    let object = objects.get(PodGroup::GROUP, PodGroup::KIND, namespace, name)?;
-    let group = PodGroup::from_object(object).ok()?;
-    let min_count = group.min_count();
-    Some(Demand { uid: group.uid, min_count, topology_keys: group.topology_keys })
+    let group = core.cluster.pod_group_object(namespace, name).ok()?;
+    let (uid, min_count) = (group.uid.clone(), group.min_count());
+    Some(Demand { uid, min_count, topology_keys: group.topology_keys.clone() })
 }
 
 /// Whether the ends of two nominations help the same pods.

@@ -27,15 +27,38 @@ pub(crate) struct Intake<'e> {
 }
 
 impl Core {
+    /// The group that a pod belongs to, by the name under which it is known here, given the pod as the API server has it.
+    pub(crate) fn group_of(&self, pod: &Pod) -> Option<Arc<str>> {
+        let own = pod.spec.pod_group.as_ref().filter(|_| self.plans.groups.reads_groups);
+        let foreign = || self.foreign.exist().then(|| self.foreign.group_of(pod)).flatten();
+        own.cloned().or_else(foreign)
+    }
+
     /// Puts a pod into the group that it belongs to.
     pub(crate) fn put_into_group(&mut self, pod: &mut Arc<Pod>) {
-        if pod.spec.pod_group.is_some() && !self.plans.groups.reads_groups {
-            self.foreign.join(pod, None);
+        let group = self.group_of(pod);
+        self.foreign.join(pod, group);
+    }
+
+    /// The same for a pod that was being bound and is not any more: what its labels say counts again, as it does for others all
+    /// the time.
+    pub(crate) fn regroup(&mut self, pod: Arc<Pod>) -> Arc<Pod> {
+        let known = &pod.spec.pod_group;
+        let is_own = known.as_ref().is_some_and(|name| PodGroup::foreign_parts(name).is_none());
+        if is_own || !self.foreign.exist() {
+            return pod;
         }
-        if self.foreign.exist() {
-            let group = pod.spec.pod_group.clone().or_else(|| self.foreign.group_of(pod));
-            self.foreign.join(pod, group);
+        let group = self.foreign.group_of(&pod);
+        if group == *known {
+            return pod;
         }
+        let mut member = pod.clone();
+        self.foreign.join(&mut member, group);
+        self.pods.insert(member.clone());
+        self.cluster.group_member_gone(&pod);
+        self.member_is_gone(&pod);
+        self.cluster.group_member_known(&member);
+        member
     }
 }
 
@@ -130,12 +153,7 @@ impl Intake<'_> {
             self.core.cluster.group_member_known(&pod);
             let entry = Entry(pod.clone());
             self.core.with_queue(|queue, policy| queue.add(entry, policy.now, policy));
-            if self.core.plans.groups.has_gangs {
-                self.core.watch_group_of(&pod);
-                // After the pod itself: the one that completes a gang passes its own gate, then wakes the others.
-                let object = EventObject::Pod(pod);
-                self.core.move_all(&ClusterEvent::UNSCHEDULABLE_POD_ADD, None, Some(&object));
-            }
+            self.core.member_has_come(&pod);
             self.core.measures.input_handled(ClusterEvent::UNSCHEDULABLE_POD_ADD.label());
         }
     }

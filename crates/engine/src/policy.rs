@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, PodRequests, PodSpec, PodStatus, Timestamp};
+use kube_scheduler_api_types::{Pod, PodGroup, PodRequests, PodSpec, PodStatus, Timestamp};
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_config::{FeatureGates, Gate as Feature};
 use kube_scheduler_framework::{
@@ -82,6 +82,8 @@ pub(crate) struct GroupGates {
     pub(crate) reads_groups: bool,
     /// Pods wait for others of their group (`GangScheduling`, or plugins with groups of their own).
     pub(crate) has_gangs: bool,
+    /// So do those of PodGroups of `scheduling.k8s.io` (`GangScheduling`).
+    pub(crate) has_own_gangs: bool,
     /// Groups are placed as a whole (`TopologyAwareWorkloadScheduling`).
     pub(crate) places_groups: bool,
     /// Groups preempt as a whole (`WorkloadAwarePreemption`).
@@ -93,13 +95,23 @@ pub(crate) struct GroupGates {
 impl GroupGates {
     /// `has_foreign`: whether plugins know of groups of their own.
     pub(crate) fn new(gates: &FeatureGates, has_foreign: bool, plans_gangs_exactly: bool) -> Self {
-        let has_gangs = has_foreign || gates.is_enabled(Feature::GangScheduling);
+        let has_own_gangs = gates.is_enabled(Feature::GangScheduling);
+        let has_gangs = has_foreign || has_own_gangs;
         Self {
+            has_own_gangs,
             plans_gangs_exactly: plans_gangs_exactly && has_gangs,
             reads_groups: gates.is_enabled(Feature::GenericWorkload),
             has_gangs,
             places_groups: gates.is_enabled(Feature::TopologyAwareWorkloadScheduling),
             preempts_for_groups: gates.is_enabled(Feature::WorkloadAwarePreemption),
+        }
+    }
+
+    /// Whether the pods of a group of this name wait for each other, if it is a gang.
+    pub(crate) fn has_gangs_like(&self, name: &str) -> bool {
+        match PodGroup::foreign_parts(name) {
+            None => self.has_own_gangs,
+            Some(_) => self.has_gangs,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use kube_scheduler_api_types::{
-    Labels, NodeSelector, Object, Pod, PodAffinityTerm, PreferredNodeTerm,
+    Labels, NodeSelector, Object, Pod, PodAffinityTerm, PodGroup, PreferredNodeTerm,
 };
 use kube_scheduler_cache::affinity::{TermId, TermKind};
 use kube_scheduler_cache::columns::{
@@ -14,7 +14,8 @@ use kube_scheduler_cache::counters::{CounterSpec, PodCounter};
 use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
 use kube_scheduler_cache::{
     Attachment, BoundPreferences, BoundRequirements, BoundSelector, CacheError, ClusterState,
-    HostPorts, ImageState, NodeIdx, NodeOverlay, ObjectStore, PodGroupState, VolumeCounts,
+    HostPorts, ImageState, NodeIdx, NodeOverlay, ObjectStore, PodGroupError, PodGroupState,
+    VolumeCounts,
 };
 
 use crate::group_objects::GroupObjects;
@@ -261,6 +262,18 @@ impl<'a> ClusterView<'a> {
     /// are none, or without the gate `GenericWorkload`.
     pub fn pod_group(self, namespace: &str, name: &str) -> Option<&'a PodGroupState> {
         self.all(Reads::ANYTHING).pod_group(namespace, name)
+    }
+
+    /// What the object of a pod group says. O(1).
+    ///
+    /// # Errors
+    /// If there is no such object, or it cannot be read.
+    pub fn pod_group_object(
+        self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<&'a PodGroup, PodGroupError> {
+        self.all(Reads::POD_GROUPS).pod_group_object(namespace, name)
     }
 
     /// How many volumes of pods on nodes use a claim.

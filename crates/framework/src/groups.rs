@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use kube_scheduler_cache::{MemberPlace, PodGroupState};
+pub use kube_scheduler_cache::{MemberPlace, PodGroupError, PodGroupState};
 
 use crate::cycle_state::CycleState;
 pub use crate::points::{

@@ -17,7 +17,7 @@ mod victims;
 use std::sync::Arc;
 
 use kube_scheduler_config::PluginArgs as ConfigArgs;
-use kube_scheduler_framework::api::{Pod, PodGroup};
+use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::groups::PodGroupPostFilter;
 use kube_scheduler_framework::preemption::{PreemptionCandidate, PreemptionReport};
 use kube_scheduler_framework::{
@@ -85,9 +85,8 @@ impl PreEnqueue for DefaultPreemption {
             return Status::SUCCESS;
         }
         if let Some(name) = pod.spec.pod_group.as_ref().filter(|_| self.preempts_for_groups) {
-            let objects = cx.cluster().objects_of(PodGroup::GROUP);
-            let group = objects.get(PodGroup::KIND, &pod.namespace, name);
-            if group.is_some_and(|group| cx.preemptions().is_preempting(&group.uid)) {
+            let group = cx.cluster().pod_group_object(&pod.namespace, name);
+            if group.is_ok_and(|group| cx.preemptions().is_preempting(&group.uid)) {
                 return Status::unresolvable(GROUP_STILL_PREEMPTING);
             }
         } else if cx.preemptions().is_preempting(&pod.uid) {
@@ -142,15 +141,10 @@ impl DefaultPreemption {
     fn group_limitation(&self, cx: &PostFilterContext<'_>, pod: &Pod) -> Option<&'static str> {
         let group = pod.spec.pod_group.as_ref()?;
         if self.places_groups {
-            let objects = cx.cx.cluster().objects();
-            let Some(group) = objects.get("scheduling.k8s.io", "PodGroup", &pod.namespace, group)
-            else {
-                return Some(NO_GROUP);
-            };
-            let constraints =
-                group.json.get("spec").and_then(|spec| spec.get("schedulingConstraints"));
-            if constraints.is_some_and(|constraints| !constraints.is_null()) {
-                return Some(PLACED_GROUP);
+            match cx.cx.cluster().pod_group_object(&pod.namespace, group) {
+                Err(_) => return Some(NO_GROUP),
+                Ok(group) if group.topology_keys.is_some() => return Some(PLACED_GROUP),
+                Ok(_) => {}
             }
         }
         self.preempts_for_groups.then_some(WORKLOAD_AWARE)

@@ -14,6 +14,7 @@ mod fit_bound;
 mod fit_hints;
 mod fit_placement;
 mod fit_scan;
+pub(crate) mod kind;
 mod listing;
 mod scored;
 mod scored_pair;

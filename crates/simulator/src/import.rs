@@ -15,7 +15,7 @@ mod csv;
 mod defaults;
 mod error;
 mod expansion;
-mod groups;
+pub(crate) mod groups;
 mod locate;
 mod manifest;
 mod priority;

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use kube_scheduler_answers::PodName;
-use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
+use kube_scheduler_api_types::{Node, Object, Pod, PodGroup, Timestamp};
+use kube_scheduler_cache::PodGroupError;
 use kube_scheduler_config::{
     Configuration, FeatureGates, LoadError, decode, default, ignore_managed_resources, validate,
 };
-use kube_scheduler_engine::{BuildError, Engine, EngineOptions, Pool};
+use kube_scheduler_engine::{BuildError, Engine, EngineOptions, Input, Pool};
 use kube_scheduler_runtime::Registry;
 
 use crate::driver::{Driver, Recording};
 use crate::import::ClusterObjects;
+use crate::import::groups::lacking;
 use crate::ledger::Ledger;
 use crate::report::{PodExplanation, Report, compose};
 use crate::timeline::Timeline;
@@ -162,7 +164,33 @@ impl Simulation {
     /// What the user should know about the input and the configuration.
     pub fn warnings(&self) -> Vec<String> {
         let extenders = extenders_not_asked(&self.options.config);
-        extenders.into_iter().chain(self.input.warnings.iter().cloned()).collect()
+        let own = extenders.into_iter().chain(self.missing_groups());
+        own.chain(self.input.warnings.iter().cloned()).collect()
+    }
+
+    /// A warning about groups of other kinds than PodGroup that pods belong to by what plugins say, and that are not in the input.
+    fn missing_groups(&self) -> Option<String> {
+        let mut engine = engine(&self.options).ok()?;
+        let waiting = self.input.pods.iter().filter(|pod| !pod.is_assigned());
+        let foreign = waiting.filter_map(|pod| {
+            let group = engine.group_of(pod)?;
+            PodGroup::foreign_parts(&group)?;
+            Some((pod.namespace.clone(), group))
+        });
+        let groups: Vec<(Arc<str>, Arc<str>)> = foreign.collect();
+        if groups.is_empty() {
+            return None;
+        }
+        for object in &self.input.objects {
+            engine.handle(Input::ObjectApplied(object.clone()), Timestamp::EPOCH);
+        }
+        let is_missing = |(namespace, name): &&(Arc<str>, Arc<str>)| {
+            let found = engine.cluster().pod_group_object(namespace, name);
+            matches!(found, Err(PodGroupError::NotFound))
+        };
+        lacking(
+            groups.iter().filter(is_missing).map(|(namespace, name)| format!("{namespace}/{name}")),
+        )
     }
 
     /// Schedules until no pending pod can make progress.

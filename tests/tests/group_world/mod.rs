@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input, Token};
 use serde_json::{Value, json};
 
 pub(crate) struct GroupWorld {
@@ -17,6 +17,8 @@ pub(crate) struct GroupWorld {
     pub(crate) pods: BTreeMap<String, Arc<Pod>>,
     /// Every effect.
     pub(crate) log: Vec<String>,
+    /// The pod whose binding is not answered, and the binding, once it is asked for.
+    pub(crate) held: Option<(&'static str, Option<Token>)>,
 }
 
 impl GroupWorld {
@@ -26,11 +28,18 @@ impl GroupWorld {
             "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": profiles,
         });
         let config = load(&config.to_string(), &gates).unwrap();
-        let options = EngineOptions { gates, plans_gangs_exactly, ..EngineOptions::default() };
+        // Whatever is not woken in time is not woken: what time alone brings back would hide that.
+        let max_in_unschedulable = Duration::from_secs(1_000_000);
+        let options = EngineOptions {
+            gates,
+            plans_gangs_exactly,
+            max_in_unschedulable,
+            ..EngineOptions::default()
+        };
         let registry = kube_scheduler_plugins_intree::registry();
         let engine = Engine::new(&config, &registry, options).unwrap();
         let now = Timestamp::from_millis(1_000_000);
-        Self { engine, now, pods: BTreeMap::new(), log: Vec::new() }
+        Self { engine, now, pods: BTreeMap::new(), log: Vec::new(), held: None }
     }
 
     pub(crate) fn handle(&mut self, input: Input) {
@@ -47,6 +56,11 @@ impl GroupWorld {
             for effect in effects {
                 self.log.push(effect.to_string());
                 match effect {
+                    Effect::WriteBinding { token, pod, .. }
+                        if self.held.as_ref().is_some_and(|(held, _)| **held == *pod.name) =>
+                    {
+                        self.held = self.held.map(|(held, _)| (held, Some(token)));
+                    }
                     Effect::WriteBinding { token, pod, node } => {
                         let result = Ok(());
                         self.engine.handle(Input::BindingWritten { token, result }, self.now);

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::{Pod, PodGroup};
 use kube_scheduler_cache::NodeIdx;
 
 use crate::context::Context;
@@ -19,6 +19,17 @@ pub struct PlacedGroup<'a> {
     pub name: &'a str,
     /// The members that are being placed.
     pub members: &'a [Arc<Pod>],
+}
+
+impl PlacedGroup<'_> {
+    /// The priority with which the group makes room for itself, given its object: that of the PodGroup. A group of another kind
+    /// has none, so that it may take away what its least important member may.
+    pub fn priority(&self, object: &PodGroup) -> i32 {
+        match PodGroup::foreign_parts(&object.name) {
+            None => object.priority,
+            Some(_) => self.members.iter().map(|pod| pod.priority()).min().unwrap_or(0),
+        }
+    }
 }
 
 /// Nodes that a group may be placed on.

@@ -8,7 +8,7 @@ use kube_scheduler_framework::api::{Pod, PodGroup};
 use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_framework::{ClusterView, CycleState, Status};
 
-use crate::pod_groups;
+use crate::pod_groups::text_of;
 
 /// The resource of pod groups.
 const RESOURCE: &str = "podgroups";
@@ -49,8 +49,9 @@ impl GroupClaims {
     /// # Errors
     /// Why the pod is rejected: there is no such group, or it cannot be read.
     pub(super) fn of(cluster: ClusterView<'_>, pod: &Pod, name: &str) -> Result<Self, Status> {
-        let group = pod_groups::find(cluster, &pod.namespace, name)
-            .map_err(|error| Status::unresolvable(error.text(name)))?;
+        let group = cluster
+            .pod_group_object(&pod.namespace, name)
+            .map_err(|error| Status::unresolvable(text_of(&error, name)))?;
         let shared = |entry: &&_| group.resource_claims.contains(entry);
         let entries = pod.spec.resource_claims.iter().filter(shared);
         let consumer = Consumer {

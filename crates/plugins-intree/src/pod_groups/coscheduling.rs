@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_config::{CoschedulingArgs, PluginArgs as ConfigArgs};
-use kube_scheduler_framework::api::{Object, Pod, PodGroup, Quantity, Resources};
+use kube_scheduler_framework::api::{Object, Pod, PodGroup, Quantity};
 use kube_scheduler_framework::groups::{GroupSource, MemberPlace, PlacedGroup};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, ClusterView, Code, Commands, Context, CycleState, EnqueueExtensions,
@@ -17,10 +17,10 @@ use kube_scheduler_framework::{
 };
 use serde_json::{Value, json};
 
-use super::gang_scheduling::{GangScheduling, group_hint, worth_if};
-use super::object;
+use super::gang_scheduling::{GangScheduling, group_changed, member_added, worth_if};
 use crate::plugin_args::{self, WRONG_ARGS};
 use crate::priority_sort;
+use crate::resources::kind::Kind;
 
 pub(crate) const NAME: &str = "Coscheduling";
 
@@ -100,6 +100,11 @@ fn group_of(pod: &Pod) -> Option<&Arc<str>> {
     pod.spec.pod_group.as_ref().filter(is_ours)
 }
 
+/// The PodGroup of this name, with what only this plugin reads.
+fn object<'a>(cluster: ClusterView<'a>, namespace: &str, name: &str) -> Option<&'a Arc<Object>> {
+    cluster.objects_of(PodGroup::GROUP).get(PodGroup::KIND, namespace, name)
+}
+
 impl PreEnqueue for Coscheduling {
     fn pre_enqueue(&self, cx: &Context<'_>, pod: &Pod) -> Status {
         self.gangs.pre_enqueue(cx, pod)
@@ -126,7 +131,7 @@ impl Permit for Coscheduling {
         commands: &mut Commands,
     ) -> PermitDecision {
         let Some(name) = group_of(pod) else { return PermitDecision::allow() };
-        let Ok(group) = object(cx.cluster(), &pod.namespace, name) else {
+        let Some(group) = object(cx.cluster(), &pod.namespace, name) else {
             return PermitDecision::deny(Status::unschedulable(NOT_FOUND));
         };
         if let Err(status) = check_least(cx.cluster(), pod, name, group) {
@@ -148,7 +153,7 @@ impl Permit for Coscheduling {
         if !self.gangs.has(group.name) {
             return Some(0);
         }
-        let object = object(cx.cluster(), group.namespace, group.name).ok()?;
+        let object = object(cx.cluster(), group.namespace, group.name)?;
         match has_least(object) {
             true => None,
             false => self.gangs.members_needed(cx, group),
@@ -163,15 +168,13 @@ impl EnqueueExtensions for Coscheduling {
             ClusterEvent::new(EventResource::Node, changed),
             ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE),
         ];
-        let mut registrations = vec![
-            self.gangs.member_added(),
-            EventRegistration::with_hint(ClusterEvent::new(self.resource(), changed), group_hint),
-        ];
+        let mut registrations =
+            vec![member_added(), group_changed(ClusterEvent::new(self.resource(), changed))];
         registrations.extend(room.map(|event| {
             EventRegistration::with_hint(event, |cx, pod, _, _| {
-                let found = group_of(pod).map(|name| object(cx.cluster(), &pod.namespace, name));
-                let asks_for_more = matches!(found, Some(Ok(group)) if has_least(group));
-                Ok::<QueueingHint, String>(worth_if(asks_for_more))
+                let found =
+                    group_of(pod).and_then(|name| object(cx.cluster(), &pod.namespace, name));
+                Ok::<QueueingHint, String>(worth_if(found.is_some_and(|group| has_least(group))))
             })
         }));
         registrations
@@ -211,27 +214,32 @@ fn check_least(
         );
         return Err(Status::error(text));
     }
-    let mut free = free_in_sum(cluster);
     let state = cluster.pod_group(&pod.namespace, name);
-    for (member, place) in state.into_iter().flat_map(|state| state.members()) {
-        if place != MemberPlace::Unscheduled {
-            free.add(&member.requests.accounted);
-        }
-    }
     let mut gaps = Vec::new();
     for (resource, amount) in least.iter() {
         let amount = Quantity::from_json(&Value::from(amount)).map_err(|error| {
             Status::error(format!("pod group {name}: spec.minResources[{resource}]: {error}"))
         })?;
-        let (needed, has, unit) = match resource {
-            "cpu" => (amount.milli_value(), free.milli_cpu, "m"),
-            "memory" => (amount.value(), free.memory, ""),
-            "ephemeral-storage" => (amount.value(), free.ephemeral_storage, ""),
-            // The reference puts the number of members in its place, which are looked at one by one here.
-            "pods" => continue,
-            other => (amount.value(), free.scalar(other).unwrap_or(0), ""),
-        };
-        if needed > has {
+        // The reference puts the number of members in the place of this one, which are looked at one by one here.
+        if resource == "pods" {
+            continue;
+        }
+        let kind = Kind::named(resource);
+        let needed = kind.amount(&amount);
+        let free = cluster.live_nodes().iter().map(|node| kind.free(cluster, node));
+        let members = state.into_iter().flat_map(|state| state.members());
+        let placed = members.filter(|(_, place)| *place != MemberPlace::Unscheduled);
+        let own = placed.map(|(member, _)| kind.of(&member.requests.accounted));
+        // Every member asks: where there is enough, a part of the nodes is looked at.
+        let mut amounts = free.chain(own);
+        let mut has = 0_i64;
+        while has < needed
+            && let Some(amount) = amounts.next()
+        {
+            has = has.saturating_add(amount);
+        }
+        if has < needed {
+            let unit = if kind == Kind::Cpu { "m" } else { "" };
             gaps.push(format!("{resource}: {}{unit}", needed.saturating_sub(has)));
         }
     }
@@ -239,27 +247,6 @@ fn check_least(
         return Ok(());
     }
     Err(Status::unschedulable(format!("resource gap: {}", gaps.join(", "))))
-}
-
-/// What all nodes have left together. A node on which more is asked for than it has does not take from the others.
-fn free_in_sum(cluster: ClusterView<'_>) -> Resources {
-    let mut sum = Resources::default();
-    for idx in cluster.live_nodes().iter() {
-        let Some(node) = cluster.node(idx) else { continue };
-        let has = node.allocatable();
-        let left = |has: i64, requested: i64| has.saturating_sub(requested).max(0);
-        sum.add(&Resources {
-            milli_cpu: left(has.milli_cpu, node.requested_milli_cpu()),
-            memory: left(has.memory, node.requested_memory()),
-            ephemeral_storage: left(has.ephemeral_storage, node.requested_ephemeral_storage()),
-            scalars: has
-                .scalars
-                .iter()
-                .map(|(name, amount)| (name.clone(), left(*amount, node.requested_scalar(name))))
-                .collect(),
-        });
-    }
-    sum
 }
 
 #[cfg(test)]

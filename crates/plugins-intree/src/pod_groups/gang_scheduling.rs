@@ -5,15 +5,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kube_scheduler_framework::api::{Object, Pod, PodGroup};
-use kube_scheduler_framework::groups::{MemberPlace, PlacedGroup, PodGroupState};
+use kube_scheduler_framework::api::{Pod, PodGroup};
+use kube_scheduler_framework::groups::{MemberPlace, PlacedGroup, PodGroupError, PodGroupState};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, ClusterView, Code, Commands, Context, CycleState, EnqueueExtensions,
-    EventObject, EventRegistration, EventResource, Handle, Permit, PermitDecision, Plugin,
-    PluginArgs, PluginError, PluginName, PreEnqueue, QueueingHint, Status, extension_points,
+    EventRegistration, EventResource, Handle, Permit, PermitDecision, Plugin, PluginArgs,
+    PluginError, PluginName, PreEnqueue, QueueingHint, Status, extension_points,
 };
 
-use super::{NoGroup, object, read};
+use super::text_of;
 use crate::event_objects;
 
 pub(crate) const NAME: &str = "GangScheduling";
@@ -28,7 +28,6 @@ pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginE
 
 pub(super) struct GangScheduling {
     name: PluginName,
-    gangs: Arc<Gangs>,
     /// The API group whose gangs these are; `None` for that of PodGroups.
     api_group: Option<&'static str>,
 }
@@ -36,95 +35,85 @@ pub(super) struct GangScheduling {
 impl GangScheduling {
     /// As the plugin of this name, or as part of it, for the gangs of another API group.
     pub(super) fn of(name: &str, api_group: Option<&'static str>) -> Self {
-        Self { name: name.into(), gangs: Arc::default(), api_group }
+        Self { name: name.into(), api_group }
     }
 
     /// Whether a group is one of these; others are left to other plugins.
     pub(super) fn has(&self, group: &str) -> bool {
         PodGroup::foreign_parts(group).map(|(api_group, _)| api_group) == self.api_group
     }
-
-    /// Pods that come may complete a gang.
-    pub(super) fn member_added(&self) -> EventRegistration {
-        let pod_added = ClusterEvent::new(EventResource::Pod, ActionType::ADD);
-        let gangs = self.gangs.clone();
-        EventRegistration::with_hint(pod_added, move |cx, pod, old, new| {
-            let (_, added) = event_objects::pods(old, new)?;
-            // As long as more members are missing, PreEnqueue would reject every waiting member again, for each new one.
-            Ok(worth_if(added.is_some_and(|added| {
-                added.namespace == pod.namespace
-                    && added.spec.pod_group == pod.spec.pod_group
-                    && gangs.quorum_with(cx.cluster(), added)
-            })))
-        })
-    }
 }
 
-/// What is asked of groups.
+/// Pods that come may complete a gang.
+pub(super) fn member_added() -> EventRegistration {
+    let pod_added = ClusterEvent::new(EventResource::Pod, ActionType::ADD);
+    let arrived = Arrived::default();
+    EventRegistration::with_hint(pod_added, move |cx, pod, old, new| {
+        let (_, added) = event_objects::pods(old, new)?;
+        // As long as more members are missing, PreEnqueue would reject every waiting member again, for each new one.
+        Ok(worth_if(added.is_some_and(|added| {
+            added.namespace == pod.namespace
+                && added.spec.pod_group == pod.spec.pod_group
+                && arrived.completes(cx.cluster(), added)
+        })))
+    })
+}
+
+/// The member that came last, where the objects stood then, and whether its gang has a quorum: all members that wait are asked
+/// for each that comes.
 #[derive(Default)]
-struct Gangs {
-    /// The group that was read last, with its minimum: members come one after the other.
-    latest: Mutex<Option<(Arc<Object>, Option<i32>)>>,
-    /// The member that came last, where the objects stood then, and whether its gang has a quorum: all members that wait are
-    /// asked for each that comes.
-    arrived: Mutex<Option<(Arc<Pod>, u64, bool)>>,
-}
+struct Arrived(Mutex<Option<(Arc<Pod>, u64, bool)>>);
 
-impl Gangs {
-    /// Whether enough pods of the pod's gang are known for it to be tried.
-    fn quorum(&self, cluster: ClusterView<'_>, pod: &Pod) -> Status {
-        let Some(name) = &pod.spec.pod_group else { return Status::SUCCESS };
-        let namespace = &pod.namespace;
-        let min_count = match self.min_count(cluster, namespace, name) {
-            Ok(Some(min_count)) => min_count,
-            Ok(None) => return Status::SUCCESS,
-            Err(NoGroup::NotFound) => {
-                return Status::unresolvable(format!(
-                    "waiting for pods's pod group \"{name}\" to appear in scheduling queue"
-                ));
-            }
-            Err(NoGroup::Unreadable(_)) => {
-                return Status::error(format!("failed to get pod group {namespace}/{name}"));
-            }
-        };
-        match state_of(cluster, namespace, name) {
-            Ok(state) if is_fewer(state.n_known(), min_count) => Status::unresolvable(NO_QUORUM),
-            Ok(_) => Status::SUCCESS,
-            Err(status) => status,
-        }
-    }
-
+impl Arrived {
     /// Whether the gang of a pod that has come has a quorum with it.
-    fn quorum_with(&self, cluster: ClusterView<'_>, added: &Arc<Pod>) -> bool {
+    fn completes(&self, cluster: ClusterView<'_>, added: &Arc<Pod>) -> bool {
+        let Some(name) = &added.spec.pod_group else { return false };
         let objects = cluster.objects().sequence();
-        let mut arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut arrived = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*arrived {
             Some((known, at, answer)) if Arc::ptr_eq(known, added) && *at == objects => *answer,
             _ => {
-                let answer = self.quorum(cluster, added).is_success();
+                let answer = quorum(cluster, added, name).is_success();
                 *arrived = Some((added.clone(), objects, answer));
                 answer
             }
         }
     }
+}
 
-    /// How many pods of a group must be scheduled before one is bound; `None` if they do not wait for each other.
-    fn min_count(
-        &self,
-        cluster: ClusterView<'_>,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<i32>, NoGroup> {
-        let object = object(cluster, namespace, name)?;
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*latest {
-            Some((known, min_count)) if Arc::ptr_eq(known, object) => Ok(*min_count),
-            _ => {
-                let min_count = read(object)?.min_count();
-                *latest = Some((object.clone(), min_count));
-                Ok(min_count)
-            }
+/// A group that comes, or that changes where that is of interest, may let its pods be tried.
+pub(super) fn group_changed(event: ClusterEvent) -> EventRegistration {
+    EventRegistration::with_hint(event, |_, pod, old, new| {
+        let (before, added) = event_objects::others(old, new)?;
+        Ok(worth_if(added.is_some_and(|added| {
+            // A change of the status lets no pod fit.
+            before.is_none_or(|before| before.json != added.json)
+                && *added.kind == *PodGroup::KIND
+                && added.namespace == pod.namespace
+                && pod.spec.pod_group.as_ref() == Some(&added.name)
+        })))
+    })
+}
+
+/// Whether enough pods of the gang that a pod names are known for it to be tried.
+fn quorum(cluster: ClusterView<'_>, pod: &Pod, name: &str) -> Status {
+    let namespace = &pod.namespace;
+    let min_count = match cluster.pod_group_object(namespace, name) {
+        Ok(group) => group.min_count(),
+        Err(PodGroupError::NotFound) => {
+            return Status::unresolvable(format!(
+                "waiting for pods's pod group \"{name}\" to appear in scheduling queue"
+            ));
         }
+        Err(PodGroupError::Unreadable(_)) => {
+            return Status::error(format!("failed to get pod group {namespace}/{name}"));
+        }
+    };
+    let Some(min_count) = min_count else { return Status::SUCCESS };
+    match state_of(cluster, namespace, name) {
+        Ok(state) if is_fewer(state.n_known(), min_count) => Status::unresolvable(NO_QUORUM),
+        Ok(_) => Status::SUCCESS,
+        Err(status) => status,
     }
 }
 
@@ -155,7 +144,7 @@ fn is_fewer(n: usize, min_count: i32) -> bool {
 impl PreEnqueue for GangScheduling {
     fn pre_enqueue(&self, cx: &Context<'_>, pod: &Pod) -> Status {
         match &pod.spec.pod_group {
-            Some(name) if self.has(name) => self.gangs.quorum(cx.cluster(), pod),
+            Some(name) if self.has(name) => quorum(cx.cluster(), pod, name),
             _ => Status::SUCCESS,
         }
     }
@@ -174,15 +163,15 @@ impl Permit for GangScheduling {
             return PermitDecision::allow();
         };
         let (cluster, namespace) = (cx.cluster(), &pod.namespace);
-        let min_count = match self.gangs.min_count(cluster, namespace, name) {
-            Ok(Some(min_count)) => min_count,
-            Ok(None) => return PermitDecision::allow(),
+        let min_count = match cluster.pod_group_object(namespace, name) {
+            Ok(group) => group.min_count(),
             Err(error) => {
-                let why = error.text(name);
+                let why = text_of(&error, name);
                 let text = format!("failed to get podGroup {namespace}/{name}: {why}");
                 return PermitDecision::deny(Status::error(text));
             }
         };
+        let Some(min_count) = min_count else { return PermitDecision::allow() };
         let state = match state_of(cluster, namespace, name) {
             Ok(state) => state,
             Err(status) => return PermitDecision::deny(status),
@@ -211,7 +200,7 @@ impl Permit for GangScheduling {
             return Some(0);
         }
         let cluster = cx.cluster();
-        match self.gangs.min_count(cluster, namespace, name).ok()? {
+        match cluster.pod_group_object(namespace, name).ok()?.min_count() {
             Some(min_count) => {
                 let n_scheduled = cluster.pod_group(namespace, name)?.n_scheduled();
                 Some(usize::try_from(min_count).unwrap_or(0).saturating_sub(n_scheduled))
@@ -224,25 +213,8 @@ impl Permit for GangScheduling {
 impl EnqueueExtensions for GangScheduling {
     fn events_to_register(&self) -> Vec<EventRegistration> {
         let group_added = ClusterEvent::new(EventResource::PodGroup, ActionType::ADD);
-        vec![self.member_added(), EventRegistration::with_hint(group_added, group_hint)]
+        vec![member_added(), group_changed(group_added)]
     }
-}
-
-/// Whether the object that came or changed is the pod's group.
-pub(super) fn group_hint(
-    _: &Context<'_>,
-    pod: &Pod,
-    old: Option<&EventObject>,
-    new: Option<&EventObject>,
-) -> Result<QueueingHint, String> {
-    let (before, added) = event_objects::others(old, new)?;
-    Ok(worth_if(added.is_some_and(|added| {
-        // A change of the status lets no pod fit.
-        before.is_none_or(|before| before.json != added.json)
-            && *added.kind == *PodGroup::KIND
-            && added.namespace == pod.namespace
-            && pod.spec.pod_group.as_ref() == Some(&added.name)
-    })))
 }
 
 pub(super) const fn worth_if(helps: bool) -> QueueingHint {

@@ -12,7 +12,7 @@ use kube_scheduler_framework::{
     extension_points,
 };
 
-use super::find;
+use super::text_of;
 
 pub(crate) const NAME: &str = "TopologyPlacementGenerator";
 
@@ -42,15 +42,16 @@ impl PlacementGenerate for TopologyPlacementGenerator {
         parent: &Placement,
     ) -> Result<Vec<Placement>, Status> {
         let cluster = cx.cluster();
-        let found = find(cluster, group.namespace, group.name)
-            .map_err(|error| Status::error(error.text(group.name)))?;
-        let Some(key) = found.topology_keys.and_then(|keys| keys.into_iter().next()) else {
+        let found = cluster
+            .pod_group_object(group.namespace, group.name)
+            .map_err(|error| Status::error(text_of(&error, group.name)))?;
+        let Some(key) = found.topology_keys.as_ref().and_then(|keys| keys.first()) else {
             return Ok(vec![parent.clone()]);
         };
-        let required = required_domain(cluster, group, &key).map_err(|error| {
+        let required = required_domain(cluster, group, key).map_err(|error| {
             Status::error(format!("cannot determine domain for already scheduled pods: {error}"))
         })?;
-        let mut domains = domains(cluster, &parent.nodes, &key);
+        let mut domains = domains(cluster, &parent.nodes, key);
         domains.retain(|domain| required.as_deref().is_none_or(|name| *name == *domain.name));
         Ok(domains)
     }

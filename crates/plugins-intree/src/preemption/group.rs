@@ -6,13 +6,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{DisruptionMode, Pod, PodGroup, Timestamp};
+use kube_scheduler_framework::api::{DisruptionMode, Pod, Timestamp};
 use kube_scheduler_framework::groups::{GroupTrial, PlacedGroup, PodGroupPostFilter};
 use kube_scheduler_framework::{ClusterView, Status};
 
 use super::disruption::Budgets;
 use super::{DefaultPreemption, NEVER};
-use crate::pod_groups::find;
+use crate::pod_groups::text_of;
 
 const NO_VICTIMS: &str = "No preemption victims found for incoming preemptor";
 const CONSTRAINED: &str =
@@ -49,9 +49,12 @@ impl PodGroupPostFilter for DefaultPreemption {
         trial: &mut dyn GroupTrial,
     ) -> Result<Vec<Arc<Pod>>, Status> {
         let cx = trial.context();
-        let preemptor = find(cx.cluster(), group.namespace, group.name).map_err(|error| {
-            Status::error(format!("failed to get pod group object: {}", error.text(group.name)))
+        let found = cx.cluster().pod_group_object(group.namespace, group.name);
+        let preemptor = found.map_err(|error| {
+            let why = text_of(&error, group.name);
+            Status::error(format!("failed to get pod group object: {why}"))
         })?;
+        let priority = group.priority(preemptor);
         let is_constrained = preemptor.topology_keys.as_ref().is_some_and(|keys| !keys.is_empty());
         if is_constrained && !trial.plans_as_a_whole() {
             return Err(Status::unschedulable(CONSTRAINED));
@@ -60,7 +63,7 @@ impl PodGroupPostFilter for DefaultPreemption {
             return Err(Status::unschedulable(NEVER));
         }
         let mut candidates = units(cx.cluster(), cx.now());
-        candidates.retain(|unit| unit.priority < preemptor.priority);
+        candidates.retain(|unit| unit.priority < priority);
         if candidates.is_empty() {
             return Err(Status::unresolvable(NO_VICTIMS));
         }
@@ -95,8 +98,8 @@ impl PodGroupPostFilter for DefaultPreemption {
 
 /// Every pod on a node, in the units in which they would be evicted.
 fn units(cluster: ClusterView<'_>, now: Timestamp) -> Vec<Unit> {
-    // By namespace and name: groups that go as a whole, and the place of their unit once there is one.
-    type Known = Option<(PodGroup, Option<usize>)>;
+    // By namespace and name: the priorities of groups that go as a whole, and the place of their unit once there is one.
+    type Known = Option<(i32, Option<usize>)>;
     let mut groups: BTreeMap<(Arc<str>, Arc<str>), Known> = BTreeMap::new();
     let mut units: Vec<Unit> = Vec::new();
     for pod in cluster.order().iter().flat_map(|node| cluster.pods_on(*node)) {
@@ -104,8 +107,9 @@ fn units(cluster: ClusterView<'_>, now: Timestamp) -> Vec<Unit> {
         let group = pod.spec.pod_group.as_ref().and_then(|name| {
             let key = (pod.namespace.clone(), name.clone());
             let found = groups.entry(key).or_insert_with(|| {
-                let group = find(cluster, &pod.namespace, name).ok()?;
-                (group.disruption_mode == DisruptionMode::PodGroup).then_some((group, None))
+                let group = cluster.pod_group_object(&pod.namespace, name).ok()?;
+                let is_whole = group.disruption_mode == DisruptionMode::PodGroup;
+                is_whole.then_some((group.priority, None))
             });
             found.as_mut()
         });
@@ -115,9 +119,9 @@ fn units(cluster: ClusterView<'_>, now: Timestamp) -> Vec<Unit> {
                 units[*unit].pods.push(pod.clone());
                 continue;
             }
-            Some((group, unit)) => {
+            Some((priority, unit)) => {
                 *unit = Some(units.len());
-                group.priority
+                *priority
             }
         };
         units.push(Unit { priority, pods: vec![pod.clone()], started });

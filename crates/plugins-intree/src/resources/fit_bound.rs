@@ -7,47 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::groups::GroupDemand;
-use kube_scheduler_framework::{ClusterView, NodeIdx};
 
 use super::demand::{Demand, Ignored};
-
-/// What is counted.
-enum Kind {
-    Cpu,
-    Memory,
-    EphemeralStorage,
-    Scalar(Arc<str>),
-}
-
-impl Kind {
-    fn name(&self) -> &str {
-        match self {
-            Self::Cpu => "cpu (milli)",
-            Self::Memory => "memory (bytes)",
-            Self::EphemeralStorage => "ephemeral-storage (bytes)",
-            Self::Scalar(name) => name,
-        }
-    }
-
-    /// What is free on the node.
-    fn free(&self, cluster: ClusterView<'_>, node: NodeIdx) -> i64 {
-        let (allocatable, requested) = (cluster.allocatable(), cluster.requested());
-        let (has, used) = match self {
-            Self::Cpu => (allocatable.milli_cpu().get(node), requested.milli_cpu().get(node)),
-            Self::Memory => (allocatable.memory().get(node), requested.memory().get(node)),
-            Self::EphemeralStorage => {
-                (allocatable.ephemeral_storage().get(node), requested.ephemeral_storage().get(node))
-            }
-            Self::Scalar(name) => (
-                allocatable.scalar_at(name, node).unwrap_or(0),
-                requested.scalar_at(name, node).unwrap_or(0),
-            ),
-        };
-        has.saturating_sub(used).max(0)
-    }
-}
+use super::kind::Kind;
 
 /// What the pods ask for of each kind, scalar resources by name and only of those that ask for them. One pass over what each
 /// pod asks for.

@@ -58,13 +58,17 @@ pub(super) fn missing(found: &ClusterObjects) -> Option<String> {
         .iter()
         .filter(|object| *object.kind == *"PodGroup" && *object.group == *GROUP);
     let known: BTreeSet<String> = groups.map(|group| group.key()).collect();
+    let waiting = found.pods.iter().filter(|pod| !pod.is_assigned());
+    let named = waiting
+        .filter_map(|pod| Some(format!("{}/{}", pod.namespace, pod.spec.pod_group.as_ref()?)));
+    lacking(named.filter(|group| !known.contains(group)))
+}
+
+/// The warning about groups that are not in the input, each as often as pods name it.
+pub(crate) fn lacking(groups: impl Iterator<Item = String>) -> Option<String> {
     let mut lacking: BTreeMap<String, usize> = BTreeMap::new();
-    for pod in found.pods.iter().filter(|pod| !pod.is_assigned()) {
-        let Some(group) = &pod.spec.pod_group else { continue };
-        let key = format!("{}/{group}", pod.namespace);
-        if !known.contains(&key) {
-            *lacking.entry(key).or_default() += 1;
-        }
+    for group in groups {
+        *lacking.entry(group).or_default() += 1;
     }
     if lacking.is_empty() {
         return None;

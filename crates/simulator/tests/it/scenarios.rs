@@ -244,3 +244,23 @@ profiles:
     let packing = SimulationOptions::default().with_config_text(config).unwrap();
     assert_eq!(placements(&simulate(&text, packing)), [("default/p", "small")]);
 }
+
+#[test]
+fn a_labelled_pod_whose_group_is_not_there_is_a_warning_where_labels_count() {
+    let config = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- plugins:\n    \
+        multiPoint: {enabled: [{name: Coscheduling}]}\n    \
+        queueSort: {enabled: [{name: Coscheduling}], disabled: [{name: '*'}]}\n";
+    let labelled = |name: &str, group: &str| {
+        let named = format!("{{name: {name}, labels: {{scheduling.x-k8s.io/pod-group: {group}}}}}");
+        pod(name, "1", "").replace(&format!("{{name: {name}}}"), &named)
+    };
+    let group = "---\napiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: there}\n\
+        spec: {minMember: 1}\n";
+    let input = node("n1", "4") + &labelled("a", "train") + &labelled("b", "there") + group;
+    let options = SimulationOptions::default().with_config_text(config).unwrap();
+    let report = simulate(&input, options);
+    let [warning] = &*report.warnings else { panic!("{:?}", report.warnings) };
+    assert!(warning.contains(": default/scheduling.x-k8s.io/train (1 pod);"), "{warning}");
+    assert_eq!(placements(&report), [("default/b", "n1")]);
+    assert_eq!(simulate(&input, SimulationOptions::default()).warnings, [""; 0]);
+}

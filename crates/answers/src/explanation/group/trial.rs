@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{GroupPolicy, Pod, PodGroup, Timestamp};
+use kube_scheduler_api_types::{GroupPolicy, Pod, Timestamp};
 use kube_scheduler_cache::PodGroupState;
 use kube_scheduler_engine::{
     Engine, GroupReport, Input, MemberAttempt, Observer, PlacementAttempt, PodRef, SearchStep,
@@ -39,11 +39,9 @@ pub(in crate::explanation) fn group_of(
     if !is_known(&trial) {
         trial.handle(Input::PodApplied(pod.clone()), now);
     }
-    let object =
-        trial.cluster().objects().get(PodGroup::GROUP, PodGroup::KIND, &pod.namespace, name);
-    let group = object.and_then(|object| PodGroup::from_object(object).ok());
+    let group = trial.cluster().pod_group_object(&pod.namespace, name).ok().cloned();
     let min_count = match group.as_ref().map(|group| group.policy) {
-        Some(GroupPolicy::Gang { min_count }) if engine.schedules_gangs() => {
+        Some(GroupPolicy::Gang { min_count }) if engine.schedules_gangs_like(name) => {
             usize::try_from(min_count).ok()
         }
         _ => None,
