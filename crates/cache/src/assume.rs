@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 
-use crate::affinity_terms::{has_same_terms, terms_of};
+use crate::affinity_terms::{has_same_terms, has_terms, terms_of};
 use crate::change_log::ChangeKinds;
 use crate::claims::claims_of;
 use crate::error::{CacheError, PodIdentity};
@@ -56,7 +56,8 @@ impl ClusterState {
     pub fn remove_pod(&mut self, uid: &str) -> Result<Arc<Pod>, CacheError> {
         let not_found = || CacheError::PodNotFound { uid: uid.into() };
         let known = self.pods.idx(uid).ok_or_else(not_found)?;
-        let (pod, node) = self.take(known).ok_or_else(not_found)?;
+        let (pod, node) = self.pods.remove(known).ok_or_else(not_found)?;
+        self.release(&pod, node);
         self.uncount_pod(&pod, node);
         self.drop_terms(&pod, node);
         self.record(node, ChangeKinds::PODS);
@@ -118,7 +119,9 @@ impl ClusterState {
     }
 
     fn place(&mut self, pod: Arc<Pod>, is_assumed: bool) -> Result<NodeIdx, CacheError> {
-        let node = self.put(pod.clone(), is_assumed)?;
+        let node = self.slot_for(&pod)?;
+        self.pods.insert(pod.clone(), node, is_assumed);
+        self.occupy(&pod, node);
         self.count_pod(&pod, node);
         self.carry_terms(&pod, node);
         self.record(node, ChangeKinds::PODS);
@@ -128,9 +131,15 @@ impl ClusterState {
     /// Puts `pod` in place of a known one; it is not assumed then. Returns its slot.
     fn replace(&mut self, known: PodIdx, pod: Arc<Pod>) -> Result<NodeIdx, CacheError> {
         let shows_nothing_new = self.shows_nothing_new(known, &pod);
-        let not_added = CacheError::NotAdded(PodIdentity::from(&*pod));
-        let Some((old, old_node)) = self.take(known) else { return Err(not_added) };
-        let node = self.put(pod.clone(), false)?;
+        let node = self.slot_for(&pod)?;
+        let not_added = || CacheError::NotAdded(PodIdentity::from(&*pod));
+        let (old, old_node) = self.pods.replace(known, pod.clone(), node).ok_or_else(not_added)?;
+        let takes_the_same =
+            node == old_node && old.requests == pod.requests && old.volumes == pod.volumes;
+        if !takes_the_same {
+            self.release(&old, old_node);
+            self.occupy(&pod, node);
+        }
         self.recount_pod((&old, old_node), (&pod, node));
         if node != old_node || !has_same_terms(&old, &pod) {
             self.drop_terms(&old, old_node);
@@ -162,23 +171,33 @@ impl ClusterState {
             && pod.spec.host_ports.iter().all(|port| ports.contains(port))
     }
 
-    fn put(&mut self, pod: Arc<Pod>, is_assumed: bool) -> Result<NodeIdx, CacheError> {
-        let Some(name) = &pod.node_name else {
-            return Err(CacheError::Unassigned(PodIdentity::from(&*pod)));
-        };
-        let node = self.claim_slot(name);
+    /// The slot of the node that a pod names.
+    fn slot_for(&mut self, pod: &Pod) -> Result<NodeIdx, CacheError> {
+        let unassigned = || CacheError::Unassigned(PodIdentity::from(pod));
+        Ok(self.claim_slot(pod.node_name.as_ref().ok_or_else(unassigned)?))
+    }
+
+    /// What a pod requests of its node, and the claims that it uses, begin to count.
+    fn occupy(&mut self, pod: &Pod, node: NodeIdx) {
         self.columns.add_pod(node, &pod.requests.accounted, pod.requests.non_zero);
         if self.nodes.live().contains(node) {
-            for claim in claims_of(&pod) {
-                self.claims.add(&claim);
-            }
+            claims_of(pod).for_each(|claim| self.claims.add(&claim));
         }
-        self.pods.insert(pod, node, is_assumed);
-        Ok(node)
+    }
+
+    /// Undoes [`occupy`](Self::occupy).
+    fn release(&mut self, pod: &Pod, node: NodeIdx) {
+        self.columns.remove_pod(node, &pod.requests.accounted, pod.requests.non_zero);
+        if self.nodes.live().contains(node) {
+            claims_of(pod).for_each(|claim| self.claims.subtract(&claim));
+        }
     }
 
     /// The terms of a pod that has come to a node begin to count.
     fn carry_terms(&mut self, pod: &Pod, node: NodeIdx) {
+        if !has_terms(pod) {
+            return;
+        }
         for term in terms_of(pod) {
             self.want_label_column(&term.term.topology_key);
         }
@@ -187,6 +206,9 @@ impl ClusterState {
 
     /// The terms of a pod that has left a node cease to count.
     fn drop_terms(&mut self, pod: &Pod, node: NodeIdx) {
+        if !has_terms(pod) {
+            return;
+        }
         self.affinity_terms.remove(pod, node, &self.labels);
         for term in terms_of(pod) {
             // A column without holders is one of those that are kept for a while.
@@ -194,18 +216,6 @@ impl ClusterState {
                 self.keep_label_column(&term.term.topology_key);
             }
         }
-    }
-
-    /// Takes a pod out. Its slot stays even if it is an unused ghost now, until the caller drops it.
-    fn take(&mut self, known: PodIdx) -> Option<(Arc<Pod>, NodeIdx)> {
-        let (pod, node) = self.pods.remove(known)?;
-        self.columns.remove_pod(node, &pod.requests.accounted, pod.requests.non_zero);
-        if self.nodes.live().contains(node) {
-            for claim in claims_of(&pod) {
-                self.claims.subtract(&claim);
-            }
-        }
-        Some((pod, node))
     }
 }
 

@@ -106,8 +106,10 @@ impl ClusterState {
 
     /// The slot of a name, made as a ghost when it is new.
     pub(crate) fn claim_slot(&mut self, name: &Arc<str>) -> NodeIdx {
-        let is_new = self.nodes.slot_of(name).is_none();
-        let idx = self.nodes.claim_slot(name);
+        let (idx, is_new) = self.nodes.claim_slot(name);
+        if !is_new {
+            return idx;
+        }
         let capacity = self.nodes.capacity();
         if self.taint_ids.len() < capacity {
             self.columns.grow(capacity);
@@ -117,9 +119,7 @@ impl ClusterState {
             self.affinity_terms.grow(capacity);
             self.storage.grow(capacity);
         }
-        if is_new {
-            self.storage.slot_claimed(idx, name, &self.objects);
-        }
+        self.storage.slot_claimed(idx, name, &self.objects);
         idx
     }
 

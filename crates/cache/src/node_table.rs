@@ -113,10 +113,10 @@ impl NodeTable {
         self.by_name.len() - self.live.len()
     }
 
-    /// The slot of `name`, made as a ghost when it is new.
-    pub(crate) fn claim_slot(&mut self, name: &Arc<str>) -> NodeIdx {
+    /// The slot of `name`, made as a ghost when it is new, and whether it is.
+    pub(crate) fn claim_slot(&mut self, name: &Arc<str>) -> (NodeIdx, bool) {
         if let Some(node) = self.slot_of(name) {
-            return node;
+            return (node, false);
         }
         let node = match self.free.pop() {
             Some(node) => node,
@@ -127,7 +127,7 @@ impl NodeTable {
         };
         self.slots.set(node, NodeSlot { name: Some(name.clone()), node: None });
         self.by_name.insert(name.clone(), node);
-        node
+        (node, true)
     }
 
     /// Gives up the slot of a ghost.
@@ -238,7 +238,7 @@ mod tests {
 
     fn add(table: &mut NodeTable, name: &str, zone: &str) -> NodeIdx {
         let node = node(name, zone);
-        let idx = table.claim_slot(&node.name);
+        let (idx, _) = table.claim_slot(&node.name);
         table.set_node(idx, node);
         idx
     }

@@ -139,7 +139,7 @@ impl PodTable {
     }
 
     /// Adds a pod that is not in the table yet.
-    pub(crate) fn insert(&mut self, pod: Arc<Pod>, node: NodeIdx, is_assumed: bool) -> PodIdx {
+    pub(crate) fn insert(&mut self, pod: Arc<Pod>, node: NodeIdx, is_assumed: bool) {
         let idx = match self.free.pop() {
             Some(idx) => idx,
             None => {
@@ -147,31 +147,70 @@ impl PodTable {
                 PodIdx((self.records.len() - 1) as u32)
             }
         };
+        self.by_uid.insert(pod.uid.clone(), idx);
+        *self.by_namespace.get_or_insert_with(&pod.namespace, || 0) += 1;
+        self.list_on_node(idx, pod, node, is_assumed);
+    }
+
+    /// Removes a pod; returns it with the node it was on.
+    pub(crate) fn remove(&mut self, idx: PodIdx) -> Option<(Arc<Pod>, NodeIdx)> {
+        let (pod, node) = self.unlist(idx)?;
+        self.by_uid.remove(&*pod.uid);
+        self.leave_namespace(&pod.namespace);
+        self.free.push(idx);
+        Some((pod, node))
+    }
+
+    /// Puts a pod in place of the one of the same UID, on `node` and not assumed, and returns that one with the node it was on.
+    /// As removing one and adding the other, but found by number alone.
+    pub(crate) fn replace(
+        &mut self,
+        idx: PodIdx,
+        pod: Arc<Pod>,
+        node: NodeIdx,
+    ) -> Option<(Arc<Pod>, NodeIdx)> {
+        let (old, old_node) = self.unlist(idx)?;
+        if old.namespace != pod.namespace {
+            self.leave_namespace(&old.namespace);
+            *self.by_namespace.get_or_insert_with(&pod.namespace, || 0) += 1;
+        }
+        self.list_on_node(idx, pod, node, false);
+        Some((old, old_node))
+    }
+
+    fn leave_namespace(&mut self, namespace: &str) {
+        if let Some(n_pods) = self.by_namespace.get_mut(namespace) {
+            *n_pods -= 1;
+            if *n_pods == 0 {
+                self.by_namespace.remove(namespace);
+            }
+        }
+    }
+
+    /// Writes the record of a pod and puts it into the lists.
+    fn list_on_node(&mut self, idx: PodIdx, pod: Arc<Pod>, node: NodeIdx, is_assumed: bool) {
         let assumed_place = if is_assumed { self.assumed.len() as u32 } else { UNLISTED };
         if is_assumed {
             self.assumed.push(idx);
         }
         let on_node = Arc::make_mut(self.nodes.get_mut(node));
         let place = on_node.pods.len() as u32;
-        let record =
-            PodRecord { fingerprint: Fingerprint::of(&pod), pod, node, place, assumed_place };
         on_node.pods.push(idx);
-        for port in record.pod.spec.host_ports.iter() {
+        for port in pod.spec.host_ports.iter() {
             on_node.ports.insert(port);
             self.with_ports.insert(node);
         }
-        on_node.levels.add(&record.pod);
-        if !record.pod.volumes.is_empty() {
-            self.volumes.get_mut(node).add(VolumeCounts::of(&record.pod));
+        on_node.levels.add(&pod);
+        if !pod.volumes.is_empty() {
+            self.volumes.get_mut(node).add(VolumeCounts::of(&pod));
         }
-        self.by_uid.insert(record.pod.uid.clone(), idx);
-        *self.by_namespace.get_or_insert_with(&record.pod.namespace, || 0) += 1;
+        let fingerprint = Fingerprint::of(&pod);
+        let record = PodRecord { pod, node, fingerprint, place, assumed_place };
         self.records.set(idx, Some(record));
-        idx
     }
 
-    /// Removes a pod; returns it with the node it was on.
-    pub(crate) fn remove(&mut self, idx: PodIdx) -> Option<(Arc<Pod>, NodeIdx)> {
+    /// Takes a record out of its place and the lists.
+    fn unlist(&mut self, idx: PodIdx) -> Option<(Arc<Pod>, NodeIdx)> {
         let record = self.records.take(idx)?;
         let on_node = Arc::make_mut(self.nodes.get_mut(record.node));
         on_node.pods.swap_remove(record.place as usize);
@@ -191,14 +230,6 @@ impl PodTable {
             self.volumes.get_mut(record.node).subtract(VolumeCounts::of(&record.pod));
         }
         self.unlist_assumed(record.assumed_place);
-        self.by_uid.remove(&*record.pod.uid);
-        if let Some(n_pods) = self.by_namespace.get_mut(&*record.pod.namespace) {
-            *n_pods -= 1;
-            if *n_pods == 0 {
-                self.by_namespace.remove(&*record.pod.namespace);
-            }
-        }
-        self.free.push(idx);
         Some((record.pod, record.node))
     }
 

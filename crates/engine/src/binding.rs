@@ -3,7 +3,7 @@
 //! [`Bindings`] owns every pod on its way to its node. Each is one [`Binding`] whose [`Stage`] says what it waits for.
 //! Nothing blocks: what takes time leaves as an effect, and its result comes back through a verb
 //! ([`work_finished`](Bindings::work_finished), [`object_written`](Bindings::object_written)). While a verb works on a
-//! binding, the binding is out of the table, so plugins that are called meanwhile do not see it half changed.
+//! binding, the binding is out of the table and goes from step to step by value; it is put back when it has to wait.
 //!
 //! Behaviour: `docs/spec/core.md` §5 to §7.
 //!
@@ -170,7 +170,7 @@ impl Bindings {
             }
         };
         let is_waiting = !waits.is_empty();
-        let (uid, node) = (binding.pod.uid.clone(), binding.node.clone());
+        let node = binding.node.clone();
         // PreBind looks ahead before the pod can be seen waiting, and its answer counts after what Permit asked for.
         let flight = if self.announces { binding.pre_flight(core) } else { Ok(false) };
         if self.announces && flight.as_ref().is_ok_and(|has_work| *has_work || is_waiting) {
@@ -181,14 +181,31 @@ impl Bindings {
             binding.stage = Stage::Permit;
             core.permits.add(binding.serial, &binding.pod, waits, &mut core.deadlines);
         }
-        self.table.put(binding, &mut core.deadlines);
-        self.carry_out(core, commands);
-        match flight {
-            Err(status) => self.fail(core, &uid, status),
-            Ok(_) if !is_waiting => self.after_permit(core, &uid),
-            Ok(_) => {}
+        if let Some(binding) = self.carry_out_beside(core, binding, commands) {
+            match flight {
+                Err(status) => self.fail(core, binding, status),
+                Ok(_) if is_waiting => self.table.put(binding, &mut core.deadlines),
+                Ok(_) => self.after_permit(core, binding),
+            }
         }
         AttemptResult::Assumed(node)
+    }
+
+    /// Carries out what plugins asked for while the binding is in the table, because that may be about it. Takes it out again;
+    /// `None` if that has ended it.
+    fn carry_out_beside(
+        &mut self,
+        core: &mut Core,
+        binding: Box<Binding>,
+        commands: Commands,
+    ) -> Option<Box<Binding>> {
+        if commands.is_empty() {
+            return Some(binding);
+        }
+        let uid = binding.pod.uid.clone();
+        self.table.put(binding, &mut core.deadlines);
+        self.carry_out(core, commands);
+        self.table.take(&uid, &mut core.deadlines)
     }
 
     /// Assumes the pod on its node, which ends its nomination.
@@ -236,8 +253,7 @@ impl Bindings {
     }
 
     /// The binding is written: reports it and asks PostBind.
-    fn bound(&mut self, core: &mut Core, uid: &str) {
-        let Some(mut binding) = self.table.take(uid, &mut core.deadlines) else { return };
+    fn bound(&mut self, core: &mut Core, mut binding: Box<Binding>) {
         // What it was about to write is written.
         core.released.clear();
         let profile = binding.profile;
@@ -275,9 +291,8 @@ impl Bindings {
     }
 
     /// The way back: unreserve, forget, requeue (`docs/spec/core.md` §7.1).
-    fn fail(&mut self, core: &mut Core, uid: &str, status: Status) {
-        let Some(mut binding) = self.table.take(uid, &mut core.deadlines) else { return };
-        let was_waiting = core.permits.remove(uid, &mut core.deadlines);
+    fn fail(&mut self, core: &mut Core, mut binding: Box<Binding>, status: Status) {
+        let was_waiting = core.permits.remove(&binding.pod.uid, &mut core.deadlines);
         let length = core.now.saturating_since(binding.started);
         if was_waiting {
             if status.is_rejected() {
@@ -307,14 +322,14 @@ impl Bindings {
             Failure::from(status)
         };
         let Binding { queued, pod, profile, .. } = *binding;
-        let assumed = Some(pod.clone());
-        FailedAttempt { queued, profile, assumed, failure }.send_back(core);
+        let uid = pod.uid.clone();
+        FailedAttempt { queued, profile, assumed: Some(pod), failure }.send_back(core);
         if is_forgotten && is_rejected {
             core.move_all_if(&ClusterEvent::ASSIGNED_POD_DELETE, &freed, None, |other| {
-                other.uid != pod.uid
+                other.uid != uid
             });
         }
-        report_released(core, uid);
+        report_released(core, &uid);
     }
 
     /// Unreserves in reverse order and forgets the pod; says whether that worked.

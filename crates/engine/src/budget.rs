@@ -14,8 +14,6 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::Timestamp;
 
-use crate::price::Price;
-
 /// How many times the soft limit the hard limit is.
 const SOFT_PART: u64 = 10;
 /// The allowance of a namespace, as a number of attempts that cost the hard limit.
@@ -109,21 +107,21 @@ impl Budgets {
         self.used.insert(namespace.clone(), Used { units, at: now });
     }
 
-    /// What to say about a pod whose attempt fails after `n_errors` earlier ones in a row, and when to try it again.
+    /// What to say about a pod whose attempt, which may cost `search` units, most of them for `part` of it, fails after
+    /// `n_errors` earlier ones in a row, and when to try it again.
     pub(crate) fn refusal(
         &self,
         limits: AttemptLimits,
         namespace: &str,
-        price: &Price,
+        (search, part): (u64, &str),
         n_errors: u32,
         now: Timestamp,
     ) -> OverBudget {
         let AttemptLimits { hard, usual, .. } = limits;
-        let Price { search, greatest, .. } = price;
         let mut message = format!(
             "the pod is too expensive to schedule: it may cost up to {} units of work, more than the limit of {hard}, most \
-             of them for its {greatest}",
-            rounded_up(*search)
+             of them for its {part}",
+            rounded_up(search)
         );
         let wait = FIRST_WAIT.saturating_mul(1 << n_errors.min(16)).min(LONGEST_WAIT);
         let mut not_before = now + wait;
@@ -176,10 +174,6 @@ mod tests {
 
     const LIMITS: WorkLimits = WorkLimits { base: 10_000, per_node: 100, refill_per_second: 500 };
 
-    fn price(search: u64) -> Price {
-        Price { search, preemption: 0, greatest: "tolerations" }
-    }
-
     #[test]
     fn limits_grow_with_the_cluster_and_can_be_switched_off() {
         let budgets = Budgets::new(LIMITS);
@@ -202,7 +196,7 @@ mod tests {
         assert_eq!(hard(&budgets, "a", start), 1000);
         assert_eq!(hard(&budgets, "b", start), 10_000);
         let limits = budgets.of("a", 0, start);
-        let refusal = budgets.refusal(limits, "a", &price(1001), 0, start);
+        let refusal = budgets.refusal(limits, "a", (1001, "tolerations"), 0, start);
         assert_eq!(refusal.not_before, start + FIRST_WAIT);
         for text in ["up to 2000 units", "limit of 1000", "its tolerations", "is 10000 again"] {
             assert!(refusal.message.contains(text), "{text}: {}", refusal.message);
@@ -217,7 +211,8 @@ mod tests {
         let budgets = Budgets::new(LIMITS);
         let limits = budgets.of("a", 0, Timestamp::EPOCH);
         let wait = |n_errors| {
-            let refusal = budgets.refusal(limits, "a", &price(20_000), n_errors, Timestamp::EPOCH);
+            let refusal =
+                budgets.refusal(limits, "a", (20_000, "tolerations"), n_errors, Timestamp::EPOCH);
             refusal.not_before.saturating_since(Timestamp::EPOCH).as_secs()
         };
         assert_eq!([0, 1, 2, 8, 9, u32::MAX].map(wait), [10, 20, 40, 2560, 3600, 3600]);

@@ -30,7 +30,7 @@ use crate::policy::Entry;
 use crate::pool::Pool;
 use crate::preemption::{HeldAttempt, Preemptions};
 use crate::preference::TieBreak;
-use crate::price::Price;
+use crate::price::{Price, most_expensive_part};
 use crate::profiles::ProfileIdx;
 use crate::turn::{AttemptResult, Turn};
 
@@ -241,8 +241,10 @@ impl SchedulingCycle {
         if price.search > limits.hard {
             // There is no search, so no step of one is reported.
             let n_errors = queued.consecutive_errors();
-            let refusal = self.budgets.refusal(limits, &pod.namespace, &price, n_errors, now);
-            return (Err(NoChoice::OverBudget(refusal)), price.search);
+            let part = most_expensive_part(pod, &core.cluster, n_scope);
+            let price = (price.search, part);
+            let refusal = self.budgets.refusal(limits, &pod.namespace, price, n_errors, now);
+            return (Err(NoChoice::OverBudget(refusal)), price.0);
         }
         let is_kept = price.search <= limits.soft;
         let may_preempt =

@@ -130,6 +130,7 @@ impl Evaluation {
         let runner = &runner.recording(&reads);
         let cluster = runner.cx.cluster;
         let mut nodes = pool.list(cluster.capacity());
+        nodes.clear();
         if self.pre_filter.node_names.is_none() && !cluster.order_is_stale() {
             cluster.live_nodes().list(&mut nodes);
         } else {

@@ -1,5 +1,6 @@
 //! Splits scans of nodes over threads that the caller brought. The outcome never depends on the split.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
@@ -41,17 +42,17 @@ impl Pool {
     }
 
     /// A column of `len` numbers with unspecified values.
-    pub(crate) fn column(&self, len: usize) -> PooledVec<i64> {
-        let mut column = self.columns.lend(len);
-        column.resize(len, 0);
-        column
+    pub(crate) fn column(&self, len: usize) -> ScoreColumn {
+        let mut numbers = self.columns.lend(len);
+        if numbers.len() < len {
+            numbers.resize(len, 0);
+        }
+        ScoreColumn { numbers, len }
     }
 
-    /// An empty list with room for `len` nodes.
+    /// A list with room for `len` nodes. What is in it is unspecified.
     pub(crate) fn list(&self, len: usize) -> PooledVec<NodeIdx> {
-        let mut list = self.lists.lend(len);
-        list.clear();
-        list
+        self.lists.lend(len)
     }
 
     /// Verdicts on `n_slots` node slots, all absent.
@@ -117,6 +118,34 @@ impl Pool {
             }
         });
         results.into_iter().flatten().collect()
+    }
+}
+
+/// A number for each of some nodes.
+#[derive(Default)]
+pub(crate) struct ScoreColumn {
+    /// As long as it ever was, so that nothing has to be filled for the next one.
+    numbers: PooledVec<i64>,
+    len: usize,
+}
+
+impl From<Vec<i64>> for ScoreColumn {
+    fn from(numbers: Vec<i64>) -> Self {
+        Self { len: numbers.len(), numbers: numbers.into() }
+    }
+}
+
+impl Deref for ScoreColumn {
+    type Target = [i64];
+
+    fn deref(&self) -> &[i64] {
+        &self.numbers[..self.len]
+    }
+}
+
+impl DerefMut for ScoreColumn {
+    fn deref_mut(&mut self) -> &mut [i64] {
+        &mut self.numbers[..self.len]
     }
 }
 

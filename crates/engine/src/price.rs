@@ -56,8 +56,34 @@ pub(crate) struct Price {
     pub(crate) search: u64,
     /// What it costs to look for pods to evict.
     pub(crate) preemption: u64,
-    /// The part of the pod that the search costs most for.
-    pub(crate) greatest: &'static str,
+}
+
+/// With how many of each the parts of a pod are compared.
+#[derive(Clone, Copy)]
+struct Extent {
+    n_scope: u64,
+    n_nodes: u64,
+    n_pods: u64,
+    n_neighbours: u64,
+}
+
+impl Extent {
+    fn new(pod: &Pod, cluster: &ClusterState, n_scope: usize) -> Self {
+        Self {
+            n_scope: units(n_scope),
+            n_nodes: units(cluster.capacity()),
+            n_pods: units(cluster.n_pods()),
+            n_neighbours: units(cluster.n_pods_in(&pod.namespace)),
+        }
+    }
+
+    fn price(&self, reach: Reach, compared: Comparisons) -> u64 {
+        let Comparisons { once, per_node, per_pod, per_neighbour } = compared;
+        let n_nodes = if reach == Reach::Scope { self.n_scope } else { self.n_nodes };
+        once.saturating_add(per_node.saturating_mul(n_nodes))
+            .saturating_add(per_pod.saturating_mul(self.n_pods))
+            .saturating_add(per_neighbour.saturating_mul(self.n_neighbours))
+    }
 }
 
 impl Price {
@@ -68,29 +94,37 @@ impl Price {
 
     /// The same if it may go to `n_scope` nodes only.
     pub(crate) fn on(pod: &Pod, cluster: &ClusterState, n_scope: usize) -> Self {
-        let (n_nodes, n_pods) = (units(cluster.capacity()), units(cluster.n_pods()));
-        let n_neighbours = units(cluster.n_pods_in(&pod.namespace));
-        let (mut search, mut per_trial, mut greatest) = (0_u64, 0_u64, (0, ""));
-        for (name, reach, part) in PARTS {
-            let Comparisons { once, per_node, per_pod, per_neighbour } = part(pod, cluster);
-            let n_compared = if reach == Reach::Scope { units(n_scope) } else { n_nodes };
-            let price = once
-                .saturating_add(per_node.saturating_mul(n_compared))
-                .saturating_add(per_pod.saturating_mul(n_pods))
-                .saturating_add(per_neighbour.saturating_mul(n_neighbours));
-            search = search.saturating_add(price);
-            for more in [per_node, per_pod, per_neighbour] {
-                per_trial = per_trial.saturating_add(more);
-            }
-            if price > greatest.0 {
-                greatest = (price, name);
-            }
+        let extent = Extent::new(pod, cluster, n_scope);
+        let (mut in_scope, mut everywhere) = (Comparisons::default(), Comparisons::default());
+        for (_, reach, part) in &PARTS {
+            let sum = if *reach == Reach::Scope { &mut in_scope } else { &mut everywhere };
+            *sum = sum.and(part(pod, cluster));
         }
+        let search = extent
+            .price(Reach::Scope, in_scope)
+            .saturating_add(extent.price(Reach::Cluster, everywhere));
+        let Comparisons { per_node, per_pod, per_neighbour, .. } = in_scope.and(everywhere);
+        let per_trial = per_node.saturating_add(per_pod).saturating_add(per_neighbour);
         // Each node is tried without its pods, and with each of them again.
-        let n_trials = if pod.spec.never_preempts { 0 } else { n_nodes.saturating_add(n_pods) };
-        let preemption = n_trials.saturating_mul(per_trial);
-        Self { search, preemption, greatest: greatest.1 }
+        let n_trials = extent.n_nodes.saturating_add(extent.n_pods);
+        let n_trials = if pod.spec.never_preempts { 0 } else { n_trials };
+        Self { search, preemption: n_trials.saturating_mul(per_trial) }
     }
+}
+
+/// The part of a pod that a search costs most for if the pod may go to `n_scope` nodes.
+pub(crate) fn most_expensive_part(
+    pod: &Pod,
+    cluster: &ClusterState,
+    n_scope: usize,
+) -> &'static str {
+    let extent = Extent::new(pod, cluster, n_scope);
+    let prices = PARTS.iter().map(|(name, reach, part)| {
+        let price = extent.price(*reach, part(pod, cluster));
+        (price, *name)
+    });
+    // Of several, the first.
+    prices.rev().max_by_key(|(price, _)| *price).map_or("", |(_, name)| name)
 }
 
 impl Comparisons {
@@ -307,8 +341,9 @@ mod tests {
             (json!({"volumes": volumes}), 6, 100_000..110_000),
         ];
         for (spec, part, expected) in cases {
-            let price = Price::of(&pod(spec), &cluster);
-            assert_eq!(price.greatest, PARTS[part].0);
+            let pod = pod(spec);
+            let price = Price::of(&pod, &cluster);
+            assert_eq!(most_expensive_part(&pod, &cluster, cluster.capacity()), PARTS[part].0);
             assert!(expected.contains(&price.search), "{price:?}");
             assert!(price.preemption >= price.search / 2, "{price:?}");
         }
@@ -345,7 +380,8 @@ mod tests {
         (0..2000).for_each(|at| add(&mut cluster, "Service", "a", &format!("s{at}"), &labels));
         let price = Price::of(&labelled, &cluster);
         assert!(price.search > 2000 * 100, "{price:?}");
-        assert_eq!(price.greatest, PARTS[2].0);
+        let most_expensive = most_expensive_part(&labelled, &cluster, cluster.capacity());
+        assert_eq!(most_expensive, PARTS[2].0);
         // A service that asks for anything is not compared with a pod without labels.
         let plain = Price::of(&pod(json!({})), &cluster).search;
         assert!(plain < 10_000, "{plain}");

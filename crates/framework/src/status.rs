@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use smallvec::SmallVec;
 
@@ -168,7 +168,10 @@ impl Status {
 
     /// The plugin has nothing to say.
     pub fn skip() -> Self {
-        Self::with_code(Code::Skip, SmallVec::new())
+        /// Shared, because several plugins say so about every pod.
+        static SKIP: LazyLock<Status> =
+            LazyLock::new(|| Status::with_code(Code::Skip, SmallVec::new()));
+        SKIP.clone()
     }
 
     /// The attempt failed through an error.

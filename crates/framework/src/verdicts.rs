@@ -172,10 +172,11 @@ impl Verdicts {
     /// Replaces `nodes` by those that pass, in the order of their slots.
     pub fn passing(&self, nodes: &mut Vec<NodeIdx>) {
         nodes.resize(self.n_passing() + 1, NodeIdx::from_index(0));
+        let places = nodes.as_mut_slice();
         let mut n = 0;
         for (at, id) in self.ids.iter().enumerate() {
             // A node that does not pass is overwritten by the next one: this avoids a branch that is hard to predict.
-            nodes[n] = NodeIdx::from_index(at);
+            places[n] = NodeIdx::from_index(at);
             n += usize::from(*id == VerdictId::PASS);
         }
         nodes.truncate(n);

@@ -100,8 +100,8 @@ impl Filter for TaintToleration {
             return Ok(());
         }
         let id = sink.code_for(self.rejection.clone());
-        let ids = cx.cluster().taint_set_ids();
-        sink.reject_where(nodes, id, |idx| keeps_out[ids.get(idx).index()]);
+        let (id_at, keeps_out) = (cx.cluster().taint_set_ids().lookup(), &keeps_out[..]);
+        sink.reject_where(nodes, id, move |idx| keeps_out[id_at(idx.index()).index()]);
         Ok(())
     }
 }
@@ -152,9 +152,9 @@ impl Score for TaintToleration {
             scores.fill(0);
             return Ok(());
         }
-        let ids = cx.cluster().taint_set_ids();
+        let (id_at, counts) = (cx.cluster().taint_set_ids().lookup(), &counts[..]);
         for (&idx, score) in nodes.iter().zip(scores) {
-            *score = counts[ids.get(idx).index()];
+            *score = counts[id_at(idx.index()).index()];
         }
         Ok(())
     }

@@ -77,7 +77,7 @@ impl<E: QueueEntry, O> InFlight<E, O> {
     }
 
     pub(crate) fn contains(&self, uid: &str) -> bool {
-        self.position(uid).is_some()
+        self.position(hash(uid), uid).is_some()
     }
 
     /// The pods in flight, in the order in which they were popped.
@@ -87,10 +87,10 @@ impl<E: QueueEntry, O> InFlight<E, O> {
 
     /// Takes the pod in; false, and nothing changes, if one with its UID is in flight.
     pub(crate) fn pop(&mut self, entry: E) -> bool {
-        if self.contains(entry.uid()) {
+        let hash = hash(entry.uid());
+        if self.position(hash, entry.uid()).is_some() {
             return false;
         }
-        let hash = hash(entry.uid());
         let marker = self.first_marker + self.markers.len() as u64;
         let missed_from = self.first_event + self.events.len() as u64;
         self.markers.push_back(Marker { entry: Some(entry), missed_from });
@@ -109,20 +109,18 @@ impl<E: QueueEntry, O> InFlight<E, O> {
 
     /// The events since the pod was popped; `None` if it is not in flight.
     pub(crate) fn events_since(&self, uid: &str) -> Option<impl Iterator<Item = &LoggedEvent<O>>> {
-        let marker = self.marker(self.position(uid)?)?;
+        let position = self.position(hash(uid), uid)?;
+        let marker = self.markers.get(offset(position.marker, self.first_marker))?;
         let start = offset(marker.missed_from, self.first_event);
         Some(self.events.range(start.min(self.events.len())..))
     }
 
     /// Lets the pod go, and with it the events that only it could have missed.
     pub(crate) fn done(&mut self, uid: &str) {
-        let Some(position) = self.position(uid) else { return };
-        if let Ok(found) =
-            self.by_uid.find_entry(position.hash, |other| other.marker == position.marker)
-        {
-            found.remove();
-        }
-        let at = offset(position.marker, self.first_marker);
+        let Self { markers, first_marker, by_uid, .. } = self;
+        let is_it = |position: &Position| is_marked(markers, *first_marker, *position, uid);
+        let Ok(found) = by_uid.find_entry(hash(uid), is_it) else { return };
+        let at = offset(found.remove().0.marker, self.first_marker);
         if let Some(marker) = self.markers.get_mut(at) {
             marker.entry = None;
         }
@@ -146,18 +144,23 @@ impl<E: QueueEntry, O> InFlight<E, O> {
         &self.counts
     }
 
-    fn marker(&self, position: Position) -> Option<&Marker<E>> {
-        self.markers.get(offset(position.marker, self.first_marker))
+    /// The place of the marker of a UID with this hash.
+    fn position(&self, hash: u64, uid: &str) -> Option<Position> {
+        let Self { markers, first_marker, .. } = self;
+        let is_it = |position: &Position| is_marked(markers, *first_marker, *position, uid);
+        self.by_uid.find(hash, is_it).copied()
     }
+}
 
-    fn position(&self, uid: &str) -> Option<Position> {
-        let is_it = |position: &Position| {
-            self.marker(*position)
-                .and_then(|marker| marker.entry.as_ref())
-                .is_some_and(|entry| entry.uid() == uid)
-        };
-        self.by_uid.find(hash(uid), is_it).copied()
-    }
+/// Whether the marker at a position is that of a UID.
+fn is_marked<E: QueueEntry>(
+    markers: &VecDeque<Marker<E>>,
+    first: u64,
+    position: Position,
+    uid: &str,
+) -> bool {
+    let marker = markers.get(offset(position.marker, first));
+    marker.and_then(|marker| marker.entry.as_ref()).is_some_and(|entry| entry.uid() == uid)
 }
 
 /// The distance from `first` to `number`; 0 if `number` is smaller.

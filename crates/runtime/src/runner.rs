@@ -451,12 +451,19 @@ impl<'a> Runner<'a> {
     ) -> Result<(), Status> {
         let Some((name, score)) = self.score_plugin(plugin) else { return Ok(()) };
         self.called(plugin, MeteredPoint::Score, nodes.len());
-        let result = self.measured(
-            plugin,
-            MeteredPoint::Score,
-            || score.score_all(&self.cx_of_scan(plugin), state, pod, nodes, scores),
-            code_of,
-        );
+        let ask = || {
+            // What a scan prepares for all nodes is more than what a single one needs.
+            if let ([idx], [place]) = (nodes, &mut *scores)
+                && let Some(node) = self.node(*idx)
+            {
+                let reads = self.per_node(plugin);
+                let cx = self.cx.recorded_by(reads);
+                *place = score.score(&cx, state, pod, &node.with_reads(reads))?;
+                return Ok(());
+            }
+            score.score_all(&self.cx_of_scan(plugin), state, pod, nodes, scores)
+        };
+        let result = self.measured(plugin, MeteredPoint::Score, ask, code_of);
         result.map_err(|status| {
             status
                 .wrapped(format!("running Score plugins: plugin \"{name}\" failed with"))

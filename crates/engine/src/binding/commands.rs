@@ -21,6 +21,9 @@ impl Bindings {
     /// Does what plugins asked for. What this makes plugins ask for in turn comes after it, not inside of it: a plugin that
     /// rejects a thousand pods because one failed must not need a thousand frames of the stack.
     pub(crate) fn carry_out(&mut self, core: &mut Core, commands: Commands) {
+        if commands.is_empty() {
+            return;
+        }
         self.requests.pending.extend(commands.into_vec());
         if std::mem::replace(&mut self.requests.is_busy, true) {
             return;

@@ -10,31 +10,29 @@ use std::sync::Arc;
 use kube_scheduler_framework::Status;
 use kube_scheduler_runtime::{Extender, ExtenderReport};
 
-use super::{Bindings, Stage};
+use super::{Binding, Bindings, Stage};
 use crate::core::Core;
 use crate::effect::Effect;
 use crate::guard::guarded;
 
 impl Bindings {
     /// Lets the next extender from position `from` on bind, if there is one for this pod; otherwise the Bind plugins.
-    pub(super) fn bind_outside(&mut self, core: &mut Core, uid: &Arc<str>, from: usize) {
-        let plans = core.plans.clone();
+    pub(super) fn bind_outside(&mut self, core: &mut Core, mut binding: Box<Binding>, from: usize) {
         if core.extenders().is_empty() {
-            return self.run_bind(core, uid, 0);
+            return self.run_bind(core, binding, 0);
         }
-        let Some(binding) = self.table.get(uid) else { return };
+        let plans = core.plans.clone();
         let found = guarded(|| plans.extenders.binder(&binding.pod, from));
         let (at, extender) = match found {
             Ok(Some(found)) => found,
-            Ok(None) => return self.run_bind(core, uid, 0),
-            Err(panic) => return self.fail(core, uid, panic),
+            Ok(None) => return self.run_bind(core, binding, 0),
+            Err(panic) => return self.fail(core, binding, panic),
         };
         let work = match guarded(|| extender.bind(&binding.pod, &binding.node)) {
             Ok(work) => work,
-            Err(panic) => return self.bound_outside(core, uid, at, panic),
+            Err(panic) => return self.bound_outside(core, binding, at, panic),
         };
-        let Some(mut binding) = self.table.take(uid, &mut core.deadlines) else { return };
-        let token = self.table.issue_token(uid);
+        let token = self.table.issue_token(&binding.pod.uid);
         core.effects.push(Effect::Await { token, plugin: extender.name().into(), work });
         binding.stage = Stage::BindOutside { at, awaited: token };
         self.table.put(binding, &mut core.deadlines);
@@ -44,12 +42,12 @@ impl Bindings {
     pub(super) fn bound_outside(
         &mut self,
         core: &mut Core,
-        uid: &Arc<str>,
+        binding: Box<Binding>,
         at: usize,
         status: Status,
     ) {
         if status.is_success() {
-            return self.bound(core, uid);
+            return self.bound(core, binding);
         }
         let error = status.error_text().unwrap_or_else(|| status.message());
         let is_ignored = guarded(|| {
@@ -62,8 +60,8 @@ impl Bindings {
             })
         });
         match is_ignored {
-            Ok(true) => self.bind_outside(core, uid, at + 1),
-            Ok(false) | Err(_) => self.fail(core, uid, Status::error(error)),
+            Ok(true) => self.bind_outside(core, binding, at + 1),
+            Ok(false) | Err(_) => self.fail(core, binding, Status::error(error)),
         }
     }
 }

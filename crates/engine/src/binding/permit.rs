@@ -137,10 +137,10 @@ impl Bindings {
         if !core.permits.allow(uid, plugin, &mut core.deadlines) {
             return;
         }
-        if let Some(binding) = self.table.get(uid) {
+        if let Some(binding) = self.table.take(uid, &mut core.deadlines) {
             core.measures.waited(Code::Success, core.now.saturating_since(binding.started));
+            self.after_permit(core, binding);
         }
-        self.after_permit(core, uid);
     }
 
     /// Rejects a pod that waits on Permit, on behalf of a plugin; says whether it waited.
@@ -167,10 +167,12 @@ impl Bindings {
 
     /// Fails a pod that waits on Permit; says whether it waited.
     pub(super) fn fail_waiting(&mut self, core: &mut Core, uid: &str, status: Status) -> bool {
-        let is_waiting = core.permits.contains(uid);
-        if is_waiting {
-            self.fail(core, uid, status);
+        if !core.permits.contains(uid) {
+            return false;
         }
-        is_waiting
+        if let Some(binding) = self.table.take(uid, &mut core.deadlines) {
+            self.fail(core, binding, status);
+        }
+        true
     }
 }

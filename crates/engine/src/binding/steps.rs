@@ -2,8 +2,6 @@
 //!
 //! Behaviour: `docs/spec/core.md` §7 and §10.10 to §10.12.
 
-use std::sync::Arc;
-
 use kube_scheduler_framework::{
     BindOutcome, Code, Commands, Completion, PluginName, PreBindFlight, Status, TaskEvent,
 };
@@ -98,26 +96,16 @@ impl Binding {
 
 impl Bindings {
     /// No plugin objects any more: events cannot help or hurt the attempt from here on.
-    pub(super) fn after_permit(&mut self, core: &mut Core, uid: &Arc<str>) {
-        core.done(uid);
-        if let Some(mut binding) = self.table.take(uid, &mut core.deadlines) {
-            binding.stage = Stage::before_pre_bind();
-            binding.point_start = core.plans.profiles[binding.profile].meter().map(Meter::nanos);
-            self.pre_bind(core, uid, binding);
-        }
+    pub(super) fn after_permit(&mut self, core: &mut Core, mut binding: Box<Binding>) {
+        core.done(&binding.pod.uid);
+        binding.stage = Stage::before_pre_bind();
+        binding.point_start = core.plans.profiles[binding.profile].meter().map(Meter::nanos);
+        self.pre_bind(core, binding);
     }
 
-    /// Goes on with PreBind.
-    pub(super) fn run_pre_bind(&mut self, core: &mut Core, uid: &Arc<str>) {
-        if let Some(binding) = self.table.take(uid, &mut core.deadlines) {
-            self.pre_bind(core, uid, binding);
-        }
-    }
-
-    /// Starts PreBind plugins until one has to be awaited, or all are through. `binding` is not in the table.
-    fn pre_bind(&mut self, core: &mut Core, uid: &Arc<str>, binding: Box<Binding>) {
-        let mut taken = Some(binding);
-        while let Some(mut binding) = taken {
+    /// Goes on with PreBind: starts plugins until one has to be awaited, or all are through.
+    pub(super) fn pre_bind(&mut self, core: &mut Core, mut binding: Box<Binding>) {
+        loop {
             let mut later = Commands::default();
             let next = self.pre_bind_step(core, &mut binding, &mut later);
             let code = match &next {
@@ -130,14 +118,15 @@ impl Bindings {
                 binding.point_start =
                     core.plans.point_ended(binding.profile, MeteredPoint::PreBind, code, start);
             }
-            // The binding is back in the table before requests are carried out: they may end it.
-            self.table.put(binding, &mut core.deadlines);
-            self.carry_out(core, later);
+            let Some(kept) = self.carry_out_beside(core, binding, later) else { return };
+            binding = kept;
             match next {
-                Next::Plugin => taken = self.table.take(uid, &mut core.deadlines),
-                Next::Wait => return,
-                Next::Bind => return self.bind_outside(core, uid, 0),
-                Next::Fail(status) => return self.fail_at(core, uid, Rejection::PreBind, status),
+                Next::Plugin => {}
+                Next::Wait => return self.table.put(binding, &mut core.deadlines),
+                Next::Bind => return self.bind_outside(core, binding, 0),
+                Next::Fail(status) => {
+                    return self.fail_at(core, binding, Rejection::PreBind, status);
+                }
             }
         }
     }
@@ -198,23 +187,18 @@ impl Bindings {
     }
 
     /// Asks Bind plugins from `next` on, until one takes the pod.
-    pub(super) fn run_bind(&mut self, core: &mut Core, uid: &Arc<str>, next: usize) {
-        let Some(mut binding) = self.table.take(uid, &mut core.deadlines) else { return };
-        let result = self.bind_steps(core, &mut binding, next);
-        self.table.put(binding, &mut core.deadlines);
-        match result {
-            Some(Ok(())) => self.bound(core, uid),
-            Some(Err(status)) => self.fail_at(core, uid, Rejection::Bind, status),
-            None => {}
+    pub(super) fn run_bind(&mut self, core: &mut Core, mut binding: Box<Binding>, next: usize) {
+        match self.bind_steps(core, &mut binding, next) {
+            Some(Ok(())) => self.bound(core, binding),
+            Some(Err(status)) => self.fail_at(core, binding, Rejection::Bind, status),
+            None => self.table.put(binding, &mut core.deadlines),
         }
     }
 
     /// Fails a binding because of what a plugin said.
-    fn fail_at(&mut self, core: &mut Core, uid: &str, at: Rejection, status: Status) {
-        if let Some(binding) = self.table.get(uid) {
-            binding.notice_rejection(core, at, &status);
-        }
-        self.fail(core, uid, status);
+    fn fail_at(&mut self, core: &mut Core, binding: Box<Binding>, at: Rejection, status: Status) {
+        binding.notice_rejection(core, at, &status);
+        self.fail(core, binding, status);
     }
 
     /// What the first plugin answers that takes the pod; `None` when it has to be awaited.
@@ -262,19 +246,18 @@ impl Bindings {
     /// Something that a binding waited for has ended: a plugin's work in PreBind, a Bind plugin, an extender.
     pub(crate) fn work_finished(&mut self, core: &mut Core, token: Token, status: Status) {
         let Some(uid) = self.table.redeem(token) else { return };
-        let Some(binding) = self.table.get(&uid) else { return };
+        let Some(mut binding) = self.table.take(&uid, &mut core.deadlines) else { return };
         match &binding.stage {
             Stage::PreBind { .. } => {
-                let Some(mut binding) = self.table.take(&uid, &mut core.deadlines) else { return };
-                let is_it = binding.end_running(core, token, status);
-                self.table.put(binding, &mut core.deadlines);
-                if is_it {
-                    self.run_pre_bind(core, &uid);
+                if binding.end_running(core, token, status) {
+                    self.pre_bind(core, binding);
+                } else {
+                    self.table.put(binding, &mut core.deadlines);
                 }
             }
             Stage::BindOutside { at, awaited } if *awaited == token => {
                 let at = *at;
-                self.bound_outside(core, &uid, at, status);
+                self.bound_outside(core, binding, at, status);
             }
             Stage::Bind { next, awaited, plugin } if *awaited == token => {
                 let (next, plugin) = (*next, plugin.clone());
@@ -282,14 +265,16 @@ impl Bindings {
                 let (profile, start) = (binding.profile, binding.plugin_start);
                 core.plans.plugin_ended(profile, &plugin, point, status.code(), start);
                 if status.is_skip() {
-                    return self.run_bind(core, &uid, next);
+                    return self.run_bind(core, binding, next);
                 }
                 match bind_result(status, &plugin) {
-                    Ok(()) => self.bound(core, &uid),
-                    Err(status) => self.fail_at(core, &uid, Rejection::Bind, status),
+                    Ok(()) => self.bound(core, binding),
+                    Err(status) => self.fail_at(core, binding, Rejection::Bind, status),
                 }
             }
-            Stage::Permit | Stage::BindOutside { .. } | Stage::Bind { .. } => {}
+            Stage::Permit | Stage::BindOutside { .. } | Stage::Bind { .. } => {
+                self.table.put(binding, &mut core.deadlines);
+            }
         }
     }
 }

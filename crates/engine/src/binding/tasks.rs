@@ -172,7 +172,6 @@ impl Bindings {
             return false;
         }
         let Some(mut binding) = self.table.take(uid, &mut core.deadlines) else { return false };
-        let uid = binding.pod.uid.clone();
         if let Stage::PreBind { running, failure: failure @ None, .. } = &mut binding.stage {
             let plugin = running.first().map(|running| running.plugin.clone()).unwrap_or_default();
             *failure = pre_bind_failure(Status::error(format!("preempted by {by}")), &plugin);
@@ -181,8 +180,7 @@ impl Bindings {
                 Work::Write(..) | Work::Sleep { .. } => None,
             }));
         }
-        self.table.put(binding, &mut core.deadlines);
-        self.run_pre_bind(core, &uid);
+        self.pre_bind(core, binding);
         true
     }
 
@@ -254,8 +252,8 @@ impl Bindings {
             };
             binding.pre_bind_stepped(core, plugin, start, stepped);
         }
-        self.table.put(binding, &mut core.deadlines);
-        self.carry_out(core, later);
-        self.run_pre_bind(core, uid);
+        if let Some(binding) = self.carry_out_beside(core, binding, later) {
+            self.pre_bind(core, binding);
+        }
     }
 }

@@ -8,7 +8,6 @@
 //! split into runs.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::columns::PooledVec;
 use kube_scheduler_framework::{Code, CycleState, MAX_NODE_SCORE, NodeIdx, Normalization, Status};
 use kube_scheduler_runtime::{
     Meter, MeteredPoint, Runner, Scale, SkipSet, bounds, is_within_bounds,
@@ -16,7 +15,7 @@ use kube_scheduler_runtime::{
 use smallvec::SmallVec;
 
 use super::{Evaluation, ScoreTable, Scorer, deciding_scorers};
-use crate::pool::Pool;
+use crate::pool::{Pool, ScoreColumn};
 use crate::preference::{TieBreak, first_best};
 
 /// The best node that passes, `None` when there is none. Runs PreScore.
@@ -49,9 +48,9 @@ type Bounds = (i64, i64);
 /// The scores of a run of nodes.
 struct ScoredRun<'a> {
     nodes: &'a [NodeIdx],
-    totals: PooledVec<i64>,
+    totals: ScoreColumn,
     /// Raw scores that are yet to be scaled, by scorer; empty for the others.
-    raw: SmallVec<[PooledVec<i64>; 8]>,
+    raw: SmallVec<[ScoreColumn; 8]>,
     /// By scorer.
     bounds: SmallVec<[Bounds; 8]>,
 }
@@ -111,7 +110,7 @@ impl<'a> Search<'a> {
                 if of_column != (0, 0) {
                     Scale::IDENTITY.add_weighted(&column, scorer.weight, &mut totals);
                 }
-                raw.push(PooledVec::default());
+                raw.push(ScoreColumn::default());
             } else {
                 raw.push(std::mem::replace(&mut column, self.pool.column(nodes.len())));
             }
@@ -130,12 +129,13 @@ impl<'a> Search<'a> {
         // What one of the leading nodes gets to the end rules out more of the others than what it has so far.
         let (leader, _) = scored.find(|(_, total)| **total == most)?;
         let mut leaders = [most];
-        self.finish(&[*leader], &mut leaders, bounded)?;
+        self.finish(&[*leader], &mut leaders, &mut [0], bounded)?;
         let room: i64 = bounded.iter().map(|scorer| scorer.weight * MAX_NODE_SCORE).sum();
         let least = leaders[0].saturating_sub(room);
         let n_all = self.feasible.len();
-        let (mut nodes, mut totals) = (self.pool.list(n_all), self.pool.column(n_all));
-        nodes.resize(n_all, *leader);
+        let (mut all_nodes, mut all_totals) = (self.pool.list(n_all), self.pool.column(n_all));
+        all_nodes.resize(n_all, *leader);
+        let (nodes, totals) = (&mut all_nodes[..], &mut all_totals[..]);
         let mut n = 0;
         for run in runs {
             for (idx, total) in run.nodes.iter().zip(run.totals.iter()) {
@@ -146,18 +146,24 @@ impl<'a> Search<'a> {
             }
         }
         let (nodes, totals) = (&nodes[..n], &mut totals[..n]);
-        self.finish(nodes, totals, bounded)?;
+        self.finish(nodes, totals, &mut self.pool.column(n), bounded)?;
         Some(self.first(nodes, totals))
     }
 
-    /// Adds what `bounded` plugins give to the totals of `nodes`. `None` when one of them fails or breaks its promise.
-    fn finish(&self, nodes: &[NodeIdx], totals: &mut [i64], bounded: &[Scorer<'_>]) -> Option<()> {
-        let mut column = self.pool.column(nodes.len());
+    /// Adds what `bounded` plugins give to the totals of `nodes`; `column` is for numbers meanwhile. `None` when one of them
+    /// fails or breaks its promise.
+    fn finish(
+        &self,
+        nodes: &[NodeIdx],
+        totals: &mut [i64],
+        column: &mut [i64],
+        bounded: &[Scorer<'_>],
+    ) -> Option<()> {
         for scorer in bounded {
-            self.raw_scores(scorer, nodes, &mut column)?;
-            let (lowest, highest) = bounds(&column);
+            self.raw_scores(scorer, nodes, column)?;
+            let (lowest, highest) = bounds(column);
             (is_within_bounds(lowest) && is_within_bounds(highest)).then_some(())?;
-            Scale::IDENTITY.add_weighted(&column, scorer.weight, totals);
+            Scale::IDENTITY.add_weighted(column, scorer.weight, totals);
         }
         Some(())
     }
@@ -183,7 +189,7 @@ impl<'a> Search<'a> {
         };
         let Self { runner, state, pod, feasible, .. } = *self;
         runner.normalize_and_weigh(scorer.idx, state, pod, feasible, &mut column).ok()?;
-        let mut scores = column.as_slice();
+        let mut scores = &column[..];
         for run in runs {
             let (of_run, others) = scores.split_at(run.nodes.len());
             scores = others;

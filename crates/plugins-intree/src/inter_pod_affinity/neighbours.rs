@@ -246,9 +246,12 @@ impl Neighbours {
                 Some(judged) if judged.n_nodes() < nodes.len() / FEW => {
                     judged.nodes().for_each(rejects_domain);
                 }
-                Some(Judged { column, is_rejected }) => sink.reject_where(nodes, id, |idx| {
-                    live.contains(idx) & is_rejected[column.id(idx).index()]
-                }),
+                Some(Judged { column, is_rejected }) => {
+                    let (id_at, is_rejected) = (column.ids().lookup(), &is_rejected[..]);
+                    sink.reject_where(nodes, id, move |idx| {
+                        live.contains(idx) & is_rejected[id_at(idx.index()).index()]
+                    });
+                }
             }
             if rule == Rule::Affinity && numbers.is_nowhere() {
                 // No node is left to be rejected.

@@ -368,10 +368,14 @@ impl<'a> Numbers<'a> {
         // One loop for each kind: which one it is would otherwise be found out again for every node.
         match self {
             Self::Table(column, sums) => {
-                both.for_each(|(idx, score)| *score += sums[column.id(*idx).index()]);
+                let (id_at, sums) = (column.ids().lookup(), &sums[..]);
+                both.for_each(|(idx, score)| *score += sums[id_at(idx.index()).index()]);
             }
             Self::Counter(column, counts, factor) => {
-                both.for_each(|(idx, score)| *score += factor * counts.n_pods_in(column.id(*idx)));
+                let id_at = column.ids().lookup();
+                both.for_each(|(idx, score)| {
+                    *score += factor * counts.n_pods_in(id_at(idx.index()))
+                });
             }
             Self::Single(cluster, sum) => both.for_each(|(idx, score)| {
                 *score += sum.number_at(*cluster, *idx).unwrap_or(0);

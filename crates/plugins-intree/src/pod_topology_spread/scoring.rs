@@ -144,7 +144,8 @@ impl<'a> Reader<'a> {
             return nodes.map(|(_, n_nodes)| n_nodes).sum();
         };
         let mut is_seen = vec![false; column.n_ids()];
-        nodes.for_each(|(node, _)| is_seen[column.id(node).index()] = true);
+        let (id_at, places) = (column.ids().lookup(), &mut is_seen[..]);
+        nodes.for_each(|(node, _)| places[id_at(node.index()).index()] = true);
         let n_seen = is_seen.iter().filter(|is_seen| **is_seen).count();
         let seen = |value: LabelValueId| is_seen.get(value.index()).copied().unwrap_or(false);
         let is_double = seen(LabelValueId::ABSENT) && column.id_of("").is_some_and(seen);
@@ -278,8 +279,9 @@ impl<'a> Parts<'a> {
     fn add_to(&self, nodes: &[NodeIdx], sums: &mut [f64]) {
         match self {
             Self::ByDomain(column, parts) => {
+                let (id_at, parts) = (column.ids().lookup(), &parts[..]);
                 for (sum, &node) in sums.iter_mut().zip(nodes) {
-                    *sum += parts[column.id(node).index()];
+                    *sum += parts[id_at(node.index()).index()];
                 }
             }
             Self::ByNode(reader, weight) => {

@@ -89,10 +89,14 @@ impl Scale {
             return;
         }
         let table: SmallVec<[i64; 128]> = (self.lowest..=self.highest).map(weighted).collect();
+        let (table, lowest) = (&table[..], self.lowest);
         for (total, raw) in both {
-            let at = usize::try_from(raw.wrapping_sub(self.lowest)).ok();
-            let known = at.and_then(|at| table.get(at)).copied();
-            *total = total.wrapping_add(known.unwrap_or_else(|| weighted(*raw)));
+            // A raw score below the lowest becomes a number beyond the table.
+            let score = match table.get(raw.wrapping_sub(lowest) as u64 as usize) {
+                Some(known) => *known,
+                None => weighted(*raw),
+            };
+            *total = total.wrapping_add(score);
         }
     }
 }
