@@ -3,6 +3,7 @@
 //!
 //! The API server is left out: what the engine wants written is reported as done at once.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
@@ -13,7 +14,7 @@ use hdrhistogram::Histogram;
 use kube_scheduler_answers::{API_VERSION, Answer, Inquiry, Interrupt, Question, QuestionKind};
 use kube_scheduler_api_types::{CompileOptions, Node, Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input};
+use kube_scheduler_engine::{AttemptResult, Effect, Engine, EngineOptions, Input};
 use serde_json::{Value, json};
 
 /// The default configuration with every node scored.
@@ -70,18 +71,27 @@ pub struct Core {
 }
 
 /// What a core did.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Scheduled {
     /// Attempts.
     pub n_attempts: u64,
+    /// Pods that came and got a node.
+    pub n_placed: u64,
     /// In what time.
     pub took: Duration,
+    /// From the time at which a pod was to come to its decision, in microseconds: median, 99th percentile and longest.
+    pub latency: [u64; 3],
 }
 
 impl Scheduled {
     /// Attempts per second.
     pub fn per_second(&self) -> f64 {
         self.n_attempts as f64 / self.took.as_secs_f64()
+    }
+
+    /// Pods that got a node per second.
+    pub fn placed_per_second(&self) -> f64 {
+        self.n_placed as f64 / self.took.as_secs_f64()
     }
 }
 
@@ -186,6 +196,21 @@ impl Core {
         Ok((inquiry.answer(question, &Interrupt::default())?, copy))
     }
 
+    /// Asks the same question `n` times at once, and holds the answers until all are there.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn ask_at_once(&self, question: &Arc<Question>, n: usize) -> Result<()> {
+        std::thread::scope(|scope| {
+            let asking: Vec<_> = (0..n).map(|_| scope.spawn(|| self.ask(question))).collect();
+            let answers: Result<Vec<_>> = asking
+                .into_iter()
+                .map(|asking| asking.join().map_err(|_| anyhow!("a thread that asks panicked"))?)
+                .collect();
+            answers.map(drop)
+        })
+    }
+
     /// Asks the same question `n` times, with as much time between two as one takes and a millisecond.
     ///
     /// # Errors
@@ -202,14 +227,13 @@ impl Core {
             }
             std::thread::sleep(took.min(Duration::from_millis(100)) + Duration::from_millis(1));
         }
-        let [answer, copy] = times.map(|histogram| {
-            [histogram.value_at_quantile(0.5), histogram.value_at_quantile(0.99), histogram.max()]
-        });
+        let [answer, copy] = times.map(|histogram| quantiles(&histogram));
         Ok(Latency { n, answer, copy })
     }
 
-    /// Asks the same question this many times a second for some time, as far as it is answered as fast as that; how many there
-    /// were. Without `computes`, only the copy is made that an answer is computed from.
+    /// Asks the same question this many times a second for some time, as far as it is answered as fast as that, from a thread
+    /// for each that the daemon would answer at once; how many there were. Without `computes`, only the copy is made that an
+    /// answer is computed from.
     ///
     /// # Errors
     /// If it is refused.
@@ -220,16 +244,35 @@ impl Core {
         time: Duration,
         computes: bool,
     ) -> Result<u64> {
-        let (question, start) = (Arc::new(question), Instant::now());
+        let question = Arc::new(question);
+        let n_threads = n_answered_at_once();
+        let per_thread = f64::from(per_second) / n_threads as f64;
+        std::thread::scope(|scope| {
+            let ask = || self.ask_from_one_thread(&question, per_thread, time, computes);
+            let threads: Vec<_> = (0..n_threads).map(|_| scope.spawn(ask)).collect();
+            threads.into_iter().try_fold(0, |n, thread| {
+                Ok(n + thread.join().map_err(|_| anyhow!("a thread that asks panicked"))??)
+            })
+        })
+    }
+
+    fn ask_from_one_thread(
+        &self,
+        question: &Arc<Question>,
+        per_second: f64,
+        time: Duration,
+        computes: bool,
+    ) -> Result<u64> {
+        let start = Instant::now();
         let mut n = 0;
         while start.elapsed() < time {
-            if f64::from(per_second) * start.elapsed().as_secs_f64() < n as f64 {
+            if per_second * start.elapsed().as_secs_f64() < n as f64 {
                 std::thread::sleep(Duration::from_micros(200));
                 continue;
             }
             match computes {
-                true => drop(self.ask(&question)?),
-                false => drop(self.take(&question)?),
+                true => drop(self.ask(question)?),
+                false => drop(self.take(question)?),
             }
             n += 1;
         }
@@ -246,6 +289,16 @@ impl Core {
     }
 }
 
+/// How many questions the daemon answers at once: on half of the processors, and no more than it has places for.
+fn n_answered_at_once() -> usize {
+    let n_processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (n_processors / 2).clamp(1, 4)
+}
+
+fn quantiles(histogram: &Histogram<u64>) -> [u64; 3] {
+    [histogram.value_at_quantile(0.5), histogram.value_at_quantile(0.99), histogram.max()]
+}
+
 /// Schedules until no question can come any more.
 fn schedule(
     mut engine: Engine,
@@ -255,6 +308,9 @@ fn schedule(
 ) -> Result<Scheduled> {
     let mut templates = Templates::new()?;
     let (began, mut n_attempts, mut n_created) = (Instant::now(), 0, 0_u64);
+    // When the pods that wait were to come, in their order, which is that of the decisions.
+    let mut due: VecDeque<Duration> = VecDeque::new();
+    let (mut n_placed, mut latency) = (0, Histogram::<u64>::new(3)?);
     loop {
         let now = start + began.elapsed();
         match asked.try_recv() {
@@ -266,7 +322,8 @@ fn schedule(
             }
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => {
-                return Ok(Scheduled { n_attempts, took: began.elapsed() });
+                let (took, latency) = (began.elapsed(), quantiles(&latency));
+                return Ok(Scheduled { n_attempts, n_placed, took, latency });
             }
         }
         let is_due = match load {
@@ -276,6 +333,10 @@ fn schedule(
             Load::All => engine.pending_counts().active < BACKLOG,
         };
         if is_due {
+            due.push_back(match load {
+                Load::PerSecond(rate) => Duration::from_secs(n_created) / rate.max(1),
+                Load::All => began.elapsed(),
+            });
             n_created += 1;
             engine.handle(Input::PodApplied(Arc::new(templates.next("new"))), now);
         }
@@ -283,6 +344,12 @@ fn schedule(
             n_attempts += 1;
             if n_attempts > 2_000_000 {
                 bail!("pod {} is one too many for this cluster", turn.pod);
+            }
+            if matches!(turn.result, AttemptResult::Assumed(_))
+                && let Some(due) = due.pop_front()
+            {
+                n_placed += 1;
+                latency.record(u64::try_from(began.elapsed().saturating_sub(due).as_micros())?)?;
             }
             carry_out(&mut engine, now);
         } else if !is_due {

@@ -6,11 +6,13 @@
 //! come out of kept answers, in clusters with enough nodes for each way of telling them apart.
 
 mod devices;
+mod draining;
 mod herd;
 mod kinds;
 mod questions;
 mod racks;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +26,7 @@ use serde_json::json;
 
 use self::devices::Devices;
 use self::kinds::Kinds;
-use crate::history::{ApiServer, Numbers};
+use crate::history::{ApiServer, Numbers, PodKey};
 
 /// The in-tree plugins, the examples, one that reads all over the cluster, and one that counts pods.
 fn registry() -> Result<Registry> {
@@ -62,6 +64,14 @@ pub struct Crowd {
     /// The pods that were evicted since the last decision.
     evicted: Vec<String>,
     n_foreseen_evictions: u64,
+    drains: bool,
+    n_drained: u64,
+    n_evicted_for_drains: u64,
+    /// The pods that got a node, in their order, and those that were evicted since a question about draining.
+    bound: Vec<PodKey>,
+    evicted_since_asked: Vec<PodKey>,
+    /// The label of each pod, also of those that are gone.
+    colors: BTreeMap<PodKey, String>,
 }
 
 /// The clusters: small ones, and some with so many host names that plugins no longer group nodes by the value.
@@ -99,6 +109,12 @@ impl Crowd {
             n_foreseen: 0,
             evicted: Vec::new(),
             n_foreseen_evictions: 0,
+            drains: false,
+            n_drained: 0,
+            n_evicted_for_drains: 0,
+            bound: Vec::new(),
+            evicted_since_asked: Vec::new(),
+            colors: BTreeMap::new(),
             numbers,
         };
         for at in 0..n_nodes {
@@ -117,6 +133,24 @@ impl Crowd {
     #[must_use]
     pub fn foreseeing(self) -> Self {
         Self { foresees: true, ..self }
+    }
+
+    /// Drains nodes now and then, after asking the sharing engine what would happen, and compares.
+    #[must_use]
+    pub fn draining(self) -> Self {
+        // Claims of devices of pods that come again are made by controllers that there are none of.
+        let drains = !self.devices.are_there();
+        Self { drains, ..self }
+    }
+
+    /// How many nodes were drained as was answered before.
+    pub fn n_drained(&self) -> u64 {
+        self.n_drained
+    }
+
+    /// How many pods were evicted then, by answers and in fact.
+    pub fn n_evicted_for_drains(&self) -> u64 {
+        self.n_evicted_for_drains
     }
 
     /// How many explanations were compared with decisions.
@@ -159,6 +193,9 @@ impl Crowd {
         for input in self.devices.step(&mut self.server, self.n_nodes)? {
             self.feed(&input)?;
         }
+        if self.drains && self.numbers.one_in(20) {
+            self.drain()?;
+        }
         match self.numbers.below(60) {
             0 => {
                 let at = self.numbers.below(self.n_nodes + 2);
@@ -182,6 +219,8 @@ impl Crowd {
                 let labels = self.kinds.any_labels(&mut self.numbers);
                 let input = match self.server.any_pod(&mut self.numbers) {
                     Some(key) => {
+                        let color = labels["color"].as_str().unwrap_or_default();
+                        self.colors.insert(key.clone(), color.to_owned());
                         self.server.change_pod(&key, |pod| pod["metadata"]["labels"] = labels)?
                     }
                     None => None,
@@ -220,13 +259,18 @@ impl Crowd {
         self.n_created += 1;
         let mut pod = self.kinds.pod(self.n_created, &mut self.numbers);
         // Few kinds have a priority; answers are to be about evictions, too.
-        if (self.asks || self.foresees) && self.numbers.one_in(8) {
+        if (self.asks || self.foresees || self.drains) && self.numbers.one_in(8) {
             pod["spec"]["priority"] = 100.into();
             pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3"}});
         }
         if let Some(claim) = self.devices.give_wish(&mut pod) {
             let input = self.server.put_object(claim)?;
             self.feed(&input)?;
+        }
+        if self.drains {
+            let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+            let key = (text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"]));
+            self.colors.insert(key, text(&pod["metadata"]["labels"]["color"]));
         }
         let input = self.server.put_pod(pod)?;
         if let Input::PodApplied(pod) = &input
@@ -332,9 +376,16 @@ impl Crowd {
             ) => {
                 let key = (pod.namespace.to_string(), pod.name.to_string());
                 let node: Arc<str> = node;
-                let seen =
-                    self.server.change_pod(&key, |pod| pod["spec"]["nodeName"] = json!(*node))?;
+                let drains = self.drains;
+                let seen = self.server.change_pod(&key, |pod| {
+                    pod["spec"]["nodeName"] = json!(*node);
+                    if drains {
+                        // Only such pods need a budget to be evicted.
+                        pod["status"]["phase"] = "Running".into();
+                    }
+                })?;
                 self.n_bound += 1;
+                self.bound.extend(drains.then(|| key.clone()));
                 self.shared.handle(Input::BindingWritten { token, result: Ok(()) }, self.now);
                 let answer = Input::BindingWritten { token: other, result: Ok(()) };
                 self.fresh.handle(answer, self.now);
@@ -346,6 +397,7 @@ impl Crowd {
             (Effect::EvictPod { token, pod, .. }, Effect::EvictPod { token: other, .. }) => {
                 let key = (pod.namespace.to_string(), pod.name.to_string());
                 self.evicted.push(pod.to_string());
+                self.evicted_since_asked.extend(self.drains.then(|| key.clone()));
                 let gone = self.server.delete_pod(&key);
                 let evicted = Ok(kube_scheduler_engine::EvictionOutcome::Deleted);
                 let answer = Input::PodEvicted { token, result: evicted.clone() };

@@ -17,8 +17,7 @@ use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Inpu
 use kube_scheduler_framework::{ApiError, ObjectWrite};
 use serde_json::json;
 
-pub(crate) use self::api_server::ApiServer;
-use self::api_server::PodKey;
+pub(crate) use self::api_server::{ApiServer, PodKey};
 pub use kube_scheduler_api_types::numbers::Numbers;
 
 /// Something the engine asked for that is not answered yet.

@@ -1,15 +1,22 @@
 //! Times questions about scheduling while pods are scheduled, and what they take from the scheduling.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Parser;
 use kube_scheduler_answers::QuestionKind;
+use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_benches::blackbox::Usage;
 use kube_scheduler_benches::exit_code;
 use kube_scheduler_benches::questions::{Core, Latency, Load, Size, engine, manifest, question};
 use kube_scheduler_benches::table::Table;
+use kube_scheduler_engine::Engine;
 use serde_json::{Value, json};
+
+/// How many questions a daemon has under way at most.
+const N_AT_ONCE: usize = 4;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -99,31 +106,84 @@ fn measure(args: &Args) -> Result<()> {
     println!("{}", table.plain());
     println!("{:.0} attempts/s meanwhile", core.stop()?.per_second());
 
+    let answers = [("none", 0), ("answers", 100), ("answers", 1_000), ("none", 0)];
+    println!("{}", under_questions(args, &first, start, Load::PerSecond(args.rate), &answers)?);
+    // On few processors an answer takes time from the scheduling by being computed at all, so copies are timed alone, too.
+    let copies = [("none", 0), ("copies alone", 100), ("copies alone", 1_000)];
+    let loads: Vec<_> = copies.into_iter().chain(answers.into_iter().skip(1)).collect();
+    println!("{}", under_questions(args, &first, start, Load::All, &loads)?);
+    println!("{}", memory(args, &first, start)?);
+    Ok(())
+}
+
+/// What becomes of the scheduling while this many questions are asked each second.
+fn under_questions(
+    args: &Args,
+    first: &Engine,
+    start: Timestamp,
+    load: Load,
+    questions: &[(&str, u32)],
+) -> Result<String> {
     let time = Duration::from_secs(args.seconds);
     let spec = json!({"changes": [{"addPods": {"pod": manifest("asked", 3)}}]});
-    let mut table = Table::new(["questions/s", "asked/s", "attempts/s"]);
-    // On few processors an answer takes time from the scheduling by being computed at all, so copies are timed alone, too.
-    let loads = [("none", 0), ("copies alone", 100), ("copies alone", 1_000)];
-    for (name, per_second) in
-        loads.into_iter().chain([("answers", 100), ("answers", 1_000), ("none", 0)])
-    {
-        let core = Core::start(first.fork(start), start, Load::All);
+    let offered = match load {
+        Load::PerSecond(rate) => format!("{rate} pods/s come"),
+        Load::All => "pods come as they are scheduled".to_owned(),
+    };
+    let mut table = Table::new([
+        &*format!("questions/s, {offered}"),
+        "asked/s",
+        "attempts/s",
+        "placed/s",
+        "p50 µs",
+        "p99 µs",
+        "max µs",
+    ]);
+    for (name, per_second) in questions {
+        let core = Core::start(first.fork(start), start, load);
         let n = match per_second {
             0 => {
                 std::thread::sleep(time);
                 0
             }
             n => {
-                core.ask_for(question(QuestionKind::WhatIf, &spec)?, n, time, name == "answers")?
+                core.ask_for(question(QuestionKind::WhatIf, &spec)?, *n, time, *name == "answers")?
             }
         };
-        let asked = n as f64 / time.as_secs_f64();
-        let attempts = core.stop()?.per_second();
-        let asks = format!("{per_second}, {name}");
-        table.push(vec![asks, format!("{asked:.0}"), format!("{attempts:.0}")]);
+        let scheduled = core.stop()?;
+        let mut row = vec![
+            format!("{per_second}, {name}"),
+            format!("{:.0}", n as f64 / time.as_secs_f64()),
+            format!("{:.0}", scheduled.per_second()),
+            format!("{:.0}", scheduled.placed_per_second()),
+        ];
+        row.extend(scheduled.latency.map(|micros| micros.to_string()));
+        table.push(row);
     }
-    println!("{}", table.plain());
-    Ok(())
+    Ok(table.plain())
+}
+
+fn used() -> Result<Usage> {
+    Usage::of(std::process::id()).context("what this process uses is not to be read in /proc")
+}
+
+/// What four answers at once take in memory, by kind of question.
+fn memory(args: &Args, first: &Engine, start: Timestamp) -> Result<String> {
+    let mut table = Table::new(["four at once of", "resident before MiB", "most MiB", "more MiB"]);
+    for (name, kind, spec, _) in questions() {
+        let core = Core::start(first.fork(start), start, Load::PerSecond(args.rate));
+        let question = Arc::new(question(kind, &spec)?);
+        std::thread::sleep(Duration::from_millis(200));
+        // The peak of the process begins anew.
+        std::fs::write("/proc/self/clear_refs", "5").context("/proc/self/clear_refs")?;
+        let before = used()?.memory_bytes;
+        core.ask_at_once(&question, N_AT_ONCE)?;
+        let most = used()?.peak_memory_bytes;
+        core.stop()?;
+        let mib = |bytes: u64| format!("{:.0}", bytes as f64 / f64::from(1 << 20));
+        table.push(vec![name.to_owned(), mib(before), mib(most), mib(most.saturating_sub(before))]);
+    }
+    Ok(table.plain())
 }
 
 fn main() -> ExitCode {

@@ -38,6 +38,11 @@ impl Devices {
         Self { numbers, are_there, n_made: 0 }
     }
 
+    /// Whether this crowd has devices.
+    pub(super) fn are_there(&self) -> bool {
+        self.are_there
+    }
+
     /// What happens to devices by itself: drivers publish, classes come back, claims of pods that are gone go.
     pub(super) fn step(&mut self, server: &mut ApiServer, n_nodes: u64) -> Result<Vec<Input>> {
         let mut inputs = Vec::new();

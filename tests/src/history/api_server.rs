@@ -38,6 +38,11 @@ impl ApiServer {
         Ok(input)
     }
 
+    /// A node, if it exists.
+    pub(crate) fn node(&self, name: &str) -> Option<&Value> {
+        self.nodes.get(name)
+    }
+
     /// Removes a node, if it exists.
     pub(crate) fn delete_node(&mut self, name: &str) -> Option<Input> {
         self.nodes.remove(name)?;

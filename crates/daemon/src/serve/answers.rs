@@ -3,12 +3,13 @@
 //! The core takes a copy of its engine for each question; the answer is computed from the copy on a thread of its own.
 //!
 //! Invariants: an answer names no node, and no pod of another namespace, that its reader may not list; questions take at
-//! most one part in [`SHARE`] of the core's time, and at most half of the processors; what questions hold in memory is bounded
+//! most one part in [`SHARE`](share::SHARE) of the core's time, and at most half of the processors; what questions hold in memory is bounded
 //! by their number and size; when a caller is gone, the work on its answer ends after the current attempt, and counts as one of
 //! the questions until then.
 
 mod api;
 mod problem;
+mod share;
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -23,12 +24,12 @@ use kube_scheduler_answers::{
     Answer, ExplainOptions, Inquiry, Interrupt, Notes, Question, QuestionKind, Visibility,
 };
 use kube_scheduler_api_types::CompileOptions;
-use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{timeout, timeout_at};
 
 pub(super) use self::api::ApiPath;
 use self::problem::Problem;
+use self::share::Share;
 use super::authorization::{Attributes, Authorizer, Verdict};
 use super::identity::User;
 use super::reply::{self, Reply};
@@ -40,9 +41,6 @@ use crate::plugin_services::apart;
 const MAX_QUESTION: usize = Question::MAX_LENGTH;
 /// Questions that are read, wait or are answered; further ones are refused.
 const MAX_QUESTIONS: usize = 4;
-/// Copies for questions take at most one part in this many of the core's time: after one, the core makes no other until the other
-/// parts have passed.
-const SHARE: u32 = 20;
 /// How long a caller may take to send its question.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a question may wait for its turn, and how long its answer may take.
@@ -52,7 +50,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Answers {
     places: Arc<Semaphore>,
     /// Whose turn it is at the core.
-    turns: Arc<Semaphore>,
+    share: Share,
     /// Threads on which answers are computed.
     threads: Arc<Semaphore>,
 }
@@ -64,7 +62,7 @@ impl Default for Answers {
         let semaphore = |n| Arc::new(Semaphore::new(n));
         Self {
             places: semaphore(MAX_QUESTIONS),
-            turns: semaphore(1),
+            share: Share::default(),
             threads: semaphore(n_threads),
         }
     }
@@ -197,21 +195,18 @@ impl Answers {
         inbox: &Inbox,
         late_at: tokio::time::Instant,
     ) -> Result<(Inquiry, Option<String>), Problem> {
-        let turn = turn_of(&self.turns, late_at).await?;
+        let turn = timeout_at(late_at, self.share.turn()).await.map_err(|_| late())?;
+        let turn = turn.ok_or_else(core_has_ended)?;
         let (send, found) = oneshot::channel();
-        let (runtime, question) = (Handle::current(), question.clone());
+        let question = question.clone();
         let asked = inbox::Question(Box::new(move |engine, moment| {
             let start = Instant::now();
             let Moment { now, resource_version } = moment;
             let inquiry = apart(|| Inquiry::new(&question, engine, now));
             drop(question);
-            let pause = pause_after(start.elapsed());
+            turn.end(start.elapsed());
             // The caller may have given up.
             let _ = send.send((inquiry, resource_version));
-            runtime.spawn(async move {
-                tokio::time::sleep(pause).await;
-                drop(turn);
-            });
         }));
         inbox
             .observe(Observation::Ask(asked))
@@ -229,16 +224,15 @@ async fn turn_of(
     late_at: tokio::time::Instant,
 ) -> Result<OwnedSemaphorePermit, Problem> {
     let turn = timeout_at(late_at, turns.clone().acquire_owned()).await.map_err(|_| late())?;
-    turn.map_err(|_| Problem::internal("the scheduling core has ended"))
+    turn.map_err(|_| core_has_ended())
+}
+
+fn core_has_ended() -> Problem {
+    Problem::internal("the scheduling core has ended")
 }
 
 fn late() -> Problem {
     Problem::unavailable("the scheduling core has too much to do; try again later")
-}
-
-/// How long the core has no further question after one that took it so long.
-fn pause_after(spent: Duration) -> Duration {
-    spent * (SHARE - 1)
 }
 
 async fn received(body: Incoming) -> Result<bytes::Bytes, Problem> {
@@ -334,16 +328,5 @@ impl Form {
         let object = question.answered(&answer, notes);
         let object = object.map_err(|error| Problem::internal(&error.to_string()))?;
         Ok(reply::json(&object, self.is_pretty))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn questions_take_one_part_in_twenty() {
-        let spent = Duration::from_millis(7);
-        assert_eq!(spent + pause_after(spent), spent * 20);
     }
 }

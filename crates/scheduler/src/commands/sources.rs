@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use kube_scheduler_answers::Format;
+use kube_scheduler_answers::{Format, Interrupt};
 use kube_scheduler_api_types::{Node, Pod, Timestamp};
 use kube_scheduler_config::FeatureGates;
 use kube_scheduler_daemon::{
@@ -56,6 +56,10 @@ pub(crate) struct Source {
     /// only the control plane may write the lease. A client certificate needs no such flag.
     #[arg(long, conflicts_with_all = ["local", "server", "filename"])]
     ask_leader: bool,
+
+    /// Ends requests that are under way when it is set.
+    #[arg(skip)]
+    interrupt: Interrupt,
 
     /// Credential plugins get nothing of this process's standard input.
     #[arg(skip)]
@@ -123,6 +127,11 @@ impl Source {
         Self { keeps_input: true, ..self }
     }
 
+    /// The same for a question that may be given up: what is being read then is given up, too.
+    pub(crate) fn until(&self, interrupt: Interrupt) -> Self {
+        Self { interrupt, ..self.clone() }
+    }
+
     /// Whether the cluster is read from standard input.
     pub(crate) fn reads_stdin(&self) -> bool {
         self.filename.iter().any(|path| path.as_os_str() == "-")
@@ -162,7 +171,10 @@ impl Source {
                 Some(RunningScheduler::at(&endpoint, url, trust)?)
             }
             None => runtime
-                .block_on(async { timeout(PATIENCE, self.found(&endpoint, remarks)).await })
+                .block_on(async {
+                    let found = timeout(PATIENCE, self.found(&endpoint, remarks));
+                    wanted(&self.interrupt, found).await
+                })?
                 .with_context(|| {
                     format!("{} has not answered within {PATIENCE:?}", endpoint.url())
                 })??,
@@ -179,7 +191,8 @@ impl Source {
             );
         }
         drop(entered);
-        Ok(scheduler.map(|scheduler| Live { runtime, endpoint, scheduler }))
+        let interrupt = self.interrupt.clone();
+        Ok(scheduler.map(|scheduler| Live { runtime, endpoint, scheduler, interrupt }))
     }
 
     async fn endpoint(&self, kubeconfig: &Path) -> Result<Endpoint, ConnectError> {
@@ -263,7 +276,8 @@ impl Source {
         })?;
         let (found, url) = runtime()?.block_on(async {
             let endpoint = self.endpoint(&path).await?;
-            anyhow::Ok((ClusterLists::read(&endpoint).await?, endpoint.url()))
+            let lists = wanted(&self.interrupt, ClusterLists::read(&endpoint)).await??;
+            anyhow::Ok((lists, endpoint.url()))
         })?;
         for kind in found.missing {
             remarks(format!(
@@ -274,6 +288,22 @@ impl Source {
             input.add_manifests(&kind, &text)?;
         }
         Ok(url)
+    }
+}
+
+/// What comes of `work`, unless it is given up before.
+async fn wanted<T>(interrupt: &Interrupt, work: impl Future<Output = T>) -> Result<T> {
+    /// How often to look whether it is.
+    const INTERVAL: Duration = Duration::from_millis(100);
+
+    let given_up = async {
+        while !interrupt.is_set() {
+            tokio::time::sleep(INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        outcome = work => Ok(outcome),
+        () = given_up => bail!("the question was given up"),
     }
 }
 

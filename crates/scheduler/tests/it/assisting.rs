@@ -1,8 +1,10 @@
 //! Questions of an assistant: the real program, spoken to in JSON-RPC over its standard input and output.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -291,6 +293,52 @@ fn the_cluster_is_read_anew_for_each_question() {
     let said = assistant.refused("queue", &json!({}));
     assert!(said.contains("cannot ask") || said.contains(&address), "{said}");
     assert_eq!(assistant.end(), Some(0));
+}
+
+/// An API server that does not answer one question's request holds up no other question, once that one is given up.
+#[test]
+fn a_question_that_is_given_up_leaves_its_turn_to_the_next_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (send, connected) = channel();
+    std::thread::spawn(move || {
+        let mut held = None;
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            if held.is_none() {
+                held = Some(stream);
+                send.send(()).unwrap();
+                continue;
+            }
+            // Whoever asks may be gone.
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(
+                b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+            );
+        }
+    });
+    let files = Files::new();
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "x",
+        "clusters": [{"name": "x", "cluster": {"server": url}}], "users": [{"name": "x", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+    });
+    let config = files.write("config", &config.to_string());
+    let mut assistant = Assistant::start(&["--kubeconfig", &config, "--local"]);
+    let call = json!({"name": "queue", "arguments": {}});
+    let first = assistant.begin("tools/call", &call);
+    connected.recv_timeout(DEADLINE).unwrap();
+    let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": first}});
+    assistant.send(cancelled.to_string().as_bytes());
+    let second = assistant.begin("tools/call", &call);
+    let started = Instant::now();
+    let mut answer = assistant.receive();
+    while answer["id"] != second {
+        answer = assistant.receive();
+    }
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+    // A page of a list may take a minute.
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
 }
 
 #[test]

@@ -104,6 +104,7 @@ fn answered(
     registry: Registry,
     interrupt: &Interrupt,
 ) -> Result<Answered> {
+    let source = source.until(interrupt.clone());
     let mut remarks = Vec::new();
     let mut remark = |text| remarks.push(text);
     let answer = match source.running(&mut remark)? {

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use kube_scheduler_answers::QuestionKind;
+use kube_scheduler_answers::{Interrupt, QuestionKind};
 use kube_scheduler_daemon::{AskError, ClusterLists, Endpoint, RunningScheduler};
 use kube_scheduler_simulator::ClusterInput;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use super::add_files;
+use super::{add_files, wanted};
 
 /// How long an answer may take: longer than a scheduler works on one.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -21,6 +21,7 @@ pub(crate) struct Live {
     pub(super) runtime: Runtime,
     pub(super) endpoint: Endpoint,
     pub(super) scheduler: RunningScheduler,
+    pub(super) interrupt: Interrupt,
 }
 
 impl Live {
@@ -48,7 +49,8 @@ impl Live {
         rendered: Option<&str>,
     ) -> Result<Value> {
         let asked = self.scheduler.ask(kind, namespace, spec, rendered);
-        let answer = self.runtime.block_on(async { timeout(PATIENCE, asked).await });
+        let asked = async { wanted(&self.interrupt, timeout(PATIENCE, asked)).await };
+        let answer = self.runtime.block_on(asked)?;
         let answer = answer.with_context(|| {
             format!("{} has not answered within {PATIENCE:?}", self.scheduler.url())
         })?;

@@ -1,0 +1,73 @@
+//! Whose turn it is at the core, and how much of its time questions get.
+//!
+//! Invariant: there is one turn at a time, and after one the core has no other for so long that turns take at most one part in
+//! [`SHARE`] of its time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Copies for questions take at most one part in this many of the core's time.
+pub(super) const SHARE: u32 = 20;
+
+/// The part of the core's time that questions have.
+pub(super) struct Share(Arc<Semaphore>);
+
+/// The turn of one question.
+pub(super) struct ShareTurn {
+    permit: OwnedSemaphorePermit,
+    /// Turns end on the core's thread, which is none of the runtime's.
+    runtime: Handle,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(1)))
+    }
+}
+
+impl Share {
+    /// Waits for a turn. To be called in a runtime, in which the time after the turn passes.
+    pub(super) async fn turn(&self) -> Option<ShareTurn> {
+        let permit = self.0.clone().acquire_owned().await.ok()?;
+        Some(ShareTurn { permit, runtime: Handle::current() })
+    }
+}
+
+impl ShareTurn {
+    /// Ends a turn that took the core so long: the next one begins when the other parts of the time have passed.
+    pub(super) fn end(self, spent: Duration) {
+        let Self { permit, runtime } = self;
+        let pause = spent.saturating_mul(SHARE - 1);
+        runtime.spawn(async move {
+            tokio::time::sleep(pause).await;
+            drop(permit);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// Questions that are always there get one part in twenty, whatever each takes, and also from another thread.
+    #[tokio::test]
+    async fn questions_take_one_part_in_twenty() {
+        let share = Share::default();
+        let (start, mut spent) = (Instant::now(), Duration::ZERO);
+        for at in 0..8_u64 {
+            let turn = share.turn().await.unwrap();
+            let took = Duration::from_millis(1 + at % 2);
+            std::thread::spawn(move || turn.end(took)).join().unwrap();
+            spent += took;
+        }
+        drop(share.turn().await);
+        // Nothing was really done in the turns.
+        let passed = start.elapsed() + spent;
+        assert!(passed >= spent * SHARE, "{spent:?} of {passed:?}");
+    }
+}
