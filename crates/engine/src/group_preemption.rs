@@ -5,7 +5,6 @@
 //!
 //! Behaviour: `docs/spec/podgroups.md` §9.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
@@ -52,8 +51,10 @@ struct Recount {
     rooms: Vec<Room>,
     /// The placement with enough room that was found last.
     latest: usize,
-    /// Every change so far: a pod that went, or came back.
-    changes: Vec<(Change, Arc<Pod>)>,
+    /// The number of the latest change: a pod that went, or came back.
+    n_changes: usize,
+    /// The pods that are gone and are on no node that is known, as [`Recounted::gone`].
+    elsewhere: Vec<(usize, Arc<Pod>)>,
     /// Whether the group would be scheduled without the pods that went first.
     has_fitted: bool,
 }
@@ -67,6 +68,8 @@ struct Recounted {
     overlay: Option<NodeOverlay>,
     /// How many members fit, but no more than are needed, if that was counted since the pods changed.
     n_fitting: Option<usize>,
+    /// The pods that are gone, each with the number of the change.
+    gone: Vec<(usize, Arc<Pod>)>,
 }
 
 /// What a placement has room for.
@@ -82,6 +85,16 @@ struct Room {
 enum Change {
     Goes,
     ComesBack,
+}
+
+impl Change {
+    /// Brings a list of pods that are gone up to date. Most come back, and few are gone from one node.
+    fn note(self, gone: &mut Vec<(usize, Arc<Pod>)>, number: usize, pod: &Arc<Pod>) {
+        match self {
+            Self::Goes => gone.push((number, pod.clone())),
+            Self::ComesBack => gone.retain(|(_, other)| other.uid != pod.uid),
+        }
+    }
 }
 
 impl Recount {
@@ -106,18 +119,20 @@ impl Recount {
             }
         }
         let rooms = placements.into_iter().map(|uncounted| Room { n_fitting: 0, uncounted });
-        let (rooms, changes) = (rooms.collect(), Vec::new());
-        Some(Self { alike, nodes, rooms, latest: 0, changes, has_fitted: false })
+        let (rooms, elsewhere) = (rooms.collect(), Vec::new());
+        Some(Self { alike, nodes, rooms, latest: 0, n_changes: 0, elsewhere, has_fitted: false })
     }
 
     fn change(&mut self, core: &Core, change: Change, pods: &[Arc<Pod>]) {
         for pod in pods {
-            self.changes.push((change, pod.clone()));
-            let Some(node) = pod.node_name.as_ref().and_then(|name| core.cluster.node_idx(name))
-            else {
+            self.n_changes += 1;
+            let node = pod.node_name.as_ref().and_then(|name| core.cluster.node_idx(name));
+            let on_node = node.and_then(|node| Some((node, self.nodes.get_mut(node.index())?)));
+            let Some((node, on_node)) = on_node else {
+                change.note(&mut self.elsewhere, self.n_changes, pod);
                 continue;
             };
-            let Some(on_node) = self.nodes.get_mut(node.index()) else { continue };
+            change.note(&mut on_node.gone, self.n_changes, pod);
             let overlay = on_node.overlay.get_or_insert_with(|| NodeOverlay::new(node));
             match change {
                 Change::Goes => overlay.remove_sums(pod),
@@ -187,15 +202,8 @@ impl Rehearsal<'_, '_> {
     /// Has the cluster changed in earnest from now on, as far as it was only counted.
     fn take_over(&mut self) {
         let Some(recount) = self.recount.take() else { return };
-        // Most pods have come back.
-        let mut gone: BTreeMap<Arc<str>, (usize, Arc<Pod>)> = BTreeMap::new();
-        for (at, (change, pod)) in recount.changes.into_iter().enumerate() {
-            match change {
-                Change::Goes => drop(gone.insert(pod.uid.clone(), (at, pod))),
-                Change::ComesBack => drop(gone.remove(&pod.uid)),
-            }
-        }
-        let mut gone: Vec<(usize, Arc<Pod>)> = gone.into_values().collect();
+        let on_nodes = recount.nodes.into_iter().flat_map(|on_node| on_node.gone);
+        let mut gone: Vec<(usize, Arc<Pod>)> = on_nodes.chain(recount.elsewhere).collect();
         gone.sort_unstable_by_key(|(at, _)| *at);
         gone.into_iter().for_each(|(_, pod)| self.take_off(&[pod]));
     }
