@@ -302,7 +302,7 @@ mod tests {
         let column: Column<u8> = (0..n).map(|at| (at % 7) as u8).collect();
         let all: Vec<NodeIdx> = (0..n).map(NodeIdx::from_index).collect();
         let status = Status::unschedulable("odd");
-        let is_meant = |idx: NodeIdx, value: u8| value % 2 == 1 && idx.index() % 5 != 0;
+        let is_meant = |idx: NodeIdx, value: u8| value % 2 == 1 && !idx.index().is_multiple_of(5);
         for nodes in [&all[..], &all[3..], &all[1020..1030]] {
             let answers = |by_value: bool| {
                 let mut verdicts = Verdicts::absent(n);
