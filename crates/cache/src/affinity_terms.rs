@@ -166,8 +166,6 @@ pub struct TermId(u32);
 
 /// The terms that the pods of one node carry, sorted, with how often.
 type NodeTerms = SmallVec<[(TermId, TermCount); 1]>;
-/// Up to this number of terms of a pod are inserted one by one.
-const FEW: usize = 8;
 
 /// All distinct terms that pods on nodes carry.
 #[derive(Clone, Debug, Default)]
@@ -307,16 +305,8 @@ impl AffinityTerms {
             return;
         }
         let on_node = self.nodes.get_mut(node);
-        if come.len() > FEW {
-            on_node.append(&mut come);
-            return sum_up(on_node);
-        }
-        for (id, once) in come {
-            match on_node.binary_search_by_key(&id, |(id, _)| *id) {
-                Ok(at) => on_node[at].1 = on_node[at].1.plus(once),
-                Err(at) => on_node.insert(at, (id, once)),
-            }
-        }
+        on_node.append(&mut come);
+        sum_up(on_node);
     }
 
     /// A pod has left `node`. As [`add`](Self::add).

@@ -37,10 +37,12 @@ const MAX_EVALUATIONS: usize = 64;
 /// How many classes without an evaluation are remembered before the table starts over.
 const MAX_CLASSES: usize = 1 << 14;
 /// How many attempts pass before a class is tried again of which no evaluation could be kept. Making one costs two
-/// attempts, so this adds a sixteenth.
+/// attempts, so this adds a sixteenth at most. In `bench core --workload EveryPodDifferent`, whose classes do not come again, it
+/// makes no difference.
 const ATTEMPTS_WITHOUT: u32 = 32;
 /// With more than one changed node in this many, a fresh evaluation is cheaper than an update: evaluating one node by
-/// itself takes about four times as long as in a scan (`bench core --workload FiftyAntiAffinities`).
+/// itself takes about four times as long as in a scan. Without updates `bench core --workload FiftyAntiAffinities` takes four
+/// times as long.
 const CATCH_UP_SHARE: usize = 4;
 
 /// What tells the number of a class of which ties fall by name from that of the same class of which they do not: a ranking is

@@ -24,7 +24,8 @@ use crate::pool::Pool;
 use crate::preference::TieBreak;
 use crate::versions::Versions;
 
-/// With more groups than this, looking at all of them takes as long as looking at all nodes.
+/// With more groups than this, looking at all of them takes as long as looking at all nodes. `bench core` does not reach it: without
+/// groups SchedulingPodAntiAffinity takes seven times as long.
 const MANY_GROUPS: usize = 1_024;
 
 /// What a change of a node must not be in for domains to be followed.

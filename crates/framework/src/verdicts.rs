@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::KeyedMap;
 use kube_scheduler_cache::NodeIdx;
-use kube_scheduler_cache::columns::{PooledVec, VecPool};
+use kube_scheduler_cache::columns::{COLUMN_CHUNK, Column, PooledVec, VecPool};
 
 use crate::status::Status;
 
@@ -153,6 +153,34 @@ impl Verdicts {
         }
     }
 
+    /// The same for an answer that follows from the value of the node's slot in `column`.
+    pub(crate) fn set_by_value<T: Copy>(
+        &mut self,
+        nodes: &[NodeIdx],
+        id: VerdictId,
+        column: &Column<T>,
+        mut is_meant: impl FnMut(NodeIdx, T) -> bool,
+    ) {
+        if nodes.len() != self.ids.len() {
+            let value_at = column.lookup();
+            return self.set_where(nodes, id, |idx| is_meant(idx, value_at(idx.index())));
+        }
+        // Every slot, each of them once: none has to be looked up.
+        let mut n_set = 0;
+        let runs = self.ids.chunks_mut(COLUMN_CHUNK).zip(column.chunks()).enumerate();
+        for (at, (slots, values)) in runs {
+            for (place, (slot, value)) in slots.iter_mut().zip(values).enumerate() {
+                let idx = NodeIdx::from_index(at * COLUMN_CHUNK + place);
+                let is_set = (*slot == VerdictId::PASS) & is_meant(idx, *value);
+                *slot = if is_set { id } else { *slot };
+                n_set += u32::from(is_set);
+            }
+        }
+        if id != VerdictId::PASS {
+            self.counts[usize::from(id.0)] += n_set;
+        }
+    }
+
     /// Takes the answers of `nodes` over from a pass that looked at them alone.
     pub fn take_over(&mut self, nodes: &[NodeIdx], part: &Self) {
         let theirs = part.statuses.iter().skip(2);
@@ -265,6 +293,31 @@ mod tests {
         assert_eq!(verdicts.n_rejected(), 1);
         verdicts.grow(5);
         assert_eq!(verdicts.id(NodeIdx::from_index(4)), VerdictId::ABSENT);
+    }
+
+    /// All nodes in the order of their slots take a way of their own.
+    #[test]
+    fn answers_by_value_are_those_of_single_nodes() {
+        let n = COLUMN_CHUNK + 10;
+        let column: Column<u8> = (0..n).map(|at| (at % 7) as u8).collect();
+        let all: Vec<NodeIdx> = (0..n).map(NodeIdx::from_index).collect();
+        let status = Status::unschedulable("odd");
+        let is_meant = |idx: NodeIdx, value: u8| value % 2 == 1 && !idx.index().is_multiple_of(5);
+        for nodes in [&all[..], &all[3..], &all[1020..1030]] {
+            let answers = |by_value: bool| {
+                let mut verdicts = Verdicts::absent(n);
+                verdicts.let_pass(nodes);
+                verdicts.put(nodes[1], &Status::unschedulable("rejected before"));
+                let id = verdicts.intern(&status).unwrap();
+                if by_value {
+                    verdicts.set_by_value(nodes, id, &column, is_meant);
+                } else {
+                    verdicts.set_where(nodes, id, |idx| is_meant(idx, column.get(idx)));
+                }
+                (verdicts.ids().to_vec(), verdicts.n_rejected(), verdicts.n_passing())
+            };
+            assert_eq!(answers(true), answers(false));
+        }
     }
 
     #[test]

@@ -100,8 +100,9 @@ impl Filter for TaintToleration {
             return Ok(());
         }
         let id = sink.code_for(self.rejection.clone());
-        let (id_at, keeps_out) = (cx.cluster().taint_set_ids().lookup(), &keeps_out[..]);
-        sink.reject_where(nodes, id, move |idx| keeps_out[id_at(idx.index()).index()]);
+        let keeps_out = &keeps_out[..];
+        let ids = cx.cluster().taint_set_ids();
+        sink.reject_by_value(nodes, id, ids, |_, taints| keeps_out[taints.index()]);
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::NodeIdx;
+use kube_scheduler_cache::columns::Column;
 
 use crate::context::Context;
 use crate::cycle_state::CycleState;
@@ -260,6 +261,17 @@ impl<'a> FilterSink<'a> {
         is_meant: impl FnMut(NodeIdx) -> bool,
     ) {
         self.verdicts.set_where(nodes, id, is_meant);
+    }
+
+    /// The same where it is the value of the node's slot in `column` that counts.
+    pub fn reject_by_value<T: Copy>(
+        &mut self,
+        nodes: &[NodeIdx],
+        id: VerdictId,
+        column: &Column<T>,
+        is_meant: impl FnMut(NodeIdx, T) -> bool,
+    ) {
+        self.verdicts.set_by_value(nodes, id, column, is_meant);
     }
 
     /// Rejects a node with `status`.

@@ -247,9 +247,9 @@ impl Neighbours {
                     judged.nodes().for_each(rejects_domain);
                 }
                 Some(Judged { column, is_rejected }) => {
-                    let (id_at, is_rejected) = (column.ids().lookup(), &is_rejected[..]);
-                    sink.reject_where(nodes, id, move |idx| {
-                        live.contains(idx) & is_rejected[id_at(idx.index()).index()]
+                    let is_rejected = &is_rejected[..];
+                    sink.reject_by_value(nodes, id, column.ids(), |idx, value| {
+                        live.contains(idx) & is_rejected[value.index()]
                     });
                 }
             }

@@ -152,15 +152,16 @@ impl HardState {
             is_skewed[LabelValueId::ABSENT.index()] = false;
             let mut is_any_unlabelled = false;
             let skewed = sink.code_for(rejection.clone());
-            sink.reject_where(nodes, skewed, |node| {
-                let value = column.id(node);
+            let is_skewed = &is_skewed[..];
+            sink.reject_by_value(nodes, skewed, column.ids(), |_, value| {
                 is_any_unlabelled |= value == LabelValueId::ABSENT;
                 is_skewed[value.index()]
             });
             if is_any_unlabelled {
                 let unlabelled = sink.code_for(rejection_label.clone());
-                let lacks_label = |node| column.id(node) == LabelValueId::ABSENT;
-                sink.reject_where(nodes, unlabelled, lacks_label);
+                sink.reject_by_value(nodes, unlabelled, column.ids(), |_, value| {
+                    value == LabelValueId::ABSENT
+                });
             }
             if column.n_values() == 0 {
                 // No node is left to be rejected.

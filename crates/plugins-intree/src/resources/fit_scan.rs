@@ -11,7 +11,8 @@ use smallvec::SmallVec;
 
 use super::demand::{Demand, Shortages};
 
-/// From how many nodes in a chunk on it is worth looking at all of the chunk.
+/// From how many nodes in a chunk on it is worth looking at all of the chunk. Without that an attempt takes two percent longer
+/// with 5,000 nodes, and as long with 500 (`bench core --workload EveryPodDifferent`).
 const WORTH_A_CHUNK: usize = COLUMN_CHUNK / 8;
 
 /// The columns that a demand has to be compared with, found once for all nodes.

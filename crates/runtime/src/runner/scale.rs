@@ -67,7 +67,8 @@ impl Scale {
 
     /// Adds the weighted scores of `raw` scores to `totals`. Few distinct raw scores are worked out once each.
     pub fn add_weighted(self, raw: &[i64], weight: i64, totals: &mut [i64]) {
-        /// A table is made only if there is at most one score for this many nodes.
+        /// A table is made only if there is at most one score for this many nodes. Without tables an attempt takes two percent
+        /// longer (`bench core --workload EveryPodDifferent`).
         const WORTH_A_TABLE: usize = 4;
 
         let weighted = |raw: i64| self.score(raw).wrapping_mul(weight);
