@@ -90,13 +90,30 @@ impl Service<Uri> for Forwarder {
         Box::pin(async move {
             let mut forwarder = pods.portforward(&name, &[port]).await?;
             let stream = forwarder.take_stream(port).ok_or("the port is not forwarded")?;
-            Ok(Forwarded(TokioIo::new(stream)))
+            let error = forwarder.take_error(port).ok_or("errors of the port are not forwarded")?;
+            Ok(Forwarded { stream: TokioIo::new(stream), error: Some(Box::pin(error)) })
         })
     }
 }
 
+/// What ends with the kubelet's words about why it cannot forward, if it has any.
+type ForwardError = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
+
 /// A forwarded stream.
-struct Forwarded(TokioIo<DuplexStream>);
+struct Forwarded {
+    stream: TokioIo<DuplexStream>,
+    /// Until it has ended.
+    error: Option<ForwardError>,
+}
+
+impl Forwarded {
+    /// Why there is nothing to read any more, if that was said.
+    fn poll_error(&mut self, cx: &mut Context<'_>) -> Option<std::io::Error> {
+        let Poll::Ready(said) = self.error.as_mut()?.as_mut().poll(cx) else { return None };
+        self.error = None;
+        said.map(|text| std::io::Error::other(format!("port-forward: {}", text.trim())))
+    }
+}
 
 impl Connection for Forwarded {
     fn connected(&self) -> Connected {
@@ -110,7 +127,11 @@ impl Read for Forwarded {
         cx: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer)
+        // The error comes before the end of the stream, which alone would say nothing.
+        if let Some(error) = self.poll_error(cx) {
+            return Poll::Ready(Err(error));
+        }
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
@@ -120,15 +141,15 @@ impl Write for Forwarded {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

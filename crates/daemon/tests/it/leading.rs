@@ -188,6 +188,16 @@ async fn the_leader_is_asked_at_its_pod_with_the_rights_of_the_user() {
     assert!(RunningScheduler::leading(&endpoint, &other).await.unwrap().is_none());
 }
 
+/// Why a port cannot be reached, the kubelet says.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_nobody_listens_at_is_named() {
+    let world = World::new().await;
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    world.stand_in("scheduler-0", closed, &json!({}));
+    let said = world.refused(&User::administrator()).await;
+    assert!(said.contains("port-forward: cannot connect to 127.0.0.1:"), "{said}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_of_the_host_network_is_found_by_its_node() {
     let world = World::new().await;
