@@ -65,10 +65,16 @@ impl Attraction {
         scores: &mut [i64],
         spare: &Arc<VecPool<i64>>,
     ) {
-        let sums = self.sums().filter(|sum| sum.is_any(cluster));
-        let numbers = sums.filter_map(|sum| sum.numbers(cluster, nodes.len(), spare));
         scores.fill(0);
-        numbers.for_each(|numbers| numbers.add_to(nodes, scores));
+        let is_sorted = nodes.is_sorted();
+        for sum in self.sums().filter(|sum| sum.is_any(cluster)) {
+            if is_sorted && sum.add_of_few_domains(cluster, nodes, scores).is_some() {
+                continue;
+            }
+            if let Some(numbers) = sum.numbers(cluster, nodes.len(), spare) {
+                numbers.add_to(nodes, scores);
+            }
+        }
     }
 }
 

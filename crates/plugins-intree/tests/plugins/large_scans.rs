@@ -60,7 +60,7 @@ fn term(numbers: &mut Numbers) -> Value {
     json!({
         "topologyKey": numbers.pick(&KEYS),
         "labelSelector": {"matchExpressions": [
-            {"key": "app", "operator": numbers.pick(&["In", "NotIn"]), "values": [numbers.pick(&["x", "y"])]},
+            {"key": "app", "operator": numbers.pick(&["In", "NotIn"]), "values": [numbers.pick(&["x", "y", "rare"])]},
         ]},
     })
 }
@@ -111,8 +111,9 @@ fn pod_affinity(numbers: &mut Numbers) -> Value {
 }
 
 fn random_pod(numbers: &mut Numbers, name: &str) -> Arc<Pod> {
+    let app = if numbers.chance(5) { "rare" } else { numbers.pick(&["x", "y", "z"]) };
     let mut pod = pod(name)
-        .label("app", numbers.pick(&["x", "y", "z"]))
+        .label("app", app)
         .request("cpu", numbers.pick(&["0", "100m", "3", "5"]))
         .request("memory", numbers.pick(&["0", "500Mi", "7Gi"]));
     if numbers.chance(10) {
