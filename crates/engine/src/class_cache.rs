@@ -149,6 +149,12 @@ impl ClassEvaluation {
         !self.ranking.as_ref().is_some_and(Ranking::follows_domains)
     }
 
+    /// What it takes in memory at most with this many nodes, in bytes.
+    fn n_bytes_with(&self, n_nodes: usize) -> usize {
+        let groups = self.ranking.as_ref().map_or(0, Ranking::n_bytes);
+        self.footprint.with_nodes(n_nodes).saturating_add(groups)
+    }
+
     /// What PreFilter and PreScore left.
     pub(crate) fn state(&self) -> CycleState {
         let mut state = self.evaluation.state.clone();
@@ -352,7 +358,8 @@ impl ClassCache {
         made.map(Box::new)
     }
 
-    /// Keeps the evaluation of a class for the next attempt, in place of those that were not used for longest.
+    /// Keeps the evaluation of a class for the next attempt, in place of those that were not used for longest; not if its groups
+    /// leave too little room for others.
     pub(crate) fn put(
         &mut self,
         class: u64,
@@ -364,7 +371,11 @@ impl ClassCache {
         runner.rest(following, &mut kept.state);
         let n_nodes = runner.cx.cluster.capacity();
         let most = footprint::of_all(n_nodes);
-        evaluation.n_bytes = evaluation.footprint.with_nodes(n_nodes);
+        evaluation.n_bytes = evaluation.n_bytes_with(n_nodes);
+        if evaluation.n_bytes > most / footprint::SHARE {
+            self.note_failure(class);
+            return;
+        }
         while self.evaluations.len() >= MAX_EVALUATIONS || self.n_bytes + evaluation.n_bytes > most
         {
             let ages = self.evaluations.iter().map(|(class, entry)| (entry.last_used, *class));

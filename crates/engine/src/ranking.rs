@@ -145,6 +145,11 @@ impl Ranking {
         }
     }
 
+    /// What the groups take in memory at most, in bytes.
+    pub(crate) fn n_bytes(&self) -> usize {
+        self.groups.n_bytes()
+    }
+
     /// What the domains' plugins prepared, added to `state`.
     pub(crate) fn add_state_to(&self, state: &mut CycleState) {
         self.domains.add_state_to(state);

@@ -1,8 +1,9 @@
 //! What the evaluation of a class takes in memory, computed from the pod and the number of nodes before it is made.
 //!
-//! An evaluation holds a few words for each node, and what plugins prepared, whose size the engine cannot see. That part grows
-//! with what the pod asks about other pods: each pod affinity term and each spread constraint may add a number for each node or
-//! domain. So the figure is an upper bound; `tests/tests/memory.rs` compares it with what is allocated.
+//! An evaluation holds a few words for each node, groups of nodes, which say themselves what they take, and what plugins prepared,
+//! whose size the engine cannot see. That part grows with what the pod asks about other pods: each pod affinity term and each
+//! spread constraint may add a number for each node or domain. So the figure is an upper bound; `tests/tests/memory.rs` compares
+//! it with what is allocated.
 
 use kube_scheduler_api_types::{LabelSelector, Pod};
 
@@ -81,7 +82,10 @@ pub(super) fn of_all(n_nodes: usize) -> usize {
     Footprint::with_counters(USUAL).with_nodes(n_nodes).saturating_mul(MAX_EVALUATIONS)
 }
 
-/// Whether it takes more than a quarter of the limit, so that others would have no room.
+/// An evaluation that takes more than this share of the limit is not kept: others would have no room.
+pub(super) const SHARE: usize = 4;
+
+/// Whether it takes more than its share of the limit.
 pub(super) fn is_too_large(pod: &Pod, n_nodes: usize) -> bool {
-    Footprint::new(pod).with_nodes(n_nodes) > of_all(n_nodes) / 4
+    Footprint::new(pod).with_nodes(n_nodes) > of_all(n_nodes) / SHARE
 }

@@ -6,6 +6,7 @@
 //! and made again ([`Groups::list`]); in between, it is only known which node is in which group.
 
 use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
 
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::NodeIdx;
@@ -21,6 +22,12 @@ pub(super) type Standing = SmallVec<[u32; 8]>;
 /// A total no node can have: it is out of bounds.
 const BAD: i32 = i32::MIN;
 const NOWHERE: u32 = u32::MAX;
+
+/// Bytes that a group takes beside its numbers and what it takes for each of its nodes: a heap with the entries that may be left
+/// over, its place in the table, and the memory for asking about it.
+const PER_GROUP: usize = 400;
+/// Bytes that a group takes for the raw scores of a plugin.
+const PER_RAW: usize = 160;
 
 /// The order of equally good nodes: along the list of nodes, or by name. Each node in the list has a rank.
 #[derive(Default)]
@@ -130,7 +137,7 @@ impl RawScoreCounts {
 
 /// Nodes with equal standings.
 pub(super) struct Group {
-    standing: Standing,
+    standing: Arc<[u32]>,
     n_nodes: usize,
     /// One entry at least for each of its nodes; empty while nodes are relisted.
     heap: BinaryHeap<Preference>,
@@ -194,7 +201,7 @@ pub(super) struct Groups {
     order: Order,
     groups: Vec<Group>,
     free: Vec<u32>,
-    by_standing: FxHashMap<Standing, u32>,
+    by_standing: FxHashMap<Arc<[u32]>, u32>,
     /// The group that a node entered last.
     latest: u32,
     members: Vec<Member>,
@@ -221,6 +228,14 @@ impl Groups {
     /// How many groups have nodes.
     pub(super) fn len(&self) -> usize {
         self.by_standing.len()
+    }
+
+    /// What they take in memory at most, in bytes, beside what they take for each node.
+    pub(super) fn n_bytes(&self) -> usize {
+        // All stand by as many numbers.
+        let standing = self.groups.first().map_or(0, |group| size_of_val(&*group.standing));
+        let of_one = standing + PER_GROUP + self.n_scaled * PER_RAW;
+        self.groups.capacity() * size_of::<Group>() + self.groups.len() * of_one
     }
 
     /// Whether the list of nodes is the one that the heaps were made for.
@@ -262,7 +277,7 @@ impl Groups {
         &mut self,
         cluster: &ClusterState,
         idx: NodeIdx,
-        standing: &Standing,
+        standing: &[u32],
         scores: &OwnScores,
     ) {
         let Some(rank) = self.order.rank(cluster, idx) else { return };
@@ -288,9 +303,9 @@ impl Groups {
     }
 
     /// The group of nodes that stand like this, which need not have any yet.
-    fn number_of(&mut self, standing: &Standing) -> u32 {
+    fn number_of(&mut self, standing: &[u32]) -> u32 {
         // Nodes often come in runs of the same group; where no plugin looks at domains, there is only one.
-        let is_same = |group: &Group| group.n_nodes > 0 && group.standing == *standing;
+        let is_same = |group: &Group| group.n_nodes > 0 && *group.standing == *standing;
         if self.groups.get(self.latest as usize).is_some_and(is_same) {
             return self.latest;
         }
@@ -298,6 +313,7 @@ impl Groups {
             self.latest = *number;
             return *number;
         }
+        let standing = Arc::<[u32]>::from(standing);
         let group = Group {
             standing: standing.clone(),
             n_nodes: 0,
@@ -311,7 +327,7 @@ impl Groups {
             Some(place) => *place = group,
             None => self.groups.push(group),
         }
-        self.by_standing.insert(standing.clone(), number);
+        self.by_standing.insert(standing, number);
         self.latest = number;
         number
     }
