@@ -408,6 +408,19 @@ impl Crowd {
                     self.fresh.handle(gone, self.now);
                 }
             }
+            (Effect::PatchStatus { pod, patch, .. }, _) => {
+                // The node that a pod is nominated to is looked at first, once the pod is seen with it.
+                if let Some(nominated) = patch.nominated_node_name {
+                    let key = (pod.namespace.to_string(), pod.name.to_string());
+                    let seen = self.server.change_pod(&key, |pod| {
+                        pod["status"]["nominatedNodeName"] = json!(nominated.as_deref());
+                    })?;
+                    if let Some(seen) = seen {
+                        self.shared.handle(seen.clone(), self.now);
+                        self.fresh.handle(seen, self.now);
+                    }
+                }
+            }
             (
                 Effect::ClearNomination { token, pod },
                 Effect::ClearNomination { token: other, .. },
