@@ -173,28 +173,9 @@ impl Candidate {
                 };
                 spec.tolerations = spec.tolerations.iter().cloned().chain([toleration]).collect();
             }
-            Self::RaiseMaxSkew { topology_key, from, by } => {
-                let to = i64::from(*from).saturating_add(*by);
-                let max_skew = i32::try_from(to).unwrap_or(i32::MAX);
-                let raised = |one: &TopologySpreadConstraint| TopologySpreadConstraint {
-                    max_skew,
-                    ..one.clone()
-                };
-                change_constraint(&mut spec, topology_key, raised);
-            }
-            Self::SoftenSpreadConstraint { topology_key } => {
-                let when_unsatisfiable = WhenUnsatisfiable::ScheduleAnyway;
-                let softened = |one: &TopologySpreadConstraint| TopologySpreadConstraint {
-                    when_unsatisfiable,
-                    ..one.clone()
-                };
-                change_constraint(&mut spec, topology_key, softened);
-            }
-            Self::DropSpreadConstraint { topology_key } => {
-                let all = spec.topology_spread_constraints.iter();
-                let others = all.filter(|one| !is_hard(one) || one.topology_key != *topology_key);
-                spec.topology_spread_constraints = others.cloned().collect();
-            }
+            Self::RaiseMaxSkew { .. }
+            | Self::SoftenSpreadConstraint { .. }
+            | Self::DropSpreadConstraint { .. } => self.apply_to_spreading(&mut spec),
             Self::DropPodAffinityTerm { at, .. } => {
                 spec.pod_affinity = without_term(spec.pod_affinity.as_deref(), *at);
             }
@@ -239,6 +220,32 @@ impl Candidate {
         }
         pod.spec = Arc::new(spec);
     }
+
+    /// Makes the change, if it is one of a spread constraint.
+    fn apply_to_spreading(&self, spec: &mut PodSpec) {
+        let all = spec.topology_spread_constraints.iter();
+        let is_meant = |one: &TopologySpreadConstraint, key: &Arc<str>| {
+            is_hard(one) && one.topology_key == *key
+        };
+        let changed = all.filter_map(|one| {
+            let mut one = one.clone();
+            match self {
+                Self::RaiseMaxSkew { topology_key, from, by } if is_meant(&one, topology_key) => {
+                    let to = i64::from(*from).saturating_add(*by);
+                    one.max_skew = i32::try_from(to).unwrap_or(i32::MAX);
+                }
+                Self::SoftenSpreadConstraint { topology_key } if is_meant(&one, topology_key) => {
+                    one.when_unsatisfiable = WhenUnsatisfiable::ScheduleAnyway;
+                }
+                Self::DropSpreadConstraint { topology_key } if is_meant(&one, topology_key) => {
+                    return None;
+                }
+                _ => {}
+            }
+            Some(one)
+        });
+        spec.topology_spread_constraints = changed.collect();
+    }
 }
 
 /// Whether a constraint can reject a node.
@@ -250,20 +257,6 @@ pub(super) fn is_hard(constraint: &TopologySpreadConstraint) -> bool {
 pub(super) fn percent(less: i64, from: i64) -> u32 {
     let percent = (i128::from(less) * 100).div_euclid(i128::from(from).max(1)).clamp(1, 100);
     u32::try_from(percent).unwrap_or(100)
-}
-
-/// Changes the hard constraint over a topology key, of which there is one.
-fn change_constraint(
-    spec: &mut PodSpec,
-    key: &Arc<str>,
-    change: impl Fn(&TopologySpreadConstraint) -> TopologySpreadConstraint,
-) {
-    let constraints = spec.topology_spread_constraints.iter();
-    let changed = constraints.map(|one| match is_hard(one) && one.topology_key == *key {
-        true => change(one),
-        false => one.clone(),
-    });
-    spec.topology_spread_constraints = changed.collect();
 }
 
 fn without_key(labels: &Labels, key: &str) -> Labels {
