@@ -67,6 +67,8 @@ pub struct Crowd {
     drains: bool,
     n_drained: u64,
     n_evicted_for_drains: u64,
+    n_blocked: u64,
+    n_further_rounds: u64,
     /// The pods that got a node, in their order, and those that were evicted since a question about draining.
     bound: Vec<PodKey>,
     evicted_since_asked: Vec<PodKey>,
@@ -112,6 +114,8 @@ impl Crowd {
             drains: false,
             n_drained: 0,
             n_evicted_for_drains: 0,
+            n_blocked: 0,
+            n_further_rounds: 0,
             bound: Vec::new(),
             evicted_since_asked: Vec::new(),
             colors: BTreeMap::new(),
@@ -151,6 +155,16 @@ impl Crowd {
     /// How many pods were evicted then, by answers and in fact.
     pub fn n_evicted_for_drains(&self) -> u64 {
         self.n_evicted_for_drains
+    }
+
+    /// How many pods stayed because of a disruption budget.
+    pub fn n_blocked(&self) -> u64 {
+        self.n_blocked
+    }
+
+    /// How many rounds after the first the budget made necessary.
+    pub fn n_further_rounds(&self) -> u64 {
+        self.n_further_rounds
     }
 
     /// How many explanations were compared with decisions.

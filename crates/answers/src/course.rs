@@ -52,8 +52,10 @@ impl Course {
         max_attempts: u64,
         interrupt: &Interrupt,
     ) -> Self {
+        let mut engine = engine.fork(now);
+        engine.give_up_when(interrupt.flag());
         Self {
-            engine: engine.fork(now),
+            engine,
             now,
             rehearsal: Rehearsal::default(),
             attempts_left: max_attempts,

@@ -5,14 +5,16 @@
 //! smaller than the smallest of these.
 
 mod candidates;
+mod devices;
 mod repairs;
+mod volumes;
 mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_engine::Engine;
+use kube_scheduler_engine::{Engine, Input};
 
 use self::candidates::Candidate;
 use self::repairs::{Combination, combinations};
@@ -30,7 +32,8 @@ const MAX_OF_A_KIND: usize = 8;
 /// The smallest changes that make the pod of an explanation fit, smallest first; none if it fits, or if nothing that is tried
 /// helps.
 ///
-/// O(nodes × plugins) for each change that is tried, of which there are at most 164; none is tried after `interrupt`.
+/// O(nodes × plugins) for each change that is tried, of which there are at most 164, and for each amount of one that helps: with p
+/// pods, log p of them. None is tried after `interrupt`.
 pub fn suggestions(
     engine: &Engine,
     pod: &Arc<Pod>,
@@ -52,7 +55,9 @@ pub fn suggestions(
     let mut suggested = trials.all(&singles, MAX_SINGLES);
     let smallest = suggested.iter().map(|suggestion| suggestion.size).min();
     pairs.retain(|pair| smallest.is_none_or(|smallest| pair.size() < smallest));
-    suggested.extend(trials.all(&pairs, MAX_PAIRS));
+    let pairs = trials.all(&pairs, MAX_PAIRS);
+    let is_smaller = |pair: &Suggestion| smallest.is_none_or(|smallest| pair.size < smallest);
+    suggested.extend(pairs.into_iter().filter(is_smaller));
     suggested.sort_by_key(|suggestion| (suggestion.size, std::cmp::Reverse(suggestion.n_feasible)));
     // Of pairs with the same codes the smallest is enough.
     let mut known: BTreeSet<Vec<&'static str>> = BTreeSet::new();
@@ -81,7 +86,7 @@ impl Trials<'_> {
             }
             n_tried += 1;
             *n_of_kind += 1;
-            if let Some(suggestion) = self.tried(combination) {
+            if let Some(suggestion) = self.smallest(combination) {
                 // Another priority may take other victims, and other nodes other pods.
                 *n_of_kind = if combination.may_evict() { *n_of_kind } else { MAX_OF_A_KIND };
                 suggested.push(suggestion);
@@ -90,24 +95,52 @@ impl Trials<'_> {
         suggested
     }
 
+    /// The changes with the least amounts that help, if they do.
+    fn smallest(&mut self, combination: &Combination) -> Option<Suggestion> {
+        let mut changes = combination.changes().to_vec();
+        let mut suggestion = self.tried(&changes)?;
+        for at in 0..changes.len() {
+            let Some(most) = changes[at].most() else { continue };
+            let (mut too_little, mut enough) = (0, most);
+            while enough - too_little > 1 && !self.interrupt.is_set() {
+                let middle = too_little + (enough - too_little) / 2;
+                changes[at] = changes[at].by(middle);
+                match self.tried(&changes) {
+                    Some(found) => (suggestion, enough) = (found, middle),
+                    None => too_little = middle,
+                }
+            }
+            changes[at] = changes[at].by(enough);
+        }
+        // Cut short, it is none of the least.
+        (!self.interrupt.is_set()).then_some(suggestion)
+    }
+
     /// What the changes together amount to, if the pod then gets a node.
-    fn tried(&mut self, changes: &Combination) -> Option<Suggestion> {
+    fn tried(&mut self, changes: &[Candidate]) -> Option<Suggestion> {
         let mut pod = (**self.pod).clone();
         // From the last one on, so that the places of terms stay what they are.
         changes.iter().rev().for_each(|change| change.apply_to(&mut pod));
         let pod = Arc::new(pod);
         let of_cluster: Vec<Change> = changes.iter().flat_map(Candidate::of_cluster).collect();
         let mut changed = None;
-        if !of_cluster.is_empty() {
+        if !of_cluster.is_empty() || changes.iter().any(Candidate::is_of_objects) {
             let mut course = Course::new(&self.course.engine, self.now, 0, self.interrupt);
             apply(&mut course, &of_cluster).ok()?;
+            for change in changes.iter().rev() {
+                if let Some(object) = change.object(course.engine.cluster().objects()) {
+                    course.handle(Input::ObjectApplied(Arc::new(object)));
+                }
+            }
             changed = Some(course);
         }
         let course = changed.as_mut().unwrap_or(&mut self.course);
         let random = course.engine.next_random();
         let found = course.engine.explain(&pod, random, self.now)?;
         let outcome = found.post_filter.as_ref().filter(|outcome| outcome.status.is_success());
-        if found.chosen.is_none() && !(changes.may_evict() && outcome.is_some()) {
+        if found.chosen.is_none()
+            && !(changes.iter().any(Candidate::may_evict) && outcome.is_some())
+        {
             return None;
         }
         let victims: Vec<String> = match (&found.chosen, outcome) {
@@ -115,10 +148,11 @@ impl Trials<'_> {
             _ => Vec::new(),
         };
         let n_victims = u32::try_from(victims.len()).unwrap_or(u32::MAX);
+        let size = changes.iter().map(Candidate::size).fold(n_victims, u32::saturating_add);
         Some(Suggestion {
             codes: changes.iter().map(Candidate::code).collect(),
             changes: changes.iter().map(ToString::to_string).collect(),
-            size: changes.size().saturating_add(n_victims),
+            size,
             n_feasible: found.nodes.iter().filter(|node| node.status.is_success()).count(),
             victims,
         })

@@ -1,8 +1,8 @@
 //! Which of several schedulers decides: leader election on a Lease, as the reference does it.
 //!
-//! A candidate that does not lead keeps its caches up to date and writes nothing. `election` holds the rules without any
-//! clock or network; `elector` carries them out, and keeps the fence that stops writes the moment leadership may have
-//! ended; `catch_up` lies between the lease and the first decision.
+//! A candidate that does not lead keeps its caches up to date and writes nothing but, now and then and beside what the lease says of
+//! its holder, by which certificate it can be known. `election` holds the rules without any clock or network; `elector` carries them out,
+//! and keeps the fence that stops writes the moment leadership may have ended; `catch_up` lies between the lease and the first decision.
 //!
 //! Invariants: at any time at most one of the schedulers that share a lease is allowed to write; a scheduler that led and
 //! does not any more never leads again in the same process.

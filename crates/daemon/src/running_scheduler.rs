@@ -4,6 +4,7 @@
 mod leader;
 
 use std::path::Path;
+use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
@@ -13,9 +14,14 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
+use self::leader::Candidate;
 use crate::transport::{ConnectError, Endpoint};
 pub use leader::LeaseName;
+
+/// How long a pod may take to say that it answers questions, before another one is tried.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a running scheduler gives no answer.
 #[derive(Debug, thiserror::Error)]
@@ -104,30 +110,47 @@ impl RunningScheduler {
         }
     }
 
-    /// The one that holds a lease, at its pod, by the API server's port-forward; `None` if its holder answers no questions.
+    /// The one that holds a lease, at its pod, by the API server's port-forward, or else one that waits for the lease; `None` if
+    /// none of them answers questions.
     ///
-    /// It is asked with the credentials for the API server, which are sent only to the owner of the certificate that the holder
-    /// has announced in the lease.
+    /// It is asked with the credentials for the API server, which are sent only to the owner of the certificate that it has
+    /// announced in the lease.
     ///
     /// # Errors
-    /// If there is no connection to the API server, or [`AskError::NotReached`].
+    /// If there is no connection to the API server, or [`AskError::NotReached`], with the reason of the first that was tried.
     pub async fn leading(endpoint: &Endpoint, lease: &LeaseName) -> Result<Option<Self>, AskError> {
         let api_server = endpoint.kube_client()?;
-        let Some(port) = leader::port_of_leader(&api_server, lease).await? else {
-            return Ok(None);
-        };
+        let mut first = None;
+        for candidate in leader::candidates(&api_server, lease).await? {
+            match Self::at_pod(endpoint, &api_server, lease, &candidate).await {
+                Err(error @ AskError::NotReached { .. }) => first = first.or(Some(error)),
+                other => return other.map(Some),
+            }
+        }
+        first.map_or(Ok(None), Err)
+    }
+
+    async fn at_pod(
+        endpoint: &Endpoint,
+        api_server: &Client,
+        lease: &LeaseName,
+        candidate: &Candidate,
+    ) -> Result<Self, AskError> {
+        let port = leader::port_of(api_server, lease, candidate).await?;
         let url = format!(
-            "pod {}/{} by {}, as holder of lease {lease}",
+            "pod {}/{} by {}, as {} of lease {lease}",
             port.namespace,
             port.name,
-            endpoint.url()
+            endpoint.url(),
+            candidate.role
         );
         let client = endpoint.client_of_pod(port)?;
         let namespace = api_server.default_namespace().to_owned();
         let running = Self { client, url, namespace };
-        match running.client.request::<Value>(get(&format!("/apis/{API_VERSION}"))?).await {
-            Ok(_) => Ok(Some(running)),
-            Err(error) => {
+        let greeting = running.client.request::<Value>(get(&format!("/apis/{API_VERSION}"))?);
+        match timeout(PATIENCE, greeting).await {
+            Ok(Ok(_)) => Ok(running),
+            Ok(Err(error)) => {
                 let error = running.failed(error);
                 let mut message = error.to_string();
                 let mut source = std::error::Error::source(&error);
@@ -135,6 +158,10 @@ impl RunningScheduler {
                     message = format!("{message}: {cause}");
                     source = cause.source();
                 }
+                Err(AskError::NotReached { url: running.url, message })
+            }
+            Err(_) => {
+                let message = format!("it has not answered within {PATIENCE:?}");
                 Err(AskError::NotReached { url: running.url, message })
             }
         }

@@ -10,6 +10,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_cache::{ClusterState, PodGroupState};
@@ -189,6 +190,18 @@ impl Core {
         let Some(apart) = &mut self.apart else { return false };
         apart.trusted.insert(plugin.clone());
         true
+    }
+
+    /// Whether this is a copy whose work is not wanted any more.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.apart.as_ref().is_some_and(|apart| apart.is_given_up.load(Ordering::Relaxed))
+    }
+
+    /// Names the flag that says so; without effect on what is no copy.
+    pub(crate) fn give_up_when(&mut self, is_given_up: Arc<AtomicBool>) {
+        if let Some(apart) = &mut self.apart {
+            apart.is_given_up = is_given_up;
+        }
     }
 
     /// The plugins whose outside work was assumed to have succeeded, by name.

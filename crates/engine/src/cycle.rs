@@ -11,10 +11,12 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_api_types::numbers::Numbers;
+use kube_scheduler_framework::Status;
 use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_queue::QueuedPod;
 use kube_scheduler_runtime::{Profile, Runner};
 
+use crate::apart::GIVEN_UP;
 use crate::attempt::{Choice, NO_NODES, NoChoice, Search, Unfit};
 use crate::binding::{Bindings, Placement};
 use crate::budget::{Budgets, WorkLimits};
@@ -227,6 +229,9 @@ impl SchedulingCycle {
         observer: &mut dyn Observer,
         run: impl FnOnce(Search<'_, '_>) -> Result<T, NoChoice>,
     ) -> (Result<T, NoChoice>, u64) {
+        if core.is_given_up() {
+            return (Err(NoChoice::Broken(Status::error(GIVEN_UP))), 0);
+        }
         let pod = &PodRef::from(&*queued.entry().0);
         let watched = ObservedSearch::new(pod, observer);
         self.number += 1;

@@ -1,5 +1,8 @@
 //! Copies of an engine, for questions.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::PluginName;
 
@@ -14,6 +17,13 @@ impl Engine {
         let is_member = self.core.foreign.group_of(pod).is_some();
         self.core.foreign = ForeignGroups::default();
         is_member
+    }
+
+    /// For copies: names a flag that ends their work early. Once it is set, each search fails with an error before it begins, also
+    /// those of the members of a group that is being tried. What a copy decides from then on means nothing; without a flag that is
+    /// set, nothing is different. An engine that is no copy ignores it, for its decisions depend on its inputs alone.
+    pub fn give_up_when(&mut self, is_given_up: Arc<AtomicBool>) {
+        self.core.give_up_when(is_given_up);
     }
 
     /// A copy of this engine. The two are independent: neither sees the other's inputs and decisions.

@@ -13,6 +13,7 @@ use kube_scheduler_framework::groups::GroupTrial;
 use kube_scheduler_framework::{Context, NodeIdx, PluginName, Status};
 
 use crate::alike::Alike;
+use crate::apart::GIVEN_UP;
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;
 use crate::effect::PodRef;
@@ -259,6 +260,9 @@ impl GroupTrial for Rehearsal<'_, '_> {
     }
 
     fn try_group(&mut self) -> Status {
+        if self.cx.core.is_given_up() {
+            return Status::error(GIVEN_UP);
+        }
         match self.count() {
             Some(true) => return Status::SUCCESS,
             Some(false) => return Status::unschedulable(UNSCHEDULABLE),

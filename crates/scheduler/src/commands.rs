@@ -12,6 +12,7 @@ pub(crate) mod mcp;
 pub(crate) mod schedule;
 pub(crate) mod simulate;
 mod sources;
+mod terminal;
 pub(crate) mod version;
 
 use std::io::{self, ErrorKind, Write};

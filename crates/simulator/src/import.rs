@@ -107,6 +107,22 @@ impl ClusterInput {
         self.asks = true;
     }
 
+    /// Adds manifests of the cluster, also after the question has begun.
+    ///
+    /// # Errors
+    /// As of [`add_manifests`](Self::add_manifests).
+    pub fn add_to_cluster(&mut self, file: &str, text: &str) -> Result<(), ImportError> {
+        let asks = std::mem::replace(&mut self.asks, false);
+        let added = self.add_manifests(file, text);
+        self.asks = asks;
+        added
+    }
+
+    /// Whether an object of this kind is asked about.
+    pub fn asks_about(&self, group: &str, kind: &str) -> bool {
+        self.documents.iter().any(|document| document.is_asked && document.is_of(group, kind))
+    }
+
     /// Adds nodes from a trace: columns `sn`, `cpu_milli`, `memory_mib`, `gpu`, `model`, in any order.
     ///
     /// A node allows 110 pods, as kubelets do by default, and has its GPU model as label `gpu-model`.

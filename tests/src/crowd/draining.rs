@@ -16,14 +16,13 @@ use crate::history::PodKey;
 
 /// Longer than any pod waits for time alone.
 const REST: Duration = Duration::from_secs(20 * 60);
-const COLOR: &str = "red";
 const NAMESPACE: &str = "default";
 
 /// What became of the pods of a drained node.
 #[derive(Debug, Default)]
 struct Drained {
-    /// Those that came again, with their nodes.
-    nodes: BTreeMap<String, Option<String>>,
+    /// Those that came again, with their nodes and the round in which they went.
+    nodes: BTreeMap<String, (Option<String>, usize)>,
     /// Those that were not evicted.
     blocked: Vec<String>,
 }
@@ -35,26 +34,31 @@ impl Crowd {
         let budget = self.server.put_object(json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
             "metadata": {"namespace": NAMESPACE, "name": "keep"},
-            "spec": {"selector": {"matchLabels": {"color": COLOR}}},
+            "spec": {"selector": {"matchExpressions": [{"key": "color", "operator": "Exists"}]}},
             "status": {"disruptionsAllowed": allowed},
         }))?;
         self.feed(&budget)?;
         self.come_to_rest()?;
         let node = kinds::node_name(self.numbers.below(self.n_nodes));
-        let Some(known) = self.server.node(&node).cloned() else { return Ok(()) };
+        let Some(mut known) = self.server.node(&node).cloned() else { return Ok(()) };
         let is_at_once = self.numbers.one_in(3);
         let changes = Change::draining(std::slice::from_ref(&node), is_at_once);
         let answer = what_if(&self.shared, &changes, QuestionLimits::default(), self.now)?;
         self.evicted_since_asked.clear();
-        let mut cordoned = known;
+        let mut cordoned = known.clone();
         cordoned["spec"]["unschedulable"] = true.into();
         let input = self.server.put_node(cordoned)?;
         self.feed(&input)?;
         let drained = self.evict_all(&node, (!is_at_once).then_some(allowed))?;
-        self.compare_drained(&node, &answer, drained)?;
+        self.compare_drained(&node, &answer, drained, !is_at_once)?;
         self.n_drained += 1;
+        self.n_blocked += answer.blocked.len() as u64;
+        self.n_further_rounds += answer.rounds.saturating_sub(1) as u64;
         self.n_evicted_for_drains += self.evicted_since_asked.len() as u64;
-        Ok(())
+        // So that there will be pods again.
+        known["spec"]["unschedulable"] = false.into();
+        let input = self.server.put_node(known)?;
+        self.feed(&input)
     }
 
     /// Evicts the pods of a node in rounds, as many as the budget allows, and all at once without one.
@@ -69,7 +73,7 @@ impl Crowd {
             .collect();
         left.sort();
         let (mut margin, mut drained) = (budget.unwrap_or(0), Drained::default());
-        loop {
+        for round in 1.. {
             left.retain(|(.., key)| self.server.pods.get(key).is_some_and(is_there));
             let (mut go, mut stay) = (Vec::new(), Vec::new());
             for pod in std::mem::take(&mut left) {
@@ -97,7 +101,7 @@ impl Crowd {
             {
                 let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
                 let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
-                drained.nodes.insert(format!("{namespace}/{name}"), None);
+                drained.nodes.insert(format!("{namespace}/{name}"), (None, round));
                 self.n_created += 1;
                 pod["metadata"]["uid"] = format!("uid-{}-{name}", self.n_created).into();
                 pod["metadata"]["deletionTimestamp"] = Value::Null;
@@ -115,7 +119,7 @@ impl Crowd {
             margin -= counts(self, &self.evicted_since_asked[evicted..])?;
             left = stay;
         }
-        for (name, at) in &mut drained.nodes {
+        for (name, (at, _)) in &mut drained.nodes {
             let (namespace, name) = name.split_once('/').unwrap_or_default();
             let pod = self.server.pods.get(&(namespace.to_owned(), name.to_owned()));
             *at = pod.and_then(|pod| Some(pod["spec"]["nodeName"].as_str()?.to_owned()));
@@ -125,16 +129,28 @@ impl Crowd {
 
     /// Whether the budget covers a pod, of which only the labels matter, which do not change meanwhile.
     fn is_covered(&self, key: &PodKey) -> bool {
-        key.0 == NAMESPACE && self.colors.get(key).is_some_and(|color| color == COLOR)
+        key.0 == NAMESPACE && self.colors.contains_key(key)
     }
 
-    fn compare_drained(&self, node: &str, answer: &WhatIf, drained: Drained) -> Result<()> {
-        for (pod, at) in &drained.nodes {
+    fn compare_drained(
+        &self,
+        node: &str,
+        answer: &WhatIf,
+        drained: Drained,
+        has_rounds: bool,
+    ) -> Result<()> {
+        for (pod, (at, round)) in &drained.nodes {
             let placed = answer.placements.iter().find(|placed| placed.pod == *pod);
             let foreseen = placed.map(|placed| placed.node.clone());
             ensure!(
                 foreseen == *at,
                 "{node} is drained: {pod} goes to {at:?}, foreseen was {foreseen:?}"
+            );
+            let foreseen = placed.map(|placed| placed.round);
+            let expected = placed.map(|_| has_rounds.then_some(*round));
+            ensure!(
+                foreseen == expected,
+                "{node} is drained: {pod} goes in round {round}, foreseen was {foreseen:?}"
             );
         }
         let mut blocked: Vec<&str> = answer.blocked.iter().map(|pod| &*pod.pod).collect();

@@ -238,16 +238,20 @@ pub struct PreemptionAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Suggestion {
-    /// The kinds of change: `LowerRequest`, `Tolerate`, `DropSpreadConstraint`, `DropPodAffinityTerm`, `DropPodAffinity`,
-    /// `DropPodAntiAffinityTerm`, `DropPodAntiAffinity`, `DropHostPort`, `DropHostPorts`, `DropNodeSelectorLabel`,
-    /// `DropNodeSelector`, `DropNodeAffinity`, `Uncordon`, `ScaleDown`, `RaisePriority`, `AddNodeLike`.
+    /// The kinds of change: `LowerRequest`, `Tolerate`, `RaiseMaxSkew`, `SoftenSpreadConstraint`, `DropSpreadConstraint`,
+    /// `DropPodAffinityTerm`, `DropPodAffinity`, `DropPodAntiAffinityTerm`, `DropPodAntiAffinity`, `DropHostPort`,
+    /// `DropHostPorts`, `DropNodeSelectorLabel`, `DropNodeSelector`, `DropNodeAffinity`, `LowerDeviceCount`,
+    /// `DropDeviceSelector`, `DropDeviceConstraint`, `MoveVolume`, `AllowTopology`, `Uncordon`, `ScaleDown`, `RaisePriority`,
+    /// `AddNodeLike`.
     pub codes: Vec<&'static str>,
     /// The changes in words.
     pub changes: Vec<String>,
-    /// How large they are together; suggestions come smallest first. Lowering a request by p percent counts p, a toleration
-    /// 20, a spread constraint 30, pod affinity 35 and one of its terms 32, anti-affinity and host ports 40 and one of these 38,
-    /// node selectors and node affinity 45 and one label 40, a cordon 50, fewer pods of a workload 55 and five for each, a
-    /// priority 60 and one for each victim, a node 80.
+    /// How large they are together; suggestions come smallest first. Lowering a request or a number of devices by p percent
+    /// counts p, a toleration 20, a higher maxSkew 20 and one for each that it is higher but 29 at most, a spread constraint that
+    /// is softened or dropped 30, pod affinity 35 and one of its terms 32, anti-affinity and host ports 40 and one of these 38,
+    /// a selector or constraint of devices 40, node selectors and node affinity 45 and one label 40, topologies of a storage
+    /// class 45, a cordon 50, fewer pods of a workload 55 and five for each, a priority 60 and one for each victim, a volume at
+    /// another place 70, a node 80.
     pub size: u32,
     /// On how many nodes the pod then fits, without any eviction.
     pub n_feasible: usize,

@@ -85,6 +85,10 @@ impl Explanation {
                 match *code {
                     "Uncordon" => "uncordon a node".clone_into(text),
                     "Tolerate" => "tolerate a taint".clone_into(text),
+                    "MoveVolume" => "a volume at another place".clone_into(text),
+                    "AllowTopology" => {
+                        "let a storage class make volumes at another place".clone_into(text);
+                    }
                     "AddNodeLike" => "one more node like one that is there".clone_into(text),
                     _ => {}
                 }

@@ -164,6 +164,13 @@ pub(crate) fn revised<const N: usize>(object: &Object, fields: [(&[&str], Json);
     revised
 }
 
+/// The next revision of an object after a change of its text; `None` if that is no object any more.
+pub(crate) fn edited(object: &Object, change: impl FnOnce(&mut Value)) -> Option<Object> {
+    let mut json = Value::from(&*object.json);
+    change(&mut json);
+    Some(revised(&Object::from_value(json).ok()?, []))
+}
+
 /// The objects that controllers change because of a write.
 fn consequences(objects: &ObjectStore, written: &Object) -> Vec<Object> {
     match (&*written.group, &*written.kind) {

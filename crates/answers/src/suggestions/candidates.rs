@@ -4,10 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{
-    HostPort, Labels, NodeAffinity, Pod, PodAffinity, PodSpec, Taint, Toleration,
-    TolerationOperator,
+    HostPort, Labels, NodeAffinity, Object, Pod, PodAffinity, PodSpec, Taint, Toleration,
+    TolerationOperator, TopologySpreadConstraint, WhenUnsatisfiable,
 };
+use kube_scheduler_framework::ObjectStore;
 
+use super::devices::{DeviceChange, of_devices};
+use super::volumes::{VolumeChange, of_volumes};
 use crate::amounts::{quantity, with_request};
 use crate::format::count;
 use crate::pod_name::PodName;
@@ -18,6 +21,8 @@ use crate::what_if::Change;
 pub(super) enum Candidate {
     LowerRequest { resource: Arc<str>, less: i64, from: i64 },
     Tolerate(Taint),
+    RaiseMaxSkew { topology_key: Arc<str>, from: i32, by: i64 },
+    SoftenSpreadConstraint { topology_key: Arc<str> },
     DropSpreadConstraint { topology_key: Arc<str> },
     DropPodAffinityTerm { at: usize, topology_key: Arc<str> },
     DropPodAffinity,
@@ -28,6 +33,8 @@ pub(super) enum Candidate {
     DropNodeSelectorLabel(Arc<str>),
     DropNodeSelector,
     DropNodeAffinity,
+    OfDevices(DeviceChange),
+    OfVolumes(VolumeChange),
     Uncordon(Arc<str>),
     ScaleDown { workload: Arc<str>, pods: Arc<[PodName]> },
     RaisePriority { from: i32, to: i32 },
@@ -39,6 +46,8 @@ impl Candidate {
         match self {
             Self::LowerRequest { .. } => "LowerRequest",
             Self::Tolerate(_) => "Tolerate",
+            Self::RaiseMaxSkew { .. } => "RaiseMaxSkew",
+            Self::SoftenSpreadConstraint { .. } => "SoftenSpreadConstraint",
             Self::DropSpreadConstraint { .. } => "DropSpreadConstraint",
             Self::DropPodAffinityTerm { .. } => "DropPodAffinityTerm",
             Self::DropPodAffinity => "DropPodAffinity",
@@ -49,6 +58,8 @@ impl Candidate {
             Self::DropNodeSelectorLabel(_) => "DropNodeSelectorLabel",
             Self::DropNodeSelector => "DropNodeSelector",
             Self::DropNodeAffinity => "DropNodeAffinity",
+            Self::OfDevices(change) => change.code(),
+            Self::OfVolumes(change) => change.code(),
             Self::Uncordon(_) => "Uncordon",
             Self::ScaleDown { .. } => "ScaleDown",
             Self::RaisePriority { .. } => "RaisePriority",
@@ -59,13 +70,12 @@ impl Candidate {
     /// How large the change is, as documented at [`Suggestion`](crate::Suggestion).
     pub(super) fn size(&self) -> u32 {
         match self {
-            Self::LowerRequest { from, less, .. } => {
-                let less = i128::from(*less);
-                let percent = (less * 100).div_euclid(i128::from(*from).max(1)).clamp(1, 100);
-                u32::try_from(percent).unwrap_or(100)
-            }
+            Self::LowerRequest { from, less, .. } => percent(*less, *from),
             Self::Tolerate(_) => 20,
-            Self::DropSpreadConstraint { .. } => 30,
+            Self::RaiseMaxSkew { by, .. } => 20 + u32::try_from(*by).unwrap_or(9).min(9),
+            Self::SoftenSpreadConstraint { .. } | Self::DropSpreadConstraint { .. } => 30,
+            Self::OfDevices(change) => change.size(),
+            Self::OfVolumes(change) => change.size(),
             Self::DropPodAffinityTerm { .. } => 32,
             Self::DropPodAffinity => 35,
             Self::DropPodAntiAffinityTerm { .. } | Self::DropHostPort(_) => 38,
@@ -86,6 +96,7 @@ impl Candidate {
             Self::LowerRequest { resource, .. } => {
                 Self::LowerRequest { resource: resource.clone(), less: 0, from: 0 }
             }
+            Self::OfVolumes(change) => Self::OfVolumes(change.kind()),
             Self::Uncordon(_) => Self::Uncordon("".into()),
             Self::ScaleDown { workload, .. } => {
                 Self::ScaleDown { workload: workload.clone(), pods: Arc::default() }
@@ -98,6 +109,41 @@ impl Candidate {
 
     pub(super) const fn may_evict(&self) -> bool {
         matches!(self, Self::RaisePriority { .. })
+    }
+
+    /// The greatest amount that may be worth a trial, if it takes trials to know how much helps; each smaller one, down to 1, is a
+    /// smaller change.
+    pub(super) const fn most(&self) -> Option<i64> {
+        match self {
+            Self::RaiseMaxSkew { by, .. } => Some(*by),
+            Self::OfDevices(change) => change.most(),
+            _ => None,
+        }
+    }
+
+    /// The same by another amount, if it is a change by an amount that has to be tried.
+    pub(super) fn by(&self, amount: i64) -> Self {
+        match self {
+            Self::RaiseMaxSkew { topology_key, from, .. } => {
+                Self::RaiseMaxSkew { topology_key: topology_key.clone(), from: *from, by: amount }
+            }
+            Self::OfDevices(change) => Self::OfDevices(change.by(amount)),
+            other => other.clone(),
+        }
+    }
+
+    /// Whether it changes objects that the pod uses.
+    pub(super) const fn is_of_objects(&self) -> bool {
+        matches!(self, Self::OfDevices(_) | Self::OfVolumes(_))
+    }
+
+    /// The object that the pod uses as it is after the change; `None` for other changes.
+    pub(super) fn object(&self, objects: &ObjectStore) -> Option<Object> {
+        match self {
+            Self::OfDevices(change) => of_devices(change, objects),
+            Self::OfVolumes(change) => of_volumes(change, objects),
+            _ => None,
+        }
     }
 
     /// The changes, if they are of the cluster.
@@ -127,11 +173,9 @@ impl Candidate {
                 };
                 spec.tolerations = spec.tolerations.iter().cloned().chain([toleration]).collect();
             }
-            Self::DropSpreadConstraint { topology_key } => {
-                let all = spec.topology_spread_constraints.iter();
-                let others = all.filter(|one| !is_hard(one) || one.topology_key != *topology_key);
-                spec.topology_spread_constraints = others.cloned().collect();
-            }
+            Self::RaiseMaxSkew { .. }
+            | Self::SoftenSpreadConstraint { .. }
+            | Self::DropSpreadConstraint { .. } => self.apply_to_spreading(&mut spec),
             Self::DropPodAffinityTerm { at, .. } => {
                 spec.pod_affinity = without_term(spec.pod_affinity.as_deref(), *at);
             }
@@ -168,15 +212,51 @@ impl Candidate {
                 spec.priority = Some(*to);
                 spec.never_preempts = false;
             }
-            Self::Uncordon(_) | Self::ScaleDown { .. } | Self::AddNodeLike(_) => {}
+            Self::OfDevices(_)
+            | Self::OfVolumes(_)
+            | Self::Uncordon(_)
+            | Self::ScaleDown { .. }
+            | Self::AddNodeLike(_) => {}
         }
         pod.spec = Arc::new(spec);
+    }
+
+    /// Makes the change, if it is one of a spread constraint.
+    fn apply_to_spreading(&self, spec: &mut PodSpec) {
+        let all = spec.topology_spread_constraints.iter();
+        let is_meant = |one: &TopologySpreadConstraint, key: &Arc<str>| {
+            is_hard(one) && one.topology_key == *key
+        };
+        let changed = all.filter_map(|one| {
+            let mut one = one.clone();
+            match self {
+                Self::RaiseMaxSkew { topology_key, from, by } if is_meant(&one, topology_key) => {
+                    let to = i64::from(*from).saturating_add(*by);
+                    one.max_skew = i32::try_from(to).unwrap_or(i32::MAX);
+                }
+                Self::SoftenSpreadConstraint { topology_key } if is_meant(&one, topology_key) => {
+                    one.when_unsatisfiable = WhenUnsatisfiable::ScheduleAnyway;
+                }
+                Self::DropSpreadConstraint { topology_key } if is_meant(&one, topology_key) => {
+                    return None;
+                }
+                _ => {}
+            }
+            Some(one)
+        });
+        spec.topology_spread_constraints = changed.collect();
     }
 }
 
 /// Whether a constraint can reject a node.
-pub(super) fn is_hard(constraint: &kube_scheduler_api_types::TopologySpreadConstraint) -> bool {
-    constraint.when_unsatisfiable == kube_scheduler_api_types::WhenUnsatisfiable::DoNotSchedule
+pub(super) fn is_hard(constraint: &TopologySpreadConstraint) -> bool {
+    constraint.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule
+}
+
+/// How much smaller an amount becomes, in percent of what it was, at least 1.
+pub(super) fn percent(less: i64, from: i64) -> u32 {
+    let percent = (i128::from(less) * 100).div_euclid(i128::from(from).max(1)).clamp(1, 100);
+    u32::try_from(percent).unwrap_or(100)
 }
 
 fn without_key(labels: &Labels, key: &str) -> Labels {
@@ -205,6 +285,15 @@ impl fmt::Display for Candidate {
                 let sign = if value.is_empty() { "" } else { "=" };
                 write!(f, "tolerate the taint {key}{sign}{value}:{}", effect.as_str())
             }
+            Self::RaiseMaxSkew { topology_key, from, by } => {
+                let to = i64::from(*from).saturating_add(*by);
+                let constraint = "topology spread constraint";
+                write!(f, "maxSkew {to} instead of {from} in the {constraint} over {topology_key}")
+            }
+            Self::SoftenSpreadConstraint { topology_key } => write!(
+                f,
+                "ScheduleAnyway instead of DoNotSchedule in the topology spread constraint over {topology_key}"
+            ),
             Self::DropSpreadConstraint { topology_key } => {
                 write!(f, "drop the topology spread constraint over {topology_key}")
             }
@@ -223,6 +312,8 @@ impl fmt::Display for Candidate {
             Self::DropNodeSelectorLabel(key) => write!(f, "drop {key} from nodeSelector"),
             Self::DropNodeSelector => f.write_str("drop nodeSelector"),
             Self::DropNodeAffinity => f.write_str("drop the required node affinity"),
+            Self::OfDevices(change) => change.fmt(f),
+            Self::OfVolumes(change) => change.fmt(f),
             Self::Uncordon(node) => write!(f, "uncordon node {node}"),
             Self::ScaleDown { workload, pods } => {
                 write!(f, "{} fewer of {workload}", count(pods.len(), "pod"))

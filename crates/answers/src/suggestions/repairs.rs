@@ -10,9 +10,11 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Node, Pod, PodAffinity, Taint};
 use kube_scheduler_cache::{ClusterState, NodeIdx};
 use kube_scheduler_engine::{Engine, Explanation, NodeExplanation};
-use kube_scheduler_framework::{Code, Status};
+use kube_scheduler_framework::{Code, PluginName, Status};
 
 use super::candidates::{Candidate, is_hard};
+use super::devices::changes_of_devices;
+use super::volumes::PodVolumes;
 use super::workloads::scale_downs;
 use crate::amounts::{allocatable, free, requested};
 
@@ -30,17 +32,24 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// Changes that are made together, none twice. The smaller come first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Combination {
+    /// Of amounts that have to be tried, the least is counted.
     size: u32,
     changes: Vec<Candidate>,
 }
 
 impl Combination {
     fn new(changes: Vec<Candidate>) -> Self {
-        Self { size: changes.iter().map(Candidate::size).fold(0, u32::saturating_add), changes }
+        let least = |change: &Candidate| change.by(1).size();
+        Self { size: changes.iter().map(least).fold(0, u32::saturating_add), changes }
     }
 
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Candidate> {
         self.changes.iter()
+    }
+
+    /// The changes, by the greatest amounts of those that have to be tried.
+    pub(super) fn changes(&self) -> &[Candidate] {
+        &self.changes
     }
 
     pub(super) const fn size(&self) -> u32 {
@@ -80,13 +89,22 @@ pub(super) fn combinations(
     let mut models: Vec<&Node> = Vec::new();
     // Nodes where fewer pods may help, and what else has to be done there.
     let (mut crowded, mut beside) = (BTreeMap::new(), BTreeSet::new());
+    let used = Used {
+        devices: ways_by(changes_of_devices(cluster.objects(), pod)),
+        volumes: PodVolumes::of(cluster.objects(), pod),
+    };
+    // For plugins whose rejections have the same ways out on every node, these are looked for once.
+    let mut rejectors: BTreeSet<Vec<&PluginName>> = BTreeSet::new();
     for explained in &found.nodes {
         let known = cluster.node_idx(&explained.name);
         let Some((idx, node)) = known.and_then(|idx| Some((idx, cluster.node(idx)?))) else {
             continue;
         };
-        let node = Rejected { cluster, pod, idx, node, explained };
-        all.extend(node.repairs(&[Vec::new()], |status| node.ways(status)));
+        let node = Rejected { cluster, pod, idx, node, explained, used: &used };
+        let is_new = node.rejectors_apart_from_nodes().is_none_or(|same| rejectors.insert(same));
+        if is_new {
+            all.extend(node.repairs(&[Vec::new()], |status| node.ways(status)));
+        }
         let rest = node.repairs(&[Vec::new()], |status| node.ways_beside_fewer_pods(status));
         let rest: Ways = rest.into_iter().filter(|rest| rest.len() < MAX_TOGETHER).collect();
         if !rest.is_empty() && node.is_crowded() {
@@ -151,11 +169,37 @@ struct Rejected<'a> {
     idx: NodeIdx,
     node: &'a Node,
     explained: &'a NodeExplanation,
+    used: &'a Used,
 }
 
-impl Rejected<'_> {
-    fn statuses(&self) -> impl Iterator<Item = &Status> {
-        let all = std::iter::once(&self.explained.status).chain(&self.explained.further);
+/// What could be changed about the objects that the pod uses.
+struct Used {
+    devices: Ways,
+    volumes: PodVolumes,
+}
+
+/// Each of some changes, and each two of them.
+fn ways_by(changes: Vec<Candidate>) -> Ways {
+    let pairs = changes
+        .iter()
+        .enumerate()
+        .flat_map(|(at, one)| changes[at + 1..].iter().map(|other| both(one, other)));
+    let pairs: Ways = pairs.collect();
+    changes.into_iter().map(|one| vec![one]).chain(pairs).collect()
+}
+
+impl<'a> Rejected<'a> {
+    /// The plugins that reject the node, if there is the same to be done about them on every node.
+    fn rejectors_apart_from_nodes(&self) -> Option<Vec<&'a PluginName>> {
+        const APART: [&str; 4] =
+            ["DynamicResources", "InterPodAffinity", "NodePorts", "PodTopologySpread"];
+        let plugins = self.statuses().map(Status::plugin);
+        plugins.map(|plugin| plugin.filter(|plugin| APART.contains(&&***plugin))).collect()
+    }
+
+    fn statuses(&self) -> impl Iterator<Item = &'a Status> + use<'a> {
+        let explained = self.explained;
+        let all = std::iter::once(&explained.status).chain(&explained.further);
         all.filter(|status| !status.is_success())
     }
 
@@ -182,6 +226,8 @@ impl Rejected<'_> {
             Some("NodePorts") => self.host_ports(),
             Some("InterPodAffinity") => self.pod_affinities(),
             Some("PodTopologySpread") => self.spread_constraints(),
+            Some("DynamicResources") => self.used.devices.clone(),
+            Some("VolumeBinding" | "VolumeZone") => self.used.volumes.ways(self.node),
             _ => Vec::new(),
         }
     }
@@ -210,6 +256,8 @@ impl Rejected<'_> {
                 Some("InterPodAffinity" | "PodTopologySpread" | "NodeVolumeLimits") => {
                     std::iter::once(Vec::new()).chain(self.ways(status)).collect()
                 }
+                // Which devices a new node would have is not known.
+                Some("DynamicResources") => Vec::new(),
                 _ => self.ways(status),
             }
         })
@@ -326,17 +374,29 @@ impl Rejected<'_> {
         affinity.iter().chain(&anti).map(|one| vec![one.clone()]).chain(both).collect()
     }
 
-    /// One hard constraint, or two.
+    /// One hard constraint, or two: let pods be distributed less evenly, or unevenly.
     fn spread_constraints(&self) -> Ways {
-        let hard = self.pod.spec.topology_spread_constraints.iter().filter(|one| is_hard(one));
-        let drops: Vec<Candidate> = hard
-            .map(|one| Candidate::DropSpreadConstraint { topology_key: one.topology_key.clone() })
-            .collect();
-        let pairs = drops
-            .iter()
-            .enumerate()
-            .flat_map(|(at, one)| drops[at + 1..].iter().map(|other| both(one, other)));
-        drops.iter().map(|one| vec![one.clone()]).chain(pairs).collect()
+        let all = &self.pod.spec.topology_spread_constraints;
+        // More pods than there are cannot be too many.
+        let by = i64::try_from(self.cluster.n_pods()).unwrap_or(i64::MAX).saturating_add(1);
+        let relaxed = all.iter().filter(|one| is_hard(one)).map(|one| {
+            let topology_key = one.topology_key.clone();
+            let is_there_softly =
+                all.iter().any(|other| !is_hard(other) && other.topology_key == one.topology_key);
+            // No pod may have two soft constraints over the same key.
+            let off = match is_there_softly {
+                true => Candidate::DropSpreadConstraint { topology_key: topology_key.clone() },
+                false => Candidate::SoftenSpreadConstraint { topology_key: topology_key.clone() },
+            };
+            [Candidate::RaiseMaxSkew { topology_key, from: one.max_skew, by }, off]
+        });
+        let relaxed: Vec<[Candidate; 2]> = relaxed.collect();
+        let pairs = relaxed.iter().enumerate().flat_map(|(at, one)| {
+            let others = relaxed[at + 1..].iter().flatten();
+            others.flat_map(move |other| one.iter().map(move |one| both(one, other)))
+        });
+        let pairs: Ways = pairs.collect();
+        relaxed.iter().flatten().map(|one| vec![one.clone()]).chain(pairs).collect()
     }
 }
 

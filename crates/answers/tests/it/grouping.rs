@@ -1,6 +1,7 @@
 //! Where the group of a pod stands, and that it then fares as foreseen.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use kube_scheduler_answers::{
     ExplainOptions, Explanation, GroupAnswer, Inquiry, Interrupt, Question, QuestionKind, Refusal,
@@ -9,6 +10,9 @@ use kube_scheduler_answers::{
 use kube_scheduler_api_types::{CompileOptions, Node, Object, Pod};
 use kube_scheduler_config::{Configuration, FeatureGates, Gate};
 use kube_scheduler_engine::{AttemptResult, Engine, EngineOptions, Input};
+use kube_scheduler_framework::{
+    Context, CycleState, Filter, NodeView, Plugin, Status, extension_points,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -297,4 +301,62 @@ proptest! {
             prop_assert_eq!(domain.map(|domain| domain.n_placed), Some(n_placed), "{:?} {:?}", attempt, group);
         }
     }
+}
+
+/// Accepts every node. Whoever asked the question gives it up while this plugin is asked about the pod `m-1`.
+#[derive(Default)]
+struct Quitter {
+    interrupt: Interrupt,
+    asked: Mutex<BTreeSet<String>>,
+}
+
+impl Plugin for Quitter {
+    fn name(&self) -> &str {
+        "NodeUnschedulable"
+    }
+
+    extension_points!(Filter);
+}
+
+impl Filter for Quitter {
+    fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &Pod, _: &NodeView<'_>) -> Status {
+        self.asked.lock().unwrap().insert(pod.name.to_string());
+        if *pod.name == *"m-1" {
+            self.interrupt.set();
+        }
+        Status::SUCCESS
+    }
+}
+
+#[test]
+fn a_question_that_is_given_up_ends_within_the_trial_of_a_group() {
+    let new = json!({"metadata": {"name": "m-5"}, "spec": {"schedulingGroup": {"podGroupName": "gang"},
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "6"}}}]}});
+    given_up_within_a_group(QuestionKind::Explanation, &json!({"podName": "m-0"}));
+    given_up_within_a_group(QuestionKind::WhatIf, &json!({"changes": [{"addPods": {"pod": new}}]}));
+}
+
+fn given_up_within_a_group(kind: QuestionKind, spec: &Value) {
+    let quitter = Arc::new(Quitter::default());
+    let mut registry = kube_scheduler_plugins_intree::registry();
+    let made = quitter.clone();
+    registry.replace("NodeUnschedulable", move |_, _| Ok(made.clone())).unwrap();
+    let gates = ALL.iter().fold(FeatureGates::default(), |all, gate| all.with(*gate, true));
+    let mut config = Configuration::default();
+    kube_scheduler_config::default(&mut config, &gates);
+    let options = EngineOptions { gates, ..EngineOptions::default() };
+    let mut engine = Engine::new(&config, &registry, options).unwrap();
+    node(&mut engine, "a", "z", 64);
+    group(&mut engine, 5, None);
+    for at in 0..5 {
+        engine.handle(Input::PodApplied(member(&format!("m-{at}"), 1 + at)), NOW);
+    }
+    let arguments = json!({"spec": spec});
+    let question = Question::from_arguments(kind, &arguments, &CompileOptions::default());
+    let question = question.unwrap().of_objects();
+    let inquiry = Inquiry::new(&question, &engine, NOW);
+    inquiry.answer(&question, &quitter.interrupt).unwrap();
+    let asked = quitter.asked.lock().unwrap();
+    assert!(quitter.interrupt.is_set(), "{kind:?} {asked:?}");
+    assert_eq!(*asked, BTreeSet::from(["m-0".to_owned(), "m-1".to_owned()]), "{kind:?}");
 }

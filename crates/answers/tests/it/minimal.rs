@@ -10,7 +10,7 @@ use kube_scheduler_answers::{
     ExplainOptions, Interrupt, Subject, Suggestion, Verdict, explain, suggestions,
 };
 use kube_scheduler_api_types::numbers::Numbers;
-use kube_scheduler_api_types::{Node, Pod};
+use kube_scheduler_api_types::{Node, Object, Pod};
 use kube_scheduler_engine::Input;
 use proptest::prelude::ProptestConfig;
 use serde_json::{Value, json};
@@ -27,6 +27,8 @@ const GIB: u64 = 1 << 30;
 struct World {
     nodes: Vec<Value>,
     pods: Vec<Value>,
+    /// Claims, volumes, classes and devices, by name.
+    objects: BTreeMap<String, Value>,
     asked: Value,
 }
 
@@ -35,7 +37,13 @@ struct World {
 enum Change {
     Lower { resource: &'static str, to: u64, from: u64 },
     Tolerate(usize),
-    DropSpread(String),
+    MaxSkew { key: String, to: u64 },
+    Soften(String),
+    FewerDevices { to: u64, from: u64 },
+    DropDeviceSelector(usize),
+    DropDeviceConstraint,
+    Move { key: String, to: String },
+    Allow { key: String, to: String },
     DropTerm { side: &'static str, at: usize, key: String },
     DropSide(&'static str),
     DropPort(u64),
@@ -58,7 +66,12 @@ impl Change {
         match self {
             Self::Lower { to, from, .. } => ((from - to) * 100 / from).max(1),
             Self::Tolerate(_) => 20,
-            Self::DropSpread(_) => 30,
+            Self::MaxSkew { to, .. } => 20 + (to - 1).min(9),
+            Self::Soften(_) => 30,
+            Self::FewerDevices { to, from } => ((from - to) * 100 / from).max(1),
+            Self::DropDeviceSelector(_) | Self::DropDeviceConstraint => 40,
+            Self::Move { .. } => 70,
+            Self::Allow { .. } => 45,
             Self::DropTerm { side: "podAffinity", .. } => 32,
             Self::DropSide("podAffinity") => 35,
             Self::DropTerm { .. } | Self::DropPort(_) => 38,
@@ -80,7 +93,26 @@ impl Change {
                 format!("request {to}{unit} of {resource} instead of {from}{unit}")
             }
             Self::Tolerate(taint) => format!("tolerate the taint t{taint}=x:NoSchedule"),
-            Self::DropSpread(key) => format!("drop the topology spread constraint over {key}"),
+            Self::MaxSkew { key, to } => {
+                format!("maxSkew {to} instead of 1 in the topology spread constraint over {key}")
+            }
+            Self::Soften(key) => format!(
+                "ScheduleAnyway instead of DoNotSchedule in the topology spread constraint over {key}"
+            ),
+            Self::FewerDevices { to, from } => {
+                let devices = if *to == 1 { "device" } else { "devices" };
+                format!("{to} {devices} instead of {from} for request r of claim default/gpus")
+            }
+            Self::DropDeviceSelector(at) => {
+                format!("drop device selector {} from request r of claim default/gpus", at + 1)
+            }
+            Self::DropDeviceConstraint => {
+                "drop device constraint 1 over gpu.example.com/model from claim default/gpus".into()
+            }
+            Self::Move { key, to } => format!("the volume of claim default/data at {key}={to}"),
+            Self::Allow { key, to } => {
+                format!("let storage class fast make volumes at {key}={to}")
+            }
             Self::DropTerm { side: of, at, key } => {
                 format!("drop pod {} term {} over {key}", side(of), at + 1)
             }
@@ -113,9 +145,32 @@ impl Change {
                 let toleration = json!({"key": format!("t{taint}"), "operator": "Exists"});
                 spec["tolerations"].as_array_mut().unwrap().push(toleration);
             }
-            Self::DropSpread(key) => {
-                let constraints = spec["topologySpreadConstraints"].as_array_mut().unwrap();
-                constraints.retain(|one| one["topologyKey"] != **key);
+            Self::MaxSkew { key, to } => constraint(spec, key)["maxSkew"] = (*to).into(),
+            Self::Soften(key) => {
+                constraint(spec, key)["whenUnsatisfiable"] = "ScheduleAnyway".into();
+            }
+            Self::FewerDevices { to, .. } => {
+                let claim = world.objects.get_mut("gpus").unwrap();
+                claim["spec"]["devices"]["requests"][0]["exactly"]["count"] = (*to).into();
+            }
+            // Left as one that is always true, so that the others keep their places.
+            Self::DropDeviceSelector(at) => {
+                let claim = world.objects.get_mut("gpus").unwrap();
+                claim["spec"]["devices"]["requests"][0]["exactly"]["selectors"][at] =
+                    json!({"cel": {"expression": "true"}});
+            }
+            Self::DropDeviceConstraint => {
+                let claim = world.objects.get_mut("gpus").unwrap();
+                claim["spec"]["devices"]["constraints"] = json!([]);
+            }
+            Self::Move { key, to } => {
+                let volume = world.objects.get_mut("volume").unwrap();
+                volume["spec"]["nodeAffinity"] = at(key, to);
+            }
+            Self::Allow { key, to } => {
+                let class = world.objects.get_mut("fast").unwrap();
+                let term = json!({"matchLabelExpressions": [{"key": key, "values": [to]}]});
+                class["allowedTopologies"].as_array_mut().unwrap().push(term);
             }
             // Left as a hole, so that the others keep their places.
             Self::DropTerm { side, at, .. } => spec["affinity"][side][REQUIRED][at] = Value::Null,
@@ -150,6 +205,91 @@ impl Change {
             }
         }
     }
+}
+
+fn constraint<'a>(spec: &'a mut Value, key: &str) -> &'a mut Value {
+    let constraints = spec["topologySpreadConstraints"].as_array_mut().unwrap();
+    constraints.iter_mut().find(|one| one["topologyKey"] == *key).unwrap()
+}
+
+/// The node affinity of a volume.
+fn at(key: &str, value: &str) -> Value {
+    let expression = json!({"key": key, "operator": "In", "values": [value]});
+    json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}})
+}
+
+/// A claim for a volume: one that is there, or one that is made when it is needed.
+fn volumes(n_nodes: u64, numbers: &mut Numbers, objects: &mut BTreeMap<String, Value>) {
+    let mut claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"namespace": "default", "name": "data", "uid": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+                 "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let host = format!("n{}", numbers.below(n_nodes));
+    let zone = numbers.pick(&["a", "b", "c"]);
+    let place = if numbers.one_in(3) { (HOST_NAME, &*host) } else { (ZONE, zone) };
+    if numbers.one_in(2) {
+        let class = json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+            "provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer",
+            "allowedTopologies": [{"matchLabelExpressions": [{"key": place.0, "values": [place.1]}]}],
+        });
+        objects.insert("fast".to_owned(), class);
+    } else {
+        let volume = json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "volume", "uid": "volume"},
+            "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+                "csi": {"driver": "csi.example.com", "volumeHandle": "v"}, "nodeAffinity": at(place.0, place.1),
+                "claimRef": {"namespace": "default", "name": "data", "uid": "data"}},
+            "status": {"phase": "Bound"},
+        });
+        objects.insert("volume".to_owned(), volume);
+        claim["spec"]["volumeName"] = "volume".into();
+        claim["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
+        claim["status"]["phase"] = "Bound".into();
+    }
+    objects.insert("data".to_owned(), claim);
+}
+
+/// Devices of nodes, and a claim for some of them.
+fn devices(n_nodes: u64, numbers: &mut Numbers, objects: &mut BTreeMap<String, Value>) {
+    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"},
+        "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]}});
+    objects.insert("gpu".to_owned(), class);
+    for node in 0..n_nodes {
+        let device = |at: u64, numbers: &mut Numbers| {
+            let model = numbers.pick(&["a", "b"]);
+            let attributes =
+                json!({"model": {"string": model}, "big": {"bool": numbers.one_in(2)}});
+            json!({"name": format!("gpu-{at}"), "attributes": attributes})
+        };
+        let devices: Vec<Value> = (0..numbers.below(4)).map(|at| device(at, numbers)).collect();
+        let name = format!("gpus-n{node}");
+        let pool = json!({"name": name, "generation": 1, "resourceSliceCount": 1});
+        let slice = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name},
+            "spec": {"driver": "gpu.example.com", "nodeName": format!("n{node}"), "pool": pool, "devices": devices}});
+        objects.insert(name.clone(), slice);
+    }
+    let selectors = [
+        "device.attributes['gpu.example.com'].model == 'a'",
+        "device.attributes['gpu.example.com'].big",
+    ];
+    let selectors = selectors.into_iter().filter(|_| numbers.one_in(2));
+    let selectors: Vec<Value> =
+        selectors.map(|text| json!({"cel": {"expression": text}})).collect();
+    let constraints = match numbers.one_in(2) {
+        true => json!([{"matchAttribute": "gpu.example.com/model"}]),
+        false => json!([]),
+    };
+    let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount",
+                         "count": 1 + numbers.below(4), "selectors": selectors});
+    let claim = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"namespace": "default", "name": "gpus", "uid": "gpus"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}], "constraints": constraints}},
+    });
+    objects.insert("gpus".to_owned(), claim);
 }
 
 fn term(numbers: &mut Numbers) -> Value {
@@ -275,7 +415,19 @@ impl World {
             }
             pods.push(pod);
         }
-        Self { nodes, pods, asked: asked(&mut numbers) }
+        let mut world = Self { nodes, pods, objects: BTreeMap::new(), asked: asked(&mut numbers) };
+        if numbers.one_in(5) {
+            volumes(n_nodes, &mut numbers, &mut world.objects);
+            world.asked["spec"]["volumes"] =
+                json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+        }
+        if numbers.one_in(5) {
+            devices(n_nodes, &mut numbers, &mut world.objects);
+            world.asked["spec"]["resourceClaims"] =
+                json!([{"name": "gpus", "resourceClaimName": "gpus"}]);
+            world.asked["spec"]["containers"][0]["resources"]["claims"] = json!([{"name": "gpus"}]);
+        }
+        world
     }
 
     fn changed(&self, changes: &[&Change]) -> Self {
@@ -294,6 +446,10 @@ impl World {
         for node in &self.nodes {
             let node = Arc::new(Node::from_value(node).unwrap());
             cluster.engine.handle(Input::NodeApplied(node), NOW);
+        }
+        for object in self.objects.values() {
+            let object = Arc::new(Object::from_value(object.clone()).unwrap());
+            cluster.engine.handle(Input::ObjectApplied(object), NOW);
         }
         let pods = self.pods.iter().map(|pod| Arc::new(Pod::from_value(pod).unwrap()));
         pods.fold(cluster, Cluster::pod)
@@ -322,7 +478,10 @@ impl World {
         all.extend((0..2).map(Change::Tolerate));
         let key = |of: &Value| of["topologyKey"].as_str().unwrap().to_owned();
         let constraints = spec["topologySpreadConstraints"].as_array().unwrap();
-        all.extend(constraints.iter().map(|one| Change::DropSpread(key(one))));
+        for one in constraints {
+            all.push(Change::Soften(key(one)));
+            all.extend((2..=11).map(|to| Change::MaxSkew { key: key(one), to }));
+        }
         for side in SIDES {
             let terms = spec["affinity"][side][REQUIRED].as_array();
             // The only one of its kind is all of it.
@@ -344,11 +503,42 @@ impl World {
             all.extend([Change::Uncordon(name.clone()), Change::NodeLike(name)]);
         }
         all.extend(self.smaller_workloads());
+        all.extend(self.changes_of_objects());
         let from = spec["priority"].as_u64().unwrap();
         // One that lets no more pods be evicted changes nothing.
         let running = self.pods.iter().map(|pod| pod["spec"]["priority"].as_u64().unwrap());
         let higher: BTreeSet<u64> = running.filter(|running| *running >= from).collect();
         all.extend(higher.into_iter().map(|running| Change::Priority { to: running + 1, from }));
+        all
+    }
+
+    fn changes_of_objects(&self) -> Vec<Change> {
+        let mut all = Vec::new();
+        if let Some(claim) = self.objects.get("gpus") {
+            let exactly = &claim["spec"]["devices"]["requests"][0]["exactly"];
+            let from = exactly["count"].as_u64().unwrap();
+            all.extend((1..from).map(|to| Change::FewerDevices { to, from }));
+            let n_selectors = exactly["selectors"].as_array().unwrap().len();
+            all.extend((0..n_selectors).map(Change::DropDeviceSelector));
+            all.push(Change::DropDeviceConstraint);
+        }
+        for (name, path) in [
+            ("volume", "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0/key"),
+            ("fast", "/allowedTopologies/0/matchLabelExpressions/0/key"),
+        ] {
+            let Some(object) = self.objects.get(name) else { continue };
+            let key = object.pointer(path).unwrap().as_str().unwrap();
+            let values: BTreeSet<&str> = self
+                .nodes
+                .iter()
+                .filter_map(|node| node["metadata"]["labels"][key].as_str())
+                .collect();
+            let (values, key) = (values.into_iter().map(str::to_owned), key.to_owned());
+            all.extend(values.map(|to| match name {
+                "volume" => Change::Move { key: key.clone(), to },
+                _ => Change::Allow { key: key.clone(), to },
+            }));
+        }
         all
     }
 
@@ -383,7 +573,9 @@ impl World {
     /// The size of some changes if the pod then fits: with one for each pod that a higher priority evicts.
     fn size_if_it_fits(&self, base: &mut Cluster, changes: &[&Change]) -> Option<u64> {
         let changed = self.changed(changes);
-        let is_of_pod = changed.nodes == self.nodes && changed.pods == self.pods;
+        let is_of_pod = changed.nodes == self.nodes
+            && changed.pods == self.pods
+            && changed.objects == self.objects;
         let mut own = (!is_of_pod).then(|| changed.cluster());
         let cluster = own.as_mut().unwrap_or(base);
         let answer = cluster.explain(&Subject::Manifest(changed.pod())).unwrap();
@@ -479,7 +671,7 @@ fn every_proposal_fits_and_the_first_is_the_smallest() {
         larger.len()
     );
     assert!(n_proposals > n_worlds && n_pairs > n_worlds / 40, "{n_proposals} {n_pairs}");
-    assert!(codes.len() >= 10, "{codes:?}");
+    assert!(codes.len() >= if n_worlds < 1_000 { 10 } else { 20 }, "{codes:?}");
     let n_larger = u64::try_from(larger.len()).unwrap();
     assert!(n_larger * 100 <= n_compared, "{n_larger} of {n_compared}: {larger:#?}");
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use kube_scheduler_answers::{
     ExplainOptions, Interrupt, Subject, Suggestion, Visibility, explain, suggestions,
 };
-use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::{Node, Object, Pod};
+use kube_scheduler_engine::Input;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, NOW, pod};
@@ -118,4 +119,96 @@ fn a_higher_priority_comes_with_its_victims() {
 fn a_pod_that_fits_needs_nothing() {
     let mut cluster = Cluster::new().node("a", "2", json!({}));
     assert_eq!(suggested(&mut cluster, &pod("p", "2", json!({}))), []);
+}
+
+/// A cluster with a node in each zone, and pods of the app in zone a.
+fn with_zones(n_pods: usize) -> Cluster {
+    let mut cluster = Cluster::new();
+    for (name, spec) in [("a", json!({})), ("b", json!({"unschedulable": true}))] {
+        let node = json!({
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": name}},
+            "spec": spec,
+            "status": {"allocatable": {"cpu": "64", "memory": "8Gi", "pods": "110"}},
+        });
+        let node = Arc::new(Node::from_value(&node).unwrap());
+        cluster.engine.handle(Input::NodeApplied(node), NOW);
+    }
+    for at in 0..n_pods {
+        cluster = cluster.pod(of_app(&format!("p-{at}"), json!({"nodeName": "a"})));
+    }
+    cluster
+}
+
+fn of_app(name: &str, spec: Value) -> Arc<Pod> {
+    let mut pod = json!({
+        "metadata": {"namespace": "default", "name": name, "uid": name, "labels": {"app": "web"}},
+        "spec": {"schedulerName": "default-scheduler", "containers": [{"name": "c"}]},
+    });
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        pod["spec"][key] = value.clone();
+    }
+    Arc::new(Pod::from_value(&pod).unwrap())
+}
+
+fn spread(when_unsatisfiable: &str, max_skew: u32) -> Value {
+    json!({"topologyKey": "topology.kubernetes.io/zone", "maxSkew": max_skew, "whenUnsatisfiable": when_unsatisfiable,
+           "labelSelector": {"matchLabels": {"app": "web"}}})
+}
+
+#[test]
+fn max_skew_goes_up_to_exactly_the_number_at_which_a_node_opens() {
+    let mut cluster = with_zones(5);
+    let hard = |max_skew| vec![spread("DoNotSchedule", max_skew)];
+    let asked = |constraints: Vec<Value>| {
+        of_app("asked", json!({"topologySpreadConstraints": constraints}))
+    };
+    let found = suggested(&mut cluster, &asked(hard(2)));
+    assert_eq!(
+        texts(&found)[..2],
+        [
+            "maxSkew 6 instead of 2 in the topology spread constraint over topology.kubernetes.io/zone",
+            "ScheduleAnyway instead of DoNotSchedule in the topology spread constraint over topology.kubernetes.io/zone",
+        ]
+    );
+    assert_eq!((found[0].size, found[0].n_feasible, found[1].size), (24, 1, 30));
+    let fits = |cluster: &mut Cluster, max_skew| {
+        cluster.explain(&Subject::Manifest(asked(hard(max_skew)))).unwrap().n_feasible
+    };
+    assert_eq!((fits(&mut cluster, 5), fits(&mut cluster, 6)), (0, 1));
+    // Two soft constraints over one key are refused by the API server.
+    let both = [hard(1), vec![spread("ScheduleAnyway", 1)]].concat();
+    let codes: Vec<_> =
+        suggested(&mut cluster, &asked(both)).into_iter().flat_map(|one| one.codes).collect();
+    assert!(codes.contains(&"DropSpreadConstraint"), "{codes:?}");
+    assert!(!codes.contains(&"SoftenSpreadConstraint"), "{codes:?}");
+}
+
+#[test]
+fn volumes_are_moved_by_their_labels_and_places_are_hidden() {
+    let mut cluster = with_zones(0);
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"namespace": "default", "name": "data", "uid": "data",
+                     "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "spec": {"volumeName": "volume"}, "status": {"phase": "Bound"},
+    });
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {"name": "volume", "labels": {"topology.kubernetes.io/zone": "c__d"}},
+        "spec": {"claimRef": {"namespace": "default", "name": "data", "uid": "data"}},
+        "status": {"phase": "Bound"},
+    });
+    for object in [claim, volume] {
+        let object = Arc::new(Object::from_value(object).unwrap());
+        cluster.engine.handle(Input::ObjectApplied(object), NOW);
+    }
+    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    let asked = of_app("asked", json!({"volumes": volumes}));
+    let found = suggested(&mut cluster, &asked);
+    let text = "the volume of claim default/data at topology.kubernetes.io/zone=a";
+    assert_eq!((&texts(&found)[..], found[0].n_feasible), (&[text.to_owned()][..], 1));
+    let mut answer = cluster.explain(&Subject::Manifest(asked)).unwrap();
+    answer.suggestions = found;
+    let hidden = answer.visible_to(Visibility { nodes: false, all_pods: true });
+    assert_eq!(texts(&hidden.suggestions), ["a volume at another place"]);
 }

@@ -167,9 +167,31 @@ impl Elector {
                     if !was_leading {
                         tracing::debug!(target: "V4", lock, "Failed to acquire lease");
                     }
+                    if found && !was_leading {
+                        tokio::select! {
+                            biased;
+                            _ = stop.wait_for(|stop| *stop) => return Err(Stopped),
+                            () = self.announce_standby() => {}
+                        }
+                    }
                 }
             }
             return Ok(());
+        }
+    }
+
+    /// Lets clients know this standby, in the lease as it was just found. It does without where that fails, as when the holder has
+    /// renewed it meanwhile, and tries again with the next look at the lease.
+    async fn announce_standby(&mut self) {
+        let Some(held) = &self.held else { return };
+        let (identity, now) = (self.election.identity(), Clock::wall());
+        match self.lease.announce_standby(held, identity, now, self.timeout).await {
+            Ok(None) => {}
+            Ok(announced) => self.held = announced,
+            Err(error) => {
+                let lock = self.lease.describe();
+                tracing::debug!(target: "V4", lock, err = %error, "Standby was not announced");
+            }
         }
     }
 

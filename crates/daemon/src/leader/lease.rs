@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::record::{Lease, Record};
-use crate::announcement::{ANNOTATION, Announcement, CertificateDigest};
+use crate::announcement::{ANNOTATION, Announcement, CertificateDigest, STANDBYS, Standbys};
 use crate::backoff::Backoff;
 use crate::clock::to_micro_time;
 use crate::transport::{Api, ApiError, Call};
@@ -84,6 +84,30 @@ impl LeaseClient {
         self.announce(&mut lease, record);
         let path = format!("{}/{}", self.collection(), self.name);
         self.call(Call::put(path, lease.to_json()), timeout).await
+    }
+
+    /// Adds to a lease that another one holds by which certificate this standby can be known, unless that stands there already;
+    /// what the lease says about its holder stays as it is.
+    pub(crate) async fn announce_standby(
+        &self,
+        held: &Lease,
+        identity: &str,
+        now: Timestamp,
+        timeout: Duration,
+    ) -> Result<Option<Lease>, ApiError> {
+        let Some(certificate) = self.certificate.as_ref().map(|certificate| *certificate.borrow())
+        else {
+            return Ok(None);
+        };
+        let own = Announcement { identity: identity.to_owned(), certificate };
+        let known = Standbys::parse(held.annotation(STANDBYS));
+        if known.has_current(&own, now) {
+            return Ok(None);
+        }
+        let mut lease = held.clone();
+        lease.annotate(STANDBYS, known.with(&own, &held.record().holder, now).text());
+        let path = format!("{}/{}", self.collection(), self.name);
+        self.call(Call::put(path, lease.to_json()), timeout).await.map(Some)
     }
 
     /// Reports what the lease says whenever it changes, until the receiver is gone.

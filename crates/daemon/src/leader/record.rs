@@ -95,6 +95,12 @@ impl Lease {
         annotations[name] = value.into();
     }
 
+    /// The value of an annotation; empty when it is missing.
+    pub(crate) fn annotation(&self, name: &str) -> &str {
+        let annotations = self.0.get("metadata").and_then(|metadata| metadata.get("annotations"));
+        annotations.and_then(|all| all.get(name)).and_then(Value::as_str).unwrap_or_default()
+    }
+
     /// A member of its metadata; empty when it is missing.
     pub(crate) fn metadata(&self, member: &str) -> &str {
         let metadata = self.0.get("metadata").and_then(|metadata| metadata.get(member));

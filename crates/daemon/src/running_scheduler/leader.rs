@@ -1,19 +1,23 @@
-//! Which pod leads, found by the lease of the schedulers.
+//! Which pods lead or wait to lead, found by the lease of the schedulers.
 //!
 //! Invariants: a pod is only ever a guess, because names and labels of pods can be had by others; who is asked is decided by the
 //! certificate in the lease.
 
 use http::Request;
 use kube::Client;
+use kube_scheduler_api_types::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::AskError;
-use crate::announcement::Announcement;
+use crate::announcement::{Announcement, Standbys};
+use crate::clock::Clock;
 use crate::transport::PodPort;
 
 /// Where a scheduler's secure port is unless it says otherwise.
 const SECURE_PORT: u16 = 10259;
+/// How many standbys are tried one after the other.
+const MAX_STANDBYS: usize = 3;
 /// The labels that pods of schedulers have: of kubeadm's manifest, and of the chart.
 const LABELS: [&str; 2] = ["component=kube-scheduler", "app.kubernetes.io/component=scheduler"];
 
@@ -32,22 +36,50 @@ impl std::fmt::Display for LeaseName {
     }
 }
 
-/// The secure port of the leader; `None` if there is no lease, or its holder has announced no certificate.
-pub(super) async fn port_of_leader(
+/// Who is to be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Candidate {
+    announcement: Announcement,
+    /// What it is to the lease: its `holder`, or a `standby`.
+    pub(super) role: &'static str,
+}
+
+/// The holder of a lease, if it has announced its certificate, then those who wait for it, the latest announcement first; none if
+/// there is no lease.
+pub(super) async fn candidates(
     client: &Client,
     lease: &LeaseName,
-) -> Result<Option<PodPort>, AskError> {
+) -> Result<Vec<Candidate>, AskError> {
     let LeaseName { namespace, name } = lease;
     let place = format!("/apis/coordination.k8s.io/v1/namespaces/{}", escaped(namespace));
     let found = read(client, &format!("{place}/leases/{}", escaped(name))).await;
-    let Some(found) = found.map_err(|message| not_reached(lease, &message))? else {
-        return Ok(None);
-    };
-    let Some(Announcement { identity, certificate }) = Announcement::in_lease(&found) else {
-        return Ok(None);
-    };
+    let found = found.map_err(|message| not_reached(lease, &message))?;
+    Ok(found.map(|lease| in_lease(&lease, Clock::wall())).unwrap_or_default())
+}
+
+fn in_lease(lease: &Value, now: Timestamp) -> Vec<Candidate> {
+    let holder = Announcement::in_lease(lease);
+    let role = "holder";
+    let mut all: Vec<Candidate> =
+        holder.into_iter().map(|announcement| Candidate { announcement, role }).collect();
+    let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+    let standbys = Standbys::in_lease(lease).into_latest(now);
+    // One that has taken over is no standby any more, whatever it said before.
+    let standbys = standbys.filter(|standby| standby.identity != *holder).take(MAX_STANDBYS);
+    all.extend(standbys.map(|announcement| Candidate { announcement, role: "standby" }));
+    all
+}
+
+/// The secure port of a candidate.
+pub(super) async fn port_of(
+    client: &Client,
+    lease: &LeaseName,
+    candidate: &Candidate,
+) -> Result<PodPort, AskError> {
+    let namespace = &lease.namespace;
+    let Candidate { announcement: Announcement { identity, certificate }, role } = candidate;
     // An identity is `<host>_<random UUID>`, and a pod's host has its name, or that of the node if it shares its network.
-    let host = identity.rsplit_once('_').map_or(&*identity, |(host, _)| host);
+    let host = identity.rsplit_once('_').map_or(identity.as_str(), |(host, _)| host);
     let pods = format!("/api/v1/namespaces/{}/pods", escaped(namespace));
     let named = read(client, &format!("{pods}/{}", escaped(host))).await;
     let named = named.map_err(|message| not_reached(lease, &message))?;
@@ -69,15 +101,15 @@ pub(super) async fn port_of_leader(
     let Some(pod) = pod else {
         return Err(not_reached(
             lease,
-            &format!("its holder {identity:?} is no scheduler's pod of namespace {namespace}"),
+            &format!("its {role} {identity:?} is no scheduler's pod of namespace {namespace}"),
         ));
     };
-    Ok(Some(PodPort {
+    Ok(PodPort {
         namespace: namespace.clone(),
         name: pod["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
         port: secure_port(&pod),
-        certificate,
-    }))
+        certificate: *certificate,
+    })
 }
 
 fn not_reached(lease: &LeaseName, message: &str) -> AskError {
@@ -134,6 +166,35 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_holder_comes_first_then_standbys_that_are_still_there() {
+        let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let lease = |holder: &str| {
+            let line =
+                |who: &str, minute: u8| format!("{who} {digest} 2026-01-01T00:{minute:02}:00Z");
+            let standbys = [line("a_1", 0), line("b_1", 20), line("c_1", 10), line("d_1", 30)];
+            json!({
+                "metadata": {"annotations": {
+                    "answers.kube-scheduler.rs/serving-certificate": format!("a_1 {digest}"),
+                    "answers.kube-scheduler.rs/standby-certificates": standbys.join("\n"),
+                }},
+                "spec": {"holderIdentity": holder},
+            })
+        };
+        let found = |holder: &str, minute: i64| {
+            let now = Timestamp::parse("2026-01-01T00:00:00Z").unwrap().as_nanos();
+            let now = Timestamp::from_millis(now / 1_000_000 + minute * 60_000);
+            let all = in_lease(&lease(holder), now).into_iter();
+            all.map(|one| format!("{} {}", one.role, one.announcement.identity)).collect::<Vec<_>>()
+        };
+        assert_eq!(found("a_1", 15), ["holder a_1", "standby d_1", "standby b_1", "standby c_1"]);
+        // Another one holds it that announces nothing, or none.
+        assert_eq!(found("x_1", 31), ["standby d_1", "standby b_1", "standby c_1"]);
+        assert_eq!(found("", 45), ["standby d_1", "standby b_1"]);
+        assert_eq!(found("d_1", 45), ["standby b_1"]);
+        assert_eq!(found("x_1", 60), [""; 0]);
+    }
 
     #[test]
     fn the_port_is_read_from_the_command_line() {

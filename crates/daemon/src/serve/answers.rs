@@ -8,6 +8,7 @@
 //! the questions until then.
 
 mod api;
+mod fragmentation;
 mod problem;
 mod share;
 
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use http::header::ALLOW;
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use kube_scheduler_answers::{
@@ -138,10 +139,7 @@ impl Answers {
         body: Incoming,
         desk: Desk<'_>,
     ) -> Result<String, Problem> {
-        let place = self.places.clone().try_acquire_owned().map_err(|_| {
-            let message = format!("{MAX_QUESTIONS} questions are being answered; try again later");
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
-        })?;
+        let place = self.place()?;
         if !desk.is_synced {
             return Err(Problem::unavailable("the scheduler has not seen the whole cluster yet"));
         }
@@ -153,14 +151,46 @@ impl Answers {
         let reader = reader(desk.authorizer, user).await?;
         check_demands(question.demands, reader)?;
         let form = Form { reader, rendered, is_pretty: reply::is_for_people(&parts.headers) };
-        self.compute(Arc::new(question), form, desk.inbox, place).await
+        let write = move |question, answer, version| form.text(question, answer, version);
+        self.compute(Arc::new(question), write, desk.inbox, place).await
     }
 
-    /// Waits for a thread and for a turn at the core, and computes the answer and its text.
+    /// How much of what is free no pod could use, as metrics; with `by`, for the values of that label of nodes. They are computed
+    /// for each call, as the answer to a question of `user` is.
+    pub(super) async fn fragmentation(
+        &self,
+        by: Option<&str>,
+        user: &User,
+        headers: &HeaderMap,
+        desk: Desk<'_>,
+    ) -> Result<String, Reply> {
+        let text = async {
+            let place = self.place()?;
+            let question = fragmentation::question(by, desk.pod_options)?;
+            let reader = reader(desk.authorizer, user).await?;
+            let write = move |question: Arc<Question>, answer: Answer, _| {
+                Ok(fragmentation::text(&answer.for_reader(&question, reader, ExplainOptions::SENT)))
+            };
+            self.compute(Arc::new(question), write, desk.inbox, place).await
+        };
+        text.await.map_err(|problem: Problem| problem.reply(headers))
+    }
+
+    /// A place among the questions under way.
+    fn place(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.places.clone().try_acquire_owned().map_err(|_| {
+            let message = format!("{MAX_QUESTIONS} questions are being answered; try again later");
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+        })
+    }
+
+    /// Waits for a thread and for a turn at the core, computes the answer, and writes its text.
     async fn compute(
         &self,
         question: Arc<Question>,
-        form: Form,
+        write: impl FnOnce(Arc<Question>, Answer, Option<String>) -> Result<String, Problem>
+        + Send
+        + 'static,
         inbox: &Inbox,
         place: OwnedSemaphorePermit,
     ) -> Result<String, Problem> {
@@ -172,9 +202,8 @@ impl Answers {
         // Not on a thread that serves others: this takes as long as thousands of attempts, and the text may be long.
         let work = tokio::task::spawn_blocking(move || {
             let answer = apart(|| inquiry.answer(&question, &interrupt));
-            let text = answer
-                .map_err(Problem::from)
-                .and_then(|answer| form.text(question, answer, version));
+            let text =
+                answer.map_err(Problem::from).and_then(|answer| write(question, answer, version));
             // Until here it takes processor and memory.
             drop((thread, place));
             text

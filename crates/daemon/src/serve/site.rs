@@ -130,13 +130,7 @@ impl Site {
 
     async fn page(&self, request: Request<Incoming>, path: &str, user: &User) -> Reply {
         if let Some(api) = ApiPath::of(path) {
-            let desk = Desk {
-                inbox: &self.sources.inbox,
-                pod_options: &self.sources.pod_options,
-                authorizer: &self.authorizer,
-                is_synced: self.sources.progress.borrow().is_synced,
-            };
-            return self.answers.page(api, user, request, desk).await;
+            return self.answers.page(api, user, request, self.desk()).await;
         }
         let (parts, body) = request.into_parts();
         let (method, headers) = (&parts.method, &parts.headers);
@@ -160,6 +154,7 @@ impl Site {
             }
             "/metrics/slis" => exposition(headers, self.slis_text()),
             "/metrics/resources" => self.resources(method, headers).await,
+            "/metrics/fragmentation" => self.fragmentation(method, headers, &query, user).await,
             "/flagz" if self.zpages.has(Page::Flagz) => self.zpage(Page::Flagz, headers, &query),
             "/statusz" if self.zpages.has(Page::Statusz) => {
                 self.zpage(Page::Statusz, headers, &query)
@@ -213,6 +208,39 @@ impl Site {
             return debugging::flags();
         }
         reply::not_found()
+    }
+
+    fn desk(&self) -> Desk<'_> {
+        Desk {
+            inbox: &self.sources.inbox,
+            pod_options: &self.sources.pod_options,
+            authorizer: &self.authorizer,
+            is_synced: self.sources.progress.borrow().is_synced,
+        }
+    }
+
+    /// How much of what is free no pod could use.
+    async fn fragmentation(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        query: &[(String, String)],
+        user: &User,
+    ) -> Reply {
+        let progress = *self.sources.progress.borrow();
+        // As with what pods take, only one of several schedulers says it.
+        if !progress.is_synced || !progress.is_leading {
+            return reply::plain(StatusCode::OK, "");
+        }
+        // There is nothing to reset: every scrape starts from zero.
+        if method == Method::DELETE {
+            return reset_done();
+        }
+        let by = query.iter().find(|(key, _)| key == "by").map(|(_, label)| label.as_str());
+        match self.answers.fragmentation(by, user, headers, self.desk()).await {
+            Ok(text) => exposition(headers, text),
+            Err(refused) => refused,
+        }
     }
 
     /// What the pods take, as the scheduler knows it.

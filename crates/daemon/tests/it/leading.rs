@@ -31,9 +31,13 @@ struct World {
     cluster: DevCluster,
     running: Running,
     directory: TempDir,
+    /// The kubeconfig of schedulers.
+    own: std::path::PathBuf,
 }
 
-fn lease() -> LeaseName {
+const STANDBYS: &str = "answers.kube-scheduler.rs/standby-certificates";
+
+fn lease_name() -> LeaseName {
     LeaseName { namespace: "kube-system".to_owned(), name: "kube-scheduler".to_owned() }
 }
 
@@ -41,6 +45,27 @@ fn kubeconfig(cluster: &DevCluster, directory: &Path, user: &User) -> std::path:
     let path = directory.join(format!("{}.conf", user.name.replace(':', "-")));
     std::fs::write(&path, cluster.kubeconfig_for(user).unwrap()).unwrap();
     path
+}
+
+/// A scheduler that answers questions and takes part in the election.
+async fn scheduler(own: &Path, identity: &str) -> Running {
+    let own = own.to_owned();
+    let endpoint = Endpoint::from_kubeconfig(&own, None).await.unwrap();
+    let serving = ServingOptions {
+        authentication: AuthenticationOptions {
+            kubeconfig: Some(own.clone()),
+            ..AuthenticationOptions::default()
+        },
+        authorization: AuthorizationOptions {
+            kubeconfig: Some(own),
+            ..AuthorizationOptions::default()
+        },
+        ..options()
+    };
+    let builder = Daemon::builder(endpoint, registry())
+        .serving(Some(serving))
+        .leader_election(Some(election(identity)));
+    Running::start(builder).await
 }
 
 impl World {
@@ -51,25 +76,26 @@ impl World {
         large["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "8"}});
         cluster.create(large).unwrap();
         let own = kubeconfig(&cluster, directory.path(), &User::kube_scheduler());
-        let serving = ServingOptions {
-            authentication: AuthenticationOptions {
-                kubeconfig: Some(own.clone()),
-                ..AuthenticationOptions::default()
-            },
-            authorization: AuthorizationOptions {
-                kubeconfig: Some(own.clone()),
-                ..AuthorizationOptions::default()
-            },
-            ..options()
-        };
-        let endpoint = Endpoint::from_kubeconfig(&own, None).await.unwrap();
-        let builder = Daemon::builder(endpoint, registry())
-            .serving(Some(serving))
-            .leader_election(Some(election("scheduler-0_1")));
-        let running = Running::start(builder).await;
+        let running = scheduler(&own, "scheduler-0_1").await;
         let handle = running.handle.clone();
         until("it leads", || handle.progress().is_leading).await;
-        Self { cluster, running, directory }
+        Self { cluster, running, directory, own }
+    }
+
+    /// One more scheduler, which has announced that it waits for the lease.
+    async fn standby(&self, identity: &str) -> Running {
+        let standby = scheduler(&self.own, identity).await;
+        let is_announced = || {
+            let lease = self.lease();
+            let standbys = &lease["metadata"]["annotations"][STANDBYS];
+            standbys.as_str().is_some_and(|standbys| standbys.contains(identity))
+        };
+        until("it is announced", is_announced).await;
+        standby
+    }
+
+    fn lease(&self) -> Value {
+        self.cluster.get(LEASES, "kube-system", "kube-scheduler").unwrap().value().clone()
     }
 
     /// Has a pod stand for the scheduler, or for something else that listens at the port.
@@ -92,7 +118,7 @@ impl World {
     }
 
     fn port(&self) -> u16 {
-        self.running.handle.address().unwrap().port()
+        port_of(&self.running)
     }
 
     /// Lets a user do what rules say in a namespace.
@@ -114,7 +140,7 @@ impl World {
     async fn leading(&self, user: &User) -> Result<Option<RunningScheduler>, AskError> {
         let path = kubeconfig(&self.cluster, self.directory.path(), user);
         let endpoint = Endpoint::from_kubeconfig(&path, None).await.unwrap();
-        RunningScheduler::leading(&endpoint, &lease()).await
+        RunningScheduler::leading(&endpoint, &lease_name()).await
     }
 
     async fn refused(&self, user: &User) -> String {
@@ -123,6 +149,10 @@ impl World {
             other => panic!("{other:?}"),
         }
     }
+}
+
+fn port_of(scheduler: &Running) -> u16 {
+    scheduler.handle.address().unwrap().port()
 }
 
 async fn explained(scheduler: &RunningScheduler) -> Result<Value, AskError> {
@@ -183,9 +213,49 @@ async fn the_leader_is_asked_at_its_pod_with_the_rights_of_the_user() {
     assert!(world.cluster.get(LEASES, "kube-system", "kube-scheduler").is_some());
     let path = kubeconfig(&world.cluster, world.directory.path(), &administrator);
     let endpoint = Endpoint::from_kubeconfig(&path, None).await.unwrap();
-    assert!(RunningScheduler::leading(&endpoint, &lease()).await.unwrap().is_none());
-    let other = LeaseName { name: "other".to_owned(), ..lease() };
+    assert!(RunningScheduler::leading(&endpoint, &lease_name()).await.unwrap().is_none());
+    let other = LeaseName { name: "other".to_owned(), ..lease_name() };
     assert!(RunningScheduler::leading(&endpoint, &other).await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_is_asked_where_the_leader_is_not_reached() {
+    let world = World::new().await;
+    let standby = world.standby("scheduler-1_1").await;
+    let administrator = User::administrator();
+    // The leader's reason is the one that is given.
+    let said = world.refused(&administrator).await;
+    assert!(said.contains("its holder \"scheduler-0_1\" is no scheduler's pod"), "{said}");
+    world.stand_in("scheduler-1", port_of(&standby), &json!({}));
+    let found = world.leading(&administrator).await.unwrap().unwrap();
+    let url = found.url();
+    assert!(url.starts_with("pod kube-system/scheduler-1 by https://127.0.0.1:"), "{url}");
+    assert!(url.ends_with("as standby of lease kube-system/kube-scheduler"), "{url}");
+    assert_eq!(explained(&found).await.unwrap()["verdict"], "DoesNotFit");
+    // Announcing it has cost nobody the lease, and what the holder writes keeps it.
+    let holder = |lease: &Value| lease["spec"]["holderIdentity"].clone();
+    let renewed = |lease: &Value| lease["spec"]["renewTime"].clone();
+    let before = world.lease();
+    until("it is renewed", || renewed(&world.lease()) != renewed(&before)).await;
+    let after = world.lease();
+    assert_eq!(holder(&after), "scheduler-0_1");
+    assert_eq!(
+        after["metadata"]["annotations"][STANDBYS], before["metadata"]["annotations"][STANDBYS],
+        "it is announced once"
+    );
+    assert!(world.running.handle.progress().is_leading && !standby.handle.progress().is_leading);
+    // The leader comes first.
+    world.stand_in("scheduler-0", world.port(), &json!({}));
+    let found = world.leading(&administrator).await.unwrap().unwrap();
+    assert!(found.url().ends_with("as holder of lease kube-system/kube-scheduler"));
+    // It takes over.
+    world.running.stop().await;
+    until("it leads", || standby.handle.progress().is_leading).await;
+    let path = kubeconfig(&world.cluster, world.directory.path(), &administrator);
+    let endpoint = Endpoint::from_kubeconfig(&path, None).await.unwrap();
+    let found = RunningScheduler::leading(&endpoint, &lease_name()).await.unwrap().unwrap();
+    assert!(found.url().ends_with("as holder of lease kube-system/kube-scheduler"));
+    standby.stop().await;
 }
 
 /// Why a port cannot be reached, the kubelet says.
@@ -270,6 +340,14 @@ async fn credentials_are_not_sent_to_an_impostor() {
         assert!(counts.connections.load(Ordering::SeqCst) > 0, "no connection was made");
         assert_eq!(counts.bytes.load(Ordering::SeqCst), 0, "something was sent to an impostor");
     }
+    // In the place of a standby.
+    let world = World::new().await;
+    let _standby = world.standby("scheduler-1_1").await;
+    let (port, counts) = impostor(None).await;
+    world.stand_in("scheduler-1", port, &json!({}));
+    world.refused(&User::administrator()).await;
+    assert!(counts.connections.load(Ordering::SeqCst) > 0, "no connection was made");
+    assert_eq!(counts.bytes.load(Ordering::SeqCst), 0, "something was sent to an impostor");
     // A pod with the right name alone is no scheduler's.
     let world = World::new().await;
     let mut other = pod("scheduler-0");

@@ -176,6 +176,29 @@ async fn resources_of_pods_are_metrics() {
         "scheduler=\"default-scheduler\"",
         "} 0.01",
     ]);
+    // 16 GiB and 4 cores on a node, of which the pod that fits takes little, and the huge one fits nowhere.
+    let whole = client.get("/metrics/fragmentation").await;
+    assert!(whole.head.contains("content-type: text/plain; version=0.0.4"), "{whole:?}");
+    assert!(
+        whole.body.contains("\nkube_scheduler_rs_fragmentation_free{resource=\"cpu\"} "),
+        "{whole:?}"
+    );
+    let number = |line: &str| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap();
+    let of_cpu = |body: &str, metric: &str| {
+        let lines = body.lines().filter(|line| line.starts_with(metric));
+        lines.filter(|line| line.contains("resource=\"cpu\"")).map(number).collect::<Vec<f64>>()
+    };
+    let [free] = of_cpu(&whole.body, "kube_scheduler_rs_fragmentation_free")[..] else {
+        panic!("{whole:?}")
+    };
+    let [unusable] = of_cpu(&whole.body, "kube_scheduler_rs_fragmentation_unusable")[..] else {
+        panic!("{whole:?}")
+    };
+    // One of the two pods that ask for CPU cannot use any of it.
+    assert!(free > 0.0 && (unusable - free / 2.0).abs() < 0.002, "{unusable} of {free}");
+    // This caller may not list nodes, and so sees no values of their labels.
+    let by_host = client.get("/metrics/fragmentation?by=kubernetes.io/hostname").await;
+    assert_eq!(by_host.body, whole.body);
     let reply = client.ask("DELETE", "/metrics/resources", "").await;
     assert_eq!(reply.body, "metrics reset\n");
     scheduler.stop().await;

@@ -18,8 +18,8 @@ use kube_scheduler_api_types::{Pod, Taint, TaintEffect};
 use kube_scheduler_runtime::Registry;
 use serde::Serialize;
 
-use super::print;
 use super::sources::{Asked, Output, Source, print_remark};
+use super::terminal::{begin_work, end_work, print_answer};
 use crate::failure;
 
 /// Say why a pod fits where it fits: what rejects it on each node, every plugin's score, and what evicting pods would do.
@@ -226,7 +226,10 @@ pub(crate) struct FragmentationArgs {
 }
 
 /// An exit code that tells "does not fit" from errors.
-fn ended(fits: Result<bool>) -> ExitCode {
+fn ended(work: impl FnOnce() -> Result<bool>) -> ExitCode {
+    begin_work();
+    let fits = work();
+    end_work();
     match fits {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
@@ -239,7 +242,7 @@ fn ended(fits: Result<bool>) -> ExitCode {
 
 /// Runs `explain`.
 pub(crate) fn run_explain(args: &ExplainArgs, registry: Registry) -> ExitCode {
-    ended(explained(args, registry))
+    ended(|| explained(args, registry))
 }
 
 fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
@@ -283,12 +286,12 @@ fn print_all<A: Serialize>(
         [only] => render(only, format, tables)?,
         all => render(&all, format, tables)?,
     };
-    print(&text)
+    print_answer(&text, format)
 }
 
 /// Runs `preempt`.
 pub(crate) fn run_preempt(args: &PreemptArgs, registry: Registry) -> ExitCode {
-    ended(preempted(args, registry))
+    ended(|| preempted(args, registry))
 }
 
 fn preempted(args: &PreemptArgs, registry: Registry) -> Result<bool> {
@@ -310,7 +313,7 @@ fn preempted(args: &PreemptArgs, registry: Registry) -> Result<bool> {
 
 /// Runs `what-if`.
 pub(crate) fn run_what_if(args: &WhatIfArgs, registry: Registry) -> ExitCode {
-    ended(asked(args, registry))
+    ended(|| asked(args, registry))
 }
 
 fn asked(args: &WhatIfArgs, registry: Registry) -> Result<bool> {
@@ -347,7 +350,7 @@ fn asked(args: &WhatIfArgs, registry: Registry) -> Result<bool> {
 
 /// Runs `drain`.
 pub(crate) fn run_drain(args: &DrainArgs, registry: Registry) -> ExitCode {
-    ended(drained(args, registry))
+    ended(|| drained(args, registry))
 }
 
 fn drained(args: &DrainArgs, registry: Registry) -> Result<bool> {
@@ -367,13 +370,14 @@ fn drain_of(disable_eviction: bool) -> impl Fn(&String) -> Change {
 
 fn answer(asked: &Asked, changes: &[Change], output: Output) -> Result<bool> {
     let answer: WhatIf = what_if(&asked.engine, changes, QuestionLimits::default(), asked.now)?;
-    print(&render(&answer, output.format, |wide| answer.table(wide))?)?;
+    let text = render(&answer, output.format, |wide| answer.table(wide))?;
+    print_answer(&text, output.format)?;
     Ok(answer.fits)
 }
 
 /// Runs `capacity`.
 pub(crate) fn run_capacity(args: &CapacityArgs, registry: Registry) -> ExitCode {
-    ended(counted(args, registry))
+    ended(|| counted(args, registry))
 }
 
 fn counted(args: &CapacityArgs, registry: Registry) -> Result<bool> {
@@ -393,13 +397,14 @@ fn counted(args: &CapacityArgs, registry: Registry) -> Result<bool> {
         ..CapacityOptions::default()
     };
     let answer = capacity(&asked.engine, template, options, asked.now)?;
-    print(&render(&answer, args.output.format, |wide| answer.table(wide))?)?;
+    let text = render(&answer, args.output.format, |wide| answer.table(wide))?;
+    print_answer(&text, args.output.format)?;
     Ok(answer.count >= args.at_least)
 }
 
 /// Runs `queue`.
 pub(crate) fn run_queue(args: &QueueArgs, registry: Registry) -> ExitCode {
-    ended(queued(args, registry))
+    ended(|| queued(args, registry))
 }
 
 fn queued(args: &QueueArgs, registry: Registry) -> Result<bool> {
@@ -410,13 +415,14 @@ fn queued(args: &QueueArgs, registry: Registry) -> Result<bool> {
     let options =
         QueueOptions { max_listed: args.limit, from_objects: true, ..QueueOptions::default() };
     let answer = queue(&asked.engine, options, asked.now);
-    print(&render(&answer, args.output.format, |wide| answer.table(wide))?)?;
+    let text = render(&answer, args.output.format, |wide| answer.table(wide))?;
+    print_answer(&text, args.output.format)?;
     Ok(true)
 }
 
 /// Runs `fragmentation`.
 pub(crate) fn run_fragmentation(args: &FragmentationArgs, registry: Registry) -> ExitCode {
-    ended(fragmented(args, registry))
+    ended(|| fragmented(args, registry))
 }
 
 fn fragmented(args: &FragmentationArgs, registry: Registry) -> Result<bool> {
@@ -430,7 +436,8 @@ fn fragmented(args: &FragmentationArgs, registry: Registry) -> Result<bool> {
         ..FragmentationOptions::default()
     };
     let answer = fragmentation(&asked.engine, &options, asked.now);
-    print(&render(&answer, args.output.format, |wide| answer.table(wide))?)?;
+    let text = render(&answer, args.output.format, |wide| answer.table(wide))?;
+    print_answer(&text, args.output.format)?;
     Ok(true)
 }
 

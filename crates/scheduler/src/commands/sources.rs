@@ -23,6 +23,7 @@ use tokio::time::timeout;
 
 pub(crate) use self::live::Live;
 use super::runtime;
+use super::terminal::end_work;
 use crate::text_file::{self, MAX_CONFIG, MAX_DUMP};
 
 /// How long it may take to find a running scheduler.
@@ -118,6 +119,7 @@ pub(crate) type Remarks<'a> = &'a mut dyn FnMut(String);
 
 /// Prints a remark on standard error.
 pub(crate) fn print_remark(text: String) {
+    end_work();
     eprintln!("{text}");
 }
 

@@ -1,5 +1,6 @@
 //! Questions to a scheduler that runs: at its secure port, through an API server where it is registered, and not at all.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::time::Instant;
 
@@ -134,6 +135,15 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
             assert_ne!(live[field], Value::Null, "{command:?}: {field}");
         }
     }
+    // A DaemonSet has a pod for each node of the cluster, which the manifests of the question do not name.
+    let agent = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: agent}\nspec:\n  selector: {matchLabels: {app: agent}}\n  template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: c, image: x}]}}\n";
+    let agent = world.files.write("agent.yaml", agent);
+    let (code, answer, said) = world.direct(&["what-if", "--add", &agent]);
+    let placed: Option<BTreeSet<&str>> = answer["placements"]
+        .as_array()
+        .map(|placed| placed.iter().filter_map(|placed| placed["node"].as_str()).collect());
+    let nodes = BTreeSet::from(["hollow-00000", "hollow-00001"]);
+    assert_eq!((code, placed), (Some(0), Some(nodes)), "{answer:#} {said}");
     // Tables are the scheduler's own.
     let source = ["--kubeconfig", &world.cluster.kubeconfig, "--server", &world.url];
     let table = |more: &[&str]| {

@@ -33,6 +33,7 @@ pub(in crate::explanation) fn group_of(
         return None;
     }
     let mut trial = engine.fork(now);
+    trial.give_up_when(interrupt.flag());
     let is_known = |trial: &Engine| {
         trial.known_pod(&pod.namespace, &pod.name).is_some_and(|known| known.uid == pod.uid)
     };

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use super::{
     CapacityArgs, DrainArgs, ExplainArgs, FragmentationArgs, PreemptArgs, QueueArgs, WhatIfArgs,
 };
-use crate::commands::print;
 use crate::commands::sources::{Live, Output};
+use crate::commands::terminal::{end_work, print_answer};
 
 /// Answers to a command's questions, in their order.
 struct Answered<'a> {
@@ -41,12 +41,13 @@ impl<'a> Answered<'a> {
         let tables: String = fields
             .filter_map(|answer| answer.remove("rendered")?.as_str().map(str::to_owned))
             .collect();
+        end_work();
         eprintln!("{}", self.live.answered(&self.answers));
         let text = match &self.answers[..] {
             [only] => render(only, self.format, |_| tables)?,
             all => render(&all, self.format, |_| tables)?,
         };
-        print(&text)?;
+        print_answer(&text, self.format)?;
         Ok(self.answers.iter().all(fits))
     }
 }

@@ -62,24 +62,29 @@ impl Live {
         })
     }
 
+    /// Adds the cluster's objects of one kind.
+    fn add(&self, input: &mut ClusterInput, kind: &str) -> Result<()> {
+        let found = self.runtime.block_on(ClusterLists::read_kind(&self.endpoint, kind))?;
+        for (kind, text) in found.lists {
+            input.add_to_cluster(&kind, &text)?;
+        }
+        Ok(())
+    }
+
     /// Nodes, pods and pod groups of the question, as an API server would store them.
     pub(crate) fn manifests(&self, question: &[PathBuf]) -> Result<Vec<Value>> {
         let mut input = ClusterInput::default();
-        if !question.is_empty() {
-            // Their priority is that of their class.
-            let classes = self
-                .runtime
-                .block_on(ClusterLists::read_kind(
-                    &self.endpoint,
-                    "priorityclasses.scheduling.k8s.io",
-                ))
-                .context("cannot read the classes of priorities")?;
-            for (kind, text) in classes.lists {
-                input.add_manifests(&kind, &text)?;
-            }
-        }
         input.begin_question();
         add_files(&mut input, question)?;
+        if !question.is_empty() {
+            // The priority of pods is that of their class.
+            self.add(&mut input, "priorityclasses.scheduling.k8s.io")
+                .context("cannot read the classes of priorities")?;
+        }
+        if input.asks_about("apps", "DaemonSet") {
+            self.add(&mut input, "nodes")
+                .context("cannot read the nodes that a DaemonSet is for")?;
+        }
         let found = input.finish()?;
         if !found.asked_others.is_empty() {
             bail!(
