@@ -105,7 +105,8 @@ impl Recount {
             return None;
         }
         let placements = if core.plans.groups.places_groups {
-            placements(core, group).ok()?.into_iter().map(|placement| placement.nodes).collect()
+            let placements = placements(core, group).ok()?.into_iter();
+            placements.map(|placement| placement.nodes.to_vec()).collect()
         } else {
             vec![core.cluster.order().to_vec()]
         };
