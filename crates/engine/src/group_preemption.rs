@@ -221,6 +221,7 @@ impl Rehearsal<'_, '_> {
             started: Vec::new(),
             effort: Effort { hit_limit: false, ..*effort },
             is_final: false,
+            is_permitted: None,
         };
         let tried = self.cycle.decide(&mut cx, self.group, false, &mut GroupReport::default());
         (self.cx.later, self.cx.effort) = (cx.later, cx.effort);
