@@ -372,9 +372,7 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
         others.filter(|other| other.uid != first.uid).cloned().collect();
     others.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     let mut members = vec![popped];
-    for other in others {
-        members.extend(core.pop_specific(other));
-    }
+    core.pop_these(others, &mut members);
     let exact = Exact::of(core, &namespace, &name);
     members.sort_by(|a, b| {
         let key = |queued: &QueuedPod<Entry>| {
