@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -121,10 +122,14 @@ impl History {
         let mut text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
         let mut registry = kube_scheduler_plugins_intree::registry();
         let names: Vec<_> = more.iter().map(|name| json!({"name": name})).collect();
+        // Where members stay on their nodes, they are not asked about on trial.
+        let denies_from = if more.contains(&"Watcher") { 2 } else { 1 };
         let plugins = json!({"multiPoint": {"enabled": names}});
         text["profiles"] = json!([{"schedulerName": "default-scheduler", "plugins": plugins}]);
         registry.register("Watcher", |_, _| Ok(Arc::new(Watcher))).unwrap();
-        registry.register("Fickle", |_, _| Ok(Arc::new(Fickle(Mutex::default())))).unwrap();
+        let fickle = move || Fickle { n_asked: Mutex::default(), denies_from };
+        registry.register("Fickle", move |_, _| Ok(Arc::new(fickle()))).unwrap();
+        registry.register("Counter", |_, _| Ok(Arc::new(Counter))).unwrap();
         let mut config = decode(&text.to_string()).unwrap();
         default(&mut config, &feature_gates);
         let options = EngineOptions { gates: feature_gates, ..options };
@@ -501,8 +506,11 @@ fn members_are_tried_only_where_they_go() {
     assert_eq!((bound, counted.engine.class_cache_counts().misses), (4, 1), "{:#?}", counted.log);
 }
 
-/// A plugin that says that it goes by the number of members, and then rejects one all the same, when it is asked in earnest.
-struct Fickle(Mutex<u32>);
+/// A plugin that says that it goes by the number of members, and then rejects the last one all the same, when it is asked in earnest.
+struct Fickle {
+    n_asked: Mutex<u32>,
+    denies_from: u32,
+}
 
 impl Plugin for Fickle {
     fn name(&self) -> &str {
@@ -521,9 +529,10 @@ impl Permit for Fickle {
         _: &str,
         _: &mut Commands,
     ) -> PermitDecision {
-        let mut asked = self.0.lock().unwrap();
-        *asked += u32::from(*pod.name == *"p04");
-        if *asked == 2 && *pod.name == *"p04" {
+        let mut n_asked = self.n_asked.lock().unwrap();
+        let is_last = *pod.name == *"p00";
+        *n_asked += u32::from(is_last);
+        if is_last && (self.denies_from..=2).contains(&*n_asked) {
             return PermitDecision::deny(Status::unschedulable("not now"));
         }
         PermitDecision::allow()
@@ -534,12 +543,14 @@ impl Permit for Fickle {
     }
 }
 
-/// Members that are still to come leave their nodes when one before them fails in earnest.
+/// Members that were to be bound together are bound one by one when a plugin does not keep to what it has promised.
 #[test]
-fn members_leave_when_one_before_them_fails() {
+fn members_are_bound_one_by_one_when_a_promise_is_broken() {
     let [stays, is_taken_back] = [false, true].map(|is_watched| {
         let plugins: &[&str] = if is_watched { &["Watcher", "Fickle"] } else { &["Fickle"] };
         let mut history = History::with_plugins(GATES[1], EngineOptions::default(), plugins);
+        // The others are let through by GangScheduling before the last one is rejected.
+        history.has_gangs = false;
         history.take(&Step::Node(4));
         history.take(&Step::Group(0, 3));
         (0..3).for_each(|n| history.take(&Step::Pod(n * 4)));
@@ -554,6 +565,58 @@ fn members_leave_when_one_before_them_fails() {
     });
     assert_eq!(stays, is_taken_back);
     assert!(stays.iter().any(|line| line.contains("not now")), "{stays:#?}");
+}
+
+thread_local! {
+    /// How often [`Counter`] was asked.
+    static N_ASKED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A plugin that goes by the number of members, and counts how often it is asked.
+struct Counter;
+
+impl Plugin for Counter {
+    fn name(&self) -> &str {
+        "Counter"
+    }
+
+    extension_points!(Permit);
+}
+
+impl Permit for Counter {
+    fn permit(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        _: &Arc<Pod>,
+        _: &str,
+        _: &mut Commands,
+    ) -> PermitDecision {
+        N_ASKED.set(N_ASKED.get() + 1);
+        PermitDecision::allow()
+    }
+
+    fn members_needed(&self, _: &Context<'_>, _: PlacedGroup<'_>) -> Option<usize> {
+        Some(0)
+    }
+}
+
+/// Where the number of members decides, Permit is asked about the last one of a gang that fits, and about all of one that does not.
+#[test]
+fn permit_is_asked_when_the_number_of_members_has_not_decided_yet() {
+    let n_asked = |plugins: &[&str], n_pods: u8| {
+        let mut history = History::with_plugins(GATES[1], EngineOptions::default(), plugins);
+        history.take(&Step::Node(4));
+        history.take(&Step::Group(0, n_pods));
+        (0..n_pods).for_each(|n| history.take(&Step::Pod(n * 4)));
+        N_ASKED.set(0);
+        let turn = history.engine.schedule_next(history.now).unwrap();
+        (N_ASKED.get(), matches!(turn.result, AttemptResult::Assumed(_)))
+    };
+    assert_eq!(n_asked(&["Counter"], 3), (1, true));
+    assert_eq!(n_asked(&["Counter", "Watcher"], 3), (6, true), "on trial and in earnest");
+    let (n_placed, fits) = n_asked(&["Counter"], 12);
+    assert!(!fits && n_placed > 0, "{n_placed} were placed, and say what they wait for");
 }
 
 /// A gang that fits changes the cluster once for each member, and three times where it is taken off its nodes in between.

@@ -77,7 +77,7 @@ pub(crate) struct NodeTable {
 /// The order as of the last refresh, and what has happened since.
 #[derive(Clone, Debug, Default)]
 struct NodeOrder {
-    nodes: Vec<NodeIdx>,
+    nodes: Arc<[NodeIdx]>,
     /// Rank by slot.
     ranks: Vec<u32>,
     /// Listed names that are gone, with their rank.
@@ -168,7 +168,7 @@ impl NodeTable {
         Some(previous)
     }
 
-    pub(crate) fn order(&self) -> &[NodeIdx] {
+    pub(crate) fn order(&self) -> &Arc<[NodeIdx]> {
         &self.order.nodes
     }
 
@@ -201,7 +201,7 @@ impl NodeOrder {
         for (rank, node) in nodes.iter().enumerate() {
             ranks[node.index()] = rank as u32;
         }
-        Self { nodes, ranks, removed: KeyedMap::default(), n_added: 0 }
+        Self { nodes: nodes.into(), ranks, removed: KeyedMap::default(), n_added: 0 }
     }
 
     fn add(&mut self, node: NodeIdx, name: &str) {
@@ -214,7 +214,7 @@ impl NodeOrder {
             self.ranks.resize(node.index() + 1, UNLISTED);
         }
         self.ranks[node.index()] = rank;
-        self.nodes[rank as usize] = node;
+        Arc::make_mut(&mut self.nodes)[rank as usize] = node;
     }
 
     fn remove(&mut self, node: NodeIdx, name: &Arc<str>) {

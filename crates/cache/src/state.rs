@@ -105,6 +105,11 @@ impl ClusterState {
         self.nodes.order()
     }
 
+    /// The same, to keep: unless nodes come or go, it is one list that all have.
+    pub fn shared_order(&self) -> Arc<[NodeIdx]> {
+        self.nodes.order().clone()
+    }
+
     /// Brings [`order`](Self::order) up to date. To be called at the start of each cycle; O(1) unless nodes came or
     /// went since, O(nodes) then.
     pub fn refresh_order(&mut self) {

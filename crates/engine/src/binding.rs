@@ -19,6 +19,7 @@ mod reserve;
 mod steps;
 mod table;
 mod tasks;
+mod together;
 mod trial;
 
 use std::sync::Arc;

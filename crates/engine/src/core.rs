@@ -317,9 +317,13 @@ impl Core {
         self.with_queue(|queue, policy| queue.pop(policy))
     }
 
-    /// Takes a given pod out of the queue, ready or not; `None` if it is not there, or gated.
-    pub(crate) fn pop_specific(&mut self, pod: Arc<Pod>) -> Option<QueuedPod<Entry>> {
-        self.with_queue(|queue, policy| queue.pop_specific(&Entry(pod), policy.now, policy))
+    /// Takes given pods out of the queue, ready or not, except those that are not there, or gated.
+    pub(crate) fn pop_these(&mut self, pods: Vec<Arc<Pod>>, into: &mut Vec<QueuedPod<Entry>>) {
+        self.with_queue(|queue, policy| {
+            for pod in pods {
+                into.extend(queue.pop_specific(&Entry(pod), policy.now, policy));
+            }
+        });
     }
 
     /// A pod's attempt is over as far as the queue goes: events cannot help it any more.

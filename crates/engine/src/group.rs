@@ -1,7 +1,7 @@
 //! A pod group while it is decided about: its members, how they fared, and what that takes.
 //!
 //! Invariant: a member that stays on its node after its trial ([`Whereabouts::Kept`]) is one of a group of which all members do, and
-//! is bound there next, or leaves.
+//! is bound there next, together with the others, or leaves.
 
 use std::sync::Arc;
 
@@ -42,8 +42,9 @@ pub(crate) struct Group {
     pub(crate) shared: GroupCycleState,
     /// What is asked of a gang that is planned as a whole; `None` for other groups.
     pub(crate) exact: Option<Exact>,
-    /// Whether members may [stay](may_stay) on their nodes between trial and binding.
-    pub(crate) may_stay: bool,
+    /// How many members have to be placed before one is bound, if that is [all](foreseen) that decides about those that have a
+    /// node.
+    pub(crate) foreseen: Option<usize>,
 }
 
 impl Group {
@@ -75,6 +76,8 @@ pub(crate) struct GroupWork<'a> {
     pub(crate) effort: Effort,
     /// Whether members are going to be bound where they are tried next, if all of them fit there.
     pub(crate) is_final: bool,
+    /// Whether Permit would let the member be bound that is tried next, if that is known without asking.
+    pub(crate) is_permitted: Option<bool>,
 }
 
 /// What a group cycle has cost at most so far, in units of work.
@@ -177,7 +180,7 @@ impl PlacementOutcome {
             && self.status.is_success()
             && all_fit
             && trials.len() == group.pods.len()
-            && group.may_stay;
+            && group.foreseen.is_some();
         for (at, trial) in trials.into_iter().rev() {
             match self.outcomes.get_mut(at) {
                 Some(Outcome::Fits(fit)) if stays => {
@@ -188,6 +191,21 @@ impl PlacementOutcome {
                     fit.whereabouts = Whereabouts::Left(Box::new(state));
                 }
                 _ => drop(trial.take_back(cx.core, &mut cx.later)),
+            }
+        }
+    }
+
+    /// Asks Permit about the members that were placed without, so that they can say what they wait for.
+    pub(crate) fn ask_late(&mut self, trials: &mut [(usize, Trial)], cx: &mut GroupWork<'_>) {
+        for (at, trial) in trials {
+            let permit = match trial.ask(cx.core, &mut cx.later) {
+                Ok(()) => trial.permit.clone(),
+                // Not what it has promised; it is one more reason.
+                Err(status) => status,
+            };
+            if let Some(Outcome::Fits(fit) | Outcome::Preempts(fit, _)) = self.outcomes.get_mut(*at)
+            {
+                fit.permit = permit;
             }
         }
     }
@@ -214,12 +232,16 @@ impl PlacementOutcome {
     }
 }
 
-/// Whether members that are going to be bound can stay on their nodes from their trial on: nothing that is asked until all of
-/// them are placed in earnest can answer otherwise for it. Permit plugins go by the numbers of members, which do not count those
-/// that only stay, and let none be bound before all are placed; Reserve and PreBind plugins have nothing to do; and none of the
-/// pods has affinity, which is not [listed](kube_scheduler_cache::ClusterState::freeze_affinity_lists) during trials. To be asked
-/// before any of them is on trial.
-pub(crate) fn may_stay(core: &Core, group: &Group) -> bool {
+/// How many members have to be placed before one of them is bound, if that is all of them or more, and what plugins would say of
+/// each on its node follows from it: Permit plugins go by the number of members that are placed, and no pod waits that they could
+/// let through; Reserve and PreBind plugins have nothing to do. None of the pods has affinity, which is not
+/// [listed](kube_scheduler_cache::ClusterState::freeze_affinity_lists) during trials. So members need not be asked about on trial,
+/// can stay on their nodes from there until they are bound, and [set off together](Bindings::start_together). To be asked before
+/// any of them is on trial.
+pub(crate) fn foreseen(core: &Core, group: &Group) -> Option<usize> {
+    if core.permits.len() > 0 {
+        return None;
+    }
     let profile = &core.plans.profiles[group.profile];
     let asked = guarded(|| {
         let needed = group.members_needed(core)?;
@@ -230,7 +252,8 @@ pub(crate) fn may_stay(core: &Core, group: &Group) -> bool {
                 && profile.reserve().all(|(_, _, plugin)| plugin.is_idle_for(pod))
         };
         let is_idle = profile.pre_bind().all(|(idx, ..)| reserves(idx));
-        Some(needed >= group.pods.len() && is_idle && group.pods.iter().all(is_plain))
+        let is_known = needed >= group.pods.len() && is_idle && group.pods.iter().all(is_plain);
+        is_known.then_some(needed)
     });
-    asked.ok().flatten().unwrap_or(false)
+    asked.ok().flatten()
 }

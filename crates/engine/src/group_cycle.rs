@@ -26,7 +26,7 @@ use crate::effect::PodRef;
 use crate::exact::{Exact, restore_nominations, withdraw_nominations};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::group::{
-    Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE, may_stay,
+    Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE, foreseen,
 };
 use crate::group_report::GroupReport;
 use crate::observer::Observer;
@@ -74,6 +74,7 @@ impl SchedulingCycle {
             started,
             effort,
             is_final,
+            is_permitted: None,
         };
         let mut group_turn = GroupTurn::default();
         if let Some(group) = group_of(cx.core, queued, &mut group_turn) {
@@ -130,7 +131,10 @@ impl SchedulingCycle {
         let mut tried = PlacementOutcome::failed(Status::unschedulable(UNSCHEDULABLE));
         let mut needs_victims = false;
         let mut refused = None;
+        // Observers are to see what plugins said.
+        let needed = group.foreseen.filter(|_| !cx.observer.wants_group_attempts());
         for queued in &group.members {
+            cx.is_permitted = needed.map(|needed| trials.len() + 1 >= needed);
             let mut outcome = match self.refuse_alike(cx, group, queued, refused.as_ref()) {
                 Some(failure) => (Outcome::Failed(failure), None),
                 None => self.try_member_after(cx, group, queued, scope, &mut refused),
@@ -159,6 +163,10 @@ impl SchedulingCycle {
                 }
             }
             tried.outcomes.push(outcome.0);
+        }
+        cx.is_permitted = None;
+        if !tried.status.is_success() && !tried.waits {
+            tried.ask_late(&mut trials, cx);
         }
         tried.take_back(trials, group, cx);
         if freezes {
@@ -302,7 +310,11 @@ impl GroupWork<'_> {
         let node_name = self.core.cluster.node_name(node).cloned().unwrap_or_default();
         let (queued, profile) = (queued.clone(), group.profile);
         let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
-        match self.bindings.try_out(self.core, placement, &mut self.later) {
+        let tried = match self.is_permitted {
+            Some(is_permitted) => self.bindings.try_unasked(self.core, placement, is_permitted),
+            None => self.bindings.try_out(self.core, placement, &mut self.later),
+        };
+        match tried {
             Ok(trial) => {
                 let fit = Fit::of(&trial, (node, node_name), n_evaluated, n_feasible);
                 let outcome = match failure {
@@ -360,9 +372,7 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
         others.filter(|other| other.uid != first.uid).cloned().collect();
     others.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     let mut members = vec![popped];
-    for other in others {
-        members.extend(core.pop_specific(other));
-    }
+    core.pop_these(others, &mut members);
     let exact = Exact::of(core, &namespace, &name);
     members.sort_by(|a, b| {
         let key = |queued: &QueuedPod<Entry>| {
@@ -403,8 +413,8 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
         classes.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).map(|same| same[0]).collect();
     let shared = GroupCycleState::default();
     let mut group =
-        Group { namespace, name, profile, members, pods, classes, shared, exact, may_stay: false };
-    group.may_stay = may_stay(core, &group);
+        Group { namespace, name, profile, members, pods, classes, shared, exact, foreseen: None };
+    group.foreseen = foreseen(core, &group);
     (!group.pods.is_empty()).then_some(group)
 }
 

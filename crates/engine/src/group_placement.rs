@@ -317,8 +317,9 @@ impl SchedulingCycle {
 }
 
 /// The names of some nodes; `None` if they are all there are.
-fn part_of(core: &Core, nodes: &[NodeIdx]) -> Option<BTreeSet<Arc<str>>> {
-    if nodes == core.cluster.order() {
+fn part_of(core: &Core, nodes: &Arc<[NodeIdx]>) -> Option<BTreeSet<Arc<str>>> {
+    // Most groups may go anywhere: going through all nodes for each would cost more than placing a small one.
+    if Arc::ptr_eq(nodes, &core.cluster.shared_order()) {
         return None;
     }
     let names: BTreeSet<Arc<str>> = names_of(core, nodes).into_iter().collect();
@@ -339,7 +340,7 @@ fn work_of_members(core: &Core, group: &Group, nodes: &[NodeIdx]) -> u64 {
 
 /// The placements that are worth a try; all nodes if no plugin generates others.
 pub(crate) fn placements(core: &Core, group: &Group) -> Result<Vec<Placement>, Status> {
-    let parent = Placement { name: Arc::default(), nodes: core.cluster.order().to_vec() };
+    let parent = Placement { name: Arc::default(), nodes: core.cluster.shared_order() };
     let profile = &core.plans.profiles[group.profile];
     let Some((_, name, plugin)) = profile.placement_generate().next() else {
         return Ok(vec![parent]);

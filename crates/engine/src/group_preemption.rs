@@ -106,7 +106,8 @@ impl Recount {
             return None;
         }
         let placements = if core.plans.groups.places_groups {
-            placements(core, group).ok()?.into_iter().map(|placement| placement.nodes).collect()
+            let placements = placements(core, group).ok()?.into_iter();
+            placements.map(|placement| placement.nodes.to_vec()).collect()
         } else {
             vec![core.cluster.order().to_vec()]
         };
@@ -221,6 +222,7 @@ impl Rehearsal<'_, '_> {
             started: Vec::new(),
             effort: Effort { hit_limit: false, ..*effort },
             is_final: false,
+            is_permitted: None,
         };
         let tried = self.cycle.decide(&mut cx, self.group, false, &mut GroupReport::default());
         (self.cx.later, self.cx.effort) = (cx.later, cx.effort);

@@ -2,7 +2,6 @@
 //!
 //! Behaviour: `docs/spec/podgroups.md` §8.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{PodCondition, PodGroup};
@@ -11,7 +10,7 @@ use kube_scheduler_framework::{Command, Commands, CycleState, ObjectWrite, Statu
 use kube_scheduler_queue::QueuedPod;
 use serde_json::json;
 
-use crate::binding::Placement;
+use crate::binding::{KeptTrial, Placement};
 use crate::condition::{Condition, changed_condition};
 use crate::core::Core;
 use crate::effect::{Effect, PodRef};
@@ -41,20 +40,12 @@ impl GroupWork<'_> {
         let mut outcomes = outcomes.into_iter();
         let mut results = Vec::with_capacity(members.len());
         let members = members.into_iter().map(|queued| (queued, outcomes.next()));
-        let mut members: VecDeque<_> = in_order(members.collect(), &order).collect();
-        while let Some((queued, outcome)) = members.pop_front() {
+        let mut members: Vec<_> = in_order(members.collect(), &order).collect();
+        results.extend(self.bind_together(&mut members));
+        for (queued, outcome) in members {
             let pod = PodRef::from(&*queued.entry().0);
             let result = match what_next(outcome, &status, waits) {
-                Next::Bind(fit) => {
-                    let n_bindings = self.bindings.len();
-                    let result = self.bind(queued, profile, *fit);
-                    if self.bindings.len() != n_bindings + 1 {
-                        // A binding has ended, and nothing that follows from it may see members that are still to come.
-                        let others = members.iter_mut().filter_map(|(_, outcome)| outcome.as_mut());
-                        others.rev().for_each(|outcome| outcome.leave(self.core));
-                    }
-                    result
-                }
+                Next::Bind(fit) => self.bind(queued, profile, *fit),
                 Next::Fail(failure) => {
                     let failed = FailedAttempt { queued, profile, assumed: None, failure };
                     failed.send_back(self.core)
@@ -71,6 +62,26 @@ impl GroupWork<'_> {
         results
     }
 
+    /// Binds the members if they have stayed on their nodes, which all do or none, and takes them out of the list. If they cannot
+    /// be bound together, they leave their nodes, and are to be bound one by one.
+    fn bind_together(
+        &mut self,
+        members: &mut Vec<(QueuedPod<Entry>, Option<Outcome>)>,
+    ) -> Vec<(PodRef, AttemptResult)> {
+        let outcomes = members.iter_mut().filter_map(|(_, outcome)| outcome.as_mut());
+        let mut kept: Vec<&mut KeptTrial> = outcomes.filter_map(Outcome::kept_mut).collect();
+        if kept.is_empty() {
+            return Vec::new();
+        }
+        let Some(commands) = self.bindings.ask_together(self.core, &mut kept) else {
+            let outcomes = members.iter_mut().filter_map(|(_, outcome)| outcome.as_mut());
+            outcomes.rev().for_each(|outcome| outcome.leave(self.core));
+            return Vec::new();
+        };
+        let kept = members.drain(..).filter_map(|(_, outcome)| outcome?.into_kept());
+        self.bindings.start_together(self.core, kept, commands)
+    }
+
     fn bind(
         &mut self,
         queued: QueuedPod<Entry>,
@@ -78,17 +89,12 @@ impl GroupWork<'_> {
         fit: Fit,
     ) -> AttemptResult {
         let Fit { node, whereabouts, n_evaluated, n_feasible, .. } = fit;
-        match whereabouts {
-            Whereabouts::Kept(trial) => self.bindings.start_kept(self.core, trial),
-            whereabouts => {
-                let state = match whereabouts {
-                    Whereabouts::Left(state) => *state,
-                    _ => CycleState::new(),
-                };
-                let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
-                self.bindings.start(self.core, placement)
-            }
-        }
+        let state = match whereabouts {
+            Whereabouts::Left(state) => *state,
+            Whereabouts::OnTrial | Whereabouts::Kept(_) => CycleState::new(),
+        };
+        let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
+        self.bindings.start(self.core, placement)
     }
 }
 
@@ -101,6 +107,20 @@ const fn is_about_queue(command: &Command) -> bool {
 }
 
 impl Outcome {
+    fn kept_mut(&mut self) -> Option<&mut KeptTrial> {
+        match self {
+            Self::Fits(Fit { whereabouts: Whereabouts::Kept(trial), .. }) => Some(trial),
+            _ => None,
+        }
+    }
+
+    fn into_kept(self) -> Option<KeptTrial> {
+        match self {
+            Self::Fits(Fit { whereabouts: Whereabouts::Kept(trial), .. }) => Some(trial),
+            _ => None,
+        }
+    }
+
     /// A member that has stayed on its node leaves it.
     fn leave(&mut self, core: &mut Core) {
         if let Self::Fits(Fit { whereabouts, .. }) = self {

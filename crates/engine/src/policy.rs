@@ -319,7 +319,7 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         let Some((_, registration)) = self.plans.hints.0.get(id.0 as usize) else {
             return Topics::All;
         };
-        guarded(|| registration.topics_of_event(old, new)).unwrap_or(Topics::All)
+        guarded(|| registration.topics_of_event(&self.context(), old, new)).unwrap_or(Topics::All)
     }
 
     fn signature(&mut self, entry: &Entry, profile: ProfileId) -> Option<u64> {

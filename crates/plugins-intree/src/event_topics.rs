@@ -1,8 +1,8 @@
 //! Topics by which queueing hints are asked about the pods that an event may concern.
 
-use kube_scheduler_framework::EventObject;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::topics::{Topics, topic};
+use kube_scheduler_framework::{Context, EventObject};
 
 use crate::volumes::claim_of;
 
@@ -13,7 +13,11 @@ pub(crate) fn volume_claims(pod: &Pod) -> Topics {
 }
 
 /// The object that an event has left, by namespace and name. Where there is none, hints answer yes to everybody.
-pub(crate) fn object(_: Option<&EventObject>, new: Option<&EventObject>) -> Topics {
+pub(crate) fn object(
+    _: &Context<'_>,
+    _: Option<&EventObject>,
+    new: Option<&EventObject>,
+) -> Topics {
     match new.and_then(EventObject::as_object) {
         Some(object) => Topics::Only(vec![topic((&*object.namespace, &*object.name))]),
         None => Topics::All,

@@ -74,7 +74,7 @@ fn difference(engine: &Engine, case: &Value) -> Result<Option<String>> {
         for registration in matching {
             let answer = match &registration.hint {
                 None => "Queue".to_owned(),
-                Some(_) if !registration.concerns(&pod, old.as_ref(), new.as_ref()) => {
+                Some(_) if !registration.concerns(&cx, &pod, old.as_ref(), new.as_ref()) => {
                     "QueueSkip".to_owned()
                 }
                 Some(hint) => match hint(&cx, &pod, old.as_ref(), new.as_ref()) {

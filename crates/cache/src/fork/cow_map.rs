@@ -97,7 +97,11 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
     /// A place to write the value of `key` to. Copies the shard if a fork shares it and it has the key.
     pub fn get_mut<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<&mut V> {
         let hash = self.hasher.hash_one(key);
-        self.find(hash, key)?;
+        let at = shard_of(hash, self.shards.len());
+        if Arc::get_mut(&mut self.shards[at]).is_none() {
+            // It would have to be copied.
+            self.find(hash, key)?;
+        }
         let shard = shard_mut(&mut self.shards, hash);
         shard.find_mut(hash, |(k, _)| key.equivalent(k)).map(|(_, value)| value)
     }

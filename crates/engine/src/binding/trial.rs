@@ -1,7 +1,7 @@
 //! Placing a pod on trial: assume, Reserve and Permit, and then all of it is undone.
 //!
-//! A pod that is going to be bound where it was tried may stay on its node meanwhile ([`Trial::keep`]): it is unreserved, and
-//! its group does not count it, but the cluster does, so that it is not taken out to be put in again.
+//! A pod that is going to be bound where it was tried may stay on its node meanwhile ([`Trial::keep`]), so that it is not taken out
+//! to be put in again.
 //!
 //! Behaviour: `docs/spec/podgroups.md` §5.1.
 
@@ -14,7 +14,6 @@ use super::permit::Waits;
 use super::{Binding, Bindings, Placement};
 use crate::core::Core;
 use crate::policy::Entry;
-use crate::turn::AttemptResult;
 
 /// What the reference adds when a plugin wants a pod to wait.
 const ASKED_TO_WAIT: &str = "one or more plugins asked to wait and no plugin rejected pod";
@@ -25,8 +24,10 @@ pub(crate) struct Trial {
     binding: Box<Binding>,
     /// The node that the pod was nominated to.
     nomination: Option<Arc<str>>,
-    /// Whether Permit would let the pod be bound: success, or `Wait` with the reasons.
+    /// Whether Permit would let the pod be bound: success, or `Wait` with the reasons if plugins were asked.
     pub(crate) permit: Status,
+    /// Whether Reserve and Permit were asked.
+    is_asked: bool,
 }
 
 impl Bindings {
@@ -38,25 +39,41 @@ impl Bindings {
         placement: Placement,
         later: &mut Commands,
     ) -> Result<Trial, Status> {
-        let uid = placement.queued.entry().0.uid.clone();
-        let nomination = core.queue().nomination(&uid).map(Arc::from);
-        let mut binding = self.assume(core, placement).map_err(|(_, status)| status)?;
-        let permitted = binding.reserve_and_permit(core, later);
-        let mut trial = Trial { binding, nomination, permit: Status::SUCCESS };
-        match permitted {
-            Ok(waits) => {
-                trial.permit = permit_status(&waits);
-                Ok(trial)
-            }
+        let mut trial = self.try_unasked(core, placement, true)?;
+        match trial.ask(core, later) {
+            Ok(()) => Ok(trial),
             Err(status) => {
                 trial.take_back(core, later);
                 Err(status)
             }
         }
     }
+
+    /// As [`try_out`](Self::try_out), but plugins are not asked, because it is known whether Permit would let the pod be bound.
+    pub(crate) fn try_unasked(
+        &mut self,
+        core: &mut Core,
+        placement: Placement,
+        is_permitted: bool,
+    ) -> Result<Trial, Status> {
+        let uid = &placement.queued.entry().0.uid;
+        let nomination = core.queue().nomination(uid).map(Arc::from);
+        let binding = self.assume(core, placement).map_err(|(_, status)| status)?;
+        let permit = if is_permitted { Status::SUCCESS } else { Status::new(Code::Wait, []) };
+        Ok(Trial { binding, nomination, permit, is_asked: false })
+    }
 }
 
 impl Trial {
+    /// Asks Reserve and Permit, unless that is done.
+    pub(crate) fn ask(&mut self, core: &mut Core, later: &mut Commands) -> Result<(), Status> {
+        if !std::mem::replace(&mut self.is_asked, true) {
+            let waits = self.binding.reserve_and_permit(core, later)?;
+            self.permit = permit_status(&waits);
+        }
+        Ok(())
+    }
+
     /// Undoes it; gives what plugins left for later extension points. What plugins want to write at the API server to undo
     /// more than a trial did is not written: the decision is still to come.
     pub(crate) fn take_back(mut self, core: &mut Core, later: &mut Commands) -> CycleState {
@@ -68,11 +85,13 @@ impl Trial {
     /// of which neither plugin nor queue says anything before they are bound there.
     pub(crate) fn keep(mut self, core: &mut Core, later: &mut Commands) -> KeptTrial {
         self.unreserve(core, later);
-        core.cluster.group_member_assumed(&self.binding.pod, false);
         KeptTrial(self)
     }
 
     fn unreserve(&mut self, core: &mut Core, later: &mut Commands) {
+        if !self.is_asked {
+            return;
+        }
         let n_released = core.released.len();
         let undone = self.binding.unreserve(core).into_vec().into_iter();
         for command in undone.filter(|command| !matches!(command, Command::WriteObject { .. })) {
@@ -95,7 +114,7 @@ impl Trial {
     }
 }
 
-/// A pod that is on its node after its trial. Must be [bound](Bindings::start_kept) there, or [leave](KeptTrial::leave).
+/// A pod that is on its node after its trial. Must be [bound](Bindings::start_together) there, or [leave](KeptTrial::leave).
 #[derive(Debug)]
 pub(crate) struct KeptTrial(Trial);
 
@@ -104,17 +123,13 @@ impl KeptTrial {
     pub(crate) fn leave(self, core: &mut Core) -> CycleState {
         self.0.leave(core)
     }
-}
 
-impl Bindings {
-    /// As [`start`](Self::start) for a pod that has stayed on its node.
-    pub(crate) fn start_kept(&mut self, core: &mut Core, kept: KeptTrial) -> AttemptResult {
-        let KeptTrial(Trial { mut binding, .. }) = kept;
-        core.cluster.group_member_assumed(&binding.pod, true);
-        // It may have been given back since.
-        Self::end_nomination(core, &binding.pod.uid);
-        binding.serial = self.table.next_serial();
-        self.set_off(core, binding)
+    pub(super) fn binding(&mut self) -> &mut Binding {
+        &mut self.0.binding
+    }
+
+    pub(super) fn into_binding(self) -> Box<Binding> {
+        self.0.binding
     }
 }
 

@@ -112,8 +112,8 @@ pub trait Permit: Send + Sync {
 
     /// How many members of a group must be placed, beside those that have a node, before the plugin lets one of them be bound,
     /// if it goes by their number alone and never rejects one; `None` if there is more to it. An answer allows members to be
-    /// counted instead of tried, and to stay on their nodes between trial and binding; what counts in the group then are those
-    /// that are placed in earnest.
+    /// counted instead of tried, and to stay on their nodes between trial and binding; and where so many are placed together, only
+    /// the last one is asked about: the others are let through with it, in the order of UIDs.
     fn members_needed(&self, cx: &Context<'_>, group: PlacedGroup<'_>) -> Option<usize> {
         let _ = (cx, group);
         None

@@ -38,7 +38,7 @@ pub struct Placement {
     /// Such as the name of a topology domain; unique among the placements of one group, empty for all nodes.
     pub name: Arc<str>,
     /// The nodes, in the order in which attempts go through them.
-    pub nodes: Vec<NodeIdx>,
+    pub nodes: Arc<[NodeIdx]>,
 }
 
 /// A placement and where the group's members would go within it.

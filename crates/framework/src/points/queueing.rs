@@ -55,7 +55,8 @@ type HintFn = Arc<
 >;
 
 type PodTopics = Arc<dyn Fn(&Pod) -> Topics + Send + Sync>;
-type EventTopics = Arc<dyn Fn(Option<&EventObject>, Option<&EventObject>) -> Topics + Send + Sync>;
+type EventTopics =
+    Arc<dyn Fn(&Context<'_>, Option<&EventObject>, Option<&EventObject>) -> Topics + Send + Sync>;
 
 /// One kind of event a plugin waits for.
 #[derive(Clone)]
@@ -95,7 +96,8 @@ impl EventRegistration {
     /// own do not make each event expensive.
     ///
     /// Contract: where the hint answers [`Queue`](QueueingHint::Queue) or an error, `of_pod` of the pod and `of_event` of the event's
-    /// objects have a topic in common, or one of them is [`Topics::All`]. `of_pod` depends on the pod alone.
+    /// objects, as things stand then, have a topic in common, or one of them is [`Topics::All`]. `of_pod` depends on the pod alone;
+    /// `of_event` is asked once for each event, and may look at what the hint may look at.
     ///
     /// ```
     /// use kube_scheduler_framework::topics::{Topics, topic};
@@ -109,7 +111,7 @@ impl EventRegistration {
     /// })
     /// .by_topic(
     ///     |pod| Topics::Only(vec![topic(&pod.namespace)]),
-    ///     |old, _| match old.and_then(|old| old.as_pod()) {
+    ///     |_, old, _| match old.and_then(|old| old.as_pod()) {
     ///         Some(gone) => Topics::Only(vec![topic(&gone.namespace)]),
     ///         None => Topics::All,
     ///     },
@@ -120,7 +122,10 @@ impl EventRegistration {
     pub fn by_topic<P, E>(mut self, of_pod: P, of_event: E) -> Self
     where
         P: Fn(&Pod) -> Topics + Send + Sync + 'static,
-        E: Fn(Option<&EventObject>, Option<&EventObject>) -> Topics + Send + Sync + 'static,
+        E: Fn(&Context<'_>, Option<&EventObject>, Option<&EventObject>) -> Topics
+            + Send
+            + Sync
+            + 'static,
     {
         self.topics = Some((Arc::new(of_pod), Arc::new(of_event)));
         self
@@ -129,11 +134,12 @@ impl EventRegistration {
     /// Whether the hint is asked about this pod and an event on these objects.
     pub fn concerns(
         &self,
+        cx: &Context<'_>,
         pod: &Pod,
         old: Option<&EventObject>,
         new: Option<&EventObject>,
     ) -> bool {
-        match (self.topics_of_pod(pod), self.topics_of_event(old, new)) {
+        match (self.topics_of_pod(pod), self.topics_of_event(cx, old, new)) {
             (None | Some(Topics::All), _) | (_, Topics::All) => true,
             (Some(Topics::Only(of_pod)), Topics::Only(of_event)) => {
                 of_pod.iter().any(|topic| of_event.contains(topic))
@@ -147,8 +153,13 @@ impl EventRegistration {
     }
 
     /// The topics of an event on these objects; all if the registration has none.
-    pub fn topics_of_event(&self, old: Option<&EventObject>, new: Option<&EventObject>) -> Topics {
-        self.topics.as_ref().map_or(Topics::All, |(_, of_event)| of_event(old, new))
+    pub fn topics_of_event(
+        &self,
+        cx: &Context<'_>,
+        old: Option<&EventObject>,
+        new: Option<&EventObject>,
+    ) -> Topics {
+        self.topics.as_ref().map_or(Topics::All, |(_, of_event)| of_event(cx, old, new))
     }
 }
 

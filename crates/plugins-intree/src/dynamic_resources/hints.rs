@@ -33,7 +33,7 @@ pub(super) fn events(shared: &Arc<Shared>) -> Vec<EventRegistration> {
             let (_, new) = event_objects::pods(old, new)?;
             Ok(hint(new.is_none_or(|new| after_pod(&for_pods, cx, pod, new))))
         })
-        .by_topic(pod_topics, |_, new| match new.and_then(EventObject::as_pod) {
+        .by_topic(pod_topics, |_, _, new| match new.and_then(EventObject::as_pod) {
             Some(pod) => Topics::Only(vec![topic(&pod.uid)]),
             None => Topics::All,
         }),
@@ -63,7 +63,7 @@ fn pod_topics(pod: &Pod) -> Topics {
 }
 
 /// What [`after_claim`] may say yes to.
-fn claim_topics(old: Option<&EventObject>, new: Option<&EventObject>) -> Topics {
+fn claim_topics(_: &Context<'_>, old: Option<&EventObject>, new: Option<&EventObject>) -> Topics {
     let Ok((old, new)) = event_objects::others(old, new) else { return Topics::All };
     // Devices that are given back may help anybody.
     if old.is_some_and(|old| is_allocated(old)) && !new.is_some_and(|new| is_allocated(new)) {

@@ -9,7 +9,7 @@
 use kube_scheduler_framework::api::{Labels, Node, Operator, Pod, PodAffinityTerm};
 use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, EventObject, EventRegistration, EventResource, QueueingHint,
+    ActionType, ClusterEvent, Context, EventObject, EventRegistration, EventResource, QueueingHint,
 };
 
 use super::own_terms::required;
@@ -126,7 +126,7 @@ fn pod_topics(pod: &Pod) -> Topics {
     Topics::Only(topics)
 }
 
-fn event_topics(old: Option<&EventObject>, new: Option<&EventObject>) -> Topics {
+fn event_topics(_: &Context<'_>, old: Option<&EventObject>, new: Option<&EventObject>) -> Topics {
     let Ok((old, new)) = event_objects::pods(old, new) else { return Topics::All };
     let Some(changed) = new.or(old) else { return Topics::Only(Vec::new()) };
     let mut topics = vec![topic(Subject::Pod(&changed.uid))];

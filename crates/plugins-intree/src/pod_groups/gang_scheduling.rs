@@ -2,11 +2,12 @@
 //!
 //! Answers to `plugins/gangscheduling/gangscheduling.go` of the reference; behaviour in `docs/spec/podgroups.md` §7.1.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_framework::api::{Pod, PodGroup};
 use kube_scheduler_framework::groups::{MemberPlace, PlacedGroup, PodGroupError, PodGroupState};
+use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, ClusterView, Code, Commands, Context, CycleState, EnqueueExtensions,
     EventRegistration, EventResource, Handle, Permit, PermitDecision, Plugin, PluginArgs,
@@ -47,38 +48,34 @@ impl GangScheduling {
 /// Pods that come may complete a gang.
 pub(super) fn member_added() -> EventRegistration {
     let pod_added = ClusterEvent::new(EventResource::Pod, ActionType::ADD);
-    let arrived = Arrived::default();
-    EventRegistration::with_hint(pod_added, move |cx, pod, old, new| {
+    EventRegistration::with_hint(pod_added, |cx, pod, old, new| {
         let (_, added) = event_objects::pods(old, new)?;
-        // As long as more members are missing, PreEnqueue would reject every waiting member again, for each new one.
         Ok(worth_if(added.is_some_and(|added| {
             added.namespace == pod.namespace
                 && added.spec.pod_group == pod.spec.pod_group
-                && arrived.completes(cx.cluster(), added)
+                && completes_gang(cx.cluster(), added)
         })))
+    })
+    .by_topic(own_group, |cx, old, new| match event_objects::pods(old, new) {
+        // Nobody waits for one that leaves its gang incomplete, so that taking in a gang is not quadratic in its size.
+        Ok((_, added)) => match added.filter(|added| completes_gang(cx.cluster(), added)) {
+            Some(added) => own_group(added),
+            None => Topics::Only(Vec::new()),
+        },
+        Err(_) => Topics::All,
     })
 }
 
-/// The member that came last, where the objects stood then, and whether its gang has a quorum: all members that wait are asked
-/// for each that comes.
-#[derive(Default)]
-struct Arrived(Mutex<Option<(Arc<Pod>, u64, bool)>>);
+/// Whether the gang of a pod that has come has a quorum with it. As long as more members are missing, PreEnqueue would reject
+/// every waiting member again, for each new one.
+fn completes_gang(cluster: ClusterView<'_>, added: &Pod) -> bool {
+    added.spec.pod_group.as_ref().is_some_and(|name| quorum(cluster, added, name).is_success())
+}
 
-impl Arrived {
-    /// Whether the gang of a pod that has come has a quorum with it.
-    fn completes(&self, cluster: ClusterView<'_>, added: &Arc<Pod>) -> bool {
-        let Some(name) = &added.spec.pod_group else { return false };
-        let objects = cluster.objects().sequence();
-        let mut arrived = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*arrived {
-            Some((known, at, answer)) if Arc::ptr_eq(known, added) && *at == objects => *answer,
-            _ => {
-                let answer = quorum(cluster, added, name).is_success();
-                *arrived = Some((added.clone(), objects, answer));
-                answer
-            }
-        }
-    }
+/// A pod waits for its group and for what belongs to it.
+fn own_group(pod: &Pod) -> Topics {
+    let group = pod.spec.pod_group.as_ref();
+    Topics::Only(group.map(|name| topic((&*pod.namespace, &**name))).into_iter().collect())
 }
 
 /// A group that comes, or that changes where that is of interest, may let its pods be tried.
@@ -92,6 +89,11 @@ pub(super) fn group_changed(event: ClusterEvent) -> EventRegistration {
                 && added.namespace == pod.namespace
                 && pod.spec.pod_group.as_ref() == Some(&added.name)
         })))
+    })
+    .by_topic(own_group, |_, old, new| match event_objects::others(old, new) {
+        Ok((_, Some(added))) => Topics::Only(vec![topic((&*added.namespace, &*added.name))]),
+        Ok((_, None)) => Topics::Only(Vec::new()),
+        Err(_) => Topics::All,
     })
 }
 

@@ -67,7 +67,8 @@ fn domains(cluster: ClusterView<'_>, nodes: &[NodeIdx], key: &str) -> Vec<Placem
                 domains.entry(domain).or_default().push(idx);
             }
         }
-        return domains.into_iter().map(|(name, nodes)| Placement { name, nodes }).collect();
+        let domains = domains.into_iter();
+        return domains.map(|(name, nodes)| Placement { name, nodes: nodes.into() }).collect();
     };
     let mut by_value: Vec<Vec<NodeIdx>> = vec![Vec::new(); column.n_ids()];
     for &idx in nodes {
@@ -77,7 +78,7 @@ fn domains(cluster: ClusterView<'_>, nodes: &[NodeIdx], key: &str) -> Vec<Placem
     }
     let values = column.values().map(|(id, value, _)| (id.index(), value.clone()));
     let mut domains: Vec<Placement> = values
-        .map(|(id, name)| Placement { name, nodes: std::mem::take(&mut by_value[id]) })
+        .map(|(id, name)| Placement { name, nodes: std::mem::take(&mut by_value[id]).into() })
         .filter(|domain| !domain.nodes.is_empty())
         .collect();
     domains.sort_unstable_by(|a, b| a.name.cmp(&b.name));

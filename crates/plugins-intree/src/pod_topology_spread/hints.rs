@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Node, Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, ClusterView, EventObject, EventRegistration, EventResource,
+    ActionType, ClusterEvent, ClusterView, Context, EventObject, EventRegistration, EventResource,
     QueueingHint,
 };
 
@@ -57,7 +57,7 @@ fn pod_topics(pod: &Pod) -> Topics {
 }
 
 /// See [`is_involved`], which holds for both states of the object or for none.
-fn event_topics(old: Option<&EventObject>, new: Option<&EventObject>) -> Topics {
+fn event_topics(_: &Context<'_>, old: Option<&EventObject>, new: Option<&EventObject>) -> Topics {
     match new.or(old).and_then(EventObject::as_pod) {
         Some(changed) => pod_topics(changed),
         None => Topics::All,

@@ -10,6 +10,7 @@ mod device_groups;
 mod device_oddities;
 mod device_orders;
 mod filters;
+mod gangs;
 mod hints;
 mod inter_pod_affinity;
 mod large_scans;

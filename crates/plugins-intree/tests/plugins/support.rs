@@ -183,12 +183,14 @@ pub(crate) fn hint(
         return "not registered".into();
     };
     let Some(hint) = &registered.hint else { return "always".into() };
-    let answer = match hint(&Fixture::new().cx(), pod, old.as_ref(), new.as_ref()) {
+    let world = Fixture::new();
+    let cx = world.cx();
+    let answer = match hint(&cx, pod, old.as_ref(), new.as_ref()) {
         Ok(QueueingHint::Queue) => "queue".into(),
         Ok(QueueingHint::Skip) => "skip".into(),
         Err(error) => format!("error: {error}"),
     };
-    let is_asked = registered.concerns(pod, old.as_ref(), new.as_ref());
+    let is_asked = registered.concerns(&cx, pod, old.as_ref(), new.as_ref());
     assert!(is_asked || answer == "skip", "{}: {answer}, but nobody asks", plugin.name());
     answer
 }

@@ -107,11 +107,19 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     }
 
     /// Moves the pod of this name from the unschedulable pods or from backoff to the active queue.
-    pub(super) fn try_activate<P>(&mut self, entry: &E, now: Timestamp, policy: &mut P) -> bool
+    fn try_activate<P>(&mut self, entry: &E, now: Timestamp, policy: &mut P) -> bool
     where
         P: QueuePolicy<E, O> + ?Sized,
     {
-        let Some(slot) = self.records.find_entry(entry) else { return false };
+        let slot = self.records.find_entry(entry);
+        slot.is_some_and(|slot| self.activate_slot(slot, now, policy))
+    }
+
+    /// Moves a pod from the unschedulable pods or from backoff to the active queue.
+    pub(super) fn activate_slot<P>(&mut self, slot: Slot, now: Timestamp, policy: &mut P) -> bool
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
         let from_backoff = match self.records.place(slot) {
             Some(Place::Unschedulable) => false,
             Some(Place::Backoff | Place::ErrorBackoff) => true,

@@ -48,8 +48,8 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     where
         P: QueuePolicy<E, O> + ?Sized,
     {
-        self.try_activate(entry, now, policy);
         let slot = self.records.find_entry(entry)?;
+        self.activate_slot(slot, now, policy);
         if self.records.place(slot) != Some(Place::Active) {
             return None;
         }
