@@ -161,7 +161,7 @@ fn check_pods(
     report: &mut Report,
 ) {
     let (requested, non_zero) = totals(plain);
-    let found = cluster.requested().resources_of(idx);
+    let found = cluster.requested_on(idx);
     report.compare(|| of("requested scalars"), &requested.scalars, &found.scalars);
     let base = |amounts: &Resources| (amounts.milli_cpu, amounts.memory, amounts.ephemeral_storage);
     report.compare(|| of("requested"), base(&requested), base(&found));
@@ -208,17 +208,17 @@ fn check_levels(
         cluster.lowest_priority_on(idx),
     );
     // Which resources are there with amount zero depends on pods that are gone.
-    let without_zeros = |requested: &Resources| {
-        let mut requested = requested.clone();
+    let without_zeros = |mut requested: Resources| {
         requested.scalars.retain(|(_, amount)| *amount != 0);
         requested
     };
+    let offered = |requested: &Resources| cluster.allocatable().known_of(requested).into_owned();
     let expected: Vec<_> = levels
         .iter()
         .map(|(priority, level)| {
             let (requested, non_zero) = totals(level);
             let n_pods = i64::try_from(level.pods.len()).unwrap_or(i64::MAX);
-            (*priority, n_pods, without_zeros(&requested), non_zero)
+            (*priority, n_pods, without_zeros(offered(&requested)), non_zero)
         })
         .collect();
     let found: Vec<_> = cluster
@@ -227,7 +227,7 @@ fn check_levels(
         .into_iter()
         .flat_map(|held| held.levels.all())
         .map(|level| {
-            (level.priority, level.n_pods, without_zeros(&level.requested), level.non_zero)
+            (level.priority, level.n_pods, without_zeros(level.requested.clone()), level.non_zero)
         })
         .collect();
     report.compare(|| of("sums by priority"), expected, found);
@@ -274,7 +274,7 @@ fn check_free_slots(
             nothing.clone(),
             cluster.allocatable().resources_of(idx),
         );
-        report.compare(|| of("requested"), nothing, cluster.requested().resources_of(idx));
+        report.compare(|| of("requested"), nothing, cluster.requested_on(idx));
         report.compare(
             || of("non-zero"),
             NonZeroRequest::default(),
