@@ -374,18 +374,19 @@ fn check_taints(cluster: &ClusterState, report: &mut Report) {
 }
 
 fn check_labels(cluster: &ClusterState, report: &mut Report) {
-    let mut n_by_key: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
+    let mut n_by_key: BTreeMap<&str, usize> = BTreeMap::new();
     for node in cluster.live_nodes().iter().filter_map(|idx| cluster.node(idx)) {
-        node.labels.iter_shared().for_each(|(key, _)| *n_by_key.entry(key).or_default() += 1);
+        node.labels.iter().for_each(|(key, _)| *n_by_key.entry(key).or_default() += 1);
     }
-    let found: BTreeMap<_, _> = cluster.labels.n_by_key().collect();
+    let found = cluster.labels.n_by_key().map(|(key, n)| (&**key, n));
+    let found: BTreeMap<_, _> = found.collect();
     report.compare(|| "nodes by label key".to_owned(), n_by_key, found);
     for column in cluster.labels.columns() {
         let key = column.key();
         let mut by_value: BTreeMap<Arc<str>, BTreeSet<NodeIdx>> = BTreeMap::new();
         for idx in cluster.live_nodes().iter() {
             if let Some(value) = cluster.node(idx).and_then(|node| node.labels.get_shared(key)) {
-                by_value.entry(value.clone()).or_default().insert(idx);
+                by_value.entry(value.into_owned()).or_default().insert(idx);
             }
         }
         let found = column

@@ -181,7 +181,7 @@ pub(super) fn is_hard(constraint: &kube_scheduler_api_types::TopologySpreadConst
 
 fn without_key(labels: &Labels, key: &str) -> Labels {
     let others = labels.iter_shared().filter(|(known, _)| ***known != *key);
-    others.map(|(key, value)| (key.clone(), value.clone())).collect()
+    others.map(|(key, value)| (key.into_owned(), value.into_owned())).collect()
 }
 
 /// The affinity without one of its required terms.

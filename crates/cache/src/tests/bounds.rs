@@ -269,7 +269,9 @@ fn invented_names_have_no_columns_and_leave_nothing() {
         )
         .unwrap()
     };
-    (0..64).for_each(|which| drop(cluster.add_pod(pod(which).into()).unwrap()));
+    for which in 0..64 {
+        cluster.add_pod(pod(which).into()).unwrap();
+    }
     let n0 = cluster.node_idx("n0").unwrap();
     assert_eq!(cluster.requested().scalars().count(), 0);
     let levels = |cluster: &ClusterState| {
