@@ -29,7 +29,7 @@ impl Share {
 }
 
 /// All kinds, plain pods first.
-pub const KINDS: [Kind; 12] = [
+pub const KINDS: [Kind; 15] = [
     Kind { name: "Plain", n_pods: 20, pod: |_, _| pod(json!({})) },
     Kind { name: "SpreadConstraints", n_pods: 4, pod: spread },
     Kind { name: "NamespacesTimesValues", n_pods: 20, pod: namespaces },
@@ -41,7 +41,10 @@ pub const KINDS: [Kind; 12] = [
     Kind { name: "RunningTermsForOthers", n_pods: 20, pod: running_terms_for_others },
     Kind { name: "Resources", n_pods: 4, pod: resources },
     Kind { name: "RunningResources", n_pods: 4, pod: running_resources },
+    Kind { name: "RunningPorts", n_pods: 4, pod: running_ports },
+    Kind { name: "RunningClaims", n_pods: 4, pod: running_claims },
     Kind { name: "Labels", n_pods: 60, pod: labels },
+    Kind { name: "RunningLabels", n_pods: 60, pod: running_labels },
 ];
 
 fn pod(spec: Value) -> Value {
@@ -132,6 +135,25 @@ fn resources(which: usize, share: Share) -> Value {
 
 fn running_resources(which: usize, share: Share) -> Value {
     let mut pod = resources(which, share);
+    pod["spec"]["nodeName"] = "n1".into();
+    pod
+}
+
+/// Ports of different addresses, each before the one that was named last.
+fn running_ports(which: usize, share: Share) -> Value {
+    let n = share.of(15_000);
+    let port =
+        |at| json!({"hostIP": format!("10.0.0.{which}"), "hostPort": n - at, "containerPort": 1});
+    pod(json!({"nodeName": "n1", "containers": [{"name": "c", "ports": list(n, port)}]}))
+}
+
+fn running_claims(which: usize, share: Share) -> Value {
+    let volume = |at| json!({"name": format!("v{at}"), "persistentVolumeClaim": {"claimName": format!("c{which}-{at}")}});
+    pod(json!({"nodeName": "n1", "volumes": list(share.of(10_000), volume)}))
+}
+
+fn running_labels(which: usize, share: Share) -> Value {
+    let mut pod = labels(which, share);
     pod["spec"]["nodeName"] = "n1".into();
     pod
 }

@@ -304,6 +304,25 @@ fn work_does_not_depend_on_the_class_cache_or_on_threads() {
     assert_eq!(works(options), cached);
 }
 
+/// What a running pod is made of is taken in and put out on the core, and no limit of attempts counts it.
+#[test]
+fn of_the_worst_running_pods_few_parts_are_taken_in() {
+    for kind in KINDS.iter().filter(|kind| kind.name.starts_with("Running")) {
+        let mut world = World::new();
+        for at in 0..3 {
+            world.add(kind, at, Share::WHOLE);
+            let cluster = world.engine.cluster();
+            let n_terms = cluster.affinity_terms().n_terms_of_all_kinds();
+            assert!(n_terms <= 1_000, "{}: {n_terms} terms", kind.name);
+            assert_eq!(cluster.requested().scalars().count(), 0, "{}", kind.name);
+        }
+        // Its pods are there all the same, and count for their node.
+        let cluster = world.engine.cluster();
+        assert_eq!(cluster.pod_count().get(cluster.node_idx("n1").unwrap()), 3, "{}", kind.name);
+        assert_eq!(check(cluster), [], "{}", kind.name);
+    }
+}
+
 /// Pods that keep all others out of the zone: those that are too many are known, but keep no pod out.
 #[test]
 fn terms_about_others_beyond_the_limit_do_not_count_and_an_event_says_so() {

@@ -45,21 +45,24 @@ fn set(resources: &mut Resources, name: &str, amount: i64) {
 
 /// How much of a resource a node has.
 pub(crate) fn allocatable(cluster: &ClusterState, resource: &str, idx: NodeIdx) -> i64 {
-    amount(cluster.allocatable(), resource, idx)
+    let columns = cluster.allocatable();
+    amount(columns, resource, idx).or(columns.scalar_at(resource, idx)).unwrap_or(0)
 }
 
 /// The node's allocatable amount of a resource less what its pods request; negative if they request more than there is.
 pub(crate) fn free(cluster: &ClusterState, resource: &str, idx: NodeIdx) -> i64 {
     let used = amount(cluster.requested(), resource, idx);
+    let used = used.or_else(|| cluster.requested_scalar(resource, idx)).unwrap_or(0);
     allocatable(cluster, resource, idx).saturating_sub(used)
 }
 
-fn amount(columns: &ResourceColumns, resource: &str, idx: NodeIdx) -> i64 {
+/// The amount of a basic resource.
+fn amount(columns: &ResourceColumns, resource: &str, idx: NodeIdx) -> Option<i64> {
     match resource {
-        "cpu" => columns.milli_cpu().get(idx),
-        "memory" => columns.memory().get(idx),
-        "ephemeral-storage" => columns.ephemeral_storage().get(idx),
-        name => columns.scalar_at(name, idx).unwrap_or(0),
+        "cpu" => Some(columns.milli_cpu().get(idx)),
+        "memory" => Some(columns.memory().get(idx)),
+        "ephemeral-storage" => Some(columns.ephemeral_storage().get(idx)),
+        _ => None,
     }
 }
 

@@ -2,23 +2,51 @@
 //!
 //! Invariant: keys are strictly increasing, so equality and iteration order depend on content alone.
 
+mod packed;
+
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use self::packed::{Packed, PackedPairs};
+
+/// More pairs than these are [`Packed`]. Nobody writes as many, and with an allocation for each text they would take four times
+/// as many bytes as in JSON.
+const MANY: usize = 256;
+
 /// An immutable map of label (or annotation) keys to values. Cloning copies a pointer.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Labels(Arc<[(Arc<str>, Arc<str>)]>);
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Labels(Pairs);
+
+/// Which of them it is follows from the number of pairs.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Pairs {
+    /// Texts that other objects may have in common.
+    Shared(Arc<[(Arc<str>, Arc<str>)]>),
+    Packed(Arc<Packed>),
+}
+
+impl Default for Labels {
+    fn default() -> Self {
+        Self(Pairs::Shared(Arc::default()))
+    }
+}
 
 impl Labels {
     /// The value of `key`. O(log labels).
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.get_shared(key).map(|value| &**value)
+        match &self.0 {
+            Pairs::Shared(pairs) => find(pairs, key).map(|value| &**value),
+            Pairs::Packed(packed) => packed.get(key),
+        }
     }
 
-    /// The value of `key` as the shared string it is stored as. O(log labels).
-    pub fn get_shared(&self, key: &str) -> Option<&Arc<str>> {
-        let at = self.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
-        self.0.get(at).map(|(_, value)| value)
+    /// The value of `key` as the shared string it is stored as, or a copy of one among very many. O(log labels).
+    pub fn get_shared(&self, key: &str) -> Option<Cow<'_, Arc<str>>> {
+        match &self.0 {
+            Pairs::Shared(pairs) => find(pairs, key).map(Cow::Borrowed),
+            Pairs::Packed(packed) => packed.get(key).map(|value| Cow::Owned(value.into())),
+        }
     }
 
     /// Whether `key` is present, whatever its value.
@@ -28,32 +56,89 @@ impl Labels {
 
     /// All pairs in key order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(k, v)| (&**k, &**v))
+        match &self.0 {
+            Pairs::Shared(pairs) => Iter::Shared(pairs.iter()),
+            Pairs::Packed(packed) => Iter::Packed(packed.iter()),
+        }
     }
 
-    /// All pairs in key order, as the shared strings they are stored as.
-    pub fn iter_shared(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
-        self.0.iter().map(|(k, v)| (k, v))
+    /// All pairs in key order, as the shared strings they are stored as, or copies if there are very many.
+    pub fn iter_shared(&self) -> impl Iterator<Item = (Cow<'_, Arc<str>>, Cow<'_, Arc<str>>)> {
+        let (shared, packed) = match &self.0 {
+            Pairs::Shared(pairs) => (Some(pairs.iter()), None),
+            Pairs::Packed(packed) => (None, Some(packed.iter())),
+        };
+        let shared = shared.into_iter().flatten();
+        let shared = shared.map(|(key, value)| (Cow::Borrowed(key), Cow::Borrowed(value)));
+        let packed = packed.into_iter().flatten();
+        shared.chain(packed.map(|(key, value)| (Cow::Owned(key.into()), Cow::Owned(value.into()))))
+    }
+
+    /// The strings it is stored as, which others may share; `None` if there are very many.
+    pub fn shared_pairs(&self) -> Option<&[(Arc<str>, Arc<str>)]> {
+        match &self.0 {
+            Pairs::Shared(pairs) => Some(pairs),
+            Pairs::Packed(_) => None,
+        }
     }
 
     /// Number of pairs.
     pub fn len(&self) -> usize {
-        self.0.len()
+        match &self.0 {
+            Pairs::Shared(pairs) => pairs.len(),
+            Pairs::Packed(packed) => packed.len(),
+        }
     }
 
     /// Whether there are no pairs.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     /// Whether both are the same allocation, and so equal. With `false` they may be equal or not.
     pub fn is_same_allocation(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        match (&self.0, &other.0) {
+            (Pairs::Shared(own), Pairs::Shared(other)) => Arc::ptr_eq(own, other),
+            (Pairs::Packed(own), Pairs::Packed(other)) => Arc::ptr_eq(own, other),
+            _ => false,
+        }
     }
 
     /// How many share the allocation, this one included.
     pub fn n_holders(&self) -> usize {
-        Arc::strong_count(&self.0)
+        match &self.0 {
+            Pairs::Shared(pairs) => Arc::strong_count(pairs),
+            Pairs::Packed(packed) => Arc::strong_count(packed),
+        }
+    }
+}
+
+fn find<'a>(pairs: &'a [(Arc<str>, Arc<str>)], key: &str) -> Option<&'a Arc<str>> {
+    let at = pairs.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+    pairs.get(at).map(|(_, value)| value)
+}
+
+enum Iter<'a> {
+    Shared(std::slice::Iter<'a, (Arc<str>, Arc<str>)>),
+    Packed(PackedPairs<'a>),
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = (&'a str, &'a str);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Shared(pairs) => pairs.next().map(|(key, value)| (&**key, &**value)),
+            Self::Packed(pairs) => pairs.next(),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            Self::Shared(pairs) => pairs.size_hint(),
+            Self::Packed(pairs) => pairs.size_hint(),
+        }
     }
 }
 
@@ -77,7 +162,10 @@ impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Labels {
                 _ => kept.push(pair),
             }
         }
-        Self(kept.into())
+        if kept.len() > MANY {
+            return Self(Pairs::Packed(Arc::new(kept.iter().map(|(k, v)| (&**k, &**v)).collect())));
+        }
+        Self(Pairs::Shared(kept.into()))
     }
 }
 
@@ -91,5 +179,30 @@ mod tests {
         assert_eq!(labels.iter().collect::<Vec<_>>(), [("a", "2"), ("b", "3")]);
         assert_eq!(labels.get("b"), Some("3"));
         assert_eq!(labels.get("c"), None);
+    }
+
+    #[test]
+    fn few_and_very_many_pairs_read_alike() {
+        for n in [MANY, MANY + 1, 5000] {
+            let key = |at: usize| format!("example.com/{}", at * 7919 % 10_007);
+            let labels: Labels = (0..n).map(|at| (key(at), format!("v{at}"))).collect();
+            let model: std::collections::BTreeMap<String, String> =
+                (0..n).map(|at| (key(at), format!("v{at}"))).collect();
+            assert_eq!((labels.len(), labels.shared_pairs().is_some()), (n, n <= MANY));
+            assert!(labels.iter().eq(model.iter().map(|(k, v)| (&**k, &**v))));
+            assert!(
+                labels.iter_shared().map(|(k, v)| (k.to_string(), v.to_string())).eq(model.clone())
+            );
+            for (key, value) in &model {
+                assert_eq!(labels.get(key), Some(&**value));
+                assert_eq!(labels.get_shared(key).as_deref().map(|value| &**value), Some(&**value));
+                assert_eq!(labels.get(&format!("{key}x")), None);
+            }
+            assert_eq!((labels.get(""), labels.get("~")), (None, None));
+            let again: Labels = model.iter().map(|(k, v)| (&**k, &**v)).collect();
+            assert!(labels == again && !labels.is_same_allocation(&again));
+            let other: Labels = model.keys().map(|key| (&**key, "")).collect();
+            assert!(labels != other && labels.clone().is_same_allocation(&labels));
+        }
     }
 }

@@ -56,7 +56,8 @@ impl ClusterState {
     pub fn remove_pod(&mut self, uid: &str) -> Result<Arc<Pod>, CacheError> {
         let not_found = || CacheError::PodNotFound { uid: uid.into() };
         let known = self.pods.idx(uid).ok_or_else(not_found)?;
-        let (pod, node) = self.pods.remove(known).ok_or_else(not_found)?;
+        let (pod, node) =
+            self.pods.remove(known, &self.columns.allocatable).ok_or_else(not_found)?;
         self.release(&pod, node);
         self.uncount_pod(&pod, node);
         self.drop_terms(&pod, node);
@@ -120,7 +121,7 @@ impl ClusterState {
 
     fn place(&mut self, pod: Arc<Pod>, is_assumed: bool) -> Result<NodeIdx, CacheError> {
         let node = self.slot_for(&pod)?;
-        self.pods.insert(pod.clone(), node, is_assumed);
+        self.pods.insert(pod.clone(), node, is_assumed, &self.columns.allocatable);
         self.occupy(&pod, node);
         self.count_pod(&pod, node);
         self.carry_terms(&pod, node);
@@ -133,7 +134,8 @@ impl ClusterState {
         let shows_nothing_new = self.shows_nothing_new(known, &pod);
         let node = self.slot_for(&pod)?;
         let not_added = || CacheError::NotAdded(PodIdentity::from(&*pod));
-        let (old, old_node) = self.pods.replace(known, pod.clone(), node).ok_or_else(not_added)?;
+        let replaced = self.pods.replace(known, pod.clone(), node, &self.columns.allocatable);
+        let (old, old_node) = replaced.ok_or_else(not_added)?;
         let takes_the_same =
             node == old_node && old.requests == pod.requests && old.volumes == pod.volumes;
         if !takes_the_same {

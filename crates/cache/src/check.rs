@@ -161,7 +161,7 @@ fn check_pods(
     report: &mut Report,
 ) {
     let (requested, non_zero) = totals(plain);
-    let found = cluster.requested().resources_of(idx);
+    let found = cluster.requested_on(idx);
     report.compare(|| of("requested scalars"), &requested.scalars, &found.scalars);
     let base = |amounts: &Resources| (amounts.milli_cpu, amounts.memory, amounts.ephemeral_storage);
     report.compare(|| of("requested"), base(&requested), base(&found));
@@ -208,17 +208,17 @@ fn check_levels(
         cluster.lowest_priority_on(idx),
     );
     // Which resources are there with amount zero depends on pods that are gone.
-    let without_zeros = |requested: &Resources| {
-        let mut requested = requested.clone();
+    let without_zeros = |mut requested: Resources| {
         requested.scalars.retain(|(_, amount)| *amount != 0);
         requested
     };
+    let offered = |requested: &Resources| cluster.allocatable().known_of(requested).into_owned();
     let expected: Vec<_> = levels
         .iter()
         .map(|(priority, level)| {
             let (requested, non_zero) = totals(level);
             let n_pods = i64::try_from(level.pods.len()).unwrap_or(i64::MAX);
-            (*priority, n_pods, without_zeros(&requested), non_zero)
+            (*priority, n_pods, without_zeros(offered(&requested)), non_zero)
         })
         .collect();
     let found: Vec<_> = cluster
@@ -227,7 +227,7 @@ fn check_levels(
         .into_iter()
         .flat_map(|held| held.levels.all())
         .map(|level| {
-            (level.priority, level.n_pods, without_zeros(&level.requested), level.non_zero)
+            (level.priority, level.n_pods, without_zeros(level.requested.clone()), level.non_zero)
         })
         .collect();
     report.compare(|| of("sums by priority"), expected, found);
@@ -274,7 +274,7 @@ fn check_free_slots(
             nothing.clone(),
             cluster.allocatable().resources_of(idx),
         );
-        report.compare(|| of("requested"), nothing, cluster.requested().resources_of(idx));
+        report.compare(|| of("requested"), nothing, cluster.requested_on(idx));
         report.compare(
             || of("non-zero"),
             NonZeroRequest::default(),
@@ -374,18 +374,19 @@ fn check_taints(cluster: &ClusterState, report: &mut Report) {
 }
 
 fn check_labels(cluster: &ClusterState, report: &mut Report) {
-    let mut n_by_key: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
+    let mut n_by_key: BTreeMap<&str, usize> = BTreeMap::new();
     for node in cluster.live_nodes().iter().filter_map(|idx| cluster.node(idx)) {
-        node.labels.iter_shared().for_each(|(key, _)| *n_by_key.entry(key).or_default() += 1);
+        node.labels.iter().for_each(|(key, _)| *n_by_key.entry(key).or_default() += 1);
     }
-    let found: BTreeMap<_, _> = cluster.labels.n_by_key().collect();
+    let found = cluster.labels.n_by_key().map(|(key, n)| (&**key, n));
+    let found: BTreeMap<_, _> = found.collect();
     report.compare(|| "nodes by label key".to_owned(), n_by_key, found);
     for column in cluster.labels.columns() {
         let key = column.key();
         let mut by_value: BTreeMap<Arc<str>, BTreeSet<NodeIdx>> = BTreeMap::new();
         for idx in cluster.live_nodes().iter() {
             if let Some(value) = cluster.node(idx).and_then(|node| node.labels.get_shared(key)) {
-                by_value.entry(value.clone()).or_default().insert(idx);
+                by_value.entry(value.into_owned()).or_default().insert(idx);
             }
         }
         let found = column

@@ -36,7 +36,7 @@ impl ClusterState {
             self.set_taints(idx, &node);
         }
         if kinds.contains(ChangeKinds::ALLOCATABLE) {
-            self.columns.set_allocatable(idx, &node.allocatable);
+            self.set_allocatable(idx, &node.allocatable);
             self.columns.allowed_pods.set(idx, node.allowed_pods);
         }
         if kinds.contains(ChangeKinds::UNSCHEDULABLE) {
@@ -90,7 +90,7 @@ impl ClusterState {
         self.uncount_node(idx, ChangeKinds::NODE);
         self.update_labels(idx, &old.labels, &nothing.labels);
         self.set_taints(idx, &nothing);
-        self.columns.set_allocatable(idx, &nothing.allocatable);
+        self.set_allocatable(idx, &nothing.allocatable);
         self.columns.allowed_pods.set(idx, 0);
         self.columns.unschedulable.remove(idx);
         self.columns.feature_bits.set(idx, 0);

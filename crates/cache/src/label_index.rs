@@ -70,7 +70,7 @@ impl LabelColumn {
         let mut column = Self { key, ids, values, by_value, free, n_labelled: 0, mark };
         for (idx, node) in nodes {
             let value = node.labels.get_shared(&column.key);
-            column.set(idx, value);
+            column.set(idx, value.as_deref());
         }
         column
     }
@@ -274,27 +274,28 @@ impl LabelIndex {
         is_needed: impl Fn(&str) -> bool,
     ) {
         for (key, _) in new.iter_shared().filter(|(key, _)| !old.contains_key(key)) {
-            let n_nodes = Arc::make_mut(&mut self.n_by_key).entry(key.clone()).or_default();
+            let n_nodes = Arc::make_mut(&mut self.n_by_key).entry(Arc::clone(&key)).or_default();
             *n_nodes += 1;
             if *n_nodes == 1
-                && is_needed(key)
-                && let Err(at) = self.find(key)
+                && is_needed(&key)
+                && let Err(at) = self.find(&key)
             {
-                self.columns.insert(at, LabelColumn { key: key.clone(), ..self.empty.clone() });
+                let key = key.into_owned();
+                self.columns.insert(at, LabelColumn { key, ..self.empty.clone() });
             }
         }
         for (key, _) in old.iter_shared().filter(|(key, _)| !new.contains_key(key)) {
             let n_by_key = Arc::make_mut(&mut self.n_by_key);
-            if let Some(n_nodes) = n_by_key.get_mut(key) {
+            if let Some(n_nodes) = n_by_key.get_mut(&**key) {
                 *n_nodes -= 1;
                 if *n_nodes == 0 {
-                    n_by_key.remove(key);
+                    n_by_key.remove(&**key);
                 }
             }
         }
         for column in &mut self.columns {
             let value = new.get_shared(&column.key);
-            column.set(node, value);
+            column.set(node, value.as_deref());
         }
     }
 

@@ -92,6 +92,7 @@ mod assume;
 mod check;
 mod delta;
 mod overlay;
+mod requested;
 mod requests;
 mod state;
 

@@ -12,6 +12,7 @@ use crate::error::CacheError;
 use crate::node_table::NodeIdx;
 use crate::pod_table::PodIdx;
 use crate::ports::HostPorts;
+use crate::requested::sum_of;
 use crate::state::ClusterState;
 
 /// A hypothetical change to the pods of one node.
@@ -73,8 +74,8 @@ impl NodeOverlay {
     }
 
     /// Adds what a pod asks for, and nothing else of it: **the list of pods and the host ports stay as they are.**
-    pub fn add_sums(&mut self, pod: &Pod) {
-        self.requested.add(&pod.requests.accounted);
+    pub fn add_sums(&mut self, cluster: &ClusterState, pod: &Pod) {
+        self.requested.add(&cluster.allocatable().known_of(&pod.requests.accounted));
         self.non_zero.milli_cpu =
             self.non_zero.milli_cpu.wrapping_add(pod.requests.non_zero.milli_cpu);
         self.non_zero.memory = self.non_zero.memory.wrapping_add(pod.requests.non_zero.memory);
@@ -82,8 +83,8 @@ impl NodeOverlay {
     }
 
     /// Subtracts the requests of a pod that [`add_sums`](Self::add_sums) added, or that is on the node.
-    pub fn remove_sums(&mut self, pod: &Pod) {
-        self.requested.subtract(&pod.requests.accounted);
+    pub fn remove_sums(&mut self, cluster: &ClusterState, pod: &Pod) {
+        self.requested.subtract(&cluster.allocatable().known_of(&pod.requests.accounted));
         self.non_zero.milli_cpu =
             self.non_zero.milli_cpu.wrapping_sub(pod.requests.non_zero.milli_cpu);
         self.non_zero.memory = self.non_zero.memory.wrapping_sub(pod.requests.non_zero.memory);
@@ -92,10 +93,9 @@ impl NodeOverlay {
 
     /// Adds a pod, whatever node it names.
     pub fn add_pod(&mut self, cluster: &ClusterState, pod: &Arc<Pod>) {
-        self.add_sums(pod);
+        self.add_sums(cluster, pod);
         if !pod.spec.host_ports.is_empty() {
-            let ports = self.ports_mut(cluster);
-            pod.spec.host_ports.iter().for_each(|port| ports.insert(port));
+            self.ports_mut(cluster).insert(&pod.spec.host_ports);
         }
         match &mut self.remaining {
             Some(remaining) => remaining.push(OverlayPod::Added(pod.clone())),
@@ -116,15 +116,15 @@ impl NodeOverlay {
             let node = cluster.node_name(self.node).cloned().unwrap_or_default();
             return Err(CacheError::PodNotOnNode { pod: uid.into(), node });
         };
-        self.remove_sums(&pod);
+        self.remove_sums(cluster, &pod);
         if !pod.spec.host_ports.is_empty() {
-            let ports = self.ports_mut(cluster);
-            pod.spec.host_ports.iter().for_each(|port| ports.remove(port));
+            self.ports_mut(cluster).remove(&pod.spec.host_ports);
         }
         Ok(pod)
     }
 
-    /// The requests of the pods of the overlay minus those in the state; negative where pods were removed.
+    /// The requests of the pods of the overlay minus those in the state; negative where pods were removed. Of scalar resources
+    /// only those that some node offers.
     pub fn requested_delta(&self) -> &Resources {
         &self.requested
     }
@@ -138,7 +138,20 @@ impl NodeOverlay {
     pub fn requested(&self, cluster: &ClusterState) -> Resources {
         let mut total = cluster.requested().resources_of(self.node);
         total.add(&self.requested);
+        cluster.add_unoffered(self.pods(cluster), &mut total);
         total
+    }
+
+    /// How much of a scalar resource the pods ask for. O(log scalar resources) if some node offers it, O(pods) if not: then
+    /// the pods are those of the list.
+    pub fn requested_scalar(&self, cluster: &ClusterState, name: &str) -> i64 {
+        match cluster.requested().scalar(name) {
+            Some(column) => {
+                let delta = self.requested.scalar(name).unwrap_or(0);
+                column.get(self.node).wrapping_add(delta)
+            }
+            None => sum_of(name, self.pods(cluster)).unwrap_or(0),
+        }
     }
 
     /// CPU and memory that the pods ask for, defaults filled in.

@@ -15,6 +15,7 @@ use crate::freeable::Levels;
 use crate::node_set::NodeSet;
 use crate::node_table::NodeIdx;
 use crate::ports::HostPorts;
+use crate::resource_columns::ResourceColumns;
 
 /// The place of a pod in the pod table, while the pod is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,6 +35,8 @@ struct PodRecord {
     pod: Arc<Pod>,
     node: NodeIdx,
     fingerprint: Fingerprint,
+    /// Whether the pod requests scalar resources.
+    has_scalars: bool,
     /// The place in the list of the node.
     place: u32,
     /// The place in the list of assumed pods.
@@ -138,8 +141,46 @@ impl PodTable {
         self.list(node).iter().filter_map(|idx| self.pod(*idx))
     }
 
-    /// Adds a pod that is not in the table yet.
-    pub(crate) fn insert(&mut self, pod: Arc<Pod>, node: NodeIdx, is_assumed: bool) {
+    /// The pods on a node that request scalar resources. O(pods on the node).
+    pub(crate) fn with_scalars(&self, node: NodeIdx) -> impl Iterator<Item = &Arc<Pod>> {
+        let records = self.list(node).iter().filter_map(|idx| self.record(*idx));
+        records.filter(|record| record.has_scalars).map(|record| &record.pod)
+    }
+
+    /// Some node offers a scalar resource now and none did before: returns what pods request of it, by node. O(pods).
+    pub(crate) fn scalar_gained(&mut self, name: &Arc<str>) -> Vec<(NodeIdx, i64)> {
+        let records = self.records.iter().flatten().filter(|record| record.has_scalars);
+        let asked = records.filter_map(|record| {
+            let amount = record.pod.requests.accounted.scalar(name)?;
+            Some((record.node, record.pod.priority(), amount))
+        });
+        let asked: Vec<_> = asked.collect();
+        for (node, priority, amount) in &asked {
+            let held = Arc::make_mut(self.nodes.get_mut(*node));
+            held.levels.add_scalar(*priority, name, *amount);
+        }
+        asked.into_iter().map(|(node, _, amount)| (node, amount)).collect()
+    }
+
+    /// No node offers a scalar resource any more. O(pods).
+    pub(crate) fn scalar_lost(&mut self, name: &str) {
+        let records = self.records.iter().flatten().filter(|record| record.has_scalars);
+        let mut nodes: Vec<_> = records.map(|record| record.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        for node in nodes {
+            Arc::make_mut(self.nodes.get_mut(node)).levels.forget_scalar(name);
+        }
+    }
+
+    /// Adds a pod that is not in the table yet, where nodes have `offered`.
+    pub(crate) fn insert(
+        &mut self,
+        pod: Arc<Pod>,
+        node: NodeIdx,
+        is_assumed: bool,
+        offered: &ResourceColumns,
+    ) {
         let idx = match self.free.pop() {
             Some(idx) => idx,
             None => {
@@ -149,12 +190,16 @@ impl PodTable {
         };
         self.by_uid.insert(pod.uid.clone(), idx);
         *self.by_namespace.get_or_insert_with(&pod.namespace, || 0) += 1;
-        self.list_on_node(idx, pod, node, is_assumed);
+        self.list_on_node(idx, pod, (node, is_assumed), offered);
     }
 
     /// Removes a pod; returns it with the node it was on.
-    pub(crate) fn remove(&mut self, idx: PodIdx) -> Option<(Arc<Pod>, NodeIdx)> {
-        let (pod, node) = self.unlist(idx)?;
+    pub(crate) fn remove(
+        &mut self,
+        idx: PodIdx,
+        offered: &ResourceColumns,
+    ) -> Option<(Arc<Pod>, NodeIdx)> {
+        let (pod, node) = self.unlist(idx, offered)?;
         self.by_uid.remove(&*pod.uid);
         self.leave_namespace(&pod.namespace);
         self.free.push(idx);
@@ -168,13 +213,14 @@ impl PodTable {
         idx: PodIdx,
         pod: Arc<Pod>,
         node: NodeIdx,
+        offered: &ResourceColumns,
     ) -> Option<(Arc<Pod>, NodeIdx)> {
-        let (old, old_node) = self.unlist(idx)?;
+        let (old, old_node) = self.unlist(idx, offered)?;
         if old.namespace != pod.namespace {
             self.leave_namespace(&old.namespace);
             *self.by_namespace.get_or_insert_with(&pod.namespace, || 0) += 1;
         }
-        self.list_on_node(idx, pod, node, false);
+        self.list_on_node(idx, pod, (node, false), offered);
         Some((old, old_node))
     }
 
@@ -188,7 +234,13 @@ impl PodTable {
     }
 
     /// Writes the record of a pod and puts it into the lists.
-    fn list_on_node(&mut self, idx: PodIdx, pod: Arc<Pod>, node: NodeIdx, is_assumed: bool) {
+    fn list_on_node(
+        &mut self,
+        idx: PodIdx,
+        pod: Arc<Pod>,
+        (node, is_assumed): (NodeIdx, bool),
+        offered: &ResourceColumns,
+    ) {
         let assumed_place = if is_assumed { self.assumed.len() as u32 } else { UNLISTED };
         if is_assumed {
             self.assumed.push(idx);
@@ -196,21 +248,22 @@ impl PodTable {
         let on_node = Arc::make_mut(self.nodes.get_mut(node));
         let place = on_node.pods.len() as u32;
         on_node.pods.push(idx);
-        for port in pod.spec.host_ports.iter() {
-            on_node.ports.insert(port);
+        if !pod.spec.host_ports.is_empty() {
+            on_node.ports.insert(&pod.spec.host_ports);
             self.with_ports.insert(node);
         }
-        on_node.levels.add(&pod);
+        on_node.levels.add(&pod, offered);
         if !pod.volumes.is_empty() {
             self.volumes.get_mut(node).add(VolumeCounts::of(&pod));
         }
         let fingerprint = Fingerprint::of(&pod);
-        let record = PodRecord { pod, node, fingerprint, place, assumed_place };
+        let has_scalars = !pod.requests.accounted.scalars.is_empty();
+        let record = PodRecord { pod, node, fingerprint, has_scalars, place, assumed_place };
         self.records.set(idx, Some(record));
     }
 
     /// Takes a record out of its place and the lists.
-    fn unlist(&mut self, idx: PodIdx) -> Option<(Arc<Pod>, NodeIdx)> {
+    fn unlist(&mut self, idx: PodIdx, offered: &ResourceColumns) -> Option<(Arc<Pod>, NodeIdx)> {
         let record = self.records.take(idx)?;
         let on_node = Arc::make_mut(self.nodes.get_mut(record.node));
         on_node.pods.swap_remove(record.place as usize);
@@ -219,13 +272,13 @@ impl PodTable {
         {
             moved.place = record.place;
         }
-        for port in record.pod.spec.host_ports.iter() {
-            on_node.ports.remove(port);
+        if !record.pod.spec.host_ports.is_empty() {
+            on_node.ports.remove(&record.pod.spec.host_ports);
         }
         if on_node.ports.is_empty() {
             self.with_ports.remove(record.node);
         }
-        on_node.levels.remove(&record.pod);
+        on_node.levels.remove(&record.pod, offered);
         if !record.pod.volumes.is_empty() {
             self.volumes.get_mut(record.node).subtract(VolumeCounts::of(&record.pod));
         }

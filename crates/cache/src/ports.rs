@@ -33,6 +33,20 @@ fn sort_key(port: &HostPort) -> (i32, &str, &str) {
     (port.port, protocol(port), address(port))
 }
 
+/// Of more ports than these, none is put into its place by itself: a tenant could have thousands move thousands of others.
+const FEW: usize = 8;
+
+fn normalised(port: &HostPort) -> HostPort {
+    let or_default = |text: &Arc<str>, default: &str| {
+        if text.is_empty() { default.into() } else { text.clone() }
+    };
+    HostPort {
+        ip: or_default(&port.ip, ANY_ADDRESS),
+        protocol: or_default(&port.protocol, DEFAULT_PROTOCOL),
+        port: port.port,
+    }
+}
+
 impl HostPorts {
     /// No ports.
     pub const fn new() -> Self {
@@ -74,25 +88,34 @@ impl HostPorts {
             || holders.any(|taken| *taken.ip == *address || &*taken.ip == ANY_ADDRESS)
     }
 
-    /// Takes a port. Ports of zero and below are ignored.
-    pub fn insert(&mut self, port: &HostPort) {
-        if port.port <= 0 {
+    /// Takes ports. Ports of zero and below are ignored. O(ports of the node) for more than a few, however they are ordered.
+    pub fn insert(&mut self, ports: &[HostPort]) {
+        let new = ports.iter().filter(|port| port.port > 0);
+        if ports.len() > FEW {
+            self.taken.extend(new.map(normalised));
+            // What was there is sorted, so that this merges.
+            self.taken.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+            self.taken.dedup();
             return;
         }
-        if let Err(at) = self.find(port) {
-            let or_default = |text: &Arc<str>, default: &str| {
-                if text.is_empty() { default.into() } else { text.clone() }
-            };
-            let ip = or_default(&port.ip, ANY_ADDRESS);
-            let protocol = or_default(&port.protocol, DEFAULT_PROTOCOL);
-            self.taken.insert(at, HostPort { ip, protocol, port: port.port });
+        for port in new {
+            if let Err(at) = self.find(port) {
+                self.taken.insert(at, normalised(port));
+            }
         }
     }
 
-    /// Frees a port, whatever the number of pods that use it.
-    pub fn remove(&mut self, port: &HostPort) {
-        if let Ok(at) = self.find(port) {
-            self.taken.remove(at);
+    /// Frees ports, whatever the number of pods that use them. As [`insert`](Self::insert).
+    pub fn remove(&mut self, ports: &[HostPort]) {
+        if ports.len() > FEW {
+            let mut gone: Vec<_> = ports.iter().map(sort_key).collect();
+            gone.sort_unstable();
+            return self.taken.retain(|taken| gone.binary_search(&sort_key(taken)).is_err());
+        }
+        for port in ports {
+            if let Ok(at) = self.find(port) {
+                self.taken.remove(at);
+            }
         }
     }
 
@@ -103,6 +126,10 @@ impl HostPorts {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     fn port(text: &str) -> HostPort {
@@ -113,9 +140,7 @@ mod tests {
 
     fn ports(list: &[&str]) -> HostPorts {
         let mut ports = HostPorts::new();
-        for text in list {
-            ports.insert(&port(text));
-        }
+        ports.insert(&list.iter().map(|text| port(text)).collect::<Vec<_>>());
         ports
     }
 
@@ -150,8 +175,33 @@ mod tests {
     fn one_of_two_holders_frees_the_port() {
         let mut taken = ports(&["10.0.0.1/TCP/80", "10.0.0.1/TCP/80", "10.0.0.2/TCP/80"]);
         assert_eq!(taken.len(), 2);
-        taken.remove(&port("10.0.0.1/TCP/80"));
+        taken.remove(&[port("10.0.0.1/TCP/80")]);
         assert!(!taken.conflicts(&port("10.0.0.1/TCP/80")));
         assert!(taken.conflicts(&port("10.0.0.2/TCP/80")));
+    }
+
+    proptest! {
+        #![proptest_config(crate::tests::cases(64))]
+
+        #[test]
+        fn few_and_many_ports_behave_like_a_set(
+            steps in prop::collection::vec((any::<bool>(), prop::collection::vec((0_i32..12, 0_usize..3, 0_usize..3), 0..20)), 1..12),
+        ) {
+            let (mut ports, mut model) = (HostPorts::new(), BTreeSet::new());
+            for (comes, changed) in steps {
+                let changed = changed.into_iter().map(|(number, protocol, ip)| {
+                    let (protocol, ip) = (["", "TCP", "UDP"][protocol], ["", "0.0.0.0", "10.0.0.1"][ip]);
+                    HostPort { ip: ip.into(), protocol: protocol.into(), port: number }
+                });
+                let changed: Vec<_> = changed.collect();
+                for port in changed.iter().filter(|port| port.port > 0) {
+                    let entry = (port.port, protocol(port).to_owned(), address(port).to_owned());
+                    if comes { model.insert(entry) } else { model.remove(&entry) };
+                }
+                if comes { ports.insert(&changed) } else { ports.remove(&changed) }
+                let found = ports.iter().map(|port| (port.port, port.protocol.to_string(), port.ip.to_string()));
+                prop_assert!(found.eq(model.iter().cloned()));
+            }
+        }
     }
 }

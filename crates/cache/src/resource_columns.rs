@@ -3,8 +3,10 @@
 //! Invariants: all columns have one value per slot; the values of a slot without a node object are zero, apart from
 //! what its pods request. Requested scalar resources have columns exactly where allocatable ones have. Amounts wrap like
 //! the reference's 64-bit integers.
+//!
+//! Resources that no node offers have no column, whatever names pods invent: nothing is decided by how much of them pods request.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{NonZeroRequest, Resources};
@@ -17,11 +19,10 @@ use crate::node_table::NodeIdx;
 /// Amounts of every resource by node: CPU in milli-CPU, memory and ephemeral storage in bytes, scalar resources in
 /// units.
 ///
-/// A scalar resource is mentioned by a node, or by the pods on it, as long as one of them names it. "Mentions it with zero"
-/// and "does not mention it" are distinguished by [`scalar_at`](Self::scalar_at); the amount is 0 in both cases.
-///
-/// Resources that some node offers have a column. What pods request beside that has none, whatever names they invent: it
-/// is a list of the nodes with such pods, and gone with the last of them.
+/// Scalar resources are those that some node offers. One is mentioned by a node, or by the pods on it, as long as one of
+/// them names it. "Mentions it with zero" and "does not mention it" are distinguished by [`scalar_at`](Self::scalar_at); the
+/// amount is 0 in both cases. What pods request of others is found by
+/// [`ClusterState::requested_scalar`](crate::ClusterState::requested_scalar).
 #[derive(Clone, Debug, Default)]
 pub struct ResourceColumns {
     milli_cpu: Column<i64>,
@@ -29,8 +30,6 @@ pub struct ResourceColumns {
     ephemeral_storage: Column<i64>,
     /// Sorted by name.
     scalars: Vec<ScalarColumn>,
-    /// Scalar resources without a column, each with the nodes that mention it, sorted; no list is empty.
-    others: Arc<BTreeMap<Arc<str>, Vec<Mention>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -41,15 +40,6 @@ struct ScalarColumn {
     mentions: Column<u32>,
     /// How often all nodes do.
     n_mentions: usize,
-}
-
-/// A scalar resource on one node.
-#[derive(Clone, Copy, Debug)]
-struct Mention {
-    node: NodeIdx,
-    amount: i64,
-    /// How often it is mentioned.
-    n: u32,
 }
 
 impl ResourceColumns {
@@ -74,16 +64,9 @@ impl ResourceColumns {
         self.scalars.get(at).map(|scalar| &scalar.amounts)
     }
 
-    /// The amount of a scalar resource on one node, `None` when the node does not mention it.
+    /// The amount of a scalar resource that some node offers on one node, `None` when that node does not mention it.
     pub fn scalar_at(&self, name: &str, node: NodeIdx) -> Option<i64> {
-        match self.find(name) {
-            Ok(at) => self.scalars.get(at)?.at(node),
-            Err(_) => {
-                let mentions = self.others.get(name)?;
-                let at = mentions.binary_search_by_key(&node, |mention| mention.node).ok()?;
-                mentions.get(at).map(|mention| mention.amount)
-            }
-        }
+        self.scalars.get(self.find(name).ok()?)?.at(node)
     }
 
     /// All scalar resources that some node offers, by name.
@@ -91,28 +74,30 @@ impl ResourceColumns {
         self.scalars.iter().map(|scalar| (&scalar.name, &scalar.amounts))
     }
 
-    /// How many scalar resources are mentioned that no node offers.
-    pub fn n_others(&self) -> usize {
-        self.others.len()
-    }
-
     /// Everything about one node, as a vector. O(scalar resources).
     pub fn resources_of(&self, node: NodeIdx) -> Resources {
         let named = |scalar: &ScalarColumn| Some((scalar.name.clone(), scalar.at(node)?));
-        let mut scalars: Vec<_> = self.scalars.iter().filter_map(named).collect();
-        if !self.others.is_empty() {
-            scalars.extend(self.others.iter().filter_map(|(name, mentions)| {
-                let at = mentions.binary_search_by_key(&node, |mention| mention.node).ok()?;
-                Some((name.clone(), mentions.get(at)?.amount))
-            }));
-            scalars.sort_unstable();
-        }
         Resources {
             milli_cpu: self.milli_cpu.get(node),
             memory: self.memory.get(node),
             ephemeral_storage: self.ephemeral_storage.get(node),
-            scalars: scalars.into_iter().collect(),
+            scalars: self.scalars.iter().filter_map(named).collect(),
         }
+    }
+
+    /// `amounts` without the scalar resources that have no column here. O(the shorter of both lists, but for logarithms).
+    pub(crate) fn known_of<'r>(&self, amounts: &'r Resources) -> Cow<'r, Resources> {
+        let named = &amounts.scalars;
+        if named.len() <= self.scalars.len()
+            && named.iter().all(|(name, _)| self.find(name).is_ok())
+        {
+            return Cow::Borrowed(amounts);
+        }
+        let known =
+            |scalar: &ScalarColumn| Some((scalar.name.clone(), amounts.scalar(&scalar.name)?));
+        let scalars = self.scalars.iter().filter_map(known).collect();
+        let Resources { milli_cpu, memory, ephemeral_storage, .. } = *amounts;
+        Cow::Owned(Resources { milli_cpu, memory, ephemeral_storage, scalars })
     }
 
     fn find(&self, name: &str) -> Result<usize, usize> {
@@ -149,52 +134,32 @@ impl ResourceColumns {
                     at
                 }
             };
-            self.scalars[at].add(node, *amount, 1);
+            self.scalars[at].add(node, *amount);
         }
         self.scalars.retain(|scalar| scalar.n_mentions > 0);
     }
 
+    /// Adds what has a column.
     fn add(&mut self, node: NodeIdx, amounts: &Resources) {
         self.combine_base(node, amounts, i64::wrapping_add);
-        for (name, amount) in &amounts.scalars {
-            if let Ok(at) = self.find(name) {
-                self.scalars[at].add(node, *amount, 1);
-                continue;
-            }
-            let others = Arc::make_mut(&mut self.others);
-            if !others.contains_key(name) {
-                others.insert(name.clone(), Vec::with_capacity(1));
-            }
-            let Some(mentions) = others.get_mut(name) else { continue };
-            match mentions.binary_search_by_key(&node, |mention| mention.node) {
-                Ok(at) => {
-                    mentions[at].amount = mentions[at].amount.wrapping_add(*amount);
-                    mentions[at].n += 1;
-                }
-                Err(at) => mentions.insert(at, Mention { node, amount: *amount, n: 1 }),
-            }
+        for (name, amount) in &self.known_of(amounts).scalars {
+            self.add_scalar(name, node, *amount);
+        }
+    }
+
+    /// Adds to a scalar resource that has a column.
+    pub(crate) fn add_scalar(&mut self, name: &str, node: NodeIdx, amount: i64) {
+        if let Ok(at) = self.find(name) {
+            self.scalars[at].add(node, amount);
         }
     }
 
     /// Takes away what was added.
     fn subtract(&mut self, node: NodeIdx, amounts: &Resources) {
         self.combine_base(node, amounts, i64::wrapping_sub);
-        for (name, amount) in &amounts.scalars {
+        for (name, amount) in &self.known_of(amounts).scalars {
             if let Ok(at) = self.find(name) {
                 self.scalars[at].subtract(node, *amount);
-                continue;
-            }
-            let others = Arc::make_mut(&mut self.others);
-            let Some(mentions) = others.get_mut(name) else { continue };
-            if let Ok(at) = mentions.binary_search_by_key(&node, |mention| mention.node) {
-                mentions[at].amount = mentions[at].amount.wrapping_sub(*amount);
-                mentions[at].n -= 1;
-                if mentions[at].n == 0 {
-                    mentions.remove(at);
-                }
-            }
-            if mentions.is_empty() {
-                others.remove(name);
             }
         }
     }
@@ -213,31 +178,35 @@ impl ResourceColumns {
         }
     }
 
-    /// Has columns for the same scalar resources as `offered`, and lists for others. O(names) if nothing differs.
-    fn follow(&mut self, offered: &Self) {
+    /// Has columns for the same scalar resources as `offered`; new ones are empty. O(names) if nothing differs.
+    fn follow(&mut self, offered: &Self) -> Followed {
+        let mut followed = Followed::default();
         if self.scalars().map(|(name, _)| name).eq(offered.scalars().map(|(name, _)| name)) {
-            return;
+            return followed;
         }
-        let (kept, dropped) =
-            self.scalars.drain(..).partition(|scalar| offered.find(&scalar.name).is_ok());
-        self.scalars = kept;
-        for scalar in Vec::<ScalarColumn>::into_iter(dropped) {
-            let mentions = scalar.listed();
-            if !mentions.is_empty() {
-                Arc::make_mut(&mut self.others).insert(scalar.name, mentions);
+        self.scalars.retain(|scalar| {
+            let is_offered = offered.find(&scalar.name).is_ok();
+            if !is_offered {
+                followed.lost.push(scalar.name.clone());
             }
-        }
+            is_offered
+        });
         for (name, _) in offered.scalars() {
             let Err(at) = self.find(name) else { continue };
             self.add_column(at, name);
-            if self.others.contains_key(name) {
-                let mentions = Arc::make_mut(&mut self.others).remove(name).unwrap_or_default();
-                for Mention { node, amount, n } in mentions {
-                    self.scalars[at].add(node, amount, n);
-                }
-            }
+            followed.gained.push(name.clone());
         }
+        followed
     }
+}
+
+/// The scalar resources that some node offers now and none did before, and the other way round.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub(crate) struct Followed {
+    /// What pods request of these has to be added.
+    pub(crate) gained: Vec<Arc<str>>,
+    pub(crate) lost: Vec<Arc<str>>,
 }
 
 impl ScalarColumn {
@@ -252,13 +221,13 @@ impl ScalarColumn {
         (self.mentions.get(node) > 0).then(|| self.amounts.get(node))
     }
 
-    fn add(&mut self, node: NodeIdx, amount: i64, n: u32) {
+    fn add(&mut self, node: NodeIdx, amount: i64) {
         if amount != 0 {
             let place = self.amounts.get_mut(node);
             *place = place.wrapping_add(amount);
         }
-        *self.mentions.get_mut(node) += n;
-        self.n_mentions += n as usize;
+        *self.mentions.get_mut(node) += 1;
+        self.n_mentions += 1;
     }
 
     fn subtract(&mut self, node: NodeIdx, amount: i64) {
@@ -275,18 +244,6 @@ impl ScalarColumn {
             self.amounts.set(node, 0);
             self.n_mentions -= self.mentions.take(node) as usize;
         }
-    }
-
-    fn listed(&self) -> Vec<Mention> {
-        let all = self.amounts.iter().zip(self.mentions.iter()).enumerate();
-        let mentioned = all.filter(|(_, (_, n))| **n > 0);
-        mentioned
-            .map(|(at, (amount, n))| Mention {
-                node: NodeIdx::from_index(at),
-                amount: *amount,
-                n: *n,
-            })
-            .collect()
     }
 }
 
@@ -317,9 +274,9 @@ impl NodeColumns {
     }
 
     /// What a node has for pods from now on.
-    pub(crate) fn set_allocatable(&mut self, node: NodeIdx, amounts: &Resources) {
+    pub(crate) fn set_allocatable(&mut self, node: NodeIdx, amounts: &Resources) -> Followed {
         self.allocatable.set(node, amounts);
-        self.requested.follow(&self.allocatable);
+        self.requested.follow(&self.allocatable)
     }
 
     /// What is free on a node, from the exact amounts.
@@ -381,65 +338,41 @@ mod tests {
     }
 
     #[test]
-    fn zero_and_absent_differ_and_a_name_goes_with_its_last_mention() {
-        let (mut columns, a, b) = columns();
-        let none = NonZeroRequest::default();
-        for is_offered in [false, true] {
-            if is_offered {
-                columns.set_allocatable(b, &gpus(8));
-            }
-            columns.add_pod(a, &gpus(0), none);
-            columns.add_pod(a, &gpus(2), none);
-            columns.remove_pod(a, &gpus(2), none);
-            let requested = &columns.requested;
-            assert_eq!(
-                (requested.scalar_at("gpu", a), requested.scalar_at("gpu", b)),
-                (Some(0), None)
-            );
-            assert_eq!(requested.resources_of(a).scalar("gpu"), Some(0));
-            assert_eq!(requested.scalar("gpu").is_some(), is_offered);
-            columns.remove_pod(a, &gpus(0), none);
-            assert_eq!(columns.requested.scalar_at("gpu", a), None);
-            assert_eq!(columns.requested.n_others(), 0);
-        }
-        columns.set_allocatable(b, &Resources::default());
-        assert!(
-            columns.allocatable.scalar("gpu").is_none()
-                && columns.requested.scalar("gpu").is_none()
-        );
-    }
-
-    #[test]
-    fn what_is_requested_is_the_same_before_and_after_a_node_offers_it() {
+    fn zero_and_absent_differ_and_what_no_node_offers_has_no_column() {
         let (mut columns, a, b) = columns();
         let none = NonZeroRequest::default();
         columns.add_pod(a, &gpus(2), none);
-        columns.add_pod(a, &gpus(3), none);
-        assert!(columns.requested.scalar("gpu").is_none());
-        columns.set_allocatable(b, &gpus(8));
-        assert_eq!(columns.requested.scalar("gpu").map(|column| column.get(a)), Some(5));
-        columns.set_allocatable(b, &Resources::default());
-        assert_eq!(columns.requested.scalar_at("gpu", a), Some(5));
+        assert_eq!(columns.requested.scalar_at("gpu", a), None);
         columns.remove_pod(a, &gpus(2), none);
-        columns.remove_pod(a, &gpus(3), none);
-        assert_eq!(columns.requested.n_others(), 0);
+        let followed = columns.set_allocatable(b, &gpus(8));
+        assert_eq!((followed.gained, followed.lost), (vec!["gpu".into()], vec![]));
+        columns.add_pod(a, &gpus(0), none);
+        columns.add_pod(a, &gpus(2), none);
+        columns.remove_pod(a, &gpus(2), none);
+        let requested = &columns.requested;
+        assert_eq!((requested.scalar_at("gpu", a), requested.scalar_at("gpu", b)), (Some(0), None));
+        assert_eq!(requested.resources_of(a).scalar("gpu"), Some(0));
+        columns.remove_pod(a, &gpus(0), none);
+        assert_eq!(columns.requested.scalar_at("gpu", a), None);
+        let followed = columns.set_allocatable(b, &Resources::default());
+        assert_eq!((followed.gained, followed.lost), (vec![], vec!["gpu".into()]));
+        let NodeColumns { allocatable, requested, .. } = &columns;
+        assert!(allocatable.scalar("gpu").is_none() && requested.scalar("gpu").is_none());
     }
 
-    /// 64 pods with 1,000 names of their own hold lists of one node each, and nothing once they are gone.
     #[test]
-    fn invented_names_have_no_columns_and_leave_nothing() {
-        let (mut columns, a, _) = columns();
-        let none = NonZeroRequest::default();
-        let invented = |pod: usize| {
-            let names = (0..1000).map(|at| (format!("example.com/{pod}-{at}").into(), 1));
-            Resources { scalars: names.collect(), ..Resources::default() }
-        };
-        (0..64).for_each(|pod| columns.add_pod(a, &invented(pod), none));
-        assert_eq!((columns.requested.scalars.len(), columns.requested.n_others()), (0, 64_000));
-        let n_places: usize = columns.requested.others.values().map(Vec::capacity).sum();
-        assert_eq!(n_places, 64_000, "one place for each node that mentions a name");
-        (0..64).for_each(|pod| columns.remove_pod(a, &invented(pod), none));
-        assert_eq!((columns.requested.scalars.len(), columns.requested.n_others()), (0, 0));
+    fn what_has_a_column_is_known() {
+        let (mut columns, _, b) = columns();
+        let _ = columns.set_allocatable(b, &gpus(8));
+        let known = |amounts: &Resources| columns.requested.known_of(amounts).into_owned();
+        let invented = (0..1000).map(|at| (format!("example.com/{at:03}").into(), 1));
+        let mut many =
+            Resources { milli_cpu: 3, scalars: invented.collect(), ..Resources::default() };
+        assert_eq!(known(&many), Resources { milli_cpu: 3, ..Resources::default() });
+        *many.scalar_mut(&"gpu".into()) = 2;
+        assert_eq!(known(&many), Resources { milli_cpu: 3, ..gpus(2) });
+        assert!(matches!(columns.requested.known_of(&gpus(2)), Cow::Borrowed(_)));
+        assert_eq!(known(&gpus(2)), gpus(2));
     }
 
     #[test]

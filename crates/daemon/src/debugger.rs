@@ -127,7 +127,7 @@ fn dump_nodes(engine: &Engine) -> String {
         }
         let allocatable = cluster.allocatable().resources_of(node);
         let allowed = cluster.allowed_pods().get(node);
-        let requested = cluster.requested().resources_of(node);
+        let requested = cluster.requested_on(node);
         let _ = write!(
             text,
             "Node name: {name}\nDeleted: {}\nRequested Resources: {}\nAllocatable Resources:{}\n\

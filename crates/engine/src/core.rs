@@ -28,7 +28,6 @@ use crate::counts::Counts;
 use crate::deadlines::{Deadlines, WakeUp};
 use crate::effect::{Effect, FAILED_SCHEDULING, PodRef};
 use crate::failure::truncated;
-use crate::far_terms::FarTerms;
 use crate::foreign_groups::ForeignGroups;
 use crate::incomplete::IncompleteGroups;
 use crate::measures::Measures;
@@ -37,6 +36,7 @@ use crate::pods::PodIndex;
 use crate::policy::{Entry, NominatingQueue, Plans, Policy, Queue};
 use crate::preemption::HeldPreemptors;
 use crate::readers::ObjectReaders;
+use crate::term_limits::TermLimits;
 
 /// How many notes are kept until they are fetched; later ones are dropped.
 const MAX_NOTES: usize = 256;
@@ -52,7 +52,7 @@ pub(crate) struct Core {
     pub(crate) cluster: ClusterState,
     pub(crate) pods: PodIndex,
     /// Running pods with many affinity terms about other namespaces.
-    pub(crate) far_terms: FarTerms,
+    pub(crate) term_limits: TermLimits,
     /// Pods that wait on Permit: the bindings' state, as far as plugins may see it.
     pub(crate) permits: PermitWaits,
     /// Pods that must not be tried yet: the preemptions' state, as far as plugins may see it.
@@ -124,7 +124,7 @@ impl Core {
             plans: Arc::new(plans),
             cluster: ClusterState::new(),
             pods: PodIndex::default(),
-            far_terms: FarTerms::default(),
+            term_limits: TermLimits::default(),
             foreign: ForeignGroups::default(),
             permits: PermitWaits::default(),
             held_back: HeldPreemptors::default(),
@@ -155,7 +155,7 @@ impl Core {
             plans: self.plans.clone(),
             cluster: self.cluster.clone(),
             pods: self.pods.clone(),
-            far_terms: self.far_terms.clone(),
+            term_limits: self.term_limits.clone(),
             permits: self.permits.clone(),
             held_back: HeldPreemptors::default(),
             deadlines: self.deadlines.clone(),
@@ -402,7 +402,7 @@ impl Core {
 
     /// Records an event about each running pod whose affinity terms are ignored for other pods, once for each pod.
     pub(crate) fn record_ignored_terms(&mut self) {
-        for (pod, note) in self.far_terms.take_unsaid() {
+        for (pod, note) in self.term_limits.take_unsaid() {
             let profiles = &self.plans.profiles;
             let profile = profiles.of(&pod).map(|profile| &profiles[profile]);
             let reporting = profile.or(profiles.first()).map(|it| it.scheduler_name.clone());

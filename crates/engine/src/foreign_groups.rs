@@ -145,7 +145,7 @@ mod tests {
             EventResource::Custom("teams.v1.example.com".into())
         }
 
-        fn group_of<'p>(&self, _: &'p Pod) -> Option<&'p Arc<str>> {
+        fn group_of<'p>(&self, _: &'p Pod) -> Option<&'p str> {
             None
         }
 

@@ -137,8 +137,8 @@ impl Recount {
             change.note(&mut on_node.gone, self.n_changes, pod);
             let overlay = on_node.overlay.get_or_insert_with(|| NodeOverlay::new(node));
             match change {
-                Change::Goes => overlay.remove_sums(pod),
-                Change::ComesBack => overlay.add_sums(pod),
+                Change::Goes => overlay.remove_sums(&core.cluster, pod),
+                Change::ComesBack => overlay.add_sums(&core.cluster, pod),
             }
             if let Some(n) = on_node.n_fitting.take()
                 && let Some(room) = on_node.room.and_then(|room| self.rooms.get_mut(room))

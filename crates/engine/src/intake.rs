@@ -218,7 +218,7 @@ impl Intake<'_> {
 
     fn assigned_pod_added(&mut self, pod: &Arc<Pod>) {
         self.core.cluster.group_member_known(pod);
-        let for_others = self.core.far_terms.admit(pod);
+        let for_others = self.core.term_limits.admit(pod);
         if let Err(error) = self.core.cluster.add_pod(for_others) {
             self.core.note(format!("pod {}: {error}", pod.key()));
         }
@@ -229,7 +229,7 @@ impl Intake<'_> {
 
     fn assigned_pod_updated(&mut self, old: &Arc<Pod>, new: &Arc<Pod>) {
         self.core.cluster.group_member_known(new);
-        let for_others = self.core.far_terms.admit(new);
+        let for_others = self.core.term_limits.admit(new);
         if let Err(error) = self.core.cluster.update_pod(for_others) {
             self.core.note(format!("pod {}: {error}", new.key()));
         }
@@ -248,7 +248,7 @@ impl Intake<'_> {
     }
 
     fn assigned_pod_removed(&mut self, pod: &Arc<Pod>) {
-        self.core.far_terms.gone(pod);
+        self.core.term_limits.gone(pod);
         self.core.cluster.group_member_gone(pod);
         self.core.member_is_gone(pod);
         if let Err(error) = self.core.cluster.remove_pod(&pod.uid) {

@@ -30,7 +30,6 @@ mod evaluation;
 mod exact;
 mod explain;
 mod failure;
-mod far_terms;
 mod foreign_groups;
 mod fork;
 mod group;
@@ -62,6 +61,7 @@ mod ranking;
 mod readers;
 mod sharing;
 mod sizes;
+mod term_limits;
 mod turn;
 mod versions;
 

@@ -193,13 +193,15 @@ impl Sharing {
             *labels = Labels::default();
             return;
         }
-        let shared = |(key, value): (&Arc<str>, &Arc<str>)| {
+        // Of very many, each would take more in the table than it takes in the labels.
+        let Some(pairs) = labels.shared_pairs() else { return };
+        let shared = |(key, value): &(Arc<str>, Arc<str>)| {
             let (mut key, mut value) = (key.clone(), value.clone());
             self.texts.share(&mut key);
             self.texts.share(&mut value);
             (key, value)
         };
-        *labels = labels.iter_shared().map(shared).collect();
+        *labels = pairs.iter().map(shared).collect();
     }
 
     /// For specifications that few pods have.

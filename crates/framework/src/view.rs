@@ -159,14 +159,11 @@ impl<'a> NodeView<'a> {
     /// How much of a scalar resource its pods ask for.
     #[inline]
     pub fn requested_scalar(&self, name: &str) -> i64 {
-        let requested = self.read(Reads::POD_SUMS).requested();
-        let base = match requested.scalar(name) {
-            Some(column) => column.get(self.idx.index()),
-            None => requested.scalar_at(name, self.idx).unwrap_or(0),
-        };
-        let delta =
-            self.overlay.and_then(|overlay| overlay.requested_delta().scalar(name)).unwrap_or(0);
-        base.wrapping_add(delta)
+        let cluster = self.read(Reads::POD_SUMS);
+        match self.overlay {
+            Some(overlay) => overlay.requested_scalar(cluster, name),
+            None => cluster.requested_scalar(name, self.idx).unwrap_or(0),
+        }
     }
 
     /// CPU and memory that its pods ask for, defaults filled in.

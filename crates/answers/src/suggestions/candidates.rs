@@ -261,7 +261,7 @@ pub(super) fn percent(less: i64, from: i64) -> u32 {
 
 fn without_key(labels: &Labels, key: &str) -> Labels {
     let others = labels.iter_shared().filter(|(known, _)| ***known != *key);
-    others.map(|(key, value)| (key.clone(), value.clone())).collect()
+    others.map(|(key, value)| (key.into_owned(), value.into_owned())).collect()
 }
 
 /// The affinity without one of its required terms.

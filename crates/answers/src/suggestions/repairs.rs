@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Pod, PodAffinity, Taint};
+use kube_scheduler_api_types::{Labels, Node, Pod, PodAffinity, Taint};
 use kube_scheduler_cache::{ClusterState, NodeIdx};
 use kube_scheduler_engine::{Engine, Explanation, NodeExplanation};
 use kube_scheduler_framework::{Code, PluginName, Status};
@@ -326,15 +326,14 @@ impl<'a> Rejected<'a> {
     /// The labels of nodeSelector that the node lacks, and the required node affinity.
     fn selectors(&self) -> Ways {
         let spec = &self.pod.spec;
-        let selector: Vec<(&Arc<str>, &Arc<str>)> =
-            spec.node_selector.iter().flat_map(|labels| labels.iter_shared()).collect();
-        let is_lacking =
-            |(key, value): &&(&Arc<str>, &Arc<str>)| self.node.labels.get(key) != Some(&***value);
+        let selector: Vec<(&str, &str)> =
+            spec.node_selector.iter().flat_map(Labels::iter).collect();
+        let is_lacking = |(key, value): &&(&str, &str)| self.node.labels.get(key) != Some(*value);
         let lacking: Vec<_> = selector.iter().filter(is_lacking).collect();
         let of_selector = match &lacking[..] {
             [] => Vec::new(),
             [(key, _)] if selector.len() > 1 => {
-                vec![Candidate::DropNodeSelectorLabel((*key).clone())]
+                vec![Candidate::DropNodeSelectorLabel((*key).into())]
             }
             _ => vec![Candidate::DropNodeSelector],
         };

@@ -97,8 +97,8 @@ fn node(course: &Course, name: &Arc<str>) -> Result<Node, Refusal> {
 }
 
 fn labelled(node: Node, key: &Arc<str>, value: &Arc<str>) -> Node {
-    let others = node.labels.iter_shared().filter(|(known, _)| *known != key);
-    let all = others.map(|(key, value)| (key.clone(), value.clone()));
+    let others = node.labels.iter_shared().filter(|(known, _)| **known != *key);
+    let all = others.map(|(key, value)| (key.into_owned(), value.into_owned()));
     Node { labels: all.chain([(key.clone(), value.clone())]).collect(), ..node }
 }
 

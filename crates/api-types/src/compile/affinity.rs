@@ -188,7 +188,10 @@ fn with_match_label_keys(
     keys.dedup();
     let more: Vec<Requirement> = keys
         .into_iter()
-        .filter_map(|key| Some(Requirement::equals(key.clone(), labels.get_shared(key)?.clone())))
+        .filter_map(|key| {
+            let value = labels.get_shared(key)?.into_owned();
+            Some(Requirement::equals(key.clone(), value))
+        })
         .collect();
     if more.is_empty() { selector } else { selector.with(more) }
 }

@@ -148,7 +148,8 @@ impl Pairs {
         if self.is_empty() {
             return;
         }
-        let before = labels.iter_shared().map(|(key, value)| (key.clone(), value.clone()));
+        let before =
+            labels.iter_shared().map(|(key, value)| (key.into_owned(), value.into_owned()));
         *labels = before.chain(self.0).collect();
     }
 }

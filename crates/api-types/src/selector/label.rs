@@ -36,7 +36,7 @@ impl LabelSelector {
             Ok(())
         };
         for (key, value) in selector.match_labels.iter_shared() {
-            push(key, OperatorName::In, Some(std::slice::from_ref(value)))?;
+            push(&key, OperatorName::In, Some(std::slice::from_ref(&*value)))?;
         }
         for expression in selector.match_expressions.iter() {
             let operator = match &*expression.operator.0 {

@@ -74,7 +74,7 @@ fn recomputed(plain: &BTreeMap<Arc<str>, PlainNode>) -> Terms {
             let value =
                 node.node.as_ref().and_then(|node| node.labels.get_shared(&term.topology_key));
             if let Some(value) = value {
-                add(places.by_domain.entry(value.clone()).or_default());
+                add(places.by_domain.entry(value.into_owned()).or_default());
             }
         };
         for pod in node.pods.values() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{LabelSelector, Labels, Node, Pod, Requirement};
+use kube_scheduler_api_types::{LabelSelector, Labels, Node, Pod, Requirement, Resources};
 use serde_json::{Value, json};
 
 use super::counters::has_column;
@@ -252,4 +252,55 @@ fn a_counter_by_a_key_that_no_node_has_counts_once_a_node_has_it() {
     assert!(nobody.label_column("rack").is_none());
     let node: &Node = nobody.node(nobody.node_idx("n0").unwrap()).unwrap();
     assert!(node.labels.contains_key("rack"));
+}
+
+/// 64 pods whose names lie between each other's: nothing is kept for a name until a node offers it.
+#[test]
+fn invented_names_have_no_columns_and_leave_nothing() {
+    let mut cluster = cluster();
+    let pod = |which: usize| {
+        let names = (0..200).map(|at| (format!("example.com/{at:03}-{which:02}"), json!("2")));
+        let mut requests: serde_json::Map<_, _> = names.collect();
+        requests.insert("example.com/gpu".into(), json!("3"));
+        Pod::from_value(
+            &json!({"metadata": {"namespace": "default", "name": "p", "uid": format!("p{which}")},
+            "spec": {"nodeName": format!("n{}", which % 2), "priority": which % 3,
+                "containers": [{"name": "c", "resources": {"requests": requests}}]}}),
+        )
+        .unwrap()
+    };
+    for which in 0..64 {
+        cluster.add_pod(pod(which).into()).unwrap();
+    }
+    let n0 = cluster.node_idx("n0").unwrap();
+    assert_eq!(cluster.requested().scalars().count(), 0);
+    let levels = |cluster: &ClusterState| {
+        let levels = cluster.pods.held_by(n0).unwrap().levels.all();
+        levels.iter().map(|level| level.requested.scalars.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(levels(&cluster), [0, 0, 0]);
+    assert_eq!(cluster.requested_scalar("example.com/007-02", n0), Some(2));
+    assert_eq!(cluster.requested_scalar("example.com/gpu", n0), Some(96));
+    assert_eq!(cluster.requested_on(n0).scalars.len(), 32 * 200 + 1);
+    assert_eq!(check(&cluster), []);
+
+    let node = |allocatable: Value| {
+        let json = json!({"metadata": {"name": "n3"}, "status": {"allocatable": allocatable}});
+        Arc::new(Node::from_value(&json).unwrap())
+    };
+    cluster.add_node(node(json!({"example.com/gpu": "8", "example.com/007-02": "8"})));
+    assert_eq!(
+        cluster.requested().scalar("example.com/gpu").map(|column| column.get(n0)),
+        Some(96)
+    );
+    assert_eq!(levels(&cluster), [1, 1, 2]);
+    assert_eq!(check(&cluster), []);
+    cluster.add_node(node(json!({})));
+    assert_eq!((cluster.requested().scalars().count(), levels(&cluster)), (0, vec![0, 0, 0]));
+    assert_eq!(cluster.requested_scalar("example.com/gpu", n0), Some(96));
+    assert_eq!(check(&cluster), []);
+
+    (0..64).for_each(|which| drop(cluster.remove_pod(&format!("p{which}")).unwrap()));
+    assert_eq!(cluster.requested_on(n0), Resources::default());
+    assert_eq!(check(&cluster), []);
 }

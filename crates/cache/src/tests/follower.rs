@@ -71,7 +71,7 @@ impl Row {
                 .to_vec();
         }
         if kinds.intersects(ChangeKinds::PODS) {
-            self.requested = cluster.requested().resources_of(idx);
+            self.requested = cluster.requested_on(idx);
             self.non_zero = cluster.non_zero_requested_on(idx);
             self.n_pods = cluster.pod_count().get(idx);
             self.ports = cluster.used_ports(idx).iter().map(|port| format!("{port:?}")).collect();

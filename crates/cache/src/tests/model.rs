@@ -237,7 +237,7 @@ impl Model {
                 .map(|port| (port.ip.to_string(), port.protocol.to_string(), port.port))
                 .collect();
             assert_eq!(ports, node.ports, "ports of {name}");
-            let scalars = cluster.requested().resources_of(idx).scalars;
+            let scalars = cluster.requested_on(idx).scalars;
             let mentioned: BTreeSet<Arc<str>> =
                 scalars.iter().map(|(name, _)| name.clone()).collect();
             let names = node.pods.iter().flat_map(|pod| &pod.requests.accounted.scalars);

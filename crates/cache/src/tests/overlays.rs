@@ -47,7 +47,7 @@ proptest! {
                 of.scalars.retain(|(_, amount)| *amount != 0);
                 of
             };
-            let changed = fork.requested().resources_of(idx);
+            let changed = fork.requested_on(idx);
             prop_assert_eq!(amounts(overlay.requested(cluster)), amounts(changed));
             prop_assert_eq!(overlay.non_zero_requested(cluster), fork.non_zero_requested_on(idx));
             prop_assert_eq!(overlay.used_ports(cluster), fork.used_ports(idx));

@@ -150,8 +150,8 @@ fn nodes_share_images_and_texts() {
     assert!(Arc::ptr_eq(&a.conditions, &b.conditions));
     assert!(Arc::ptr_eq(&a.allocatable_quantities, &b.allocatable_quantities));
     assert!(Arc::ptr_eq(
-        a.labels.get_shared("zone").unwrap(),
-        b.labels.get_shared("zone").unwrap()
+        &a.labels.get_shared("zone").unwrap(),
+        &b.labels.get_shared("zone").unwrap()
     ));
 }
 
@@ -172,7 +172,7 @@ fn what_no_object_holds_is_dropped() {
 fn nothing_stays_of_objects_that_are_gone() {
     let mut table = Sharing::default();
     let labels = |pod: &mut Value, at: usize| {
-        let labels = (0..60_000).map(|n| (format!("k{at}-{n}"), format!("v{at}-{n}").into()));
+        let labels = (0..200).map(|n| (format!("k{at}-{n}"), format!("v{at}-{n}").into()));
         pod["metadata"]["labels"] = Value::Object(labels.collect());
     };
     let kept = shared(&mut table, pod("kept", |_| ()));
@@ -181,14 +181,28 @@ fn nothing_stays_of_objects_that_are_gone() {
         [table.texts.parts.capacity(), table.labels.parts.capacity(), table.specs.parts.capacity()]
     };
     let before = (table.texts.parts.len(), capacities(&table));
-    for at in 0..3 {
-        shared(&mut table, pod("large", |pod| labels(pod, at)));
-    }
+    let large: Vec<_> =
+        (0..300).map(|at| shared(&mut table, pod("large", |pod| labels(pod, at)))).collect();
     assert!(table.texts.parts.len() > 60_000);
+    drop(large);
     table.sweep();
     assert_eq!((table.texts.parts.len(), capacities(&table)), before);
     let again = shared(&mut table, pod("kept", |_| ()));
     assert!(Arc::ptr_eq(&kept.spec, &again.spec));
+}
+
+#[test]
+fn texts_of_very_many_labels_are_in_no_table() {
+    let mut table = Sharing::default();
+    let large = |name: &str| {
+        pod(name, |pod| {
+            let labels = (0..60_000).map(|n| (format!("k{n}"), format!("v{n}").into()));
+            pod["metadata"]["labels"] = Value::Object(labels.collect());
+        })
+    };
+    let a = shared(&mut table, large("a"));
+    assert!(table.texts.parts.len() < 100, "{}", table.texts.parts.len());
+    assert!(shared(&mut table, large("b")).labels.is_same_allocation(&a.labels));
 }
 
 /// Fewer pods than a table is swept for, each with one long text of its own.

@@ -1,7 +1,5 @@
 //! Pod groups that are written in another way than `scheduling.k8s.io` has them.
 
-use std::sync::Arc;
-
 use kube_scheduler_api_types::{Object, Pod};
 use kube_scheduler_queue::EventResource;
 use serde_json::Value;
@@ -22,7 +20,7 @@ pub trait GroupSource: Send + Sync {
     fn resource(&self) -> EventResource;
 
     /// The name of the object that describes the pod's group, in the pod's namespace; `None` if it belongs to none.
-    fn group_of<'p>(&self, pod: &'p Pod) -> Option<&'p Arc<str>>;
+    fn group_of<'p>(&self, pod: &'p Pod) -> Option<&'p str>;
 
     /// What an object says in terms of the `spec` of a `PodGroup`. Further fields are kept, for the plugin to read. What is given
     /// here counts, so fields of the object that tenants write must not be copied unseen.

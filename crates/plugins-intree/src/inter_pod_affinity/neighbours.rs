@@ -149,7 +149,7 @@ impl Neighbours {
                 }
             }
             None => {
-                let (key, value) = (key.clone(), value.clone());
+                let (key, value) = (key.clone(), value.into_owned());
                 self.differences.push(Difference { rule, key, value, amount });
             }
         }

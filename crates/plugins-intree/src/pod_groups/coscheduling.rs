@@ -79,8 +79,8 @@ impl GroupSource for Coscheduling {
         EventResource::Custom(RESOURCE.into())
     }
 
-    fn group_of<'p>(&self, pod: &'p Pod) -> Option<&'p Arc<str>> {
-        pod.labels.get_shared(LABEL).filter(|name| !name.is_empty())
+    fn group_of<'p>(&self, pod: &'p Pod) -> Option<&'p str> {
+        pod.labels.get(LABEL).filter(|name| !name.is_empty())
     }
 
     fn spec(&self, object: &Object) -> Value {

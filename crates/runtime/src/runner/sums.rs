@@ -37,6 +37,12 @@ struct Trial {
     reads: TrialReads,
 }
 
+impl Trial {
+    fn change_sums(&mut self, change: impl FnMut(&mut NodeOverlay)) {
+        self.overlays.iter_mut().for_each(change);
+    }
+}
+
 struct SumsFilter<'a> {
     idx: PluginIdx,
     name: &'a PluginName,
@@ -73,7 +79,7 @@ impl<'a> SumsFilters<'a> {
         nominated: impl Iterator<Item = &'p Pod>,
     ) -> Option<Status> {
         let mut crowded = NodeOverlay::new(node);
-        nominated.for_each(|other| crowded.add_sums(other));
+        nominated.for_each(|other| crowded.add_sums(self.runner.cx.cluster, other));
         self.ask(&crowded, &self.nothing_read(), false)
     }
 
@@ -92,7 +98,7 @@ impl<'a> SumsFilters<'a> {
                 break;
             }
             n += 1;
-            self.trial.overlays.iter_mut().for_each(|overlay| overlay.add_sums(self.pod));
+            self.trial.change_sums(|overlay| overlay.add_sums(self.runner.cx.cluster, self.pod));
         }
         self.trial.reads.iter().all(|reads| reads.get().can_be_followed()).then_some(n)
     }
@@ -140,7 +146,8 @@ impl SumsFilters<'_> {
             && let Some(name) = self.runner.cx.cluster.node_name(plain.node())
         {
             for other in self.runner.nominated_that_count(self.pod, name) {
-                crowded.get_or_insert_with(|| plain.clone()).add_sums(&other);
+                let crowded = crowded.get_or_insert_with(|| plain.clone());
+                crowded.add_sums(self.runner.cx.cluster, &other);
             }
         }
         crowded.into_iter().chain([plain]).collect()
@@ -168,10 +175,11 @@ impl SumsTrial for SumsFilters<'_> {
     }
 
     fn reprieve(&mut self, victim: &Pod) -> Option<bool> {
-        self.trial.overlays.iter_mut().for_each(|overlay| overlay.add_sums(victim));
+        let cluster = self.runner.cx.cluster;
+        self.trial.change_sums(|overlay| overlay.add_sums(cluster, victim));
         let fits = self.ask_trial(true)?.is_success();
         if !fits {
-            self.trial.overlays.iter_mut().for_each(|overlay| overlay.remove_sums(victim));
+            self.trial.change_sums(|overlay| overlay.remove_sums(cluster, victim));
         }
         Some(fits)
     }
