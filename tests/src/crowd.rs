@@ -382,6 +382,14 @@ impl Crowd {
         }
     }
 
+    /// Has both engines see what the server reports.
+    fn see(&mut self, seen: Option<Input>) {
+        if let Some(seen) = seen {
+            self.shared.handle(seen.clone(), self.now);
+            self.fresh.handle(seen, self.now);
+        }
+    }
+
     fn take(&mut self, shared: Effect, fresh: Effect) -> Result<()> {
         match (shared, fresh) {
             (
@@ -403,10 +411,7 @@ impl Crowd {
                 self.shared.handle(Input::BindingWritten { token, result: Ok(()) }, self.now);
                 let answer = Input::BindingWritten { token: other, result: Ok(()) };
                 self.fresh.handle(answer, self.now);
-                if let Some(seen) = seen {
-                    self.shared.handle(seen.clone(), self.now);
-                    self.fresh.handle(seen, self.now);
-                }
+                self.see(seen);
             }
             (Effect::EvictPod { token, pod, .. }, Effect::EvictPod { token: other, .. }) => {
                 let key = (pod.namespace.to_string(), pod.name.to_string());
@@ -417,10 +422,7 @@ impl Crowd {
                 let answer = Input::PodEvicted { token, result: evicted.clone() };
                 self.shared.handle(answer, self.now);
                 self.fresh.handle(Input::PodEvicted { token: other, result: evicted }, self.now);
-                if let Some(gone) = gone {
-                    self.shared.handle(gone.clone(), self.now);
-                    self.fresh.handle(gone, self.now);
-                }
+                self.see(gone);
             }
             (Effect::PatchStatus { pod, patch, .. }, _) => {
                 // The node that a pod is nominated to is looked at first, once the pod is seen with it.
@@ -429,10 +431,7 @@ impl Crowd {
                     let seen = self.server.change_pod(&key, |pod| {
                         pod["status"]["nominatedNodeName"] = json!(nominated.as_deref());
                     })?;
-                    if let Some(seen) = seen {
-                        self.shared.handle(seen.clone(), self.now);
-                        self.fresh.handle(seen, self.now);
-                    }
+                    self.see(seen);
                 }
             }
             (
@@ -446,10 +445,7 @@ impl Crowd {
                 self.shared.handle(Input::NominationCleared { token, result: Ok(()) }, self.now);
                 let answer = Input::NominationCleared { token: other, result: Ok(()) };
                 self.fresh.handle(answer, self.now);
-                if let Some(seen) = seen {
-                    self.shared.handle(seen.clone(), self.now);
-                    self.fresh.handle(seen, self.now);
-                }
+                self.see(seen);
             }
             (
                 Effect::WriteObject { write, awaited_by, .. },

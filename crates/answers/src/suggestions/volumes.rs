@@ -97,7 +97,8 @@ impl Volume {
         let affinity =
             wire::NodeSelector::deserialize(required).ok().filter(|_| !required.is_null());
         let labels = volume.labels.iter_shared().filter(|(key, _)| PLACES.contains(&&***key));
-        let labels: Place = labels.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let labels: Place =
+            labels.map(|(key, value)| (key.into_owned(), value.into_owned())).collect();
         let of_affinity = keys(&required["nodeSelectorTerms"], "matchExpressions");
         let mut keys: Vec<Arc<str>> = labels.iter().map(|(key, _)| key.clone()).collect();
         keys.extend(of_affinity);
