@@ -259,12 +259,6 @@ impl ClusterState {
         }
     }
 
-    /// A pod that is assumed on a node counts as such in its group, or not for now. [`assume_pod`](Self::assume_pod) and
-    /// [`forget_pod`](Self::forget_pod) see to that themselves.
-    pub fn group_member_assumed(&mut self, pod: &Pod, is_assumed: bool) {
-        self.groups.assumed(pod, is_assumed);
-    }
-
     /// A pod is deleted. Its group, if it belongs to one, does not count it any more.
     pub fn group_member_gone(&mut self, pod: &Pod) {
         if let Some(name) = GroupName::of(pod) {
