@@ -12,7 +12,6 @@ use crate::error::CacheError;
 use crate::node_table::NodeIdx;
 use crate::pod_table::PodIdx;
 use crate::ports::HostPorts;
-use crate::requested::sum_of;
 use crate::state::ClusterState;
 
 /// A hypothetical change to the pods of one node.
@@ -140,18 +139,6 @@ impl NodeOverlay {
         total.add(&self.requested);
         cluster.add_unoffered(self.pods(cluster), &mut total);
         total
-    }
-
-    /// How much of a scalar resource the pods ask for. O(log scalar resources) if some node offers it, O(pods) if not: then
-    /// the pods are those of the list.
-    pub fn requested_scalar(&self, cluster: &ClusterState, name: &str) -> i64 {
-        match cluster.requested().scalar(name) {
-            Some(column) => {
-                let delta = self.requested.scalar(name).unwrap_or(0);
-                column.get(self.node).wrapping_add(delta)
-            }
-            None => sum_of(name, self.pods(cluster)).unwrap_or(0),
-        }
     }
 
     /// CPU and memory that the pods ask for, defaults filled in.

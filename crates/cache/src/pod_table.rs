@@ -162,15 +162,17 @@ impl PodTable {
         asked.into_iter().map(|(node, _, amount)| (node, amount)).collect()
     }
 
-    /// No node offers a scalar resource any more. O(pods).
-    pub(crate) fn scalar_lost(&mut self, name: &str) {
+    /// No node offers a scalar resource any more: returns the nodes with pods that request it. O(pods).
+    pub(crate) fn scalar_lost(&mut self, name: &str) -> Vec<NodeIdx> {
         let records = self.records.iter().flatten().filter(|record| record.has_scalars);
-        let mut nodes: Vec<_> = records.map(|record| record.node).collect();
+        let asking = records.filter(|it| it.pod.requests.accounted.scalar(name).is_some());
+        let mut nodes: Vec<_> = asking.map(|record| record.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        for node in nodes {
-            Arc::make_mut(self.nodes.get_mut(node)).levels.forget_scalar(name);
+        for node in &nodes {
+            Arc::make_mut(self.nodes.get_mut(*node)).levels.forget_scalar(name);
         }
+        nodes
     }
 
     /// Adds a pod that is not in the table yet, where nodes have `offered`.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Resources};
 
+use crate::change_log::ChangeKinds;
 use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
 
@@ -19,7 +20,8 @@ impl ClusterState {
         if self.columns.requested.scalar(name).is_some() {
             return self.columns.requested.scalar_at(name, node);
         }
-        sum_of(name, self.pods.with_scalars(node))
+        let asked = self.pods.with_scalars(node);
+        asked.filter_map(|pod| pod.requests.accounted.scalar(name)).reduce(i64::wrapping_add)
     }
 
     /// Everything that the pods on a node request. O(scalar resources + what these pods name).
@@ -52,18 +54,19 @@ impl ClusterState {
     /// does any more.
     pub(crate) fn set_allocatable(&mut self, node: NodeIdx, amounts: &Resources) {
         let followed = self.columns.set_allocatable(node, amounts);
+        let mut others = Vec::new();
         for name in &followed.lost {
-            self.pods.scalar_lost(name);
+            others.extend(self.pods.scalar_lost(name));
         }
         for name in &followed.gained {
             for (node, amount) in self.pods.scalar_gained(name) {
                 self.columns.requested.add_scalar(name, node, amount);
+                others.push(node);
             }
         }
+        others.sort_unstable();
+        others.dedup();
+        // Their sums are others now, which plugins may have read.
+        others.into_iter().for_each(|other| self.record(other, ChangeKinds::PODS));
     }
-}
-
-/// What pods request of a scalar resource; `None` if none of them names it.
-pub(crate) fn sum_of<'a>(name: &str, pods: impl Iterator<Item = &'a Arc<Pod>>) -> Option<i64> {
-    pods.filter_map(|pod| pod.requests.accounted.scalar(name)).reduce(i64::wrapping_add)
 }

@@ -51,7 +51,7 @@ pub(crate) struct Core {
     pub(crate) plans: Arc<Plans>,
     pub(crate) cluster: ClusterState,
     pub(crate) pods: PodIndex,
-    /// Running pods with many affinity terms about other namespaces.
+    /// Running pods with many affinity terms.
     pub(crate) term_limits: TermLimits,
     /// Pods that wait on Permit: the bindings' state, as far as plugins may see it.
     pub(crate) permits: PermitWaits,

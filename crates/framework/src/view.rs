@@ -156,14 +156,15 @@ impl<'a> NodeView<'a> {
             .map_or(base, |overlay| base.wrapping_add(overlay.requested_delta().ephemeral_storage))
     }
 
-    /// How much of a scalar resource its pods ask for.
+    /// How much of a scalar resource its pods ask for; 0 of one that no node offers, of which no sums are kept.
     #[inline]
     pub fn requested_scalar(&self, name: &str) -> i64 {
-        let cluster = self.read(Reads::POD_SUMS);
-        match self.overlay {
-            Some(overlay) => overlay.requested_scalar(cluster, name),
-            None => cluster.requested_scalar(name, self.idx).unwrap_or(0),
-        }
+        let column = self.read(Reads::POD_SUMS).requested().scalar(name);
+        let Some(column) = column else { return 0 };
+        let base = column.get(self.idx.index());
+        let delta =
+            self.overlay.and_then(|overlay| overlay.requested_delta().scalar(name)).unwrap_or(0);
+        base.wrapping_add(delta)
     }
 
     /// CPU and memory that its pods ask for, defaults filled in.

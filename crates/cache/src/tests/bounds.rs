@@ -12,7 +12,7 @@ use crate::counters::{
     CountedNodes, CountedPods, CounterSpec, DomainCounts, PodTerm, RequiredNodeAffinity,
 };
 use crate::domains::Shared;
-use crate::{ClusterState, check};
+use crate::{ChangeKinds, Changes, ClusterState, check};
 
 const HOST: &str = "kubernetes.io/hostname";
 
@@ -288,14 +288,28 @@ fn invented_names_have_no_columns_and_leave_nothing() {
         let json = json!({"metadata": {"name": "n3"}, "status": {"allocatable": allocatable}});
         Arc::new(Node::from_value(&json).unwrap())
     };
+    // Plugins may have read sums of other nodes that come or go with it.
+    let with_other_sums = |cluster: &ClusterState, since: u64| {
+        let Changes::Entries(changes) = cluster.changes_since(since) else { unreachable!() };
+        let changes = changes.filter(|change| change.kinds.contains(ChangeKinds::PODS));
+        let mut nodes: Vec<_> = changes.map(|change| change.node).collect();
+        nodes.sort_unstable();
+        nodes
+    };
+    let mut asking = vec![n0, cluster.node_idx("n1").unwrap()];
+    asking.sort_unstable();
+    let since = cluster.sequence();
     cluster.add_node(node(json!({"example.com/gpu": "8", "example.com/007-02": "8"})));
+    assert_eq!(with_other_sums(&cluster, since), asking);
     assert_eq!(
         cluster.requested().scalar("example.com/gpu").map(|column| column.get(n0)),
         Some(96)
     );
     assert_eq!(levels(&cluster), [1, 1, 2]);
     assert_eq!(check(&cluster), []);
+    let since = cluster.sequence();
     cluster.add_node(node(json!({})));
+    assert_eq!(with_other_sums(&cluster, since), asking);
     assert_eq!((cluster.requested().scalars().count(), levels(&cluster)), (0, vec![0, 0, 0]));
     assert_eq!(cluster.requested_scalar("example.com/gpu", n0), Some(96));
     assert_eq!(check(&cluster), []);

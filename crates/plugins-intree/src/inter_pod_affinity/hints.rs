@@ -159,9 +159,9 @@ fn after_node_change(
     if is_broken(pod) {
         return hint(true);
     }
-    let value = |node: &Node, term: &PodAffinityTerm| {
-        node.labels.get(&term.topology_key).map(str::to_owned)
-    };
+    fn value<'n>(node: &'n Node, term: &PodAffinityTerm) -> Option<&'n str> {
+        node.labels.get(&term.topology_key)
+    }
     let helps_affinity = |term: &PodAffinityTerm| {
         let now = value(new, term);
         now.is_some() && old.is_none_or(|old| value(old, term) != now)
