@@ -1,5 +1,7 @@
 //! A program outside that schedulers ask, for scenarios that decide what it answers.
 
+use std::cell::RefCell;
+
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -9,6 +11,9 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) struct Extender {
     listener: TcpListener,
     url: String,
+    /// Connections of questions without an answer. They stay open as long as the extender is there: a scheduler that is
+    /// killed because it waits for an answer must not learn before that there will be none.
+    unanswered: RefCell<Vec<BufReader<TcpStream>>>,
 }
 
 impl Extender {
@@ -19,7 +24,8 @@ impl Extender {
     pub(crate) async fn listen() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let address = listener.local_addr().expect("it has an address");
-        Self { listener, url: format!("http://{address}/extender") }
+        let url = format!("http://{address}/extender");
+        Self { listener, url, unanswered: RefCell::default() }
     }
 
     /// The configuration of a scheduler that asks it for `verbs`, fields of `extenders` such as `filterVerb`.
@@ -35,10 +41,9 @@ impl Extender {
 
     /// Answers one question after the other. Where there is no answer, the scheduler waits until its time-out.
     pub(crate) async fn serve(
-        self,
+        &self,
         mut answer: impl AsyncFnMut(&str, &Value) -> Result<Option<Value>>,
     ) {
-        let mut unanswered = Vec::new();
         while let Ok((stream, _)) = self.listener.accept().await {
             let mut stream = BufReader::new(stream);
             let served = async {
@@ -50,7 +55,7 @@ impl Extender {
             };
             match served.await {
                 Ok(true) => {}
-                Ok(false) => unanswered.push(stream),
+                Ok(false) => self.unanswered.borrow_mut().push(stream),
                 // A connection that was opened in advance may end without a request.
                 Err(error) => eprintln!("the extender gets no request: {error:#}"),
             }

@@ -174,9 +174,9 @@ pub(crate) async fn a_scheduler_is_killed_while_it_binds_a_gang_with_devices(clu
     program.kill();
     assert_eq!(cluster.n_bound().await, 1);
 
-    let scheduler = Running::start_with_groups(cluster).await;
     // The devices are those of the claims as the first scheduler left them.
     let mut expected = devices().await;
+    let scheduler = Running::start_with_groups(cluster).await;
     let mut nodes =
         [Value::from(cluster.node_of("pair-0").await), cluster.node_of("pair-1").await.into()];
     expected.sort_by_key(Value::to_string);
