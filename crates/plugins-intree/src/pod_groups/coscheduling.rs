@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::gang_scheduling::{GangScheduling, group_changed, member_added, worth_if};
 use crate::plugin_args::{self, WRONG_ARGS};
 use crate::priority_sort;
-use crate::resources::kind::Kind;
+use crate::resources::resource::Resource;
 
 pub(crate) const NAME: &str = "Coscheduling";
 
@@ -224,7 +224,7 @@ fn check_least(
         if resource == "pods" {
             continue;
         }
-        let kind = Kind::named(resource);
+        let kind = Resource::named(resource);
         let needed = kind.amount(&amount);
         let free = cluster.live_nodes().iter().map(|node| kind.free(cluster, node));
         let members = state.into_iter().flat_map(|state| state.members());
@@ -239,7 +239,7 @@ fn check_least(
             has = has.saturating_add(amount);
         }
         if has < needed {
-            let unit = if kind == Kind::Cpu { "m" } else { "" };
+            let unit = if kind == Resource::Cpu { "m" } else { "" };
             gaps.push(format!("{resource}: {}{unit}", needed.saturating_sub(has)));
         }
     }

@@ -12,14 +12,14 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::groups::GroupDemand;
 
 use super::demand::{Demand, Ignored};
-use super::kind::Kind;
+use super::resource::Resource;
 
 /// What the pods ask for of each kind, scalar resources by name and only of those that ask for them. One pass over what each
 /// pod asks for.
 fn amounts_by_kind(
     members: &[Arc<Pod>],
     ignored: &Ignored,
-) -> impl Iterator<Item = (Kind, Vec<i64>)> + use<> {
+) -> impl Iterator<Item = (Resource, Vec<i64>)> + use<> {
     let (mut cpu, mut memory, mut storage) = (Vec::new(), Vec::new(), Vec::new());
     let mut scalars: BTreeMap<Arc<str>, Vec<i64>> = BTreeMap::new();
     for pod in members {
@@ -32,8 +32,9 @@ fn amounts_by_kind(
             scalars.entry(scalar.name).or_default().push(amount);
         }
     }
-    let all = [(Kind::Cpu, cpu), (Kind::Memory, memory), (Kind::EphemeralStorage, storage)];
-    let scalars = scalars.into_iter().map(|(name, amounts)| (Kind::Scalar(name), amounts));
+    let all =
+        [(Resource::Cpu, cpu), (Resource::Memory, memory), (Resource::EphemeralStorage, storage)];
+    let scalars = scalars.into_iter().map(|(name, amounts)| (Resource::Scalar(name), amounts));
     all.into_iter().chain(scalars)
 }
 
@@ -56,7 +57,7 @@ pub(super) fn rules_out(
         .map(|node| cluster.allowed_pods().get(*node).saturating_sub(counter.get(*node)).max(0))
         .collect();
     for (kind, mut amounts) in amounts {
-        if matches!(&kind, Kind::Scalar(name) if is_served(name)) {
+        if matches!(&kind, Resource::Scalar(name) if is_served(name)) {
             continue;
         }
         // Pods that do not request the resource count with zero.

@@ -7,14 +7,14 @@ use kube_scheduler_framework::{ClusterView, NodeIdx};
 
 /// A resource. Amounts of CPU are in milli-CPU, others in bytes or units.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Resource {
     Cpu,
     Memory,
     EphemeralStorage,
     Scalar(Arc<str>),
 }
 
-impl Kind {
+impl Resource {
     /// The resource of this name.
     pub(crate) fn named(name: &str) -> Self {
         match name {
