@@ -273,23 +273,26 @@ impl LabelIndex {
         new: &Labels,
         is_needed: impl Fn(&str) -> bool,
     ) {
-        for (key, _) in new.iter_shared().filter(|(key, _)| !old.contains_key(key)) {
-            let n_nodes = Arc::make_mut(&mut self.n_by_key).entry(Arc::clone(&key)).or_default();
-            *n_nodes += 1;
-            if *n_nodes == 1
-                && is_needed(&key)
+        for (key, _) in new.iter().filter(|(key, _)| !old.contains_key(key)) {
+            let n_by_key = Arc::make_mut(&mut self.n_by_key);
+            if let Some(n_nodes) = n_by_key.get_mut(key) {
+                *n_nodes += 1;
+                continue;
+            }
+            let key: Arc<str> = key.into();
+            n_by_key.insert(key.clone(), 1);
+            if is_needed(&key)
                 && let Err(at) = self.find(&key)
             {
-                let key = key.into_owned();
                 self.columns.insert(at, LabelColumn { key, ..self.empty.clone() });
             }
         }
-        for (key, _) in old.iter_shared().filter(|(key, _)| !new.contains_key(key)) {
+        for (key, _) in old.iter().filter(|(key, _)| !new.contains_key(key)) {
             let n_by_key = Arc::make_mut(&mut self.n_by_key);
-            if let Some(n_nodes) = n_by_key.get_mut(&**key) {
+            if let Some(n_nodes) = n_by_key.get_mut(key) {
                 *n_nodes -= 1;
                 if *n_nodes == 0 {
-                    n_by_key.remove(&**key);
+                    n_by_key.remove(key);
                 }
             }
         }
