@@ -18,26 +18,21 @@ use kube_scheduler_api_types::Object;
 
 use super::{ObjectKey, ObjectStore};
 
-/// A write of an object whose answer is not waited for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A write of an object whose answer is not waited for. Sorted so that all replacements of an object are side by side.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnansweredWrite {
     /// The object's, so that one of the same name that was made later is not meant.
     uid: Arc<str>,
-    /// The only revision that the write can change; absent if it changes any.
-    revision: Option<Arc<str>>,
     /// Whether it changes a part of the status, instead of replacing the object or its status.
     is_patch: bool,
+    /// The only revision that the write can change; absent if it changes any.
+    revision: Option<Arc<str>>,
 }
 
 impl UnansweredWrite {
     /// Whether the write replaces exactly this revision, which is over as soon as the write is carried out.
     pub fn ends(&self, object: &Object) -> bool {
         !self.is_patch && self.revision.as_ref() == Some(&object.resource_version)
-    }
-
-    /// Whether it can change this revision of the object.
-    pub fn may_change(&self, object: &Object) -> bool {
-        !self.is_patch_of_one() || self.is_about(object)
     }
 
     fn is_about(&self, object: &Object) -> bool {
@@ -60,13 +55,55 @@ pub(super) struct UnansweredWrites(Arc<Tables>);
 
 #[derive(Clone, Debug, Default)]
 struct Tables {
-    by_object: BTreeMap<ObjectKey, BTreeMap<Arc<str>, UnansweredWrite>>,
+    by_object: BTreeMap<ObjectKey, OfObject>,
     by_pod: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
+}
+
+/// The writes to one object.
+#[derive(Clone, Debug, Default)]
+struct OfObject {
+    by_pod: BTreeMap<Arc<str>, UnansweredWrite>,
+    /// For how many pods each is noted. The members of a group ask for the same one.
+    counts: BTreeMap<UnansweredWrite, usize>,
+}
+
+impl OfObject {
+    fn insert(&mut self, pod_uid: &Arc<str>, write: UnansweredWrite) {
+        self.remove(pod_uid);
+        *self.counts.entry(write.clone()).or_default() += 1;
+        self.by_pod.insert(pod_uid.clone(), write);
+    }
+
+    fn remove(&mut self, pod_uid: &str) {
+        let Some(write) = self.by_pod.remove(pod_uid) else { return };
+        if let Some(n_pods) = self.counts.get_mut(&write) {
+            *n_pods -= 1;
+            if *n_pods == 0 {
+                self.counts.remove(&write);
+            }
+        }
+    }
+
+    /// One that can change this revision of the object; one that ends it, if there is any. O(log writes).
+    fn strongest(&self, object: &Object) -> Option<&UnansweredWrite> {
+        let write = |is_patch, revision| {
+            let wanted = UnansweredWrite { uid: object.uid.clone(), is_patch, revision };
+            self.counts.get_key_value(&wanted).map(|(known, _)| known)
+        };
+        let this_one = || Some(object.resource_version.clone());
+        let first = UnansweredWrite { uid: object.uid.clone(), is_patch: false, revision: None };
+        let mut replacements = self.counts.range(first..);
+        let is_one = |known: &&UnansweredWrite| known.uid == object.uid && !known.is_patch;
+        write(false, this_one())
+            .or_else(|| replacements.next().map(|(known, _)| known).filter(is_one))
+            .or_else(|| write(true, None))
+            .or_else(|| write(true, this_one()))
+    }
 }
 
 impl Tables {
     fn note(&mut self, key: &ObjectKey, pod_uid: &Arc<str>, write: UnansweredWrite) {
-        self.by_object.entry(key.clone()).or_default().insert(pod_uid.clone(), write);
+        self.by_object.entry(key.clone()).or_default().insert(pod_uid, write);
         self.by_pod.entry(pod_uid.clone()).or_default().insert(key.clone());
     }
 
@@ -80,7 +117,7 @@ impl Tables {
         }
         if let Some(of_object) = self.by_object.get_mut(key) {
             of_object.remove(pod_uid);
-            if of_object.is_empty() {
+            if of_object.by_pod.is_empty() {
                 self.by_object.remove(key);
             }
         }
@@ -94,11 +131,12 @@ impl Tables {
     ) {
         let Some((uid, mut keys)) = self.by_pod.remove_entry(pod_uid) else { return };
         keys.retain(|key| {
-            let write = self.by_object.get(key).and_then(|of_object| of_object.get(pod_uid));
+            let of_object = self.by_object.get(key);
+            let write = of_object.and_then(|of_object| of_object.by_pod.get(pod_uid));
             let is_kept = write.is_some_and(|write| is_kept(key, write));
             if !is_kept && let Some(of_object) = self.by_object.get_mut(key) {
                 of_object.remove(pod_uid);
-                if of_object.is_empty() {
+                if of_object.by_pod.is_empty() {
                     self.by_object.remove(key);
                 }
             }
@@ -147,13 +185,17 @@ impl ObjectStore {
             return None;
         }
         let of_object = self.unanswered.0.by_object.get(&ObjectKey::from(object))?;
-        of_object.get(pod_uid).filter(|write| write.uid == object.uid)
+        of_object.by_pod.get(pod_uid).filter(|write| write.uid == object.uid)
     }
 
-    /// The last such writes of `object` on behalf of any pods.
-    pub fn all_unanswered(&self, object: &Object) -> impl Iterator<Item = &UnansweredWrite> {
-        let of_object = self.unanswered.0.by_object.get(&ObjectKey::from(object));
-        of_object.into_iter().flat_map(BTreeMap::values).filter(|write| write.uid == object.uid)
+    /// Such a write on behalf of any pod that can change this revision of `object`; one that ends it, if there is any.
+    /// O(log writes), however many pods have asked for them.
+    pub fn unanswered_of_any(&self, object: &Object) -> Option<&UnansweredWrite> {
+        // Nearly always there is none.
+        if self.are_all_answered() {
+            return None;
+        }
+        self.unanswered.0.by_object.get(&ObjectKey::from(object))?.strongest(object)
     }
 
     /// Forgets the writes of a pod that is bound or gone, except for patches of the revision that is there: another pod may rely on
@@ -179,8 +221,11 @@ impl ObjectStore {
         let is_stale = |write: &UnansweredWrite| {
             write.is_patch_of_one() && now.is_none_or(|now| !write.is_about(now))
         };
-        let of_object = self.unanswered.0.by_object.get(key);
-        let stale = of_object.into_iter().flatten().filter(|(_, write)| is_stale(write));
+        let Some(of_object) = self.unanswered.0.by_object.get(key) else { return };
+        if !of_object.counts.keys().any(is_stale) {
+            return;
+        }
+        let stale = of_object.by_pod.iter().filter(|(_, write)| is_stale(write));
         let stale: Vec<Arc<str>> = stale.map(|(pod, _)| pod.clone()).collect();
         for pod in stale {
             Arc::make_mut(&mut self.unanswered.0).forget_one(key, &pod);
@@ -195,5 +240,59 @@ impl ObjectStore {
     /// How many writes without an answer are noted.
     pub fn n_unanswered(&self) -> usize {
         self.unanswered.0.by_pod.values().map(BTreeSet::len).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn object(uid: usize, revision: usize) -> Object {
+        let json = format!(
+            r#"{{"apiVersion":"v1","kind":"Claim","metadata":{{"name":"o","uid":"{uid}","resourceVersion":"{revision}"}}}}"#
+        );
+        Object::from_json(json).unwrap()
+    }
+
+    proptest! {
+        /// The strongest write is one that looking at what every pod has asked for finds.
+        #[test]
+        fn the_strongest_write_is_found_without_a_look_at_every_pod(
+            turns in prop::collection::vec((0..6_usize, 0..2_usize, 0..4_usize, any::<bool>(), 0..4_u8), 0..40),
+        ) {
+            let mut of_object = OfObject::default();
+            for (pod, uid, revision, is_patch, turn) in turns {
+                let pod: Arc<str> = format!("pod-{pod}").into();
+                if turn == 0 {
+                    of_object.remove(&pod);
+                } else {
+                    let revision = (revision > 0).then(|| revision.to_string().into());
+                    let write = UnansweredWrite { uid: uid.to_string().into(), is_patch, revision };
+                    of_object.insert(&pod, write);
+                }
+                for (uid, revision) in (0..3).flat_map(|uid| (1..5).map(move |at| (uid, at))) {
+                    let seen = object(uid, revision);
+                    let all = of_object.by_pod.values().filter(|write| write.uid == seen.uid);
+                    let all = all.filter(|write| !write.is_patch_of_one() || write.is_about(&seen));
+                    let ends = all.map(|write| write.ends(&seen)).reduce(|a, b| a | b);
+                    let found = of_object.strongest(&seen);
+                    prop_assert_eq!(found.map(|write| write.ends(&seen)), ends);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_write_that_many_pods_ask_for_is_one_to_look_at() {
+        let mut of_object = OfObject::default();
+        let write = UnansweredWrite { uid: "u".into(), is_patch: false, revision: None };
+        for at in 0..1000 {
+            of_object.insert(&format!("pod-{at}").into(), write.clone());
+        }
+        assert_eq!((of_object.by_pod.len(), of_object.counts.len()), (1000, 1));
+        (0..1000).for_each(|at| of_object.remove(&format!("pod-{at}")));
+        assert!(of_object.by_pod.is_empty() && of_object.counts.is_empty());
     }
 }

@@ -85,20 +85,21 @@ pub(super) enum GivenBack {
 impl GivenBack {
     /// What the pod with this UID gave back of a claim.
     pub(super) fn by(pod_uid: &str, objects: &ObjectStore, claim: &Object) -> Self {
-        let write = objects.unanswered(claim, pod_uid);
-        write.map_or(Self::Nothing, |write| Self::once(write.ends(claim)))
+        Self::once(objects.unanswered(claim, pod_uid).map(|write| write.ends(claim)))
     }
 
     /// What any pod gave back of a claim that the members of a group share.
     pub(super) fn by_anybody(objects: &ObjectStore, claim: &Object) -> Self {
-        let writes = objects.all_unanswered(claim).filter(|write| write.may_change(claim));
-        let are_ends = writes.map(|write| write.ends(claim));
-        are_ends.reduce(|a, b| a | b).map_or(Self::Nothing, Self::once)
+        Self::once(objects.unanswered_of_any(claim).map(|write| write.ends(claim)))
     }
 
     /// For something that was written, which may end the revision that is seen.
-    fn once(is_end: bool) -> Self {
-        if is_end { Self::Devices } else { Self::Reservation }
+    fn once(is_end: Option<bool>) -> Self {
+        match is_end {
+            Some(true) => Self::Devices,
+            Some(false) => Self::Reservation,
+            None => Self::Nothing,
+        }
     }
 }
 
