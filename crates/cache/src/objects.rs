@@ -51,6 +51,7 @@ pub struct ObjectStore {
     volume_classes: VolumeClasses,
     service_selectors: SelectorsByNamespace,
     unanswered: UnansweredWrites,
+    is_copy: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -183,6 +184,18 @@ impl ObjectStore {
     /// Grows with every change of a kind; 0 when there never was one.
     pub(crate) fn kind_sequence(&self, group: &str, kind: &str) -> u64 {
         self.kind(group, kind).map_or(0, |store| store.sequence)
+    }
+
+    /// Whether it belongs to a copy of an engine that answers a question: it is thrown away afterwards, and may go another way than
+    /// the original meanwhile. A plugin that follows changes keeps track of copies apart from the original, so that neither makes
+    /// the other begin anew.
+    pub fn is_copy(&self) -> bool {
+        self.is_copy
+    }
+
+    /// From now on, it belongs to a copy.
+    pub fn becomes_copy(&mut self) {
+        self.is_copy = true;
     }
 
     /// How often objects have changed, by what plugins read as one.

@@ -151,9 +151,11 @@ impl Core {
     /// A copy for questions. It counts, measures and logs nothing, no preemption holds a pod back in it, and it asks nothing
     /// outside.
     pub(crate) fn fork(&self) -> Self {
+        let mut cluster = self.cluster.clone();
+        cluster.objects_mut().becomes_copy();
         Self {
             plans: self.plans.clone(),
-            cluster: self.cluster.clone(),
+            cluster,
             pods: self.pods.clone(),
             term_limits: self.term_limits.clone(),
             permits: self.permits.clone(),

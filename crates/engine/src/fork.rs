@@ -33,13 +33,14 @@ impl Engine {
     /// outside: extenders are not called, and work of plugins outside ([`Completion::Pending`], [`BindOutcome::Pending`]) counts
     /// as successful without being started ([`trusted_plugins`](Self::trusted_plugins)). The copy has no effects that were not
     /// fetched, and counts and measures nothing, except in the meters of plugins. Plugins are shared with the original: one that
-    /// keeps state of its own must also expect calls about groups of pods that are tried on a copy.
+    /// keeps state of its own must also expect calls about groups of pods that are tried on a copy ([`ObjectStore::is_copy`]).
     ///
     /// One pointer copy for 1,024 nodes in each of the cluster's columns and for 64 pods in each table of pods, and O(pods that wait)
     /// for the queue.
     ///
     /// [`Completion::Pending`]: kube_scheduler_framework::Completion::Pending
     /// [`BindOutcome::Pending`]: kube_scheduler_framework::BindOutcome::Pending
+    /// [`ObjectStore::is_copy`]: kube_scheduler_framework::ObjectStore::is_copy
     #[must_use]
     pub fn fork(&self, now: Timestamp) -> Self {
         let mut fork = Self {

@@ -93,7 +93,7 @@ impl DynamicResources {
         devices: &'a PodDevices,
         pod: &'a Pod,
     ) -> Trials<'a> {
-        let answers = &self.shared.devices.answers;
+        let answers = self.shared.answers_for(devices);
         Trials { settings: &self.shared.settings, answers, cx, devices, pod }
     }
 }

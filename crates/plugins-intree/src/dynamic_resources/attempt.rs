@@ -38,6 +38,7 @@ impl Preparation<'_> {
         let special = self.special(objects)?;
         let group = group::name_of(self.pod, self.shared.settings.group_claims);
         let mut state = PodDevices::default();
+        state.is_of_copy = objects.is_copy();
         state.group = group.cloned();
         let shared = match group.filter(|_| !resolved.is_empty()) {
             Some(name) => Some(GroupClaims::of(cluster, self.pod, name)?),
@@ -70,9 +71,10 @@ impl Preparation<'_> {
         if is_any_to_allocate {
             let demanded = state.demand.iter().flat_map(|demand| demand.classes());
             classes.extend(demanded.map(|class| (class.name.clone(), class.clone())));
-            let (devices, selectors) = (devices.state(objects), devices.selectors.clone());
+            let selectors = self.shared.devices.selectors.clone();
             state.classes = classes.clone();
-            state.allocator = Some(Arc::new(Allocator::with_state(devices, classes, selectors)));
+            let allocator = Allocator::with_state(devices.state(objects), classes, selectors);
+            state.allocator = Some(Arc::new(allocator));
         }
         Ok(state)
     }
@@ -84,11 +86,8 @@ impl Preparation<'_> {
         }
         let resources = self.shared.devices.resources(objects);
         let Some(demand) = Demand::new(self.pod, resources) else { return Ok(None) };
-        let object = self
-            .shared
-            .devices
-            .special_claim(objects, self.pod)
-            .or_else(|| extended::new_claim(self.pod, self.cx.now()));
+        let known = self.shared.devices.special_claim(objects, self.pod);
+        let object = known.or_else(|| extended::new_claim(self.pod, self.cx.now()));
         let Some(object) = object else { return Ok(None) };
         let claim = self.decoded(&object)?;
         Ok(Some((demand, Resolved { object, claim, entry: None })))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube_scheduler_devices::api::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use kube_scheduler_devices::{
@@ -29,10 +29,29 @@ pub(super) struct Devices {
     pub(super) selectors: Arc<CelSelectors>,
     /// The slices of each pool, so that a pool can be made when one of its slices comes.
     pools: Mutex<PoolSlices>,
+    original: Followed,
+    copies: Followed,
+}
+
+/// What follows one history of the cluster from attempt to attempt. Copies of the engine go other ways than the original, and are
+/// thrown away: if all followed the same, each would make the others begin anew. That copies do this to each other is no matter.
+struct Followed {
     table: Kept<SelectorTable>,
     resources: Kept<ExtendedResources>,
     tracked: Mutex<TrackedDevices>,
-    pub(super) answers: Answers,
+    answers: Answers,
+}
+
+impl Followed {
+    fn new(features: Features) -> Self {
+        let no_devices = SelectorTable::new(Arc::new(Inventory::new([], features)));
+        Self {
+            table: Kept::starting_with(no_devices),
+            resources: Kept::new(),
+            tracked: Mutex::new(TrackedDevices::new(features)),
+            answers: Answers::default(),
+        }
+    }
 }
 
 /// Slices by driver and pool, then by their names.
@@ -65,24 +84,26 @@ impl<T> Kept<T> {
         kept.as_ref().map(|(_, made)| made.clone())
     }
 
-    /// What is made of the objects of `kinds`, given what was made of them before.
-    fn get(
-        &self,
-        objects: &ObjectStore,
-        kinds: &[&str],
-        make: impl FnOnce(Option<&T>) -> Arc<T>,
-    ) -> Arc<T> {
+    /// What was made of the objects of `kinds`, if none has changed since.
+    fn known(&self, objects: &ObjectStore, kinds: &[&str]) -> Option<Arc<T>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (changes, made) = kept.as_ref()?;
+        let latest = kinds.iter().map(|kind| objects.latest_change(kinds::GROUP, kind));
+        let is_same = changes
+            .iter()
+            .map(|change| change.as_ref().map(Arc::as_ptr))
+            .eq(latest.map(|change| change.map(Arc::as_ptr)));
+        is_same.then(|| made.clone())
+    }
+
+    /// What is made of the objects of `kinds`.
+    fn get(&self, objects: &ObjectStore, kinds: &[&str], make: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        if let Some(known) = self.known(objects, kinds) {
+            return known;
+        }
         let latest = || kinds.iter().map(|kind| objects.latest_change(kinds::GROUP, kind));
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((changes, made)) = &*kept
-            && changes
-                .iter()
-                .map(|change| change.as_ref().map(Arc::as_ptr))
-                .eq(latest().map(|change| change.map(Arc::as_ptr)))
-        {
-            return made.clone();
-        }
-        let made = make(kept.as_ref().map(|(_, made)| &**made));
+        let made = make();
         *kept = Some((latest().map(|change| change.cloned()).collect(), made.clone()));
         made
     }
@@ -90,7 +111,6 @@ impl<T> Kept<T> {
 
 impl Devices {
     pub(super) fn new(settings: InventorySettings) -> Self {
-        let no_devices = SelectorTable::new(Arc::new(Inventory::new([], settings.features)));
         Self {
             features: settings.features,
             claims: Decoded::new(ResourceClaim::from_json),
@@ -99,11 +119,13 @@ impl Devices {
             rules: settings.taint_rules.then(|| Decoded::new(DeviceTaintRule::from_json)),
             selectors: Arc::new(CelSelectors::new(settings.list_attributes)),
             pools: Mutex::default(),
-            table: Kept::starting_with(no_devices),
-            resources: Kept::new(),
-            tracked: Mutex::new(TrackedDevices::new(settings.features)),
-            answers: Answers::default(),
+            original: Followed::new(settings.features),
+            copies: Followed::new(settings.features),
         }
+    }
+
+    fn followed(&self, by_copy: bool) -> &Followed {
+        if by_copy { &self.copies } else { &self.original }
     }
 
     /// Decodes an object of a kind of which there are many.
@@ -133,7 +155,7 @@ impl Devices {
             let pool = pools.entry(pool_of(slice)).or_default();
             pool.insert(slice.name.clone(), slice.clone());
         }
-        let Some(table) = self.table.latest() else { return };
+        let Some(table) = self.original.table.latest() else { return };
         let mut names: Vec<PoolName> = old.iter().chain(&new).map(|slice| pool_of(slice)).collect();
         names.dedup();
         for name in names {
@@ -141,45 +163,6 @@ impl Devices {
             let slices = slices.cloned().collect();
             table.prepare(name, slices);
         }
-    }
-
-    /// The devices and who holds them now.
-    pub(super) fn state(&self, objects: &ObjectStore) -> Arc<DeviceState> {
-        let table = self.table(objects);
-        let mut tracked = self.tracked.lock().unwrap_or_else(PoisonError::into_inner);
-        tracked.follow(objects, &self.claims);
-        tracked.with_selectors(table)
-    }
-
-    /// Notes what claims hold. To be called in every attempt that has claims: which device is free may depend on what
-    /// held it before. O(changes of claims since the last call).
-    pub(super) fn follow(&self, objects: &ObjectStore) {
-        let mut tracked = self.tracked.lock().unwrap_or_else(PoisonError::into_inner);
-        tracked.follow(objects, &self.claims);
-    }
-
-    /// The claim for extended resources that an earlier attempt made for a pod.
-    pub(super) fn special_claim(&self, objects: &ObjectStore, pod: &Pod) -> Option<Arc<Object>> {
-        let mut tracked = self.tracked.lock().unwrap_or_else(PoisonError::into_inner);
-        tracked.follow(objects, &self.claims);
-        let found = tracked.special.of(pod)?;
-        kinds::claim(objects, &found.namespace, &found.name).cloned()
-    }
-
-    /// Which class serves which extended resource.
-    pub(super) fn resources(&self, objects: &ObjectStore) -> Arc<ExtendedResources> {
-        self.resources.get(objects, &[kinds::CLASS], |_| {
-            Arc::new(extended::resources(objects, &self.classes))
-        })
-    }
-
-    /// What selectors say about all devices. Kept until a slice or a rule changes.
-    fn table(&self, objects: &ObjectStore) -> Arc<SelectorTable> {
-        let kinds: &[&str] = match self.rules {
-            Some(_) => &[kinds::SLICE, kinds::TAINT_RULE],
-            None => &[kinds::SLICE],
-        };
-        self.table.get(objects, kinds, |former| self.make_table(objects, former))
     }
 
     fn make_table(
@@ -199,5 +182,59 @@ impl Devices {
             Some(former) => former.updated(slices),
             None => SelectorTable::new(Arc::new(Inventory::new(slices, self.features))),
         }
+    }
+
+    /// The devices and who holds them now.
+    pub(super) fn state(&self, objects: &ObjectStore) -> Arc<DeviceState> {
+        let table = self.table(objects);
+        self.tracked(objects).with_selectors(table)
+    }
+
+    /// Notes what claims hold. To be called in every attempt that has claims: which device is free may depend on what
+    /// held it before. O(changes of claims since the last call).
+    pub(super) fn follow(&self, objects: &ObjectStore) {
+        drop(self.tracked(objects));
+    }
+
+    /// The claim for extended resources that an earlier attempt made for a pod.
+    pub(super) fn special_claim(&self, objects: &ObjectStore, pod: &Pod) -> Option<Arc<Object>> {
+        let tracked = self.tracked(objects);
+        let found = tracked.special.of(pod)?;
+        kinds::claim(objects, &found.namespace, &found.name).cloned()
+    }
+
+    /// Which class serves which extended resource.
+    pub(super) fn resources(&self, objects: &ObjectStore) -> Arc<ExtendedResources> {
+        self.followed(objects.is_copy())
+            .resources
+            .get(objects, &[kinds::CLASS], || Arc::new(extended::resources(objects, &self.classes)))
+    }
+
+    /// Which nodes have devices for which claims, as far as that is remembered.
+    pub(super) fn answers(&self, of_copy: bool) -> &Answers {
+        &self.followed(of_copy).answers
+    }
+
+    fn tracked(&self, objects: &ObjectStore) -> MutexGuard<'_, TrackedDevices> {
+        let mut tracked =
+            self.followed(objects.is_copy()).tracked.lock().unwrap_or_else(PoisonError::into_inner);
+        tracked.follow(objects, &self.claims);
+        tracked
+    }
+
+    /// What selectors say about all devices. Kept until a slice or a rule changes; copies share it with the original as long as none
+    /// has.
+    fn table(&self, objects: &ObjectStore) -> Arc<SelectorTable> {
+        let kinds: &[&str] = match self.rules {
+            Some(_) => &[kinds::SLICE, kinds::TAINT_RULE],
+            None => &[kinds::SLICE],
+        };
+        let of_original = &self.original.table;
+        let shared = of_original.known(objects, kinds);
+        shared.unwrap_or_else(|| {
+            let former = of_original.latest();
+            let make = || self.make_table(objects, former.as_deref());
+            self.followed(objects.is_copy()).table.get(objects, kinds, make)
+        })
     }
 }

@@ -19,6 +19,8 @@ use super::{group, kinds};
 /// The claims of a pod from PreFilter to the end of its binding. Empty for a pod without.
 #[derive(Clone, Default)]
 pub(super) struct PodDevices {
+    /// Whether a copy of the engine made it, where numbers of changes are others than in the original.
+    pub(super) is_of_copy: bool,
     /// The name of the pod's group, if pods may use claims of their groups.
     pub(super) group: Option<Arc<str>>,
     /// The pod's claims in order, then the special claim for its extended resources, if it has one.

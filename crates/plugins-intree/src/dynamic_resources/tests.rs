@@ -86,3 +86,47 @@ fn an_attempt_has_a_limit_over_all_nodes() {
     let more = (0..N_NODES).map(|_| attempt(&short, &world, &pod).0);
     assert!(more.into_iter().any(|all| all.is_success()));
 }
+
+/// A claim that takes two of a node's four devices, so that the pod does not fit there.
+fn taken_on(node: &str, claim: &str) -> Arc<Object> {
+    let result =
+        |at: usize| json!({"request": "r", "driver": "d", "pool": node, "device": at.to_string()});
+    let results: Vec<Value> = (0..2).map(result).collect();
+    Arc::new(
+        Object::from_value(json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"namespace": "default", "name": claim, "uid": claim},
+            "status": {"allocation": {"devices": {"results": results}}},
+        }))
+        .unwrap(),
+    )
+}
+
+/// Copies of the engine go their own way between attempts of the original.
+#[test]
+fn copies_do_not_make_the_original_begin_anew() {
+    let (mut world, pod) = world();
+    let plugin = plugin(1_000);
+    let rejected = |each: &[String]| -> Vec<usize> {
+        (0..each.len()).filter(|at| !each[*at].is_empty()).collect()
+    };
+    assert_eq!(rejected(&attempt(&plugin, &world, &pod).1), [0_usize; 0]);
+    let seen = |world: &Fixture| plugin.shared.devices.state(world.cluster().objects());
+    let mut last = seen(&world).latest_change();
+    for turn in 0..3 {
+        let mut copy = world.clone();
+        copy.cluster_mut().upsert_object(taken_on(&format!("n{}", 10 + turn), "of the copy"));
+        copy.cluster_mut().objects_mut().becomes_copy();
+        let (_, each) = attempt(&plugin, &copy, &pod);
+        assert_eq!(rejected(&each), (0..turn).chain([10 + turn]).collect::<Vec<_>>());
+
+        let node = format!("n{turn}");
+        world.cluster_mut().upsert_object(taken_on(&node, &node));
+        assert_eq!(rejected(&attempt(&plugin, &world, &pod).1), (0..=turn).collect::<Vec<_>>());
+        let state = seen(&world);
+        let changed: Option<Vec<_>> = state.nodes_changed_after(last).map(Iterator::collect);
+        assert!(changed.is_some_and(|changed| changed.iter().all(|name| ***name == *node)));
+        assert!(Arc::ptr_eq(state.selectors(), seen(&copy).selectors()), "shared");
+        last = state.latest_change();
+    }
+}
