@@ -91,22 +91,40 @@ enum Subject<'a> {
     /// The pod with this UID itself.
     Pod(&'a str),
     /// A pod that has a label, which terms of the waiting pod ask for.
-    Label(&'a str, &'a str),
+    Has(Label<'a>),
     /// A pod whose terms ask for a label, which the waiting pod has.
-    Asked(&'a str, &'a str),
+    Asks(Label<'a>),
+}
+
+/// A label of pods in one namespace, or in any.
+#[derive(Hash)]
+struct Label<'a> {
+    namespace: Option<&'a str>,
+    key: &'a str,
+    value: &'a str,
 }
 
 /// The labels of which a pod has one if all terms match it: by the first requirement of any term that lists values. `None` if no
 /// term has such a requirement.
-fn listed(terms: &[PodAffinityTerm]) -> Option<impl Iterator<Item = (&str, &str)>> {
-    let selectors = terms.iter().filter_map(|term| term.selector.as_ref());
-    let mut requirements = selectors.flat_map(|selector| selector.requirements());
-    let listed = requirements.find(|requirement| requirement.operator == Operator::In)?;
-    Some(listed.values.iter().map(|value| (&*listed.key, &**value)))
+fn listed(terms: &[PodAffinityTerm]) -> Option<impl Iterator<Item = Label<'_>>> {
+    let in_lists = terms.iter().find_map(|term| {
+        let requirements = term.selector.as_ref()?.requirements();
+        let listed = requirements.iter().find(|it| it.operator == Operator::In)?;
+        let namespace = match &*term.namespaces {
+            [one] if term.namespace_selector.is_none() => Some(&**one),
+            _ => None,
+        };
+        Some((namespace, listed))
+    });
+    let (namespace, listed) = in_lists?;
+    Some(listed.values.iter().map(move |value| Label { namespace, key: &listed.key, value }))
 }
 
-fn labels_of(pod: &Pod) -> impl Iterator<Item = (&str, &str)> {
-    pod.labels.iter()
+/// Each label of a pod, as one in its namespace and as one in any.
+fn labels_of(pod: &Pod) -> impl Iterator<Item = Label<'_>> {
+    pod.labels.iter().flat_map(|(key, value)| {
+        [Some(&*pod.namespace), None].map(|namespace| Label { namespace, key, value })
+    })
 }
 
 /// What [`after_pod_change`] may say yes to.
@@ -120,9 +138,9 @@ fn pod_topics(pod: &Pod) -> Topics {
             continue;
         }
         let Some(labels) = listed(terms) else { return Topics::All };
-        topics.extend(labels.map(|(key, value)| topic(Subject::Label(key, value))));
+        topics.extend(labels.map(|label| topic(Subject::Has(label))));
     }
-    topics.extend(labels_of(pod).map(|(key, value)| topic(Subject::Asked(key, value))));
+    topics.extend(labels_of(pod).map(|label| topic(Subject::Asks(label))));
     Topics::Only(topics)
 }
 
@@ -134,7 +152,7 @@ fn event_topics(_: &Context<'_>, old: Option<&EventObject>, new: Option<&EventOb
         return Topics::Only(topics);
     }
     for pod in [old, new].into_iter().flatten() {
-        topics.extend(labels_of(pod).map(|(key, value)| topic(Subject::Label(key, value))));
+        topics.extend(labels_of(pod).map(|label| topic(Subject::Has(label))));
     }
     if let (Some(gone), None) = (old, new) {
         let terms = required(&gone.spec.pod_anti_affinity);
@@ -143,7 +161,7 @@ fn event_topics(_: &Context<'_>, old: Option<&EventObject>, new: Option<&EventOb
         }
         if !terms.is_empty() {
             let Some(labels) = listed(terms) else { return Topics::All };
-            topics.extend(labels.map(|(key, value)| topic(Subject::Asked(key, value))));
+            topics.extend(labels.map(|label| topic(Subject::Asks(label))));
         }
     }
     Topics::Only(topics)
@@ -176,4 +194,67 @@ fn after_node_change(
         required(&pod.spec.pod_affinity).iter().any(helps_affinity)
             || required(&pod.spec.pod_anti_affinity).iter().any(helps_anti_affinity),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kube_scheduler_framework::testing::{fixture, pod};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A pod whose only required term is this one.
+    fn asking(kind: &str, term: &Value) -> Arc<Pod> {
+        let affinity = json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+        pod("a/p node=n label:app=web")
+            .with(json!({"spec": {"affinity": {kind: affinity}}}))
+            .build()
+    }
+
+    fn share_one(waiting: &Pod, old: Option<Arc<Pod>>, new: Option<Arc<Pod>>) -> bool {
+        let (old, new) = (old.map(EventObject::Pod), new.map(EventObject::Pod));
+        let event = event_topics(&fixture("").cx(), old.as_ref(), new.as_ref());
+        match (pod_topics(waiting), event) {
+            (Topics::Only(waiting), Topics::Only(event)) => {
+                waiting.iter().any(|topic| event.contains(topic))
+            }
+            _ => true,
+        }
+    }
+
+    #[test]
+    fn labels_are_waited_for_where_terms_look_for_them() {
+        let term = |more: Value| {
+            let mut term =
+                json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}});
+            more.as_object().unwrap().iter().for_each(|(key, value)| term[key] = value.clone());
+            term
+        };
+        let in_namespace =
+            |namespace: &str| pod(&format!("{namespace}/q node=n label:app=web")).build();
+        // What a term says about namespaces, and in which of a, b and c pods with the label are waited for.
+        let cases = [
+            (json!({}), [true, false, false]),
+            (json!({"namespaces": ["b"]}), [false, true, false]),
+            // Several are not told apart.
+            (json!({"namespaces": ["a", "b"]}), [true; 3]),
+            (json!({"namespaceSelector": {}}), [true; 3]),
+            (
+                json!({"namespaces": ["a"], "namespaceSelector": {"matchLabels": {"x": "y"}}}),
+                [true; 3],
+            ),
+        ];
+        for (more, expected) in cases {
+            let waiting = asking("podAffinity", &term(more.clone()));
+            let met = ["a", "b", "c"].map(|of| share_one(&waiting, None, Some(in_namespace(of))));
+            assert_eq!(met, expected, "{more}");
+            // The same the other way round: the pod that goes kept pods with the label away.
+            let gone = asking("podAntiAffinity", &term(more.clone()));
+            let met =
+                ["a", "b", "c"].map(|of| share_one(&in_namespace(of), Some(gone.clone()), None));
+            assert_eq!(met, expected, "{more}");
+        }
+    }
 }
