@@ -110,7 +110,10 @@ impl HostPorts {
         if ports.len() > FEW {
             let mut gone: Vec<_> = ports.iter().map(sort_key).collect();
             gone.sort_unstable();
-            return self.taken.retain(|taken| gone.binary_search(&sort_key(taken)).is_err());
+            self.taken.retain(|taken| gone.binary_search(&sort_key(taken)).is_err());
+            // Otherwise the memory of one pod with thousands of ports would stay with every node that it ever named.
+            self.taken.shrink_to(2 * self.taken.len());
+            return;
         }
         for port in ports {
             if let Ok(at) = self.find(port) {
@@ -142,6 +145,18 @@ mod tests {
         let mut ports = HostPorts::new();
         ports.insert(&list.iter().map(|text| port(text)).collect::<Vec<_>>());
         ports
+    }
+
+    #[test]
+    fn no_memory_is_kept_of_many_ports_that_are_free() {
+        let many: Vec<HostPort> =
+            (1..10_000).map(|at| port(&format!("10.0.0.1/TCP/{at}"))).collect();
+        let mut ports = ports(&["/TCP/80", "10.0.0.2/TCP/81"]);
+        ports.insert(&many);
+        assert_eq!(ports.len(), 2 + many.len());
+        ports.remove(&many);
+        assert_eq!(ports.len(), 2);
+        assert!(ports.taken.capacity() <= 4, "{}", ports.taken.capacity());
     }
 
     #[test]
