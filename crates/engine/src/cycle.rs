@@ -406,7 +406,7 @@ pub(crate) fn must_skip(core: &mut Core, pod: &Arc<Pod>, profile: ProfileIdx) ->
 
 /// Whether a plugin after Score reads for this pod what was stored before.
 fn reads_state_after_score(profile: &Profile, pod: &Pod) -> bool {
-    profile.permit().any(|(_, _, plugin)| plugin.reads_cycle_state(pod))
+    profile.permit_about(pod).any(|(_, _, plugin)| plugin.reads_cycle_state(pod))
         || profile.post_bind().next().is_some()
         || profile.bind().any(|(_, _, plugin)| plugin.reads_cycle_state())
         || profile.reserve().any(|(_, _, plugin)| plugin.reads_cycle_state(pod))

@@ -271,7 +271,12 @@ impl Meter {
 
     /// The reading to measure a plugin from, if plugins are measured at the moment.
     pub fn plugin_start(&self) -> Option<u64> {
-        self.is_sampled.load(Relaxed).then(|| self.timer.nanos())
+        self.is_sampled().then(|| self.timer.nanos())
+    }
+
+    /// Whether plugins are measured at the moment.
+    pub fn is_sampled(&self) -> bool {
+        self.is_sampled.load(Relaxed)
     }
 
     /// A run of a plugin that began at `from`, if it is measured, ends now.

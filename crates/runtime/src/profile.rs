@@ -6,6 +6,7 @@ mod build;
 
 use std::sync::Arc;
 
+use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::groups::{PlacementGenerate, PlacementScore};
 use kube_scheduler_framework::{
     Bind, Filter, Permit, Plugin, PluginArgs, PluginName, PostBind, PostFilter, PreBind,
@@ -169,6 +170,8 @@ pub struct Profile {
     points: Vec<Vec<PluginIdx>>,
     weights: Vec<i64>,
     placement_weights: Vec<i64>,
+    /// The Permit plugins without those that concern groups alone.
+    permit_beyond_groups: Vec<PluginIdx>,
     meter: Option<Arc<Meter>>,
 }
 
@@ -205,6 +208,24 @@ impl Profile {
     /// The plugins of a point, in order.
     pub fn at(&self, point: ExtensionPoint) -> &[PluginIdx] {
         self.points.get(point as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// The Permit plugins to ask about a pod, in order. Those that
+    /// [concern groups alone](Permit::concerns_groups_alone) are left out for a pod without a group, but not while plugins are
+    /// measured: metrics show them for every pod.
+    pub fn permit_about(
+        &self,
+        pod: &Pod,
+    ) -> impl Iterator<Item = (PluginIdx, &PluginName, &dyn Permit)> {
+        let asks_all = pod.spec.pod_group.is_some() || self.meter().is_some_and(Meter::is_sampled);
+        let asked = match asks_all {
+            true => self.at(ExtensionPoint::Permit),
+            false => &self.permit_beyond_groups,
+        };
+        asked.iter().filter_map(|&idx| {
+            let entry = self.plugin(idx)?;
+            Some((idx, &entry.name, entry.plugin.as_permit()?))
+        })
     }
 
     /// The weight of a Score plugin; 1 for plugins without one.

@@ -89,14 +89,14 @@ impl Binding {
 
     /// Permit, plugin by plugin.
     fn permit(&mut self, core: &Core, commands: &mut Commands) -> Result<Waits, Status> {
-        let profile = &core.plans.profiles[self.profile];
+        let Self { profile, state, pod, node, .. } = self;
+        let profile = &core.plans.profiles[*profile];
         let cx = core.context();
         let mut waits = SmallVec::new();
-        for (idx, name, plugin) in profile.permit() {
+        for (idx, name, plugin) in profile.permit_about(pod) {
             let start = profile.meter().and_then(Meter::plugin_start);
-            let decision =
-                guarded(|| plugin.permit(&cx, &mut self.state, &self.pod, &self.node, commands))
-                    .unwrap_or_else(PermitDecision::deny);
+            let decision = guarded(|| plugin.permit(&cx, state, pod, node, commands))
+                .unwrap_or_else(PermitDecision::deny);
             if let Some(meter) = profile.meter() {
                 meter.plugin_ended(idx, MeteredPoint::Permit, decision.status.code(), start);
             }

@@ -110,6 +110,12 @@ pub trait Permit: Send + Sync {
         true
     }
 
+    /// Whether this plugin allows every pod that is in no group, and asks for nothing then. Asked once for a profile; such pods may
+    /// not be asked about.
+    fn concerns_groups_alone(&self) -> bool {
+        false
+    }
+
     /// How many members of a group must be placed, beside those that have a node, before the plugin lets one of them be bound,
     /// if it goes by their number alone and never rejects one; `None` if there is more to it. An answer allows members to be
     /// counted instead of tried, and to stay on their nodes between trial and binding; and where so many are placed together, only

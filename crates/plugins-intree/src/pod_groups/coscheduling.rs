@@ -149,6 +149,10 @@ impl Permit for Coscheduling {
         false
     }
 
+    fn concerns_groups_alone(&self) -> bool {
+        true
+    }
+
     fn members_needed(&self, cx: &Context<'_>, group: PlacedGroup<'_>) -> Option<usize> {
         if !self.gangs.has(group.name) {
             return Some(0);

@@ -196,6 +196,10 @@ impl Permit for GangScheduling {
         false
     }
 
+    fn concerns_groups_alone(&self) -> bool {
+        true
+    }
+
     fn members_needed(&self, cx: &Context<'_>, group: PlacedGroup<'_>) -> Option<usize> {
         let PlacedGroup { namespace, name, .. } = group;
         if !self.has(name) {

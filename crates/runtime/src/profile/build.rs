@@ -117,8 +117,12 @@ impl Profile {
             placement_weights: vec![1; plugins.len()],
             plugins,
             points,
+            permit_beyond_groups: Vec::new(),
             meter: None,
         };
+        let beyond_groups =
+            profile.permit().filter(|(_, _, plugin)| !plugin.concerns_groups_alone());
+        profile.permit_beyond_groups = beyond_groups.map(|(idx, ..)| idx).collect();
         let n = profile.at(ExtensionPoint::QueueSort).len();
         if n != 1 {
             return Err(ProfileError::QueueSortCount {

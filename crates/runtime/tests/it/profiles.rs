@@ -1,7 +1,11 @@
 //! Which plugins a profile has at which point, and what keeps it from being built.
 
+use std::sync::Arc;
+
 use kube_scheduler_framework::Handle;
-use kube_scheduler_runtime::{ExtensionPoint, Profile, ProfileConfig, Registry};
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::testing;
+use kube_scheduler_runtime::{ExtensionPoint, Profile, ProfileConfig, Registry, Timer};
 use serde_json::json;
 
 use crate::toy::{Toy, build, config, names, registry};
@@ -61,6 +65,47 @@ fn plugins_are_only_where_they_implement_something() {
     assert_eq!(names(&profile, Score), ["N", "S"]);
     assert_eq!(names(&profile, PreFilter), Vec::<&str>::new());
     assert_eq!(names(&profile, Bind), ["Base"]);
+}
+
+/// A timer that stands still.
+#[derive(Debug)]
+struct NoTime;
+
+impl Timer for NoTime {
+    fn nanos(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn plugins_for_groups_alone_are_asked_about_pods_without_a_group_only_to_measure_them() {
+    let toys = vec![
+        Toy::at("Base", &[QueueSort, Bind]),
+        Toy::at("P", &[Permit]),
+        Toy::at("G", &[Permit]).for_groups(),
+        Toy::at("Q", &[Permit]),
+    ];
+    let mut profile = build(toys, &config("Base P G Q", &[])).unwrap();
+    let (alone, grouped) =
+        (testing::pod("p"), json!({"spec": {"schedulingGroup": {"podGroupName": "g"}}}));
+    let [alone, member] = [alone.clone().build(), alone.with(grouped).build()];
+    let asked = |profile: &Profile, pod: &Pod| {
+        profile.permit_about(pod).map(|(_, name, _)| name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(asked(&profile, &alone), ["P", "Q"]);
+    assert_eq!(asked(&profile, &member), ["P", "G", "Q"]);
+    assert_eq!(names(&profile, Permit), ["P", "G", "Q"]);
+
+    profile.measure(Arc::new(NoTime));
+    let mut seen = [0; 2];
+    for _ in 0..100 {
+        profile.meter().unwrap().begin_cycle();
+        let is_sampled = profile.meter().unwrap().plugin_start().is_some();
+        seen[usize::from(is_sampled)] += 1;
+        assert_eq!(asked(&profile, &alone).contains(&"G".to_owned()), is_sampled);
+        assert_eq!(asked(&profile, &member), ["P", "G", "Q"]);
+    }
+    assert!(seen.iter().all(|n| *n > 0), "{seen:?}");
 }
 
 #[test]
@@ -143,8 +188,8 @@ fn only_what_is_named_is_made_and_only_once() {
         let log = log.clone();
         let made = move |_: &_, _: &_| {
             log.lock().unwrap().push(name.to_owned());
-            let plugin: std::sync::Arc<dyn kube_scheduler_framework::Plugin> =
-                std::sync::Arc::new(Toy::at("Used", &[Score, Permit]));
+            let plugin: Arc<dyn kube_scheduler_framework::Plugin> =
+                Arc::new(Toy::at("Used", &[Score, Permit]));
             Ok(plugin)
         };
         registry.register(name, made).unwrap();

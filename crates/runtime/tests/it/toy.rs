@@ -38,6 +38,7 @@ pub(crate) struct Toy {
     normalize: Option<NormalizeFn>,
     /// Points that are there but never asked for an answer.
     bare: Vec<ExtensionPoint>,
+    is_for_groups: bool,
 }
 
 impl Toy {
@@ -48,6 +49,12 @@ impl Toy {
     /// A plugin that is only there, at these points.
     pub(crate) fn at(name: &'static str, points: &[ExtensionPoint]) -> Self {
         Self { name, bare: points.to_vec(), ..Self::default() }
+    }
+
+    /// Its Permit concerns groups alone.
+    pub(crate) fn for_groups(mut self) -> Self {
+        self.is_for_groups = true;
+        self
     }
 
     pub(crate) fn pre_filter(mut self, outcome: impl Into<PreFilterOutcome>) -> Self {
@@ -307,6 +314,10 @@ impl Permit for Toy {
         _: &mut Commands,
     ) -> PermitDecision {
         PermitDecision::allow()
+    }
+
+    fn concerns_groups_alone(&self) -> bool {
+        self.is_for_groups
     }
 }
 
