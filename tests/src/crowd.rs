@@ -5,6 +5,7 @@
 //! (bindings that fail, evictions, volumes) is left out here; instead every pod is decided at once, so that most decisions
 //! come out of kept answers, in clusters with enough nodes for each way of telling them apart.
 
+mod budgets;
 mod devices;
 mod draining;
 mod herd;
@@ -12,20 +13,21 @@ mod kinds;
 mod questions;
 mod racks;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use kube_scheduler_answers::Idleness;
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input, PodRef};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input, PodRef, StatusPatch};
 use kube_scheduler_examples::{cheap_nodes, gang, reserved_pools};
 use kube_scheduler_runtime::Registry;
 use serde_json::json;
 
 use self::devices::Devices;
 use self::kinds::Kinds;
+use crate::fault::apply_patch;
 use crate::history::{ApiServer, Numbers, PodKey};
 
 /// The in-tree plugins, the examples, one that reads all over the cluster, and one that counts pods.
@@ -69,11 +71,12 @@ pub struct Crowd {
     n_evicted_for_drains: u64,
     n_blocked: u64,
     n_further_rounds: u64,
-    /// The pods that got a node, in their order, and those that were evicted since a question about draining.
-    bound: Vec<PodKey>,
+    /// The pods that were evicted for others since a question about draining.
     evicted_since_asked: Vec<PodKey>,
-    /// The label of each pod, also of those that are gone.
-    colors: BTreeMap<PodKey, String>,
+    /// Whether a node is being drained: pods that get a node are ready then.
+    is_draining: bool,
+    /// Tells when the scheduler cannot do any more, which ends a round of draining.
+    idleness: Idleness,
 }
 
 /// The clusters: small ones, and some with so many host names that plugins no longer group nodes by the value.
@@ -92,6 +95,7 @@ impl Crowd {
         let (shared, fresh) = (engine(true)?, engine(false)?);
         let n_nodes = CLUSTER_SIZES[numbers.below(CLUSTER_SIZES.len() as u64) as usize];
         let kinds = Kinds::new(&mut numbers);
+        let now = Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?;
         let mut crowd = Self {
             shared,
             fresh,
@@ -99,7 +103,7 @@ impl Crowd {
             server: ApiServer::default(),
             devices: Devices::new(seed),
             n_kept_of_devices: 0,
-            now: Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?,
+            now,
             n_created: 0,
             n_nodes,
             max_pods: 20 + numbers.below(200) as usize,
@@ -116,9 +120,9 @@ impl Crowd {
             n_evicted_for_drains: 0,
             n_blocked: 0,
             n_further_rounds: 0,
-            bound: Vec::new(),
             evicted_since_asked: Vec::new(),
-            colors: BTreeMap::new(),
+            is_draining: false,
+            idleness: Idleness::new(now),
             numbers,
         };
         for at in 0..n_nodes {
@@ -233,8 +237,6 @@ impl Crowd {
                 let labels = self.kinds.any_labels(&mut self.numbers);
                 let input = match self.server.any_pod(&mut self.numbers) {
                     Some(key) => {
-                        let color = labels["color"].as_str().unwrap_or_default();
-                        self.colors.insert(key.clone(), color.to_owned());
                         self.server.change_pod(&key, |pod| pod["metadata"]["labels"] = labels)?
                     }
                     None => None,
@@ -281,11 +283,6 @@ impl Crowd {
             let input = self.server.put_object(claim)?;
             self.feed(&input)?;
         }
-        if self.drains {
-            let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-            let key = (text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"]));
-            self.colors.insert(key, text(&pod["metadata"]["labels"]["color"]));
-        }
         let input = self.server.put_pod(pod)?;
         if let Input::PodApplied(pod) = &input
             && self.foresees
@@ -312,6 +309,7 @@ impl Crowd {
             });
             let n_kept = self.n_kept();
             let turn = self.shared.schedule_next(self.now);
+            turn.iter().for_each(|turn| self.idleness.tried(&turn.pod.uid));
             let wants_devices = turn.as_ref().is_some_and(|turn| self.wants_devices(&turn.pod));
             self.n_kept_of_devices += if wants_devices { self.n_kept() - n_kept } else { 0 };
             let mut answered = None;
@@ -390,6 +388,15 @@ impl Crowd {
         }
     }
 
+    /// Writes into a pod's status. Both engines see the pod with its new nomination and conditions, which may wake it again where a
+    /// plugin that rejected it has not said what it waits for.
+    fn patch(&mut self, pod: &PodRef, patch: &StatusPatch) -> Result<()> {
+        let key = (pod.namespace.to_string(), pod.name.to_string());
+        let seen = self.server.change_pod(&key, |pod| apply_patch(pod, patch))?;
+        self.see(seen);
+        Ok(())
+    }
+
     fn take(&mut self, shared: Effect, fresh: Effect) -> Result<()> {
         match (shared, fresh) {
             (
@@ -398,54 +405,44 @@ impl Crowd {
             ) => {
                 let key = (pod.namespace.to_string(), pod.name.to_string());
                 let node: Arc<str> = node;
-                let drains = self.drains;
+                let status = self.drains.then(|| self.status_once_bound());
                 let seen = self.server.change_pod(&key, |pod| {
                     pod["spec"]["nodeName"] = json!(*node);
-                    if drains {
-                        // Only such pods need a budget to be evicted.
-                        pod["status"]["phase"] = "Running".into();
+                    if let Some(serde_json::Value::Object(status)) = status {
+                        status.into_iter().for_each(|(field, value)| pod["status"][field] = value);
                     }
                 })?;
                 self.n_bound += 1;
-                self.bound.extend(drains.then(|| key.clone()));
+                self.idleness.progressed(self.now);
                 self.shared.handle(Input::BindingWritten { token, result: Ok(()) }, self.now);
                 let answer = Input::BindingWritten { token: other, result: Ok(()) };
                 self.fresh.handle(answer, self.now);
                 self.see(seen);
             }
-            (Effect::EvictPod { token, pod, .. }, Effect::EvictPod { token: other, .. }) => {
+            (Effect::EvictPod { token, pod, patch }, Effect::EvictPod { token: other, .. }) => {
                 let key = (pod.namespace.to_string(), pod.name.to_string());
                 self.evicted.push(pod.to_string());
                 self.evicted_since_asked.extend(self.drains.then(|| key.clone()));
+                self.idleness.progressed(self.now);
+                patch.map_or(Ok(()), |patch| self.patch(&pod, &patch))?;
                 let gone = self.server.delete_pod(&key);
+                // Answers take it that evicted pods are seen to go before the answer comes. Otherwise the last victim may go after
+                // it, and if that one is not among those which were in the way, nothing brings the pod back, as in the reference.
+                self.see(gone);
                 let evicted = Ok(kube_scheduler_engine::EvictionOutcome::Deleted);
                 let answer = Input::PodEvicted { token, result: evicted.clone() };
                 self.shared.handle(answer, self.now);
                 self.fresh.handle(Input::PodEvicted { token: other, result: evicted }, self.now);
-                self.see(gone);
             }
-            (Effect::PatchStatus { pod, patch, .. }, _) => {
-                // The node that a pod is nominated to is looked at first, once the pod is seen with it.
-                if let Some(nominated) = patch.nominated_node_name {
-                    let key = (pod.namespace.to_string(), pod.name.to_string());
-                    let seen = self.server.change_pod(&key, |pod| {
-                        pod["status"]["nominatedNodeName"] = json!(nominated.as_deref());
-                    })?;
-                    self.see(seen);
-                }
-            }
+            (Effect::PatchStatus { pod, patch, .. }, _) => self.patch(&pod, &patch)?,
             (
                 Effect::ClearNomination { token, pod },
                 Effect::ClearNomination { token: other, .. },
             ) => {
-                let key = (pod.namespace.to_string(), pod.name.to_string());
-                let seen = self.server.change_pod(&key, |pod| {
-                    pod["status"]["nominatedNodeName"] = json!(null);
-                })?;
+                self.patch(&pod, &StatusPatch::NO_NOMINATION)?;
                 self.shared.handle(Input::NominationCleared { token, result: Ok(()) }, self.now);
                 let answer = Input::NominationCleared { token: other, result: Ok(()) };
                 self.fresh.handle(answer, self.now);
-                self.see(seen);
             }
             (
                 Effect::WriteObject { write, awaited_by, .. },

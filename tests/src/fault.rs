@@ -32,6 +32,7 @@ use std::sync::Once;
 
 use kube_scheduler_engine::{AttemptResult, Pool};
 
+pub(crate) use self::server::apply_patch;
 use self::simulation::Simulation;
 
 /// Something that can go wrong.

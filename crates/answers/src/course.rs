@@ -74,12 +74,14 @@ impl Course {
     /// Gives the engine a change from outside, such as a new node, and carries out what follows at once.
     pub(crate) fn handle(&mut self, input: Input) {
         self.engine.handle(input, self.now);
+        self.idleness.progressed(self.now);
         self.carry_out();
     }
 
     /// Deletes a pod and releases its resource claims.
     pub(crate) fn delete(&mut self, pod: &Pod) {
         self.rehearsal.delete(&mut self.engine, pod, self.now);
+        self.idleness.progressed(self.now);
         self.carry_out();
     }
 
@@ -197,7 +199,8 @@ impl Course {
             return false;
         };
         self.now = next;
-        self.handle(Input::TimePassed);
+        self.engine.handle(Input::TimePassed, next);
+        self.carry_out();
         true
     }
 }

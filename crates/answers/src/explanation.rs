@@ -17,7 +17,7 @@ pub use self::data::{
     Rejection, ScoreAnswer, ShortageAnswer, Suggestion, Verdict,
 };
 pub use self::group::{DomainsAnswer, FailedMembers, GroupAnswer, GroupAttempt};
-pub(crate) use self::table::examples_cell;
+pub(crate) use self::table::{examples_cell, gated_by};
 pub use self::visibility::Visibility;
 pub(crate) use self::visibility::{
     ERROR_HIDDEN, NODES_HIDDEN, OTHERS_HIDDEN, PODS_HIDDEN, is_beside, is_of, merged,
@@ -98,8 +98,8 @@ pub(crate) fn explain_until(
     };
     let mut answer = explanation_of(found, options, now);
     // A pod that fits gets no node while its group does not.
-    if let (Verdict::Fits, Some(verdict)) = (answer.verdict, group.as_ref().and_then(verdict_of)) {
-        answer.verdict = verdict;
+    if let (Verdict::Fits, Some(verdict)) = (answer.judged(), group.as_ref().and_then(verdict_of)) {
+        answer.judge(verdict);
     }
     answer.group = group;
     Ok(answer)

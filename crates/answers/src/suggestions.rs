@@ -42,7 +42,7 @@ pub fn suggestions(
     now: Timestamp,
 ) -> Vec<Suggestion> {
     let is_rejected =
-        matches!(explanation.verdict, Verdict::DoesNotFit | Verdict::FitsAfterPreemption);
+        matches!(explanation.judged(), Verdict::DoesNotFit | Verdict::FitsAfterPreemption);
     // One that would fit alone is not helped by changes of its own.
     if !is_rejected || explanation.n_feasible > 0 || interrupt.is_set() {
         return Vec::new();

@@ -16,15 +16,21 @@ use kube_scheduler_engine::Engine;
 pub(crate) use self::changes::{apply, is_of_node};
 use self::data::Totals;
 pub use self::data::{
-    BlockedAnswer, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, WhatIf,
+    BlockedAnswer, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, UngatedAnswer,
+    WhatIf,
 };
 use crate::course::{Course, Eviction};
+use crate::explanation::{ExplainOptions, Subject, explanation_of, found_about};
 use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 use crate::{API_VERSION, Refusal};
 
 /// The beginning of the warning that lists budgets without a status.
 const WITHOUT_STATUS: &str = "without a status, so that what is allowed was counted here";
+
+/// The code of a pod that is not tried at all, and of how many of them it is said what would happen otherwise.
+const SCHEDULING_GATED: &str = "SchedulingGated";
+const MAX_UNGATED: usize = 100;
 
 /// The code of a pod whose attempt failed by an error.
 const SCHEDULER_ERROR: &str = "SchedulerError";
@@ -165,7 +171,7 @@ fn moves(before: &Course, after: &Course, touched: &changes::Touched) -> Moves {
 fn compose(
     engine: &Engine,
     before: Course,
-    after: Course,
+    mut after: Course,
     (touched, drained): (changes::Touched, rounds::Drained),
     now: Timestamp,
 ) -> WhatIf {
@@ -195,7 +201,8 @@ fn compose(
             list.push(name.to_string());
         }
     }
-    let (pending, other_pending) = pending(&before, &after, &touched);
+    let (mut pending, other_pending) = pending(&before, &after, &touched);
+    say_what_gates_prevent(&mut after, &mut pending);
     let fits = pending.iter().all(|pod| !pod.asked) && drained.blocked.is_empty();
     let mut warnings = touched.warnings;
     warnings.extend(before.warning_if_cut_short().or_else(|| after.warning_if_cut_short()));
@@ -251,11 +258,12 @@ fn pending(
             Some((true, message)) => (SCHEDULER_ERROR, message.clone()),
             Some((false, message)) => ("Unschedulable", message.clone()),
             None if queued.is_gated() => {
-                ("SchedulingGated", "held back before any attempt".to_owned())
+                (SCHEDULING_GATED, "held back before any attempt".to_owned())
             }
             None => ("NotTried", "not tried".to_owned()),
         };
-        listed.push(PendingAnswer { pod: name.to_string(), asked, code, message });
+        let pod = name.to_string();
+        listed.push(PendingAnswer { pod, asked, code, message, without_gates: None });
     }
     for name in &touched.asked {
         let known = after.engine.known_pod(&name.namespace, &name.name);
@@ -267,6 +275,7 @@ fn pending(
                 asked: true,
                 code: "Evicted",
                 message,
+                without_gates: None,
             });
         }
         let is_queued = after.engine.queue().get(&name.namespace, &name.name).is_some();
@@ -277,9 +286,30 @@ fn pending(
                 asked: true,
                 code: "NotScheduled",
                 message,
+                without_gates: None,
             });
         }
     }
     listed.sort_by(|a, b| a.pod.cmp(&b.pod));
     (listed, n_others)
+}
+
+/// Adds what would become of pods that are held back if they were not, each by itself, as things are at the end.
+fn say_what_gates_prevent(after: &mut Course, pending: &mut [PendingAnswer]) {
+    let gated = pending.iter_mut().filter(|pod| pod.code == SCHEDULING_GATED);
+    for pod in gated.take(MAX_UNGATED) {
+        let Ok(name) = pod.pod.parse() else { continue };
+        if after.is_interrupted() {
+            return;
+        }
+        let found = found_about(&mut after.engine, &Subject::Known(name), after.now);
+        let Ok(found) =
+            found.map(|found| explanation_of(found, ExplainOptions::default(), after.now))
+        else {
+            continue;
+        };
+        let preempted = found.preemption.and_then(|preemption| preemption.node);
+        let node = found.decision.map(|decision| decision.node).or(preempted).unwrap_or_default();
+        pod.without_gates = found.without_gates.map(|verdict| UngatedAnswer { verdict, node });
+    }
 }

@@ -1,14 +1,14 @@
 //! Nodes that are drained after it was asked what would happen then.
 //!
-//! Draining is done by hand here, as kubectl, the eviction API and controllers do it, with a disruption budget; everything is left
-//! to itself until it comes to rest, and then compared with the answer.
+//! Draining is done by hand here, as kubectl, the eviction API and controllers do it. A round of evictions begins once the scheduler
+//! cannot do any more, as answers take it to: how many attempts it makes in vain until then decides about ties later on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use kube_scheduler_answers::{Change, QuestionLimits, WhatIf, what_if};
-use kube_scheduler_engine::Input;
+use kube_scheduler_answers::{Change, Idleness, NextStep, QuestionLimits, WhatIf, what_if};
+use kube_scheduler_engine::{Effect, Input};
 use serde_json::{Value, json};
 
 use super::{Crowd, kinds};
@@ -16,7 +16,6 @@ use crate::history::PodKey;
 
 /// Longer than any pod waits for time alone.
 const REST: Duration = Duration::from_secs(20 * 60);
-const NAMESPACE: &str = "default";
 
 /// What became of the pods of a drained node.
 #[derive(Debug, Default)]
@@ -30,27 +29,24 @@ struct Drained {
 impl Crowd {
     /// Asks about draining a node, drains it, and compares.
     pub(super) fn drain(&mut self) -> Result<()> {
-        let allowed = i64::try_from(self.numbers.below(3))?;
-        let budget = self.server.put_object(json!({
-            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-            "metadata": {"namespace": NAMESPACE, "name": "keep"},
-            "spec": {"selector": {"matchExpressions": [{"key": "color", "operator": "Exists"}]}},
-            "status": {"disruptionsAllowed": allowed},
-        }))?;
-        self.feed(&budget)?;
         self.come_to_rest()?;
+        self.put_budgets()?;
         let node = kinds::node_name(self.numbers.below(self.n_nodes));
         let Some(mut known) = self.server.node(&node).cloned() else { return Ok(()) };
-        let is_at_once = self.numbers.one_in(3);
+        let is_at_once = self.numbers.one_in(6);
         let changes = Change::draining(std::slice::from_ref(&node), is_at_once);
         let answer = what_if(&self.shared, &changes, QuestionLimits::default(), self.now)?;
         self.evicted_since_asked.clear();
+        self.idleness = Idleness::new(self.now);
+        self.is_draining = true;
         let mut cordoned = known.clone();
         cordoned["spec"]["unschedulable"] = true.into();
         let input = self.server.put_node(cordoned)?;
         self.feed(&input)?;
-        let drained = self.evict_all(&node, (!is_at_once).then_some(allowed))?;
+        let drained = self.evict_all(&node, is_at_once)?;
         self.compare_drained(&node, &answer, drained, !is_at_once)?;
+        self.nothing_more_happens()?;
+        self.is_draining = false;
         self.n_drained += 1;
         self.n_blocked += answer.blocked.len() as u64;
         self.n_further_rounds += answer.rounds.saturating_sub(1) as u64;
@@ -61,8 +57,8 @@ impl Crowd {
         self.feed(&input)
     }
 
-    /// Evicts the pods of a node in rounds, as many as the budget allows, and all at once without one.
-    fn evict_all(&mut self, node: &str, budget: Option<i64>) -> Result<Drained> {
+    /// Evicts the pods of a node in rounds, as budgets allow, or all at once.
+    fn evict_all(&mut self, node: &str, is_at_once: bool) -> Result<Drained> {
         let is_there = |pod: &Value| pod["spec"]["nodeName"] == *node;
         let on_node = self.server.pods.iter().filter(|(_, pod)| is_there(pod));
         let mut left: Vec<(i64, String, PodKey)> = on_node
@@ -72,19 +68,13 @@ impl Crowd {
             })
             .collect();
         left.sort();
-        let (mut margin, mut drained) = (budget.unwrap_or(0), Drained::default());
+        let mut drained = Drained::default();
         for round in 1.. {
             left.retain(|(.., key)| self.server.pods.get(key).is_some_and(is_there));
             let (mut go, mut stay) = (Vec::new(), Vec::new());
             for pod in std::mem::take(&mut left) {
-                let is_covered = budget.is_some() && self.is_covered(&pod.2);
-                match is_covered && margin <= 0 {
-                    true => stay.push(pod),
-                    false => {
-                        margin -= i64::from(is_covered);
-                        go.push(pod);
-                    }
-                }
+                let goes = is_at_once || self.may_be_evicted(&pod.2)?;
+                if goes { go.push(pod) } else { stay.push(pod) }
             }
             if go.is_empty() {
                 drained.blocked = stay.into_iter().map(|(_, name, _)| name).collect();
@@ -96,29 +86,19 @@ impl Crowd {
                 let input = self.server.delete_pod(key);
                 self.feed_some(input)?;
             }
-            for mut pod in
-                gone.into_iter().filter(|pod| !pod["metadata"]["ownerReferences"][0].is_null())
-            {
-                let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-                let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
-                drained.nodes.insert(format!("{namespace}/{name}"), (None, round));
-                self.n_created += 1;
-                pod["metadata"]["uid"] = format!("uid-{}-{name}", self.n_created).into();
-                pod["metadata"]["deletionTimestamp"] = Value::Null;
-                pod["spec"]["nodeName"] = Value::Null;
-                pod["status"] = json!({"phase": "Pending"});
-                let input = self.server.put_pod(pod)?;
-                self.feed(&input)?;
+            if !is_at_once {
+                self.count_for_budgets()?;
             }
-            let (bound, evicted) = (self.bound.len(), self.evicted_since_asked.len());
+            for pod in gone {
+                self.recreate(pod, round, &mut drained)?;
+            }
             self.come_to_rest()?;
-            let counts = |crowd: &Self, pods: &[PodKey]| -> Result<i64> {
-                Ok(i64::try_from(pods.iter().filter(|key| crowd.is_covered(key)).count())?)
-            };
-            margin += counts(self, &self.bound[bound..])?;
-            margin -= counts(self, &self.evicted_since_asked[evicted..])?;
+            if !is_at_once {
+                self.count_for_budgets()?;
+            }
             left = stay;
         }
+        self.come_to_rest()?;
         for (name, (at, _)) in &mut drained.nodes {
             let (namespace, name) = name.split_once('/').unwrap_or_default();
             let pod = self.server.pods.get(&(namespace.to_owned(), name.to_owned()));
@@ -127,9 +107,32 @@ impl Crowd {
         Ok(drained)
     }
 
-    /// Whether the budget covers a pod, of which only the labels matter, which do not change meanwhile.
-    fn is_covered(&self, key: &PodKey) -> bool {
-        key.0 == NAMESPACE && self.colors.contains_key(key)
+    /// Creates a pod again as its controller does, if it has one.
+    fn recreate(&mut self, mut pod: Value, round: usize, drained: &mut Drained) -> Result<()> {
+        if pod["metadata"]["ownerReferences"][0].is_null() {
+            return Ok(());
+        }
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+        drained.nodes.insert(format!("{namespace}/{name}"), (None, round));
+        self.n_created += 1;
+        pod["metadata"]["uid"] = format!("uid-{}-{name}", self.n_created).into();
+        pod["metadata"]["deletionTimestamp"] = Value::Null;
+        pod["spec"]["nodeName"] = Value::Null;
+        pod["status"] = json!({"phase": "Pending"});
+        let input = self.server.put_pod(pod)?;
+        self.feed(&input)
+    }
+
+    /// What a kubelet reports of a pod that got a node. While a node is drained all become ready, as answers take them to.
+    pub(super) fn status_once_bound(&mut self) -> Value {
+        let ready = |is_ready: &str| json!({"phase": "Running", "conditions": [{"type": "Ready", "status": is_ready}]});
+        match self.numbers.below(12) {
+            _ if self.is_draining => ready("True"),
+            0 => json!({"phase": "Pending"}),
+            1 | 2 => ready("False"),
+            _ => ready("True"),
+        }
     }
 
     fn compare_drained(
@@ -176,20 +179,40 @@ impl Crowd {
 
     /// Lets time pass until no pod gets a node any more.
     fn come_to_rest(&mut self) -> Result<()> {
-        let (mut since, mut n_before) = (self.now, 0);
+        self.idleness.progressed(self.now);
         loop {
             self.decide()?;
-            let n = self.n_bound + self.evicted_since_asked.len() as u64;
-            if n != n_before {
-                (since, n_before) = (self.now, n);
-            }
-            let Some(deadline) = self.shared.next_deadline() else { return Ok(()) };
-            let next = deadline.max(self.now);
-            if next.saturating_since(since) > REST {
+            let NextStep::WaitUntil(next) = self.idleness.next(&self.shared, self.now) else {
                 return Ok(());
-            }
+            };
             self.now = next;
             self.feed(&Input::TimePassed)?;
+        }
+    }
+
+    /// However long it is waited, no pod gets a node, and none is evicted.
+    ///
+    /// Not so beside pods that are being deleted, which go on for ever here: who would have room without them tries again and again,
+    /// and evicts others instead as soon as that comes first by chance.
+    fn nothing_more_happens(&self) -> Result<()> {
+        let is_leaving = |pod: &Value| !pod["metadata"]["deletionTimestamp"].is_null();
+        if self.server.pods.values().any(is_leaving) {
+            return Ok(());
+        }
+        let (mut engine, mut now) = (self.shared.fork(self.now), self.now);
+        loop {
+            while engine.schedule_next(now).is_some() {}
+            for effect in engine.drain_effects() {
+                let is_idle =
+                    !matches!(effect, Effect::WriteBinding { .. } | Effect::EvictPod { .. });
+                ensure!(is_idle, "at {now}, after all has come to rest: {effect}");
+            }
+            let Some(deadline) = engine.next_deadline() else { return Ok(()) };
+            now = deadline.max(now);
+            if now.saturating_since(self.now) > REST {
+                return Ok(());
+            }
+            engine.handle(Input::TimePassed, now);
         }
     }
 }

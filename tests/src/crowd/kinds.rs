@@ -9,8 +9,8 @@ use super::herd::Herd;
 use super::racks::Racks;
 use crate::history::Numbers;
 
-const NAMESPACES: [&str; 3] = ["default", "team", "other"];
-const COLORS: [&str; 3] = ["red", "green", "blue"];
+pub(super) const NAMESPACES: [&str; 3] = ["default", "team", "other"];
+pub(super) const COLORS: [&str; 3] = ["red", "green", "blue"];
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Some nodes lack it, some have it with an empty value.

@@ -243,21 +243,7 @@ impl Server {
         key: &Key,
         patch: &StatusPatch,
     ) -> Result<WriteResult<()>> {
-        let is_there = self.change("Pod", key, |pod| {
-            if let Some(nominated) = &patch.nominated_node_name {
-                pod["status"]["nominatedNodeName"] = nominated.as_deref().into();
-            }
-            if let Some(condition) = &patch.condition {
-                let mut json = json!({
-                    "type": *condition.kind, "status": *condition.status,
-                    "reason": *condition.reason, "message": *condition.message,
-                });
-                if let Some(at) = condition.last_transition {
-                    json["lastTransitionTime"] = at.floor_to_second().to_string().into();
-                }
-                set_condition(pod, &json);
-            }
-        })?;
+        let is_there = self.change("Pod", key, |pod| apply_patch(pod, patch))?;
         Ok(if is_there { Ok(()) } else { Err(Refusal::not_found("pods", key)) })
     }
 
@@ -313,6 +299,23 @@ pub(super) struct Gone;
 pub(super) fn key_of(json: &Value) -> Key {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     (text(&json["metadata"]["namespace"]), text(&json["metadata"]["name"]))
+}
+
+/// What a patch makes of a pod.
+pub(crate) fn apply_patch(pod: &mut Value, patch: &StatusPatch) {
+    if let Some(nominated) = &patch.nominated_node_name {
+        pod["status"]["nominatedNodeName"] = nominated.as_deref().into();
+    }
+    if let Some(condition) = &patch.condition {
+        let mut json = json!({
+            "type": *condition.kind, "status": *condition.status,
+            "reason": *condition.reason, "message": *condition.message,
+        });
+        if let Some(at) = condition.last_transition {
+            json["lastTransitionTime"] = at.floor_to_second().to_string().into();
+        }
+        set_condition(pod, &json);
+    }
 }
 
 /// Sets a condition by its type.

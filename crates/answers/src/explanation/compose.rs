@@ -32,13 +32,15 @@ pub(super) fn compose(
         Verdict::Bound => (Vec::new(), Vec::new()),
         _ => (feasible(&found, options.max_feasible), rejected(&found, options.max_examples)),
     };
+    let is_gated = verdict != Verdict::Bound && is_gated(pod, &found);
     Explanation {
         api_version: API_VERSION,
         kind: "Explanation",
         pod: pod.key(),
         scheduler_name: pod.spec.scheduler_name.to_string(),
         as_of: now.to_string(),
-        verdict,
+        verdict: if is_gated { Verdict::Gated } else { verdict },
+        without_gates: is_gated.then_some(verdict),
         suggestions: Vec::new(),
         warnings: warnings(pod, &found),
         message: found.message.filter(|_| verdict != Verdict::Bound),
@@ -54,6 +56,12 @@ pub(super) fn compose(
         preemption: preemption.filter(|_| verdict != Verdict::Bound),
         error: found.error.as_ref().map(Rejection::from),
     }
+}
+
+/// Whether something holds the pod back, other than that its group waits: of that the group's part of the answer tells.
+fn is_gated(pod: &Pod, found: &engine::Explanation) -> bool {
+    let by_group = pod.spec.pod_group.is_some() && pod.spec.scheduling_gates.is_empty();
+    found.gated.is_some() && !by_group
 }
 
 fn verdict(

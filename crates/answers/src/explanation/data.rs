@@ -22,6 +22,8 @@ pub enum Verdict {
     Error,
     /// It has its node: nothing is to be decided.
     Bound,
+    /// It is not tried at all while something holds it back, such as scheduling gates.
+    Gated,
 }
 
 /// Why a pod goes where it goes, or nowhere.
@@ -37,6 +39,9 @@ pub struct Explanation {
     pub(super) as_of: String,
     /// Whether it fits.
     pub verdict: Verdict,
+    /// Whether a gated pod would fit if nothing held it back, which is what all the rest of the answer is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_gates: Option<Verdict>,
     /// The text of the event if an attempt failed now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -77,6 +82,21 @@ pub struct Explanation {
     /// What the reader should know about the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
+}
+
+impl Explanation {
+    /// Whether it fits, if nothing holds it back.
+    pub(crate) fn judged(&self) -> Verdict {
+        self.without_gates.unwrap_or(self.verdict)
+    }
+
+    /// Says that it fits or does not, if nothing holds it back.
+    pub(super) fn judge(&mut self, verdict: Verdict) {
+        match &mut self.without_gates {
+            Some(judged) => *judged = verdict,
+            None => self.verdict = verdict,
+        }
+    }
 }
 
 /// Where a pod is, and what it waits for.

@@ -25,7 +25,17 @@ impl Explanation {
     }
 
     fn headline(&self) -> String {
-        let Self { verdict, nodes, n_feasible, decision, .. } = self;
+        let fits = self.judgement();
+        match &self.gated {
+            Some(gate) if self.verdict == Verdict::Gated => format!("{} {fits}", gated_by(gate)),
+            _ => fits,
+        }
+    }
+
+    /// Whether it fits, if nothing holds it back.
+    pub(crate) fn judgement(&self) -> String {
+        let Self { nodes, n_feasible, decision, .. } = self;
+        let verdict = self.judged();
         let share = match verdict {
             // It fits alone, and its group does not.
             Verdict::DoesNotFit | Verdict::FitsAfterPreemption if *n_feasible > 0 => {
@@ -44,6 +54,7 @@ impl Explanation {
             (Verdict::DoesNotFit, _) => format!("does not fit ({share})"),
             (Verdict::Error, _) => "cannot be scheduled because of an error".to_owned(),
             (Verdict::Bound, _) => "has its node".to_owned(),
+            (Verdict::Gated, _) => "is held back".to_owned(),
         }
     }
 
@@ -216,6 +227,11 @@ pub(crate) fn examples_cell(examples: &[String], count: usize, wide: bool) -> St
 /// Pods by name, as far as their names may be seen.
 fn names(pods: &[String]) -> String {
     pods.iter().map(|pod| a_pod(pod)).collect::<Vec<&str>>().join(", ")
+}
+
+/// What holds a pod back, before it is said what would happen otherwise.
+pub(crate) fn gated_by(gate: &Rejection) -> String {
+    format!("gated by {}, and otherwise", gate.plugin)
 }
 
 fn with_plugin(rejection: &Rejection) -> String {

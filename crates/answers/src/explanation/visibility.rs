@@ -59,7 +59,7 @@ impl Explanation {
         if let Some(decision) = &mut self.decision {
             decision.node.clear();
         }
-        let has_failed = self.verdict == Verdict::Error || self.error.is_some();
+        let has_failed = self.judged() == Verdict::Error || self.error.is_some();
         if has_failed {
             self.message = None;
         }

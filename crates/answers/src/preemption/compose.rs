@@ -30,7 +30,7 @@ pub(super) fn compose(
     // Stable: of equally good ones the first is chosen.
     compared.sort_by_key(|candidate| candidate.harm);
     let explanation = explanation_of(found, options, now);
-    let verdict = explanation.verdict;
+    let verdict = explanation.judged();
     let makes_room = verdict == Verdict::FitsAfterPreemption;
     let asked = explanation.preemption.filter(|_| makes_room || verdict == Verdict::DoesNotFit);
     let is_error = verdict == Verdict::Error || asked.as_ref().is_some_and(|asked| asked.is_error);
@@ -54,7 +54,8 @@ pub(super) fn compose(
         scheduler_name: explanation.scheduler_name,
         priority: pod.priority(),
         as_of: now.to_string(),
-        verdict,
+        verdict: explanation.verdict,
+        without_gates: explanation.without_gates,
         node,
         victims: chosen.map(|chosen| chosen.victims.clone()).unwrap_or_default(),
         choice: chosen.map(|_| choice(cluster, &compared)),

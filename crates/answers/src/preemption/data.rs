@@ -22,6 +22,9 @@ pub struct Preemption {
     pub(super) as_of: String,
     /// Whether the pod fits as things are, or once pods are evicted.
     pub verdict: Verdict,
+    /// The same of a gated pod if nothing held it back, which is what all the rest of the answer is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_gates: Option<Verdict>,
     /// Where the pod is or fits as things are, or where pods would be evicted for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::data::{CandidateAnswer, Preemption, PreemptionChoice};
 use crate::columns::Columns;
-use crate::explanation::{Verdict, examples_cell};
+use crate::explanation::{Verdict, examples_cell, gated_by};
 use crate::format::{a_node, a_pod, count};
 
 /// How many candidates narrow tables have.
@@ -34,8 +34,14 @@ impl Preemption {
     }
 
     fn headline(&self) -> String {
+        let Some(judged) = self.without_gates else { return self.judgement(self.verdict) };
+        let gate = self.gated.as_ref().map(gated_by).unwrap_or_default();
+        format!("{gate} {}", self.judgement(judged))
+    }
+
+    fn judgement(&self, verdict: Verdict) -> String {
         let node = a_node(self.node.as_deref().unwrap_or_default());
-        match self.verdict {
+        match verdict {
             Verdict::Fits => format!("fits on {node}, without any eviction"),
             Verdict::Bound => format!("has its node, {node}"),
             Verdict::FitsAfterPreemption if self.victims.is_empty() => {
@@ -51,6 +57,7 @@ impl Preemption {
                 "does not fit, and evicting pods would not change that".to_owned()
             }
             Verdict::Error => "cannot be scheduled because of an error".to_owned(),
+            Verdict::Gated => "is held back".to_owned(),
         }
     }
 

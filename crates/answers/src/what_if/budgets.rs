@@ -1,14 +1,15 @@
 //! Disruption budgets as the eviction API reads them, and what is left of them while nodes are drained.
 //!
-//! A budget's margin is what it has healthy beyond what it needs. An eviction takes one away, and a pod that gets a node gives one
-//! back: it is taken to become ready.
+//! A budget's margin is what it has healthy beyond what it needs. The eviction of a healthy pod takes one away, and a pod that gets a
+//! node gives one back: it is taken to become ready.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Json, LabelSelector, Object, Pod, wire};
 use kube_scheduler_engine::Engine;
 use serde::Deserialize;
+use serde_json::Value;
 
 /// A pod does not count as disrupted by its eviction in these phases, and so needs no budget.
 const IDLE_PHASES: [&str; 3] = ["Pending", "Succeeded", "Failed"];
@@ -21,6 +22,8 @@ struct Budget {
     /// What was left of it at first, and what is left now.
     first_margin: i64,
     margin: i64,
+    /// The object with the status of this margin, for a budget that has one.
+    stored: Option<(Object, i64)>,
     /// How many healthy pods it needs.
     desired_healthy: i64,
     /// Whether pods that are not ready may go in any case.
@@ -31,6 +34,8 @@ struct Budget {
 #[derive(Debug, Default)]
 pub(super) struct Budgets {
     by_namespace: BTreeMap<Arc<str>, Vec<Budget>>,
+    /// The UIDs of pods that got a node and are taken to be ready, whatever their status says.
+    placed: BTreeSet<Arc<str>>,
     /// The names of those that have no status yet; what they allow is counted here.
     pub(super) without_status: Vec<String>,
 }
@@ -57,7 +62,7 @@ impl Budgets {
             let Some(budget) = Budget::of(object) else { continue };
             let status = &object.json["status"];
             let budget = match status["disruptionsAllowed"].as_i64() {
-                Some(allowed) => budget.with_status(status, allowed),
+                Some(allowed) => budget.with_status(object, status, allowed),
                 None => {
                     budgets.without_status.push(object.key());
                     budget.counted(engine, object)
@@ -68,10 +73,10 @@ impl Budgets {
         budgets
     }
 
-    /// Asks for the eviction of a pod, and counts it if it is allowed.
+    /// Asks for the eviction of a pod, and counts it if a budget allows it.
     pub(super) fn evict(&mut self, pod: &Pod) -> EvictionVerdict {
         let is_idle = IDLE_PHASES.contains(&&*pod.status.phase);
-        if is_idle || pod.deletion_requested.is_some() {
+        if is_idle || pod.deletion_requested.is_some() || is_overlooked(pod) {
             return EvictionVerdict::Allowed;
         }
         let mut covering: Vec<&mut Budget> = self.covering(pod).collect();
@@ -101,12 +106,30 @@ impl Budgets {
 
     /// Counts a pod that got a node as healthy.
     pub(super) fn placed(&mut self, pod: &Pod) {
+        self.placed.insert(pod.uid.clone());
         self.covering(pod).for_each(|budget| budget.margin += 1);
     }
 
-    /// Counts a pod that was evicted by preemption, which no budget prevents.
-    pub(super) fn preempted(&mut self, pod: &Pod) {
-        self.covering(pod).for_each(|budget| budget.margin -= 1);
+    /// Counts a pod that went without any budget being asked, as in preemption. One that was not healthy costs nothing.
+    pub(super) fn lost(&mut self, pod: &Pod) {
+        if self.placed.contains(&pod.uid) || counts_as_healthy(pod) {
+            self.covering(pod).for_each(|budget| budget.margin -= 1);
+        }
+    }
+
+    /// The objects whose status is not what the controller of budgets would count now, with that status.
+    pub(super) fn recounted(&mut self) -> Vec<Arc<Object>> {
+        let all = self.by_namespace.values_mut().flatten();
+        all.filter_map(|budget| {
+            let (object, margin) = budget.stored.as_mut().filter(|(_, at)| *at != budget.margin)?;
+            *margin = budget.margin;
+            let healthy = budget.desired_healthy.saturating_add(*margin);
+            let allowed = Value::from((*margin).max(0));
+            object.set_field(&["status", "disruptionsAllowed"], allowed.into());
+            object.set_field(&["status", "currentHealthy"], Value::from(healthy).into());
+            Some(Arc::new(object.clone()))
+        })
+        .collect()
     }
 
     fn covering<'a>(&'a mut self, pod: &'a Pod) -> impl Iterator<Item = &'a mut Budget> {
@@ -126,18 +149,20 @@ impl Budget {
             selector: LabelSelector::from_wire(&selector).ok()?,
             first_margin: 0,
             margin: 0,
+            stored: None,
             desired_healthy: 0,
             lets_unready_go: spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow",
         })
     }
 
     /// What the controller of budgets has counted.
-    fn with_status(self, status: &Json, allowed: i64) -> Self {
+    fn with_status(self, object: &Object, status: &Json, allowed: i64) -> Self {
         let number = |field: &str| status[field].as_i64().unwrap_or_default();
         let desired_healthy = number("desiredHealthy");
         let lacking = (number("currentHealthy") - desired_healthy).min(0);
         let margin = if allowed > 0 { allowed } else { lacking };
-        Self { desired_healthy, margin, first_margin: margin, ..self }
+        let stored = Some((object.clone(), margin));
+        Self { desired_healthy, margin, first_margin: margin, stored, ..self }
     }
 
     /// What that controller will count, with all pods that have a node taken for healthy if they do not say otherwise.
@@ -148,8 +173,7 @@ impl Budget {
         let (mut expected, mut healthy) = (0, 0);
         for pod in covered {
             expected += 1;
-            let counts = pod.is_assigned() && pod.deletion_requested.is_none() && is_ready(pod);
-            healthy += i64::from(counts);
+            healthy += i64::from(pod.is_assigned() && counts_as_healthy(pod));
         }
         let spec = &object.json["spec"];
         let desired_healthy = match (spec.get("minAvailable"), spec.get("maxUnavailable")) {
@@ -169,6 +193,17 @@ fn portion(value: &Json, total: i64) -> i64 {
     }
     let percent = value.as_str().and_then(|text| text.strip_suffix('%')?.parse::<i64>().ok());
     total.saturating_mul(percent.unwrap_or(0).clamp(0, 100)).saturating_add(99) / 100
+}
+
+/// Whether the eviction API looks for no budget of the pod, although the controller of budgets may count it: one without labels.
+pub(super) fn is_overlooked(pod: &Pod) -> bool {
+    pod.labels.is_empty()
+}
+
+/// Whether the controller of budgets counts a pod on a node as healthy.
+fn counts_as_healthy(pod: &Pod) -> bool {
+    let is_idle = IDLE_PHASES.contains(&&*pod.status.phase);
+    !is_idle && pod.deletion_requested.is_none() && is_ready(pod)
 }
 
 /// Whether the pod is ready. A pod without conditions comes from a manifest and counts as ready.

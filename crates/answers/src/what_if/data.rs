@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::course::Eviction;
+use crate::explanation::Verdict;
+use crate::format::a_node;
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
 fn is_zero(n: &usize) -> bool {
@@ -135,6 +137,33 @@ pub struct PendingAnswer {
     /// Why, in words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
+    /// What would become of a gated pod at the end if nothing held it back. Not said of more than a hundred pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_gates: Option<UngatedAnswer>,
+}
+
+/// What would become of a gated pod if nothing held it back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UngatedAnswer {
+    /// Whether it would fit.
+    pub verdict: Verdict,
+    /// The node that it would get; empty if the reader may not see it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub node: String,
+}
+
+impl UngatedAnswer {
+    /// The same in words.
+    pub(super) fn text(&self) -> String {
+        let node = a_node(&self.node);
+        match self.verdict {
+            Verdict::Fits => format!("would fit on {node}"),
+            Verdict::FitsAfterPreemption => format!("would fit on {node} once pods are evicted"),
+            Verdict::Error => "could not be scheduled because of an error".to_owned(),
+            _ => "would not fit".to_owned(),
+        }
+    }
 }
 
 /// The pods that come to a node, and that leave it.

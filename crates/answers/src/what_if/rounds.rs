@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
+use kube_scheduler_engine::Input;
 
 use super::WITHOUT_STATUS;
-use super::budgets::{Budgets, EvictionVerdict};
+use super::budgets::{Budgets, EvictionVerdict, is_overlooked};
 use super::changes::{Touched, is_of_node, recreate};
 use super::data::BlockedAnswer;
 use crate::course::Course;
@@ -69,12 +70,12 @@ pub(super) fn drain(
         drained.n_rounds += 1;
         let names = allowed.iter().map(|pod| PodName::from(&**pod));
         drained.rounds.extend(names.map(|name| (name, drained.n_rounds)));
-        evict(course, allowed, touched, &mut lost);
+        evict(course, allowed, &mut budgets, touched, &mut lost);
         let (n_bound, n_evicted) = (course.bound.len(), course.evictions.len());
         course.run();
         course.bound[n_bound..].iter().for_each(|pod| budgets.placed(pod));
         for eviction in &course.evictions[n_evicted..] {
-            budgets.preempted(&eviction.pod);
+            budgets.lost(&eviction.pod);
         }
         left = refused.into_iter().map(|(pod, _)| pod).collect();
     }
@@ -99,11 +100,19 @@ fn is_known(course: &Course, pod: &Pod) -> bool {
 fn evict(
     course: &mut Course,
     pods: Vec<Arc<Pod>>,
+    budgets: &mut Budgets,
     touched: &mut Touched,
     lost: &mut BTreeMap<Arc<str>, usize>,
 ) {
     for pod in &pods {
         course.delete(pod);
+        if is_overlooked(pod) {
+            budgets.lost(pod);
+        }
+    }
+    // Whoever is evicted for another pod now is chosen by what budgets still allow.
+    for budget in budgets.recounted() {
+        course.handle(Input::ObjectApplied(budget));
     }
     for pod in pods {
         if !recreate(course, &pod, touched)

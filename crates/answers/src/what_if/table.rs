@@ -34,10 +34,12 @@ impl WhatIf {
         evictions.print(&mut out);
         let mut pending = Columns::new(&["PENDING", "REASON", "MESSAGE"]);
         for pod in &self.pending {
+            let otherwise = pod.without_gates.as_ref();
+            let otherwise = otherwise.map(|one| format!(", and otherwise {}", one.text()));
             pending.push(vec![
                 a_pod(&pod.pod).to_owned(),
                 pod.code.to_owned(),
-                pod.message.clone(),
+                format!("{}{}", pod.message, otherwise.unwrap_or_default()),
             ]);
         }
         pending.print(&mut out);

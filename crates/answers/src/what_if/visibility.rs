@@ -62,6 +62,7 @@ impl WhatIf {
         self.blocked.iter_mut().for_each(|blocked| blocked.node.clear());
         self.nodes.clear();
         for pending in &mut self.pending {
+            pending.without_gates.iter_mut().for_each(|otherwise| otherwise.node.clear());
             pending.message = match pending.code == SCHEDULER_ERROR {
                 true => ERROR_HIDDEN.to_owned(),
                 false => without_domains(&pending.message),
@@ -90,6 +91,7 @@ impl WhatIf {
         for pending in &mut self.pending {
             if hide(&mut pending.pod) {
                 pending.message.clear();
+                pending.without_gates = None;
             }
         }
         for blocked in &mut self.blocked {

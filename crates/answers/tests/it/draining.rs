@@ -9,7 +9,7 @@ use kube_scheduler_engine::Input;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, NOW};
+use crate::cluster::{Cluster, NOW, pod};
 use crate::preempting::budget;
 
 /// A pod of a ReplicaSet with a label `app`, on a node.
@@ -157,6 +157,100 @@ fn pods_that_are_not_ready_go_as_the_api_lets_them() {
     assert_eq!(moved(&with("AlwaysAllow".into(), 0, 1, [&unready, &ready])), (1, 1));
     let pending = json!({"phase": "Pending"});
     assert_eq!(moved(&with(Value::Null, 0, 0, [&pending, &ready])), (1, 1));
+}
+
+fn node_of<'a>(answer: &'a WhatIf, pod: &str) -> Option<&'a str> {
+    answer.placements.iter().find(|placed| placed.pod == pod).map(|placed| &*placed.node)
+}
+
+/// With a label, a priority and an amount of CPU of its own.
+fn replica_of(name: &str, app: &str, node: &str, cpu: &str, priority: i64) -> Arc<Pod> {
+    let spec = json!({"nodeName": node, "priority": priority});
+    let plain = pod(name, cpu, spec);
+    let Pod { labels, controller, .. } = (*replica(name, app, node)).clone();
+    Arc::new(Pod { labels, controller, ..(*plain).clone() })
+}
+
+/// What is pushed out was not healthy, so that the budget has as much left as before.
+#[test]
+fn who_is_evicted_for_others_and_not_ready_costs_no_budget() {
+    let status = |ready: &str| json!({"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]});
+    let moved = |ready_on_b: &str| {
+        let mut cluster = Cluster::new().node("a", "4", json!({})).node("b", "2", json!({}));
+        for (name, node, priority, ready) in
+            [("p0", "a", 1, "True"), ("p1", "a", 1, "True"), ("low", "b", -1, ready_on_b)]
+        {
+            let cpu = if node == "a" { "1" } else { "2" };
+            let pod = replica_of(name, "web", node, cpu, priority);
+            cluster = cluster.pod(with_status(&pod, &status(ready)));
+        }
+        object(&mut cluster, budget("web", "web", 1));
+        let answer = drain(&cluster);
+        let evicted: Vec<&str> = answer.evictions.iter().map(|one| &*one.pod).collect();
+        assert_eq!(evicted, ["default/low"]);
+        (answer.placements.len(), blocked(&answer).len())
+    };
+    assert_eq!(moved("False"), (2, 0));
+    assert_eq!(moved("True"), (1, 1));
+}
+
+/// The API looks for no budget then, and what the budget's controller counts is less by one.
+#[test]
+fn who_has_no_labels_goes_in_any_case_and_is_missing_then() {
+    for (has_labels, expected) in [(true, (2, 0)), (false, (1, 1))] {
+        let bare = Pod { controller: None, ..(*replica("p0", "other", "a")).clone() };
+        let first = match has_labels {
+            true => bare,
+            false => Pod { labels: std::iter::empty::<(Arc<str>, Arc<str>)>().collect(), ..bare },
+        };
+        let mut cluster = Cluster::new().node("a", "4", json!({})).node("b", "2", json!({}));
+        cluster = cluster.pod(Arc::new(first));
+        for name in ["p1", "p2"] {
+            cluster = cluster.pod(replica(name, "web", "a"));
+        }
+        let mut all = Value::from(&*budget("all", "web", 1).json);
+        all["spec"]["selector"] =
+            json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["other"]}]});
+        object(&mut cluster, Arc::new(Object::from_value(all).unwrap()));
+        let answer = drain(&cluster);
+        assert_eq!((answer.placements.len(), answer.blocked.len()), expected);
+    }
+}
+
+/// Preemption prefers victims whose budget lets them go: what evictions have taken of it before, it has not.
+#[test]
+fn budgets_that_a_drain_has_used_keep_their_pods_from_preemption() {
+    let mut cluster = Cluster::new();
+    for node in ["a", "b", "c"] {
+        cluster = cluster.node(node, "2", json!({}));
+    }
+    for (name, app, node, priority) in
+        [("p0", "web", "a", 10), ("covered", "web", "b", -2), ("free", "free", "c", -1)]
+    {
+        cluster = cluster.pod(replica_of(name, app, node, "2", priority));
+    }
+    for (allowed, victim) in [(2, "default/covered"), (1, "default/free")] {
+        object(&mut cluster, budget("web", "web", allowed));
+        let answer = drain(&cluster);
+        assert_eq!(answer.evictions[0].pod, victim, "{allowed}");
+    }
+}
+
+/// It is tried again although its attempt before the last round was in vain, and backoff keeps it for a while.
+#[test]
+fn who_fits_once_the_last_round_is_over_gets_its_place() {
+    let waiting = json!({
+        "nodeSelector": {"kubernetes.io/hostname": "a"},
+        "tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}],
+    });
+    let mut cluster = Cluster::new().node("a", "2", json!({})).node("b", "2", json!({}));
+    let bare = Pod { controller: None, ..(*replica_of("bare", "web", "a", "1", 1)).clone() };
+    cluster = cluster.pod(replica_of("first", "web", "a", "1", 2)).pod(Arc::new(bare));
+    cluster = cluster.pod(pod("waiting", "2", waiting));
+    object(&mut cluster, budget("web", "web", 1));
+    let answer = drain(&cluster);
+    assert_eq!((answer.rounds, node_of(&answer, "default/first")), (2, Some("b")));
+    assert_eq!(node_of(&answer, "default/waiting"), Some("a"));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Why a pod goes where it goes.
 
 use kube_scheduler_answers::{
-    ExplainOptions, Format, Refusal, RejectedNodes, Subject, Verdict, explain, render,
+    ExplainOptions, Format, Interrupt, Refusal, RejectedNodes, Subject, Verdict, explain, render,
+    suggestions,
 };
 use serde_json::{Value, json};
 
@@ -94,7 +95,19 @@ fn a_gated_pod_says_by_whom_and_where_it_would_go() {
     let place = answer.place.as_ref().unwrap();
     assert_eq!((place.stage, &*place.held_by), ("Gated", &["SchedulingGates".to_owned()][..]));
     assert_eq!(answer.gated.as_ref().unwrap().plugin, "SchedulingGates");
-    assert_eq!((answer.verdict, answer.n_feasible), (Verdict::Fits, 1));
+    assert_eq!((answer.verdict, answer.without_gates), (Verdict::Gated, Some(Verdict::Fits)));
+    assert_eq!(answer.n_feasible, 1);
+    let text = answer.table(false);
+    let first = "default/gated: gated by SchedulingGates, and otherwise fits, on a (1 of 1 nodes feasible)\n";
+    assert!(text.starts_with(first), "{text}");
+    // Changes are still proposed to one that would not fit either.
+    let gates = json!({"schedulingGates": [{"name": "quota"}]});
+    let subject = Subject::Manifest(pod("large", "3", gates));
+    let mut answer = cluster.explain(&subject).unwrap();
+    assert_eq!((answer.verdict, answer.without_gates), (Verdict::Gated, Some(Verdict::DoesNotFit)));
+    let pod = subject.pod_in(&cluster.engine).unwrap();
+    answer.suggestions = suggestions(&cluster.engine, &pod, &answer, &Interrupt::default(), NOW);
+    assert!(!answer.suggestions.is_empty());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_answers::{
-    Change, Happening, QuestionLimits, Refusal, Rehearsal, WhatIf, what_if,
+    Change, Happening, QuestionLimits, Refusal, Rehearsal, UngatedAnswer, Verdict, WhatIf, what_if,
 };
 use kube_scheduler_api_types::{Pod, Taint, TaintEffect, Timestamp};
 use kube_scheduler_engine::{Engine, Input};
@@ -77,6 +77,33 @@ fn evictions_are_foreseen() {
     assert_eq!((&*eviction.pod, &*eviction.node), ("default/low", "a"));
     assert_eq!(eviction.by.as_deref(), Some("default/high"));
     assert!(cluster.engine.known_pod("default", "low").is_some());
+}
+
+#[test]
+fn a_gated_pod_is_pending_and_says_where_it_would_go() {
+    let low = pod("low", "2", json!({"nodeName": "a", "priority": -1}));
+    let cluster = Cluster::new().node("a", "2", json!({})).node("b", "1", json!({})).pod(low);
+    let asking = |cpu: &str, priority: i64| {
+        let spec = json!({"priority": priority, "schedulingGates": [{"name": "quota"}]});
+        let answer = ask(&cluster, &[Change::AddPod(pod("p", cpu, spec))]).unwrap();
+        assert!(!answer.fits && answer.evictions.is_empty(), "{answer:?}");
+        let [pending] = &answer.pending[..] else { panic!("{answer:?}") };
+        assert_eq!(pending.code, "SchedulingGated");
+        let UngatedAnswer { verdict, node } = pending.without_gates.clone().unwrap();
+        (verdict, node, answer.table(false))
+    };
+    let (verdict, node, text) = asking("1", 0);
+    assert_eq!((verdict, &*node), (Verdict::Fits, "b"));
+    assert!(
+        text.contains("held back before any attempt, and otherwise would fit on b\n"),
+        "{text}"
+    );
+    let (verdict, node, text) = asking("2", 0);
+    assert_eq!((verdict, &*node), (Verdict::FitsAfterPreemption, "a"));
+    assert!(text.contains("otherwise would fit on a once pods are evicted\n"), "{text}");
+    let (verdict, node, text) = asking("3", 0);
+    assert_eq!((verdict, &*node), (Verdict::DoesNotFit, ""));
+    assert!(text.contains("otherwise would not fit\n"), "{text}");
 }
 
 #[test]

@@ -223,3 +223,18 @@ fn what_a_reader_may_not_see_is_counted_all_the_same() {
     assert!(table.contains("preemption on a node would evict: a pod, a pod"), "{table}");
     assert!(!table.contains("theirs/"), "{table}");
 }
+
+#[test]
+fn a_gated_pod_says_so_first_and_who_would_be_evicted() {
+    let victim = running("low", 2, 1, "a", "x", 1);
+    let mut cluster = Cluster::new().node("a", "2", json!({})).pod(victim);
+    let gated = json!({"priority": 10, "schedulingGates": [{"name": "quota"}]});
+    let answer = asking(&mut cluster, "2", gated);
+    let verdicts = (answer.verdict, answer.without_gates);
+    assert_eq!(verdicts, (Verdict::Gated, Some(Verdict::FitsAfterPreemption)));
+    assert_eq!(names(&answer), ["default/low"]);
+    let text = answer.table(false);
+    let first =
+        "default/asking: gated by SchedulingGates, and otherwise fits on a once 1 pod is evicted\n";
+    assert!(text.starts_with(first), "{text}");
+}

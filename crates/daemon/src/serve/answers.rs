@@ -14,7 +14,7 @@ mod share;
 
 use std::num::NonZero;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::header::ALLOW;
 use http::request::Parts;
@@ -229,11 +229,12 @@ impl Answers {
         let (send, found) = oneshot::channel();
         let question = question.clone();
         let asked = inbox::Question(Box::new(move |engine, moment| {
-            let start = Instant::now();
             let Moment { now, resource_version } = moment;
-            let inquiry = apart(|| Inquiry::new(&question, engine, now));
-            drop(question);
-            turn.end(start.elapsed());
+            let inquiry = turn.spend(|| {
+                let inquiry = apart(|| Inquiry::new(&question, engine, now));
+                drop(question);
+                inquiry
+            });
             // The caller may have given up.
             let _ = send.send((inquiry, resource_version));
         }));

@@ -94,7 +94,8 @@ fn refresh_one(state: &mut State, mut budget: Value) {
     }
 }
 
-fn is_ready(pod: &Value) -> bool {
+/// Whether the pod's condition says that it is ready.
+pub(crate) fn is_ready(pod: &Value) -> bool {
     list_at(pod, &["status", "conditions"]).iter().any(|condition| {
         text_at(condition, &["type"]) == "Ready" && text_at(condition, &["status"]) == "True"
     })

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::delete::{DeleteOptions, delete_in};
-use super::disruption::{allowance, selects};
+use super::disruption::{Allowance, allowance, is_ready, selects};
 use crate::kinds::{DISRUPTION_BUDGETS, PODS};
 use crate::object::{at, text_at};
 use crate::status::ApiError;
@@ -35,7 +35,9 @@ pub(crate) fn evict(
 }
 
 fn check_budgets(state: &State, namespace: &str, name: &str) -> Result<(), ApiError> {
-    let Some(pod) = state.get(PODS, namespace, name) else { return Ok(()) };
+    let Some(pod) = state.get(PODS, namespace, name).filter(|pod| !pod.labels().is_empty()) else {
+        return Ok(());
+    };
     let budgets: Vec<Value> = state
         .objects_in(DISRUPTION_BUDGETS, namespace)
         .map(|budget| budget.value())
@@ -49,7 +51,7 @@ fn check_budgets(state: &State, namespace: &str, name: &str) -> Result<(), ApiEr
         return Err(ApiError::with_code(500, why));
     };
     let numbers = allowance(state, budget);
-    if numbers.allowed > 0 {
+    if numbers.allowed > 0 || may_go_unready(budget, &pod.value(), numbers) {
         return Ok(());
     }
     let cause = format!(
@@ -60,4 +62,13 @@ fn check_budgets(state: &State, namespace: &str, name: &str) -> Result<(), ApiEr
     );
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
     Err(ApiError::too_many(message, "DisruptionBudget", cause))
+}
+
+/// Whether a pod that is not ready goes without asking what is allowed: always if the budget says so, and otherwise if enough others
+/// are healthy.
+fn may_go_unready(budget: &Value, pod: &Value, numbers: Allowance) -> bool {
+    let policy = text_at(budget, &["spec", "unhealthyPodEvictionPolicy"]);
+    let has_enough =
+        numbers.desired_healthy > 0 && numbers.current_healthy >= numbers.desired_healthy;
+    !is_ready(pod) && (policy == "AlwaysAllow" || has_enough)
 }

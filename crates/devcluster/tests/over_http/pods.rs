@@ -268,6 +268,46 @@ async fn a_budget_refuses_evictions_it_cannot_afford() {
     assert_eq!(refusal(world.pods().evict("nobody", &EvictParams::default()).await).0, 404);
 }
 
+/// Such a pod is not what a budget keeps, if enough others are healthy or the budget says so.
+#[tokio::test]
+async fn who_is_not_ready_is_evicted_without_a_budget() {
+    let world = with(DevCluster::builder()).await;
+    let create = |value| world.cluster.create(value).expect("created");
+    for (app, least, policy, goes) in [
+        ("enough", 1, "IfHealthyBudget", true),
+        ("too-few", 2, "IfHealthyBudget", false),
+        ("always", 2, "AlwaysAllow", true),
+    ] {
+        for (kind, ready) in [("ready", "True"), ("starting", "False")] {
+            let name = format!("{kind}-{app}");
+            let mut value = pod_value(&name);
+            value["metadata"]["labels"] = json!({"app": app});
+            value["spec"]["nodeName"] = "elsewhere".into();
+            create(value);
+            let ready = json!({"type": "Ready", "status": ready});
+            let status = json!({"status": {"phase": "Running", "conditions": [ready]}});
+            let patch = Patch::Merge(status);
+            world
+                .pods()
+                .patch_status(&name, &PatchParams::default(), &patch)
+                .await
+                .expect("patched");
+        }
+        create(json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app},
+            "spec": {
+                "minAvailable": least, "unhealthyPodEvictionPolicy": policy, "selector": {"matchLabels": {"app": app}},
+            },
+        }));
+        let evict = async |kind: &str| {
+            world.pods().evict(&format!("{kind}-{app}"), &EvictParams::default()).await
+        };
+        assert_eq!(refusal(evict("ready").await).0, 429);
+        let evicted = evict("starting").await;
+        assert_eq!(evicted.is_ok(), goes, "{app}: {evicted:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_namespace_takes_its_content_along() {
     let world = with(DevCluster::builder()).await;

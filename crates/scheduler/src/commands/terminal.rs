@@ -73,6 +73,7 @@ fn highlighted(table: &str) -> String {
                 let colour = match verdict {
                     "fits" if after.contains(" evicted") && before.ends_with(": ") => YELLOW,
                     "fits" => GREEN,
+                    "gated" => YELLOW,
                     _ => RED,
                 };
                 format!("{before}{colour}{verdict}{PLAIN}{after}{end}")
@@ -91,7 +92,9 @@ fn verdict(line: &str) -> Option<(&str, &str, &str)> {
         _ => 0,
     };
     let (before, rest) = line.split_at_checked(at)?;
-    let verdict = ["does not fit", "fits"].into_iter().find(|verdict| rest.starts_with(verdict))?;
+    let verdicts = ["does not fit", "fits", "gated"].into_iter();
+    let verdict =
+        verdicts.filter(|one| at > 0 || *one != "gated").find(|one| rest.starts_with(one))?;
     let after = rest.get(verdict.len()..)?;
     // `fits` alone would stand in the names of columns and pods, too.
     after.starts_with([' ', ':', ',']).then_some((before, verdict, after))
@@ -119,6 +122,10 @@ mod tests {
             (
                 "fits: 1 of 1 pod placed, 1 pod evicted\n",
                 "\u{1b}[32mfits\u{1b}[0m: 1 of 1 pod placed, 1 pod evicted\n",
+            ),
+            (
+                "d/p: gated by X, and otherwise fits, on a\n",
+                "d/p: \u{1b}[33mgated\u{1b}[0m by X, and otherwise fits, on a\n",
             ),
             ("does not fit: 0 of 1\n", "\u{1b}[31mdoes not fit\u{1b}[0m: 0 of 1\n"),
             ("REJECTED   NODES   BY\n", "\u{1b}[1mREJECTED   NODES   BY\u{1b}[0m\n"),

@@ -115,6 +115,10 @@ fn victims_blocked_pods_and_shortages_have_codes() {
     let (code, answer) = asked(&[&what_if[..], &files[..]].concat());
     assert_eq!((code, &answer["blocked"][0]["budgets"]), (Some(1), &json!(["db"])), "{answer}");
     let devices = file("devices");
+    let waiting = file("waiting");
+    let (code, answer) = asked(&["explain", "default/later", "-f", &cluster, "-f", &waiting]);
+    let verdicts = (&answer["verdict"], &answer["withoutGates"]);
+    assert_eq!((code, verdicts), (Some(1), (&json!("Gated"), &json!("Fits"))), "{answer}");
     let (code, answer) = asked(&["explain", "default/training-1", "-f", &devices]);
     let shortage = &answer["rejected"][0]["shortages"][0];
     assert_eq!((code, &shortage["plugin"]), (Some(1), &json!("DynamicResources")), "{answer}");
@@ -162,5 +166,5 @@ fn the_tour_is_what_is_printed() {
         assert_eq!(stdout(&output).trim_end(), expected, "{command}: {}", stderr(&output));
         n_shown += 1;
     }
-    assert_eq!(n_shown, 11);
+    assert_eq!(n_shown, 12);
 }

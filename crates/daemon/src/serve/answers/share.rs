@@ -4,7 +4,7 @@
 //! [`SHARE`] of its time.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -37,20 +37,24 @@ impl Share {
 }
 
 impl ShareTurn {
-    /// Ends a turn that took the core so long: the next one begins when the other parts of the time have passed.
-    pub(super) fn end(self, spent: Duration) {
+    /// Does a question's part of the work on the core, and ends the turn: the next one begins when the other parts of the time
+    /// that this took have passed.
+    pub(super) fn spend<T>(self, work: impl FnOnce() -> T) -> T {
         let Self { permit, runtime } = self;
-        let pause = spent.saturating_mul(SHARE - 1);
+        let start = Instant::now();
+        let done = work();
+        let pause = start.elapsed().saturating_mul(SHARE - 1);
         runtime.spawn(async move {
             tokio::time::sleep(pause).await;
             drop(permit);
         });
+        done
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
+    use std::time::Duration;
 
     use super::*;
 
@@ -61,13 +65,17 @@ mod tests {
         let (start, mut spent) = (Instant::now(), Duration::ZERO);
         for at in 0..8_u64 {
             let turn = share.turn().await.unwrap();
-            let took = Duration::from_millis(1 + at % 2);
-            std::thread::spawn(move || turn.end(took)).join().unwrap();
-            spent += took;
+            let work = move || {
+                let (start, least) = (Instant::now(), Duration::from_millis(1 + at % 2));
+                while start.elapsed() < least {
+                    std::hint::spin_loop();
+                }
+                start.elapsed()
+            };
+            spent += std::thread::spawn(move || turn.spend(work)).join().unwrap();
         }
         drop(share.turn().await);
-        // Nothing was really done in the turns.
-        let passed = start.elapsed() + spent;
+        let passed = start.elapsed();
         assert!(passed >= spent * SHARE, "{spent:?} of {passed:?}");
     }
 }
