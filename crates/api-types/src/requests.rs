@@ -80,15 +80,22 @@ impl PodRequests {
         let with_defaults = view.with_defaults(&accounted_totals, skips_pod_level, needs_defaults);
         let non_zero = with_defaults.as_ref().unwrap_or(&accounted_totals).to_non_zero();
         let unclaimed = view.may_have_claims().then(|| {
+            let spec = Arc::new(fit_totals.clone().shrunk());
             let containers = if is_pod_level_skipped || !view.has_pod_level_requests() {
-                fit_totals.clone()
+                spec.clone()
             } else {
-                view.total(&Count { skips_pod_level: true, ..plain })
+                Arc::new(view.total(&Count { skips_pod_level: true, ..plain }).shrunk())
             };
+            let accounted = if accounted_totals == *spec {
+                spec.clone()
+            } else {
+                Arc::new(accounted_totals.shrunk())
+            };
+            let with_defaults = with_defaults.map(|totals| Arc::new(totals.shrunk()));
             Arc::new(Unclaimed {
-                with_defaults: with_defaults.unwrap_or_else(|| accounted_totals.clone()),
-                accounted: accounted_totals,
-                spec: fit_totals.clone(),
+                with_defaults: with_defaults.unwrap_or_else(|| accounted.clone()),
+                accounted,
+                spec,
                 containers,
                 pod_level: if skips_pod_level { Box::default() } else { view.pod_level_names() },
             })

@@ -49,7 +49,14 @@ struct Refused {
     nomination: NominationChange,
     work: u64,
     /// How many attempts at preemption were counted.
-    n_preemptions: usize,
+    n_preemptions: u64,
+}
+
+fn n_preemptions(command: &Command) -> u64 {
+    match command {
+        Command::CountPreemptionAttempts(n) => *n,
+        _ => 0,
+    }
 }
 
 impl SchedulingCycle {
@@ -206,7 +213,7 @@ impl SchedulingCycle {
         let (outcome, trial) = self.try_member(cx, group, queued, scope, &mut fits_nowhere);
         let asked = std::mem::replace(&mut cx.later, earlier).into_vec();
         // What is asked for more than to be counted is not asked for twice.
-        let counts = asked.iter().all(|it| matches!(it, Command::CountPreemptionAttempt));
+        let counts = asked.iter().all(|it| matches!(it, Command::CountPreemptionAttempts(_)));
         *refused = match (&outcome, queued.signature()) {
             (Outcome::Failed(Failure::Unfit(error, nomination)), Some(class))
                 if fits_nowhere
@@ -222,7 +229,7 @@ impl SchedulingCycle {
                     error: error.clone(),
                     nomination: nomination.clone(),
                     work: cx.effort.one_by_one - before,
-                    n_preemptions: asked.len(),
+                    n_preemptions: asked.iter().map(n_preemptions).sum(),
                 })
             }
             _ => None,
@@ -249,7 +256,9 @@ impl SchedulingCycle {
         }
         self.number += 1;
         cx.effort.one_by_one = cx.effort.one_by_one.saturating_add(*work);
-        (0..*n_preemptions).for_each(|_| cx.later.push(Command::CountPreemptionAttempt));
+        if *n_preemptions > 0 {
+            cx.later.push(Command::CountPreemptionAttempts(*n_preemptions));
+        }
         notice_verdicts(cx.core, &PodRef::from(&**pod), group.profile, error);
         Some(Failure::Unfit(error.clone(), nomination.clone()))
     }

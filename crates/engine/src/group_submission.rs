@@ -102,7 +102,7 @@ impl GroupWork<'_> {
 const fn is_about_queue(command: &Command) -> bool {
     matches!(
         command,
-        Command::Activate(_) | Command::ActivateGroup { .. } | Command::CountPreemptionAttempt
+        Command::Activate(_) | Command::ActivateGroup { .. } | Command::CountPreemptionAttempts(_)
     )
 }
 

@@ -270,8 +270,8 @@ pub enum Command {
         /// What to do.
         write: ObjectWrite,
     },
-    /// Count an attempt at preemption.
-    CountPreemptionAttempt,
+    /// Count so many attempts at preemption.
+    CountPreemptionAttempts(u64),
     /// Publish an event of the API about a pod.
     RecordEvent {
         /// About which pod.
@@ -361,14 +361,20 @@ impl Commands {
         self.0.push(Command::WriteObject { pod: pod.clone(), write });
     }
 
-    /// Adds one request at the end.
+    /// Adds one request at the end. Attempts at preemption that are counted one after the other are one request: a group of
+    /// thousands of pods may make thousands of them in each of thousands of placements.
     pub fn push(&mut self, command: Command) {
-        self.0.push(command);
+        match (self.0.last_mut(), command) {
+            (Some(Command::CountPreemptionAttempts(n)), Command::CountPreemptionAttempts(more)) => {
+                *n = n.saturating_add(more)
+            }
+            (_, command) => self.0.push(command),
+        }
     }
 
     /// Counts an attempt at preemption, whatever its result.
     pub fn count_preemption_attempt(&mut self) {
-        self.0.push(Command::CountPreemptionAttempt);
+        self.push(Command::CountPreemptionAttempts(1));
     }
 
     /// Publishes an event of the API about a pod. `reason` and `action` are words in camel case; `note` is a sentence, cut
@@ -394,5 +400,26 @@ impl Commands {
     /// Everything asked for, in order.
     pub fn into_vec(self) -> Vec<Command> {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever a plugin asks for in between.
+    #[test]
+    fn attempts_that_are_counted_one_after_the_other_are_one_request() {
+        let mut commands = Commands::default();
+        (0..1000).for_each(|_| commands.count_preemption_attempt());
+        commands.push(Command::Activate(Vec::new()));
+        commands.count_preemption_attempt();
+        commands.push(Command::CountPreemptionAttempts(7));
+        let all = commands.into_vec();
+        let counts = [&all[0], &all[2]].map(|command| match command {
+            Command::CountPreemptionAttempts(n) => *n,
+            other => unreachable!("{other:?}"),
+        });
+        assert_eq!((all.len(), counts), (3, [1000, 8]));
     }
 }

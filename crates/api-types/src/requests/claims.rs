@@ -1,6 +1,8 @@
 //! What the devices of a pod's claims take of their node's resources, beside what the pod asks for by itself
 //! (`docs/spec/plugins-node.md` §2.3, `docs/spec/plugins-dra.md` §12).
 
+use std::sync::Arc;
+
 use super::PodRequests;
 use super::totals::Totals;
 use crate::names;
@@ -8,17 +10,17 @@ use crate::node_claims::NodeResourceClaim;
 use crate::quantity::Quantity;
 use crate::resources::{ResourceName, Resources};
 
-/// The exact amounts that claims are added to.
+/// The exact amounts that claims are added to. Most are the same ones, which are there once: a pod may name 20,000 resources.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Unclaimed {
     /// What the pod takes on its node.
-    pub(super) accounted: Totals,
+    pub(super) accounted: Arc<Totals>,
     /// The same with defaults for CPU and memory.
-    pub(super) with_defaults: Totals,
+    pub(super) with_defaults: Arc<Totals>,
     /// By the specification alone.
-    pub(super) spec: Totals,
+    pub(super) spec: Arc<Totals>,
     /// The same without what the pod asks for as a whole.
-    pub(super) containers: Totals,
+    pub(super) containers: Arc<Totals>,
     /// What the pod asks for as a whole, whatever its containers and claims take.
     pub(super) pod_level: Box<[ResourceName]>,
 }
@@ -72,7 +74,7 @@ impl PodRequests {
         claims: &[NodeResourceClaim],
     ) -> Result<Resources, ResourceName> {
         let Some(unclaimed) = &self.unclaimed else { return Ok(self.fit.clone()) };
-        let mut needed = unclaimed.containers.clone();
+        let mut needed = Totals::clone(&unclaimed.containers);
         amounts(claims).for_each(|amount| needed.add(std::slice::from_ref(amount)));
         let is_short = |name: &&ResourceName| {
             needed.get(name).is_some_and(|needed| Some(needed) > unclaimed.spec.get(name))
@@ -81,5 +83,28 @@ impl PodRequests {
             Some(name) => Err(name.clone()),
             None => Ok(unclaimed.add(&unclaimed.spec, claims).to_resources()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Pod;
+
+    #[test]
+    fn equal_amounts_are_there_once_and_without_room_for_more() {
+        let requests: serde_json::Map<_, _> =
+            (0..1000).map(|at| (format!("example.com/r{at}"), "1".into())).collect();
+        let pod = json!({"spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}],
+            "containers": [{"name": "c", "resources": {"requests": requests}}]}});
+        let pod = Pod::from_value(&pod).unwrap();
+        let unclaimed = pod.requests.unclaimed.as_ref().unwrap();
+        let Unclaimed { accounted, spec, containers, with_defaults, .. } = &**unclaimed;
+        assert!(Arc::ptr_eq(accounted, spec) && Arc::ptr_eq(containers, spec));
+        // Those for CPU and memory.
+        assert_eq!((spec.len(), with_defaults.len()), (1000, 1002));
+        assert_eq!((spec.capacity(), with_defaults.capacity()), (1000, 1002));
     }
 }

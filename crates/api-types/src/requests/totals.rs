@@ -47,6 +47,17 @@ impl Totals {
         }
     }
 
+    /// The same without room for more.
+    pub(super) fn shrunk(mut self) -> Self {
+        self.0.shrink_to_fit();
+        self
+    }
+
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
     /// Raises every amount to that of `other` where that is larger or the name is missing.
     pub(super) fn raise_to(&mut self, other: &[(ResourceName, Quantity)]) {
         for (name, amount) in other {

@@ -10,6 +10,9 @@ use crate::core::{Core, PodEvent};
 use crate::effect::{Effect, PodRef};
 use crate::failure::truncated;
 
+/// Memory for so many requests is kept.
+const N_KEPT: usize = 64;
+
 /// What plugins asked for and is not carried out yet, first come, first served.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
@@ -32,6 +35,7 @@ impl Bindings {
             self.carry_out_one(core, command);
         }
         self.requests.is_busy = false;
+        self.requests.pending.shrink_to(N_KEPT);
     }
 
     fn carry_out_one(&mut self, core: &mut Core, command: Command) {
@@ -67,7 +71,7 @@ impl Bindings {
                 };
                 core.record(&pod, event);
             }
-            Command::CountPreemptionAttempt => core.counts.preemptions.n_attempts += 1,
+            Command::CountPreemptionAttempts(n) => core.counts.preemptions.n_attempts += n,
             other => core.note(format!("command not understood: {other:?}")),
         }
     }
