@@ -232,6 +232,11 @@ impl PlacementOutcome {
     }
 }
 
+/// Whether a pod carries terms of affinity to other pods, or against them.
+pub(crate) fn has_affinity(pod: &Pod) -> bool {
+    pod.spec.pod_affinity.is_some() || pod.spec.pod_anti_affinity.is_some()
+}
+
 /// How many members have to be placed before one of them is bound, if that is all of them or more, and what plugins would say of
 /// each on its node follows from it: Permit plugins go by the number of members that are placed, and no pod waits that they could
 /// let through; Reserve and PreBind plugins have nothing to do. None of the pods has affinity, which is not
@@ -247,9 +252,7 @@ pub(crate) fn foreseen(core: &Core, group: &Group) -> Option<usize> {
         let needed = group.members_needed(core)?;
         let reserves = |idx: PluginIdx| profile.reserve().any(|(other, ..)| other == idx);
         let is_plain = |pod: &Arc<Pod>| {
-            pod.spec.pod_affinity.is_none()
-                && pod.spec.pod_anti_affinity.is_none()
-                && profile.reserve().all(|(_, _, plugin)| plugin.is_idle_for(pod))
+            !has_affinity(pod) && profile.reserve().all(|(_, _, plugin)| plugin.is_idle_for(pod))
         };
         let is_idle = profile.pre_bind().all(|(idx, ..)| reserves(idx));
         let is_known = needed >= group.pods.len() && is_idle && group.pods.iter().all(is_plain);

@@ -26,7 +26,7 @@ use crate::effect::PodRef;
 use crate::exact::{Exact, restore_nominations, withdraw_nominations};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::group::{
-    Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE, foreseen,
+    Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE, foreseen, has_affinity,
 };
 use crate::group_report::GroupReport;
 use crate::observer::Observer;
@@ -108,7 +108,7 @@ impl SchedulingCycle {
             cx.observer.group_decided(&report);
             turn.work = cx.effort.one_by_one.saturating_add(cx.effort.as_a_whole);
             self.spend_on_searches(&cx, &group.namespace);
-            group_turn.members.extend(cx.submit(group, tried));
+            group_turn.members = cx.submit(group, tried);
         }
         if let Some(ahead) = ahead {
             ahead.carry_out(core);
@@ -127,16 +127,19 @@ impl SchedulingCycle {
         scope: Scope<'_>,
     ) -> PlacementOutcome {
         // The reference does not look for the anti-affinity of earlier members against later ones.
-        let freezes = group.exact.is_none() && cx.core.cluster.freeze_affinity_lists();
+        let freezes = group.exact.is_none()
+            && group.pods.iter().any(|pod| has_affinity(pod))
+            && cx.core.cluster.freeze_affinity_lists();
         // What is found out about some nodes is of no use for all of them.
         let kept = scope.nodes.map(|_| std::mem::take(&mut self.classes));
         self.classes.by_name = self.options.breaks_ties_by_name;
         for class in &group.classes {
             self.classes.expect(*class);
         }
-        let mut trials: Vec<(usize, Trial)> = Vec::new();
-        let mut tried = PlacementOutcome::failed(Status::unschedulable(UNSCHEDULABLE));
-        let mut needs_victims = false;
+        let mut trials: Vec<(usize, Trial)> = Vec::with_capacity(group.members.len());
+        let mut tried = PlacementOutcome::failed(Status::SUCCESS);
+        tried.outcomes.reserve(group.members.len());
+        let (mut is_decided, mut needs_victims) = (false, false);
         let mut refused = None;
         // Observers are to see what plugins said.
         let needed = group.foreseen.filter(|_| !cx.observer.wants_group_attempts());
@@ -152,6 +155,7 @@ impl SchedulingCycle {
                     trials.extend(trial.take().map(|trial| (tried.outcomes.len(), trial)));
                     needs_victims |= matches!(outcome.0, Outcome::Preempts(..));
                     if is_permitted {
+                        is_decided = true;
                         tried.waits = needs_victims;
                         tried.status = if needs_victims {
                             Status::unschedulable(UNSCHEDULABLE).with_reason(WAITING)
@@ -163,6 +167,7 @@ impl SchedulingCycle {
                 (Outcome::Failed(failure), _) if failure.is_rejection() => {}
                 (Outcome::Failed(failure), _) => {
                     let context = "failed to schedule other pod from a pod group";
+                    is_decided = true;
                     tried.status = failure.status().wrapped(context);
                     tried.waits = false;
                     tried.outcomes.push(outcome.0);
@@ -172,6 +177,9 @@ impl SchedulingCycle {
             tried.outcomes.push(outcome.0);
         }
         cx.is_permitted = None;
+        if !is_decided {
+            tried.status = Status::unschedulable(UNSCHEDULABLE);
+        }
         if !tried.status.is_success() && !tried.waits {
             tried.ask_late(&mut trials, cx);
         }
@@ -380,15 +388,21 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
     let mut others: Vec<Arc<Pod>> =
         others.filter(|other| other.uid != first.uid).cloned().collect();
     others.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    let mut members = vec![popped];
+    let mut members = Vec::with_capacity(others.len() + 1);
+    members.push(popped);
     core.pop_these(others, &mut members);
     let exact = Exact::of(core, &namespace, &name);
     members.sort_by(|a, b| {
-        let key = |queued: &QueuedPod<Entry>| {
-            let since = queued.initial_attempt_timestamp().filter(|_| exact.is_none());
-            (-i64::from(queued.entry().0.priority()), since)
+        let (pod, other) = (&a.entry().0, &b.entry().0);
+        let since = |queued: &QueuedPod<Entry>| match exact {
+            Some(_) => None,
+            None => queued.initial_attempt_timestamp(),
         };
-        key(a).cmp(&key(b)).then_with(|| a.entry().0.name.cmp(&b.entry().0.name))
+        other
+            .priority()
+            .cmp(&pod.priority())
+            .then_with(|| since(a).cmp(&since(b)))
+            .then_with(|| pod.name.cmp(&other.name))
     });
     let profile = match common_profile(core, &members) {
         Ok(profile) => profile,
@@ -407,8 +421,8 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
         }
     };
     members.retain(|queued| {
-        let pod = queued.entry().0.clone();
-        let is_skipped = must_skip(core, &pod, profile);
+        let pod = &queued.entry().0;
+        let is_skipped = must_skip(core, pod, profile);
         if is_skipped {
             core.done(&pod.uid);
         }
@@ -429,10 +443,10 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
 
 /// The profile of all members.
 fn common_profile(core: &Core, members: &[QueuedPod<Entry>]) -> Result<ProfileIdx, String> {
-    let name_of = |queued: &QueuedPod<Entry>| queued.entry().0.spec.scheduler_name.clone();
     let Some(first) = members.first() else { return Err(String::new()) };
-    let name = name_of(first);
-    if let Some(other) = members.iter().map(name_of).find(|other| *other != name) {
+    let mut names = members.iter().map(|queued| &queued.entry().0.spec.scheduler_name);
+    let name = &first.entry().0.spec.scheduler_name;
+    if let Some(other) = names.find(|other| *other != name) {
         return Err(format!(
             "all pods in a single pod group should have the same .spec.schedulerName set, got: \"{other}\" and \"{name}\""
         ));

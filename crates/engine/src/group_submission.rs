@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{PodCondition, PodGroup};
 use kube_scheduler_cache::{ObjectKey, PodGroupError};
-use kube_scheduler_framework::{Command, Commands, CycleState, ObjectWrite, Status};
+use kube_scheduler_framework::{Command, Commands, CycleState, ObjectWrite, Patch, Status};
 use kube_scheduler_queue::QueuedPod;
 use serde_json::json;
 
@@ -37,21 +37,21 @@ impl GroupWork<'_> {
         let mut commands = Commands::default();
         later.into_iter().for_each(|command| commands.push(command));
         self.bindings.carry_out(self.core, commands);
-        let mut outcomes = outcomes.into_iter();
-        let mut results = Vec::with_capacity(members.len());
-        let members = members.into_iter().map(|queued| (queued, outcomes.next()));
-        let mut members: Vec<_> = in_order(members.collect(), &order).collect();
-        results.extend(self.bind_together(&mut members));
-        for (queued, outcome) in members {
-            let pod = PodRef::from(&*queued.entry().0);
-            let result = match what_next(outcome, &status, waits) {
-                Next::Bind(fit) => self.bind(queued, profile, *fit),
-                Next::Fail(failure) => {
-                    let failed = FailedAttempt { queued, profile, assumed: None, failure };
-                    failed.send_back(self.core)
-                }
-            };
-            results.push((pod, result));
+        let mut results = self.bind_together(&mut outcomes, &order);
+        if results.is_empty() {
+            let mut outcomes = outcomes.into_iter();
+            let members = members.into_iter().map(|queued| (queued, outcomes.next()));
+            for (queued, outcome) in in_order(members.collect(), &order) {
+                let pod = PodRef::from(&*queued.entry().0);
+                let result = match what_next(outcome, &status, waits) {
+                    Next::Bind(fit) => self.bind(queued, profile, *fit),
+                    Next::Fail(failure) => {
+                        let failed = FailedAttempt { queued, profile, assumed: None, failure };
+                        failed.send_back(self.core)
+                    }
+                };
+                results.push((pod, result));
+            }
         }
         if let Some(pod) = pods.first() {
             write_condition(self.core, PodRef::from(&**pod), (&namespace, &name), &status);
@@ -62,24 +62,25 @@ impl GroupWork<'_> {
         results
     }
 
-    /// Binds the members if they have stayed on their nodes, which all do or none, and takes them out of the list. If they cannot
-    /// be bound together, they leave their nodes, and are to be bound one by one.
+    /// Binds the members if they have stayed on their nodes, which all do or none. If they cannot be bound together, they leave
+    /// their nodes, and are to be bound one by one; nothing is said of them then.
     fn bind_together(
         &mut self,
-        members: &mut Vec<(QueuedPod<Entry>, Option<Outcome>)>,
+        outcomes: &mut Vec<Outcome>,
+        order: &[usize],
     ) -> Vec<(PodRef, AttemptResult)> {
-        let outcomes = members.iter_mut().filter_map(|(_, outcome)| outcome.as_mut());
-        let mut kept: Vec<&mut KeptTrial> = outcomes.filter_map(Outcome::kept_mut).collect();
+        let kept = outcomes.iter_mut().filter_map(Outcome::kept_mut);
+        let mut kept: Vec<&mut KeptTrial> = in_order(kept.collect(), order);
         if kept.is_empty() {
             return Vec::new();
         }
         let Some(commands) = self.bindings.ask_together(self.core, &mut kept) else {
-            let outcomes = members.iter_mut().filter_map(|(_, outcome)| outcome.as_mut());
+            let outcomes = in_order(outcomes.iter_mut().collect(), order).into_iter();
             outcomes.rev().for_each(|outcome| outcome.leave(self.core));
             return Vec::new();
         };
-        let kept = members.drain(..).filter_map(|(_, outcome)| outcome?.into_kept());
-        self.bindings.start_together(self.core, kept, commands)
+        let kept = in_order(std::mem::take(outcomes), order).into_iter();
+        self.bindings.start_together(self.core, kept.filter_map(Outcome::into_kept), commands)
     }
 
     fn bind(
@@ -133,7 +134,10 @@ impl Outcome {
 }
 
 /// Those that `order` names first, in its order.
-fn in_order<T>(all: Vec<T>, order: &[usize]) -> impl Iterator<Item = T> {
+fn in_order<T>(all: Vec<T>, order: &[usize]) -> Vec<T> {
+    if order.is_empty() {
+        return all;
+    }
     let mut places: Vec<usize> = vec![order.len(); all.len()];
     for (place, at) in order.iter().enumerate() {
         if let Some(known) = places.get_mut(*at) {
@@ -142,7 +146,7 @@ fn in_order<T>(all: Vec<T>, order: &[usize]) -> impl Iterator<Item = T> {
     }
     let mut placed: Vec<(usize, T)> = places.into_iter().zip(all).collect();
     placed.sort_by_key(|(place, _)| *place);
-    placed.into_iter().map(|(_, it)| it)
+    placed.into_iter().map(|(_, it)| it).collect()
 }
 
 /// What is done with a member.
@@ -212,12 +216,13 @@ pub(crate) fn write_condition(
         namespace: namespace.clone(),
         name: name.clone(),
     };
-    let patch = Arc::new(patch_of(group, &condition));
+    let uid = group.uid.clone();
+    let patch = Patch::made_late(move || patch_of(&uid, &condition));
     let write = ObjectWrite::PatchStatus { object, patch, is_final: false };
     core.effects.push(Effect::WriteObject { pod: member, write, awaited_by: None });
 }
 
-fn patch_of(group: &PodGroup, condition: &PodCondition) -> serde_json::Value {
+fn patch_of(uid: &str, condition: &PodCondition) -> serde_json::Value {
     let since = condition.last_transition.map(|at| at.floor_to_second().to_string());
     let mut written = json!({
         "type": *condition.kind, "status": *condition.status, "reason": *condition.reason,
@@ -229,7 +234,7 @@ fn patch_of(group: &PodGroup, condition: &PodCondition) -> serde_json::Value {
     // The macro would copy what it is given.
     let mut status = serde_json::Map::new();
     status.insert("conditions".to_owned(), serde_json::Value::Array(vec![written]));
-    let mut patch = json!({"metadata": {"uid": *group.uid}});
+    let mut patch = json!({"metadata": {"uid": uid}});
     patch["status"] = serde_json::Value::Object(status);
     patch
 }

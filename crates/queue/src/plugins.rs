@@ -20,8 +20,15 @@ impl PluginId {
 }
 
 /// A small sorted set of plugins.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct PluginSet(SmallVec<[PluginId; 8]>);
+
+impl Clone for PluginSet {
+    fn clone(&self) -> Self {
+        // At once, and not number by number. Most sets are empty.
+        if self.is_empty() { Self::new() } else { Self(SmallVec::from_slice(&self.0)) }
+    }
+}
 
 impl PluginSet {
     /// The empty set.

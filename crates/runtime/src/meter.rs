@@ -275,7 +275,7 @@ impl Meter {
     }
 
     /// Whether plugins are measured at the moment.
-    pub fn is_sampled(&self) -> bool {
+    pub(crate) fn is_sampled(&self) -> bool {
         self.is_sampled.load(Relaxed)
     }
 

@@ -164,7 +164,7 @@ impl Server {
         patch["metadata"]["resourceVersion"] = claim["metadata"]["resourceVersion"].clone();
         Some(ObjectWrite::PatchStatus {
             object: object.clone(),
-            patch: Arc::new(patch),
+            patch: patch.into(),
             is_final: false,
         })
     }

@@ -266,7 +266,7 @@ mod tests {
         };
         let patch = |kind: &str| ObjectWrite::PatchStatus {
             object: key(kind),
-            patch: Arc::new(json!({"status": {"phase": "Failed"}})),
+            patch: json!({"status": {"phase": "Failed"}}).into(),
             is_final: false,
         };
         let objects = ObjectStore::default();

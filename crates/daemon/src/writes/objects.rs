@@ -206,7 +206,7 @@ mod tests {
             namespace: "n".into(),
             name: "c".into(),
         };
-        let write = ObjectWrite::PatchStatus { object, patch: Arc::new(patch.clone()), is_final };
+        let write = ObjectWrite::PatchStatus { object, patch: patch.clone().into(), is_final };
         send(api, &write, Duration::from_secs(5)).await
     }
 

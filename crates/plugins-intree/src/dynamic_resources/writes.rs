@@ -125,7 +125,7 @@ fn taken_back(object: &Object, claim_uid: &str, consumer_uid: &str, is_final: bo
     if !object.resource_version.is_empty() {
         patch["metadata"]["resourceVersion"] = json!(*object.resource_version);
     }
-    ObjectWrite::PatchStatus { object: object.into(), patch: Arc::new(patch), is_final }
+    ObjectWrite::PatchStatus { object: object.into(), patch: patch.into(), is_final }
 }
 
 /// Takes the reservations of the pod or the group with this UID out of a claim.
@@ -188,9 +188,5 @@ pub(super) fn pod_status(pod: &Pod, status: Value) -> ObjectWrite {
         namespace: pod.namespace.clone(),
         name: pod.name.clone(),
     };
-    ObjectWrite::PatchStatus {
-        object,
-        patch: Arc::new(json!({ "status": status })),
-        is_final: false,
-    }
+    ObjectWrite::PatchStatus { object, patch: json!({ "status": status }).into(), is_final: false }
 }

@@ -183,10 +183,12 @@ impl Permit for GangScheduling {
             let status = Status::new(Code::Wait, [NOT_SCHEDULED.into()]);
             return PermitDecision { status, timeout: TIMEOUT };
         }
-        let waits = cx.waiting().has_waiting_pods();
-        for (member, place) in state.members().filter(|_| waits) {
-            if place == MemberPlace::Assumed && cx.waiting().waiting_pod(&member.uid).is_some() {
-                commands.allow(&member.uid, &self.name);
+        if cx.waiting().has_waiting_pods() {
+            for (member, place) in state.members() {
+                if place == MemberPlace::Assumed && cx.waiting().waiting_pod(&member.uid).is_some()
+                {
+                    commands.allow(&member.uid, &self.name);
+                }
             }
         }
         PermitDecision::allow()
