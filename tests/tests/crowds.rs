@@ -85,6 +85,10 @@ fn drains_are_really_foreseen() {
         "{n_drained} drains were foreseen in {n_crowds} crowds, with {n_evicted} evictions, {n_blocked} pods that stay, and {n_further_rounds} rounds after the first"
     );
     assert!(n_drained > 4 * n_crowds && n_evicted > 0, "{n_drained} {n_evicted}");
+    assert!(
+        n_blocked > n_crowds && n_further_rounds > n_crowds / 4,
+        "{n_blocked} {n_further_rounds}"
+    );
 }
 
 /// Each of these looks as far ahead as anything happens, so there are fewer of them.

@@ -34,7 +34,7 @@ impl Crowd {
         }
         let mut budget = budget(namespace, name, selector);
         let healthy = self.current_healthy(&budget)?;
-        let spare = i64::try_from(self.numbers.below(5))? - 1;
+        let spare = self.numbers.pick(&[-1, 0, 1, 1, 1, 2, 3]);
         budget["spec"]["minAvailable"] = (healthy - spare).max(0).into();
         if self.numbers.one_in(3) {
             budget["spec"]["unhealthyPodEvictionPolicy"] = "AlwaysAllow".into();

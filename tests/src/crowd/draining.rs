@@ -31,7 +31,7 @@ impl Crowd {
     pub(super) fn drain(&mut self) -> Result<()> {
         self.come_to_rest()?;
         self.put_budgets()?;
-        let node = kinds::node_name(self.numbers.below(self.n_nodes));
+        let node = self.node_to_drain();
         let Some(mut known) = self.server.node(&node).cloned() else { return Ok(()) };
         let is_at_once = self.numbers.one_in(6);
         let changes = Change::draining(std::slice::from_ref(&node), is_at_once);
@@ -55,6 +55,14 @@ impl Crowd {
         known["spec"]["unschedulable"] = false.into();
         let input = self.server.put_node(known)?;
         self.feed(&input)
+    }
+
+    /// Rather one with many pods.
+    fn node_to_drain(&mut self) -> String {
+        let key = self.server.any_pod(&mut self.numbers);
+        let pod = key.and_then(|key| self.server.pods.get(&key));
+        let node = pod.and_then(|pod| pod["spec"]["nodeName"].as_str()).map(str::to_owned);
+        node.unwrap_or_else(|| kinds::node_name(self.numbers.below(self.n_nodes)))
     }
 
     /// Evicts the pods of a node in rounds, as budgets allow, or all at once.

@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn percentages_are_rounded_up() {
-        let of = |value: serde_json::Value, total| portion(&Json::from(value), total);
+        let of = |value: Value, total| portion(&Json::from(value), total);
         assert_eq!(of(serde_json::json!(2), 7), 2);
         assert_eq!(of(serde_json::json!("50%"), 7), 4);
         assert_eq!(of(serde_json::json!("0%"), 7), 0);
