@@ -159,10 +159,6 @@ fn pods_that_are_not_ready_go_as_the_api_lets_them() {
     assert_eq!(moved(&with(Value::Null, 0, 0, [&pending, &ready])), (1, 1));
 }
 
-fn node_of<'a>(answer: &'a WhatIf, pod: &str) -> Option<&'a str> {
-    answer.placements.iter().find(|placed| placed.pod == pod).map(|placed| &*placed.node)
-}
-
 /// With a label, a priority and an amount of CPU of its own.
 fn replica_of(name: &str, app: &str, node: &str, cpu: &str, priority: i64) -> Arc<Pod> {
     let spec = json!({"nodeName": node, "priority": priority});
@@ -234,23 +230,6 @@ fn budgets_that_a_drain_has_used_keep_their_pods_from_preemption() {
         let answer = drain(&cluster);
         assert_eq!(answer.evictions[0].pod, victim, "{allowed}");
     }
-}
-
-/// It is tried again although its attempt before the last round was in vain, and backoff keeps it for a while.
-#[test]
-fn who_fits_once_the_last_round_is_over_gets_its_place() {
-    let waiting = json!({
-        "nodeSelector": {"kubernetes.io/hostname": "a"},
-        "tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}],
-    });
-    let mut cluster = Cluster::new().node("a", "2", json!({})).node("b", "2", json!({}));
-    let bare = Pod { controller: None, ..(*replica_of("bare", "web", "a", "1", 1)).clone() };
-    cluster = cluster.pod(replica_of("first", "web", "a", "1", 2)).pod(Arc::new(bare));
-    cluster = cluster.pod(pod("waiting", "2", waiting));
-    object(&mut cluster, budget("web", "web", 1));
-    let answer = drain(&cluster);
-    assert_eq!((answer.rounds, node_of(&answer, "default/first")), (2, Some("b")));
-    assert_eq!(node_of(&answer, "default/waiting"), Some("a"));
 }
 
 #[test]
