@@ -51,6 +51,7 @@ mod float_text;
 mod images;
 mod json;
 mod labels;
+mod lazy_json;
 mod names;
 mod node;
 mod node_claims;
@@ -76,6 +77,7 @@ pub use compile::DecodeError;
 pub use float_text::float_text;
 pub use json::{Fields, Json, JsonError};
 pub use labels::Labels;
+pub use lazy_json::LazyJson;
 pub use names::{
     CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, PODS, is_dra_extended_resource,
     is_extended_resource, is_scalar_resource, may_be_dra_extended_resource,

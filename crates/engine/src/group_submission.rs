@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{PodCondition, PodGroup};
+use kube_scheduler_api_types::{LazyJson, PodCondition, PodGroup};
 use kube_scheduler_cache::{ObjectKey, PodGroupError};
-use kube_scheduler_framework::{Command, Commands, CycleState, ObjectWrite, Patch, Status};
+use kube_scheduler_framework::{Command, Commands, CycleState, ObjectWrite, Status};
 use kube_scheduler_queue::QueuedPod;
 use serde_json::json;
 
@@ -217,7 +217,7 @@ pub(crate) fn write_condition(
         name: name.clone(),
     };
     let uid = group.uid.clone();
-    let patch = Patch::made_late(move || patch_of(&uid, &condition));
+    let patch = LazyJson::new(move || patch_of(&uid, &condition));
     let write = ObjectWrite::PatchStatus { object, patch, is_final: false };
     core.effects.push(Effect::WriteObject { pod: member, write, awaited_by: None });
 }

@@ -51,8 +51,8 @@ pub use plugin_metrics::{Metric, MetricFamily, MetricKind, PluginMetrics};
 pub use pod_counts::PodCounts;
 pub use points::{
     Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-    FilterScan, FilterSink, HypotheticalFilter, NominatingInfo, ObjectReader, ObjectWrite, Patch,
-    Permit, PermitDecision, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
+    FilterScan, FilterSink, HypotheticalFilter, NominatingInfo, ObjectReader, ObjectWrite, Permit,
+    PermitDecision, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
     PreBindFlight, PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome,
     PreScore, PreparedFilter, QueueSort, QueuedPodView, Reserve, Score, Shortage, Sign,
     SignatureWriter, TaskContext, TaskEvent, TaskStep,

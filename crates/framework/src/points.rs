@@ -25,7 +25,7 @@ pub use filter::{
 pub use group_source::GroupSource;
 pub use group_trial::{GroupTrial, PodGroupPostFilter};
 pub use object_reader::ObjectReader;
-pub use object_write::{ObjectWrite, Patch};
+pub use object_write::ObjectWrite;
 pub use placement::{
     GroupDemand, PlacedGroup, Placement, PlacementBound, PlacementGenerate, PlacementScore,
     ProposedPlacement,

@@ -93,7 +93,7 @@ impl DynamicResources {
         devices: &'a PodDevices,
         pod: &'a Pod,
     ) -> Trials<'a> {
-        let answers = self.shared.answers_for(devices);
+        let answers = self.shared.devices.answers(devices.is_of_copy);
         Trials { settings: &self.shared.settings, answers, cx, devices, pod }
     }
 }

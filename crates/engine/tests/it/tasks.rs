@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use kube_scheduler_engine::{Input, Token};
-use kube_scheduler_framework::api::{Object, Timestamp};
+use kube_scheduler_framework::api::{LazyJson, Object, Timestamp};
 use kube_scheduler_framework::testing::object;
 use kube_scheduler_framework::{
-    ApiError, Completion, ObjectKey, ObjectWrite, Patch, PreBindFlight, PreBindTask, Status,
-    TaskContext, TaskEvent, TaskStep,
+    ApiError, Completion, ObjectKey, ObjectWrite, PreBindFlight, PreBindTask, Status, TaskContext,
+    TaskEvent, TaskStep,
 };
 use kube_scheduler_queue::Place;
 
@@ -368,7 +368,7 @@ fn request(write: impl Fn() -> ObjectWrite + Send + Sync + 'static) -> Step {
 #[test]
 fn a_task_asks_for_every_kind_of_request() {
     let key = || ObjectKey::from(&*volume("a", "", ""));
-    let patch = || Patch::from(serde_json::json!({"status": {"phase": "Failed"}}));
+    let patch = || LazyJson::from(serde_json::json!({"status": {"phase": "Failed"}}));
     let (toy, events) = scripted("A", true, move || {
         vec![
             request(|| ObjectWrite::Create(volume("a", "", ""))),

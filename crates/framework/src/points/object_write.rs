@@ -1,12 +1,9 @@
 //! Requests to the API server about other objects than the pod, as data.
 
-use std::fmt;
-use std::ops::Deref;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use kube_scheduler_api_types::Object;
+use kube_scheduler_api_types::{LazyJson, Object};
 use kube_scheduler_cache::ObjectKey;
-use serde_json::Value;
 
 /// A request to the API server that a plugin wants to be carried out.
 ///
@@ -28,7 +25,7 @@ pub enum ObjectWrite {
         /// Which object.
         object: ObjectKey,
         /// The patch, with `status` on top.
-        patch: Patch,
+        patch: LazyJson,
         /// Whether a conflict is the end of it: what was changed since may be what another pod relies on.
         is_final: bool,
     },
@@ -41,49 +38,6 @@ pub enum ObjectWrite {
     },
     /// Reads the current object, for example after a conflict.
     Get(ObjectKey),
-}
-
-/// A patch as JSON. Clones share it.
-#[derive(Clone)]
-pub struct Patch(Arc<LazyLock<Value, Box<dyn FnOnce() -> Value + Send>>>);
-
-impl Patch {
-    /// A patch that is made when it is first read: decisions need not wait for that. `make` must not panic.
-    pub fn made_late(make: impl FnOnce() -> Value + Send + 'static) -> Self {
-        Self(Arc::new(LazyLock::new(Box::new(make))))
-    }
-}
-
-impl From<Value> for Patch {
-    fn from(patch: Value) -> Self {
-        Self::made_late(|| patch)
-    }
-}
-
-impl Deref for Patch {
-    type Target = Value;
-
-    fn deref(&self) -> &Value {
-        &self.0
-    }
-}
-
-impl PartialEq for Patch {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
-    }
-}
-
-impl fmt::Debug for Patch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Display for Patch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&**self, f)
-    }
 }
 
 impl ObjectWrite {

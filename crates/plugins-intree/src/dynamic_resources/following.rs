@@ -65,7 +65,7 @@ impl DynamicResources {
         cx: &Context<'_>,
         devices: &PodDevices,
     ) -> Option<FollowedAnswers> {
-        let answers = self.shared.answers_for(devices);
+        let answers = self.shared.devices.answers(devices.is_of_copy);
         let (allocator, special) = devices.same_everywhere(&self.shared.settings, cx)?;
         let column = devices.column(answers, special.as_ref());
         Some(FollowedAnswers { column, change: allocator.state().latest_change() })

@@ -57,7 +57,8 @@ fn search(
     }
     let node = node.ok_or("claim allocation not found for node")?;
     let settings = &shared.settings;
-    let trials = Trials { settings, answers: shared.answers_for(devices), cx, devices, pod };
+    let answers = shared.devices.answers(devices.is_of_copy);
+    let trials = Trials { settings, answers, cx, devices, pod };
     let special = trials.on(node).special().map_err(|_| "claim allocation not found for node")?;
     if special.is_none() && !devices.has_user_claims() {
         // Device plugins serve the extended resources there.

@@ -3,13 +3,11 @@
 use kube_scheduler_framework::ObjectStore;
 use kube_scheduler_framework::api::Pod;
 
-use super::answers::Answers;
 use super::group;
 use super::inventory::Devices;
 use super::metrics::Metrics;
 use super::resolve::{self, Resolved};
 use super::settings::Settings;
-use super::state::PodDevices;
 
 /// Settings, devices and metrics of one plugin.
 pub(super) struct Shared {
@@ -19,11 +17,6 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Where answers are remembered about the devices that an attempt sees.
-    pub(super) fn answers_for(&self, attempt: &PodDevices) -> &Answers {
-        self.devices.answers(attempt.is_of_copy)
-    }
-
     /// The claims of a pod; see [`resolve::claims_of`].
     pub(super) fn claims_of(
         &self,
