@@ -120,6 +120,10 @@ struct KnownGroup {
 }
 
 impl KnownGroup {
+    fn known_pods(&self) -> Option<&PodGroupState> {
+        Some(&self.pods).filter(|pods| pods.n_known() > 0)
+    }
+
     fn is_empty(&self) -> bool {
         self.object.is_none() && self.pods.n_known() == 0
     }
@@ -229,8 +233,7 @@ fn is_group(object: &Object) -> bool {
 impl ClusterState {
     /// The pods of a group that are known; `None` if there are none. O(1).
     pub fn pod_group(&self, namespace: &str, name: &str) -> Option<&PodGroupState> {
-        let group = self.groups.get(namespace, name)?;
-        Some(&group.pods).filter(|pods| pods.n_known() > 0)
+        self.groups.get(namespace, name)?.known_pods()
     }
 
     /// What the object of a group says. O(1): it was read when it came.
@@ -242,9 +245,24 @@ impl ClusterState {
         namespace: &str,
         name: &str,
     ) -> Result<&PodGroup, PodGroupError> {
-        let object = self.groups.get(namespace, name).and_then(|group| group.object.as_ref());
-        let read = object.ok_or(PodGroupError::NotFound)?;
-        (**read).as_ref().map_err(|error| PodGroupError::Unreadable(error.clone()))
+        self.pod_group_with_pods(namespace, name).map(|(object, _)| object)
+    }
+
+    /// What the object of a group says, and [its known pods](Self::pod_group). O(1).
+    ///
+    /// # Errors
+    /// If there is no such object, or it cannot be read.
+    pub fn pod_group_with_pods(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(&PodGroup, Option<&PodGroupState>), PodGroupError> {
+        let group = self.groups.get(namespace, name).ok_or(PodGroupError::NotFound)?;
+        let read = group.object.as_ref().ok_or(PodGroupError::NotFound)?;
+        match &**read {
+            Ok(object) => Ok((object, group.known_pods())),
+            Err(error) => Err(PodGroupError::Unreadable(error.clone())),
+        }
     }
 
     /// How many groups have known pods. O(groups).

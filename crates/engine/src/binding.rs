@@ -50,7 +50,7 @@ use crate::turn::AttemptResult;
 
 pub(crate) use self::permit::PermitWaits;
 pub(crate) use self::table::Serial;
-pub(crate) use self::trial::{KeptTrial, Trial};
+pub(crate) use self::trial::Trial;
 
 /// A pod for which a node was chosen.
 #[derive(Debug)]

@@ -319,13 +319,24 @@ impl Core {
         self.with_queue(|queue, policy| queue.pop(policy))
     }
 
-    /// Takes given pods out of the queue, ready or not, except those that are not there, or gated.
-    pub(crate) fn pop_these(&mut self, pods: Vec<Arc<Pod>>, into: &mut Vec<QueuedPod<Entry>>) {
+    /// A pod that was popped, and the others of its group: takes them out of the queue, ready or not, except those that are not
+    /// there, or gated.
+    pub(crate) fn pop_group_of(
+        &mut self,
+        popped: QueuedPod<Entry>,
+        name: &str,
+    ) -> Vec<QueuedPod<Entry>> {
+        let first = popped.entry().0.clone();
         self.with_queue(|queue, policy| {
-            for pod in pods {
-                into.extend(queue.pop_specific(&Entry(pod), policy.now, policy));
+            let state = policy.cluster.pod_group(&first.namespace, name);
+            let mut members = Vec::with_capacity(state.map_or(1, PodGroupState::n_unscheduled));
+            members.push(popped);
+            let others = state.into_iter().flat_map(PodGroupState::unscheduled);
+            for pod in others.filter(|other| other.uid != first.uid) {
+                members.extend(queue.pop_specific(&Entry(pod.clone()), policy.now, policy));
             }
-        });
+            members
+        })
     }
 
     /// A pod's attempt is over as far as the queue goes: events cannot help it any more.

@@ -25,7 +25,6 @@ use kube_scheduler_queue::Nomination;
 
 use self::board::{GangBoard, Placed, counted_out, price_of_counting};
 use self::search::{Answer, Halt, search};
-use crate::binding::Trial;
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope};
 use crate::group::{Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
@@ -53,9 +52,8 @@ impl Exact {
         if !gates.plans_gangs_exactly || !gates.has_gangs_like(name) {
             return None;
         }
-        let found = core.cluster.pod_group_object(namespace, name).ok()?;
+        let (found, state) = core.cluster.pod_group_with_pods(namespace, name).ok()?;
         let min_count = usize::try_from(found.min_count()?).unwrap_or(0);
-        let state = core.cluster.pod_group(namespace, name);
         let n_scheduled = state.map_or(0, PodGroupState::n_scheduled);
         // A gang that has enough grows pod by pod.
         let needed = min_count.saturating_sub(n_scheduled).max(1);
@@ -177,35 +175,33 @@ impl SchedulingCycle {
         placed: Vec<Placed>,
     ) -> PlacementOutcome {
         let mut outcomes: Vec<Option<Outcome>> = group.members.iter().map(|_| None).collect();
-        let mut trials: Vec<(usize, Trial)> = Vec::new();
         let mut tried = PlacementOutcome::failed(Status::unschedulable(UNSCHEDULABLE));
         for placed in placed {
-            let Placed { member, node, trial, commands, n_feasible, .. } = placed;
+            let Placed { member, node, trial, permit, commands, n_feasible, .. } = placed;
             for command in commands.into_vec() {
                 cx.later.push(command);
             }
             let node_name = cx.core.cluster.node_name(node).cloned().unwrap_or_default();
-            let fit = Fit::of(&trial, (node, node_name), n_evaluated, n_feasible);
-            if fit.permit.is_success() {
+            if permit.is_success() {
                 tried.status = Status::SUCCESS;
             }
             tried.order.push(member);
-            trials.push((member, trial));
+            let on_node = Some(trial);
+            let fit = Fit { node, node_name, on_node, left: None, permit, n_evaluated, n_feasible };
             outcomes[member] = Some(Outcome::Fits(fit));
         }
         let kept = scope.nodes.map(|_| std::mem::take(&mut self.classes));
         for (member, queued) in group.members.iter().enumerate() {
             if outcomes[member].is_none() {
-                let (outcome, trial) = self.try_member(cx, group, queued, scope, &mut false);
-                if let Some(trial) = trial {
+                let outcome = self.try_member(cx, group, queued, scope, &mut false);
+                if outcome.fit().is_some() {
                     tried.order.push(member);
-                    trials.push((member, trial));
                 }
                 outcomes[member] = Some(outcome);
             }
         }
         tried.outcomes = outcomes.into_iter().flatten().collect();
-        tried.take_back(trials, group, cx);
+        tried.take_back(group, cx);
         if let Some(kept) = kept {
             self.put_back_classes(kept);
         }

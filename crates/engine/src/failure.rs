@@ -207,6 +207,7 @@ pub(crate) fn status_patch(
         }
         _ => None,
     };
+    let message = message.into();
     let condition = Condition { kind: POD_SCHEDULED, status: "False", reason, message };
     let condition = changed_condition((&pod.status.conditions, pod.generation), &condition, now);
     if condition.is_none() && nominated_node_name.is_none() {

@@ -1,7 +1,7 @@
 //! A pod group while it is decided about: its members, how they fared, and what that takes.
 //!
-//! Invariant: a member that stays on its node after its trial ([`Whereabouts::Kept`]) is one of a group of which all members do, and
-//! is bound there next, together with the others, or leaves.
+//! Invariant: a member that stays on its node when its group was [taken back](PlacementOutcome::take_back) is one of a group of
+//! which all members do, and is bound there next, together with the others, or leaves.
 
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use kube_scheduler_framework::groups::{GroupCycleState, PlacedGroup};
 use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Status};
 use kube_scheduler_queue::QueuedPod;
 use kube_scheduler_runtime::PluginIdx;
+use smallvec::SmallVec;
 
-use crate::binding::{Bindings, KeptTrial, Trial};
+use crate::binding::{Bindings, Trial};
 use crate::core::Core;
 use crate::effect::PodRef;
 use crate::exact::Exact;
@@ -37,7 +38,7 @@ pub(crate) struct Group {
     /// The pods of the members, in their order.
     pub(crate) pods: Vec<Arc<Pod>>,
     /// The classes that several members belong to.
-    pub(crate) classes: Vec<u64>,
+    pub(crate) classes: SmallVec<[u64; 8]>,
     /// What plugins share between the members for this cycle.
     pub(crate) shared: GroupCycleState,
     /// What is asked of a gang that is planned as a whole; `None` for other groups.
@@ -98,22 +99,14 @@ pub(crate) struct Effort {
 pub(crate) struct Fit {
     pub(crate) node: NodeIdx,
     pub(crate) node_name: Arc<str>,
-    pub(crate) whereabouts: Whereabouts,
+    /// The member on its node, for as long as it is there.
+    pub(crate) on_node: Option<Trial>,
+    /// What plugins left for later extension points, once it is not.
+    pub(crate) left: Option<Box<CycleState>>,
     /// Success, or `Wait` with the reasons.
     pub(crate) permit: Status,
     pub(crate) n_evaluated: usize,
     pub(crate) n_feasible: usize,
-}
-
-/// Where a member is.
-#[derive(Debug)]
-pub(crate) enum Whereabouts {
-    /// On its node, as others are that came after it.
-    OnTrial,
-    /// Nowhere; what plugins left for later extension points.
-    Left(Box<CycleState>),
-    /// On its node.
-    Kept(KeptTrial),
 }
 
 /// How a member fared.
@@ -128,21 +121,23 @@ pub(crate) enum Outcome {
 }
 
 impl Fit {
-    /// A member that is on trial on a node.
-    pub(crate) fn of(
-        trial: &Trial,
-        (node, node_name): (NodeIdx, Arc<str>),
-        n_evaluated: usize,
-        n_feasible: usize,
-    ) -> Self {
-        let whereabouts = Whereabouts::OnTrial;
-        let permit = trial.permit.clone();
-        Self { node, node_name, whereabouts, permit, n_evaluated, n_feasible }
+    /// The member leaves its node, if it is there.
+    pub(crate) fn leave(&mut self, core: &mut Core) {
+        if let Some(trial) = self.on_node.take() {
+            self.left = Some(Box::new(trial.leave(core)));
+        }
     }
 }
 
 impl Outcome {
     pub(crate) const fn fit(&self) -> Option<&Fit> {
+        match self {
+            Self::Fits(fit) | Self::Preempts(fit, _) => Some(fit),
+            Self::Failed(_) => None,
+        }
+    }
+
+    pub(crate) const fn fit_mut(&mut self) -> Option<&mut Fit> {
         match self {
             Self::Fits(fit) | Self::Preempts(fit, _) => Some(fit),
             Self::Failed(_) => None,
@@ -169,43 +164,32 @@ impl PlacementOutcome {
     }
 
     /// Takes back what was tried, the last one first, unless it can stay; members that fit keep what plugins left for them.
-    pub(crate) fn take_back(
-        &mut self,
-        trials: Vec<(usize, Trial)>,
-        group: &Group,
-        cx: &mut GroupWork<'_>,
-    ) {
+    pub(crate) fn take_back(&mut self, group: &Group, cx: &mut GroupWork<'_>) {
         let all_fit = self.outcomes.iter().all(|outcome| matches!(outcome, Outcome::Fits(_)));
         let stays = cx.is_final
             && self.status.is_success()
             && all_fit
-            && trials.len() == group.pods.len()
+            && self.outcomes.len() == group.pods.len()
             && group.foreseen.is_some();
-        for (at, trial) in trials.into_iter().rev() {
-            match self.outcomes.get_mut(at) {
-                Some(Outcome::Fits(fit)) if stays => {
-                    fit.whereabouts = Whereabouts::Kept(trial.keep(cx.core, &mut cx.later));
-                }
-                Some(Outcome::Fits(fit)) => {
-                    let state = trial.take_back(cx.core, &mut cx.later);
-                    fit.whereabouts = Whereabouts::Left(Box::new(state));
-                }
-                _ => drop(trial.take_back(cx.core, &mut cx.later)),
+        for nth in (0..self.outcomes.len()).rev() {
+            let at = if self.order.is_empty() { Some(nth) } else { self.order.get(nth).copied() };
+            let fit = at.and_then(|at| self.outcomes.get_mut(at)).and_then(Outcome::fit_mut);
+            let Some(fit) = fit else { continue };
+            if let Some(trial) = &mut fit.on_node {
+                trial.unreserve(cx.core, &mut cx.later);
+            }
+            if !stays {
+                fit.leave(cx.core);
             }
         }
     }
 
     /// Asks Permit about the members that were placed without, so that they can say what they wait for.
-    pub(crate) fn ask_late(&mut self, trials: &mut [(usize, Trial)], cx: &mut GroupWork<'_>) {
-        for (at, trial) in trials {
-            let permit = match trial.ask(cx.core, &mut cx.later) {
-                Ok(()) => trial.permit.clone(),
-                // Not what it has promised; it is one more reason.
-                Err(status) => status,
-            };
-            if let Some(Outcome::Fits(fit) | Outcome::Preempts(fit, _)) = self.outcomes.get_mut(*at)
-            {
-                fit.permit = permit;
+    pub(crate) fn ask_late(&mut self, cx: &mut GroupWork<'_>) {
+        for fit in self.outcomes.iter_mut().filter_map(Outcome::fit_mut) {
+            if let Some(trial) = fit.on_node.as_mut().filter(|trial| !trial.is_asked()) {
+                // An error is not what it has promised; it is one more reason.
+                fit.permit = trial.ask(cx.core, &mut cx.later).unwrap_or_else(|status| status);
             }
         }
     }

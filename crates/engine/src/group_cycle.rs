@@ -9,15 +9,16 @@
 //!
 //! Behaviour: `docs/spec/podgroups.md` §4 and §5.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_framework::{Code, Command, Commands, Status};
 use kube_scheduler_queue::QueuedPod;
+use smallvec::SmallVec;
 
 use crate::attempt::{Choice, NO_NODES, NoChoice, Unfit};
-use crate::binding::{Bindings, Placement, Trial};
+use crate::binding::{Bindings, Placement};
 use crate::class_cache::ClassCache;
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts, report_victims};
@@ -36,6 +37,9 @@ use crate::profiles::ProfileIdx;
 use crate::turn::{GroupTurn, Turn};
 
 const WAITING: &str = "pod group is waiting for preemption to complete";
+
+/// What Permit would say of a member before the last one that is needed. It is asked for reasons where they are told.
+static WAITS: LazyLock<Status> = LazyLock::new(|| Status::new(Code::Wait, []));
 
 /// How many times the work of the most expensive pod a group may cost.
 const MAX_GROUP_WORK: u64 = 100;
@@ -136,7 +140,7 @@ impl SchedulingCycle {
         for class in &group.classes {
             self.classes.expect(*class);
         }
-        let mut trials: Vec<(usize, Trial)> = Vec::with_capacity(group.members.len());
+        let mut n_placed = 0;
         let mut tried = PlacementOutcome::failed(Status::SUCCESS);
         tried.outcomes.reserve(group.members.len());
         let (mut is_decided, mut needs_victims) = (false, false);
@@ -144,17 +148,17 @@ impl SchedulingCycle {
         // Observers are to see what plugins said.
         let needed = group.foreseen.filter(|_| !cx.observer.wants_group_attempts());
         for queued in &group.members {
-            cx.is_permitted = needed.map(|needed| trials.len() + 1 >= needed);
-            let mut outcome = match self.refuse_alike(cx, group, queued, refused.as_ref()) {
-                Some(failure) => (Outcome::Failed(failure), None),
+            cx.is_permitted = needed.map(|needed| n_placed + 1 >= needed);
+            let outcome = match self.refuse_alike(cx, group, queued, refused.as_ref()) {
+                Some(failure) => Outcome::Failed(failure),
                 None => self.try_member_after(cx, group, queued, scope, &mut refused),
             };
-            match &mut outcome {
-                (Outcome::Fits(fit) | Outcome::Preempts(fit, _), trial) => {
-                    let is_permitted = fit.permit.is_success();
-                    trials.extend(trial.take().map(|trial| (tried.outcomes.len(), trial)));
-                    needs_victims |= matches!(outcome.0, Outcome::Preempts(..));
-                    if is_permitted {
+            let mut is_over = false;
+            match &outcome {
+                Outcome::Fits(fit) | Outcome::Preempts(fit, _) => {
+                    n_placed += 1;
+                    needs_victims |= matches!(outcome, Outcome::Preempts(..));
+                    if fit.permit.is_success() {
                         is_decided = true;
                         tried.waits = needs_victims;
                         tried.status = if needs_victims {
@@ -164,26 +168,28 @@ impl SchedulingCycle {
                         };
                     }
                 }
-                (Outcome::Failed(failure), _) if failure.is_rejection() => {}
-                (Outcome::Failed(failure), _) => {
+                Outcome::Failed(failure) if failure.is_rejection() => {}
+                Outcome::Failed(failure) => {
                     let context = "failed to schedule other pod from a pod group";
                     is_decided = true;
+                    is_over = true;
                     tried.status = failure.status().wrapped(context);
                     tried.waits = false;
-                    tried.outcomes.push(outcome.0);
-                    break;
                 }
             }
-            tried.outcomes.push(outcome.0);
+            tried.outcomes.push(outcome);
+            if is_over {
+                break;
+            }
         }
         cx.is_permitted = None;
         if !is_decided {
             tried.status = Status::unschedulable(UNSCHEDULABLE);
         }
         if !tried.status.is_success() && !tried.waits {
-            tried.ask_late(&mut trials, cx);
+            tried.ask_late(cx);
         }
-        tried.take_back(trials, group, cx);
+        tried.take_back(group, cx);
         if freezes {
             cx.core.cluster.thaw_affinity_lists();
         }
@@ -215,11 +221,11 @@ impl SchedulingCycle {
         queued: &QueuedPod<Entry>,
         scope: Scope<'_>,
         refused: &mut Option<Refused>,
-    ) -> (Outcome, Option<Trial>) {
-        let (earlier, before) = (std::mem::take(&mut cx.later), cx.effort.one_by_one);
+    ) -> Outcome {
+        let (n_asked, before) = (cx.later.as_slice().len(), cx.effort.one_by_one);
         let mut fits_nowhere = false;
-        let (outcome, trial) = self.try_member(cx, group, queued, scope, &mut fits_nowhere);
-        let asked = std::mem::replace(&mut cx.later, earlier).into_vec();
+        let outcome = self.try_member(cx, group, queued, scope, &mut fits_nowhere);
+        let asked = cx.later.as_slice().get(n_asked..).unwrap_or_default();
         // What is asked for more than to be counted is not asked for twice.
         let counts = asked.iter().all(|it| matches!(it, Command::CountPreemptionAttempts(_)));
         *refused = match (&outcome, queued.signature()) {
@@ -242,8 +248,7 @@ impl SchedulingCycle {
             }
             _ => None,
         };
-        asked.into_iter().for_each(|command| cx.later.push(command));
-        (outcome, trial)
+        outcome
     }
 
     /// What is to be said of a member like the one that was refused last, with nothing changed in between.
@@ -280,7 +285,7 @@ impl SchedulingCycle {
         queued: &QueuedPod<Entry>,
         scope: Scope<'_>,
         fits_nowhere: &mut bool,
-    ) -> (Outcome, Option<Trial>) {
+    ) -> Outcome {
         let pod = &queued.entry().0;
         if !self.may_spend(cx, group, 0) {
             cx.effort.hit_limit = true;
@@ -289,7 +294,7 @@ impl SchedulingCycle {
                  than {MAX_GROUP_WORK} times the limit of one pod",
                 cx.effort.one_by_one
             );
-            return (Outcome::Failed(Failure::Error(text)), None);
+            return Outcome::Failed(Failure::Error(text));
         }
         let (found, work) = self.find(cx.core, queued, group.profile, scope, cx.observer);
         cx.effort.one_by_one = cx.effort.one_by_one.saturating_add(work);
@@ -310,7 +315,7 @@ impl SchedulingCycle {
                 Failure::OverBudget(over)
             }
         };
-        (Outcome::Failed(failure), None)
+        Outcome::Failed(failure)
     }
 }
 
@@ -322,36 +327,42 @@ impl GroupWork<'_> {
         queued: &QueuedPod<Entry>,
         choice: Choice,
         failure: Option<Failure>,
-    ) -> (Outcome, Option<Trial>) {
-        let Choice { node, state, n_feasible, n_evaluated } = choice;
+    ) -> Outcome {
+        let Choice { node, n_feasible, n_evaluated, .. } = choice;
         let node_name = self.core.cluster.node_name(node).cloned().unwrap_or_default();
-        let (queued, profile) = (queued.clone(), group.profile);
-        let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
+        let placement = Placement {
+            queued: queued.clone(),
+            profile: group.profile,
+            node,
+            state: choice.state,
+            n_evaluated,
+            n_feasible,
+        };
         let tried = match self.is_permitted {
-            Some(is_permitted) => self.bindings.try_unasked(self.core, placement, is_permitted),
+            Some(is_permitted) => {
+                let trial = self.bindings.try_unasked(self.core, placement);
+                let permit = if is_permitted { Status::SUCCESS } else { WAITS.clone() };
+                trial.map(|trial| (trial, permit))
+            }
             None => self.bindings.try_out(self.core, placement, &mut self.later),
         };
         match tried {
-            Ok(trial) => {
-                let fit = Fit::of(&trial, (node, node_name), n_evaluated, n_feasible);
-                let outcome = match failure {
+            Ok((trial, permit)) => {
+                let on_node = Some(trial);
+                let fit =
+                    Fit { node, node_name, on_node, left: None, permit, n_evaluated, n_feasible };
+                match failure {
                     None => Outcome::Fits(fit),
                     Some(failure) => Outcome::Preempts(fit, failure),
-                };
-                (outcome, Some(trial))
+                }
             }
-            Err(status) => (Outcome::Failed(Failure::on_chosen_node(status)), None),
+            Err(status) => Outcome::Failed(Failure::on_chosen_node(status)),
         }
     }
 
     /// A member fits nowhere. If PostFilter found victims, they are going to be evicted, whatever becomes of the group, and
     /// the member is placed where they are.
-    fn make_room(
-        &mut self,
-        group: &Group,
-        queued: &QueuedPod<Entry>,
-        unfit: Unfit,
-    ) -> (Outcome, Option<Trial>) {
+    fn make_room(&mut self, group: &Group, queued: &QueuedPod<Entry>, unfit: Unfit) -> Outcome {
         let Unfit { error, nominating, victims, found_by, commands, state } = unfit;
         for command in commands.into_vec() {
             self.later.push(command);
@@ -368,7 +379,7 @@ impl GroupWork<'_> {
         };
         let failure = Failure::Unfit(error, nominating);
         match node {
-            None => (Outcome::Failed(failure), None),
+            None => Outcome::Failed(failure),
             Some(node) => {
                 let choice = Choice { node, state, n_feasible: 0, n_evaluated: 0 };
                 self.place(group, queued, choice, Some(failure))
@@ -380,17 +391,10 @@ impl GroupWork<'_> {
 /// Takes the other members out of the queue (`docs/spec/podgroups.md` §4). `None` when nothing is left to be tried; members
 /// that have failed by then are in `turn`.
 fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> Option<Group> {
-    let first = popped.entry().0.clone();
+    let first = &popped.entry().0;
     let (namespace, name) = (first.namespace.clone(), first.spec.pod_group.clone()?);
     turn.name = name.clone();
-    let state = core.cluster.pod_group(&namespace, &name);
-    let others = state.into_iter().flat_map(|state| state.unscheduled());
-    let mut others: Vec<Arc<Pod>> =
-        others.filter(|other| other.uid != first.uid).cloned().collect();
-    others.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    let mut members = Vec::with_capacity(others.len() + 1);
-    members.push(popped);
-    core.pop_these(others, &mut members);
+    let mut members = core.pop_group_of(popped, &name);
     let exact = Exact::of(core, &namespace, &name);
     members.sort_by(|a, b| {
         let (pod, other) = (&a.entry().0, &b.entry().0);
@@ -430,7 +434,7 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
     });
     let pods: Vec<Arc<Pod>> = members.iter().map(|queued| queued.entry().0.clone()).collect();
     core.cluster.refresh_order();
-    let mut classes: Vec<u64> = members.iter().filter_map(QueuedPod::signature).collect();
+    let mut classes: SmallVec<[u64; 8]> = members.iter().filter_map(QueuedPod::signature).collect();
     classes.sort_unstable();
     classes =
         classes.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).map(|same| same[0]).collect();

@@ -4,18 +4,18 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{LazyJson, PodCondition, PodGroup};
+use kube_scheduler_api_types::{LazyJson, PodGroup, Timestamp};
 use kube_scheduler_cache::{ObjectKey, PodGroupError};
-use kube_scheduler_framework::{Command, Commands, CycleState, ObjectWrite, Status};
+use kube_scheduler_framework::{Command, CycleState, ObjectWrite, Status};
 use kube_scheduler_queue::QueuedPod;
 use serde_json::json;
 
-use crate::binding::{KeptTrial, Placement};
-use crate::condition::{Condition, changed_condition};
+use crate::binding::{Placement, Trial};
+use crate::condition::Condition;
 use crate::core::Core;
 use crate::effect::{Effect, PodRef};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
-use crate::group::{Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE, Whereabouts};
+use crate::group::{Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
 use crate::policy::Entry;
 use crate::turn::AttemptResult;
 
@@ -29,13 +29,12 @@ impl GroupWork<'_> {
         tried: PlacementOutcome,
     ) -> Vec<(PodRef, AttemptResult)> {
         let Group { namespace, name, profile, members, pods, .. } = group;
-        let later: Vec<Command> = std::mem::take(&mut self.later).into_vec();
         let PlacementOutcome { mut outcomes, status, waits, order } = tried;
-        if !later.iter().all(is_about_queue) {
-            outcomes.iter_mut().rev().for_each(|outcome| outcome.leave(self.core));
+        if !self.later.as_slice().iter().all(is_about_queue) {
+            let fits = outcomes.iter_mut().rev().filter_map(Outcome::fit_mut);
+            fits.for_each(|fit| fit.leave(self.core));
         }
-        let mut commands = Commands::default();
-        later.into_iter().for_each(|command| commands.push(command));
+        let commands = std::mem::take(&mut self.later);
         self.bindings.carry_out(self.core, commands);
         let mut results = self.bind_together(&mut outcomes, &order);
         if results.is_empty() {
@@ -66,21 +65,23 @@ impl GroupWork<'_> {
     /// their nodes, and are to be bound one by one; nothing is said of them then.
     fn bind_together(
         &mut self,
-        outcomes: &mut Vec<Outcome>,
+        outcomes: &mut [Outcome],
         order: &[usize],
     ) -> Vec<(PodRef, AttemptResult)> {
-        let kept = outcomes.iter_mut().filter_map(Outcome::kept_mut);
-        let mut kept: Vec<&mut KeptTrial> = in_order(kept.collect(), order);
+        let kept = outcomes.iter_mut().filter_map(|it| it.fit_mut()?.on_node.as_mut());
+        let mut kept: Vec<&mut Trial> = in_order(kept.collect(), order);
         if kept.is_empty() {
             return Vec::new();
         }
         let Some(commands) = self.bindings.ask_together(self.core, &mut kept) else {
             let outcomes = in_order(outcomes.iter_mut().collect(), order).into_iter();
-            outcomes.rev().for_each(|outcome| outcome.leave(self.core));
+            let fits = outcomes.rev().filter_map(Outcome::fit_mut);
+            fits.for_each(|fit| fit.leave(self.core));
             return Vec::new();
         };
-        let kept = in_order(std::mem::take(outcomes), order).into_iter();
-        self.bindings.start_together(self.core, kept.filter_map(Outcome::into_kept), commands)
+        let kept = in_order(outcomes.iter_mut().collect(), order).into_iter();
+        let kept = kept.filter_map(|it| it.fit_mut()?.on_node.take());
+        self.bindings.start_together(self.core, kept, commands)
     }
 
     fn bind(
@@ -89,11 +90,8 @@ impl GroupWork<'_> {
         profile: crate::profiles::ProfileIdx,
         fit: Fit,
     ) -> AttemptResult {
-        let Fit { node, whereabouts, n_evaluated, n_feasible, .. } = fit;
-        let state = match whereabouts {
-            Whereabouts::Left(state) => *state,
-            Whereabouts::OnTrial | Whereabouts::Kept(_) => CycleState::new(),
-        };
+        let Fit { node, left, n_evaluated, n_feasible, .. } = fit;
+        let state = left.map_or_else(CycleState::new, |state| *state);
         let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
         self.bindings.start(self.core, placement)
     }
@@ -105,32 +103,6 @@ const fn is_about_queue(command: &Command) -> bool {
         command,
         Command::Activate(_) | Command::ActivateGroup { .. } | Command::CountPreemptionAttempts(_)
     )
-}
-
-impl Outcome {
-    fn kept_mut(&mut self) -> Option<&mut KeptTrial> {
-        match self {
-            Self::Fits(Fit { whereabouts: Whereabouts::Kept(trial), .. }) => Some(trial),
-            _ => None,
-        }
-    }
-
-    fn into_kept(self) -> Option<KeptTrial> {
-        match self {
-            Self::Fits(Fit { whereabouts: Whereabouts::Kept(trial), .. }) => Some(trial),
-            _ => None,
-        }
-    }
-
-    /// A member that has stayed on its node leaves it.
-    fn leave(&mut self, core: &mut Core) {
-        if let Self::Fits(Fit { whereabouts, .. }) = self {
-            *whereabouts = match std::mem::replace(whereabouts, Whereabouts::OnTrial) {
-                Whereabouts::Kept(trial) => Whereabouts::Left(Box::new(trial.leave(core))),
-                other => other,
-            };
-        }
-    }
 }
 
 /// Those that `order` names first, in its order.
@@ -207,29 +179,35 @@ pub(crate) fn write_condition(
     if before.is_some_and(|before| *before.status == *"True") && state != "True" {
         return;
     }
-    let condition = Condition { kind: SCHEDULED, status: state, reason, message: &text };
-    let changed = changed_condition((&group.conditions, group.generation), &condition, core.now);
-    let Some(condition) = changed else { return };
+    let condition = Condition { kind: SCHEDULED, status: state, reason, message: text.into() };
+    if !condition.is_news(&group.conditions) {
+        return;
+    }
+    let since = condition.since(&group.conditions, core.now);
+    let (uid, generation) = (group.uid.clone(), group.generation);
     let object = ObjectKey {
         group: PodGroup::GROUP.into(),
         kind: PodGroup::KIND.into(),
         namespace: namespace.clone(),
         name: name.clone(),
     };
-    let uid = group.uid.clone();
-    let patch = LazyJson::new(move || patch_of(&uid, &condition));
+    let patch = LazyJson::new(move || patch_of(&uid, &condition, generation, since));
     let write = ObjectWrite::PatchStatus { object, patch, is_final: false };
     core.effects.push(Effect::WriteObject { pod: member, write, awaited_by: None });
 }
 
-fn patch_of(uid: &str, condition: &PodCondition) -> serde_json::Value {
-    let since = condition.last_transition.map(|at| at.floor_to_second().to_string());
+fn patch_of(
+    uid: &str,
+    condition: &Condition<'_>,
+    generation: i64,
+    since: Option<Timestamp>,
+) -> serde_json::Value {
     let mut written = json!({
-        "type": *condition.kind, "status": *condition.status, "reason": *condition.reason,
-        "message": *condition.message, "lastTransitionTime": since,
+        "type": condition.kind, "status": condition.status, "reason": condition.reason,
+        "message": *condition.message, "lastTransitionTime": since.map(|at| at.floor_to_second().to_string()),
     });
-    if condition.observed_generation != 0 {
-        written["observedGeneration"] = json!(condition.observed_generation);
+    if generation != 0 {
+        written["observedGeneration"] = json!(generation);
     }
     // The macro would copy what it is given.
     let mut status = serde_json::Map::new();

@@ -142,8 +142,8 @@ fn is_held_back(core: &Core, pod: &Pod) -> bool {
 
 /// What a group waits for, and how far it has come, which changes with each pod; `None` if it is complete.
 fn what_is_missing(core: &Core, namespace: &str, name: &str) -> Option<(String, String)> {
-    let group = match core.cluster.pod_group_object(namespace, name) {
-        Ok(group) => group,
+    let (group, state) = match core.cluster.pod_group_with_pods(namespace, name) {
+        Ok(found) => found,
         Err(PodGroupError::NotFound) => {
             let text = format!("waiting for the pod group \"{name}\", which does not exist");
             return Some((text, String::new()));
@@ -153,7 +153,7 @@ fn what_is_missing(core: &Core, namespace: &str, name: &str) -> Option<(String, 
         }
     };
     let min_count = usize::try_from(group.min_count()?).unwrap_or(0);
-    let n_known = core.cluster.pod_group(namespace, name).map_or(0, PodGroupState::n_known);
+    let n_known = state.map_or(0, PodGroupState::n_known);
     (n_known < min_count).then(|| {
         let text = format!("waiting for pods of the pod group \"{name}\": it needs {min_count}");
         (text, format!(", and {n_known} exist"))

@@ -324,7 +324,7 @@ impl Preemptions {
             kind: DISRUPTION_TARGET,
             status: "True",
             reason: "PreemptionByScheduler",
-            message: &message,
+            message: message.into(),
         };
         let patch =
             changed_condition((&victim.status.conditions, victim.generation), &condition, core.now)

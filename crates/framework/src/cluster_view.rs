@@ -276,6 +276,18 @@ impl<'a> ClusterView<'a> {
         self.all(Reads::POD_GROUPS).pod_group_object(namespace, name)
     }
 
+    /// What the object of a pod group says, and [its known pods](Self::pod_group). O(1).
+    ///
+    /// # Errors
+    /// If there is no such object, or it cannot be read.
+    pub fn pod_group_with_pods(
+        self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(&'a PodGroup, Option<&'a PodGroupState>), PodGroupError> {
+        self.all(Reads::ANYTHING).pod_group_with_pods(namespace, name)
+    }
+
     /// How many volumes of pods on nodes use a claim.
     pub fn pvc_ref_count(self, namespace: &str, claim: &str) -> u32 {
         self.all(Reads::ANYTHING).pvc_ref_count(namespace, claim)

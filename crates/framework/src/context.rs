@@ -397,6 +397,11 @@ impl Commands {
         self.0.is_empty()
     }
 
+    /// Everything asked for so far, in order.
+    pub fn as_slice(&self) -> &[Command] {
+        &self.0
+    }
+
     /// Everything asked for, in order.
     pub fn into_vec(self) -> Vec<Command> {
         self.0

@@ -10,7 +10,7 @@
 
 use kube_scheduler_framework::{Code, Commands};
 
-use super::{Binding, Bindings, KeptTrial};
+use super::{Binding, Bindings, Trial};
 use crate::core::Core;
 use crate::effect::PodRef;
 use crate::notice::Notice;
@@ -22,13 +22,13 @@ impl Bindings {
     pub(crate) fn ask_together(
         &self,
         core: &mut Core,
-        members: &mut [&mut KeptTrial],
+        members: &mut [&mut Trial],
     ) -> Option<Commands> {
         let mut commands = Commands::default();
         let permitted = members.last_mut()?.binding().reserve_and_permit(core, &mut commands);
         let is_through = permitted.is_ok_and(|waits| waits.is_empty());
         // Plugins look ahead at PreBind where it is announced, before a pod can be seen waiting.
-        let mut is_idle = |member: &mut &mut KeptTrial| {
+        let mut is_idle = |member: &mut &mut Trial| {
             !self.announces || member.binding().pre_flight(core) == Ok(false)
         };
         (is_through && members.iter_mut().all(&mut is_idle)).then_some(commands)
@@ -39,10 +39,10 @@ impl Bindings {
     pub(crate) fn start_together(
         &mut self,
         core: &mut Core,
-        members: impl Iterator<Item = KeptTrial>,
+        members: impl Iterator<Item = Trial>,
         commands: Commands,
     ) -> Vec<(PodRef, AttemptResult)> {
-        let mut bindings: Vec<Box<Binding>> = members.map(KeptTrial::into_binding).collect();
+        let mut bindings: Vec<Box<Binding>> = members.map(Trial::into_binding).collect();
         for binding in &mut bindings {
             // It may have been given back since the trial.
             Self::end_nomination(core, &binding.pod.uid);

@@ -1,7 +1,7 @@
 //! Placing a pod on trial: assume, Reserve and Permit, and then all of it is undone.
 //!
-//! A pod that is going to be bound where it was tried may stay on its node meanwhile ([`Trial::keep`]), so that it is not taken out
-//! to be put in again.
+//! A pod that is going to be bound where it was tried may stay on its node meanwhile, so that it is not taken out to be put in
+//! again.
 //!
 //! Behaviour: `docs/spec/podgroups.md` §5.1.
 
@@ -18,30 +18,29 @@ use crate::policy::Entry;
 /// What the reference adds when a plugin wants a pod to wait.
 const ASKED_TO_WAIT: &str = "one or more plugins asked to wait and no plugin rejected pod";
 
-/// A pod that is placed on trial. Must be [taken back](Trial::take_back) or [kept](Trial::keep).
+/// A pod that is placed on trial. Must be [taken back](Trial::take_back), or [unreserved](Trial::unreserve) and then be
+/// [bound](Bindings::start_together) where it is, or [leave](Trial::leave).
 #[derive(Debug)]
 pub(crate) struct Trial {
     binding: Box<Binding>,
     /// The node that the pod was nominated to.
     nomination: Option<Arc<str>>,
-    /// Whether Permit would let the pod be bound: success, or `Wait` with the reasons if plugins were asked.
-    pub(crate) permit: Status,
-    /// Whether Reserve and Permit were asked.
+    /// Whether Reserve and Permit were asked, and Unreserve was not.
     is_asked: bool,
 }
 
 impl Bindings {
-    /// Places a pod on trial. What plugins ask for that is not about objects is added to `later`. If a plugin objects,
-    /// everything is as it was.
+    /// Places a pod on trial, with what [Permit says](Trial::ask). What plugins ask for that is not about objects is added to
+    /// `later`. If a plugin objects, everything is as it was.
     pub(crate) fn try_out(
         &mut self,
         core: &mut Core,
         placement: Placement,
         later: &mut Commands,
-    ) -> Result<Trial, Status> {
-        let mut trial = self.try_unasked(core, placement, true)?;
+    ) -> Result<(Trial, Status), Status> {
+        let mut trial = self.try_unasked(core, placement)?;
         match trial.ask(core, later) {
-            Ok(()) => Ok(trial),
+            Ok(permit) => Ok((trial, permit)),
             Err(status) => {
                 trial.take_back(core, later);
                 Err(status)
@@ -49,29 +48,30 @@ impl Bindings {
         }
     }
 
-    /// As [`try_out`](Self::try_out), but plugins are not asked, because it is known whether Permit would let the pod be bound.
+    /// As [`try_out`](Self::try_out), but plugins are not asked.
     pub(crate) fn try_unasked(
         &mut self,
         core: &mut Core,
         placement: Placement,
-        is_permitted: bool,
     ) -> Result<Trial, Status> {
         let uid = &placement.queued.entry().0.uid;
         let nomination = core.queue().nomination(uid).map(Arc::from);
         let binding = self.assume(core, placement).map_err(|(_, status)| status)?;
-        let permit = if is_permitted { Status::SUCCESS } else { Status::new(Code::Wait, []) };
-        Ok(Trial { binding, nomination, permit, is_asked: false })
+        Ok(Trial { binding, nomination, is_asked: false })
     }
 }
 
 impl Trial {
-    /// Asks Reserve and Permit, unless that is done.
-    pub(crate) fn ask(&mut self, core: &mut Core, later: &mut Commands) -> Result<(), Status> {
-        if !std::mem::replace(&mut self.is_asked, true) {
-            let waits = self.binding.reserve_and_permit(core, later)?;
-            self.permit = permit_status(&waits);
-        }
-        Ok(())
+    /// Asks Reserve, and Permit whether the pod may be bound: success, or `Wait` with the reasons.
+    pub(crate) fn ask(&mut self, core: &mut Core, later: &mut Commands) -> Result<Status, Status> {
+        self.is_asked = true;
+        let waits = self.binding.reserve_and_permit(core, later)?;
+        Ok(permit_status(&waits))
+    }
+
+    /// Whether plugins were asked about the pod that is on trial.
+    pub(crate) const fn is_asked(&self) -> bool {
+        self.is_asked
     }
 
     /// Undoes it; gives what plugins left for later extension points. What plugins want to write at the API server to undo
@@ -81,15 +81,10 @@ impl Trial {
         self.leave(core)
     }
 
-    /// As [`take_back`](Self::take_back), but for the place on the node and the nomination that ended with it. It is for pods
-    /// of which neither plugin nor queue says anything before they are bound there.
-    pub(crate) fn keep(mut self, core: &mut Core, later: &mut Commands) -> KeptTrial {
-        self.unreserve(core, later);
-        KeptTrial(self)
-    }
-
-    fn unreserve(&mut self, core: &mut Core, later: &mut Commands) {
-        if !self.is_asked {
+    /// As [`take_back`](Self::take_back), but for the place on the node and the nomination that ended with it: the pod may stay
+    /// there if neither plugin nor queue says anything of it before it is bound.
+    pub(crate) fn unreserve(&mut self, core: &mut Core, later: &mut Commands) {
+        if !std::mem::take(&mut self.is_asked) {
             return;
         }
         let n_released = core.released.len();
@@ -100,7 +95,8 @@ impl Trial {
         core.released.truncate(n_released);
     }
 
-    fn leave(self, core: &mut Core) -> CycleState {
+    /// The pod that is unreserved leaves its node; gives what plugins left for later extension points.
+    pub(crate) fn leave(self, core: &mut Core) -> CycleState {
         if let Err(error) = core.cluster.forget_pod_as(&self.binding.pod) {
             core.note(format!("ForgetPod failed: {error}"));
         }
@@ -112,24 +108,13 @@ impl Trial {
         }
         self.binding.state
     }
-}
-
-/// A pod that is on its node after its trial. Must be [bound](Bindings::start_together) there, or [leave](KeptTrial::leave).
-#[derive(Debug)]
-pub(crate) struct KeptTrial(Trial);
-
-impl KeptTrial {
-    /// Takes the pod off its node after all; gives what plugins left for later extension points.
-    pub(crate) fn leave(self, core: &mut Core) -> CycleState {
-        self.0.leave(core)
-    }
 
     pub(super) fn binding(&mut self) -> &mut Binding {
-        &mut self.0.binding
+        &mut self.binding
     }
 
     pub(super) fn into_binding(self) -> Box<Binding> {
-        self.0.binding
+        self.binding
     }
 }
 

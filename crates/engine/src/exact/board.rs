@@ -43,6 +43,7 @@ pub(super) struct Placed {
     pub(super) member: usize,
     pub(super) node: NodeIdx,
     pub(super) trial: Trial,
+    pub(super) permit: Status,
     /// What plugins asked for.
     pub(super) commands: Commands,
     pub(super) n_feasible: usize,
@@ -181,10 +182,11 @@ impl Board for GangBoard<'_, '_> {
         let mut commands = Commands::default();
         let GroupWork { core, bindings, .. } = &mut *self.cx;
         match bindings.try_out(core, placement, &mut commands) {
-            Ok(trial) => {
+            Ok((trial, permit)) => {
                 self.classes[class].n_placed += 1;
                 let n_feasible = *n_feasible;
-                self.placed.push(Placed { class, member, node, trial, commands, n_feasible });
+                let placed = Placed { class, member, node, trial, permit, commands, n_feasible };
+                self.placed.push(placed);
                 Ok(true)
             }
             Err(status) if status.is_rejected() => Ok(false),

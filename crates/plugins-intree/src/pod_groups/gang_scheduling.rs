@@ -100,8 +100,8 @@ pub(super) fn group_changed(event: ClusterEvent) -> EventRegistration {
 /// Whether enough pods of the gang that a pod names are known for it to be tried.
 fn quorum(cluster: ClusterView<'_>, pod: &Pod, name: &str) -> Status {
     let namespace = &pod.namespace;
-    let min_count = match cluster.pod_group_object(namespace, name) {
-        Ok(group) => group.min_count(),
+    let (group, state) = match cluster.pod_group_with_pods(namespace, name) {
+        Ok(found) => found,
         Err(PodGroupError::NotFound) => {
             return Status::unresolvable(format!(
                 "waiting for pods's pod group \"{name}\" to appear in scheduling queue"
@@ -111,8 +111,8 @@ fn quorum(cluster: ClusterView<'_>, pod: &Pod, name: &str) -> Status {
             return Status::error(format!("failed to get pod group {namespace}/{name}"));
         }
     };
-    let Some(min_count) = min_count else { return Status::SUCCESS };
-    match state_of(cluster, namespace, name) {
+    let Some(min_count) = group.min_count() else { return Status::SUCCESS };
+    match known(state, namespace, name) {
         Ok(state) if is_fewer(state.n_known(), min_count) => Status::unresolvable(NO_QUORUM),
         Ok(_) => Status::SUCCESS,
         Err(status) => status,
@@ -127,13 +127,13 @@ impl Plugin for GangScheduling {
     extension_points!(PreEnqueue, EnqueueExtensions, Permit);
 }
 
-/// The pods of a group that the scheduler knows.
-fn state_of<'a>(
-    cluster: ClusterView<'a>,
+/// The pods of a group that the scheduler knows, of which there are some.
+fn known<'a>(
+    state: Option<&'a PodGroupState>,
     namespace: &str,
     name: &str,
 ) -> Result<&'a PodGroupState, Status> {
-    cluster.pod_group(namespace, name).ok_or_else(|| {
+    state.ok_or_else(|| {
         let text = format!("pod group state not found for pod group {namespace}/{name}");
         Status::error(text)
     })
@@ -164,17 +164,17 @@ impl Permit for GangScheduling {
         let Some(name) = pod.spec.pod_group.as_ref().filter(|name| self.has(name)) else {
             return PermitDecision::allow();
         };
-        let (cluster, namespace) = (cx.cluster(), &pod.namespace);
-        let min_count = match cluster.pod_group_object(namespace, name) {
-            Ok(group) => group.min_count(),
+        let namespace = &pod.namespace;
+        let (group, state) = match cx.cluster().pod_group_with_pods(namespace, name) {
+            Ok(found) => found,
             Err(error) => {
                 let why = text_of(&error, name);
                 let text = format!("failed to get podGroup {namespace}/{name}: {why}");
                 return PermitDecision::deny(Status::error(text));
             }
         };
-        let Some(min_count) = min_count else { return PermitDecision::allow() };
-        let state = match state_of(cluster, namespace, name) {
+        let Some(min_count) = group.min_count() else { return PermitDecision::allow() };
+        let state = match known(state, namespace, name) {
             Ok(state) => state,
             Err(status) => return PermitDecision::deny(status),
         };
@@ -207,11 +207,11 @@ impl Permit for GangScheduling {
         if !self.has(name) {
             return Some(0);
         }
-        let cluster = cx.cluster();
-        match cluster.pod_group_object(namespace, name).ok()?.min_count() {
+        let (object, state) = cx.cluster().pod_group_with_pods(namespace, name).ok()?;
+        match object.min_count() {
             Some(min_count) => {
-                let n_scheduled = cluster.pod_group(namespace, name)?.n_scheduled();
-                Some(usize::try_from(min_count).unwrap_or(0).saturating_sub(n_scheduled))
+                let min_count = usize::try_from(min_count).unwrap_or(0);
+                Some(min_count.saturating_sub(state?.n_scheduled()))
             }
             None => Some(0),
         }
