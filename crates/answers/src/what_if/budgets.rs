@@ -2,6 +2,7 @@
 //!
 //! A budget's margin is what it has healthy beyond what it needs. The eviction of a healthy pod takes one away, and a pod that gets a
 //! node gives one back: it is taken to become ready.
+//! What the eviction of an unready pod takes, it has back when it is counted again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,6 +23,8 @@ struct Budget {
     /// What was left of it at first, and what is left now.
     first_margin: i64,
     margin: i64,
+    /// What evictions of pods that were not healthy have taken of it since it was counted.
+    lent: i64,
     /// The object with the status of this margin, for a budget that has one.
     stored: Option<(Object, i64)>,
     /// How many healthy pods it needs.
@@ -87,20 +90,24 @@ impl Budgets {
                 false => EvictionVerdict::Several(names),
             };
         };
-        if !is_ready(pod) {
+        let is_ready = is_ready(pod);
+        if !is_ready {
             let has_enough = budget.margin >= 0 && budget.desired_healthy > 0;
             if has_enough || budget.lets_unready_go {
                 return EvictionVerdict::Allowed;
             }
         }
-        if budget.margin <= 0 {
+        if budget.margin <= budget.lent {
             return EvictionVerdict::Exhausted {
                 budget: budget.name.clone(),
                 needs: budget.desired_healthy,
                 never_allowed: budget.first_margin <= 0,
             };
         }
-        budget.margin -= 1;
+        match is_ready {
+            true => budget.margin -= 1,
+            false => budget.lent += 1,
+        }
         EvictionVerdict::Allowed
     }
 
@@ -117,10 +124,12 @@ impl Budgets {
         }
     }
 
-    /// The objects whose status is not what the controller of budgets would count now, with that status.
+    /// Counts again as the controller of budgets does. Returns the objects whose status says something else by then, with what it
+    /// will say.
     pub(super) fn recounted(&mut self) -> Vec<Arc<Object>> {
         let all = self.by_namespace.values_mut().flatten();
         all.filter_map(|budget| {
+            budget.lent = 0;
             let (object, margin) = budget.stored.as_mut().filter(|(_, at)| *at != budget.margin)?;
             *margin = budget.margin;
             let healthy = budget.desired_healthy.saturating_add(*margin);
@@ -149,6 +158,7 @@ impl Budget {
             selector: LabelSelector::from_wire(&selector).ok()?,
             first_margin: 0,
             margin: 0,
+            lent: 0,
             stored: None,
             desired_healthy: 0,
             lets_unready_go: spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow",

@@ -190,6 +190,25 @@ fn who_is_evicted_for_others_and_not_ready_costs_no_budget() {
     assert_eq!(moved("True"), (1, 1));
 }
 
+/// The API takes one away for it where the budget needs no healthy pods, and the controller counts as many as before.
+#[test]
+fn who_is_not_ready_costs_a_budget_nothing_in_the_next_round() {
+    let status = |ready: &str| json!({"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]});
+    for (ready, needs, expected) in [("False", 0, (2, 0)), ("True", 1, (1, 1))] {
+        let mut cluster = Cluster::new().node("a", "4", json!({})).node("full", "0", json!({}));
+        for (name, ready) in [("p0", ready), ("p1", "True")] {
+            let pod = replica(name, "web", "a");
+            cluster = cluster.pod(with_status(&pod, &status(ready)));
+        }
+        let mut web = Value::from(&*budget("web", "web", 1).json);
+        web["status"] =
+            json!({"disruptionsAllowed": 1, "currentHealthy": needs + 1, "desiredHealthy": needs});
+        object(&mut cluster, Arc::new(Object::from_value(web).unwrap()));
+        let answer = drain(&cluster);
+        assert_eq!((answer.rounds, answer.blocked.len()), expected, "{answer:?}");
+    }
+}
+
 /// The API looks for no budget then, and what the budget's controller counts is less by one.
 #[test]
 fn who_has_no_labels_goes_in_any_case_and_is_missing_then() {
