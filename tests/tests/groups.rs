@@ -322,6 +322,8 @@ fn run_with(mut history: History, steps: &[Step]) -> Vec<String> {
         history.take(&Step::PodGone(n));
     }
     assert_eq!(history.engine.cluster().n_pod_groups(), 0);
+    let n_attempts = history.engine.drain_preemption_counts().n_attempts;
+    history.log.push(format!("{n_attempts} attempts at preemption"));
     history.log
 }
 
@@ -668,6 +670,26 @@ fn a_gang_that_does_not_fit_leaves_nothing_behind() {
         "{:#?}",
         history.log
     );
+}
+
+/// Of three kinds of members, two each: the second is refused like the first.
+#[test]
+fn each_member_that_fits_nowhere_is_an_attempt_at_preemption() {
+    for uses_class_cache in [true, false] {
+        let mut history = History::new(GATES[1], uses_class_cache);
+        history.take(&Step::Group(0, 6));
+        history.take(&Step::Node(0));
+        for n in 0..6 {
+            let group = json!({"podGroupName": "g0"});
+            let mut pod = pod_json(&format!("m{n}"), 0, Some(&group));
+            let cpu = (100 + n / 2).to_string();
+            pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu.into();
+            history.add(pod);
+        }
+        history.turn();
+        let n_attempts = history.engine.drain_preemption_counts().n_attempts;
+        assert_eq!(n_attempts, 6, "class cache: {uses_class_cache}, {:#?}", history.log);
+    }
 }
 
 /// Pods of a class are evaluated once, in whichever trial or group they come up.

@@ -6,7 +6,8 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
-/// A JSON value that is made when it is first read, so that who asks for it to be sent need not wait until it is. Clones share it.
+/// A JSON value that is made when it is first read, so that code that requests a write need not spend time on it. Clones share
+/// it.
 #[derive(Clone)]
 pub struct LazyJson(Arc<LazyLock<Value, Box<dyn FnOnce() -> Value + Send>>>);
 

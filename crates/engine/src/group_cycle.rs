@@ -222,10 +222,12 @@ impl SchedulingCycle {
         scope: Scope<'_>,
         refused: &mut Option<Refused>,
     ) -> Outcome {
-        let (n_asked, before) = (cx.later.as_slice().len(), cx.effort.one_by_one);
+        let before = cx.effort.one_by_one;
+        // Attempts at preemption of two members would be one request otherwise, and count as the earlier member's.
+        let earlier = std::mem::take(&mut cx.later);
         let mut fits_nowhere = false;
         let outcome = self.try_member(cx, group, queued, scope, &mut fits_nowhere);
-        let asked = cx.later.as_slice().get(n_asked..).unwrap_or_default();
+        let asked = std::mem::replace(&mut cx.later, earlier).into_vec();
         // What is asked for more than to be counted is not asked for twice.
         let counts = asked.iter().all(|it| matches!(it, Command::CountPreemptionAttempts(_)));
         *refused = match (&outcome, queued.signature()) {
@@ -248,6 +250,7 @@ impl SchedulingCycle {
             }
             _ => None,
         };
+        asked.into_iter().for_each(|command| cx.later.push(command));
         outcome
     }
 

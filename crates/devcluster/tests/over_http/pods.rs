@@ -308,6 +308,29 @@ async fn who_is_not_ready_is_evicted_without_a_budget() {
     }
 }
 
+/// The eviction API looks for no budgets of a pod without labels, though an empty selector selects it.
+#[tokio::test]
+async fn who_has_no_labels_is_evicted_whatever_budgets_say() {
+    let world = with(DevCluster::builder()).await;
+    let create = |value| world.cluster.create(value).expect("created");
+    for (name, labels) in [("labelled", json!({"app": "x"})), ("plain", json!({}))] {
+        let mut value = pod_value(name);
+        value["metadata"]["labels"] = labels;
+        value["spec"]["nodeName"] = "elsewhere".into();
+        create(value);
+        let ready = json!({"type": "Ready", "status": "True"});
+        let patch = Patch::Merge(json!({"status": {"phase": "Running", "conditions": [ready]}}));
+        world.pods().patch_status(name, &PatchParams::default(), &patch).await.expect("patched");
+    }
+    create(json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "all"},
+        "spec": {"minAvailable": 2, "selector": {}},
+    }));
+    let evict = async |name: &str| world.pods().evict(name, &EvictParams::default()).await;
+    assert_eq!(refusal(evict("labelled").await).0, 429);
+    evict("plain").await.expect("evicted");
+}
+
 #[tokio::test]
 async fn a_namespace_takes_its_content_along() {
     let world = with(DevCluster::builder()).await;
