@@ -111,14 +111,17 @@ impl HostPorts {
             let mut gone: Vec<_> = ports.iter().map(sort_key).collect();
             gone.sort_unstable();
             self.taken.retain(|taken| gone.binary_search(&sort_key(taken)).is_err());
-            // Otherwise the memory of one pod with thousands of ports would stay with every node that it ever named.
-            self.taken.shrink_to(2 * self.taken.len());
-            return;
-        }
-        for port in ports {
-            if let Ok(at) = self.find(port) {
-                self.taken.remove(at);
+        } else {
+            for port in ports {
+                if let Ok(at) = self.find(port) {
+                    self.taken.remove(at);
+                }
             }
+        }
+        // Otherwise the memory of a pod with thousands of ports, or of a group with some each, would stay with every node that
+        // it was ever tried on.
+        if self.taken.capacity() > 2 * self.taken.len() + FEW {
+            self.taken.shrink_to(2 * self.taken.len());
         }
     }
 
@@ -157,6 +160,11 @@ mod tests {
         ports.remove(&many);
         assert_eq!(ports.len(), 2);
         assert!(ports.taken.capacity() <= 4, "{}", ports.taken.capacity());
+        // A few at a time, as of the members of a group.
+        many.chunks(4).for_each(|few| ports.insert(few));
+        many.chunks(4).for_each(|few| ports.remove(few));
+        assert_eq!(ports.len(), 2);
+        assert!(ports.taken.capacity() <= 4 + FEW, "{}", ports.taken.capacity());
     }
 
     #[test]
