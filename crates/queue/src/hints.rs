@@ -22,7 +22,7 @@ where
     let mut all = PodTopics::new();
     for plugin in pod.rejectors().iter() {
         let n_before = all.len();
-        for hint in profiles.hints(pod.profile, plugin) {
+        for &hint in profiles.hints(pod.profile, plugin) {
             match policy.pod_topics(hint, &pod.entry) {
                 None => {}
                 Some(Topics::All) => all.push((plugin, None)),

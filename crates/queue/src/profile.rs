@@ -174,6 +174,24 @@ impl ResolvedEvent {
 struct Profile {
     gates: Vec<PluginId>,
     registrations: Vec<(PluginId, ClusterEvent, Option<HintId>)>,
+    /// The hints among these, by the number of their plugin.
+    hints: Vec<Vec<HintId>>,
+}
+
+impl Profile {
+    fn new(
+        gates: Vec<PluginId>,
+        registrations: Vec<(PluginId, ClusterEvent, Option<HintId>)>,
+    ) -> Self {
+        let mut hints: Vec<Vec<HintId>> = Vec::new();
+        for (plugin, _, hint) in &registrations {
+            if hints.len() <= plugin.index() {
+                hints.resize_with(plugin.index() + 1, Vec::new);
+            }
+            hints[plugin.index()].extend(hint);
+        }
+        Self { gates, registrations, hints }
+    }
 }
 
 /// All profiles, and what the queue learned about names and events.
@@ -211,7 +229,7 @@ impl Profiles {
                 .into_iter()
                 .map(|(plugin, event, hint)| (all.plugins.intern(&plugin), event, hint))
                 .collect();
-            all.profiles.push(Profile { gates, registrations });
+            all.profiles.push(Profile::new(gates, registrations));
         }
         all
     }
@@ -243,15 +261,11 @@ impl Profiles {
         self.profiles.get(profile.index()).map_or(&[], |profile| &profile.gates)
     }
 
-    /// The hints that a plugin registered in a profile.
-    pub(crate) fn hints(
-        &self,
-        profile: ProfileId,
-        plugin: PluginId,
-    ) -> impl Iterator<Item = HintId> {
-        let registrations = self.profiles.get(profile.index()).into_iter();
-        let registrations = registrations.flat_map(|profile| &profile.registrations);
-        registrations.filter(move |one| one.0 == plugin).filter_map(|one| one.2)
+    /// The hints that a plugin registered in a profile. They are asked for whenever a pod is parked, so that no search through
+    /// all registrations is made.
+    pub(crate) fn hints(&self, profile: ProfileId, plugin: PluginId) -> &[HintId] {
+        let profile = self.profiles.get(profile.index());
+        profile.and_then(|profile| profile.hints.get(plugin.index())).map_or(&[], Vec::as_slice)
     }
 
     /// The registrations that `event` satisfies. Cached, since the same few events come in again and again.
