@@ -65,8 +65,8 @@ const MEASURES: [Measure; 5] = [
         (cost.held as u64, (CACHED + of_objects) as u64)
     }),
     ("bytes at the peak", |cost, _| (cost.peak as u64, MAX_PEAK as u64)),
-    // Evaluations of classes and vectors that are used again; tables have no entry left.
-    ("bytes left", |cost, _| (cost.left as u64, (CACHED + HELD_RATIO * cost.size) as u64)),
+    // Evaluations of classes and vectors that are used again, however large the input was; tables have no entry left.
+    ("bytes left", |cost, _| (cost.left as u64, CACHED as u64)),
     ("microseconds", |cost, limits| {
         let micros = u64::try_from(cost.longest.as_micros()).unwrap_or(u64::MAX);
         limits.max_micros.map_or((0, 1), |max| (micros, max))
@@ -103,8 +103,8 @@ pub struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// How many inputs come before any is chosen by its cost: each part twice by itself.
-    pub const N_FIRST: usize = 2 * Genome::N_PARTS;
+    /// How many inputs come before any is chosen by its cost: what was found before, then each part twice by itself.
+    pub const N_FIRST: usize = Genome::N_KNOWN + 2 * Genome::N_PARTS;
 
     /// A search that has tried a plain pod only.
     ///
@@ -153,14 +153,17 @@ impl<'a> Search<'a> {
         self.n_tried
     }
 
-    /// Every part comes once by itself, then what costs most is changed.
+    /// What was found before comes first, then every part by itself; then what costs most is changed.
     fn next_input(&mut self) -> Genome {
+        if let Some(known) = Genome::known().into_iter().nth(self.n_tried) {
+            return known;
+        }
         let numbers = &mut self.numbers;
         let kept: Vec<&Genome> =
             self.kept.iter().flatten().map(|tried: &Sample| &tried.genome).collect();
         if self.n_tried < Self::N_FIRST || kept.len() < 2 || numbers.one_in(12) {
             let part = if self.n_tried < Self::N_FIRST {
-                self.n_tried
+                self.n_tried - Genome::N_KNOWN
             } else {
                 usize::try_from(numbers.below(Genome::N_PARTS as u64)).unwrap_or(0)
             };

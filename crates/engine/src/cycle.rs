@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_api_types::numbers::Numbers;
+use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::Status;
 use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_queue::QueuedPod;
@@ -32,7 +33,7 @@ use crate::policy::Entry;
 use crate::pool::Pool;
 use crate::preemption::{HeldAttempt, Preemptions};
 use crate::preference::TieBreak;
-use crate::price::{Price, most_expensive_part};
+use crate::price::{Price, ScopeSize, most_expensive_part};
 use crate::profiles::ProfileIdx;
 use crate::turn::{AttemptResult, Turn};
 
@@ -73,12 +74,21 @@ pub(crate) struct SchedulingCycle {
     pub(crate) number: u64,
 }
 
+/// Some of the nodes.
+#[derive(Debug)]
+pub(crate) struct NodeSubset {
+    pub(crate) names: BTreeSet<Arc<str>>,
+    /// How many pods they have at most while a group is tried there. Zero where no pods may be evicted, for nothing depends on it
+    /// then.
+    pub(crate) n_pods: usize,
+}
+
 /// Where and how to search for a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope<'a> {
     /// The nodes that it may go to; `None` for all. A caller that names nodes sees to it that the cycle's class cache is one
     /// for these nodes.
-    pub(crate) nodes: Option<&'a BTreeSet<Arc<str>>>,
+    pub(crate) nodes: Option<&'a NodeSubset>,
     /// Whether PostFilter is asked when there is none.
     pub(crate) may_preempt: bool,
     /// What the members of the pod's group share, if they are tried together.
@@ -88,6 +98,13 @@ pub(crate) struct Scope<'a> {
 impl Scope<'_> {
     /// All nodes, with preemption, outside of a group.
     pub(crate) const ALL: Self = Self { nodes: None, may_preempt: true, group: None };
+
+    fn size(&self, cluster: &ClusterState) -> ScopeSize {
+        self.nodes.map_or_else(
+            || ScopeSize::all(cluster),
+            |nodes| ScopeSize { n_nodes: nodes.names.len(), n_pods: nodes.n_pods },
+        )
+    }
 }
 
 /// How one turn is taken.
@@ -241,12 +258,12 @@ impl SchedulingCycle {
         core.cluster.refresh_order();
         let (pod, now) = (&queued.entry().0, core.now);
         let limits = self.budgets.of(&pod.namespace, core.cluster.n_nodes(), now);
-        let n_scope = scope.nodes.map_or(core.cluster.capacity(), BTreeSet::len);
-        let price = Price::on(pod, &core.cluster, n_scope);
+        let size = scope.size(&core.cluster);
+        let price = Price::on(pod, &core.cluster, size);
         if price.search > limits.hard {
             // There is no search, so no step of one is reported.
             let n_errors = queued.consecutive_errors();
-            let part = most_expensive_part(pod, &core.cluster, n_scope);
+            let part = most_expensive_part(pod, &core.cluster, size);
             let price = (price.search, part);
             let refusal = self.budgets.refusal(limits, &pod.namespace, price, n_errors, now);
             return (Err(NoChoice::OverBudget(refusal)), price.0);
@@ -302,7 +319,7 @@ impl SchedulingCycle {
             pod,
             class: queued.signature().filter(|_| options.uses_class_cache && is_kept),
             may_preempt: scope.may_preempt,
-            nodes: scope.nodes,
+            nodes: scope.nodes.map(|nodes| &nodes.names),
             group: scope.group,
             percentage,
             next_start: &mut self.next_start,

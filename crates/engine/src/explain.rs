@@ -27,7 +27,7 @@ use crate::evaluation::{
 use crate::guard::guarded;
 use crate::pool::Pool;
 use crate::preference::{TieBreak, first_best};
-use crate::price::{Price, most_expensive_part};
+use crate::price::{Price, ScopeSize, most_expensive_part};
 
 /// What one plugin gives one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ pub(crate) fn explained(
     let price = Price::of(pod, &core.cluster);
     let limits = cycle.budgets.of(&pod.namespace, core.cluster.n_nodes(), core.now);
     if price.search > limits.hard {
-        let part = most_expensive_part(pod, &core.cluster, core.cluster.capacity());
+        let part = most_expensive_part(pod, &core.cluster, ScopeSize::all(&core.cluster));
         let price = (price.search, part);
         let refusal = cycle.budgets.refusal(limits, &pod.namespace, price, 0, core.now);
         return Some(Explanation::failed(pod, Status::error(refusal.message)));

@@ -13,12 +13,12 @@ use kube_scheduler_runtime::{Profile, is_within_bounds};
 
 use crate::alike::Alike;
 use crate::core::Core;
-use crate::cycle::{SchedulingCycle, Scope};
+use crate::cycle::{NodeSubset, SchedulingCycle, Scope};
 use crate::exact::{Finding, refusal};
 use crate::group::{Group, GroupWork, PlacementOutcome};
 use crate::group_report::{GroupReport, PlacementAttempt, PlacementScores};
 use crate::guard::guarded;
-use crate::price::Price;
+use crate::price::{Price, ScopeSize};
 
 const NO_PLACEMENTS: &str = "no feasible placements found";
 
@@ -214,7 +214,10 @@ impl SchedulingCycle {
         may_preempt: bool,
         findings: &mut Vec<Finding>,
     ) -> PlacementOutcome {
-        let part = part_of(cx.core, &placement.nodes);
+        let part = part_of(cx.core, &placement.nodes).map(|names| NodeSubset {
+            names,
+            n_pods: if may_preempt { n_pods_on(cx.core, group, &placement.nodes) } else { 0 },
+        });
         let scope = Scope { nodes: part.as_ref(), may_preempt, group: Some(&group.shared) };
         self.try_group(cx, group, (&placement.name, &placement.nodes), scope, findings)
     }
@@ -326,15 +329,21 @@ fn part_of(core: &Core, nodes: &Arc<[NodeIdx]>) -> Option<BTreeSet<Arc<str>>> {
     (names.len() != core.cluster.n_nodes()).then_some(names)
 }
 
+/// How many pods these nodes have at most while the members are tried there.
+fn n_pods_on(core: &Core, group: &Group, nodes: &[NodeIdx]) -> usize {
+    nodes.iter().map(|node| core.cluster.n_pods_on(*node)).sum::<usize>() + group.pods.len()
+}
+
 fn names_of(core: &Core, nodes: &[NodeIdx]) -> Vec<Arc<str>> {
     nodes.iter().filter_map(|idx| core.cluster.node_name(*idx).cloned()).collect()
 }
 
 /// What it costs to try all members on some nodes, if they are alike.
 fn work_of_members(core: &Core, group: &Group, nodes: &[NodeIdx]) -> u64 {
-    let all = nodes.len() == core.cluster.n_nodes();
-    let n_scope = if all { core.cluster.capacity() } else { nodes.len() };
-    let work = group.pods.first().map_or(0, |pod| Price::on(pod, &core.cluster, n_scope).search);
+    let all = ScopeSize::all(&core.cluster);
+    let is_part = nodes.len() != core.cluster.n_nodes();
+    let size = if is_part { ScopeSize { n_nodes: nodes.len(), ..all } } else { all };
+    let work = group.pods.first().map_or(0, |pod| Price::on(pod, &core.cluster, size).search);
     work.saturating_mul(group.pods.len() as u64)
 }
 

@@ -58,19 +58,34 @@ pub(crate) struct Price {
     pub(crate) preemption: u64,
 }
 
+/// The nodes that a pod may go to, by their number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScopeSize {
+    pub(crate) n_nodes: usize,
+    /// How many pods they have at most while the pod is tried. Only the price of preemption depends on it.
+    pub(crate) n_pods: usize,
+}
+
+impl ScopeSize {
+    /// All nodes.
+    pub(crate) fn all(cluster: &ClusterState) -> Self {
+        Self { n_nodes: cluster.capacity(), n_pods: cluster.n_pods() }
+    }
+}
+
 /// With how many of each the parts of a pod are compared.
 #[derive(Clone, Copy)]
 struct Extent {
-    n_scope: u64,
+    scope: ScopeSize,
     n_nodes: u64,
     n_pods: u64,
     n_neighbours: u64,
 }
 
 impl Extent {
-    fn new(pod: &Pod, cluster: &ClusterState, n_scope: usize) -> Self {
+    fn new(pod: &Pod, cluster: &ClusterState, scope: ScopeSize) -> Self {
         Self {
-            n_scope: units(n_scope),
+            scope,
             n_nodes: units(cluster.capacity()),
             n_pods: units(cluster.n_pods()),
             n_neighbours: units(cluster.n_pods_in(&pod.namespace)),
@@ -79,7 +94,7 @@ impl Extent {
 
     fn price(&self, reach: Reach, compared: Comparisons) -> u64 {
         let Comparisons { once, per_node, per_pod, per_neighbour } = compared;
-        let n_nodes = if reach == Reach::Scope { self.n_scope } else { self.n_nodes };
+        let n_nodes = if reach == Reach::Scope { units(self.scope.n_nodes) } else { self.n_nodes };
         once.saturating_add(per_node.saturating_mul(n_nodes))
             .saturating_add(per_pod.saturating_mul(self.n_pods))
             .saturating_add(per_neighbour.saturating_mul(self.n_neighbours))
@@ -89,12 +104,12 @@ impl Extent {
 impl Price {
     /// The price of an attempt for `pod`. Linear in the number of the pod's terms and requirements.
     pub(crate) fn of(pod: &Pod, cluster: &ClusterState) -> Self {
-        Self::on(pod, cluster, cluster.capacity())
+        Self::on(pod, cluster, ScopeSize::all(cluster))
     }
 
-    /// The same if it may go to `n_scope` nodes only.
-    pub(crate) fn on(pod: &Pod, cluster: &ClusterState, n_scope: usize) -> Self {
-        let extent = Extent::new(pod, cluster, n_scope);
+    /// The same if it may go to the nodes of `scope` only.
+    pub(crate) fn on(pod: &Pod, cluster: &ClusterState, scope: ScopeSize) -> Self {
+        let extent = Extent::new(pod, cluster, scope);
         let (mut in_scope, mut everywhere) = (Comparisons::default(), Comparisons::default());
         for (_, reach, part) in &PARTS {
             let sum = if *reach == Reach::Scope { &mut in_scope } else { &mut everywhere };
@@ -105,20 +120,20 @@ impl Price {
             .saturating_add(extent.price(Reach::Cluster, everywhere));
         let Comparisons { per_node, per_pod, per_neighbour, .. } = in_scope.and(everywhere);
         let per_trial = per_node.saturating_add(per_pod).saturating_add(per_neighbour);
-        // Each node is tried without its pods, and with each of them again.
-        let n_trials = extent.n_nodes.saturating_add(extent.n_pods);
+        // Each node that it may go to is tried without its pods, and with each of them again.
+        let n_trials = units(scope.n_nodes).saturating_add(units(scope.n_pods));
         let n_trials = if pod.spec.never_preempts { 0 } else { n_trials };
         Self { search, preemption: n_trials.saturating_mul(per_trial) }
     }
 }
 
-/// The part of a pod that a search costs most for if the pod may go to `n_scope` nodes.
+/// The part of a pod that a search costs most for if the pod may go to the nodes of `scope`.
 pub(crate) fn most_expensive_part(
     pod: &Pod,
     cluster: &ClusterState,
-    n_scope: usize,
+    scope: ScopeSize,
 ) -> &'static str {
-    let extent = Extent::new(pod, cluster, n_scope);
+    let extent = Extent::new(pod, cluster, scope);
     let prices = PARTS.iter().map(|(name, reach, part)| {
         let price = extent.price(*reach, part(pod, cluster));
         (price, *name)
@@ -343,7 +358,10 @@ mod tests {
         for (spec, part, expected) in cases {
             let pod = pod(spec);
             let price = Price::of(&pod, &cluster);
-            assert_eq!(most_expensive_part(&pod, &cluster, cluster.capacity()), PARTS[part].0);
+            assert_eq!(
+                most_expensive_part(&pod, &cluster, ScopeSize::all(&cluster)),
+                PARTS[part].0
+            );
             assert!(expected.contains(&price.search), "{price:?}");
             assert!(price.preemption >= price.search / 2, "{price:?}");
         }
@@ -380,7 +398,7 @@ mod tests {
         (0..2000).for_each(|at| add(&mut cluster, "Service", "a", &format!("s{at}"), &labels));
         let price = Price::of(&labelled, &cluster);
         assert!(price.search > 2000 * 100, "{price:?}");
-        let most_expensive = most_expensive_part(&labelled, &cluster, cluster.capacity());
+        let most_expensive = most_expensive_part(&labelled, &cluster, ScopeSize::all(&cluster));
         assert_eq!(most_expensive, PARTS[2].0);
         // A service that asks for anything is not compared with a pod without labels.
         let plain = Price::of(&pod(json!({})), &cluster).search;
@@ -411,13 +429,20 @@ mod tests {
     #[test]
     fn a_pod_that_may_go_to_some_nodes_pays_for_these() {
         let cluster = cluster();
-        let price = |spec: Value, n_scope| Price::on(&pod(spec), &cluster, n_scope).search;
-        let plain = price(json!({}), 1000);
-        assert!(price(json!({}), 10) < plain / 50, "{plain}");
+        let price = |spec: Value, n_nodes, n_pods| {
+            Price::on(&pod(spec), &cluster, ScopeSize { n_nodes, n_pods })
+        };
+        let plain = price(json!({}), 1000, 1000);
+        assert_eq!(plain, Price::of(&pod(json!({})), &cluster));
+        let few = price(json!({}), 10, 10);
+        assert!(few.search < plain.search / 50, "{plain:?}");
+        // Pods to evict are looked for on these alone, and each of theirs is tried.
+        assert_eq!(few.preemption, plain.preemption / 100);
+        assert_eq!(price(json!({}), 10, 30).preemption, 2 * few.preemption);
         // Where pods are spread, all nodes count.
         let spread = json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone",
             "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"a": "b"}}}]});
-        assert!(price(spread, 10) > 1000);
+        assert!(price(spread, 10, 10).search > 1000);
     }
 
     #[test]

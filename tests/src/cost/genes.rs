@@ -84,6 +84,29 @@ impl Genome {
     /// How many parts there are.
     pub(super) const N_PARTS: usize = PARTS.len();
 
+    /// What once cost too much.
+    pub(super) fn known() -> [Self; Self::N_KNOWN] {
+        let gene = |name: &str, n, style| {
+            let part = PARTS.iter().position(|(known, _)| *known == name).unwrap_or(0);
+            Gene { part, n, listed: 1, style }
+        };
+        let may_go_to_any_host = || gene("pod group", 1, 0b10);
+        [
+            // Looking for pods to evict had the price of all nodes on each of them.
+            Self { n_pods: 5, genes: vec![may_go_to_any_host(), gene("priority and size", 1, 0)] },
+            // Attempts at preemption were noted one by one.
+            Self { n_pods: 60, genes: vec![may_go_to_any_host(), gene("priority and size", 1, 0)] },
+            // A pod with claims had its own copies of the amounts of its resources.
+            Self {
+                n_pods: 1,
+                genes: vec![gene("resources", 900, 0), gene("resource claims", 1, 1)],
+            },
+        ]
+    }
+
+    /// How many those are.
+    pub(super) const N_KNOWN: usize = 3;
+
     /// The same with a change, or with a part of `other`.
     pub(super) fn mutated(&self, other: &Self, numbers: &mut Numbers) -> Self {
         let mut changed = self.clone();
