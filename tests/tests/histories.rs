@@ -4,9 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use kube_scheduler_api_types::{Node, Pod};
-use kube_scheduler_engine::{EngineOptions, Pool};
+use kube_scheduler_api_types::{Node, Pod, Timestamp};
+use kube_scheduler_config::{FeatureGates, decode, default};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input, Pool};
 use kube_scheduler_framework::preemption::PreemptionCandidate;
 use kube_scheduler_runtime::{
     Extender, ExtenderFilterResult, ExtenderVerbs, ExtenderVictims, HostPriority, PendingPriorities,
@@ -14,6 +16,7 @@ use kube_scheduler_runtime::{
 use kube_scheduler_tests::history::History;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use serde_json::json;
 
 const STEPS: usize = 400;
 /// Histories of which at least one has what is looked for.
@@ -102,6 +105,182 @@ fn evaluations_are_really_shared() {
     };
     assert!(hits(true) > 10, "{} evaluations were brought up to date", hits(true));
     assert_eq!(hits(false), 0);
+}
+
+/// A step of a history of preemptions; numbers name one of a few pods or nodes.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A node of so many CPUs, with a taint or without.
+    Node(u8, u8, bool),
+    NodeGone(u8),
+    /// A pod on a node that others may take the place of.
+    Running(u8, u8),
+    /// A pod of one of a few classes and priorities.
+    Pod(u8),
+    PodGone(u8),
+    /// The pod that was evicted first is gone.
+    VictimGone,
+    Turn,
+    Wait(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0_u8..4, 1_u8..4, any::<bool>()).prop_map(|(n, cpu, taint)| Step::Node(n, cpu, taint)),
+        1 => (0_u8..4).prop_map(Step::NodeGone),
+        6 => (0_u8..12, 0_u8..4).prop_map(|(n, node)| Step::Running(n, node)),
+        8 => (0_u8..24).prop_map(Step::Pod),
+        1 => (0_u8..24).prop_map(Step::PodGone),
+        2 => Just(Step::VictimGone),
+        16 => Just(Step::Turn),
+        3 => (0_u8..20).prop_map(Step::Wait),
+    ]
+}
+
+/// An engine whose pods wait for their victims to go, and the API server's side of it.
+struct Preemptions {
+    engine: Engine,
+    now: Timestamp,
+    pods: BTreeMap<String, Arc<Pod>>,
+    victims: Vec<String>,
+    log: Vec<String>,
+}
+
+impl Preemptions {
+    fn new(uses_class_cache: bool) -> Self {
+        let kind = "KubeSchedulerConfiguration";
+        let mut config = decode(
+            &json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": kind}).to_string(),
+        )
+        .unwrap();
+        default(&mut config, &FeatureGates::default());
+        let registry = kube_scheduler_plugins_intree::registry();
+        let engine =
+            Engine::new(&config, &registry, options(uses_class_cache, Pool::none())).unwrap();
+        let now = Timestamp::from_millis(1_000_000);
+        Self { engine, now, pods: BTreeMap::new(), victims: Vec::new(), log: Vec::new() }
+    }
+
+    fn apply(&mut self, name: &str, node: Option<u8>, priority: i32, cpu: &str) {
+        let pod = json!({
+            "metadata": {"namespace": "x", "name": name, "uid": name},
+            "spec": {
+                "schedulerName": "default-scheduler", "nodeName": node.map(|n| format!("n{n}")), "priority": priority,
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+            },
+        });
+        let pod = Arc::new(Pod::from_value(&pod).unwrap());
+        self.pods.insert(name.to_owned(), pod.clone());
+        self.engine.handle(Input::PodApplied(pod), self.now);
+    }
+
+    fn delete(&mut self, name: &str) {
+        if self.pods.remove(name).is_some() {
+            let (namespace, name) = ("x".into(), name.into());
+            self.engine.handle(Input::PodDeleted { namespace, name }, self.now);
+        }
+    }
+
+    fn take(&mut self, step: &Step) {
+        match *step {
+            Step::Node(n, cpu, is_tainted) => {
+                let taint = json!({"key": "a", "effect": "NoSchedule"});
+                let taints = if is_tainted && cpu == 1 { json!([taint]) } else { json!([]) };
+                let node = json!({
+                    "metadata": {"name": format!("n{n}"), "uid": format!("n{n}")}, "spec": {"taints": taints},
+                    "status": {"allocatable": {"cpu": cpu.to_string(), "memory": "8Gi", "pods": "9"}},
+                });
+                let node = Arc::new(Node::from_value(&node).unwrap());
+                self.engine.handle(Input::NodeApplied(node), self.now);
+            }
+            Step::NodeGone(n) => {
+                self.engine.handle(Input::NodeDeleted { name: format!("n{n}").into() }, self.now);
+            }
+            Step::Running(n, node) => {
+                let name = format!("r{n}");
+                if !self.pods.contains_key(&name) {
+                    self.apply(&name, Some(node), i32::from(n % 3), "400m");
+                }
+            }
+            Step::Pod(n) => {
+                let name = format!("p{n}");
+                if !self.pods.contains_key(&name) {
+                    let cpu = ["300m", "700m"][usize::from(n % 2)];
+                    self.apply(&name, None, 10 + i32::from(n / 2 % 3), cpu);
+                }
+            }
+            Step::PodGone(n) => self.delete(&format!("p{n}")),
+            Step::VictimGone => {
+                if !self.victims.is_empty() {
+                    let victim = self.victims.remove(0);
+                    self.delete(&victim);
+                }
+            }
+            Step::Turn => {
+                let turn = self.engine.schedule_next(self.now);
+                self.log.extend(turn.map(|turn| format!("{} {:?}", turn.pod, turn.result)));
+            }
+            Step::Wait(seconds) => {
+                self.now = self.now + Duration::from_secs(seconds.into());
+                self.engine.handle(Input::TimePassed, self.now);
+            }
+        }
+        self.carry_out();
+    }
+
+    /// Everything succeeds at once, but victims take their time.
+    fn carry_out(&mut self) {
+        loop {
+            let effects: Vec<Effect> = self.engine.drain_effects().collect();
+            if effects.is_empty() {
+                return;
+            }
+            for effect in effects {
+                self.log.push(effect.to_string());
+                let answer = match effect {
+                    Effect::WriteBinding { token, pod, node } => {
+                        let bound = Arc::new(self.pods[&*pod.name].with_node_name(&node));
+                        self.pods.insert(pod.name.to_string(), bound.clone());
+                        self.engine
+                            .handle(Input::BindingWritten { token, result: Ok(()) }, self.now);
+                        Input::PodApplied(bound)
+                    }
+                    Effect::EvictPod { token, pod, .. } => {
+                        self.victims.push(pod.name.to_string());
+                        Input::PodEvicted { token, result: Ok(EvictionOutcome::Deleted) }
+                    }
+                    Effect::ClearNomination { token, .. } => {
+                        Input::NominationCleared { token, result: Ok(()) }
+                    }
+                    _ => continue,
+                };
+                self.engine.handle(answer, self.now);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 256,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    })]
+
+    /// What nodes answer with the pods nominated to them is kept from attempt to attempt.
+    #[test]
+    fn decisions_beside_nominated_pods_do_not_depend_on_shared_evaluations(
+        steps in prop::collection::vec(step(), 1..200),
+    ) {
+        let log = |uses_class_cache| {
+            let mut history = Preemptions::new(uses_class_cache);
+            (0..4).for_each(|n| history.take(&Step::Node(n, 2, false)));
+            steps.iter().for_each(|step| history.take(step));
+            history.log
+        };
+        prop_assert_eq!(log(true), log(false));
+    }
 }
 
 proptest! {

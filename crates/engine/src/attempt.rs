@@ -223,10 +223,10 @@ impl Search<'_, '_> {
     /// All nodes are filtered and every passing one is scored, from the class's evaluation if there is one.
     fn exhaustive(&mut self, failure: Option<Box<NominationFailure>>) -> Result<Choice, NoChoice> {
         let (runner, pool) = (self.runner, self.pool);
-        let class = self
+        let mut class = self
             .class
             .and_then(|class| self.classes.take(class, &runner, self.pod, pool, self.nodes));
-        let outcome = self.choose(class.as_deref(), failure);
+        let outcome = self.choose(class.as_deref_mut(), failure);
         if let (Some(number), Some(class)) = (self.class, class)
             && !matches!(outcome, Err(NoChoice::Broken(_)))
             && !self.classes.contains(number)
@@ -238,15 +238,14 @@ impl Search<'_, '_> {
 
     fn choose(
         &mut self,
-        class: Option<&ClassEvaluation>,
+        class: Option<&mut ClassEvaluation>,
         failure: Option<Box<NominationFailure>>,
     ) -> Result<Choice, NoChoice> {
-        let by_node = class.filter(|class| class.is_by_node());
         // Where groups of nodes were asked, there are no answers of single nodes that something could change.
-        if by_node.is_none()
+        if let Some(class) = class.as_deref().filter(|class| !class.is_by_node())
             && failure.is_none()
             && !self.runner.cx.nominated.has_nominated_pods()
-            && let Some(choice) = class.and_then(|class| self.best_of_class(class))
+            && let Some(choice) = self.best_of_class(class)
         {
             return Ok(choice);
         }
@@ -255,11 +254,20 @@ impl Search<'_, '_> {
             (rejection, extender_statuses) = (failure.rejection, failure.extender_statuses);
             run = Some((failure.state, failure.pre_filter));
         }
-        let mut evaluation = match by_node {
-            Some(class) => Cow::Borrowed(&class.evaluation),
-            None => Cow::Owned(self.fresh_evaluation(run)?),
-        };
-        let changes = verdicts_with_nominated_pods(&self.runner, self.pod, &evaluation);
+        let (by_node, mut evaluation, changes);
+        match class.filter(|class| class.is_by_node()) {
+            Some(class) => {
+                changes = class.verdicts_with_nominated_pods(&self.runner, self.pod);
+                by_node = Some(&*class);
+                evaluation = Cow::Borrowed(&class.evaluation);
+            }
+            None => {
+                let fresh = self.fresh_evaluation(run)?;
+                changes = verdicts_with_nominated_pods(&self.runner, self.pod, &fresh, None);
+                by_node = None;
+                evaluation = Cow::Owned(fresh);
+            }
+        }
         let mut changes = changes.map_err(NoChoice::Broken)?;
         // A nominated node is looked at even if PreFilter left it out, and its answer stays.
         let left_out = rejection.filter(|(idx, _)| evaluation.is_left_out(*idx));

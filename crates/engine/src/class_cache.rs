@@ -18,12 +18,12 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::reads::PhaseReads;
 use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState};
 use kube_scheduler_framework::following::Followed;
-use kube_scheduler_framework::{Code, CycleState, NodeIdx};
+use kube_scheduler_framework::{Code, CycleState, NodeIdx, Status};
 use kube_scheduler_runtime::{Meter, MeteredPoint, Runner, SkipSet};
 use rustc_hash::FxHashMap;
 
 use self::footprint::Footprint;
-use crate::evaluation::Evaluation;
+use crate::evaluation::{Evaluation, NominatedVerdicts, verdicts_with_nominated_pods};
 use crate::pool::Pool;
 use crate::preference::TieBreak;
 use crate::ranking::{DOMAINS_START_OVER, DomainPlugins, Ranking};
@@ -56,6 +56,8 @@ pub(crate) struct ClassEvaluation {
     pub(crate) evaluation: Evaluation,
     /// Made when there is a choice between nodes for the first time, or when plugins look at topology domains.
     ranking: Option<Ranking>,
+    /// What nodes answer with the pods that are nominated to them.
+    nominated: NominatedVerdicts,
     /// Whether the ranking is made for ties that fall by name.
     by_name: bool,
     /// Plugins whose reads do not matter, because they are asked about groups of nodes instead.
@@ -128,6 +130,7 @@ impl ClassEvaluation {
             reads: evaluation.reads_without(&left_out, &following),
             evaluation,
             ranking: None,
+            nominated: NominatedVerdicts::default(),
             by_name: false,
             left_out,
             following,
@@ -152,7 +155,8 @@ impl ClassEvaluation {
     /// What it takes in memory at most with this many nodes, in bytes.
     fn n_bytes_with(&self, n_nodes: usize) -> usize {
         let groups = self.ranking.as_ref().map_or(0, Ranking::n_bytes);
-        self.footprint.with_nodes(n_nodes).saturating_add(groups)
+        let nominated = self.nominated.n_bytes();
+        self.footprint.with_nodes(n_nodes).saturating_add(groups).saturating_add(nominated)
     }
 
     /// What PreFilter and PreScore left.
@@ -171,6 +175,18 @@ impl ClassEvaluation {
             None if self.evaluation.verdicts.n_passing() == 0 => None,
             None => Some((*self.evaluation.feasible(cluster).first()?, 1)),
         }
+    }
+
+    /// The answers of nodes that differ because pods are nominated to them. The error is a filter's.
+    pub(crate) fn verdicts_with_nominated_pods(
+        &mut self,
+        runner: &Runner<'_>,
+        pod: &Pod,
+    ) -> Result<Vec<(NodeIdx, Option<Status>)>, Status> {
+        // Plugins that follow say for which pods of the class their answers differ, but not with others nominated there.
+        let may_keep = self.following.is_empty();
+        let kept = may_keep.then_some((&mut self.nominated, self.reads.per_node));
+        verdicts_with_nominated_pods(runner, pod, &self.evaluation, kept)
     }
 
     /// Updates the cached evaluation for the nodes that changed, and for the pod where plugins follow by themselves.
@@ -217,6 +233,7 @@ impl ClassEvaluation {
         self.seen_to = cluster.sequence();
         self.versions = now;
         let started = runner.profile.meter().map(Meter::nanos);
+        self.nominated.forget(changed);
         self.evaluation.look_again(runner, pod, changed).ok()?;
         // The scores' measuring begins where the filters' ends, which saves reading the timer.
         let filtered = runner.profile.meter().zip(started).map(|(meter, started)| {

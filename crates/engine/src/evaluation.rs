@@ -20,7 +20,7 @@ use kube_scheduler_framework::{Code, CycleState, NodeIdx, Status, VerdictId, Ver
 use kube_scheduler_runtime::{Meter, MeteredPoint, PreFilterRun, Runner, SkipSet};
 
 pub(crate) use self::best::best_node;
-pub(crate) use self::nominations::verdicts_with_nominated_pods;
+pub(crate) use self::nominations::{NominatedVerdicts, verdicts_with_nominated_pods};
 pub use self::scores::NodeScores;
 pub(crate) use self::scores::{ScoreTable, Scorer, deciding_scorers};
 use crate::pool::Pool;

@@ -212,7 +212,7 @@ fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, manner: Manner) -> Explanation {
     };
     explanation.node_names.clone_from(&evaluation.pre_filter.node_names);
     // As in an attempt, nominated pods are taken into account before the verdicts are used: they can take the last node.
-    match verdicts_with_nominated_pods(runner, pod, &evaluation) {
+    match verdicts_with_nominated_pods(runner, pod, &evaluation, None) {
         Ok(changed) => evaluation.replace(changed),
         Err(status) => {
             explanation.message = Some(status.message());

@@ -13,7 +13,7 @@ impl SkipSet {
     }
 
     /// Whether no plugin is left out.
-    pub(crate) const fn is_empty(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 

@@ -60,7 +60,7 @@ impl Search<'_, '_> {
         };
         let reads = evaluation.reads_without(&SkipSet::default(), &SkipSet::default());
         let goes_by_sums = self.goes_by_sums(&evaluation);
-        let changes = verdicts_with_nominated_pods(&runner, pod, &evaluation);
+        let changes = verdicts_with_nominated_pods(&runner, pod, &evaluation, None);
         evaluation.replace(changes.map_err(NoChoice::Broken)?);
         let cluster = runner.cx.cluster;
         let mut nodes = evaluation.feasible(cluster);

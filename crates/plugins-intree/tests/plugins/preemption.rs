@@ -454,7 +454,7 @@ fn assert_sums_see_nominated_pods(world: &Fixture, pod: &Pod) {
     let runner = Runner::new(&profile, world.sources());
     let mut state = CycleState::new();
     let run = runner.pre_filter(&mut state, pod);
-    let Some(sums) = SumsFilters::new(runner, &state, pod, &run.skip) else { return };
+    let Some(mut sums) = SumsFilters::new(runner, &state, pod, &run.skip) else { return };
     for &idx in world.cluster().order() {
         let overlay = NodeOverlay::new(idx);
         let expected = runner.filter_with_nominated_pods(&state, pod, &overlay, &run.skip);

@@ -34,7 +34,9 @@ pub struct SumsFilters<'a> {
 struct Trial {
     /// With the nominated pods that count, if there are any, and without; none before the first trial.
     overlays: SmallVec<[NodeOverlay; 2]>,
-    reads: TrialReads,
+    /// What each filter has read here or on nodes before: noting a thing for the first time takes longer than reading it, and
+    /// most nodes are read alike.
+    reads: SmallVec<[ReadSet; 8]>,
 }
 
 impl Trial {
@@ -43,14 +45,20 @@ impl Trial {
     }
 }
 
+/// What filters say about a node of which only the sums are changed.
+enum Verdict<'a> {
+    Accepted,
+    /// The first filter that does not accept, and what it says.
+    Refused(&'a PluginName, Status),
+    /// A filter has read single pods.
+    Unknown,
+}
+
 struct SumsFilter<'a> {
     idx: PluginIdx,
     name: &'a PluginName,
     filter: &'a dyn Filter,
 }
-
-/// What each filter has read in one trial.
-type TrialReads = SmallVec<[ReadSet; 8]>;
 
 impl<'a> SumsFilters<'a> {
     /// `None` when a plugin's state follows single pods. `skip` are the plugins left out, `state` is what PreFilter left
@@ -74,44 +82,78 @@ impl<'a> SumsFilters<'a> {
 
     /// What the filters say about a node that passes them, with these pods added. `None` when a filter needs single pods.
     pub fn filter_with<'p>(
-        &self,
+        &mut self,
         node: NodeIdx,
         nominated: impl Iterator<Item = &'p Pod>,
     ) -> Option<Status> {
         let mut crowded = NodeOverlay::new(node);
         nominated.for_each(|other| crowded.add_sums(self.runner.cx.cluster, other));
-        self.ask(&crowded, &self.nothing_read(), false)
+        self.begin([crowded]);
+        self.ask_trial(false).status()
     }
 
     /// How many pods like the one in question fit on a node as it is in `overlay`, one after the other, up to `most`. `None`
     /// when a filter fails, or needs more than the node and the sums of its pods.
     pub fn n_fitting(&mut self, overlay: NodeOverlay, most: usize) -> Option<usize> {
-        let overlays = self.with_nominated_pods(overlay);
-        self.trial = Trial { overlays, reads: self.nothing_read() };
+        self.try_node(overlay);
         let mut n = 0;
         while n < most {
-            let status = self.ask_trial(n > 0)?;
-            if !status.is_success() {
-                if !status.is_rejected() {
-                    return None;
-                }
-                break;
+            match self.ask_trial(n > 0) {
+                Verdict::Accepted => n += 1,
+                Verdict::Refused(_, status) if status.is_rejected() => break,
+                Verdict::Refused(..) | Verdict::Unknown => return None,
             }
-            n += 1;
             self.trial.change_sums(|overlay| overlay.add_sums(self.runner.cx.cluster, self.pod));
         }
         self.trial.reads.iter().all(|reads| reads.get().can_be_followed()).then_some(n)
     }
 
-    fn nothing_read(&self) -> TrialReads {
-        self.filters.iter().map(|_| ReadSet::new()).collect()
+    /// What the filters read for their latest answer, and perhaps more.
+    pub fn reads(&self) -> Reads {
+        self.trial.reads.iter().fold(Reads::NOTHING, |all, reads| all.union(reads.get()))
     }
 
-    /// What the first filter says that does not accept; `None` when one of them has read single pods. `is_again` leaves out
-    /// those that read no sums the first time.
-    fn ask(&self, overlay: &NodeOverlay, reads: &TrialReads, is_again: bool) -> Option<Status> {
+    /// Begins a trial of a node with the nominated pods that count there, and as it is.
+    fn try_node(&mut self, plain: NodeOverlay) {
+        let cluster = self.runner.cx.cluster;
+        let mut crowded = None;
+        if self.has_nominated_pods
+            && let Some(name) = cluster.node_name(plain.node())
+        {
+            for other in self.runner.nominated_that_count(self.pod, name) {
+                crowded.get_or_insert_with(|| plain.clone()).add_sums(cluster, &other);
+            }
+        }
+        self.begin(crowded.into_iter().chain([plain]));
+    }
+
+    /// Begins a trial of a node in each of these states.
+    fn begin(&mut self, states: impl IntoIterator<Item = NodeOverlay>) {
+        let Trial { overlays, reads } = &mut self.trial;
+        overlays.clear();
+        overlays.extend(states);
+        let says_nothing = |reads: Reads| reads.has_single_pods() || !reads.can_be_followed();
+        // What ended one trial without an answer need not end the next.
+        if reads.iter().any(|reads| says_nothing(reads.get())) {
+            reads.clear();
+        }
+        reads.resize_with(self.filters.len(), ReadSet::new);
+    }
+
+    fn ask_trial(&self, is_again: bool) -> Verdict<'a> {
+        for overlay in &self.trial.overlays {
+            let verdict = self.ask(overlay, &self.trial.reads, is_again);
+            if !matches!(verdict, Verdict::Accepted) {
+                return verdict;
+            }
+        }
+        Verdict::Accepted
+    }
+
+    /// What the filters say. `is_again` leaves out those that read no sums the first time.
+    fn ask(&self, overlay: &NodeOverlay, reads: &[ReadSet], is_again: bool) -> Verdict<'a> {
         let Some(view) = NodeView::hypothetical(self.runner.cx.cluster, overlay) else {
-            return Some(Status::SUCCESS);
+            return Verdict::Accepted;
         };
         let mut cx = self.runner.cx.unrecorded();
         for (SumsFilter { idx, name, filter }, reads) in self.filters.iter().zip(reads) {
@@ -121,14 +163,25 @@ impl<'a> SumsFilters<'a> {
             cx.note_in(reads);
             let status = filter.filter(&cx, self.state, self.pod, &view.with_reads(reads));
             if reads.get().has_single_pods() {
-                return None;
+                return Verdict::Unknown;
             }
             self.runner.called(*idx, MeteredPoint::Filter, 1);
             if !status.is_success() {
-                return Some(filter_failure(status, name));
+                return Verdict::Refused(name, status);
             }
         }
-        Some(Status::SUCCESS)
+        Verdict::Accepted
+    }
+}
+
+impl Verdict<'_> {
+    /// As the runner says it; `None` if it is unknown.
+    fn status(self) -> Option<Status> {
+        match self {
+            Self::Accepted => Some(Status::SUCCESS),
+            Self::Refused(name, status) => Some(filter_failure(status, name)),
+            Self::Unknown => None,
+        }
     }
 }
 
@@ -138,46 +191,21 @@ impl std::fmt::Debug for SumsFilters<'_> {
     }
 }
 
-impl SumsFilters<'_> {
-    /// A node with the nominated pods that count there, if there are any, and as it is.
-    fn with_nominated_pods(&self, plain: NodeOverlay) -> SmallVec<[NodeOverlay; 2]> {
-        let mut crowded = None;
-        if self.has_nominated_pods
-            && let Some(name) = self.runner.cx.cluster.node_name(plain.node())
-        {
-            for other in self.runner.nominated_that_count(self.pod, name) {
-                let crowded = crowded.get_or_insert_with(|| plain.clone());
-                crowded.add_sums(self.runner.cx.cluster, &other);
-            }
-        }
-        crowded.into_iter().chain([plain]).collect()
-    }
-
-    fn ask_trial(&self, is_again: bool) -> Option<Status> {
-        let mut status = Status::SUCCESS;
-        for overlay in &self.trial.overlays {
-            status = self.ask(overlay, &self.trial.reads, is_again)?;
-            if !status.is_success() {
-                break;
-            }
-        }
-        Some(status)
-    }
-}
-
 impl SumsTrial for SumsFilters<'_> {
     fn start(&mut self, node: NodeIdx, priority: i32) -> Option<Status> {
         let cluster = self.runner.cx.cluster;
-        let plain = NodeOverlay::sums_without_pods_below(cluster, node, priority);
-        let overlays = self.with_nominated_pods(plain);
-        self.trial = Trial { overlays, reads: self.nothing_read() };
-        self.ask_trial(false)
+        self.try_node(NodeOverlay::sums_without_pods_below(cluster, node, priority));
+        self.ask_trial(false).status()
     }
 
     fn reprieve(&mut self, victim: &Pod) -> Option<bool> {
         let cluster = self.runner.cx.cluster;
         self.trial.change_sums(|overlay| overlay.add_sums(cluster, victim));
-        let fits = self.ask_trial(true)?.is_success();
+        let fits = match self.ask_trial(true) {
+            Verdict::Accepted => true,
+            Verdict::Refused(..) => false,
+            Verdict::Unknown => return None,
+        };
         if !fits {
             self.trial.change_sums(|overlay| overlay.remove_sums(cluster, victim));
         }
