@@ -356,7 +356,8 @@ fn stored(write: &ObjectWrite) -> Option<Arc<Object>> {
             let (name, uid) = (format!("{prefix}x"), format!("uid-{prefix}x"));
             created.set_field(&["metadata", "name"], name.as_str().into());
             created.set_field(&["metadata", "uid"], uid.as_str().into());
-            Object { name: name.into(), uid: uid.into(), ..created }
+            (created.name, created.uid) = (name.into(), uid.into());
+            created
         }
         ObjectWrite::PatchStatus { object, .. } => {
             let metadata = json!({"namespace": *object.namespace, "name": *object.name});

@@ -1,9 +1,12 @@
 //! Objects of all other kinds: identity and labels read, the rest kept as compact JSON for the plugin that cares.
 
+mod form;
+
 use std::sync::Arc;
 
 use serde::Deserialize;
 
+use self::form::ObjectForm;
 use crate::compile::{DecodeError, decode, parse};
 use crate::labels::Labels;
 use crate::wire::{ObjectMeta, Text};
@@ -32,6 +35,7 @@ pub struct Object {
     pub labels: Labels,
     /// The whole object, as it was read.
     pub json: Arc<Json>,
+    form: ObjectForm,
 }
 
 #[derive(Default, Deserialize)]
@@ -70,6 +74,7 @@ impl Object {
             created: header.metadata.creation_timestamp.0,
             labels: header.metadata.labels,
             json,
+            form: ObjectForm::default(),
         })
     }
 
@@ -84,7 +89,20 @@ impl Object {
     /// Sets one field of the JSON, making the maps on the way to it. What was read of the object besides (identity,
     /// revision, labels) stays as it is.
     pub fn set_field(&mut self, path: &[&str], value: Json) {
+        self.form = ObjectForm::default();
         Arc::make_mut(&mut self.json).set(path, value);
+    }
+
+    /// The same with other JSON. What was read of the object besides stays as it is.
+    #[must_use]
+    pub fn with_json(self, json: impl Into<Json>) -> Self {
+        Self { json: Arc::new(json.into()), form: ObjectForm::default(), ..self }
+    }
+
+    /// What `read` makes of the JSON, as a type of the caller's. The first answer is kept as long as the object, and the copies that
+    /// are made of it afterwards. Callers that ask for another type have it made each time.
+    pub fn read_as<T: Send + Sync + 'static>(&self, read: impl Fn(&Json) -> T) -> Arc<T> {
+        self.form.get(&self.json, read)
     }
 
     /// `group/version`, or the version alone for the core group.

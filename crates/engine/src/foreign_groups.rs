@@ -92,13 +92,11 @@ impl ForeignGroups {
         let spec = guarded(|| source.spec(object)).unwrap_or(Value::Bool(false));
         let generation = Value::from(&object.json["metadata"]["generation"]);
         let json = json!({"metadata": {"generation": generation}, "spec": spec});
-        Some(Arc::new(Object {
-            group: PodGroup::GROUP.into(),
-            kind: PodGroup::KIND.into(),
-            name: PodGroup::foreign_name(&object.group, &object.name),
-            json: Arc::new(json.into()),
-            ..object.clone()
-        }))
+        let mut object = object.clone().with_json(json);
+        object.name = PodGroup::foreign_name(&object.group, &object.name);
+        object.group = PodGroup::GROUP.into();
+        object.kind = PodGroup::KIND.into();
+        Some(Arc::new(object))
     }
 
     /// The resource that plugins register for to be notified of an object.

@@ -223,14 +223,14 @@ fn pod_group(mut group: Value, namespace: &Arc<str>) -> Result<Arc<Object>, Requ
     if group["metadata"].is_object() && group["metadata"]["namespace"].is_null() {
         group["metadata"]["namespace"] = Value::from(&**namespace);
     }
-    let group = Object::from_value(group).map_err(|error| refused(error.to_string()))?;
+    let mut group = Object::from_value(group).map_err(|error| refused(error.to_string()))?;
     if (&*group.group, &*group.kind) != (PodGroup::GROUP, PodGroup::KIND) || group.name.is_empty() {
         let expected = format!("expected a {} of {} with a name", PodGroup::KIND, PodGroup::GROUP);
         return Err(refused(expected));
     }
     PodGroup::from_object(&group).map_err(|error| refused(error.to_string()))?;
-    let uid = uid(&group.namespace, &group.name);
-    Ok(Arc::new(Object { uid, ..group }))
+    group.uid = uid(&group.namespace, &group.name);
+    Ok(Arc::new(group))
 }
 
 /// Pods that are alike except for their names.

@@ -50,7 +50,7 @@ pub(crate) fn as_read(name: &str, object: Arc<Object>) -> Arc<Object> {
     }
     let [old, new] = CONDITIONS;
     let Cow::Owned(json) = renamed(&Value::from(&*object.json), new, old) else { return object };
-    Arc::new(Object { json: Arc::new(json.into()), ..(*object).clone() })
+    Arc::new(Arc::unwrap_or_clone(object).with_json(json))
 }
 
 /// A patch of an object's status as a server takes it that serves the kind in `version`.

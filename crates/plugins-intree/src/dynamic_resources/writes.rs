@@ -71,7 +71,7 @@ pub(super) fn deallocated(object: &Object) -> Object {
     for field in ["reservedFor", "allocation", "devices"] {
         json.remove(&["status", field]);
     }
-    Object { json: Arc::new(json), ..object.clone() }
+    object.clone().with_json(json)
 }
 
 /// Whether the pod or the group with this UID may use the claim.
@@ -146,7 +146,9 @@ pub(super) fn to_create(variant: &Object) -> Object {
     let mut json = (*variant.json).clone();
     json.remove(&["metadata", "name"]);
     json.remove(&["metadata", "uid"]);
-    Object { name: "".into(), uid: "".into(), json: Arc::new(json), ..variant.clone() }
+    let mut object = variant.clone().with_json(json);
+    (object.name, object.uid) = Default::default();
+    object
 }
 
 /// The write that shows the kubelet which request of the special claim serves which container.

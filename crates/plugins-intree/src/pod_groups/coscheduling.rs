@@ -275,10 +275,10 @@ mod tests {
         let object = Object::from_value(object).unwrap();
         let spec = source.as_group_source().unwrap().spec(&object);
         let name = PodGroup::foreign_name(GROUP, "train");
-        let json = Arc::new(json!({"spec": spec}).into());
-        let (group, kind) = (PodGroup::GROUP.into(), PodGroup::KIND.into());
+        let mut group = object.with_json(json!({"spec": spec}));
+        (group.group, group.kind) = (PodGroup::GROUP.into(), PodGroup::KIND.into());
+        group.name = name.clone();
         let mut cluster = ClusterState::new();
-        let group = Object { group, kind, name: name.clone(), json, ..object };
         cluster.upsert_object(Arc::new(group));
         let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4"}}});
         cluster.add_node(Arc::new(Node::from_value(&node).unwrap()));
