@@ -96,6 +96,19 @@ impl Json {
         if let Self::Object(fields) = self { Some(fields) } else { None }
     }
 
+    /// The bytes that the value takes beside its own place. O(values).
+    pub fn n_bytes(&self) -> usize {
+        match self {
+            Self::Null | Self::Bool(_) | Self::Number(_) => 0,
+            Self::String(text) => text.len(),
+            Self::Array(items) => items.iter().map(|item| size_of::<Self>() + item.n_bytes()).sum(),
+            Self::Object(fields) => fields
+                .iter()
+                .map(|(name, value)| size_of::<(Box<str>, Self)>() + name.len() + value.n_bytes())
+                .sum(),
+        }
+    }
+
     /// The items, if it is a list.
     pub const fn as_array(&self) -> Option<&[Self]> {
         if let Self::Array(items) = self { Some(items) } else { None }

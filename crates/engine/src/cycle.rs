@@ -81,6 +81,8 @@ pub(crate) struct NodeSubset {
     /// How many pods they have at most while a group is tried there. Zero where no pods may be evicted, for nothing depends on it
     /// then.
     pub(crate) n_pods: usize,
+    /// See [`ScopeSize::counted_up_to`].
+    pub(crate) counted_up_to: u64,
 }
 
 /// Where and how to search for a node.
@@ -102,7 +104,11 @@ impl Scope<'_> {
     fn size(&self, cluster: &ClusterState) -> ScopeSize {
         self.nodes.map_or_else(
             || ScopeSize::all(cluster),
-            |nodes| ScopeSize { n_nodes: nodes.names.len(), n_pods: nodes.n_pods },
+            |NodeSubset { names, n_pods, counted_up_to }| ScopeSize {
+                n_nodes: names.len(),
+                n_pods: *n_pods,
+                counted_up_to: *counted_up_to,
+            },
         )
     }
 }

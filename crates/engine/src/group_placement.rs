@@ -18,7 +18,7 @@ use crate::exact::{Finding, refusal};
 use crate::group::{Group, GroupWork, PlacementOutcome};
 use crate::group_report::{GroupReport, PlacementAttempt, PlacementScores};
 use crate::guard::guarded;
-use crate::price::{Price, ScopeSize};
+use crate::price::{Price, ScopeSize, n_counters};
 
 const NO_PLACEMENTS: &str = "no feasible placements found";
 
@@ -46,6 +46,15 @@ struct Counted {
     places: Vec<NodeIdx>,
     /// The number of the latest attempt before they would have been tried.
     before: u64,
+}
+
+/// How the members are tried in a placement.
+#[derive(Clone, Copy)]
+struct Trial {
+    /// Whether PostFilter is asked about those that fit nowhere.
+    may_preempt: bool,
+    /// See [`ScopeSize::counted_up_to`].
+    counted_up_to: u64,
 }
 
 /// How a group fared in all placements.
@@ -163,8 +172,13 @@ impl SchedulingCycle {
         let profile = &cx.core.plans.profiles[group.profile];
         let asks_post_filter = may_preempt && profile.post_filter().next().is_some();
         let (mut first, mut kept, mut findings) = (None, Vec::new(), Vec::new());
-        for placement in placements {
-            match alike.as_ref().and_then(|alike| self.count(cx, group, alike, &placement)) {
+        let mut trial = Trial { may_preempt, counted_up_to: 0 };
+        for (at, placement) in placements.into_iter().enumerate() {
+            // Some counters are kept only once they were needed twice, and what scores need may be counted later.
+            if at == 2 {
+                trial.counted_up_to = self.counted_up_to(cx.core, group);
+            }
+            match alike.as_ref().and_then(|alike| self.count(cx, group, alike, &placement, trial)) {
                 Some(Count::All(counted)) => {
                     kept.push((placement, Tried::Counted(counted)));
                     continue;
@@ -173,13 +187,13 @@ impl SchedulingCycle {
                 Some(Count::TooFew)
                     if !asks_post_filter && (first.is_some() || !kept.is_empty()) =>
                 {
-                    self.pass_over(cx, group, &placement.nodes);
+                    self.pass_over(cx, group, &placement.nodes, trial);
                     continue;
                 }
                 _ => {}
             }
             let had_hit_limit = std::mem::take(&mut cx.effort.hit_limit);
-            let tried = self.try_placement(cx, group, &placement, may_preempt, &mut findings);
+            let tried = self.try_placement(cx, group, &placement, trial, &mut findings);
             let hit_limit = cx.effort.hit_limit;
             cx.effort.hit_limit |= had_hit_limit;
             if cx.observer.wants_group_attempts() {
@@ -205,18 +219,29 @@ impl SchedulingCycle {
         Ok(AllTried { first, kept, findings })
     }
 
+    /// See [`ScopeSize::counted_up_to`]: what searches below the soft limit have counted for the members is kept from placement to
+    /// placement if there is room for it all.
+    fn counted_up_to(&self, core: &Core, group: &Group) -> u64 {
+        let of_members = group.pods.iter().map(|pod| n_counters(pod, &core.cluster));
+        let n_counters = of_members.fold(0, u64::saturating_add);
+        let limits = self.budgets.of(&group.namespace, core.cluster.n_nodes(), core.now);
+        if core.cluster.can_follow(n_counters) { limits.soft } else { 0 }
+    }
+
     /// Tries all members in a placement.
     fn try_placement(
         &mut self,
         cx: &mut GroupWork<'_>,
         group: &Group,
         placement: &Placement,
-        may_preempt: bool,
+        trial: Trial,
         findings: &mut Vec<Finding>,
     ) -> PlacementOutcome {
+        let Trial { may_preempt, counted_up_to } = trial;
         let part = part_of(cx.core, &placement.nodes).map(|names| NodeSubset {
             names,
             n_pods: if may_preempt { n_pods_on(cx.core, group, &placement.nodes) } else { 0 },
+            counted_up_to,
         });
         let scope = Scope { nodes: part.as_ref(), may_preempt, group: Some(&group.shared) };
         self.try_group(cx, group, (&placement.name, &placement.nodes), scope, findings)
@@ -229,9 +254,10 @@ impl SchedulingCycle {
         group: &Group,
         alike: &Alike,
         placement: &Placement,
+        trial: Trial,
     ) -> Option<Count> {
         let n_members = group.pods.len();
-        let work = work_of_members(cx.core, group, &placement.nodes);
+        let work = work_of_members(cx.core, group, &placement.nodes, trial);
         if n_members < alike.needed || !self.may_spend(cx, group, work) {
             return None;
         }
@@ -241,14 +267,20 @@ impl SchedulingCycle {
             return is_too_few.then_some(Count::TooFew);
         }
         let before = self.number;
-        self.pass_over(cx, group, &placement.nodes);
+        self.pass_over(cx, group, &placement.nodes, trial);
         Some(Count::All(Counted { places, before }))
     }
 
     /// Leaves everything as if each member had been tried, so that what comes after does not depend on it.
-    fn pass_over(&mut self, cx: &mut GroupWork<'_>, group: &Group, nodes: &[NodeIdx]) {
+    fn pass_over(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        nodes: &[NodeIdx],
+        trial: Trial,
+    ) {
         self.number += group.pods.len() as u64;
-        let work = work_of_members(cx.core, group, nodes);
+        let work = work_of_members(cx.core, group, nodes, trial);
         cx.effort.one_by_one = cx.effort.one_by_one.saturating_add(work);
     }
 
@@ -264,7 +296,8 @@ impl SchedulingCycle {
         self.number = counted.before;
         cx.effort.one_by_one = 0;
         // All fit, so that none has to make room.
-        let tried = self.try_placement(cx, group, placement, false, &mut Vec::new());
+        let trial = Trial { may_preempt: false, counted_up_to: 0 };
+        let tried = self.try_placement(cx, group, placement, trial, &mut Vec::new());
         self.number = number;
         cx.effort.one_by_one = effort.one_by_one;
         tried
@@ -339,10 +372,14 @@ fn names_of(core: &Core, nodes: &[NodeIdx]) -> Vec<Arc<str>> {
 }
 
 /// What it costs to try all members on some nodes, if they are alike.
-fn work_of_members(core: &Core, group: &Group, nodes: &[NodeIdx]) -> u64 {
+fn work_of_members(core: &Core, group: &Group, nodes: &[NodeIdx], trial: Trial) -> u64 {
     let all = ScopeSize::all(&core.cluster);
     let is_part = nodes.len() != core.cluster.n_nodes();
-    let size = if is_part { ScopeSize { n_nodes: nodes.len(), ..all } } else { all };
+    let Trial { counted_up_to, .. } = trial;
+    let size = match is_part {
+        true => ScopeSize { n_nodes: nodes.len(), counted_up_to, ..all },
+        false => all,
+    };
     let work = group.pods.first().map_or(0, |pod| Price::on(pod, &core.cluster, size).search);
     work.saturating_mul(group.pods.len() as u64)
 }

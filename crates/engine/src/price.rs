@@ -64,14 +64,20 @@ pub(crate) struct ScopeSize {
     pub(crate) n_nodes: usize,
     /// How many pods they have at most while the pod is tried. Only the price of preemption depends on it.
     pub(crate) n_pods: usize,
+    /// What a search may cost at most for its counters to be there still from an earlier one, in the same attempt and for other
+    /// nodes; zero if there was none.
+    pub(crate) counted_up_to: u64,
 }
 
 impl ScopeSize {
     /// All nodes.
     pub(crate) fn all(cluster: &ClusterState) -> Self {
-        Self { n_nodes: cluster.capacity(), n_pods: cluster.n_pods() }
+        Self { n_nodes: cluster.capacity(), n_pods: cluster.n_pods(), counted_up_to: 0 }
     }
 }
+
+/// What it costs to bring a counter up to date when pods are put on nodes and taken off again, in units.
+const KEEPING_A_COUNTER: u64 = 100;
 
 /// With how many of each the parts of a pod are compared.
 #[derive(Clone, Copy)]
@@ -99,6 +105,13 @@ impl Extent {
             .saturating_add(per_pod.saturating_mul(self.n_pods))
             .saturating_add(per_neighbour.saturating_mul(self.n_neighbours))
     }
+
+    /// The price of parts that are compared with the whole cluster if what they count there has been counted.
+    fn price_of_counted(&self, compared: Comparisons) -> u64 {
+        let Comparisons { once, per_node, .. } = compared;
+        let n_nodes = units(self.scope.n_nodes).saturating_add(KEEPING_A_COUNTER);
+        once.saturating_add(per_node.saturating_mul(n_nodes))
+    }
 }
 
 impl Price {
@@ -115,9 +128,11 @@ impl Price {
             let sum = if *reach == Reach::Scope { &mut in_scope } else { &mut everywhere };
             *sum = sum.and(part(pod, cluster));
         }
-        let search = extent
-            .price(Reach::Scope, in_scope)
-            .saturating_add(extent.price(Reach::Cluster, everywhere));
+        let here = extent.price(Reach::Scope, in_scope);
+        let mut search = here.saturating_add(extent.price(Reach::Cluster, everywhere));
+        if search <= scope.counted_up_to {
+            search = search.min(here.saturating_add(extent.price_of_counted(everywhere)));
+        }
         let Comparisons { per_node, per_pod, per_neighbour, .. } = in_scope.and(everywhere);
         let per_trial = per_node.saturating_add(per_pod).saturating_add(per_neighbour);
         // Each node that it may go to is tried without its pods, and with each of them again.
@@ -125,6 +140,12 @@ impl Price {
         let n_trials = if pod.spec.never_preempts { 0 } else { n_trials };
         Self { search, preemption: n_trials.saturating_mul(per_trial) }
     }
+}
+
+/// How many counters a search for the pod may need at most.
+pub(crate) fn n_counters(pod: &Pod, cluster: &ClusterState) -> u64 {
+    let everywhere = PARTS.iter().filter(|(_, reach, _)| *reach == Reach::Cluster);
+    everywhere.map(|(.., part)| part(pod, cluster).per_node).fold(0, u64::saturating_add)
 }
 
 /// The part of a pod that a search costs most for if the pod may go to the nodes of `scope`.
@@ -430,7 +451,7 @@ mod tests {
     fn a_pod_that_may_go_to_some_nodes_pays_for_these() {
         let cluster = cluster();
         let price = |spec: Value, n_nodes, n_pods| {
-            Price::on(&pod(spec), &cluster, ScopeSize { n_nodes, n_pods })
+            Price::on(&pod(spec), &cluster, ScopeSize { n_nodes, n_pods, counted_up_to: 0 })
         };
         let plain = price(json!({}), 1000, 1000);
         assert_eq!(plain, Price::of(&pod(json!({})), &cluster));
@@ -443,6 +464,25 @@ mod tests {
         let spread = json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone",
             "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"a": "b"}}}]});
         assert!(price(spread, 10, 10).search > 1000);
+    }
+
+    #[test]
+    fn what_was_counted_before_is_not_paid_for_again() {
+        let cluster = cluster();
+        let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}});
+        let terms = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": vec![term; 10]}}});
+        let (pod, plain) = (pod(terms), pod(json!({})));
+        let price = |pod: &Pod, counted_up_to| {
+            Price::on(pod, &cluster, ScopeSize { n_nodes: 1, n_pods: 1, counted_up_to }).search
+        };
+        let first = price(&pod, 0);
+        assert!(first > 10 * 1000, "{first}");
+        let next = price(&pod, first);
+        assert!((10 * KEEPING_A_COUNTER..first / 20).contains(&next), "{next} of {first}");
+        // Nothing was kept of a search that costs more.
+        assert_eq!(price(&pod, first - 1), first);
+        assert_eq!(price(&plain, u64::MAX), price(&plain, 0));
+        assert_eq!([n_counters(&pod, &cluster), n_counters(&plain, &cluster)], [10, 0]);
     }
 
     #[test]

@@ -86,10 +86,11 @@ impl Genome {
 
     /// What once cost too much.
     pub(super) fn known() -> [Self; Self::N_KNOWN] {
-        let gene = |name: &str, n, style| {
+        let listing = |name: &str, n, listed, style| {
             let part = PARTS.iter().position(|(known, _)| *known == name).unwrap_or(0);
-            Gene { part, n, listed: 1, style }
+            Gene { part, n, listed, style }
         };
+        let gene = |name: &str, n, style| listing(name, n, 1, style);
         let may_go_to_any_host = || gene("pod group", 1, 0b10);
         [
             // Looking for pods to evict had the price of all nodes on each of them.
@@ -101,11 +102,21 @@ impl Genome {
                 n_pods: 1,
                 genes: vec![gene("resources", 900, 0), gene("resource claims", 1, 1)],
             },
+            // Each host had the price of counting pods in the whole cluster again.
+            Self {
+                n_pods: 1,
+                genes: vec![may_go_to_any_host(), gene("pod affinity terms", 53, 0b1_1001)],
+            },
+            // Deleted claims stayed among the latest changes.
+            Self { n_pods: 12, genes: vec![listing("resource claims", 16, 8, 30)] },
+            // Each pod had its own copy of what its replica set selects.
+            Self { n_pods: 12, genes: vec![listing("a replica set", 1, 700, 3)] },
+            Self { n_pods: 12, genes: vec![listing("a replica set", 1, 1_728, 2)] },
         ]
     }
 
     /// How many those are.
-    pub(super) const N_KNOWN: usize = 3;
+    pub(super) const N_KNOWN: usize = 7;
 
     /// The same with a change, or with a part of `other`.
     pub(super) fn mutated(&self, other: &Self, numbers: &mut Numbers) -> Self {

@@ -24,19 +24,6 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Bytes that a value takes, beside its own place.
-fn n_bytes(json: &Json) -> usize {
-    match json {
-        Json::Null | Json::Bool(_) | Json::Number(_) => 0,
-        Json::String(text) => text.len(),
-        Json::Array(items) => items.iter().map(|item| size_of::<Json>() + n_bytes(item)).sum(),
-        Json::Object(fields) => fields
-            .iter()
-            .map(|(name, value)| size_of::<(Box<str>, Json)>() + name.len() + n_bytes(value))
-            .sum(),
-    }
-}
-
 proptest! {
     #[test]
     fn it_is_what_serde_json_makes_of_the_same_text(value in any_value()) {
@@ -53,7 +40,7 @@ proptest! {
     fn it_takes_less_than_sixteen_bytes_for_each_byte_of_its_text(value in any_value()) {
         let text = value.to_string();
         let json: Json = serde_json::from_str(&text).unwrap();
-        prop_assert!(n_bytes(&json) <= 16 * text.len(), "{text}");
+        prop_assert!(json.n_bytes() <= 16 * text.len(), "{text}");
     }
 }
 
@@ -62,7 +49,7 @@ fn the_worst_texts_take_less_than_sixteen_bytes_for_each_byte() {
     for item in ["1", "{}", "[]", "\"\"", "{\"a\":1}", "{\"\":1}", "{\"name\":\"p1\",\"port\":1}"] {
         let text = format!("[{}]", vec![item; 1000].join(","));
         let json: Json = serde_json::from_str(&text).unwrap();
-        assert!(n_bytes(&json) < 16 * text.len(), "{item}: {} of {}", n_bytes(&json), text.len());
+        assert!(json.n_bytes() < 16 * text.len(), "{item}: {} of {}", json.n_bytes(), text.len());
     }
 }
 

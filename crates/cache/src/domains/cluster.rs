@@ -35,6 +35,11 @@ impl ClusterState {
         self.keep_counter(counts);
     }
 
+    /// Whether there is room for so many counters that are read again and again, besides as many others, however large they are.
+    pub fn can_follow(&self, n_counters: u64) -> bool {
+        CounterTable::can_hold(self.capacity(), n_counters)
+    }
+
     fn keep_counter(&mut self, counts: Arc<DomainCounts>) {
         let limit = CounterTable::limit(self.capacity());
         let n_bytes = counts.most_bytes(self);

@@ -22,7 +22,9 @@ use crate::node_table::NodeIdx;
 use crate::objects::ObjectStore;
 use crate::requests::ReadMark;
 
-/// A counter takes about 16 bytes a node where every node is a domain: this many slots are 128 MiB at worst.
+/// What a counter takes for a node where every node is a domain, about.
+const NODE_BYTES: usize = 16;
+/// This many slots are 128 MiB at worst.
 const MAX_SLOTS: usize = 8 << 20;
 /// What all counters may take, in bytes, each counted at its largest.
 const MAX_BYTES: usize = 48 << 20;
@@ -104,6 +106,13 @@ impl CounterTable {
     /// How many counters a cluster with this many node slots may have.
     pub(crate) fn limit(capacity: usize) -> usize {
         (MAX_SLOTS / capacity.max(1)).clamp(64, 4096)
+    }
+
+    /// Whether so many counters take no more than half of what all may, in a cluster with this many node slots.
+    pub(crate) fn can_hold(capacity: usize, n_counters: u64) -> bool {
+        let most_bytes = NODE_BYTES.saturating_mul(capacity).max(1);
+        let most = (Self::limit(capacity) / 2).min(MAX_BYTES / 2 / most_bytes);
+        n_counters <= most as u64
     }
 
     /// How many label columns a cluster with this many node slots may have that no counter needs.

@@ -22,7 +22,8 @@ pub(super) fn default_selector(cluster: ClusterView<'_>, pod: &Pod) -> LabelSele
             extend(&mut pairs, selector);
         }
     }
-    let mut more = Vec::new();
+    // All pods of an owner share one copy.
+    let mut of_owner: Option<Arc<LabelSelector>> = None;
     if let Some(controller) = &pod.controller {
         // Owners of any other API version are ignored, as in the reference.
         let group = match &*controller.api_version {
@@ -38,12 +39,17 @@ pub(super) fn default_selector(cluster: ClusterView<'_>, pod: &Pod) -> LabelSele
                 selector.into_iter().for_each(|selector| extend(&mut pairs, selector));
             }
             ("apps", "ReplicaSet" | "StatefulSet") => {
-                more = owner().map(|owner| requirements_of(owner)).unwrap_or_default();
+                of_owner = owner().map(|owner| owner.read_as(label_selector));
             }
             _ => {}
         }
     }
+    let of_owner = of_owner.as_deref().cloned().unwrap_or_default();
+    if pairs.is_empty() {
+        return of_owner;
+    }
     let pairs = pairs.into_iter().map(|(key, value)| Requirement::equals(key, value));
+    let more = of_owner.requirements().iter().cloned();
     LabelSelector::new(pairs.chain(more).collect::<Vec<_>>())
 }
 
@@ -65,9 +71,8 @@ fn extend(pairs: &mut BTreeMap<Arc<str>, Arc<str>>, selector: &Fields) {
     }
 }
 
-/// The requirements of `spec.selector`; none when it is absent or cannot be read.
-fn requirements_of(object: &Object) -> Vec<Requirement> {
-    let wire = wire::LabelSelector::deserialize(selector_of(object)).ok();
-    let compiled = wire.and_then(|wire| LabelSelector::from_wire(&wire).ok());
-    compiled.map(|selector| selector.requirements().to_vec()).unwrap_or_default()
+/// `spec.selector` in its longer form; without requirements when it is absent or cannot be read.
+fn label_selector(owner: &Json) -> LabelSelector {
+    let wire = wire::LabelSelector::deserialize(&owner["spec"]["selector"]).ok();
+    wire.and_then(|wire| LabelSelector::from_wire(&wire).ok()).unwrap_or_default()
 }
