@@ -106,7 +106,8 @@ impl Crowd {
             }
             left = stay;
         }
-        self.come_to_rest()?;
+        // After a round that is nothing: one more try beside pods that are being deleted could evict others by chance.
+        self.rest()?;
         for (name, (at, _)) in &mut drained.nodes {
             let (namespace, name) = name.split_once('/').unwrap_or_default();
             let pod = self.server.pods.get(&(namespace.to_owned(), name.to_owned()));
@@ -185,9 +186,14 @@ impl Crowd {
         Ok(())
     }
 
-    /// Lets time pass until no pod gets a node any more.
+    /// Lets time pass until no pod gets a node any more, after something has changed.
     fn come_to_rest(&mut self) -> Result<()> {
         self.idleness.progressed(self.now);
+        self.rest()
+    }
+
+    /// The same if nothing has changed.
+    fn rest(&mut self) -> Result<()> {
         loop {
             self.decide()?;
             let NextStep::WaitUntil(next) = self.idleness.next(&self.shared, self.now) else {
