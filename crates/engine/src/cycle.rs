@@ -33,7 +33,7 @@ use crate::policy::Entry;
 use crate::pool::Pool;
 use crate::preemption::{HeldAttempt, Preemptions};
 use crate::preference::TieBreak;
-use crate::price::{Price, ScopeSize, most_expensive_part};
+use crate::price::{KeptCounters, Price, ScopeSize, most_expensive_part};
 use crate::profiles::ProfileIdx;
 use crate::turn::{AttemptResult, Turn};
 
@@ -81,8 +81,7 @@ pub(crate) struct NodeSubset {
     /// How many pods they have at most while a group is tried there. Zero where no pods may be evicted, for nothing depends on it
     /// then.
     pub(crate) n_pods: usize,
-    /// See [`ScopeSize::counted_up_to`].
-    pub(crate) counted_up_to: u64,
+    pub(crate) counters: KeptCounters,
 }
 
 /// Where and how to search for a node.
@@ -104,10 +103,10 @@ impl Scope<'_> {
     fn size(&self, cluster: &ClusterState) -> ScopeSize {
         self.nodes.map_or_else(
             || ScopeSize::all(cluster),
-            |NodeSubset { names, n_pods, counted_up_to }| ScopeSize {
+            |NodeSubset { names, n_pods, counters }| ScopeSize {
                 n_nodes: names.len(),
                 n_pods: *n_pods,
-                counted_up_to: *counted_up_to,
+                counters: *counters,
             },
         )
     }
@@ -280,7 +279,7 @@ impl SchedulingCycle {
         let scope = Scope { may_preempt, ..scope };
         let guide = SearchGuide { watched: &watched, is_kept, scope };
         let found = guarded(|| run(self.search(core, queued, profile, guide)));
-        if is_kept {
+        if is_kept || price.search <= size.counters.up_to {
             // Before the pod is placed: what was counted for it can be taken over as it is.
             core.cluster.follow_requested();
         } else {

@@ -18,7 +18,7 @@ use crate::exact::{Finding, refusal};
 use crate::group::{Group, GroupWork, PlacementOutcome};
 use crate::group_report::{GroupReport, PlacementAttempt, PlacementScores};
 use crate::guard::guarded;
-use crate::price::{Price, ScopeSize, n_counters};
+use crate::price::{KeptCounters, Price, ScopeSize, n_counters};
 
 const NO_PLACEMENTS: &str = "no feasible placements found";
 
@@ -53,8 +53,7 @@ struct Counted {
 struct Trial {
     /// Whether PostFilter is asked about those that fit nowhere.
     may_preempt: bool,
-    /// See [`ScopeSize::counted_up_to`].
-    counted_up_to: u64,
+    counters: KeptCounters,
 }
 
 /// How a group fared in all placements.
@@ -172,12 +171,13 @@ impl SchedulingCycle {
         let profile = &cx.core.plans.profiles[group.profile];
         let asks_post_filter = may_preempt && profile.post_filter().next().is_some();
         let (mut first, mut kept, mut findings) = (None, Vec::new(), Vec::new());
-        let mut trial = Trial { may_preempt, counted_up_to: 0 };
+        let mut trial = Trial { may_preempt, counters: KeptCounters::default() };
+        if placements.len() > 2 {
+            trial.counters.up_to = self.keeps_counters_up_to(cx.core, group);
+        }
         for (at, placement) in placements.into_iter().enumerate() {
             // Some counters are kept only once they were needed twice, and what scores need may be counted later.
-            if at == 2 {
-                trial.counted_up_to = self.counted_up_to(cx.core, group);
-            }
+            trial.counters.are_there = at >= 2;
             match alike.as_ref().and_then(|alike| self.count(cx, group, alike, &placement, trial)) {
                 Some(Count::All(counted)) => {
                     kept.push((placement, Tried::Counted(counted)));
@@ -219,13 +219,12 @@ impl SchedulingCycle {
         Ok(AllTried { first, kept, findings })
     }
 
-    /// See [`ScopeSize::counted_up_to`]: what searches below the soft limit have counted for the members is kept from placement to
-    /// placement if there is room for it all.
-    fn counted_up_to(&self, core: &Core, group: &Group) -> u64 {
+    /// See [`KeptCounters::up_to`]: all that may be tried, if there is room for the counters of all members.
+    fn keeps_counters_up_to(&self, core: &Core, group: &Group) -> u64 {
         let of_members = group.pods.iter().map(|pod| n_counters(pod, &core.cluster));
         let n_counters = of_members.fold(0, u64::saturating_add);
         let limits = self.budgets.of(&group.namespace, core.cluster.n_nodes(), core.now);
-        if core.cluster.can_follow(n_counters) { limits.soft } else { 0 }
+        if core.cluster.can_follow(n_counters) { limits.hard } else { 0 }
     }
 
     /// Tries all members in a placement.
@@ -237,11 +236,11 @@ impl SchedulingCycle {
         trial: Trial,
         findings: &mut Vec<Finding>,
     ) -> PlacementOutcome {
-        let Trial { may_preempt, counted_up_to } = trial;
+        let Trial { may_preempt, counters } = trial;
         let part = part_of(cx.core, &placement.nodes).map(|names| NodeSubset {
             names,
             n_pods: if may_preempt { n_pods_on(cx.core, group, &placement.nodes) } else { 0 },
-            counted_up_to,
+            counters,
         });
         let scope = Scope { nodes: part.as_ref(), may_preempt, group: Some(&group.shared) };
         self.try_group(cx, group, (&placement.name, &placement.nodes), scope, findings)
@@ -296,7 +295,7 @@ impl SchedulingCycle {
         self.number = counted.before;
         cx.effort.one_by_one = 0;
         // All fit, so that none has to make room.
-        let trial = Trial { may_preempt: false, counted_up_to: 0 };
+        let trial = Trial { may_preempt: false, counters: KeptCounters::default() };
         let tried = self.try_placement(cx, group, placement, trial, &mut Vec::new());
         self.number = number;
         cx.effort.one_by_one = effort.one_by_one;
@@ -375,9 +374,8 @@ fn names_of(core: &Core, nodes: &[NodeIdx]) -> Vec<Arc<str>> {
 fn work_of_members(core: &Core, group: &Group, nodes: &[NodeIdx], trial: Trial) -> u64 {
     let all = ScopeSize::all(&core.cluster);
     let is_part = nodes.len() != core.cluster.n_nodes();
-    let Trial { counted_up_to, .. } = trial;
     let size = match is_part {
-        true => ScopeSize { n_nodes: nodes.len(), counted_up_to, ..all },
+        true => ScopeSize { n_nodes: nodes.len(), counters: trial.counters, ..all },
         false => all,
     };
     let work = group.pods.first().map_or(0, |pod| Price::on(pod, &core.cluster, size).search);

@@ -58,21 +58,32 @@ pub(crate) struct Price {
     pub(crate) preemption: u64,
 }
 
+/// Which searches for other nodes of the same attempt share their counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeptCounters {
+    /// What a search may cost at most for its counters to be kept for the next one, even beyond the soft limit.
+    pub(crate) up_to: u64,
+    /// Whether those that a search needs are there from an earlier one, if that did not cost more.
+    pub(crate) are_there: bool,
+}
+
 /// The nodes that a pod may go to, by their number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScopeSize {
     pub(crate) n_nodes: usize,
     /// How many pods they have at most while the pod is tried. Only the price of preemption depends on it.
     pub(crate) n_pods: usize,
-    /// What a search may cost at most for its counters to be there still from an earlier one, in the same attempt and for other
-    /// nodes; zero if there was none.
-    pub(crate) counted_up_to: u64,
+    pub(crate) counters: KeptCounters,
 }
 
 impl ScopeSize {
     /// All nodes.
     pub(crate) fn all(cluster: &ClusterState) -> Self {
-        Self { n_nodes: cluster.capacity(), n_pods: cluster.n_pods(), counted_up_to: 0 }
+        Self {
+            n_nodes: cluster.capacity(),
+            n_pods: cluster.n_pods(),
+            counters: KeptCounters::default(),
+        }
     }
 }
 
@@ -112,6 +123,16 @@ impl Extent {
         let n_nodes = units(self.scope.n_nodes).saturating_add(KEEPING_A_COUNTER);
         once.saturating_add(per_node.saturating_mul(n_nodes))
     }
+
+    /// The price of looking for pods to evict: each node that the pod may go to is tried without its pods, and with each of them
+    /// again. What counts pods of one namespace is not compared with others.
+    fn price_of_trials(&self, compared: Comparisons) -> u64 {
+        let Comparisons { per_node, per_pod, per_neighbour, .. } = compared;
+        let (n_nodes, n_pods) = (units(self.scope.n_nodes), units(self.scope.n_pods));
+        let per_trial = per_node.saturating_add(per_pod);
+        let trials = n_nodes.saturating_add(n_pods).saturating_mul(per_trial);
+        trials.saturating_add(n_pods.min(self.n_neighbours).saturating_mul(per_neighbour))
+    }
 }
 
 impl Price {
@@ -130,15 +151,14 @@ impl Price {
         }
         let here = extent.price(Reach::Scope, in_scope);
         let mut search = here.saturating_add(extent.price(Reach::Cluster, everywhere));
-        if search <= scope.counted_up_to {
+        if scope.counters.are_there && search <= scope.counters.up_to {
             search = search.min(here.saturating_add(extent.price_of_counted(everywhere)));
         }
-        let Comparisons { per_node, per_pod, per_neighbour, .. } = in_scope.and(everywhere);
-        let per_trial = per_node.saturating_add(per_pod).saturating_add(per_neighbour);
-        // Each node that it may go to is tried without its pods, and with each of them again.
-        let n_trials = units(scope.n_nodes).saturating_add(units(scope.n_pods));
-        let n_trials = if pod.spec.never_preempts { 0 } else { n_trials };
-        Self { search, preemption: n_trials.saturating_mul(per_trial) }
+        let preemption = match pod.spec.never_preempts {
+            true => 0,
+            false => extent.price_of_trials(in_scope.and(everywhere)),
+        };
+        Self { search, preemption }
     }
 }
 
@@ -451,7 +471,8 @@ mod tests {
     fn a_pod_that_may_go_to_some_nodes_pays_for_these() {
         let cluster = cluster();
         let price = |spec: Value, n_nodes, n_pods| {
-            Price::on(&pod(spec), &cluster, ScopeSize { n_nodes, n_pods, counted_up_to: 0 })
+            let counters = KeptCounters::default();
+            Price::on(&pod(spec), &cluster, ScopeSize { n_nodes, n_pods, counters })
         };
         let plain = price(json!({}), 1000, 1000);
         assert_eq!(plain, Price::of(&pod(json!({})), &cluster));
@@ -472,8 +493,9 @@ mod tests {
         let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}});
         let terms = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": vec![term; 10]}}});
         let (pod, plain) = (pod(terms), pod(json!({})));
-        let price = |pod: &Pod, counted_up_to| {
-            Price::on(pod, &cluster, ScopeSize { n_nodes: 1, n_pods: 1, counted_up_to }).search
+        let price = |pod: &Pod, up_to| {
+            let counters = KeptCounters { up_to, are_there: up_to > 0 };
+            Price::on(pod, &cluster, ScopeSize { n_nodes: 1, n_pods: 1, counters }).search
         };
         let first = price(&pod, 0);
         assert!(first > 10 * 1000, "{first}");

@@ -107,6 +107,26 @@ impl Genome {
                 n_pods: 1,
                 genes: vec![may_go_to_any_host(), gene("pod affinity terms", 53, 0b1_1001)],
             },
+            // The same of searches beyond the soft limit.
+            Self {
+                n_pods: 1,
+                genes: vec![may_go_to_any_host(), gene("pod affinity terms", 54, 0b1_1001)],
+            },
+            // Each node and pod on it had the price of all that the replica set selects when pods to evict are looked for.
+            Self {
+                n_pods: 12,
+                genes: vec![
+                    may_go_to_any_host(),
+                    gene("priority and size", 1, 0),
+                    listing("a replica set", 1, 830, 3),
+                ],
+            },
+            // A counter was filed under each of its namespaces.
+            Self { n_pods: 1, genes: vec![listing("pod affinity terms", 147, 61, 0b11_1100)] },
+            Self {
+                n_pods: 9,
+                genes: vec![may_go_to_any_host(), gene("pod affinity terms", 700, 0b1_1101)],
+            },
             // Each pod had its own copy of what its replica set selects.
             Self { n_pods: 12, genes: vec![listing("a replica set", 1, 700, 3)] },
             Self { n_pods: 12, genes: vec![listing("a replica set", 1, 1_728, 2)] },
@@ -114,7 +134,7 @@ impl Genome {
     }
 
     /// How many those are.
-    pub(super) const N_KNOWN: usize = 6;
+    pub(super) const N_KNOWN: usize = 10;
 
     /// The same with a change, or with a part of `other`.
     pub(super) fn mutated(&self, other: &Self, numbers: &mut Numbers) -> Self {

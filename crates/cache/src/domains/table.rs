@@ -29,7 +29,7 @@ const MAX_SLOTS: usize = 8 << 20;
 /// What all counters may take, in bytes, each counted at its largest.
 const MAX_BYTES: usize = 48 << 20;
 /// A counter is filed under up to this many pairs of a namespace and a label, else under namespaces or labels alone.
-const MAX_PAIRS: usize = 64;
+const MAX_PAIRS: usize = 16;
 /// How many label columns are kept that no counter needs, in node slots: 4 bytes each, and more for distinct values.
 const MAX_LABEL_SLOTS: usize = 1 << 20;
 /// The number of specifications that are remembered after they were requested once.

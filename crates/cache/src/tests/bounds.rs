@@ -106,11 +106,13 @@ fn a_counter_is_filed_under_one_list_not_under_all_pairs() {
     assert_eq!(cluster.counters.n_filings(), 2000);
     cluster.follow(&spec(3, 900));
     assert_eq!(cluster.counters.n_filings(), 2003, "the shorter list");
-    cluster.follow(&spec(8, 8));
-    assert_eq!(cluster.counters.n_filings(), 2067, "few pairs are the quickest to find");
+    cluster.follow(&spec(4, 4));
+    assert_eq!(cluster.counters.n_filings(), 2019, "few pairs are the quickest to find");
+    cluster.follow(&spec(61, 1));
+    assert_eq!(cluster.counters.n_filings(), 2020, "the only label");
     // Whichever way it is filed, a pod is counted once.
     cluster.add_pod(with_own_keys("p", 0)).unwrap();
-    for (namespaces, values) in [(2000, 2000), (3, 900), (8, 8)] {
+    for (namespaces, values) in [(2000, 2000), (3, 900), (4, 4), (61, 1)] {
         assert_eq!(
             cluster.followed(&spec(namespaces, values)).map(|counts| counts.n_pods()),
             Some(1)
@@ -141,6 +143,30 @@ fn followed_counters_are_bounded_in_bytes() {
     assert!((100..200).contains(&cluster.n_followed()), "{}", cluster.n_followed());
     assert!(cluster.followed(&spec(199)).is_some() && cluster.followed(&spec(0)).is_none());
     assert_eq!(check(&cluster), []);
+}
+
+/// What a group's placements read again and again is there for as long as they do.
+#[test]
+fn counters_for_which_there_is_room_are_all_followed() {
+    let mut cluster = cluster();
+    let most = (1..5000).rev().find(|n| cluster.can_follow(*n)).unwrap();
+    let spec = |of: &str, at: u64| {
+        let mut pods = pods_of(1, 1);
+        pods.terms = [PodTerm {
+            namespaces: texts(&format!("{of}-{at}"), 1).into(),
+            ..pods.terms[0].clone()
+        }]
+        .into();
+        CounterSpec { pods, topology_key: Some("zone".into()), ..CounterSpec::default() }
+    };
+    for of in ["others", "wanted"] {
+        (0..most).for_each(|at| cluster.follow(&spec(of, at)));
+    }
+    assert!((0..most).all(|at| cluster.followed(&spec("wanted", at)).is_some()));
+    // One more of each, and some would have to go.
+    cluster.follow(&spec("others", most));
+    cluster.follow(&spec("wanted", most));
+    assert!((cluster.n_followed() as u64) < 2 * (most + 1));
 }
 
 #[test]
