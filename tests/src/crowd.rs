@@ -147,8 +147,7 @@ impl Crowd {
     #[must_use]
     pub fn draining(self) -> Self {
         // Claims of devices of pods that come again are made by controllers that there are none of.
-        let drains = !self.devices.are_there();
-        Self { drains, ..self }
+        Self { drains: true, devices: Devices::none(), ..self }
     }
 
     /// How many nodes were drained as was answered before.
@@ -211,7 +210,7 @@ impl Crowd {
         for input in self.devices.step(&mut self.server, self.n_nodes)? {
             self.feed(&input)?;
         }
-        if self.drains && self.numbers.one_in(20) {
+        if self.drains && self.numbers.one_in(8) {
             self.drain()?;
         }
         match self.numbers.below(60) {

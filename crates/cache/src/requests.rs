@@ -15,7 +15,7 @@ use crate::domains::DomainCounts;
 const MAX_LABELS: usize = 16;
 /// How many counters are requested until they are followed. If more are read, none is followed: no pod as people write them
 /// needs this many, and each would have to be kept up to date.
-const MAX_COUNTERS: usize = 64;
+pub(crate) const MAX_COUNTERS: usize = 64;
 
 /// Requests that have not been carried out yet.
 #[derive(Debug, Default)]

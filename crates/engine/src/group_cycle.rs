@@ -41,8 +41,8 @@ const WAITING: &str = "pod group is waiting for preemption to complete";
 /// What Permit would say of a member before the last one that is needed. It is asked for reasons where they are told.
 static WAITS: LazyLock<Status> = LazyLock::new(|| Status::new(Code::Wait, []));
 
-/// How many times the work of the most expensive pod a group may cost.
-const MAX_GROUP_WORK: u64 = 100;
+/// For how many pods at most a group may cost as much as the most expensive one.
+const MAX_PODS_PAID: usize = 100;
 
 /// A member that fits nowhere, for which nothing was asked for.
 #[derive(Debug)]
@@ -61,6 +61,10 @@ fn n_preemptions(command: &Command) -> u64 {
         Command::CountPreemptionAttempts(n) => *n,
         _ => 0,
     }
+}
+
+fn n_pods_paid(group: &Group) -> usize {
+    group.pods.len().min(MAX_PODS_PAID)
 }
 
 impl SchedulingCycle {
@@ -210,7 +214,7 @@ impl SchedulingCycle {
     pub(crate) fn may_spend(&self, cx: &GroupWork<'_>, group: &Group, more: u64) -> bool {
         let limits = self.budgets.of(&group.namespace, cx.core.cluster.n_nodes(), cx.core.now);
         let spent = cx.effort.one_by_one.saturating_add(more);
-        spent <= limits.hard.saturating_mul(MAX_GROUP_WORK)
+        spent <= limits.hard.saturating_mul(n_pods_paid(group) as u64)
     }
 
     /// Tries a member, and remembers in `refused` what came of it if others like it need not be tried.
@@ -294,8 +298,9 @@ impl SchedulingCycle {
             cx.effort.hit_limit = true;
             let text = format!(
                 "the pod group is too expensive to schedule: the pods before this one cost up to {} units of work, more \
-                 than {MAX_GROUP_WORK} times the limit of one pod",
-                cx.effort.one_by_one
+                 than {} times the limit of one pod",
+                cx.effort.one_by_one,
+                n_pods_paid(group)
             );
             return Outcome::Failed(Failure::Error(text));
         }

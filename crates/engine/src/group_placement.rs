@@ -18,7 +18,7 @@ use crate::exact::{Finding, refusal};
 use crate::group::{Group, GroupWork, PlacementOutcome};
 use crate::group_report::{GroupReport, PlacementAttempt, PlacementScores};
 use crate::guard::guarded;
-use crate::price::{KeptCounters, Price, ScopeSize, n_counters};
+use crate::price::{KeptCounters, Price, ScopeSize, n_kept_counters};
 
 const NO_PLACEMENTS: &str = "no feasible placements found";
 
@@ -221,10 +221,10 @@ impl SchedulingCycle {
 
     /// See [`KeptCounters::up_to`]: all that may be tried, if there is room for the counters of all members.
     fn keeps_counters_up_to(&self, core: &Core, group: &Group) -> u64 {
-        let of_members = group.pods.iter().map(|pod| n_counters(pod, &core.cluster));
-        let n_counters = of_members.fold(0, u64::saturating_add);
+        let of_members = group.pods.iter().map(|pod| n_kept_counters(pod, &core.cluster));
+        let n_counters: Option<u64> = of_members.sum();
         let limits = self.budgets.of(&group.namespace, core.cluster.n_nodes(), core.now);
-        if core.cluster.can_follow(n_counters) { limits.hard } else { 0 }
+        if n_counters.is_some_and(|n| core.cluster.can_follow(n)) { limits.hard } else { 0 }
     }
 
     /// Tries all members in a placement.

@@ -38,9 +38,8 @@ impl Devices {
         Self { numbers, are_there, n_made: 0 }
     }
 
-    /// Whether this crowd has devices.
-    pub(super) fn are_there(&self) -> bool {
-        self.are_there
+    pub(super) fn none() -> Self {
+        Self { numbers: Numbers::new(0), are_there: false, n_made: 0 }
     }
 
     /// What happens to devices by itself: drivers publish, classes come back, claims of pods that are gone go.

@@ -10,7 +10,7 @@ use super::spec::CounterSpec;
 use super::table::{CounterId, CounterTable};
 use crate::change_log::ChangeKinds;
 use crate::node_table::NodeIdx;
-use crate::requests::{Requested, RequestedCounter};
+use crate::requests::{MAX_COUNTERS, Requested, RequestedCounter};
 use crate::state::ClusterState;
 
 /// Counters whose specifications list more keys, namespaces and values are not followed because a pod needs them.
@@ -33,6 +33,12 @@ impl ClusterState {
         }
         let counts = Arc::new(DomainCounts::derived(self, spec, &mut Shared::default()));
         self.keep_counter(counts);
+    }
+
+    /// Whether [`follow_requested`](Self::follow_requested) follows all counters that a pod needs once they were requested twice, if
+    /// they are so many and list so many keys, namespaces and values in all.
+    pub fn follows_requested(n_counters: u64, n_listed: u64) -> bool {
+        n_counters <= MAX_COUNTERS as u64 && n_listed <= MAX_LISTED as u64
     }
 
     /// Whether there is room for so many counters that are read again and again, besides as many others, however large they are.

@@ -1,8 +1,11 @@
 //! The latest changes of the objects of devices, for followers that keep something up to date about all of them: claims
 //! are too many to be looked at for every pod.
 //!
-//! Invariant: two stores with the same latest change of a kind have the same objects of that kind. A change is itself and
-//! no other, so copies of a store that went different ways are distinguished.
+//! Of claims only those are of interest that hold devices, or that a scheduler made: what anybody may write is not kept once it
+//! is gone.
+//!
+//! Invariant: two stores with the same latest change of a kind have the same objects of that kind, as far as they are of
+//! interest. A change is itself and no other, so copies of a store that went different ways are distinguished.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,15 +20,19 @@ pub(crate) const DEVICE_GROUP: &str = "resource.k8s.io";
 /// How many changes of a kind are kept at most. Followers that fall further behind start over.
 const MAX_CHANGES: usize = 1024;
 
+const CLAIM: &str = "ResourceClaim";
+/// Marks the claims that schedulers make for pods that ask for devices as for other resources.
+const MADE_BY_SCHEDULER: &str = "resource.kubernetes.io/extended-resource-claim";
+
 /// Bytes of JSON that the changes of a kind may hold, even if few objects of it are left.
 const MIN_BYTES: usize = 8 << 20;
 
 /// A change of one object.
 #[derive(Debug)]
 pub struct ObjectChange {
-    /// What it was before; `None` if it was added.
+    /// What it was before; `None` if it was added, or was of no interest.
     pub old: Option<Arc<Object>>,
-    /// What it is now; `None` if it was removed.
+    /// What it is now; `None` if it was removed, or is of no interest.
     pub new: Option<Arc<Object>>,
     /// Whether it is about the [pending](ObjectStore::pending) form.
     pub is_pending: bool,
@@ -37,9 +44,11 @@ pub struct ObjectChange {
 pub(super) struct History {
     /// Oldest first, each with its bytes of JSON.
     changes: VecDeque<(usize, Arc<ObjectChange>)>,
+    /// Whether there were changes before these.
+    has_dropped: bool,
     /// What `changes` hold.
     n_bytes: usize,
-    /// What the objects hold that are there, pending ones aside.
+    /// What the objects of interest hold that are there, pending ones aside.
     n_bytes_there: usize,
 }
 
@@ -54,13 +63,13 @@ impl History {
         self.changes.push_back((old + new, Arc::new(change)));
         let may_hold = self.n_bytes_there.max(MIN_BYTES);
         while self.changes.len() > MAX_CHANGES || self.n_bytes > may_hold {
-            let Some((n_bytes, change)) = self.changes.pop_front() else { break };
+            let Some((n_bytes, _)) = self.changes.pop_front() else { break };
             self.n_bytes -= n_bytes;
+            self.has_dropped = true;
             if self.changes.is_empty() {
                 // Followers know by the latest change that there is nothing new. None of them reads this one: those that are
                 // behind it start over.
-                let is_pending = change.is_pending;
-                let nameless = ObjectChange { old: None, new: None, is_pending };
+                let nameless = ObjectChange { old: None, new: None, is_pending: false };
                 self.changes.push_back((0, Arc::new(nameless)));
             }
         }
@@ -69,22 +78,26 @@ impl History {
 
 /// # Changes
 impl ObjectStore {
-    /// The latest change of a kind of `resource.k8s.io`; `None` if there never was one. Of other kinds no changes are kept.
+    /// The latest change of a kind of `resource.k8s.io`, as far as they are kept; `None` if there never was one. Of claims only those
+    /// changes are kept that are about devices that they hold, or about claims that a scheduler made for a pod; of other kinds none.
     pub fn latest_change(&self, group: &str, kind: &str) -> Option<&Arc<ObjectChange>> {
         self.kind(group, kind)?.history.changes.back().map(|(_, change)| change)
     }
 
-    /// The changes of a kind after `last`, oldest first. `None` if that is not known: `last` is too long ago, or did not
-    /// happen in this copy of the store. O(changes).
+    /// The changes of a kind after `last`, oldest first; all there ever were if that is `None`. `None` if they are not known: `last` is
+    /// too long ago, or did not happen in this copy of the store. O(changes).
     pub fn changes_after(
         &self,
         group: &str,
         kind: &str,
-        last: &Arc<ObjectChange>,
+        last: Option<&Arc<ObjectChange>>,
     ) -> Option<impl Iterator<Item = &Arc<ObjectChange>>> {
-        let changes = &self.kind(group, kind)?.history.changes;
-        let at = changes.iter().rposition(|(_, change)| Arc::ptr_eq(change, last))?;
-        Some(changes.range(at + 1..).map(|(_, change)| change))
+        let History { changes, has_dropped, .. } = &self.kind(group, kind)?.history;
+        let first = match last {
+            None => (!has_dropped).then_some(0)?,
+            Some(last) => 1 + changes.iter().rposition(|(_, it)| Arc::ptr_eq(it, last))?,
+        };
+        Some(changes.range(first..).map(|(_, change)| change))
     }
 
     /// Keeps a change of an object of `group` and `kind`, if changes of that kind are kept.
@@ -92,10 +105,21 @@ impl ObjectStore {
         if group != DEVICE_GROUP {
             return;
         }
+        let ObjectChange { old, new, is_pending } = change;
+        let [old, new] = [old, new].map(|object| object.filter(|it| is_of_interest(kind, it)));
+        if old.is_none() && new.is_none() {
+            return;
+        }
         if let Some(store) = self.kind_mut(group, kind) {
-            store.history.push(change);
+            store.history.push(ObjectChange { old, new, is_pending });
         }
     }
+}
+
+fn is_of_interest(kind: &str, object: &Object) -> bool {
+    let holds_devices = || !object.json["status"]["allocation"].is_null();
+    let is_made = || !object.json["metadata"]["annotations"][MADE_BY_SCHEDULER].is_null();
+    kind != CLAIM || holds_devices() || is_made()
 }
 
 #[cfg(test)]
@@ -105,14 +129,14 @@ mod tests {
 
     use super::*;
 
-    const CLAIM: &str = "ResourceClaim";
-
+    /// Holds a device if it is of an even size.
     fn claim(name: &str, n_bytes: usize) -> Arc<Object> {
         let claim = json!({
             "apiVersion": "resource.k8s.io/v1",
             "kind": CLAIM,
             "metadata": {"name": name, "namespace": "default"},
             "spec": {"text": "x".repeat(n_bytes)},
+            "status": {"allocation": if n_bytes.is_multiple_of(2) { json!({}) } else { json!(null) }},
         });
         Arc::new(Object::from_value(claim).unwrap())
     }
@@ -136,6 +160,11 @@ mod tests {
         }
         let (n_changes, n_held) = held(&store);
         assert!(n_changes > 0 && n_held <= MIN_BYTES, "{n_changes} {n_held}");
+
+        let mut store = ObjectStore::default();
+        store.upsert(claim("without-devices", N_BYTES + 1));
+        store.remove(DEVICE_GROUP, CLAIM, "default", "without-devices");
+        assert!(store.latest_change(DEVICE_GROUP, CLAIM).is_none());
     }
 
     #[derive(Clone, Debug)]
@@ -163,14 +192,18 @@ mod tests {
         known: Vec<Arc<Object>>,
     }
 
+    fn of_interest(store: &ObjectStore) -> Vec<Arc<Object>> {
+        let all = store.list(DEVICE_GROUP, CLAIM);
+        all.filter(|claim| is_of_interest(CLAIM, claim)).cloned().collect()
+    }
+
     impl Follower {
         fn follow(&mut self, store: &ObjectStore) {
             let latest = store.latest_change(DEVICE_GROUP, CLAIM).cloned();
             let last = std::mem::replace(&mut self.last, latest);
-            let changes =
-                last.as_ref().and_then(|last| store.changes_after(DEVICE_GROUP, CLAIM, last));
+            let changes = store.changes_after(DEVICE_GROUP, CLAIM, last.as_ref());
             let Some(changes) = changes else {
-                self.known = store.list(DEVICE_GROUP, CLAIM).cloned().collect();
+                self.known = of_interest(store);
                 return;
             };
             for change in changes.filter(|change| !change.is_pending) {
@@ -199,12 +232,11 @@ mod tests {
                     }
                     Step::Follow => {
                         follower.follow(&store);
-                        let there: Vec<_> = store.list(DEVICE_GROUP, CLAIM).cloned().collect();
-                        prop_assert_eq!(&follower.known, &there);
+                        prop_assert_eq!(&follower.known, &of_interest(&store));
                     }
                 }
-                let of_objects = store.list(DEVICE_GROUP, CLAIM).map(|object| object.json.n_bytes());
-                let may_hold = of_objects.sum::<usize>().max(MIN_BYTES);
+                let of_objects = of_interest(&store).iter().map(|object| object.json.n_bytes()).sum();
+                let may_hold = MIN_BYTES.max(of_objects);
                 if store.latest_change(DEVICE_GROUP, CLAIM).is_some() {
                     prop_assert!(held(&store).1 <= may_hold);
                 }

@@ -37,9 +37,7 @@ impl TrackedDevices {
             return;
         }
         let last = std::mem::replace(&mut self.last, latest.cloned());
-        let changes =
-            last.as_ref().and_then(|last| objects.changes_after(kinds::GROUP, kinds::CLAIM, last));
-        match changes {
+        match objects.changes_after(kinds::GROUP, kinds::CLAIM, last.as_ref()) {
             Some(changes) => {
                 // This copies only if the former state is still in use.
                 let state = Arc::make_mut(&mut self.state);
@@ -241,7 +239,8 @@ mod tests {
         world.turn(0, 0, 0, 6);
         tracked.follow(world.cluster.objects(), &decoded);
         world.turn(1, 0, 0, 0);
-        (0..5_000).for_each(|at| world.turn(at, 1, 1, 1));
+        // Another one takes a device and goes, again and again.
+        (0..5_000).for_each(|at| world.turn(at, 1, 1, if at % 2 == 0 { 6 } else { 0 }));
         world.turn(5_000, 2, 2, 6);
         tracked.follow(world.cluster.objects(), &decoded);
         assert_eq!(held(&tracked.state), world.held());
