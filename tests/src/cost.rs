@@ -37,7 +37,7 @@ const N_KEPT: usize = 6;
 pub struct Options {
     /// Decides about everything.
     pub seed: u64,
-    /// The longest input, in bytes.
+    /// The longest input, in bytes. What was found before is tried all the same.
     pub max_size: usize,
     /// The longest that one input or attempt may keep the core busy, in milliseconds, if that is to be looked at.
     pub max_millis: Option<u64>,
@@ -120,8 +120,8 @@ impl<'a> Search<'a> {
         let mut search =
             Self { heap, options, numbers, limits, kept, n_tried: 0, leaks: Vec::new() };
         // What is made once in a process is made by the first.
-        search.measure(&Genome::plain())?;
-        if let Some(cost) = search.measure(&Genome::plain())? {
+        search.measure(&Genome::plain(), MAX_SIZE)?;
+        if let Some(cost) = search.measure(&Genome::plain(), MAX_SIZE)? {
             search.limits.plain = cost;
         }
         Ok(search)
@@ -133,8 +133,10 @@ impl<'a> Search<'a> {
     /// If an input cannot be read.
     pub fn step(&mut self) -> Result<()> {
         let genome = self.next_input();
+        let max_size =
+            if self.n_tried < Genome::N_KNOWN { MAX_SIZE } else { self.options.max_size };
         self.n_tried += 1;
-        let Some(cost) = self.measure(&genome)? else { return Ok(()) };
+        let Some(cost) = self.measure(&genome, max_size)? else { return Ok(()) };
         let tried = Sample { genome, cost };
         for (measure, kept) in MEASURES.iter().zip(&mut self.kept) {
             if kept.iter().any(|known| known.genome == tried.genome) {
@@ -174,11 +176,11 @@ impl<'a> Search<'a> {
     }
 
     /// Nothing if it is too large.
-    fn measure(&mut self, genome: &Genome) -> Result<Option<Cost>> {
+    fn measure(&mut self, genome: &Genome, max_size: usize) -> Result<Option<Cost>> {
         let objects = genome.objects();
         let texts: Vec<String> = objects.iter().map(ToString::to_string).collect();
         drop(objects);
-        if texts.iter().map(String::len).sum::<usize>() > self.options.max_size {
+        if texts.iter().map(String::len).sum::<usize>() > max_size {
             return Ok(None);
         }
         let mut world = World::new()?;

@@ -29,6 +29,7 @@ use self::labelled::LabelledTerms;
 use crate::fork::{Column, CowMap};
 use crate::label_index::{LabelIndex, ValueId};
 use crate::node_table::NodeIdx;
+use crate::room::room_to_keep;
 
 /// What a pod's term is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -334,12 +335,16 @@ impl AffinityTerms {
             return;
         }
         sum_up(&mut gone);
-        self.nodes.get_mut(node).retain(|(id, n)| {
+        let on_node = self.nodes.get_mut(node);
+        on_node.retain(|(id, n)| {
             if let Ok(at) = gone.binary_search_by_key(id, |(id, _)| *id) {
                 *n = n.minus(gone[at].1);
             }
             !n.is_none()
         });
+        if room_to_keep(on_node.len(), on_node.capacity()).is_some() {
+            on_node.shrink_to_fit();
+        }
     }
 
     /// The labels of `node` are about to change.

@@ -94,6 +94,7 @@ mod delta;
 mod overlay;
 mod requested;
 mod requests;
+mod room;
 mod state;
 
 pub use bound_selector::{BoundPreferences, BoundRequirements, BoundSelector};

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::HostPort;
 
+use crate::room::room_to_keep;
+
 /// The address that stands for all addresses.
 const ANY_ADDRESS: &str = "0.0.0.0";
 /// The protocol when none is given.
@@ -120,8 +122,8 @@ impl HostPorts {
         }
         // Otherwise the memory of a pod with thousands of ports, or of a group with some each, would stay with every node that
         // it was ever tried on.
-        if self.taken.capacity() > 2 * self.taken.len() + FEW {
-            self.taken.shrink_to(2 * self.taken.len());
+        if let Some(room) = room_to_keep(self.taken.len(), self.taken.capacity()) {
+            self.taken.shrink_to(room);
         }
     }
 
@@ -164,7 +166,7 @@ mod tests {
         many.chunks(4).for_each(|few| ports.insert(few));
         many.chunks(4).for_each(|few| ports.remove(few));
         assert_eq!(ports.len(), 2);
-        assert!(ports.taken.capacity() <= 4 + FEW, "{}", ports.taken.capacity());
+        assert!(ports.taken.capacity() <= 24, "{}", ports.taken.capacity());
     }
 
     #[test]

@@ -296,7 +296,7 @@ fn n_texts(json: &Json) -> u64 {
     }
 }
 
-fn pod_affinity(pod: &Pod, _: &ClusterState) -> Comparisons {
+fn pod_affinity(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     let affinities = [&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity];
     let affinities = affinities.into_iter().flatten();
     let terms = affinities.flat_map(|affinity| {
@@ -304,7 +304,8 @@ fn pod_affinity(pod: &Pod, _: &ClusterState) -> Comparisons {
         required.iter().chain(preferred.iter().map(|weighted| &weighted.term))
     });
     let mut sum = Comparisons::default();
-    for PodAffinityTerm { selector: pods, namespaces, namespace_selector, .. } in terms {
+    for term in terms {
+        let PodAffinityTerm { selector: pods, namespaces, namespace_selector, topology_key } = term;
         let of_pods = selector(pods.as_ref());
         let of_namespaces = selector(namespace_selector.as_ref());
         // Others are compared by their namespace alone.
@@ -318,7 +319,11 @@ fn pod_affinity(pod: &Pod, _: &ClusterState) -> Comparisons {
         };
         let once = 1 + of_pods.1 + of_namespaces.1 + units(namespaces.len());
         let listed = once;
-        sum = sum.and(Comparisons { once, per_node: 1, per_pod, per_neighbour, listed });
+        sum = sum.and(match cluster.is_on_nodes(topology_key) {
+            true => Comparisons { once, per_node: 1, per_pod, per_neighbour, listed },
+            // What has no domain is not counted.
+            false => Comparisons { once, listed, ..Comparisons::default() },
+        });
     }
     sum
 }
@@ -370,7 +375,7 @@ mod tests {
     fn cluster() -> ClusterState {
         let mut cluster = ClusterState::new();
         for at in 0..1000 {
-            let node = json!({"metadata": {"name": format!("n{at}")}});
+            let node = json!({"metadata": {"name": format!("n{at}"), "labels": {"zone": "z"}}});
             cluster.add_node(Arc::new(Node::from_value(&node).unwrap()));
             let running = json!({"metadata": {"namespace": "a", "name": at.to_string(), "uid": at.to_string()},
                 "spec": {"nodeName": format!("n{at}")}});
@@ -477,6 +482,17 @@ mod tests {
         let without = of_terms(json!({"topologyKey": "zone"})) - plain;
         assert!((200_000..201_000).contains(&with), "{with}");
         assert!((100_000..101_000).contains(&without), "{without}");
+    }
+
+    #[test]
+    fn terms_with_a_key_that_no_node_has_are_compared_with_nothing() {
+        let cluster = cluster();
+        let term = json!({"topologyKey": "rack", "labelSelector": {"matchLabels": {"a": "b"}}});
+        let terms = vec![term; 100];
+        let spec = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}});
+        let plain = Price::of(&pod(json!({})), &cluster).search;
+        let with = Price::of(&pod(spec), &cluster).search - plain;
+        assert!((100..1000).contains(&with), "{with}");
     }
 
     #[test]

@@ -139,11 +139,33 @@ impl Genome {
             // Each pod had its own copy of what its replica set selects.
             Self { n_pods: 12, genes: vec![listing("a replica set", 1, 700, 3)] },
             Self { n_pods: 12, genes: vec![listing("a replica set", 1, 1_728, 2)] },
+            // Nodes and the index of affinity terms kept room for those that were gone.
+            Self {
+                n_pods: 8,
+                genes: vec![
+                    gene("pod affinity terms", 461, 0b1_1001),
+                    listing("pod affinity terms", 54, 62, 0b11_1001),
+                    gene("pod group", 4, 0b10_0011),
+                ],
+            },
+            // At each host, the counter of each key was looked up, which takes all terms; and no node has the keys.
+            Self {
+                n_pods: 11,
+                genes: vec![may_go_to_any_host(), gene("pod affinity terms", 53, 0b1100)],
+            },
+            // Counters by keys that no node has were kept.
+            Self {
+                n_pods: 1,
+                genes: vec![
+                    gene("pod affinity terms", 53, 0b1100),
+                    gene("pod affinity terms", 106, 0b1_1001),
+                ],
+            },
         ]
     }
 
     /// How many those are.
-    pub(super) const N_KNOWN: usize = 11;
+    pub(super) const N_KNOWN: usize = 14;
 
     /// The same with a change, or with a part of `other`.
     pub(super) fn mutated(&self, other: &Self, numbers: &mut Numbers) -> Self {

@@ -7,6 +7,7 @@
 //! there is no work for pods elsewhere.
 
 use std::collections::BTreeMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use hashbrown::Equivalent;
@@ -14,6 +15,7 @@ use kube_scheduler_api_types::{KeyedMap, Operator, Pod, PodAffinityTerm};
 use smallvec::SmallVec;
 
 use super::{TermId, TermKind};
+use crate::room::room_to_keep;
 
 /// A term that may mean a pod.
 #[derive(Clone, Copy, Debug)]
@@ -158,6 +160,7 @@ impl LabelledTerms {
         *n -= 1;
         if *n == 0 {
             self.n_by_key.remove(key);
+            give_back_room(&mut self.n_by_key);
         }
     }
 
@@ -215,6 +218,9 @@ impl LabelledTerms {
                 self.others.remove(id);
             }
         }
+        give_back_room(&mut self.by_spot);
+        give_back_room(&mut self.by_label);
+        give_back_room(&mut self.by_namespace);
     }
 
     /// The terms that may mean a pod.
@@ -232,6 +238,12 @@ impl LabelledTerms {
             .flatten();
         let labelled = in_namespace.chain(anywhere);
         labelled.chain(of_namespace).chain([&self.others]).flat_map(Terms::iter)
+    }
+}
+
+fn give_back_room<K: Eq + Hash, V>(table: &mut KeyedMap<K, V>) {
+    if let Some(room) = room_to_keep(table.len(), table.capacity()) {
+        table.shrink_to(room);
     }
 }
 

@@ -15,9 +15,6 @@ use crate::state::ClusterState;
 
 /// Counters whose specifications list more keys, namespaces and values are not followed because a pod needs them.
 const MAX_LISTED: usize = 1024;
-/// Counters with more terms are not looked up where no node has their key. As people write them a term lists a namespace and a
-/// label, so that more would not be followed anyway.
-const MAX_TERMS_LOOKED_UP: usize = MAX_LISTED / 2;
 
 /// # Counters by topology domain
 impl ClusterState {
@@ -144,11 +141,6 @@ impl ClusterState {
         spec: &CounterSpec,
         shared: &mut Shared,
     ) -> Arc<DomainCounts> {
-        // All required terms of a pod are one list, and there may be a counter for the key of each: to look one up takes all of
-        // the list, so for as many terms as a tenant likes it would take the square of them.
-        if spec.pods.terms.len() > MAX_TERMS_LOOKED_UP && self.lacks_key_of(spec) {
-            return Arc::new(DomainCounts::nowhere(self, spec, shared));
-        }
         if let Some(counts) = self.followed(spec) {
             return counts.clone();
         }

@@ -68,7 +68,8 @@ impl Shared {
             return None;
         }
         if self.column.as_ref().is_none_or(|column| column.key() != key) {
-            let nodes = cluster.live_nodes().iter();
+            let nodes = cluster.is_on_nodes(key).then(|| cluster.live_nodes().iter());
+            let nodes = nodes.into_iter().flatten();
             let nodes = nodes.filter_map(|idx| Some((idx, &**cluster.node(idx)?)));
             let column = LabelColumn::new(key.clone(), cluster.capacity(), nodes);
             self.column = Some(Arc::new(column));

@@ -232,26 +232,6 @@ fn keys_that_no_node_has_need_no_column() {
     assert_eq!(check(&cluster), []);
 }
 
-/// 4,000 required terms with keys of their own, which are one list: looking a counter up takes all of it.
-#[test]
-fn counters_of_long_lists_by_keys_that_no_node_has_are_not_looked_up() {
-    let mut cluster = cluster();
-    let mut ask_twice = |n_terms: usize| {
-        let term = PodTerm { selector: LabelSelector::default(), ..PodTerm::default() };
-        let pods = CountedPods { terms: vec![term; n_terms].into(), counts_terminating: true };
-        let spec =
-            CounterSpec { pods, topology_key: Some("unknown".into()), ..CounterSpec::default() };
-        for _ in 0..3 {
-            assert_eq!(cluster.counted(&spec).n_domains(), 0);
-            cluster.follow_requested();
-        }
-        cluster.n_followed()
-    };
-    // What is not looked up is not followed either.
-    assert_eq!(ask_twice(513), 0);
-    assert_eq!(ask_twice(512), 1);
-}
-
 #[test]
 fn a_counter_by_a_key_that_no_node_has_counts_once_a_node_has_it() {
     let mut cluster = cluster();

@@ -26,7 +26,7 @@ impl Attraction {
         spare: &Arc<VecPool<i64>>,
     ) -> Self {
         let mut sums = DomainSums::default();
-        let own: Vec<_> = preferred_counters(pod).collect();
+        let own: Vec<_> = preferred_counters(cluster, pod).collect();
         let counters = cluster.count_pods_of_each(own.iter().map(|(_, spec)| spec));
         for ((weight, spec), counter) in own.iter().zip(counters) {
             sums.add_counter(spec, counter, *weight);

@@ -17,7 +17,7 @@ use kube_scheduler_framework::counters::CounterSpec;
 use kube_scheduler_framework::{ClusterView, FilterSink, NodeIdx, NodeView, Status};
 use smallvec::SmallVec;
 
-use super::own_terms::{required, required_counters};
+use super::own_terms::{has_required, required, required_counters};
 use super::sums::{Amount, DomainSum, DomainSums, Judged};
 
 /// What a node may be rejected by; each goes by a number of pods in the node's domain.
@@ -64,11 +64,6 @@ struct Prepared {
     sums: [DomainSums; 3],
 }
 
-/// Whether no node has the topology key.
-fn is_nowhere(cluster: ClusterView<'_>, spec: &CounterSpec) -> bool {
-    spec.topology_key.as_ref().is_some_and(|key| !cluster.is_on_nodes(key))
-}
-
 #[derive(Clone, Debug)]
 struct Difference {
     rule: Rule,
@@ -80,13 +75,11 @@ struct Difference {
 impl Neighbours {
     /// O(terms of and about `pod`), if the cluster follows what the pod's own terms count.
     pub(super) fn of(cluster: ClusterView<'_>, pod: &Pod, spare: &Arc<VecPool<i64>>) -> Self {
-        let mut own = required_counters(pod);
+        let own = required_counters(cluster, pod);
         let wanted = own.first().filter(|(rule, _)| *rule == Rule::Affinity);
         let matches_itself =
             wanted.is_some_and(|(_, spec)| spec.pods.includes(pod, cluster.objects()));
-        let has_own = !own.is_empty();
-        // Anti-affinity by a key that no node has keeps the pod out of nowhere.
-        own.retain(|(rule, spec)| *rule == Rule::Affinity || !is_nowhere(cluster, spec));
+        let has_own = has_required(pod);
         let mut sums = <[DomainSums; 3]>::default();
         let counters = cluster.count_pods_of_each(own.iter().map(|(_, spec)| spec));
         for ((rule, spec), counter) in own.iter().zip(counters) {

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::validation::aggregate;
 use kube_scheduler_framework::api::{
     LabelSelector, Labels, Pod, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm,
@@ -13,28 +14,38 @@ use kube_scheduler_framework::counters::{CountedNodes, CountedPods, CounterSpec,
 use super::neighbours::Rule;
 
 /// What the pod requires: for [`Rule::Affinity`] pods that match all affinity terms at once, by each topology key of the
-/// terms; for [`Rule::AntiAffinity`] pods that match an anti-affinity term, term by term.
-pub(super) fn required_counters(pod: &Pod) -> Vec<(Rule, CounterSpec)> {
+/// terms; for [`Rule::AntiAffinity`] pods that match an anti-affinity term, term by term. What cannot change the answer is left
+/// out.
+pub(super) fn required_counters(cluster: ClusterView<'_>, pod: &Pod) -> Vec<(Rule, CounterSpec)> {
     let terms = required(&pod.spec.pod_affinity);
     let mut keys: Vec<&Arc<str>> = terms.iter().map(|term| &term.topology_key).collect();
     keys.sort_unstable();
     keys.dedup();
+    // A key that no node has rejects every node. The others need no counters then: to look one up, all terms are compared.
+    if let Some(missing) = keys.iter().position(|key| !cluster.is_on_nodes(key)) {
+        keys = vec![keys[missing]];
+    }
     // One list of terms for the counters of all keys.
     let pods = pods(terms);
     let wanted = keys.into_iter().map(|key| (Rule::Affinity, counter(pods.clone(), key)));
+    // Anti-affinity by a key that no node has keeps the pod out of nowhere.
     let unwanted = required(&pod.spec.pod_anti_affinity).iter();
+    let unwanted = unwanted.filter(|term| cluster.is_on_nodes(&term.topology_key));
     wanted.chain(unwanted.map(|term| (Rule::AntiAffinity, counter_of(term)))).collect()
 }
 
-/// What the pod would like to have around it, with the weight: negative for what it would rather not.
-pub(super) fn preferred_counters(pod: &Pod) -> impl Iterator<Item = (i64, CounterSpec)> {
-    let weighted = |sign: i64| {
-        move |weighted: &WeightedPodAffinityTerm| {
-            (sign * i64::from(weighted.weight), counter_of(&weighted.term))
-        }
-    };
-    let liked = preferred(&pod.spec.pod_affinity).iter().map(weighted(1));
-    liked.chain(preferred(&pod.spec.pod_anti_affinity).iter().map(weighted(-1)))
+/// What the pod would like to have around it, with the weight: negative for what it would rather not. Terms with a key that no
+/// node has are left out: they say nothing about any.
+pub(super) fn preferred_counters(
+    cluster: ClusterView<'_>,
+    pod: &Pod,
+) -> impl Iterator<Item = (i64, CounterSpec)> {
+    let liked = preferred(&pod.spec.pod_affinity).iter().map(|weighted| (1, weighted));
+    let disliked = preferred(&pod.spec.pod_anti_affinity).iter().map(|weighted| (-1, weighted));
+    let all = liked.chain(disliked);
+    let on_nodes =
+        all.filter(move |(_, weighted)| cluster.is_on_nodes(&weighted.term.topology_key));
+    on_nodes.map(|(sign, weighted)| (sign * i64::from(weighted.weight), counter_of(&weighted.term)))
 }
 
 fn counter_of(term: &PodAffinityTerm) -> CounterSpec {
@@ -77,6 +88,12 @@ pub(super) fn required(affinity: &Option<Arc<PodAffinity>>) -> &[PodAffinityTerm
 
 fn preferred(affinity: &Option<Arc<PodAffinity>>) -> &[WeightedPodAffinityTerm] {
     affinity.as_ref().map_or(&[], |affinity| &affinity.preferred)
+}
+
+/// Whether the pod has required terms of either kind, even if no node has their topology keys.
+pub(super) fn has_required(pod: &Pod) -> bool {
+    !required(&pod.spec.pod_affinity).is_empty()
+        || !required(&pod.spec.pod_anti_affinity).is_empty()
 }
 
 /// Whether the pod has preferred terms of either kind, good or bad.
