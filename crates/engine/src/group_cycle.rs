@@ -212,9 +212,13 @@ impl SchedulingCycle {
 
     /// Whether so much more work may be spent on members one after the other.
     pub(crate) fn may_spend(&self, cx: &GroupWork<'_>, group: &Group, more: u64) -> bool {
+        cx.effort.one_by_one.saturating_add(more) <= self.limit_of(cx, group)
+    }
+
+    /// How much work may be spent on members one after the other, in units.
+    fn limit_of(&self, cx: &GroupWork<'_>, group: &Group) -> u64 {
         let limits = self.budgets.of(&group.namespace, cx.core.cluster.n_nodes(), cx.core.now);
-        let spent = cx.effort.one_by_one.saturating_add(more);
-        spent <= limits.hard.saturating_mul(n_pods_paid(group) as u64)
+        limits.hard.saturating_mul(n_pods_paid(group) as u64)
     }
 
     /// Tries a member, and remembers in `refused` what came of it if others like it need not be tried.
@@ -298,9 +302,9 @@ impl SchedulingCycle {
             cx.effort.hit_limit = true;
             let text = format!(
                 "the pod group is too expensive to schedule: the pods before this one cost up to {} units of work, more \
-                 than {} times the limit of one pod",
+                 than the {} that are allowed",
                 cx.effort.one_by_one,
-                n_pods_paid(group)
+                self.limit_of(cx, group)
             );
             return Outcome::Failed(Failure::Error(text));
         }

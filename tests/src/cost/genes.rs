@@ -153,19 +153,11 @@ impl Genome {
                 n_pods: 11,
                 genes: vec![may_go_to_any_host(), gene("pod affinity terms", 53, 0b1100)],
             },
-            // Counters by keys that no node has were kept.
-            Self {
-                n_pods: 1,
-                genes: vec![
-                    gene("pod affinity terms", 53, 0b1100),
-                    gene("pod affinity terms", 106, 0b1_1001),
-                ],
-            },
         ]
     }
 
     /// How many those are.
-    pub(super) const N_KNOWN: usize = 14;
+    pub(super) const N_KNOWN: usize = 13;
 
     /// The same with a change, or with a part of `other`.
     pub(super) fn mutated(&self, other: &Self, numbers: &mut Numbers) -> Self {
