@@ -66,8 +66,11 @@ impl Question {
                     node.status.is_success() && node.further.is_empty()
                 };
                 let found = answer.nodes.iter().filter(passes).count();
+                // Where the pod is nominated to, it goes without a look at other nodes.
+                let is_nominated =
+                    self.pod.nominated_node_name().is_some_and(|name| *name == **node);
                 ensure!(
-                    turn.n_feasible == found,
+                    turn.n_feasible == if is_nominated { 1 } else { found },
                     "{pod} fits on {} nodes, explained were {found}",
                     turn.n_feasible
                 );
