@@ -41,8 +41,8 @@ fn answers_are_really_kept() {
     );
 }
 
-/// Otherwise comparing explanations with decisions would prove little. Before each decision, it is also asked whom the pod would
-/// evict: most would evict nobody.
+/// Otherwise comparing explanations with decisions would prove little. Where only one pod is ready, it is also asked whom the pod
+/// would evict: most would evict nobody.
 #[test]
 fn decisions_are_really_explained() {
     let (mut compared, mut evicted) = (0, 0);
@@ -55,7 +55,7 @@ fn decisions_are_really_explained() {
         evicted += crowd.n_foreseen_evictions();
     }
     println!("{compared} decisions and {evicted} evictions were explained in {n_crowds} crowds");
-    assert!(compared > 125 * n_crowds && evicted > n_crowds, "{compared} {evicted}");
+    assert!(compared > 125 * n_crowds && evicted > 3 * n_crowds, "{compared} {evicted}");
 }
 
 /// Otherwise comparing what would happen with what happens would prove little.

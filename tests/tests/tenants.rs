@@ -115,8 +115,13 @@ impl World {
 
     /// How many entries the tables have, apart from those that are bounded by a number of bytes.
     fn sizes(&self) -> BTreeMap<&'static str, usize> {
-        let bounded =
-            ["signatures", "evaluations", "followed counters", "namespaces with costly pods"];
+        let bounded = [
+            "changes of nodes",
+            "signatures",
+            "evaluations",
+            "followed counters",
+            "namespaces with costly pods",
+        ];
         let sizes = self.engine.table_sizes().into_iter();
         let sizes = sizes.filter(|size| !bounded.contains(&size.table));
         sizes.map(|size| (size.table, size.n_entries)).collect()

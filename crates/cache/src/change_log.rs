@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign};
 
-use crate::fork::Column;
+use crate::fork::{COLUMN_CHUNK, Column};
 use crate::node_table::NodeIdx;
 
 /// Bringing answers up to date over more changes than this costs more than reading all nodes again, even in the largest
@@ -200,6 +200,12 @@ pub(crate) struct ChangeLog {
 impl ChangeLog {
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence
+    }
+
+    /// How many changes there are, and what they take in memory, in bytes.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let room = self.ring.len().next_multiple_of(COLUMN_CHUNK);
+        (self.ring.len(), room * size_of::<(NodeIdx, ChangeKinds)>())
     }
 
     pub(crate) fn append(&mut self, node: NodeIdx, kinds: ChangeKinds) -> u64 {

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a pod is in the list of exactly one slot, at the place its record says; the list of a node changes the
 //! way the reference's does: additions at the end, the last one into the place of a removed one. Every operation is
-//! O(1) and allocates nothing once its lists have grown.
+//! O(1) on average, and allocates nothing while its lists are about as long as before.
 
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use crate::node_set::NodeSet;
 use crate::node_table::NodeIdx;
 use crate::ports::HostPorts;
 use crate::resource_columns::ResourceColumns;
+use crate::room::room_to_keep;
 
 /// The place of a pod in the pod table, while the pod is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -273,6 +274,9 @@ impl PodTable {
             && let Some(moved) = self.records.get_mut(*moved)
         {
             moved.place = record.place;
+        }
+        if let Some(room) = room_to_keep(on_node.pods.len(), on_node.pods.capacity()) {
+            on_node.pods.shrink_to(room);
         }
         if !record.pod.spec.host_ports.is_empty() {
             on_node.ports.remove(&record.pod.spec.host_ports);

@@ -4,7 +4,7 @@
 //! by and by that nothing is in.
 
 /// Room that a list or table may always have, in entries.
-const SMALL: usize = 16;
+const SMALL: usize = 8;
 
 /// For how many entries there should still be room if most of the room is unused now. To follow it costs O(1) for each entry that
 /// was removed since the last time, on average.

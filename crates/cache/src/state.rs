@@ -213,6 +213,11 @@ impl ClusterState {
         }
     }
 
+    /// How many changes of nodes are kept for [`changes_since`](Self::changes_since), and what they take in memory, in bytes.
+    pub fn size_of_log(&self) -> (usize, usize) {
+        self.log.size()
+    }
+
     /// How many label columns there are, for the sizes of tables.
     pub fn n_label_columns(&self) -> usize {
         self.labels.columns().count()

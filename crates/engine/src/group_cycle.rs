@@ -298,13 +298,13 @@ impl SchedulingCycle {
         fits_nowhere: &mut bool,
     ) -> Outcome {
         let pod = &queued.entry().0;
-        if !self.may_spend(cx, group, 0) {
+        let limit = self.limit_of(cx, group);
+        if cx.effort.one_by_one > limit {
             cx.effort.hit_limit = true;
             let text = format!(
                 "the pod group is too expensive to schedule: the pods before this one cost up to {} units of work, more \
-                 than the {} that are allowed",
-                cx.effort.one_by_one,
-                self.limit_of(cx, group)
+                 than the {limit} that are allowed",
+                cx.effort.one_by_one
             );
             return Outcome::Failed(Failure::Error(text));
         }

@@ -47,7 +47,7 @@ struct Comparisons {
     per_pod: u64,
     /// With each of those that are in the pod's namespace.
     per_neighbour: u64,
-    /// How many texts are listed by what is compared with the whole cluster.
+    /// How many texts one counter of what is compared with the whole cluster lists at most.
     listed: u64,
 }
 
@@ -265,35 +265,41 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     let ServiceSelectors { n_services, n_pairs } = objects.service_selectors(&pod.namespace);
     let (n_services, n_labels) = (units(n_services), units(pod.labels.len()));
     let n_compared = units(n_pairs).min(n_services.saturating_mul(n_labels));
-    let n_owned = pod.controller.as_ref().map_or(0, |owner| {
+    let of_owner = pod.controller.as_ref().and_then(|owner| {
         let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-        let owner = objects.get(group, &owner.kind, &pod.namespace, &owner.name);
-        owner.map_or(0, |owner| n_texts(&owner.json["spec"]["selector"]))
+        let owner = objects.get(group, &owner.kind, &pod.namespace, &owner.name)?;
+        Some(written_requirements(&owner.json["spec"]["selector"]))
     });
-    let n_selected = units(n_pairs).min(n_labels).saturating_add(n_owned);
+    let (of_owner, n_owned) = of_owner.unwrap_or_default();
+    let of_services = units(n_pairs).min(n_labels);
+    let n_selected = of_services.saturating_add(n_owned);
+    // What the owner selects is listed anew only together with what services do.
     let once = n_services
         .saturating_add(n_compared.saturating_mul(1 + log(pod.labels.len())))
-        .saturating_add(n_owned);
+        .saturating_add(if of_services > 0 { n_owned } else { of_owner });
     if n_selected == 0 {
         return Comparisons { once, ..Comparisons::default() };
     }
-    let per_neighbour = DEFAULT_CONSTRAINTS.saturating_mul(2).saturating_mul(n_selected);
+    let per_pod_and_constraint = of_services.saturating_mul(2).saturating_add(of_owner);
+    let per_neighbour = DEFAULT_CONSTRAINTS.saturating_mul(per_pod_and_constraint);
     Comparisons {
         once,
         per_node: node_selection(pod, cluster).per_node.saturating_add(DEFAULT_CONSTRAINTS),
         per_pod: DEFAULT_CONSTRAINTS,
         per_neighbour,
-        listed: DEFAULT_CONSTRAINTS.saturating_mul(n_selected),
+        listed: n_selected,
     }
 }
 
-/// How many texts there are in JSON, without the names of fields.
-fn n_texts(json: &Json) -> u64 {
-    match json {
-        Json::Array(items) => items.iter().map(n_texts).sum(),
-        Json::Object(fields) => fields.iter().map(|(_, value)| n_texts(value)).sum(),
-        _ => 1,
-    }
+/// What [`requirements`] says of a selector in JSON: pairs, or `matchLabels` and `matchExpressions`.
+fn written_requirements(selector: &Json) -> (u64, u64) {
+    let n_pairs = |json: &Json| json.as_object().map_or(0, |pairs| units(pairs.len()));
+    let of_pairs = 2 * (n_pairs(selector) + n_pairs(&selector["matchLabels"]));
+    let expressions = selector["matchExpressions"].as_array().unwrap_or_default();
+    expressions.iter().fold((of_pairs, of_pairs), |(cost, listed), expression| {
+        let n_values = expression["values"].as_array().map_or(0, <[_]>::len);
+        (cost + 1 + log(n_values), listed + 1 + units(n_values))
+    })
 }
 
 fn pod_affinity(pod: &Pod, cluster: &ClusterState) -> Comparisons {

@@ -50,7 +50,9 @@ pub(crate) fn table_sizes(
         ("gangs that hold room or rest", core.backfill.len()),
     ];
     let (n_evaluations, n_evaluation_bytes) = cycle.evaluations();
+    let (n_changes, n_change_bytes) = cluster.size_of_log();
     let learned = [
+        ("changes of nodes", n_changes, Some(n_change_bytes)),
         ("followed counters", cluster.n_followed(), Some(cluster.n_bytes_of_followed())),
         ("label columns", cluster.n_label_columns(), None),
         ("signatures", core.n_signatures(), Some(core.n_signature_bytes())),

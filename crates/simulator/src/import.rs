@@ -103,6 +103,9 @@ impl ClusterInput {
     /// Nodes and pods that are added from here on are not part of the cluster but asked about. Objects of other kinds are
     /// part of it: claims and priority classes that come with pods. Only controllers that are added from here on get pods:
     /// a question is about the cluster as it is.
+    ///
+    /// The cluster may have a node or pod of the same name, such as the one whose manifest was changed for the question. Pods
+    /// get a UID of their own, whatever their manifests say.
     pub fn begin_question(&mut self) {
         self.asks = true;
     }
@@ -148,7 +151,8 @@ impl ClusterInput {
     /// Sets defaults and compiles all objects.
     ///
     /// # Errors
-    /// If an object is invalid, is given twice, or refers to a priority class that is not in the input.
+    /// If an object is invalid, is given twice in the cluster or in the question, or refers to a priority class that is not in
+    /// the input.
     pub fn finish(mut self) -> Result<ClusterObjects, ImportError> {
         // Names first, since repeats are found by name; classes before pods, wherever they are in the input.
         let mut n_generated = 0;
@@ -162,7 +166,7 @@ impl ClusterInput {
         for document in &mut self.documents {
             defaults::complete_claim(&mut document.value);
         }
-        let templates = ClaimTemplates::collect(&self.documents);
+        let mut templates = ClaimTemplates::collect(&self.documents);
         let mut found = ClusterObjects::default();
         let mut uids: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         for at in 0..self.documents.len() {
@@ -292,6 +296,10 @@ impl ClusterInput {
                 let kind = self.documents[at].group_and_kind().1;
                 return Err(ImportError::NoName { place: self.place(at, &["metadata"]), kind });
             }
+            let document = &mut self.documents[at];
+            if document.is_asked && document.is_of("", "Pod") {
+                defaults::set_uid_of_question(&mut document.value);
+            }
         }
         Ok(())
     }
@@ -301,7 +309,9 @@ impl ClusterInput {
         for (at, document) in self.documents.iter().enumerate() {
             let (group, kind) = document.group_and_kind();
             let (namespace, name) = document.namespace_and_name();
-            if let Some(first) = seen.insert((group, kind, namespace, name), at) {
+            let is_beside =
+                document.is_asked && group.is_empty() && matches!(&*kind, "Node" | "Pod");
+            if let Some(first) = seen.insert((is_beside, group, kind, namespace, name), at) {
                 return Err(ImportError::Repeated {
                     place: self.place(at, &[]),
                     object: document.title(),

@@ -130,6 +130,16 @@ impl Genome {
                     listing("a replica set", 1, 830, 3),
                 ],
             },
+            // Each attempt hashed all that the replica set selects several times, and paid for each text with each pod.
+            Self {
+                n_pods: 12,
+                genes: vec![may_go_to_any_host(), listing("a replica set", 1, 1_728, 2)],
+            },
+            // Nodes kept room for the pods that were tried there.
+            Self {
+                n_pods: 60,
+                genes: vec![listing("pod group", 3_201, 2, 23), listing("a replica set", 1, 2, 34)],
+            },
             // A counter was filed under each of its namespaces.
             Self { n_pods: 1, genes: vec![listing("pod affinity terms", 147, 61, 0b11_1100)] },
             Self {
@@ -157,7 +167,7 @@ impl Genome {
     }
 
     /// How many those are.
-    pub(super) const N_KNOWN: usize = 13;
+    pub(super) const N_KNOWN: usize = 15;
 
     /// The same with a change, or with a part of `other`.
     pub(super) fn mutated(&self, other: &Self, numbers: &mut Numbers) -> Self {

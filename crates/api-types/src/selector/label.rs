@@ -1,6 +1,10 @@
 //! Label selectors: a conjunction of requirements.
 
+use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
+
+use kube_scheduler_primitives::KeyedState;
 
 use super::error::SelectorError;
 use super::grammar;
@@ -11,15 +15,47 @@ use crate::wire;
 
 /// A compiled label selector. Without requirements it matches everything; "matches nothing" is the absence of a
 /// selector, `None` where one is optional.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+///
+/// It is hashed once, when it is made, however much it lists, and compared at length only with one of equal hash.
+#[derive(Clone)]
 pub struct LabelSelector {
     requirements: Arc<[Requirement]>,
+    /// Of the requirements, by [`KeyedState`].
+    hash: u64,
+}
+
+impl Default for LabelSelector {
+    fn default() -> Self {
+        Self::new([])
+    }
+}
+
+impl fmt::Debug for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LabelSelector").field("requirements", &self.requirements).finish()
+    }
+}
+
+impl PartialEq for LabelSelector {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.requirements == other.requirements
+    }
+}
+
+impl Eq for LabelSelector {}
+
+impl Hash for LabelSelector {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
 }
 
 impl LabelSelector {
     /// The selector that asks for all of `requirements`.
     pub fn new(requirements: impl Into<Arc<[Requirement]>>) -> Self {
-        Self { requirements: requirements.into() }
+        let requirements = requirements.into();
+        let hash = KeyedState::default().hash_one(&requirements);
+        Self { requirements, hash }
     }
 
     /// Compiles `matchLabels` and `matchExpressions`.
@@ -83,6 +119,6 @@ impl LabelSelector {
     /// This selector with more requirements at its end.
     #[must_use]
     pub fn with(&self, more: impl IntoIterator<Item = Requirement>) -> Self {
-        Self { requirements: self.requirements.iter().cloned().chain(more).collect() }
+        Self::new(self.requirements.iter().cloned().chain(more).collect::<Arc<[_]>>())
     }
 }

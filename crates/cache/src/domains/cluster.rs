@@ -14,7 +14,7 @@ use crate::requests::{MAX_COUNTERS, Requested, RequestedCounter};
 use crate::state::ClusterState;
 
 /// Counters whose specifications list more keys, namespaces and values are not followed because a pod needs them.
-const MAX_LISTED: usize = 1024;
+const MAX_LISTED: usize = 2048;
 
 /// # Counters by topology domain
 impl ClusterState {
@@ -33,7 +33,7 @@ impl ClusterState {
     }
 
     /// Whether [`follow_requested`](Self::follow_requested) follows all counters that a pod needs once they were requested twice, if
-    /// they are so many and list so many keys, namespaces and values in all.
+    /// they are so many, and none lists more keys, namespaces and values.
     pub fn follows_requested(n_counters: u64, n_listed: u64) -> bool {
         n_counters <= MAX_COUNTERS as u64 && n_listed <= MAX_LISTED as u64
     }

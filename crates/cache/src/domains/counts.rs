@@ -26,7 +26,7 @@ pub struct Domain {
 }
 
 /// A [`Domain`] in half the memory: there is one for each node where every host is one.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Cell {
     n_pods: u32,
     n_nodes: u32,

@@ -70,6 +70,23 @@ fn changes_are_tried_and_pods_counted() {
 }
 
 #[test]
+fn a_manifest_may_have_the_name_of_a_pod_of_the_cluster() {
+    let files = Files::new();
+    let cluster = files.write("cluster.yaml", CLUSTER);
+    let smaller = files.write("smaller.yaml", &SMALL.replace("small", "too-large"));
+    let (code, answer) = asked(&["explain", "-p", &smaller, "-f", &cluster]);
+    assert_eq!((code, &answer["decision"]["node"]), (Some(0), &json!("n1")));
+    let (code, answer) = asked(&["capacity", "-p", &smaller, "-f", &cluster]);
+    assert_eq!((code, &answer["count"]), (Some(0), &json!(4)));
+    let output = run(&["what-if", "--add", &smaller, "-f", &cluster]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("pod default/too-large exists already"));
+    let instead = ["what-if", "--delete-pod", "default/too-large", "--add", &smaller];
+    let (code, answer) = asked(&[&instead[..], &["-f", &cluster]].concat());
+    assert_eq!((code, &answer["placements"][0]["node"]), (Some(0), &json!("n1")));
+}
+
+#[test]
 fn a_cluster_is_read_and_not_changed() {
     let files = Files::new();
     let cluster = Cluster::start(&files, &["--nodes", "3"]);

@@ -106,6 +106,8 @@ fn asked(args: &[&str]) -> (Option<i32>, Value, String) {
 fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
     let world = World::start();
     let small = world.files.write("small.yaml", SMALL);
+    // The cluster has a pod of that name.
+    let large = world.files.write("large.yaml", &SMALL.replace("small", "large"));
     let node = "hollow-00000";
     for (command, code, fields) in [
         (
@@ -114,11 +116,19 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
             &["kind", "verdict", "suggestions"][..],
         ),
         (&["explain", "-p", &small], 0, &["kind", "verdict", "nFeasible", "decision"]),
+        (&["explain", "-p", &large], 0, &["kind", "verdict", "nFeasible"]),
         (&["preempt", "default/large"], 1, &["kind", "verdict", "inVain"]),
+        (&["preempt", "-p", &large], 0, &["kind", "verdict"]),
         (&["what-if", "--add", &small, "--cordon", node], 0, &["kind", "fits", "placements"]),
         (&["drain", node], 0, &["kind", "fits"]),
         (&["capacity", "-p", &small, "--at-least", "8"], 0, &["kind", "count", "byNode"]),
         (&["capacity", "-p", &small, "--at-least", "9"], 1, &["kind", "count", "largest"]),
+        (&["capacity", "-p", &large], 0, &["kind", "count", "byNode"]),
+        (
+            &["what-if", "--delete-pod", "default/large", "--add", &large],
+            0,
+            &["kind", "fits", "placements"],
+        ),
         (&["queue"], 0, &["kind", "nPods", "byStage"]),
         (&["fragmentation"], 0, &["kind", "shapes", "resources"]),
     ] {
@@ -134,6 +144,11 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
             assert_eq!(live[field], local[field], "{command:?}: {field}");
             assert_ne!(live[field], Value::Null, "{command:?}: {field}");
         }
+    }
+    for (_, _, said) in
+        [world.direct(&["what-if", "--add", &large]), world.local(&["what-if", "--add", &large])]
+    {
+        assert!(said.contains("pod default/large exists already"), "{said}");
     }
     // A DaemonSet has a pod for each node of the cluster, which the manifests of the question do not name.
     let agent = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: agent}\nspec:\n  selector: {matchLabels: {app: agent}}\n  template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: c, image: x}]}}\n";

@@ -1,6 +1,6 @@
 //! Claims of devices that pods get from templates, as the cluster's controller generates them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -9,22 +9,32 @@ use super::manifest::Document;
 
 const GROUP: &str = "resource.k8s.io";
 
-/// The templates of an input, by namespace and name.
+/// Namespace and name.
+type Key = (String, String);
+
+/// What pods' claims are generated from.
 #[derive(Debug)]
-pub(super) struct ClaimTemplates(BTreeMap<(String, String), Value>);
+pub(super) struct ClaimTemplates {
+    templates: BTreeMap<Key, Value>,
+    /// The claims that are there, those that were generated included.
+    claims: BTreeSet<Key>,
+}
 
 impl ClaimTemplates {
     /// Collects the templates of all documents.
     pub(super) fn collect(documents: &[Document]) -> Self {
-        let is_template = |document: &&Document| document.is_of(GROUP, "ResourceClaimTemplate");
+        let of_kind = |kind| documents.iter().filter(move |document| document.is_of(GROUP, kind));
         let named =
             |document: &Document| (document.namespace_and_name(), document.value["spec"].clone());
-        Self(documents.iter().filter(is_template).map(named).collect())
+        Self {
+            templates: of_kind("ResourceClaimTemplate").map(named).collect(),
+            claims: of_kind("ResourceClaim").map(Document::namespace_and_name).collect(),
+        }
     }
 
     /// Generates the claims that a pod lacks, and puts their names into its status. An entry whose template is not in the input
     /// is left alone: the pod waits for it, as it would in a cluster.
-    pub(super) fn complete(&self, pod: &mut Value) -> Vec<Value> {
+    pub(super) fn complete(&mut self, pod: &mut Value) -> Vec<Value> {
         let mut claims = Vec::new();
         let metadata = pod["metadata"].clone();
         let text = |field: &str| metadata[field].as_str().unwrap_or_default();
@@ -34,9 +44,13 @@ impl ClaimTemplates {
             let template = entry["resourceClaimTemplateName"].as_str().unwrap_or_default();
             let known = pod["status"]["resourceClaimStatuses"].as_array();
             let is_known = known.into_iter().flatten().any(|status| status["name"] == name);
-            let template = self.0.get(&(text("namespace").to_owned(), template.to_owned()));
+            let template = self.templates.get(&(text("namespace").to_owned(), template.to_owned()));
             let (Some(template), false) = (template, is_known) else { continue };
-            let claim = format!("{}-{name}", text("name"));
+            // A pod of the cluster and one that is asked about may have the same name.
+            let mut claim = format!("{}-{name}", text("name"));
+            while !self.claims.insert((text("namespace").to_owned(), claim.clone())) {
+                claim.push_str("-x");
+            }
             claims.push(json!({
                 "apiVersion": format!("{GROUP}/v1"), "kind": "ResourceClaim",
                 "metadata": {

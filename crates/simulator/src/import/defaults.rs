@@ -82,6 +82,14 @@ pub(super) fn complete_name(value: &mut Value, n_generated: &mut usize) -> bool 
     true
 }
 
+/// Gives a pod that is asked about a UID that no pod of the cluster has. It must have its name.
+pub(super) fn set_uid_of_question(pod: &mut Value) {
+    let Some(metadata) = pod.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
+    let uid = format!("question:pod:{}/{}", text("namespace"), text("name"));
+    metadata.insert("uid".to_owned(), uid.into());
+}
+
 /// Sets requests from limits, and host ports on the host network.
 pub(super) fn complete_pod(value: &mut Value) {
     let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else { return };

@@ -111,13 +111,18 @@ impl DomainCounts {
         if shared.is_for_many {
             shared.on_nodes = Some((spec.pods.clone(), counts.on_nodes.clone()));
         }
-        counts.eligible = match cluster.counters.with_nodes(spec) {
+        let on_same_nodes = cluster.counters.with_nodes(spec);
+        counts.eligible = match on_same_nodes {
             Some(other) => other.eligible.clone(),
             None => eligible(cluster, spec, shared),
         };
         counts.own_column =
             spec.topology_key.as_ref().and_then(|key| shared.column_for(cluster, key));
         counts.add_up(cluster);
+        if let Some(other) = on_same_nodes {
+            // Most counters count few pods, and so are the same in most domains.
+            counts.domains.share_equal(&other.domains);
+        }
         counts
     }
 

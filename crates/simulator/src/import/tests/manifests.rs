@@ -299,6 +299,27 @@ fn controllers_in_a_question_get_pods_that_are_asked_about() {
 }
 
 #[test]
+fn a_question_may_be_about_what_has_a_name_of_the_cluster() {
+    let named = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n---\n";
+    let running = POD.replace("{name: p}", "{name: p, uid: u}");
+    let mut input = ClusterInput::default();
+    input.add_manifests("cluster", &format!("{named}{running}")).unwrap();
+    input.begin_question();
+    input.add_manifests("question", &format!("{named}{running}")).unwrap();
+    let objects = input.finish().unwrap();
+    assert_eq!((objects.nodes.len(), objects.asked_nodes.len()), (1, 1));
+    let (there, asked) = (&objects.pods[0], &objects.asked_pods[0]);
+    assert_eq!((there.key(), &*there.uid), (asked.key(), "u"));
+    assert_ne!(there.uid, asked.uid);
+
+    let mut input = ClusterInput::default();
+    input.begin_question();
+    input.add_manifests("question", &format!("{POD}---\n{POD}")).unwrap();
+    let refusal = input.finish().unwrap_err().to_string();
+    assert!(refusal.contains("pod default/p is given twice"), "{refusal}");
+}
+
+#[test]
 fn a_mistake_in_a_template_is_found_there() {
     let text = "
 apiVersion: apps/v1
