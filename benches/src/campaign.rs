@@ -117,7 +117,7 @@ pub fn memories(
     }
     let output = command.output().with_context(|| {
         format!(
-            "start {}: `cargo build --release -p kube-scheduler-benches --bin bench-memory` builds it",
+            "start {}: `cargo build --profile dist -p kube-scheduler-benches --bin bench-memory` builds it",
             program.display()
         )
     })?;

@@ -23,6 +23,8 @@ use crate::artifact;
 use crate::metadata;
 use crate::process::{self, Ended};
 
+/// How cargo builds what is shipped, and what is measured.
+pub(crate) const PROFILE: &str = "dist";
 const PACKAGE: &str = "kube-scheduler-rs";
 const TEXTS: [&str; 3] = ["README.md", "LICENSE", "CHANGELOG.md"];
 const SHELLS: [(&str, &str); 4] = [
@@ -137,7 +139,7 @@ fn advisory_databases() -> Option<std::path::PathBuf> {
 /// Builds the binary and returns its path.
 fn build(root: &Path, target: Option<&str>) -> Result<std::path::PathBuf> {
     let mut build = process::cargo("build");
-    build.args(["--release", "--locked", "--package", PACKAGE]);
+    build.args(["--profile", PROFILE, "--locked", "--package", PACKAGE]);
     build.args(["--message-format", "json-render-diagnostics"]);
     if let Some(target) = target {
         build.args(["--target", target]);

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use anyhow::Result;
 use clap::Subcommand;
 
+use crate::dist::PROFILE;
 use crate::process::{self, Ended};
 
 /// Which benchmark to run.
@@ -73,7 +74,7 @@ pub(crate) fn bench(bench: &Bench) -> Result<Ended> {
             // It is what is timed unless another scheduler is named, and is looked for beside the benchmark.
             let mut build = process::cargo("build");
             let program = "kube-scheduler-rs";
-            build.args(["--release", "--package", program, "--bin", program]);
+            build.args(["--profile", PROFILE, "--package", program, "--bin", program]);
             match process::run(&mut build)? {
                 Ended::Well => benchmark("bench-blackbox", args),
                 badly => Ok(badly),
@@ -93,7 +94,7 @@ pub(crate) fn bench(bench: &Bench) -> Result<Ended> {
 
 fn build_benchmarks(programs: &[&str]) -> Result<Ended> {
     let mut command = process::cargo("build");
-    command.args(["--release", "--package", "kube-scheduler-benches"]);
+    command.args(["--profile", PROFILE, "--package", "kube-scheduler-benches"]);
     for program in programs {
         command.args(["--bin", program]);
     }
@@ -102,8 +103,8 @@ fn build_benchmarks(programs: &[&str]) -> Result<Ended> {
 
 fn benchmark(program: &str, args: &[OsString]) -> Result<Ended> {
     let mut command = process::cargo("run");
-    command.args(["--release", "--package", "kube-scheduler-benches", "--bin", program, "--"]);
-    process::run(command.args(args))
+    command.args(["--profile", PROFILE, "--package", "kube-scheduler-benches"]);
+    process::run(command.args(["--bin", program, "--"]).args(args))
 }
 
 /// Runs the demo exactly as the README's command does, so that both share one build.
