@@ -552,7 +552,7 @@ mod tests {
             n_kept_counters(&pod(spec), &cluster)
         };
         assert_eq!([n_kept(0, 0), n_kept(10, 1), n_kept(64, 1)], [Some(0), Some(10), Some(64)]);
-        assert_eq!([n_kept(65, 1), n_kept(10, 200), n_kept(1, 2000)], [None; 3]);
+        assert_eq!([n_kept(65, 1), n_kept(10, 210), n_kept(1, 2100)], [None; 3]);
     }
 
     #[test]
