@@ -29,7 +29,7 @@ pub(super) fn expand(
     asks: bool,
     n_generated: &mut usize,
 ) -> Result<Vec<Document>, ImportError> {
-    let mut expansion = Expansion::new(&documents);
+    let mut expansion = Expansion::new(&documents, asks);
     for document in documents {
         if asks && !document.is_asked {
             expansion.documents.push(document);
@@ -42,26 +42,28 @@ pub(super) fn expand(
 
 struct Expansion {
     nodes: Vec<Node>,
-    /// The objects that were given.
+    /// The objects that were given with the controllers that are expanded.
     given: BTreeSet<Key>,
-    /// The controllers of the objects that were given.
+    /// The controllers of these.
     owners: BTreeSet<Key>,
     n_created: usize,
     documents: Vec<Document>,
 }
 
 impl Expansion {
-    fn new(documents: &[Document]) -> Self {
+    fn new(documents: &[Document], asks: bool) -> Self {
         let key = |document: &Document| {
             let (namespace, name) = document.namespace_and_name();
             (namespace, document.group_and_kind().1, name)
         };
         let nodes = documents.iter().filter(|document| document.is_of("", "Node"));
+        // A controller that is asked about stands for more pods, whatever the cluster has of it.
+        let given = || documents.iter().filter(|document| document.is_asked || !asks);
         Self {
             // One that cannot be decoded is reported with the other nodes.
             nodes: nodes.filter_map(|node| Node::from_value(&node.value).ok()).collect(),
-            given: documents.iter().map(key).collect(),
-            owners: documents.iter().flat_map(owners).collect(),
+            given: given().map(key).collect(),
+            owners: given().flat_map(owners).collect(),
             n_created: 0,
             documents: Vec::with_capacity(documents.len()),
         }
@@ -87,7 +89,10 @@ impl Expansion {
             defaults::complete_name(&mut value, n_generated);
             let (place, text, outer) = at.clone();
             let path = outer.into_iter().chain(path).collect();
-            let dependent = Document { place, text, path, value, is_asked, ends: None };
+            let mut dependent = Document { place, text, path, value, is_asked, ends: None };
+            if is_asked && dependent.is_of("", "Pod") {
+                defaults::set_uid_of_question(&mut dependent.value);
+            }
             let (namespace, name) = dependent.namespace_and_name();
             if !self.given.contains(&(namespace, dependent.group_and_kind().1, name)) {
                 self.add(dependent, n_generated)?;

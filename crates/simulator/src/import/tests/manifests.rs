@@ -320,6 +320,25 @@ fn a_question_may_be_about_what_has_a_name_of_the_cluster() {
 }
 
 #[test]
+fn a_controller_in_a_question_gets_pods_besides_those_of_the_cluster() {
+    let there = POD.replace(
+        "{name: p}",
+        "{name: web-0, ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: web, uid: s, controller: true}]}",
+    );
+    let set = format!(
+        "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {{name: web}}\nspec: {{replicas: 2, {TEMPLATE}}}"
+    );
+    let mut input = ClusterInput::default();
+    input.add_manifests("cluster", &there).unwrap();
+    input.begin_question();
+    input.add_manifests("question", &set).unwrap();
+    let objects = input.finish().unwrap();
+    assert_eq!(objects.pods.len(), 1);
+    let names: Vec<String> = objects.asked_pods.iter().map(|pod| pod.key()).collect();
+    assert_eq!(names, ["default/web-0", "default/web-1"]);
+}
+
+#[test]
 fn a_mistake_in_a_template_is_found_there() {
     let text = "
 apiVersion: apps/v1
