@@ -22,7 +22,7 @@ mod priority;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{CompileOptions, DecodeError, Node, Object, Pod, Timestamp};
@@ -104,8 +104,10 @@ impl ClusterInput {
     /// part of it: claims and priority classes that come with pods. Only controllers that are added from here on get pods:
     /// a question is about the cluster as it is.
     ///
-    /// The cluster may have a node or pod of the same name, such as the one whose manifest was changed for the question. Pods
-    /// get a UID of their own, whatever their manifests say.
+    /// The cluster may have objects of the same names. A node or pod, such as the one whose manifest was changed for the
+    /// question, is one besides that of the cluster; pods get a UID of their own, whatever their manifests say. An object of
+    /// another kind is left out with a warning, since that of the cluster has a state, such as the volume of a claim. A
+    /// controller gets all of its pods, besides those that it has.
     pub fn begin_question(&mut self) {
         self.asks = true;
     }
@@ -159,6 +161,7 @@ impl ClusterInput {
         self.complete_names(&mut n_generated)?;
         self.reject_repeats()?;
         self.documents = expansion::expand(self.documents, self.asks, &mut n_generated)?;
+        let warnings = self.drop_known();
         let classes = PriorityClasses::collect(&self.documents).map_err(|error| {
             let PriorityClassError { document, reason } = error;
             ImportError::NotAnObject { place: self.place(document, &["value"]), reason }
@@ -167,7 +170,7 @@ impl ClusterInput {
             defaults::complete_claim(&mut document.value);
         }
         let mut templates = ClaimTemplates::collect(&self.documents);
-        let mut found = ClusterObjects::default();
+        let mut found = ClusterObjects { warnings, ..ClusterObjects::default() };
         let mut uids: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         for at in 0..self.documents.len() {
             let (group, kind) = self.documents[at].group_and_kind();
@@ -307,11 +310,7 @@ impl ClusterInput {
     fn reject_repeats(&self) -> Result<(), ImportError> {
         let mut seen = BTreeMap::new();
         for (at, document) in self.documents.iter().enumerate() {
-            let (group, kind) = document.group_and_kind();
-            let (namespace, name) = document.namespace_and_name();
-            let is_beside =
-                document.is_asked && group.is_empty() && matches!(&*kind, "Node" | "Pod");
-            if let Some(first) = seen.insert((is_beside, group, kind, namespace, name), at) {
+            if let Some(first) = seen.insert((document.is_asked, document.identity()), at) {
                 return Err(ImportError::Repeated {
                     place: self.place(at, &[]),
                     object: document.title(),
@@ -322,6 +321,31 @@ impl ClusterInput {
         Ok(())
     }
 
+    /// Leaves out objects of the question that the cluster has, other than nodes and pods. Returns what the user should know.
+    fn drop_known(&mut self) -> Vec<String> {
+        if !self.asks {
+            return Vec::new();
+        }
+        let mut warnings = Vec::new();
+        let documents = std::mem::take(&mut self.documents);
+        let others = documents.iter().filter(|document| !document.is_node_or_pod());
+        let known: BTreeSet<_> =
+            others.filter(|other| !other.is_asked).map(Document::identity).collect();
+        for document in documents {
+            if !document.is_asked || !known.contains(&document.identity()) {
+                self.documents.push(document);
+                continue;
+            }
+            let (group, kind) = document.group_and_kind();
+            if decides(&group, &kind) || kind == "PodGroup" {
+                let (place, title) = (self.place_of(&document, &[]), document.title());
+                warnings
+                    .push(format!("{place}: {title}: the cluster has one, which counts instead"));
+            }
+        }
+        warnings
+    }
+
     fn decode_error(&self, at: usize, error: DecodeError) -> ImportError {
         let steps = locate::steps(&error.path);
         let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
@@ -330,7 +354,10 @@ impl ClusterInput {
 
     /// The location of a field of a document, as precisely as it can be found.
     fn place(&self, at: usize, steps: &[&str]) -> SourceLocation {
-        let document = &self.documents[at];
+        self.place_of(&self.documents[at], steps)
+    }
+
+    fn place_of(&self, document: &Document, steps: &[&str]) -> SourceLocation {
         match document.text.and_then(|text| self.texts.get(text)) {
             Some(text) => {
                 let path = document.path.iter().map(String::as_str);
@@ -349,9 +376,9 @@ fn decides(group: &str, kind: &str) -> bool {
             kind,
             "Pod" | "Node" | "ReplicationController" | "ConfigMap" | "Secret" | "ServiceAccount"
         ),
-        "apps" | "batch" => false,
-        // Pod groups can be in a question.
-        groups::GROUP => !matches!(kind, "PriorityClass" | "PodGroup"),
+        "apps" | "batch" | "jobset.x-k8s.io" => false,
+        // Pod groups can be in a question, and a workload stands for them.
+        groups::GROUP => !matches!(kind, "PriorityClass" | "PodGroup" | "Workload"),
         _ => true,
     }
 }

@@ -45,6 +45,15 @@ impl Document {
         (self.text_at("/metadata/namespace").to_owned(), self.text_at("/metadata/name").to_owned())
     }
 
+    pub(super) fn is_node_or_pod(&self) -> bool {
+        self.is_of("", "Node") || self.is_of("", "Pod")
+    }
+
+    /// What no two objects of one cluster have in common.
+    pub(super) fn identity(&self) -> impl Ord + use<> {
+        (self.group_and_kind(), self.namespace_and_name())
+    }
+
     /// `pod default/web`, for messages.
     pub(super) fn title(&self) -> String {
         let kind = match self.group_and_kind().1 {

@@ -339,6 +339,94 @@ fn a_controller_in_a_question_gets_pods_besides_those_of_the_cluster() {
 }
 
 #[test]
+fn what_the_cluster_has_counts_instead_of_what_a_question_says() {
+    let set = format!(
+        "
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {{name: web}}
+spec:
+  replicas: 1
+  volumeClaimTemplates: [{{metadata: {{name: data}}, spec: {{}}}}]
+  {TEMPLATE}
+"
+    );
+    let claim = "---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data-web-0}
+spec: {volumeName: v}
+";
+    let class = |value| {
+        format!(
+            "---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {{name: high}}
+value: {value}
+---
+{}",
+            POD.replace("containers:", "priorityClassName: high\n  containers:")
+        )
+    };
+    let group = |count| {
+        format!(
+            "---
+apiVersion: scheduling.k8s.io/v1alpha2
+kind: PodGroup
+metadata: {{name: g}}
+spec: {{schedulingPolicy: {{gang: {{minCount: {count}}}}}}}
+"
+        )
+    };
+    let mut input = ClusterInput::default();
+    let there = format!("{set}{claim}{}{}", class(5), group(2));
+    input.add_manifests("cluster", &there).unwrap();
+    input.begin_question();
+    let asked = format!("{set}{}{}", class(7), group(3));
+    input.add_manifests("question", &asked).unwrap();
+    let objects = input.finish().unwrap();
+
+    let priorities: Vec<(String, i32)> =
+        objects.asked_pods.iter().map(|pod| (pod.key(), pod.priority())).collect();
+    assert_eq!(priorities, [("default/web-0".to_owned(), 0), ("default/p".to_owned(), 5)]);
+    let mut kinds: Vec<&str> = objects.objects.iter().map(|object| &*object.kind).collect();
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["PersistentVolumeClaim", "PodGroup", "PriorityClass", "StatefulSet"]);
+    let text = objects.objects.iter().map(|object| format!("{object:?}")).collect::<String>();
+    assert!(text.contains("volumeName"), "the claim that has a volume: {text}");
+    assert_eq!(objects.asked_others, [""; 0]);
+    assert_eq!(
+        objects.warnings,
+        [
+            "question: document 1, line 7: PersistentVolumeClaim default/data-web-0: the cluster has one, which counts instead",
+            "question: document 4, line 23: PodGroup default/g: the cluster has one, which counts instead",
+        ]
+    );
+}
+
+#[test]
+fn controllers_of_every_kind_are_no_obstacle_to_a_question() {
+    let text = "
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: set}
+spec: {replicatedJobs: []}
+---
+apiVersion: scheduling.k8s.io/v1alpha2
+kind: Workload
+metadata: {name: train}
+spec: {podGroupTemplates: [{name: workers, schedulingPolicy: {gang: {minCount: 2}}}]}
+";
+    let mut input = ClusterInput::default();
+    input.begin_question();
+    input.add_manifests("question", text).unwrap();
+    let objects = input.finish().unwrap();
+    assert_eq!(objects.asked_others, [""; 0]);
+    assert_eq!(objects.asked_manifests.len(), 1);
+}
+
+#[test]
 fn a_mistake_in_a_template_is_found_there() {
     let text = "
 apiVersion: apps/v1
