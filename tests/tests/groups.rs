@@ -692,6 +692,38 @@ fn each_member_that_fits_nowhere_is_an_attempt_at_preemption() {
     }
 }
 
+/// Members that are refused like the one before cost next to nothing, and the allowance of their namespace nothing, whether
+/// they are tried or not.
+#[test]
+fn members_that_are_alike_are_refused_at_the_price_of_one() {
+    let work = |n_members: u8, base: u64, uses_class_cache: bool| -> Vec<u64> {
+        let work = WorkLimits { base, per_node: 0, refill_per_second: 0 };
+        let options = EngineOptions { uses_class_cache, work, ..EngineOptions::default() };
+        let mut history = History::with(GATES[1], options);
+        history.take(&Step::Group(0, n_members));
+        (0..3).for_each(|node| history.take(&Step::Node(node)));
+        for n in 0..n_members {
+            let mut pod = pod_json(&format!("m{n:02}"), 0, Some(&json!({"podGroupName": "g0"})));
+            pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "100".into();
+            history.add(pod);
+        }
+        // A retry shows what is left of the allowance.
+        let turns = (0..2).map(|_| {
+            let turn = history.engine.schedule_next(history.now).unwrap();
+            history.carry_out();
+            history.take(&Step::Wait(60));
+            turn.work
+        });
+        turns.collect()
+    };
+    let price = work(1, 1_000_000, true)[0];
+    for base in [1_000_000, price * 2] {
+        let (one, many) = (work(1, base, true), work(20, base, true));
+        assert_eq!(many, work(20, base, false), "limit {base}");
+        assert!(many[0] <= one[0] + 19 * 103, "limit {base}: {} and {}", one[0], many[0]);
+    }
+}
+
 /// Pods of a class are evaluated once, in whichever trial or group they come up.
 #[test]
 fn evaluations_outlive_trials() {

@@ -20,7 +20,7 @@ use kube_scheduler_runtime::{Profile, Runner};
 use crate::apart::GIVEN_UP;
 use crate::attempt::{Choice, NO_NODES, NoChoice, Search, Unfit};
 use crate::binding::{Bindings, Placement};
-use crate::budget::{Budgets, WorkLimits};
+use crate::budget::{AttemptLimits, Budgets, WorkLimits};
 use crate::class_cache::ClassCache;
 use crate::core::{Core, PodEvent};
 use crate::diagnosis::{Diagnosis, FitError};
@@ -94,11 +94,13 @@ pub(crate) struct Scope<'a> {
     pub(crate) may_preempt: bool,
     /// What the members of the pod's group share, if they are tried together.
     pub(crate) group: Option<&'a GroupCycleState>,
+    /// The limits under which a pod like this one was tried just before, if that paid for this one, too.
+    pub(crate) paid: Option<AttemptLimits>,
 }
 
 impl Scope<'_> {
     /// All nodes, with preemption, outside of a group.
-    pub(crate) const ALL: Self = Self { nodes: None, may_preempt: true, group: None };
+    pub(crate) const ALL: Self = Self { nodes: None, may_preempt: true, group: None, paid: None };
 
     fn size(&self, cluster: &ClusterState) -> ScopeSize {
         self.nodes.map_or_else(
@@ -262,7 +264,8 @@ impl SchedulingCycle {
         }
         core.cluster.refresh_order();
         let (pod, now) = (&queued.entry().0, core.now);
-        let limits = self.budgets.of(&pod.namespace, core.cluster.n_nodes(), now);
+        let usual = || self.budgets.of(&pod.namespace, core.cluster.n_nodes(), now);
+        let limits = scope.paid.unwrap_or_else(usual);
         let size = scope.size(&core.cluster);
         let price = Price::on(pod, &core.cluster, size);
         if price.search > limits.hard {
@@ -294,7 +297,7 @@ impl SchedulingCycle {
         let has_tried_to_preempt = may_preempt && matches!(found, Err(NoChoice::Unfit(_)));
         let preemption = if has_tried_to_preempt { price.preemption } else { 0 };
         let cost = price.search.saturating_add(preemption);
-        if cost > limits.soft {
+        if cost > limits.soft && scope.paid.is_none() {
             self.budgets.spend(&pod.namespace, cost, now);
         }
         (found, cost)

@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 use crate::attempt::{Choice, NO_NODES, NoChoice, Unfit};
 use crate::binding::{Bindings, Placement};
+use crate::budget::AttemptLimits;
 use crate::class_cache::ClassCache;
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts, report_victims};
@@ -44,6 +45,9 @@ static WAITS: LazyLock<Status> = LazyLock::new(|| Status::new(Code::Wait, []));
 /// For how many pods at most a group may cost as much as the most expensive one.
 const MAX_PODS_PAID: usize = 100;
 
+/// What a member costs that is like the one before, which was refused, in units; each node that it may go to adds one.
+const REFUSED_ALIKE: u64 = 100;
+
 /// A member that fits nowhere, for which nothing was asked for.
 #[derive(Debug)]
 struct Refused {
@@ -51,9 +55,19 @@ struct Refused {
     class: (u64, i32),
     error: Box<FitError>,
     nomination: NominationChange,
-    work: u64,
+    /// What it was allowed to cost.
+    limits: AttemptLimits,
     /// How many attempts at preemption were counted.
     n_preemptions: u64,
+}
+
+impl Refused {
+    /// Whether what was found out about this member holds for another, with nothing changed in between.
+    fn is_like(&self, queued: &QueuedPod<Entry>) -> bool {
+        let pod = &queued.entry().0;
+        queued.signature().map(|signature| (signature, pod.priority())) == Some(self.class)
+            && pod.nominated_node_name().is_none()
+    }
 }
 
 fn n_preemptions(command: &Command) -> u64 {
@@ -153,8 +167,8 @@ impl SchedulingCycle {
         let needed = group.foreseen.filter(|_| !cx.observer.wants_group_attempts());
         for queued in &group.members {
             cx.is_permitted = needed.map(|needed| n_placed + 1 >= needed);
-            let outcome = match self.refuse_alike(cx, group, queued, refused.as_ref()) {
-                Some(failure) => Outcome::Failed(failure),
+            let outcome = match self.refuse_alike(cx, group, queued, scope, refused.as_ref()) {
+                Some(outcome) => outcome,
                 None => self.try_member_after(cx, group, queued, scope, &mut refused),
             };
             let mut is_over = false;
@@ -217,8 +231,12 @@ impl SchedulingCycle {
 
     /// How much work may be spent on members one after the other, in units.
     fn limit_of(&self, cx: &GroupWork<'_>, group: &Group) -> u64 {
-        let limits = self.budgets.of(&group.namespace, cx.core.cluster.n_nodes(), cx.core.now);
-        limits.hard.saturating_mul(n_pods_paid(group) as u64)
+        self.limits_of(cx, group).hard.saturating_mul(n_pods_paid(group) as u64)
+    }
+
+    /// The limits of one member's attempt.
+    fn limits_of(&self, cx: &GroupWork<'_>, group: &Group) -> AttemptLimits {
+        self.budgets.of(&group.namespace, cx.core.cluster.n_nodes(), cx.core.now)
     }
 
     /// Tries a member, and remembers in `refused` what came of it if others like it need not be tried.
@@ -230,12 +248,9 @@ impl SchedulingCycle {
         scope: Scope<'_>,
         refused: &mut Option<Refused>,
     ) -> Outcome {
-        let before = cx.effort.one_by_one;
-        // Attempts at preemption of two members would be one request otherwise, and count as the earlier member's.
-        let earlier = std::mem::take(&mut cx.later);
+        let limits = self.limits_of(cx, group);
         let mut fits_nowhere = false;
-        let outcome = self.try_member(cx, group, queued, scope, &mut fits_nowhere);
-        let asked = std::mem::replace(&mut cx.later, earlier).into_vec();
+        let (outcome, asked) = self.try_apart(cx, group, queued, scope, &mut fits_nowhere);
         // What is asked for more than to be counted is not asked for twice.
         let counts = asked.iter().all(|it| matches!(it, Command::CountPreemptionAttempts(_)));
         *refused = match (&outcome, queued.signature()) {
@@ -244,15 +259,13 @@ impl SchedulingCycle {
                     && counts
                     && !matches!(nomination, NominationChange::To(_))
                     && queued.entry().0.nominated_node_name().is_none()
-                    && self.options.uses_class_cache
-                    && cx.core.extenders().is_empty()
-                    && !cx.observer.wants_group_attempts() =>
+                    && cx.core.extenders().is_empty() =>
             {
                 Some(Refused {
                     class: (class, queued.entry().0.priority()),
                     error: error.clone(),
                     nomination: nomination.clone(),
-                    work: cx.effort.one_by_one - before,
+                    limits,
                     n_preemptions: asked.iter().map(n_preemptions).sum(),
                 })
             }
@@ -262,29 +275,54 @@ impl SchedulingCycle {
         outcome
     }
 
-    /// What is to be said of a member like the one that was refused last, with nothing changed in between.
+    /// What becomes of a member like the one that was refused last, with nothing changed in between. It costs the same where
+    /// nothing that is found out is kept, so that all members are tried: what is too expensive does not depend on that.
     fn refuse_alike(
         &mut self,
         cx: &mut GroupWork<'_>,
         group: &Group,
         queued: &QueuedPod<Entry>,
+        scope: Scope<'_>,
         refused: Option<&Refused>,
-    ) -> Option<Failure> {
-        let Refused { class, error, nomination, work, n_preemptions } = refused?;
-        let pod = &queued.entry().0;
-        let is_alike = queued.signature().map(|signature| (signature, pod.priority()))
-            == Some(*class)
-            && pod.nominated_node_name().is_none();
-        if !is_alike || !self.may_spend(cx, group, *work) {
+    ) -> Option<Outcome> {
+        let refused = refused.filter(|refused| refused.is_like(queued))?;
+        let n_nodes = scope.nodes.map_or(cx.core.cluster.capacity(), |nodes| nodes.names.len());
+        let price = REFUSED_ALIKE.saturating_add(n_nodes as u64);
+        if !self.may_spend(cx, group, price) {
             return None;
         }
-        self.number += 1;
-        cx.effort.one_by_one = cx.effort.one_by_one.saturating_add(*work);
-        if *n_preemptions > 0 {
-            cx.later.push(Command::CountPreemptionAttempts(*n_preemptions));
-        }
-        notice_verdicts(cx.core, &PodRef::from(&**pod), group.profile, error);
-        Some(Failure::Unfit(error.clone(), nomination.clone()))
+        let effort = cx.effort.one_by_one.saturating_add(price);
+        let outcome = if self.options.uses_class_cache {
+            let Refused { error, nomination, n_preemptions, .. } = refused;
+            self.number += 1;
+            if *n_preemptions > 0 {
+                cx.later.push(Command::CountPreemptionAttempts(*n_preemptions));
+            }
+            notice_verdicts(cx.core, &PodRef::from(&*queued.entry().0), group.profile, error);
+            Outcome::Failed(Failure::Unfit(error.clone(), nomination.clone()))
+        } else {
+            let scope = Scope { paid: Some(refused.limits), ..scope };
+            let (outcome, asked) = self.try_apart(cx, group, queued, scope, &mut false);
+            asked.into_iter().for_each(|command| cx.later.push(command));
+            outcome
+        };
+        cx.effort.one_by_one = effort;
+        Some(outcome)
+    }
+
+    /// Tries a member; returns what it asked for as well. Attempts at preemption of two members would be one request otherwise,
+    /// and count as the earlier member's.
+    fn try_apart(
+        &mut self,
+        cx: &mut GroupWork<'_>,
+        group: &Group,
+        queued: &QueuedPod<Entry>,
+        scope: Scope<'_>,
+        fits_nowhere: &mut bool,
+    ) -> (Outcome, Vec<Command>) {
+        let earlier = std::mem::take(&mut cx.later);
+        let outcome = self.try_member(cx, group, queued, scope, fits_nowhere);
+        (outcome, std::mem::replace(&mut cx.later, earlier).into_vec())
     }
 
     /// Tries one member on the cluster as the earlier ones left it (`docs/spec/podgroups.md` §5.1); says whether no node was

@@ -108,7 +108,7 @@ impl SchedulingCycle {
         may_preempt: bool,
         report: &mut GroupReport,
     ) -> PlacementOutcome {
-        let everywhere = Scope { nodes: None, may_preempt, group: Some(&group.shared) };
+        let everywhere = Scope { nodes: None, may_preempt, group: Some(&group.shared), paid: None };
         if !cx.core.plans.groups.places_groups {
             return self.decide_anywhere(cx, group, everywhere, report);
         }
@@ -242,7 +242,8 @@ impl SchedulingCycle {
             n_pods: if may_preempt { n_pods_on(cx.core, group, &placement.nodes) } else { 0 },
             counters,
         });
-        let scope = Scope { nodes: part.as_ref(), may_preempt, group: Some(&group.shared) };
+        let scope =
+            Scope { nodes: part.as_ref(), may_preempt, group: Some(&group.shared), paid: None };
         self.try_group(cx, group, (&placement.name, &placement.nodes), scope, findings)
     }
 

@@ -365,6 +365,7 @@ fn volumes_and_claims(pod: &Pod, cluster: &ClusterState) -> Comparisons {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::Arc;
 
     use kube_scheduler_api_types::{Node, Object};
@@ -388,6 +389,28 @@ mod tests {
             cluster.add_pod(Arc::new(Pod::from_value(&running).unwrap())).unwrap();
         }
         cluster
+    }
+
+    /// The price is found without reading what an owner selects.
+    #[test]
+    fn a_selector_has_the_same_price_before_and_after_it_is_read() {
+        for n_labels in 0..4 {
+            for lists in [&[][..], &[0], &[1, 3], &[2, 1000, 0]] {
+                let labels: BTreeMap<String, &str> =
+                    (0..n_labels).map(|at| (format!("k{at}"), "v")).collect();
+                let expression = |(at, n_values): (usize, &usize)| {
+                    let values: Vec<String> = (0..*n_values).map(|n| n.to_string()).collect();
+                    let operator = if values.is_empty() { "Exists" } else { "In" };
+                    json!({"key": format!("e{at}"), "operator": operator, "values": values})
+                };
+                let expressions: Vec<Value> = lists.iter().enumerate().map(expression).collect();
+                let written = json!({"matchLabels": labels, "matchExpressions": expressions});
+                let read = serde_json::from_value(written.clone()).unwrap();
+                let read = LabelSelector::from_wire(&read).unwrap();
+                let written = written_requirements(&Json::from(written));
+                assert_eq!(written, requirements(read.requirements()), "{n_labels} and {lists:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Selectors against a direct reading of their definitions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -452,6 +452,29 @@ proptest! {
             .collect();
         let compiled = label_selector(json!({"matchLabels": pairs, "matchExpressions": expressions}));
         prop_assert_eq!(compiled.ok().map(|selector| selector.matches(&labels)), expected.map(|all| all.into_iter().all(|holds| holds)));
+    }
+
+    /// Equal selectors have equal hashes: two that were read apart find the same entry of a table.
+    #[test]
+    fn equal_selectors_have_equal_hashes(
+        one in prop::collection::vec(requirement_json(), 0..3),
+        other in prop::collection::vec(requirement_json(), 0..3),
+    ) {
+        let selector = |all: &[(String, &str, Vec<String>)]| {
+            let expressions: Vec<Value> = all
+                .iter()
+                .map(|(key, operator, values)| json!({"key": key, "operator": operator, "values": values}))
+                .collect();
+            label_selector(json!({"matchExpressions": expressions}))
+        };
+        if let (Ok(first), Ok(again), Ok(second)) = (selector(&one), selector(&one), selector(&other)) {
+            let table = HashSet::from([first.clone()]);
+            prop_assert!(first == again && table.contains(&again));
+            prop_assert_eq!(first == second, first.requirements() == second.requirements());
+            prop_assert_eq!(table.contains(&second), first == second);
+        }
+        prop_assert_eq!(LabelSelector::default(), LabelSelector::new([]));
+        prop_assert!(HashSet::from([LabelSelector::default()]).contains(&LabelSelector::new([])));
     }
 
     #[test]
