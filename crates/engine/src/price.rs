@@ -47,7 +47,9 @@ struct Comparisons {
     per_pod: u64,
     /// With each of those that are in the pod's namespace.
     per_neighbour: u64,
-    /// How many texts one counter of what is compared with the whole cluster lists at most.
+    /// How many counters of what is compared with the whole cluster there are.
+    n_counters: u64,
+    /// How many texts one of them lists at most.
     listed: u64,
 }
 
@@ -121,9 +123,9 @@ impl Extent {
 
     /// The price of parts that are compared with the whole cluster if what they count there has been counted.
     fn price_of_counted(&self, compared: Comparisons) -> u64 {
-        let Comparisons { once, per_node, .. } = compared;
-        let n_nodes = units(self.scope.n_nodes).saturating_add(KEEPING_A_COUNTER);
-        once.saturating_add(per_node.saturating_mul(n_nodes))
+        let Comparisons { once, per_node, n_counters, .. } = compared;
+        once.saturating_add(per_node.saturating_mul(units(self.scope.n_nodes)))
+            .saturating_add(n_counters.saturating_mul(KEEPING_A_COUNTER))
     }
 
     /// The price of looking for pods to evict: each node that the pod may go to is tried without its pods, and with each of them
@@ -168,8 +170,8 @@ impl Price {
 pub(crate) fn n_kept_counters(pod: &Pod, cluster: &ClusterState) -> Option<u64> {
     let everywhere = PARTS.iter().filter(|(_, reach, _)| *reach == Reach::Cluster);
     let all = everywhere.map(|(.., part)| part(pod, cluster));
-    let Comparisons { per_node, listed, .. } = all.fold(Comparisons::default(), Comparisons::and);
-    ClusterState::follows_requested(per_node, listed).then_some(per_node)
+    let Comparisons { n_counters, listed, .. } = all.fold(Comparisons::default(), Comparisons::and);
+    ClusterState::follows_requested(n_counters, listed).then_some(n_counters)
 }
 
 /// The part of a pod that a search costs most for if the pod may go to the nodes of `scope`.
@@ -194,6 +196,7 @@ impl Comparisons {
             per_node: self.per_node.saturating_add(other.per_node),
             per_pod: self.per_pod.saturating_add(other.per_pod),
             per_neighbour: self.per_neighbour.saturating_add(other.per_neighbour),
+            n_counters: self.n_counters.saturating_add(other.n_counters),
             listed: self.listed.saturating_add(other.listed),
         }
     }
@@ -242,7 +245,8 @@ fn spread_constraints(pod: &Pod, cluster: &ClusterState) -> Comparisons {
         let (per_neighbour, once) = selector(constraint.selector.as_ref());
         // No pod is counted without a requirement.
         let per_pod = u64::from(per_neighbour > 0);
-        sum = sum.and(Comparisons { once, per_node: 1, per_pod, per_neighbour, listed: once });
+        let of_one = Comparisons { once, per_node: 1, n_counters: 1, ..Comparisons::default() };
+        sum = sum.and(Comparisons { per_pod, per_neighbour, listed: once, ..of_one });
     }
     if !constraints.is_empty() {
         // Which nodes count is found out once, and for each constraint that honours taints.
@@ -268,7 +272,7 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     let of_owner = pod.controller.as_ref().and_then(|owner| {
         let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let owner = objects.get(group, &owner.kind, &pod.namespace, &owner.name)?;
-        Some(written_requirements(&owner.json["spec"]["selector"]))
+        Some(written_requirements(&owner.kind, &owner.json["spec"]["selector"]))
     });
     let (of_owner, n_owned) = of_owner.unwrap_or_default();
     let of_services = units(n_pairs).min(n_labels);
@@ -287,14 +291,15 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
         per_node: node_selection(pod, cluster).per_node.saturating_add(DEFAULT_CONSTRAINTS),
         per_pod: DEFAULT_CONSTRAINTS,
         per_neighbour,
+        n_counters: DEFAULT_CONSTRAINTS,
         listed: n_selected,
     }
 }
 
-/// What [`requirements`] says of a selector in JSON: pairs, or `matchLabels` and `matchExpressions`.
-fn written_requirements(selector: &Json) -> (u64, u64) {
-    let n_pairs = |json: &Json| json.as_object().map_or(0, |pairs| units(pairs.len()));
-    let of_pairs = 2 * (n_pairs(selector) + n_pairs(&selector["matchLabels"]));
+/// What [`requirements`] says of the selector in an object of this kind: pairs, or `matchLabels` and `matchExpressions`.
+fn written_requirements(kind: &str, selector: &Json) -> (u64, u64) {
+    let pairs = if kind == "ReplicationController" { selector } else { &selector["matchLabels"] };
+    let of_pairs = 2 * pairs.as_object().map_or(0, |pairs| units(pairs.len()));
     let expressions = selector["matchExpressions"].as_array().unwrap_or_default();
     expressions.iter().fold((of_pairs, of_pairs), |(cost, listed), expression| {
         let n_values = expression["values"].as_array().map_or(0, <[_]>::len);
@@ -326,7 +331,9 @@ fn pod_affinity(pod: &Pod, cluster: &ClusterState) -> Comparisons {
         let once = 1 + of_pods.1 + of_namespaces.1 + units(namespaces.len());
         let listed = once;
         sum = sum.and(match cluster.is_on_nodes(topology_key) {
-            true => Comparisons { once, per_node: 1, per_pod, per_neighbour, listed },
+            true => {
+                Comparisons { once, per_node: 1, per_pod, per_neighbour, n_counters: 1, listed }
+            }
             // What has no domain is not counted.
             false => Comparisons { once, listed, ..Comparisons::default() },
         });
@@ -407,7 +414,7 @@ mod tests {
                 let written = json!({"matchLabels": labels, "matchExpressions": expressions});
                 let read = serde_json::from_value(written.clone()).unwrap();
                 let read = LabelSelector::from_wire(&read).unwrap();
-                let written = written_requirements(&Json::from(written));
+                let written = written_requirements("ReplicaSet", &Json::from(written));
                 assert_eq!(written, requirements(read.requirements()), "{n_labels} and {lists:?}");
             }
         }
