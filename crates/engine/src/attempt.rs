@@ -109,8 +109,6 @@ pub(crate) struct Search<'a, 'w> {
     pub(crate) next_start: &'a mut usize,
     /// Whether the node that the pod is nominated to comes first.
     pub(crate) prefers_nominated: bool,
-    /// Whether later extension points read the cycle state.
-    pub(crate) keeps_state: bool,
     pub(crate) random: u64,
     pub(crate) ties: TieBreak,
     /// Whether to ask PostFilter plugins when no node fits.
@@ -310,7 +308,7 @@ impl Search<'_, '_> {
             self.watched.reached(SearchStep::NodesScored);
         }
         let n_evaluated = class.evaluation.n_evaluated();
-        let state = if self.keeps_state { class.state() } else { CycleState::new() };
+        let state = if self.keeps_state() { class.state() } else { CycleState::new() };
         Some(Choice { node, state, n_feasible, n_evaluated })
     }
 
@@ -383,10 +381,20 @@ impl Search<'_, '_> {
         self.watched.wants_scores() || self.ties == TieBreak::ByName
     }
 
+    /// Whether a plugin after Score reads for this pod what was stored before. Not asked about pods that fit nowhere.
+    fn keeps_state(&self) -> bool {
+        let (profile, pod) = (self.runner.profile, self.pod);
+        profile.permit_about(pod).any(|(_, _, plugin)| plugin.reads_cycle_state(pod))
+            || profile.post_bind().next().is_some()
+            || profile.bind().any(|(_, _, plugin)| plugin.reads_cycle_state())
+            || profile.reserve().any(|(_, _, plugin)| plugin.reads_cycle_state(pod))
+            || profile.pre_bind().any(|(_, _, plugin)| plugin.reads_cycle_state(pod))
+    }
+
     /// What later extension points read.
     fn state_of(&self, evaluation: Cow<'_, Evaluation>) -> CycleState {
         match evaluation {
-            _ if !self.keeps_state => CycleState::new(),
+            _ if !self.keeps_state() => CycleState::new(),
             Cow::Owned(evaluation) => evaluation.state,
             Cow::Borrowed(evaluation) => evaluation.state.clone(),
         }
@@ -440,7 +448,7 @@ impl Search<'_, '_> {
         }
         NoChoice::Unfit(Box::new(Unfit {
             error: Box::new(FitError { n_nodes, diagnosis }),
-            state: if self.keeps_state && !outcome.victims.is_empty() {
+            state: if !outcome.victims.is_empty() && self.keeps_state() {
                 state.clone()
             } else {
                 CycleState::new()

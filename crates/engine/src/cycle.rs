@@ -15,7 +15,7 @@ use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::Status;
 use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_queue::QueuedPod;
-use kube_scheduler_runtime::{Profile, Runner};
+use kube_scheduler_runtime::Runner;
 
 use crate::apart::GIVEN_UP;
 use crate::attempt::{Choice, NO_NODES, NoChoice, Search, Unfit};
@@ -332,7 +332,6 @@ impl SchedulingCycle {
             percentage,
             next_start: &mut self.next_start,
             prefers_nominated: !self.plans_as_a_whole,
-            keeps_state: reads_state_after_score(profile, pod),
             random,
             ties: options.ties(random),
             watched,
@@ -427,13 +426,4 @@ pub(crate) fn must_skip(core: &mut Core, pod: &Arc<Pod>, profile: ProfileIdx) ->
         return true;
     }
     core.cluster.is_assumed(&pod.uid)
-}
-
-/// Whether a plugin after Score reads for this pod what was stored before.
-fn reads_state_after_score(profile: &Profile, pod: &Pod) -> bool {
-    profile.permit_about(pod).any(|(_, _, plugin)| plugin.reads_cycle_state(pod))
-        || profile.post_bind().next().is_some()
-        || profile.bind().any(|(_, _, plugin)| plugin.reads_cycle_state())
-        || profile.reserve().any(|(_, _, plugin)| plugin.reads_cycle_state(pod))
-        || profile.pre_bind().any(|(_, _, plugin)| plugin.reads_cycle_state(pod))
 }

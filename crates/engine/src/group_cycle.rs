@@ -45,7 +45,7 @@ static WAITS: LazyLock<Status> = LazyLock::new(|| Status::new(Code::Wait, []));
 /// For how many pods at most a group may cost as much as the most expensive one.
 const MAX_PODS_PAID: usize = 100;
 
-/// What a member costs that is like the one before, which was refused, in units; each node that it may go to adds one.
+/// What a member costs at most that is like the one before, which was refused, in units; each node that it may go to adds one.
 const REFUSED_ALIKE: u64 = 100;
 
 /// A member that fits nowhere, for which nothing was asked for.
@@ -57,6 +57,7 @@ struct Refused {
     nomination: NominationChange,
     /// What it was allowed to cost.
     limits: AttemptLimits,
+    work: u64,
     /// How many attempts at preemption were counted.
     n_preemptions: u64,
 }
@@ -248,7 +249,7 @@ impl SchedulingCycle {
         scope: Scope<'_>,
         refused: &mut Option<Refused>,
     ) -> Outcome {
-        let limits = self.limits_of(cx, group);
+        let (limits, before) = (self.limits_of(cx, group), cx.effort.one_by_one);
         let mut fits_nowhere = false;
         let (outcome, asked) = self.try_apart(cx, group, queued, scope, &mut fits_nowhere);
         // What is asked for more than to be counted is not asked for twice.
@@ -266,6 +267,7 @@ impl SchedulingCycle {
                     error: error.clone(),
                     nomination: nomination.clone(),
                     limits,
+                    work: cx.effort.one_by_one - before,
                     n_preemptions: asked.iter().map(n_preemptions).sum(),
                 })
             }
@@ -287,7 +289,7 @@ impl SchedulingCycle {
     ) -> Option<Outcome> {
         let refused = refused.filter(|refused| refused.is_like(queued))?;
         let n_nodes = scope.nodes.map_or(cx.core.cluster.capacity(), |nodes| nodes.names.len());
-        let price = REFUSED_ALIKE.saturating_add(n_nodes as u64);
+        let price = REFUSED_ALIKE.saturating_add(n_nodes as u64).min(refused.work);
         if !self.may_spend(cx, group, price) {
             return None;
         }

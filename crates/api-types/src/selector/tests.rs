@@ -1,8 +1,9 @@
 //! Selectors against a direct reading of their definitions.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kube_scheduler_primitives::KeyedSet;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
@@ -468,13 +469,14 @@ proptest! {
             label_selector(json!({"matchExpressions": expressions}))
         };
         if let (Ok(first), Ok(again), Ok(second)) = (selector(&one), selector(&one), selector(&other)) {
-            let table = HashSet::from([first.clone()]);
+            let table: KeyedSet<LabelSelector> = [first.clone()].into_iter().collect();
             prop_assert!(first == again && table.contains(&again));
             prop_assert_eq!(first == second, first.requirements() == second.requirements());
             prop_assert_eq!(table.contains(&second), first == second);
         }
         prop_assert_eq!(LabelSelector::default(), LabelSelector::new([]));
-        prop_assert!(HashSet::from([LabelSelector::default()]).contains(&LabelSelector::new([])));
+        let table: KeyedSet<LabelSelector> = [LabelSelector::default()].into_iter().collect();
+        prop_assert!(table.contains(&LabelSelector::new([])));
     }
 
     #[test]

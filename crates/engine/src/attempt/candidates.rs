@@ -72,7 +72,7 @@ impl Search<'_, '_> {
             ranked.sort_unstable_by_key(|(total, node)| (*total, cluster.node_name(*node)));
             nodes = ranked.into_iter().map(|(_, node)| node).collect();
         }
-        let state = if self.keeps_state { evaluation.state } else { CycleState::new() };
+        let state = if self.keeps_state() { evaluation.state } else { CycleState::new() };
         let (reads, is_local) = (reads.union(), reads.can_be_cached());
         Ok(Candidates { nodes, state, reads, is_local, goes_by_sums })
     }
