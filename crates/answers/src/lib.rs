@@ -83,7 +83,7 @@ pub use schema::{arguments_schema, schema};
 pub use suggestions::suggestions;
 pub use what_if::{
     BlockedAnswer, Change, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer,
-    QuestionLimits, UngatedAnswer, WhatIf, what_if,
+    QuestionLimits, UngatedAnswer, WhatIf, what_if, what_if_under,
 };
 
 /// The API group of questions and answers.

@@ -136,12 +136,27 @@ pub fn what_if(
     limits: QuestionLimits,
     now: Timestamp,
 ) -> Result<WhatIf, Refusal> {
+    what_if_under(engine, engine, changes, limits, now)
+}
+
+/// The same where another scheduler decides after the changes: `other` has the same cluster, and a configuration of its own.
+/// Pods that run stay where they are.
+///
+/// # Errors
+/// As of [`what_if`].
+pub fn what_if_under(
+    engine: &Engine,
+    other: &Engine,
+    changes: &[Change],
+    limits: QuestionLimits,
+    now: Timestamp,
+) -> Result<WhatIf, Refusal> {
     let size = changes.iter().fold(0_usize, |sum, change| sum.saturating_add(change.size()));
     if size > limits.max_changes {
         return Err(Refusal::TooMuch { asked: size, max: limits.max_changes });
     }
-    let course = || Course::new(engine, now, limits.max_attempts, &limits.interrupt);
-    let (mut before, mut after) = (course(), course());
+    let course = |engine| Course::new(engine, now, limits.max_attempts, &limits.interrupt);
+    let (mut before, mut after) = (course(engine), course(other));
     let mut touched = apply(&mut after, changes)?;
     before.run();
     let nodes = std::mem::take(&mut touched.to_drain);

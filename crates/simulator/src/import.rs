@@ -60,6 +60,8 @@ pub struct ClusterObjects {
     pub asked_nodes: Vec<Arc<Node>>,
     /// Pods that are not part of the cluster but asked about.
     pub asked_pods: Vec<Arc<Pod>>,
+    /// Pod groups that are not part of the cluster but asked about.
+    pub asked_groups: Vec<Arc<Object>>,
     /// Nodes, pods and pod groups that are asked about, as an API server would store them, in their order.
     pub asked_manifests: Vec<Value>,
     /// What else of the question decides about its pods, such as `PersistentVolumeClaim x/data`: neither is it in the manifests,
@@ -100,8 +102,8 @@ impl ClusterInput {
         Ok(())
     }
 
-    /// Nodes and pods that are added from here on are not part of the cluster but asked about. Objects of other kinds are
-    /// part of it: claims and priority classes that come with pods. Only controllers that are added from here on get pods:
+    /// Nodes, pods and pod groups that are added from here on are not part of the cluster but asked about. Objects of other
+    /// kinds are part of it: claims and priority classes that come with pods. Only controllers that are added from here on get pods:
     /// a question is about the cluster as it is.
     ///
     /// The cluster may have objects of the same names. A node or pod, such as the one whose manifest was changed for the
@@ -214,7 +216,12 @@ impl ClusterInput {
                 (groups::GROUP, "PodGroup") => {
                     let group = self.pod_group(at, &classes)?;
                     self.note_manifest(at, &mut found);
-                    found.objects.push(Arc::new(group));
+                    let groups = if self.is_asked(at) {
+                        &mut found.asked_groups
+                    } else {
+                        &mut found.objects
+                    };
+                    groups.push(Arc::new(group));
                 }
                 _ => {
                     let value = std::mem::take(&mut self.documents[at].value);
@@ -321,7 +328,8 @@ impl ClusterInput {
         Ok(())
     }
 
-    /// Leaves out objects of the question that the cluster has, other than nodes and pods. Returns what the user should know.
+    /// Leaves out objects of the question that the cluster has, other than nodes and pods. Returns what the user should know
+    /// of the question's objects.
     fn drop_known(&mut self) -> Vec<String> {
         if !self.asks {
             return Vec::new();
@@ -332,6 +340,10 @@ impl ClusterInput {
         let known: BTreeSet<_> =
             others.filter(|other| !other.is_asked).map(Document::identity).collect();
         for document in documents {
+            if document.is_asked && !defaults::is_known(&document.group_and_kind().1) {
+                let (place, title) = (self.place_of(&document, &[]), document.title());
+                warnings.push(format!("{place}: {title}: this kind is not known, and is ignored"));
+            }
             if !document.is_asked || !known.contains(&document.identity()) {
                 self.documents.push(document);
                 continue;

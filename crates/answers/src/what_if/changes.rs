@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Object, Pod, PodStatus};
+use kube_scheduler_api_types::{Node, Object, Pod, PodStatus, TaintEffect};
 use kube_scheduler_engine::Input;
 
 use super::Change;
@@ -80,6 +80,11 @@ pub(crate) fn apply(course: &mut Course, changes: &[Change]) -> Result<Touched, 
                     .filter(|known| (&known.key, &known.effect) != (&taint.key, &taint.effect));
                 changed.taints = taints.cloned().chain([taint.clone()]).collect();
                 course.handle(Input::NodeApplied(Arc::new(changed)));
+                if taint.effect == TaintEffect::NoExecute {
+                    let text =
+                        format!("taint {} of node {name}: pods that run there stay", taint.key);
+                    touched.warnings.push(text);
+                }
             }
             Change::Label { node: name, key, value } => {
                 let changed = labelled(node(course, name)?, key, value);
@@ -106,6 +111,11 @@ fn add_pod(course: &mut Course, pod: &Arc<Pod>, touched: &mut Touched) -> Result
     let name = PodName::from(&**pod);
     if course.engine.known_pod(&name.namespace, &name.name).is_some() {
         return Err(Refusal::PodExists(name));
+    }
+    if let Some(node) = &pod.node_name
+        && course.engine.cluster().node_idx(node).is_none()
+    {
+        touched.warnings.push(format!("pod {name} is bound to node {node}, which does not exist"));
     }
     course.handle(Input::PodApplied(pod.clone()));
     touched.asked.insert(name);

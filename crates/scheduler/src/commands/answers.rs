@@ -12,9 +12,9 @@ use anyhow::{Result, anyhow, bail};
 use kube_scheduler_answers::{
     CapacityOptions, Change, ExplainOptions, Explanation, Format, FragmentationOptions, Interrupt,
     PodName, Preemption, QuestionLimits, QueueOptions, Subject, Verdict, WhatIf, capacity, explain,
-    fragmentation, preemption, queue, render, suggestions, what_if,
+    fragmentation, preemption, queue, render, suggestions, what_if_under,
 };
-use kube_scheduler_api_types::{Pod, Taint, TaintEffect};
+use kube_scheduler_api_types::{LabelSelector, Pod, Taint, TaintEffect};
 use kube_scheduler_runtime::Registry;
 use serde::Serialize;
 
@@ -119,6 +119,11 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "NAMESPACE/POD")]
     delete_pod: Vec<PodName>,
 
+    /// Another KubeSchedulerConfiguration takes effect, such as one with other weights; pods that run stay where they are. The
+    /// answer is given here.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["live", "server"])]
+    with_config: Option<PathBuf>,
+
     #[command(flatten)]
     source: Source,
 
@@ -136,8 +141,12 @@ pub(crate) struct WhatIfArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DrainArgs {
     /// The nodes.
-    #[arg(value_name = "NODE", required = true)]
+    #[arg(value_name = "NODE", required_unless_present = "selector")]
     nodes: Vec<String>,
+
+    /// All nodes with these labels, such as topology.kubernetes.io/zone=a.
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_parser = selector)]
+    selector: Option<LabelSelector>,
 
     /// Delete pods instead of evicting them: all at once, whatever disruption budgets say.
     #[arg(long)]
@@ -250,7 +259,7 @@ fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
         return live::explained(args, &scheduler);
     }
     let Asked { mut engine, now, pods, .. } =
-        args.source.load(&args.pods, registry, &mut print_remark)?;
+        args.source.load(&args.pods, registry, &mut print_remark)?.with_groups();
     let subjects = subjects(&args.pod, &pods)?;
     let mut answers: Vec<Explanation> = Vec::new();
     for subject in &subjects {
@@ -299,7 +308,7 @@ fn preempted(args: &PreemptArgs, registry: Registry) -> Result<bool> {
         return live::preempted(args, &scheduler);
     }
     let Asked { mut engine, now, pods, .. } =
-        args.source.load(&args.pods, registry, &mut print_remark)?;
+        args.source.load(&args.pods, registry, &mut print_remark)?.with_groups();
     let mut answers: Vec<Preemption> = Vec::new();
     for subject in &subjects(&args.pod, &pods)? {
         answers.push(preemption(&mut engine, subject, ExplainOptions::ALL, now)?);
@@ -317,10 +326,13 @@ pub(crate) fn run_what_if(args: &WhatIfArgs, registry: Registry) -> ExitCode {
 }
 
 fn asked(args: &WhatIfArgs, registry: Registry) -> Result<bool> {
-    if let Some(scheduler) = args.source.running(&mut print_remark)? {
+    let other = args.with_config.as_deref();
+    if other.is_none()
+        && let Some(scheduler) = args.source.running(&mut print_remark)?
+    {
         return live::what_if(args, &scheduler);
     }
-    let asked = args.source.load(&args.add, registry, &mut print_remark)?;
+    let asked = args.source.load_under(&args.add, other, registry, &mut print_remark)?;
     let mut changes: Vec<Change> = asked.nodes.iter().cloned().map(Change::AddNode).collect();
     let like = |(node, count): &(Arc<str>, usize)| Change::AddNodesLike {
         node: node.clone(),
@@ -341,8 +353,10 @@ fn asked(args: &WhatIfArgs, registry: Registry) -> Result<bool> {
     changes.extend(args.cordon.iter().map(|node| Change::Cordon(node.as_str().into())));
     changes.extend(args.drain.iter().map(drain_of(args.disable_eviction)));
     changes.extend(args.remove_node.iter().map(|node| Change::RemoveNode(node.as_str().into())));
+    // Before their pods.
+    changes.extend(asked.groups.iter().cloned().map(Change::AddPodGroup));
     changes.extend(asked.pods.iter().cloned().map(Change::AddPod));
-    if changes.is_empty() {
+    if changes.is_empty() && other.is_none() {
         bail!("there is nothing to change: give --add, --drain or another change");
     }
     answer(&asked, &changes, args.output)
@@ -358,8 +372,38 @@ fn drained(args: &DrainArgs, registry: Registry) -> Result<bool> {
         return live::drained(args, &scheduler);
     }
     let asked = args.source.load(&[], registry, &mut print_remark)?;
-    let changes = Change::draining(&args.nodes, args.disable_eviction);
+    let cluster = asked.engine.cluster();
+    let nodes = args.nodes_among(|selector| {
+        let nodes = cluster.live_nodes().iter().filter_map(|node| cluster.node(node));
+        let nodes = nodes.filter(|node| selector.matches(&node.labels));
+        Ok(nodes.map(|node| node.name.to_string()).collect())
+    })?;
+    let changes = Change::draining(&nodes, args.disable_eviction);
     answer(&asked, &changes, args.output)
+}
+
+impl DrainArgs {
+    /// The nodes by name, and those that `with_labels` finds.
+    fn nodes_among(
+        &self,
+        with_labels: impl FnOnce(&LabelSelector) -> Result<Vec<String>>,
+    ) -> Result<Vec<String>> {
+        let mut nodes = self.nodes.clone();
+        if let Some(selector) = &self.selector {
+            let mut found = with_labels(selector)?;
+            if found.is_empty() {
+                bail!("no node has the labels that --selector asks for");
+            }
+            found.retain(|node| !nodes.contains(node));
+            found.sort_unstable();
+            nodes.extend(found);
+        }
+        Ok(nodes)
+    }
+}
+
+fn selector(text: &str) -> Result<LabelSelector, String> {
+    LabelSelector::parse(text).map_err(|error| error.to_string())
 }
 
 /// Drains of nodes by name.
@@ -369,7 +413,9 @@ fn drain_of(disable_eviction: bool) -> impl Fn(&String) -> Change {
 }
 
 fn answer(asked: &Asked, changes: &[Change], output: Output) -> Result<bool> {
-    let answer: WhatIf = what_if(&asked.engine, changes, QuestionLimits::default(), asked.now)?;
+    let Asked { engine, other, now, .. } = asked;
+    let (other, limits) = (other.as_ref().unwrap_or(engine), QuestionLimits::default());
+    let answer: WhatIf = what_if_under(engine, other, changes, limits, *now)?;
     let text = render(&answer, output.format, |wide| answer.table(wide))?;
     print_answer(&text, output.format)?;
     Ok(answer.fits)
@@ -385,6 +431,7 @@ fn counted(args: &CapacityArgs, registry: Registry) -> Result<bool> {
         return live::counted(args, &scheduler);
     }
     let asked = args.source.load(std::slice::from_ref(&args.pod), registry, &mut print_remark)?;
+    let asked = asked.with_groups();
     let [template] = &asked.pods[..] else {
         let n = asked.pods.len();
         return Err(anyhow!("{}: expected one pod, found {n}", args.pod.display()));

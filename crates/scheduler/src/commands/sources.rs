@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use kube_scheduler_answers::{Format, Interrupt};
-use kube_scheduler_api_types::{Node, Pod, Timestamp};
+use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_config::FeatureGates;
 use kube_scheduler_daemon::{
     AskError, ClusterLists, ConnectError, Endpoint, LeaseName, RunningScheduler, Trust,
 };
-use kube_scheduler_engine::Engine;
+use kube_scheduler_engine::{Engine, Input};
 use kube_scheduler_runtime::Registry;
 use kube_scheduler_simulator::{ClusterInput, Simulation, SimulationOptions};
 use tokio::time::timeout;
@@ -109,9 +109,22 @@ pub(crate) struct Output {
 pub(crate) struct Asked {
     pub(crate) engine: Engine,
     pub(crate) now: Timestamp,
-    /// Nodes and pods that are asked about, beside the cluster.
+    /// What has the same cluster and another configuration, if that was asked for.
+    pub(crate) other: Option<Engine>,
+    /// Nodes, pods and pod groups that are asked about, beside the cluster.
     pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) pods: Vec<Arc<Pod>>,
+    pub(crate) groups: Vec<Arc<Object>>,
+}
+
+impl Asked {
+    /// Makes the groups that are asked about part of the cluster, where a question is about single pods.
+    pub(crate) fn with_groups(mut self) -> Self {
+        for group in take(&mut self.groups) {
+            self.engine.handle(Input::ObjectApplied(group), self.now);
+        }
+        self
+    }
 }
 
 /// Takes what the user should know of the source of an answer, one sentence at a time.
@@ -232,6 +245,22 @@ impl Source {
         registry: Registry,
         remarks: Remarks<'_>,
     ) -> Result<Asked> {
+        self.load_under(question, None, registry, remarks)
+    }
+
+    /// The same, with another configuration for the same cluster.
+    pub(crate) fn load_under(
+        &self,
+        question: &[PathBuf],
+        other: Option<&Path>,
+        registry: Registry,
+        remarks: Remarks<'_>,
+    ) -> Result<Asked> {
+        let others = other.map(|path| {
+            let options = options(&self.feature_gates, Some(path), registry.clone())?;
+            Simulation::new(options).with_context(|| path.display().to_string())
+        });
+        let others = others.transpose()?;
         let options = options(&self.feature_gates, self.config.as_deref(), registry)?;
         let mut input = ClusterInput::under(&options.gates);
         let from = if self.filename.is_empty() {
@@ -244,6 +273,11 @@ impl Source {
         add_files(&mut input, question)?;
         let mut objects = input.finish()?;
         let (nodes, pods) = (take(&mut objects.asked_nodes), take(&mut objects.asked_pods));
+        let groups = take(&mut objects.asked_groups);
+        let others = others.map(|mut others| {
+            others.load(objects.clone());
+            others.engine()
+        });
         let mut simulation = Simulation::new(options).with_context(|| self.name_of_config())?;
         simulation.load(objects);
         for warning in simulation.warnings() {
@@ -251,13 +285,16 @@ impl Source {
         }
         let config = self.name_of_config();
         let why = match &self.filename[..] {
-            [] if self.local || self.is_own() => "no running scheduler was asked",
+            [] if self.local || self.is_own() || other.is_some() => {
+                "no running scheduler was asked"
+            }
             [] => "no scheduler that answers questions was found by it",
             _ => "no running scheduler was asked",
         };
         remarks(format!("answered here, from {from}, with {config}; {why}"));
         let (engine, now) = simulation.engine()?;
-        Ok(Asked { engine, now, nodes, pods })
+        let other = others.transpose()?.map(|(engine, _)| engine);
+        Ok(Asked { engine, now, other, nodes, pods, groups })
     }
 
     /// Whether the flags set a configuration or feature gates, so that the answer is computed here.

@@ -87,6 +87,93 @@ fn a_manifest_may_have_the_name_of_a_pod_of_the_cluster() {
 }
 
 #[test]
+fn another_configuration_is_tried() {
+    let files = Files::new();
+    let node = |name: &str, cpu: u32| {
+        format!(
+            "apiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\nstatus: {{allocatable: {{cpu: '{cpu}', memory: 4Gi, pods: '10'}}}}\n---\n"
+        )
+    };
+    let cluster =
+        files.write("cluster.yaml", &[&node("large", 8), &node("tight", 1), SMALL].concat());
+    let packed = files.write(
+        "packed.yaml",
+        "apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins: {score: {disabled: [{name: '*'}], enabled: [{name: NodeResourcesFit}]}}
+  pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}}]
+",
+    );
+    let (code, answer) = asked(&["what-if", "--with-config", &packed, "-f", &cluster]);
+    let [placement] = &answer["placements"].as_array().unwrap()[..] else { panic!("{answer}") };
+    assert_eq!((code, &placement["node"]), (Some(0), &json!("tight")), "{answer}");
+    assert_eq!(placement["insteadOf"], "large", "{answer}");
+    let output = run(&["what-if", "--with-config", "nowhere.yaml", "-f", &cluster]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("nowhere.yaml"), "{}", stderr(&output));
+}
+
+#[test]
+fn nodes_to_drain_may_be_chosen_by_labels() {
+    let files = Files::new();
+    let node = |name: &str, zone: &str| {
+        format!(
+            "apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{zone: {zone}}}}}\nstatus: {{allocatable: {{cpu: '2', memory: 4Gi, pods: '10'}}}}\n---\n"
+        )
+    };
+    let owner = "ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, uid: r, controller: true}]";
+    let running = SMALL
+        .replace("{name: small}", &format!("{{name: small, {owner}}}"))
+        .replace("containers", "nodeName: n1, containers");
+    let nodes = [node("n1", "a"), node("n2", "a"), node("n3", "b")].concat();
+    let cluster = files.write("cluster.yaml", &format!("{nodes}{running}"));
+    let (code, answer) = asked(&["drain", "-l", "zone=a", "-f", &cluster]);
+    assert_eq!((code, &answer["placements"][0]["node"]), (Some(0), &json!("n3")), "{answer}");
+    let (code, _) = asked(&["drain", "n3", "-l", "zone in (a)", "-f", &cluster]);
+    assert_eq!(code, Some(1));
+    for (selector, problem) in [("zone=c", "no node has the labels"), ("zone in", "invalid value")]
+    {
+        let output = run(&["drain", "-l", selector, "-f", &cluster]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(problem), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_group_in_a_question_is_a_change() {
+    let files = Files::new();
+    let member = SMALL
+        .replace("{name: small}", "{name: member}")
+        .replace("spec: {", "spec: {schedulingGroup: {podGroupName: g}, ");
+    let group = "apiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {name: g}\nspec: {schedulingPolicy: {gang: {minCount: 1}}}\n";
+    let cluster = files.write("cluster.yaml", &format!("{CLUSTER}---\n{member}"));
+    let group = files.write("group.yaml", group);
+    let gates = ["--feature-gates", "GenericWorkload=true,GangScheduling=true"];
+    let (_, answer) = asked(&[&["what-if", "--add", &group, "-f", &cluster], &gates[..]].concat());
+    let [placement] = &answer["placements"].as_array().unwrap()[..] else { panic!("{answer}") };
+    assert_eq!(placement["pod"], "default/member", "it waited for its group: {answer}");
+}
+
+#[test]
+fn what_a_question_leaves_out_is_said() {
+    let files = Files::new();
+    let cluster = files.write("cluster.yaml", CLUSTER);
+    let rollout = "---\napiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: r}\n";
+    let lost = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: lost}\nspec: {nodeName: nowhere, containers: [{name: c}]}\n";
+    let added = files.write("added.yaml", &[SMALL, rollout, lost].concat());
+    let taint = ["--taint", "n1:bad:NoExecute"];
+    let args = [&["what-if", "--add", &added, "-f", &cluster], &taint[..]].concat();
+    let output = run(&args);
+    assert!(stderr(&output).contains("Rollout r: this kind is not known"), "{}", stderr(&output));
+    let (_, answer) = asked(&args);
+    let warnings = answer["warnings"].to_string();
+    for text in ["bound to node nowhere", "taint bad of node n1: pods that run there stay"] {
+        assert!(warnings.contains(text), "{warnings}");
+    }
+}
+
+#[test]
 fn a_cluster_is_read_and_not_changed() {
     let files = Files::new();
     let cluster = Cluster::start(&files, &["--nodes", "3"]);

@@ -35,6 +35,26 @@ const NAMESPACED: [&str; 25] = [
     "JobSet",
 ];
 
+/// The other kinds of a cluster that scheduling deals with.
+const CLUSTER_WIDE: [&str; 11] = [
+    "Node",
+    "Namespace",
+    "PersistentVolume",
+    "StorageClass",
+    "CSINode",
+    "CSIDriver",
+    "VolumeAttachment",
+    "PriorityClass",
+    "ResourceSlice",
+    "DeviceClass",
+    "DeviceTaintRule",
+];
+
+/// Whether objects of this kind decide about pods, stand for some, or usually come with them.
+pub(super) fn is_known(kind: &str) -> bool {
+    NAMESPACED.contains(&kind) || CLUSTER_WIDE.contains(&kind)
+}
+
 /// The value under `key` if it is a map, created if it is absent or null.
 pub(super) fn map_at<'a>(
     map: &'a mut Map<String, Value>,

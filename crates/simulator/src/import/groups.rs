@@ -56,6 +56,7 @@ pub(super) fn missing(found: &ClusterObjects) -> Option<String> {
     let groups = found
         .objects
         .iter()
+        .chain(&found.asked_groups)
         .filter(|object| *object.kind == *"PodGroup" && *object.group == *GROUP);
     let known: BTreeSet<String> = groups.map(|group| group.key()).collect();
     let waiting = found.pods.iter().filter(|pod| !pod.is_assigned());

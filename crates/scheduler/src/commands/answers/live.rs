@@ -170,7 +170,8 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
 }
 
 pub(super) fn drained(args: &DrainArgs, live: &Live) -> Result<bool> {
-    let spec = json!({"nodes": args.nodes, "disableEviction": args.disable_eviction});
+    let nodes = args.nodes_among(|selector| live.nodes_with(selector))?;
+    let spec = json!({"nodes": nodes, "disableEviction": args.disable_eviction});
     let mut answered = Answered::new(args.output, live);
     answered.ask(QuestionKind::Drain, "", &spec)?;
     answered.print(|answer| answer["fits"] == true)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kube_scheduler_answers::{Interrupt, QuestionKind};
+use kube_scheduler_api_types::LabelSelector;
 use kube_scheduler_daemon::{AskError, ClusterLists, Endpoint, RunningScheduler};
 use kube_scheduler_simulator::ClusterInput;
 use serde_json::Value;
@@ -69,6 +70,15 @@ impl Live {
             input.add_to_cluster(&kind, &text)?;
         }
         Ok(())
+    }
+
+    /// The names of the nodes with these labels.
+    pub(crate) fn nodes_with(&self, selector: &LabelSelector) -> Result<Vec<String>> {
+        let mut input = ClusterInput::default();
+        self.add(&mut input, "nodes").context("cannot read the nodes")?;
+        let found = input.finish()?;
+        let nodes = found.nodes.iter().filter(|node| selector.matches(&node.labels));
+        Ok(nodes.map(|node| node.name.to_string()).collect())
     }
 
     /// Nodes, pods and pod groups of the question, as an API server would store them.
