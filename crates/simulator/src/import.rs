@@ -185,6 +185,12 @@ impl ClusterInput {
                     let pod = self.pod(at, &classes)?;
                     if matches!(&*pod.status.phase, "Succeeded" | "Failed") {
                         found.n_finished += 1;
+                        if self.is_asked(at) {
+                            let (place, pod) = (self.place(at, &[]), pod.key());
+                            found
+                                .warnings
+                                .push(format!("{place}: pod {pod} has ended, and is ignored"));
+                        }
                         continue;
                     }
                     if let Some(first) = uids.insert(pod.uid.clone(), at) {

@@ -283,7 +283,8 @@ impl Source {
         for warning in simulation.warnings() {
             remarks(format!("warning: {warning}"));
         }
-        let config = self.name_of_config();
+        let then = other.map(|path| format!(", then {}", path.display())).unwrap_or_default();
+        let config = self.name_of_config() + &then;
         let why = match &self.filename[..] {
             [] if self.local || self.is_own() || other.is_some() => {
                 "no running scheduler was asked"

@@ -161,11 +161,14 @@ fn what_a_question_leaves_out_is_said() {
     let cluster = files.write("cluster.yaml", CLUSTER);
     let rollout = "---\napiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: r}\n";
     let lost = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: lost}\nspec: {nodeName: nowhere, containers: [{name: c}]}\n";
-    let added = files.write("added.yaml", &[SMALL, rollout, lost].concat());
+    let ended = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: ended}\nspec: {containers: [{name: c}]}\nstatus: {phase: Succeeded}\n";
+    let added = files.write("added.yaml", &[SMALL, rollout, lost, ended].concat());
     let taint = ["--taint", "n1:bad:NoExecute"];
     let args = [&["what-if", "--add", &added, "-f", &cluster], &taint[..]].concat();
     let output = run(&args);
-    assert!(stderr(&output).contains("Rollout r: this kind is not known"), "{}", stderr(&output));
+    for text in ["Rollout r: this kind is not known", "pod default/ended has ended"] {
+        assert!(stderr(&output).contains(text), "{}", stderr(&output));
+    }
     let (_, answer) = asked(&args);
     let warnings = answer["warnings"].to_string();
     for text in ["bound to node nowhere", "taint bad of node n1: pods that run there stay"] {
@@ -270,5 +273,5 @@ fn the_tour_is_what_is_printed() {
         assert_eq!(stdout(&output).trim_end(), expected, "{command}: {}", stderr(&output));
         n_shown += 1;
     }
-    assert_eq!(n_shown, 12);
+    assert_eq!(n_shown, 14);
 }
