@@ -184,13 +184,7 @@ impl ClusterInput {
                     let claims = templates.complete(&mut self.documents[at].value);
                     let pod = self.pod(at, &classes)?;
                     if matches!(&*pod.status.phase, "Succeeded" | "Failed") {
-                        found.n_finished += 1;
-                        if self.is_asked(at) {
-                            let (place, pod) = (self.place(at, &[]), pod.key());
-                            found
-                                .warnings
-                                .push(format!("{place}: pod {pod} has ended, and is ignored"));
-                        }
+                        self.leave_out(at, &pod, &mut found);
                         continue;
                     }
                     if let Some(first) = uids.insert(pod.uid.clone(), at) {
@@ -219,16 +213,7 @@ impl ClusterInput {
                     pods.push(Arc::new(pod));
                 }
                 ("", "Node") => self.add_node(at, &mut found)?,
-                (groups::GROUP, "PodGroup") => {
-                    let group = self.pod_group(at, &classes)?;
-                    self.note_manifest(at, &mut found);
-                    let groups = if self.is_asked(at) {
-                        &mut found.asked_groups
-                    } else {
-                        &mut found.objects
-                    };
-                    groups.push(Arc::new(group));
-                }
+                (groups::GROUP, "PodGroup") => self.add_group(at, &classes, &mut found)?,
                 _ => {
                     let value = std::mem::take(&mut self.documents[at].value);
                     let object =
@@ -254,6 +239,28 @@ impl ClusterInput {
         let nodes = if self.is_asked(at) { &mut found.asked_nodes } else { &mut found.nodes };
         nodes.push(Arc::new(node));
         Ok(())
+    }
+
+    fn add_group(
+        &mut self,
+        at: usize,
+        classes: &PriorityClasses,
+        found: &mut ClusterObjects,
+    ) -> Result<(), ImportError> {
+        let group = self.pod_group(at, classes)?;
+        self.note_manifest(at, found);
+        let groups = if self.is_asked(at) { &mut found.asked_groups } else { &mut found.objects };
+        groups.push(Arc::new(group));
+        Ok(())
+    }
+
+    /// Counts a pod that has ended.
+    fn leave_out(&self, at: usize, pod: &Pod, found: &mut ClusterObjects) {
+        found.n_finished += 1;
+        if self.is_asked(at) {
+            let (place, pod) = (self.place(at, &[]), pod.key());
+            found.warnings.push(format!("{place}: pod {pod} has ended, and is ignored"));
+        }
     }
 
     fn note_manifest(&self, at: usize, found: &mut ClusterObjects) {
