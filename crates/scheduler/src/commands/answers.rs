@@ -14,6 +14,7 @@ use kube_scheduler_answers::{
     PodName, Preemption, QuestionLimits, QueueOptions, Subject, Verdict, WhatIf, capacity, explain,
     fragmentation, preemption, queue, render, suggestions, what_if_under,
 };
+use kube_scheduler_api_types::validation::{label_key_messages, label_value_messages};
 use kube_scheduler_api_types::{LabelSelector, Pod, Taint, TaintEffect};
 use kube_scheduler_runtime::Registry;
 use serde::Serialize;
@@ -172,11 +173,11 @@ pub(crate) struct CapacityArgs {
     pod: PathBuf,
 
     /// How many have to fit.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = n_pods)]
     at_least: usize,
 
     /// Where to stop counting.
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = max_pods)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = n_pods)]
     max: usize,
 
     /// Say how the number of nodes that have room, and what limits the others, change as pods are added.
@@ -491,15 +492,15 @@ fn fragmented(args: &FragmentationArgs, registry: Registry) -> Result<bool> {
 /// So many pods are counted at most.
 const MAX_PODS: usize = 1_000_000;
 
-fn max_pods(text: &str) -> Result<usize, String> {
+fn n_pods(text: &str) -> Result<usize, String> {
     let n = text.parse().map_err(|_| "expected a number")?;
-    if n > MAX_PODS { Err(format!("at most {MAX_PODS}")) } else { Ok(n) }
+    if (1..=MAX_PODS).contains(&n) { Ok(n) } else { Err(format!("expected 1 to {MAX_PODS}")) }
 }
 
 fn nodes_like(text: &str) -> Result<(Arc<str>, usize), String> {
     let (node, count) = text.split_once('=').ok_or("expected NODE=COUNT")?;
     let count = count.parse().map_err(|_| format!("{count:?}: expected a number"))?;
-    Ok((node.into(), count))
+    if count == 0 { Err("expected at least one node".to_owned()) } else { Ok((node.into(), count)) }
 }
 
 fn taint(text: &str) -> Result<(Arc<str>, Taint), String> {
@@ -521,6 +522,7 @@ fn taint(text: &str) -> Result<(Arc<str>, Taint), String> {
     if node.is_empty() || key.is_empty() {
         return Err(EXPECTED.to_owned());
     }
+    check_pair(key, value)?;
     Ok((node.into(), Taint { key: key.into(), value: value.into(), effect }))
 }
 
@@ -535,5 +537,15 @@ fn label(text: &str) -> Result<NodeLabel, String> {
     if node.is_empty() || key.is_empty() {
         return Err(EXPECTED.to_owned());
     }
+    check_pair(key, value)?;
     Ok((node.into(), key.into(), value.into()))
+}
+
+/// Whether an API server would take this as the key and the value of a label or taint.
+fn check_pair(key: &str, value: &str) -> Result<(), String> {
+    let problem = |text: &str, messages: Vec<String>| {
+        messages.into_iter().next().map(|message| format!("{text:?}: {message}"))
+    };
+    let of_key = problem(key, label_key_messages(key));
+    of_key.or_else(|| problem(value, label_value_messages(value))).map_or(Ok(()), Err)
 }

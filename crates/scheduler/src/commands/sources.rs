@@ -256,6 +256,12 @@ impl Source {
         registry: Registry,
         remarks: Remarks<'_>,
     ) -> Result<Asked> {
+        let files = self.filename.iter().chain(question);
+        if files.filter(|path| path.as_os_str() == "-").count() > 1 {
+            bail!(
+                "standard input (-) can be read once: give the cluster or the question as a file"
+            );
+        }
         let others = other.map(|path| {
             let options = options(&self.feature_gates, Some(path), registry.clone())?;
             Simulation::new(options).with_context(|| path.display().to_string())

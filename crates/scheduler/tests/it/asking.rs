@@ -141,6 +141,22 @@ fn nodes_to_drain_may_be_chosen_by_labels() {
 }
 
 #[test]
+fn what_makes_no_sense_is_refused() {
+    for (args, problem) in [
+        (&["capacity", "-p", "p.yaml", "--at-least", "3000000"][..], "expected 1 to 1000000"),
+        (&["capacity", "-p", "p.yaml", "--max", "0"], "expected 1 to 1000000"),
+        (&["what-if", "--nodes-like", "n1=0"], "expected at least one node"),
+        (&["what-if", "--label", "n1:a b=c"], "invalid value"),
+        (&["what-if", "--taint", "n1:a=b c:NoSchedule"], "invalid value"),
+        (&["explain", "-p", "-"], "standard input (-) can be read once"),
+    ] {
+        let output = run(&[args, &["-f", "-"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&output).contains(problem), "{args:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_group_in_a_question_is_a_change() {
     let files = Files::new();
     let member = SMALL
