@@ -22,13 +22,10 @@ pub type Heap<'a> = &'a PeakAlloc;
 pub const MAX_SIZE: usize = 1_500_000;
 /// How many times what a plain pod costs an input may cost, for each time that it is larger.
 const WORK_RATIO: u64 = 100;
-/// Bytes that may be held for each byte of an input, and what comes on top for each object.
+/// Bytes that may be held for each byte of an input, what comes on top for each object, and what caches that are bounded as a
+/// whole may take.
 const HELD_RATIO: usize = 16;
 const HELD_PER_OBJECT: usize = 16 << 10;
-/// What the counters that are kept for a pod may take besides: up to 64, with 16 bytes for each node. All counters together are
-/// bounded.
-const COUNTERS: usize = 64 * 16 * world::N_NODES;
-/// What may stay of caches that are bounded as a whole.
 const CACHED: usize = 128 << 10;
 /// Bytes that may be in use at any time, for one input.
 const MAX_PEAK: usize = 64 << 20;
@@ -65,7 +62,7 @@ const MEASURES: [Measure; 5] = [
     }),
     ("bytes held", |cost, _| {
         let of_objects = HELD_RATIO * cost.size + HELD_PER_OBJECT * cost.n_objects;
-        (cost.held as u64, (COUNTERS + of_objects) as u64)
+        (cost.held as u64, (CACHED + of_objects) as u64)
     }),
     ("bytes at the peak", |cost, _| (cost.peak as u64, MAX_PEAK as u64)),
     // Evaluations of classes and vectors that are used again, however large the input was; tables have no entry left.
