@@ -41,8 +41,10 @@ const DEFAULT_CONSTRAINTS: u64 = 2;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Comparisons {
     once: u64,
-    /// With each node.
+    /// With each node, whatever pods it has.
     per_node: u64,
+    /// With each node and the pods that it has.
+    per_filling: u64,
     /// With each pod that has a node.
     per_pod: u64,
     /// With each of those that are in the pod's namespace.
@@ -114,28 +116,31 @@ impl Extent {
     }
 
     fn price(&self, reach: Reach, compared: Comparisons) -> u64 {
-        let Comparisons { once, per_node, per_pod, per_neighbour, .. } = compared;
+        let Comparisons { once, per_pod, per_neighbour, .. } = compared;
         let n_nodes = if reach == Reach::Scope { units(self.scope.n_nodes) } else { self.n_nodes };
-        once.saturating_add(per_node.saturating_mul(n_nodes))
+        once.saturating_add(compared.with_node().saturating_mul(n_nodes))
             .saturating_add(per_pod.saturating_mul(self.n_pods))
             .saturating_add(per_neighbour.saturating_mul(self.n_neighbours))
     }
 
     /// The price of parts that are compared with the whole cluster if what they count there has been counted.
     fn price_of_counted(&self, compared: Comparisons) -> u64 {
-        let Comparisons { once, per_node, n_counters, .. } = compared;
-        once.saturating_add(per_node.saturating_mul(units(self.scope.n_nodes)))
+        let Comparisons { once, n_counters, .. } = compared;
+        once.saturating_add(compared.with_node().saturating_mul(units(self.scope.n_nodes)))
             .saturating_add(n_counters.saturating_mul(KEEPING_A_COUNTER))
     }
 
     /// The price of looking for pods to evict: each node that the pod may go to is tried without its pods, and with each of them
-    /// again. What counts pods of one namespace is not compared with others.
+    /// again. What counts pods of one namespace is not compared with others, and what depends on no pod is compared twice with
+    /// each node: with what remains there in sum, and with a copy of it.
     fn price_of_trials(&self, compared: Comparisons) -> u64 {
-        let Comparisons { per_node, per_pod, per_neighbour, .. } = compared;
+        let Comparisons { per_node, per_filling, per_pod, per_neighbour, .. } = compared;
         let (n_nodes, n_pods) = (units(self.scope.n_nodes), units(self.scope.n_pods));
-        let per_trial = per_node.saturating_add(per_pod);
+        let per_trial = per_filling.saturating_add(per_pod);
         let trials = n_nodes.saturating_add(n_pods).saturating_mul(per_trial);
-        trials.saturating_add(n_pods.min(self.n_neighbours).saturating_mul(per_neighbour))
+        trials
+            .saturating_add(n_nodes.saturating_mul(2).saturating_mul(per_node))
+            .saturating_add(n_pods.min(self.n_neighbours).saturating_mul(per_neighbour))
     }
 }
 
@@ -194,11 +199,17 @@ impl Comparisons {
         Self {
             once: self.once.saturating_add(other.once),
             per_node: self.per_node.saturating_add(other.per_node),
+            per_filling: self.per_filling.saturating_add(other.per_filling),
             per_pod: self.per_pod.saturating_add(other.per_pod),
             per_neighbour: self.per_neighbour.saturating_add(other.per_neighbour),
             n_counters: self.n_counters.saturating_add(other.n_counters),
             listed: self.listed.saturating_add(other.listed),
         }
+    }
+
+    /// With a node as it is.
+    fn with_node(self) -> u64 {
+        self.per_node.saturating_add(self.per_filling)
     }
 }
 
@@ -245,7 +256,7 @@ fn spread_constraints(pod: &Pod, cluster: &ClusterState) -> Comparisons {
         let (per_neighbour, once) = selector(constraint.selector.as_ref());
         // No pod is counted without a requirement.
         let per_pod = u64::from(per_neighbour > 0);
-        let of_one = Comparisons { once, per_node: 1, n_counters: 1, ..Comparisons::default() };
+        let of_one = Comparisons { once, per_filling: 1, n_counters: 1, ..Comparisons::default() };
         sum = sum.and(Comparisons { per_pod, per_neighbour, listed: once, ..of_one });
     }
     if !constraints.is_empty() {
@@ -288,7 +299,8 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     let per_neighbour = DEFAULT_CONSTRAINTS.saturating_mul(per_pod_and_constraint);
     Comparisons {
         once,
-        per_node: node_selection(pod, cluster).per_node.saturating_add(DEFAULT_CONSTRAINTS),
+        per_node: node_selection(pod, cluster).per_node,
+        per_filling: DEFAULT_CONSTRAINTS,
         per_pod: DEFAULT_CONSTRAINTS,
         per_neighbour,
         n_counters: DEFAULT_CONSTRAINTS,
@@ -332,7 +344,9 @@ fn pod_affinity(pod: &Pod, cluster: &ClusterState) -> Comparisons {
         let listed = once;
         sum = sum.and(match cluster.is_on_nodes(topology_key) {
             true => {
-                Comparisons { once, per_node: 1, per_pod, per_neighbour, n_counters: 1, listed }
+                let of_one =
+                    Comparisons { once, per_filling: 1, per_pod, ..Comparisons::default() };
+                Comparisons { per_neighbour, n_counters: 1, listed, ..of_one }
             }
             // What has no domain is not counted.
             false => Comparisons { once, listed, ..Comparisons::default() },
@@ -345,20 +359,20 @@ fn tolerations(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     let n_tolerations = units(pod.spec.tolerations.len());
     // Nodes have few different lists of taints, and each list is compared once.
     let once = n_tolerations.saturating_mul(units(cluster.taint_sets().n_ids()));
-    Comparisons { once, per_node: 1, ..Comparisons::default() }
+    Comparisons { once, per_filling: 1, ..Comparisons::default() }
 }
 
 fn requests(pod: &Pod, _: &ClusterState) -> Comparisons {
     let n_asked =
         pod.requests.totals.len() + pod.spec.host_ports.len() + pod.spec.images.names.len();
-    let (once, per_node) = (units(pod.labels.len()), 1 + units(n_asked));
-    Comparisons { once, per_node, ..Comparisons::default() }
+    let (once, per_filling) = (units(pod.labels.len()), 1 + units(n_asked));
+    Comparisons { once, per_filling, ..Comparisons::default() }
 }
 
 fn volumes_and_claims(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     let n_volumes = units(pod.volumes.len());
     let n_claims = units(pod.spec.resource_claims.len());
-    let mut sum = Comparisons { per_node: n_volumes + n_claims, ..Comparisons::default() };
+    let mut sum = Comparisons { per_filling: n_volumes + n_claims, ..Comparisons::default() };
     if n_volumes > 0 {
         let n_known = units(cluster.objects().n_objects("", "PersistentVolume"));
         sum.once = n_volumes.saturating_mul(n_known);

@@ -13,9 +13,8 @@ use kube_scheduler_cache::columns::{
 use kube_scheduler_cache::counters::{CounterSpec, PodCounter};
 use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
 use kube_scheduler_cache::{
-    Attachment, BoundPreferences, BoundRequirements, BoundSelector, CacheError, ClusterState,
-    HostPorts, ImageState, NodeIdx, NodeOverlay, ObjectStore, PodGroupError, PodGroupState,
-    VolumeCounts,
+    Attachment, BoundPreferences, BoundRequirements, BoundSelector, ClusterState, HostPorts,
+    ImageState, NodeIdx, ObjectStore, PodGroupError, PodGroupState, VolumeCounts,
 };
 
 use crate::group_objects::GroupObjects;
@@ -408,22 +407,6 @@ impl<'a> ClusterView<'a> {
     /// The volumes that are attached to a node.
     pub fn attachments_on(self, node: &str) -> impl Iterator<Item = &'a Attachment> {
         self.all(Reads::OBJECTS).attachments_on(node)
-    }
-}
-
-/// # Hypothetical nodes
-impl ClusterView<'_> {
-    /// Puts a pod onto the node of `overlay`.
-    pub fn add_pod_to(self, overlay: &mut NodeOverlay, pod: &Arc<Pod>) {
-        overlay.add_pod(self.at_node(Reads::POD_OBJECTS), pod);
-    }
-
-    /// Takes a pod off the node of `overlay`.
-    ///
-    /// # Errors
-    /// If the pod is not on it.
-    pub fn remove_pod_from(self, overlay: &mut NodeOverlay, uid: &str) -> Result<(), CacheError> {
-        overlay.remove_pod(self.at_node(Reads::POD_OBJECTS), uid).map(drop)
     }
 }
 

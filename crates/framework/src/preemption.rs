@@ -1,5 +1,5 @@
 //! Preemption, in the words that plugins, extenders and explanations of it share: the nodes where evicting pods would make room,
-//! what is compared between them, and trials on sums.
+//! what is compared between them, and trials.
 //!
 //! Behaviour: `docs/spec/preemption.md`.
 
@@ -89,16 +89,21 @@ pub struct PreemptionReport {
     pub rejected: Vec<(NodeIdx, Status)>,
 }
 
-/// Tries nodes, one after the other, with some of their pods gone, as far as sums go.
-///
-/// Every answer is `None` when a filter needs single pods: the trial of the node is invalid then.
-pub trait SumsTrial {
-    /// Goes on to a node without all its pods of less than `priority`: what the filters say, with nominated pods taken into
-    /// account. O(priorities on the node + pods nominated to it).
-    fn start(&mut self, node: NodeIdx, priority: i32) -> Option<Status>;
-    /// Puts `victim` back onto the node if the pod in question still fits then, and returns whether it does. Call it only
-    /// after [`start`](Self::start) accepted the node. A filter that fails counts as no room.
-    fn reprieve(&mut self, victim: &Pod) -> Option<bool>;
+/// Tries nodes for one pod, one after the other, without some of their pods.
+pub trait EvictionTrials {
+    /// Goes on to a node without all its pods of less than `priority`, and returns what the filters say, with nominated pods taken
+    /// into account (`docs/spec/core.md` §10.6).
+    ///
+    /// O(priorities on the node + pods nominated to it) if the filters read no more of its pods than the sums of their requests;
+    /// otherwise all pods that are removed are looked at.
+    fn start(&mut self, node: NodeIdx, priority: i32) -> Status;
+    /// Puts `pods` back onto the node, one after the other, except for those that would take the room of the pod in question;
+    /// returns their positions. Call it only after [`start`](Self::start) accepted the node, with the pods that are missing
+    /// there. A filter that fails counts as no room.
+    ///
+    /// # Errors
+    /// The failure of a plugin that is notified of a pod.
+    fn victims(&mut self, pods: &[&Arc<Pod>]) -> Result<Vec<usize>, Status>;
 }
 
 #[cfg(test)]

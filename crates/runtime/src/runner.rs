@@ -10,19 +10,18 @@ mod recording;
 mod rejections;
 mod scale;
 mod sums;
+mod trials;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::reads::ReadSet;
 use kube_scheduler_cache::{NodeIdx, NodeOverlay};
 use kube_scheduler_framework::{
     Code, Context, CycleState, FeasibleNodes, FilterSink, NodeView, NominatingInfo, Normalization,
     PluginName, PostFilterContext, PostFilterOutcome, PreFilterExtensions, Reason, Score, Sources,
     Status, Verdicts,
 };
-use smallvec::SmallVec;
 
 use crate::meter::{Meter, MeteredPoint};
 use crate::profile::{PluginIdx, Profile};
@@ -206,52 +205,6 @@ impl<'a> Runner<'a> {
             .map_err(|status| filter_failure(status, name))?;
         }
         Ok(())
-    }
-
-    /// The answer of the filters for `node` without its pods of less than `priority`, if sums are enough to see that it
-    /// would be a rejection.
-    pub fn rejection_without_pods_below(
-        &self,
-        state: &CycleState,
-        pod: &Pod,
-        node: NodeIdx,
-        priority: i32,
-        skip: &SkipSet,
-    ) -> Option<Status> {
-        let overlay = NodeOverlay::sums_without_pods_below(self.cx.cluster, node, priority);
-        let view = NodeView::hypothetical(self.cx.cluster, &overlay)?;
-        // A plugin that fails when it is notified of a removed pod decides before any filter does: sums cannot show that.
-        let extensions: SmallVec<[(PluginIdx, &dyn PreFilterExtensions); 4]> = self
-            .profile
-            .pre_filter()
-            .filter(|(idx, ..)| !skip.contains(*idx))
-            .filter_map(|(idx, _, plugin)| Some((idx, plugin.extensions()?)))
-            .collect();
-        let may_fail = extensions.iter().any(|(_, extensions)| extensions.may_fail(state));
-        if may_fail || !self.nominated_that_count(pod, view.name()).is_empty() {
-            return None;
-        }
-        for (idx, name, plugin) in self.profile.filter() {
-            if skip.contains(idx) {
-                continue;
-            }
-            let follows_pods = extensions.iter().any(|(other, _)| *other == idx);
-            if follows_pods {
-                return None;
-            }
-            let reads = ReadSet::new();
-            let cx = self.cx.recorded_by(&reads);
-            let status = plugin.filter(&cx, state, pod, &view.with_reads(&reads));
-            // Sums were not enough.
-            if reads.get().has_single_pods() {
-                return None;
-            }
-            self.called(idx, MeteredPoint::Filter, 1);
-            if !status.is_success() {
-                return Some(filter_failure(status, name));
-            }
-        }
-        None
     }
 
     /// Notifies the plugins that keep pod-dependent state that a pod is hypothetically added.

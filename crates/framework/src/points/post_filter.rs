@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::{NodeIdx, NodeOverlay};
+use kube_scheduler_cache::NodeIdx;
 
 use crate::context::{Commands, Context};
 use crate::cycle_state::CycleState;
-use crate::preemption::{PreemptionCandidate, PreemptionReport, SumsTrial};
+use crate::preemption::{EvictionTrials, PreemptionCandidate, PreemptionReport};
 use crate::status::{Code, PluginName, Status};
 use crate::verdicts::Verdicts;
 
@@ -40,64 +40,15 @@ impl PostFilterOutcome {
     }
 }
 
-/// Runs a profile's filters on a node as it would be after hypothetical changes.
+/// Runs a profile's filters on nodes as they would be after hypothetical changes.
 pub trait HypotheticalFilter: Sync {
-    /// All filters with nominated pods taken into account, on the node behind `overlay`
-    /// (`docs/spec/core.md` §10.6).
-    fn filter_with_nominated_pods(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        pod: &Pod,
-        overlay: &NodeOverlay,
-    ) -> Status;
-    /// What [`filter_with_nominated_pods`](Self::filter_with_nominated_pods) would say about `node` if every pod of less
-    /// than `priority` were gone, computed from the sums of their requests alone. `None` when the sums are not enough for
-    /// that, or when the pod would fit: then a full trial is needed. O(plugins).
-    ///
-    /// The default always returns `None`.
-    fn rejection_without_pods_below(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        pod: &Pod,
-        node: NodeIdx,
-        priority: i32,
-    ) -> Option<Status> {
-        let _ = (cx, state, pod, node, priority);
-        None
-    }
-    /// Trials on the sums of a node's pods instead of the pods themselves, which is much cheaper. `None` when the stored
-    /// state of some plugin depends on single pods.
-    ///
-    /// The default returns `None`.
-    fn by_sums<'a>(
+    /// For trying nodes without some of their pods. `state` is what PreFilter left behind.
+    fn eviction_trials<'a>(
         &'a self,
         cx: &Context<'a>,
         state: &'a CycleState,
         pod: &'a Pod,
-    ) -> Option<Box<dyn SumsTrial + 'a>> {
-        let _ = (cx, state, pod);
-        None
-    }
-    /// Notifies every plugin that `added` is now on the node behind `overlay`.
-    fn add_pod(
-        &self,
-        cx: &Context<'_>,
-        state: &mut CycleState,
-        pod: &Pod,
-        added: &Pod,
-        overlay: &NodeOverlay,
-    ) -> Status;
-    /// Notifies every plugin that `removed` is gone from the node behind `overlay`.
-    fn remove_pod(
-        &self,
-        cx: &Context<'_>,
-        state: &mut CycleState,
-        pod: &Pod,
-        removed: &Pod,
-        overlay: &NodeOverlay,
-    ) -> Status;
+    ) -> Box<dyn EvictionTrials + 'a>;
 }
 
 /// What extenders leave of candidates, or the error of one.

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_cache::{NodeOverlay, ObjectKey};
+use kube_scheduler_cache::ObjectKey;
 use kube_scheduler_framework::api::{Object, Pod};
 use kube_scheduler_framework::groups::GroupCycleState;
+use kube_scheduler_framework::preemption::EvictionTrials;
 use kube_scheduler_framework::testing::{Fixture, fixture};
 use kube_scheduler_framework::{
     ApiError, Command, Commands, Completion, Context, CycleState, HypotheticalFilter, ObjectWrite,
@@ -369,36 +370,13 @@ fn a_failed_binding_leaves_the_devices_to_the_other_members() {
 struct NoFilters;
 
 impl HypotheticalFilter for NoFilters {
-    fn filter_with_nominated_pods(
-        &self,
-        _: &Context<'_>,
-        _: &CycleState,
-        _: &Pod,
-        _: &NodeOverlay,
-    ) -> Status {
-        Status::SUCCESS
-    }
-
-    fn add_pod(
-        &self,
-        _: &Context<'_>,
-        _: &mut CycleState,
-        _: &Pod,
-        _: &Pod,
-        _: &NodeOverlay,
-    ) -> Status {
-        Status::SUCCESS
-    }
-
-    fn remove_pod(
-        &self,
-        _: &Context<'_>,
-        _: &mut CycleState,
-        _: &Pod,
-        _: &Pod,
-        _: &NodeOverlay,
-    ) -> Status {
-        Status::SUCCESS
+    fn eviction_trials<'a>(
+        &'a self,
+        _: &Context<'a>,
+        _: &'a CycleState,
+        _: &'a Pod,
+    ) -> Box<dyn EvictionTrials + 'a> {
+        unreachable!("no node is tried")
     }
 }
 

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Node, Pod, Timestamp};
-use kube_scheduler_framework::preemption::PreemptionCandidate;
+use kube_scheduler_framework::preemption::{EvictionTrials, PreemptionCandidate};
 use kube_scheduler_framework::testing::{self, Fixture, fixture};
 use kube_scheduler_framework::{
-    ClusterEvent, ClusterView, Commands, Context, CycleState, HypotheticalFilter, NodeOverlay,
-    NominatedPods, NominatingInfo, PostFilterContext, RunningPreemptions, Sources, Status,
-    Verdicts,
+    ClusterEvent, ClusterView, Commands, Context, CycleState, HypotheticalFilter, NodeIdx,
+    NodeOverlay, NominatedPods, NominatingInfo, PostFilterContext, RunningPreemptions, Sources,
+    Status, Verdicts,
 };
 use kube_scheduler_runtime::{
     Extender, ExtenderVerbs, ExtenderVictims, Extenders, HypotheticalRunner, PluginSet, Profile,
-    ProfileConfig, Runner, SumsFilters, must_leave_room,
+    ProfileConfig, Runner, SkipSet, SumsFilters, must_leave_room,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -28,6 +28,9 @@ fn profile(preemption_args: Value) -> Profile {
         "NodeAffinity",
         "NodePorts",
         "NodeResourcesFit",
+        "VolumeRestrictions",
+        "PodTopologySpread",
+        "InterPodAffinity",
         "DynamicResources",
         "DefaultPreemption",
         "DefaultBinder",
@@ -56,40 +59,72 @@ fn preempt_with(world: &Fixture, pod: &Arc<Pod>, args: Value, random: u64) -> Ou
     preempt_by(world, pod, args, random, true, &Extenders::default())
 }
 
-/// Tries out every node for real.
-struct Trying<'a>(HypotheticalRunner<'a>);
+/// Tries out every node for real: asks all filters again after each pod.
+struct Naive<'a> {
+    profile: &'a Profile,
+    skip: &'a SkipSet,
+}
 
-impl HypotheticalFilter for Trying<'_> {
-    fn filter_with_nominated_pods(
-        &self,
-        cx: &Context<'_>,
-        state: &CycleState,
-        pod: &Pod,
-        overlay: &NodeOverlay,
-    ) -> Status {
-        self.0.filter_with_nominated_pods(cx, state, pod, overlay)
+/// A node without some of its pods, as [`Naive`] tries it.
+struct NaiveTrial<'a> {
+    runner: Runner<'a>,
+    skip: &'a SkipSet,
+    before: &'a CycleState,
+    pod: &'a Pod,
+    state: CycleState,
+    overlay: NodeOverlay,
+}
+
+impl HypotheticalFilter for Naive<'_> {
+    fn eviction_trials<'a>(
+        &'a self,
+        cx: &Context<'a>,
+        before: &'a CycleState,
+        pod: &'a Pod,
+    ) -> Box<dyn EvictionTrials + 'a> {
+        let Self { profile, skip } = self;
+        let runner = Runner::new(profile, cx.sources());
+        let (state, overlay) = (before.clone(), NodeOverlay::new(NodeIdx::default()));
+        Box::new(NaiveTrial { runner, skip, before, pod, state, overlay })
+    }
+}
+
+impl NaiveTrial<'_> {
+    fn filter(&self) -> Status {
+        self.runner.filter_with_nominated_pods(&self.state, self.pod, &self.overlay, self.skip)
     }
 
-    fn add_pod(
-        &self,
-        cx: &Context<'_>,
-        state: &mut CycleState,
-        pod: &Pod,
-        added: &Pod,
-        overlay: &NodeOverlay,
-    ) -> Status {
-        self.0.add_pod(cx, state, pod, added, overlay)
+    fn remove(&mut self, pod: &Arc<Pod>) -> Status {
+        let Self { state, overlay, .. } = self;
+        overlay.remove_pod(self.runner.cx.cluster, &pod.uid).unwrap();
+        self.runner.remove_pod(state, self.pod, pod, overlay, self.skip)
+    }
+}
+
+impl EvictionTrials for NaiveTrial<'_> {
+    fn start(&mut self, node: NodeIdx, priority: i32) -> Status {
+        (self.state, self.overlay) = (self.before.clone(), NodeOverlay::new(node));
+        for pod in self.runner.cx.cluster.pods_on(node) {
+            if pod.priority() < priority {
+                assert!(self.remove(pod).is_success());
+            }
+        }
+        self.filter()
     }
 
-    fn remove_pod(
-        &self,
-        cx: &Context<'_>,
-        state: &mut CycleState,
-        pod: &Pod,
-        removed: &Pod,
-        overlay: &NodeOverlay,
-    ) -> Status {
-        self.0.remove_pod(cx, state, pod, removed, overlay)
+    fn victims(&mut self, pods: &[&Arc<Pod>]) -> Result<Vec<usize>, Status> {
+        let mut victims = Vec::new();
+        for (at, pod) in pods.iter().enumerate() {
+            let Self { state, overlay, .. } = self;
+            overlay.add_pod(self.runner.cx.cluster, pod);
+            let status = self.runner.add_pod(state, self.pod, pod, overlay, self.skip);
+            assert!(status.is_success());
+            if !self.filter().is_success() {
+                assert!(self.remove(pod).is_success());
+                victims.push(at);
+            }
+        }
+        Ok(victims)
     }
 }
 
@@ -114,8 +149,8 @@ fn preempt_by(
         absent = Runner::left_out_status(&BTreeSet::new());
     }
     let pruning = HypotheticalRunner { profile: &profile, skip: &run.skip };
-    let trying = Trying(HypotheticalRunner { profile: &profile, skip: &run.skip });
-    let filters: &dyn HypotheticalFilter = if prunes { &pruning } else { &trying };
+    let naive = Naive { profile: &profile, skip: &run.skip };
+    let filters: &dyn HypotheticalFilter = if prunes { &pruning } else { &naive };
     let mut commands = Commands::default();
     let preempt = |candidates| extenders.preempt(world.cluster(), pod, candidates);
     let mut cx = PostFilterContext {
@@ -375,16 +410,30 @@ prop_compose! {
         containers in asks(2),
         started in prop::option::of(0..4_u32),
         app in prop::option::of(0..3_usize),
+        disk_at in 0..4_i32,
     ) -> (usize, Value) {
         let started = started.map(|second| format!("2024-01-01T00:00:{second:02}Z"));
         let labels = app.map_or(json!({}), |app| json!({"app": (["x", "y", "z"][app])}));
+        let disk = json!({"name": "d", "gcePersistentDisk": {"pdName": "d"}});
+        let volumes = if disk_at == 0 { json!([disk]) } else { json!([]) };
         (at, json!({
             "metadata": {"labels": labels},
-            "spec": {"priority": priority, "containers": containers},
+            "spec": {"priority": priority, "containers": containers, "volumes": volumes},
             "status": {"startTime": started},
         }))
     }
 }
+
+/// What a pod may want of its node besides room.
+const WANTS: [&str; 7] = [
+    "selector:disk=ssd",
+    "anti-affinity=host:app=x",
+    "anti-affinity=zone:app=y",
+    "affinity=zone:app=z",
+    "spread=zone:1:app=x",
+    "spread=host:1:app=y",
+    r#"volume={"gcePersistentDisk":{"pdName":"d"},"name":"d"}"#,
+];
 
 prop_compose! {
     /// A budget for some apps, which may count a pod or two as disrupted already.
@@ -403,8 +452,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Sums and columns find the same node, the same victims in the same order and the same words as trying out every
-    /// node pod by pod.
+    /// Sums and columns, and filters that are not asked again, find the same node, the same victims in the same order and the
+    /// same words as trying out every node pod by pod.
     #[test]
     fn pruning_changes_no_answer(
         nodes in prop::collection::vec((1..5_i32, 1..5_i32, 0..3_i32, 1..6_i32, any::<bool>()), 1..5),
@@ -412,6 +461,8 @@ proptest! {
         nominees in prop::collection::vec((0_usize..4, 0..4_i32, asks(1)), 0..3),
         budgets in prop::collection::vec(some_budget(), 0..3),
         containers in asks(4),
+        // Half of the pods have what takes more than sums.
+        also in prop::collection::vec(0..WANTS.len() * 2, 0..4),
         priority in 0..4_i32,
         // With one candidate to be found, it matters where the scan ends.
         enough in 1..4_i32,
@@ -421,8 +472,9 @@ proptest! {
         let mut world = Fixture::new();
         for (i, (cpu, memory, gpu, pods, is_shut)) in nodes.into_iter().enumerate() {
             let shut = if is_shut && i > 0 { "unschedulable" } else { "" };
+            let zone = if i % 2 == 0 { "zone=a label:disk=ssd" } else { "zone=b" };
             world = world.with(&format!(
-                "node n{i} cpu={cpu} memory={memory}Gi example.com/gpu={gpu} pods={pods} {shut}"
+                "node n{i} {zone} cpu={cpu} memory={memory}Gi example.com/gpu={gpu} pods={pods} {shut}"
             ));
         }
         for (i, (at, extra)) in running.into_iter().enumerate() {
@@ -438,7 +490,10 @@ proptest! {
             let spec = json!({"spec": {"containers": containers}});
             world = world.with(&format!("pod nominee{i} nominated=n{} priority={priority} {spec}", at % n));
         }
-        let hungry = pod(&format!("hungry priority={priority} {}", json!({"spec": {"containers": containers}})));
+        let also: Vec<_> = also.into_iter().filter_map(|at| WANTS.get(at).copied()).collect();
+        let containers = json!({"spec": {"containers": containers}});
+        let hungry = format!("hungry priority={priority} label:app=x {} {containers}", also.join(" "));
+        let hungry = pod(&hungry);
         let args = json!({"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": enough});
         let outcome = |prunes| {
             preempt_by(&world, &hungry, args.clone(), random, prunes, &Extenders::default())

@@ -7,10 +7,11 @@
 //!
 //! Invariant: the answers are those of [`Runner::filter_with_nominated_pods`] on an overlay with the same pods.
 
+use std::sync::Arc;
+
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::reads::{ReadSet, Reads};
 use kube_scheduler_cache::{NodeIdx, NodeOverlay};
-use kube_scheduler_framework::preemption::SumsTrial;
 use kube_scheduler_framework::{CycleState, Filter, NodeView, PluginName, Status};
 use smallvec::SmallVec;
 
@@ -113,6 +114,33 @@ impl<'a> SumsFilters<'a> {
         self.trial.reads.iter().fold(Reads::NOTHING, |all, reads| all.union(reads.get()))
     }
 
+    /// What the filters say about a node without all its pods of less than `priority`, with nominated pods taken into account.
+    /// `None` when a filter needs single pods. O(priorities on the node + pods nominated to it).
+    pub(super) fn without_pods_below(&mut self, node: NodeIdx, priority: i32) -> Option<Status> {
+        let cluster = self.runner.cx.cluster;
+        self.try_node(NodeOverlay::sums_without_pods_below(cluster, node, priority));
+        self.ask_trial(false).status()
+    }
+
+    /// Puts these pods back onto the node that passed without them, one after the other, except for those that would take the
+    /// room of the pod in question; returns their positions. `None` when a filter needs single pods.
+    pub(super) fn victims(&mut self, pods: &[&Arc<Pod>]) -> Option<Vec<usize>> {
+        let cluster = self.runner.cx.cluster;
+        let mut victims = Vec::new();
+        for (at, pod) in pods.iter().enumerate() {
+            self.trial.change_sums(|overlay| overlay.add_sums(cluster, pod));
+            match self.ask_trial(true) {
+                Verdict::Accepted => {}
+                Verdict::Refused(..) => {
+                    self.trial.change_sums(|overlay| overlay.remove_sums(cluster, pod));
+                    victims.push(at);
+                }
+                Verdict::Unknown => return None,
+            }
+        }
+        Some(victims)
+    }
+
     /// Begins a trial of a node with the nominated pods that count there, and as it is.
     fn try_node(&mut self, plain: NodeOverlay) {
         let cluster = self.runner.cx.cluster;
@@ -188,27 +216,5 @@ impl Verdict<'_> {
 impl std::fmt::Debug for SumsFilters<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SumsFilters({} filters)", self.filters.len())
-    }
-}
-
-impl SumsTrial for SumsFilters<'_> {
-    fn start(&mut self, node: NodeIdx, priority: i32) -> Option<Status> {
-        let cluster = self.runner.cx.cluster;
-        self.try_node(NodeOverlay::sums_without_pods_below(cluster, node, priority));
-        self.ask_trial(false).status()
-    }
-
-    fn reprieve(&mut self, victim: &Pod) -> Option<bool> {
-        let cluster = self.runner.cx.cluster;
-        self.trial.change_sums(|overlay| overlay.add_sums(cluster, victim));
-        let fits = match self.ask_trial(true) {
-            Verdict::Accepted => true,
-            Verdict::Refused(..) => false,
-            Verdict::Unknown => return None,
-        };
-        if !fits {
-            self.trial.change_sums(|overlay| overlay.remove_sums(cluster, victim));
-        }
-        Some(fits)
     }
 }
