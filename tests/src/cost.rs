@@ -177,16 +177,10 @@ impl<'a> Search<'a> {
 
     /// Nothing if it is too large.
     fn measure(&mut self, genome: &Genome, max_size: usize) -> Result<Option<Cost>> {
-        let objects = genome.objects();
-        let texts: Vec<String> = objects.iter().map(ToString::to_string).collect();
-        drop(objects);
-        if texts.iter().map(String::len).sum::<usize>() > max_size {
-            return Ok(None);
-        }
+        let Some(texts) = genome.objects(max_size) else { return Ok(None) };
         let mut world = World::new()?;
         // Plain pods have been here before.
-        let plain: Vec<String> =
-            Genome::plain().objects().iter().map(ToString::to_string).collect();
+        let plain = Genome::plain().objects(MAX_SIZE).unwrap_or_default();
         world.measure(&plain, self.heap)?;
         let before = world.tables();
         let cost = world.measure(&texts, self.heap)?;

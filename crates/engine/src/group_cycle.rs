@@ -57,6 +57,7 @@ struct Refused {
     nomination: NominationChange,
     /// What it was allowed to cost.
     limits: AttemptLimits,
+    /// What it cost at most, in units.
     work: u64,
     /// How many attempts at preemption were counted.
     n_preemptions: u64,
@@ -71,10 +72,23 @@ impl Refused {
     }
 }
 
-fn n_preemptions(command: &Command) -> u64 {
-    match command {
-        Command::CountPreemptionAttempts(n) => *n,
-        _ => 0,
+/// What plugins asked for while a member was tried.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    /// How many attempts at preemption are to be counted.
+    n_preemptions: u64,
+    /// Whether there is anything else.
+    more: bool,
+}
+
+impl Asked {
+    fn and(self, command: &Command) -> Self {
+        match command {
+            Command::CountPreemptionAttempts(n) => {
+                Self { n_preemptions: self.n_preemptions + n, ..self }
+            }
+            _ => Self { more: true, ..self },
+        }
     }
 }
 
@@ -252,12 +266,11 @@ impl SchedulingCycle {
         let (limits, before) = (self.limits_of(cx, group), cx.effort.one_by_one);
         let mut fits_nowhere = false;
         let (outcome, asked) = self.try_apart(cx, group, queued, scope, &mut fits_nowhere);
-        // What is asked for more than to be counted is not asked for twice.
-        let counts = asked.iter().all(|it| matches!(it, Command::CountPreemptionAttempts(_)));
         *refused = match (&outcome, queued.signature()) {
             (Outcome::Failed(Failure::Unfit(error, nomination)), Some(class))
+                // What is asked for more than to be counted is not asked for twice.
                 if fits_nowhere
-                    && counts
+                    && !asked.more
                     && !matches!(nomination, NominationChange::To(_))
                     && queued.entry().0.nominated_node_name().is_none()
                     && cx.core.extenders().is_empty() =>
@@ -268,12 +281,11 @@ impl SchedulingCycle {
                     nomination: nomination.clone(),
                     limits,
                     work: cx.effort.one_by_one - before,
-                    n_preemptions: asked.iter().map(n_preemptions).sum(),
+                    n_preemptions: asked.n_preemptions,
                 })
             }
             _ => None,
         };
-        asked.into_iter().for_each(|command| cx.later.push(command));
         outcome
     }
 
@@ -304,16 +316,14 @@ impl SchedulingCycle {
             Outcome::Failed(Failure::Unfit(error.clone(), nomination.clone()))
         } else {
             let scope = Scope { paid: Some(refused.limits), ..scope };
-            let (outcome, asked) = self.try_apart(cx, group, queued, scope, &mut false);
-            asked.into_iter().for_each(|command| cx.later.push(command));
-            outcome
+            self.try_apart(cx, group, queued, scope, &mut false).0
         };
         cx.effort.one_by_one = effort;
         Some(outcome)
     }
 
-    /// Tries a member; returns what it asked for as well. Attempts at preemption of two members would be one request otherwise,
-    /// and count as the earlier member's.
+    /// Tries a member; returns what plugins asked for as well. They are not shown what they asked for with earlier members:
+    /// attempts at preemption of two of them would be one request otherwise.
     fn try_apart(
         &mut self,
         cx: &mut GroupWork<'_>,
@@ -321,10 +331,13 @@ impl SchedulingCycle {
         queued: &QueuedPod<Entry>,
         scope: Scope<'_>,
         fits_nowhere: &mut bool,
-    ) -> (Outcome, Vec<Command>) {
+    ) -> (Outcome, Asked) {
         let earlier = std::mem::take(&mut cx.later);
         let outcome = self.try_member(cx, group, queued, scope, fits_nowhere);
-        (outcome, std::mem::replace(&mut cx.later, earlier).into_vec())
+        let asked = std::mem::replace(&mut cx.later, earlier).into_vec();
+        let sum = asked.iter().fold(Asked::default(), Asked::and);
+        asked.into_iter().for_each(|command| cx.later.push(command));
+        (outcome, sum)
     }
 
     /// Tries one member on the cluster as the earlier ones left it (`docs/spec/podgroups.md` §5.1); says whether no node was

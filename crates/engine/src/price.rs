@@ -280,6 +280,9 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     let ServiceSelectors { n_services, n_pairs } = objects.service_selectors(&pod.namespace);
     let (n_services, n_labels) = (units(n_services), units(pod.labels.len()));
     let n_compared = units(n_pairs).min(n_services.saturating_mul(n_labels));
+    // Each service's pairs are looked up among the labels, or go through these together if that is less.
+    let n_steps =
+        n_compared.saturating_mul(log(pod.labels.len())).min(n_services.saturating_mul(n_labels));
     let of_owner = pod.controller.as_ref().and_then(|owner| {
         let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let owner = objects.get(group, &owner.kind, &pod.namespace, &owner.name)?;
@@ -290,7 +293,7 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     let n_selected = of_services.saturating_add(n_owned);
     // What the owner selects is listed anew only together with what services do.
     let once = n_services
-        .saturating_add(n_compared.saturating_mul(1 + log(pod.labels.len())))
+        .saturating_add(n_compared.saturating_add(n_steps))
         .saturating_add(if of_services > 0 { n_owned } else { of_owner });
     if n_selected == 0 {
         return Comparisons { once, ..Comparisons::default() };

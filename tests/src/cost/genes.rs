@@ -10,6 +10,8 @@ use serde_json::{Map, Value, json};
 const MAX_N: usize = 40_000;
 /// The most texts that one selector lists.
 const MAX_LISTED: usize = 2_000;
+/// The most texts that all of a part list together: more are longer than any input may be.
+const MAX_ALL_LISTED: usize = 300_000;
 /// The most pods of one input.
 const MAX_PODS: usize = 12;
 /// The most parts of one input.
@@ -206,9 +208,10 @@ impl Genome {
         format!("{} pods with {}", self.n_pods, parts.join(", "))
     }
 
-    /// The objects, in the order in which they come; pods last.
-    pub(super) fn objects(&self) -> Vec<Value> {
-        let (mut pods, mut objects) = (Vec::new(), Vec::new());
+    /// The objects as JSON, in the order in which they come; pods last. `None` if they are longer than `max_size` together: no
+    /// more is made of them then than the pod with which they are.
+    pub(super) fn objects(&self, max_size: usize) -> Option<Vec<String>> {
+        let (mut pods, mut objects, mut size) = (Vec::new(), Vec::new(), 0);
         for at in 0..self.n_pods {
             let name = format!("t{at}");
             let pod = json!({
@@ -218,13 +221,19 @@ impl Genome {
             });
             let mut draft = Draft { pod, objects: Vec::new() };
             for gene in &self.genes {
-                PARTS[gene.part].1(&mut draft, gene, at);
+                let listed = gene.listed.min(MAX_ALL_LISTED / gene.n.max(1));
+                PARTS[gene.part].1(&mut draft, &Gene { listed, ..gene.clone() }, at);
             }
-            objects.append(&mut draft.objects);
-            pods.push(draft.pod);
+            let first = objects.len();
+            objects.extend(draft.objects.iter().map(Value::to_string));
+            pods.push(draft.pod.to_string());
+            size += objects[first..].iter().chain(pods.last()).map(String::len).sum::<usize>();
+            if size > max_size {
+                return None;
+            }
         }
         objects.append(&mut pods);
-        objects
+        Some(objects)
     }
 }
 

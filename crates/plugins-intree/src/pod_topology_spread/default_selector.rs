@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_framework::ClusterView;
-use kube_scheduler_framework::api::{Fields, Json, LabelSelector, Object, Pod, Requirement, wire};
+use kube_scheduler_framework::api::{
+    Fields, Json, LabelSelector, Labels, Object, Pod, Requirement, wire,
+};
 use serde::Deserialize;
 
 /// The selector of all services that select the pod and of the controller that owns it. Without requirements when
@@ -17,8 +19,7 @@ pub(super) fn default_selector(cluster: ClusterView<'_>, pod: &Pod) -> LabelSele
     let mut pairs: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
     for service in cluster.objects_of("").list_in("Service", &pod.namespace) {
         let Some(selector) = selector_of(service).as_object() else { continue };
-        let is_label = |(key, value): (&str, &Json)| pod.labels.get(key) == Some(text(value));
-        if selector.len() <= pod.labels.len() && selector.iter().all(is_label) {
+        if are_labels(selector, &pod.labels) {
             extend(&mut pairs, selector);
         }
     }
@@ -62,6 +63,24 @@ fn text(value: &Json) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+/// Whether a pod with these labels has all pairs of a selector. O(pairs log labels) or O(pairs + labels), whichever is less: many
+/// services may select a pod by all of its labels.
+fn are_labels(selector: &Fields, labels: &Labels) -> bool {
+    let (n_pairs, n_labels) = (selector.len(), labels.len());
+    if n_pairs > n_labels {
+        return false;
+    }
+    let n_steps = n_labels.checked_ilog2().unwrap_or_default() as usize + 1;
+    if n_pairs * n_steps < n_labels {
+        return selector.iter().all(|(key, value)| labels.get(key) == Some(text(value)));
+    }
+    // Both are in the order of their keys.
+    let mut labels = labels.iter();
+    selector
+        .iter()
+        .all(|(key, value)| labels.find(|(label, _)| *label >= key) == Some((key, text(value))))
+}
+
 /// Adds a selector that is written as pairs, in place of what is there.
 fn extend(pairs: &mut BTreeMap<Arc<str>, Arc<str>>, selector: &Fields) {
     for (key, value) in selector.iter() {
@@ -75,4 +94,37 @@ fn extend(pairs: &mut BTreeMap<Arc<str>, Arc<str>>, selector: &Fields) {
 fn label_selector(owner: &Json) -> LabelSelector {
     let wire = wire::LabelSelector::deserialize(&owner["spec"]["selector"]).ok();
     wire.and_then(|wire| LabelSelector::from_wire(&wire).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    type Pairs = BTreeMap<String, String>;
+
+    /// Some of these labels and perhaps others, by as many letters as there are few or many pairs for.
+    fn pairs(most: usize) -> impl Strategy<Value = Pairs> {
+        prop::collection::btree_map("[a-d]{1,3}", "[xy]", 0..most)
+    }
+
+    proptest! {
+        #[test]
+        fn selectors_are_compared_alike_however_long_they_are(
+            labels in prop_oneof![pairs(6), pairs(60)],
+            kept in 0..8_usize,
+            more in prop::option::of(pairs(2)),
+        ) {
+            // All of the labels, each second one, and so on.
+            let some = labels.iter().step_by(kept + 1);
+            let mut selector: Pairs = some.map(|(key, value)| (key.clone(), value.clone())).collect();
+            selector.extend(more.unwrap_or_default());
+            let expected = selector.iter().all(|pair| labels.get_key_value(pair.0) == Some(pair));
+            let json = Json::from(json!(selector));
+            let labels: Labels = labels.iter().map(|(key, value)| (&**key, &**value)).collect();
+            prop_assert_eq!(are_labels(json.as_object().unwrap(), &labels), expected);
+        }
+    }
 }
