@@ -408,6 +408,27 @@ mod tests {
     }
 
     #[test]
+    fn pods_that_are_counted_are_those_that_would_stand_there_one_by_one() {
+        let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]});
+        let pod = |meta: Value| json!({"pod": {"metadata": meta, "spec": spec}});
+        let changes = |changes: Value| {
+            let spec = json!({"changes": changes});
+            let question = read_spec(QuestionKind::WhatIf, "web", &spec).unwrap();
+            format!("{:?}", question.asked)
+        };
+        let single = |name: &str| json!({"addPods": pod(json!({"name": name}))});
+        let mut counted = pod(json!({"generateName": "a-"}));
+        counted["count"] = json!(2);
+        counted["first"] = json!(9);
+        let singles = json!([single("a-00009"), single("a-00010")]);
+        assert_eq!(changes(json!([{"addPods": counted}])), changes(singles));
+        // One that has a name goes by it.
+        counted["pod"]["metadata"] = json!({"name": "a", "generateName": "b-"});
+        let singles = json!([single("a-9"), single("a-10")]);
+        assert_eq!(changes(json!([{"addPods": counted}])), changes(singles));
+    }
+
+    #[test]
     fn what_is_asked_for_is_bounded() {
         let pod = json!({"spec": {"containers": [{"name": "c"}]}});
         let add = |count: u64| json!({"addPods": {"pod": pod, "count": count}});
@@ -420,6 +441,18 @@ mod tests {
                 "web",
                 json!({"changes": [add(6_000), add(6_000)]}),
                 "spec.changes: too many changes: at most 10000 are allowed",
+            ),
+            (
+                QuestionKind::WhatIf,
+                "web",
+                json!({"changes": [{"addPods": {"pod": pod, "count": 2, "first": 1_000_001}}]}),
+                "spec.changes.addPods.first: 1000001: at most 1000000 is allowed",
+            ),
+            (
+                QuestionKind::WhatIf,
+                "web",
+                json!({"changes": [{"addPods": {"pod": pod, "first": 2}}]}),
+                "spec.changes.addPods.first: is the number of the first of several: expected a count",
             ),
             (QuestionKind::WhatIf, "web", json!({"changes": [label]}), "unknown field `colour`"),
             (QuestionKind::WhatIf, "web", json!({"changes": [{"explode": {}}]}), "unknown variant"),

@@ -13,7 +13,7 @@ use super::{QuestionKind, RequestError, typed};
 use crate::capacity::CapacityOptions;
 use crate::explanation::{Subject, Visibility};
 use crate::fragmentation::FragmentationOptions;
-use crate::pod_name::PodName;
+use crate::pod_name::{PodName, generated_name};
 use crate::queue::QueueOptions;
 use crate::what_if::{Change, QuestionLimits};
 use crate::{API_GROUP, ExplainOptions};
@@ -21,6 +21,8 @@ use crate::{API_GROUP, ExplainOptions};
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// How far a question over HTTP may have pods counted.
 const MAX_CAPACITY: usize = 100_000;
+/// The largest number that the first of several pods may have.
+const MAX_FIRST: usize = 1_000_000;
 /// How many shapes one may have tried.
 const MAX_SHAPES: usize = 200;
 /// How many pods and groups of a queue one may have listed.
@@ -239,10 +241,24 @@ fn pods(
     namespace: &Arc<str>,
     options: &CompileOptions,
 ) -> Result<Vec<Arc<Pod>>, RequestError> {
-    let pod = manifest(added.pod, namespace, &ADDED, options)?;
-    let Some(count) = added.count else { return Ok(vec![Arc::new(pod)]) };
-    let numbered = (1..=count).map(|number| {
-        let name: Arc<str> = format!("{}-{number}", pod.name).into();
+    const FIRST: &str = "spec.changes.addPods.first";
+
+    let AddPodsSpec { pod, count, first } = added;
+    let text = |name: &str| pod["metadata"][name].as_str().filter(|text| !text.is_empty());
+    let prefix = text("generateName").filter(|_| text("name").is_none()).map(str::to_owned);
+    let pod = manifest(pod, namespace, &ADDED, options)?;
+    let Some(count) = count else {
+        return match first {
+            Some(_) => Err(field(FIRST, "is the number of the first of several: expected a count")),
+            None => Ok(vec![Arc::new(pod)]),
+        };
+    };
+    let first = bounded(FIRST, first, 1, MAX_FIRST)?;
+    let numbered = (first..first.saturating_add(count)).map(|number| {
+        let name: Arc<str> = match &prefix {
+            Some(prefix) => generated_name(prefix, number).into(),
+            None => format!("{}-{number}", pod.name).into(),
+        };
         let uid = uid(&pod.namespace, &name);
         Arc::new(Pod { name, uid, ..pod.clone() })
     });

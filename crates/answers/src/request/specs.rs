@@ -57,10 +57,12 @@ pub(super) enum ChangeSpec {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct AddPodsSpec {
-    /// One of them, as an API server would store it.
+    /// One of them, as an API server would store it. With `count` it may have a `generateName` instead of a name.
     pub(super) pod: Value,
-    /// How many; of several, each has its number behind the name.
+    /// How many; each has its number behind the name, as `web-1`, or behind the `generateName`, as `web-00001`.
     pub(super) count: Option<usize>,
+    /// The number of the first of them; 1 if it is not given.
+    pub(super) first: Option<usize>,
 }
 
 /// A pod group that does not exist yet.

@@ -3,6 +3,7 @@
 //! Exit codes: 0 when everything that is asked about fits, 1 when not, 2 on an error or wrong usage.
 
 mod live;
+mod replicas;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -197,6 +197,34 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
     }
 }
 
+#[test]
+fn thousands_of_replicas_are_one_question() {
+    let world = World::start();
+    let replicas = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 5000
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 50m}}}]}
+";
+    let replicas = world.files.write("replicas.yaml", replicas);
+    // With one node left no draw decides between equal ones.
+    let command = ["what-if", "--add", &replicas, "--cordon", "hollow-00001"];
+    let (code, live, said) = world.direct(&command);
+    assert_eq!(code, Some(1), "{said}");
+    let (code, local, said) = world.local(&command);
+    assert_eq!(code, Some(1), "{said}");
+    let length = |list: &str| live[list].as_array().map_or(0, Vec::len);
+    assert_eq!((length("placements"), length("pending")), (80, 4_920));
+    for field in ["fits", "placements", "pending", "nodes"] {
+        assert!(live[field] == local[field], "{field}: {} {}", live[field], local[field]);
+    }
+}
+
 /// A kubeconfig for this server, whose certificate it leaves unchecked.
 fn lax_kubeconfig(files: &Files, server: &str) -> String {
     let config = json!({

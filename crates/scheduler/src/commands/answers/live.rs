@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use kube_scheduler_answers::{Format, PodName, QuestionKind, render};
 use serde_json::{Map, Value, json};
 
+use super::replicas;
 use super::{
     CapacityArgs, DrainArgs, ExplainArgs, FragmentationArgs, PreemptArgs, QueueArgs, WhatIfArgs,
 };
@@ -155,7 +156,7 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
     changes.extend(
         of_kind(&manifests, "PodGroup").map(|group| json!({"addPodGroup": {"podGroup": group}})),
     );
-    changes.extend(pods(&manifests).map(|pod| json!({"addPods": {"pod": pod}})));
+    changes.extend(replicas::of(pods(&manifests)).map(|added| json!({"addPods": added})));
     if changes.is_empty() {
         bail!("there is nothing to change: give --add, --drain or another change");
     }
