@@ -2,6 +2,7 @@
 //! answer in `status`.
 
 mod asked;
+mod claims;
 mod kind;
 mod specs;
 
@@ -15,12 +16,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use self::asked::Asked;
+use self::asked::Read;
+use self::claims::Claims;
 pub use self::kind::QuestionKind;
 use self::specs::{
     CapacitySpec, DrainSpec, FragmentationSpec, PodQuestionSpec, QueueSpec, WhatIfSpec,
 };
-use crate::API_VERSION;
 use crate::explanation::Visibility;
+use crate::{API_GROUP, API_VERSION};
 
 /// The namespace of a call that names none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -56,6 +59,8 @@ pub struct Question {
     /// these.
     pub demands: Visibility,
     pub(crate) asked: Asked,
+    /// What comes with its pods.
+    pub(crate) claims: Claims,
     namespace: Arc<str>,
     metadata: Map<String, Value>,
     spec: Value,
@@ -204,8 +209,8 @@ impl Question {
         options: &CompileOptions,
     ) -> Result<Self, RequestError> {
         let namespace: Arc<str> = namespace.into();
-        let (asked, demands) = Asked::from_spec(kind, &namespace, &spec, options)?;
-        Ok(Self { kind, demands, asked, namespace, metadata, spec })
+        let Read { asked, demands, claims } = Read::from_spec(kind, &namespace, &spec, options)?;
+        Ok(Self { kind, demands, asked, claims, namespace, metadata, spec })
     }
 
     /// The same for an engine that was given the objects of a cluster and has tried none of its pods: what waits for what is
@@ -262,7 +267,7 @@ impl Question {
 fn in_namespace(
     given: Option<&Value>,
     namespace: &str,
-    field: &'static str,
+    field: impl Into<Cow<'static, str>>,
 ) -> Result<(), RequestError> {
     match given {
         None | Some(Value::Null) => Ok(()),
@@ -275,6 +280,11 @@ fn in_namespace(
             Err(RequestError::Field { field: field.into(), problem })
         }
     }
+}
+
+/// A UID for a pod of a question, which no existing pod has.
+fn uid(namespace: &str, name: &str) -> Arc<str> {
+    format!("{API_GROUP}/{namespace}/{name}").into()
 }
 
 /// A value with its type; a missing one is an empty one. `at` is its path, for errors.

@@ -15,7 +15,17 @@ pub(super) struct PodQuestionSpec {
     /// Whether to look for small changes that make it fit: of an explanation only.
     #[serde(default)]
     pub(super) suggest: bool,
+    /// What comes with the pods.
+    #[serde(default)]
+    pub(super) claims: ClaimsSpec,
 }
+
+/// PersistentVolumeClaims and ResourceClaims of the question's namespace, as an API server would store them; at most 1,000. They are
+/// part of the cluster for the answer, before any change. One that the cluster has counts as it is there. Those that have their
+/// volume or devices are for readers who may list nodes.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct ClaimsSpec(pub(super) Vec<Value>);
 
 /// What would happen after changes.
 #[derive(Deserialize, JsonSchema)]
@@ -23,6 +33,9 @@ pub(super) struct PodQuestionSpec {
 pub(super) struct WhatIfSpec {
     /// The changes, in the order in which they happen.
     pub(super) changes: Vec<ChangeSpec>,
+    /// What comes with the pods.
+    #[serde(default)]
+    pub(super) claims: ClaimsSpec,
 }
 
 /// One change. Changes of nodes are for readers who may list nodes; pods of other namespaces, for those who may list these.
@@ -181,6 +194,9 @@ pub(super) struct CapacitySpec {
     /// Whether to say how the limits change as pods are added.
     #[serde(default)]
     pub(super) steps: bool,
+    /// What comes with the pods.
+    #[serde(default)]
+    pub(super) claims: ClaimsSpec,
 }
 
 /// What waits, and for what.

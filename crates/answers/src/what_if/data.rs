@@ -39,7 +39,7 @@ pub struct WhatIf {
     pub(super) nodes: Vec<NodeDifference>,
     /// What the reader should know about the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     /// How many there are, whatever is listed.
     #[serde(skip)]
     pub(super) totals: Totals,
