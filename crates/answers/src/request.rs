@@ -409,6 +409,14 @@ mod tests {
         let other = json!({"changes": [{"deletePod": {"name": "b", "namespace": "other"}}]});
         let question = read_spec(QuestionKind::WhatIf, "web", &other).unwrap();
         assert_eq!(question.demands, Visibility { nodes: false, all_pods: true });
+        for (namespace, all_pods) in [("web", false), ("other", true)] {
+            let evict = json!({"changes": [{"evictPod": {"name": "b", "namespace": namespace}}]});
+            let question = read_spec(QuestionKind::WhatIf, "web", &evict).unwrap();
+            assert_eq!(question.demands, Visibility { nodes: false, all_pods });
+            let Asked::WhatIf { changes } = &question.asked else { panic!("{question:?}") };
+            let [Change::EvictPod(name)] = &changes[..] else { panic!("{changes:?}") };
+            assert_eq!(name.to_string(), format!("{namespace}/b"));
+        }
         let taint = json!({"changes": [
             {"taint": {"name": "n", "key": "k", "effect": "NoExecute"}},
             {"drain": {"name": "n", "disableEviction": true}},

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::claims::Claims;
 use super::specs::{
     AddPodsSpec, CapacitySpec, ChangeSpec, ClaimsSpec, DrainSpec, EffectSpec, FragmentationSpec,
-    PodQuestionSpec, QueueSpec, WhatIfSpec,
+    PodQuestionSpec, PodReferenceSpec, QueueSpec, WhatIfSpec,
 };
 use super::{QuestionKind, RequestError, typed, uid};
 use crate::ExplainOptions;
@@ -167,7 +167,9 @@ fn what_if(
     for spec in specs {
         let (of_pods, n) = match &spec {
             ChangeSpec::AddPods(added) => (true, added.count.unwrap_or(1)),
-            ChangeSpec::AddPodGroup(_) | ChangeSpec::DeletePod(_) => (true, 1),
+            ChangeSpec::AddPodGroup(_) | ChangeSpec::DeletePod(_) | ChangeSpec::EvictPod(_) => {
+                (true, 1)
+            }
             _ => (false, 1),
         };
         if n > max.saturating_sub(changes.len()) {
@@ -180,7 +182,7 @@ fn what_if(
     demands.all_pods = changes.iter().any(|change| match change {
         Change::AddPod(pod) => pod.namespace != *namespace,
         Change::AddPodGroup(group) => group.namespace != *namespace,
-        Change::DeletePod(name) => name.namespace != *namespace,
+        Change::DeletePod(name) | Change::EvictPod(name) => name.namespace != *namespace,
         _ => false,
     });
     Read { demands, ..Read::of(Asked::WhatIf { changes }) }.with_claims(claims, namespace)
@@ -200,10 +202,8 @@ fn add_changes(
         ChangeSpec::AddPodGroup(added) => {
             Change::AddPodGroup(pod_group(added.pod_group, namespace)?)
         }
-        ChangeSpec::DeletePod(pod) => {
-            let namespace = pod.namespace.map_or_else(|| namespace.clone(), Arc::from);
-            Change::DeletePod(PodName { namespace, name: pod.name.into() })
-        }
+        ChangeSpec::DeletePod(pod) => Change::DeletePod(pod.name_in(namespace)),
+        ChangeSpec::EvictPod(pod) => Change::EvictPod(pod.name_in(namespace)),
         ChangeSpec::AddNode(added) => {
             let node = Node::from_json(added.node.to_string())
                 .map_err(|error| field("spec.changes.addNode.node", error.to_string()))?;
@@ -233,6 +233,14 @@ fn add_changes(
     };
     changes.push(change);
     Ok(())
+}
+
+impl PodReferenceSpec {
+    /// The pod's name, in the question's namespace unless it names another one.
+    fn name_in(self, namespace: &Arc<str>) -> PodName {
+        let namespace = self.namespace.map_or_else(|| namespace.clone(), Arc::from);
+        PodName { namespace, name: self.name.into() }
+    }
 }
 
 /// A pod group of a question, in the question's namespace unless it names another one.

@@ -48,6 +48,8 @@ pub(super) enum ChangeSpec {
     AddPodGroup(AddPodGroupSpec),
     /// A pod is deleted.
     DeletePod(PodReferenceSpec),
+    /// A pod is evicted, after all other changes, in rounds as disruption budgets allow; one of a controller comes again.
+    EvictPod(PodReferenceSpec),
     /// A node joins.
     AddNode(AddNodeSpec),
     /// Nodes join that are like one that is there.

@@ -469,6 +469,11 @@ async fn readers_get_counts_without_the_names_that_they_may_not_see() {
         json!({"changes": [{"deletePod": {"name": "theirs-1", "namespace": "kube-system"}}]});
     assert_eq!(asked(&world, "operator", WHAT_IFS, "WhatIf", &delete).await.code, 201);
     assert_eq!(asked(&world, "tenant", WHAT_IFS, "WhatIf", &delete).await.code, 403);
+    let evict =
+        json!({"changes": [{"evictPod": {"name": "theirs-1", "namespace": "kube-system"}}]});
+    let evicted = answered(&world, "operator", WHAT_IFS, "WhatIf", &evict).await;
+    assert_eq!(evicted["placements"][0]["round"], 1, "{evicted:#}");
+    assert_eq!(asked(&world, "tenant", WHAT_IFS, "WhatIf", &evict).await.code, 403);
     let elsewhere = asked(&world, "tenant", "namespaces/x/whatifs", "WhatIf", &full).await;
     assert_eq!(elsewhere.code, 403, "{}", elsewhere.body);
     world.running.stop().await;

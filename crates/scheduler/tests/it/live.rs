@@ -129,6 +129,11 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
             0,
             &["kind", "fits", "placements"],
         ),
+        (
+            &["what-if", "--evict-pod", "default/large", "--cordon", node],
+            0,
+            &["kind", "fits", "rounds", "warnings"],
+        ),
         (&["queue"], 0, &["kind", "nPods", "byStage"]),
         (&["fragmentation"], 0, &["kind", "shapes", "resources"]),
     ] {

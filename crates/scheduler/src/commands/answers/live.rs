@@ -159,11 +159,9 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
     changes.extend(args.label.iter().map(
         |(node, key, value)| json!({"label": {"name": &**node, "key": &**key, "value": &**value}}),
     ));
-    changes.extend(
-        args.delete_pod
-            .iter()
-            .map(|pod| json!({"deletePod": {"namespace": &*pod.namespace, "name": &*pod.name}})),
-    );
+    let named = |pod: &PodName| json!({"namespace": &*pod.namespace, "name": &*pod.name});
+    changes.extend(args.delete_pod.iter().map(|pod| json!({"deletePod": named(pod)})));
+    changes.extend(args.evict_pod.iter().map(|pod| json!({"evictPod": named(pod)})));
     changes.extend(args.cordon.iter().map(|node| json!({"cordon": {"name": node}})));
     let at_once = args.disable_eviction;
     changes.extend(
@@ -181,7 +179,8 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
     // A question about pods of several namespaces is asked in the namespace of the first pod. Only readers who may list pods in
     // all namespaces may ask it.
     let named = pods(&manifests).next().map(namespace_of);
-    let named = named.or_else(|| args.delete_pod.first().map(|pod| &*pod.namespace));
+    let gone = args.delete_pod.iter().chain(&args.evict_pod);
+    let named = named.or_else(|| gone.map(|pod| &*pod.namespace).next());
     let namespace = named.unwrap_or_else(|| live.namespace());
     let mut answered = Answered::new(args.output, live);
     let mut spec = json!({"changes": changes});
