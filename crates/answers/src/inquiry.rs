@@ -68,7 +68,8 @@ impl Inquiry {
     pub fn answer(self, question: &Question, interrupt: &Interrupt) -> Result<Answer, Refusal> {
         let Self { mut engine, now, place } = self;
         let interrupt = interrupt.clone();
-        Ok(match &question.asked {
+        let warnings = question.claims.add_to(&mut engine, &interrupt, now);
+        let mut answer = match &question.asked {
             Asked::Explanation { subject, suggest } => {
                 let all = ExplainOptions::ALL;
                 let mut answer = explain_until(&mut engine, subject, all, &interrupt, now)?;
@@ -103,11 +104,24 @@ impl Inquiry {
                 options.interrupt = interrupt;
                 Answer::Fragmentation(Box::new(fragmentation(&engine, &options, now)))
             }
-        })
+        };
+        answer.warnings().extend(warnings);
+        Ok(answer)
     }
 }
 
 impl Answer {
+    fn warnings(&mut self) -> &mut Vec<String> {
+        match self {
+            Self::Explanation(answer) => &mut answer.warnings,
+            Self::Preemption(answer) => &mut answer.warnings,
+            Self::WhatIf(answer) => &mut answer.warnings,
+            Self::Capacity(answer) => &mut answer.warnings,
+            Self::Queue(answer) => &mut answer.warnings,
+            Self::Fragmentation(answer) => &mut answer.warnings,
+        }
+    }
+
     /// The same for its reader: without the names that may not be seen, and with shorter lists.
     #[must_use]
     pub fn for_reader(

@@ -72,7 +72,7 @@ pub use fragmentation::{
 pub use idleness::{Idleness, MAX_IDLE, NextStep};
 pub use inquiry::{Answer, Inquiry};
 pub use interrupt::Interrupt;
-pub use pod_name::{PodName, PodNameError};
+pub use pod_name::{PodName, PodNameError, generated_name};
 pub use preemption::{
     CandidateAnswer, NodesInVain, Preemption, PreemptionChoice, VictimAnswer, preemption,
 };

@@ -20,6 +20,11 @@ pub struct PodName {
 #[error("{0:?} is not the name of a pod: expected NAMESPACE/NAME")]
 pub struct PodNameError(String);
 
+/// The name that a pod with only a `generateName` has in a question, as the `number`-th of those that get one.
+pub fn generated_name(prefix: &str, number: usize) -> String {
+    format!("{prefix}{number:05}")
+}
+
 impl FromStr for PodName {
     type Err = PodNameError;
 

@@ -2,6 +2,7 @@
 //! answer in `status`.
 
 mod asked;
+mod claims;
 mod kind;
 mod specs;
 
@@ -15,12 +16,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use self::asked::Asked;
+use self::asked::Read;
+use self::claims::Claims;
 pub use self::kind::QuestionKind;
 use self::specs::{
     CapacitySpec, DrainSpec, FragmentationSpec, PodQuestionSpec, QueueSpec, WhatIfSpec,
 };
-use crate::API_VERSION;
 use crate::explanation::Visibility;
+use crate::{API_GROUP, API_VERSION};
 
 /// The namespace of a call that names none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -56,6 +59,8 @@ pub struct Question {
     /// these.
     pub demands: Visibility,
     pub(crate) asked: Asked,
+    /// What comes with its pods.
+    pub(crate) claims: Claims,
     namespace: Arc<str>,
     metadata: Map<String, Value>,
     spec: Value,
@@ -204,8 +209,8 @@ impl Question {
         options: &CompileOptions,
     ) -> Result<Self, RequestError> {
         let namespace: Arc<str> = namespace.into();
-        let (asked, demands) = Asked::from_spec(kind, &namespace, &spec, options)?;
-        Ok(Self { kind, demands, asked, namespace, metadata, spec })
+        let Read { asked, demands, claims } = Read::from_spec(kind, &namespace, &spec, options)?;
+        Ok(Self { kind, demands, asked, claims, namespace, metadata, spec })
     }
 
     /// The same for an engine that was given the objects of a cluster and has tried none of its pods: what waits for what is
@@ -262,7 +267,7 @@ impl Question {
 fn in_namespace(
     given: Option<&Value>,
     namespace: &str,
-    field: &'static str,
+    field: impl Into<Cow<'static, str>>,
 ) -> Result<(), RequestError> {
     match given {
         None | Some(Value::Null) => Ok(()),
@@ -275,6 +280,11 @@ fn in_namespace(
             Err(RequestError::Field { field: field.into(), problem })
         }
     }
+}
+
+/// A UID for a pod of a question, which no existing pod has.
+fn uid(namespace: &str, name: &str) -> Arc<str> {
+    format!("{API_GROUP}/{namespace}/{name}").into()
 }
 
 /// A value with its type; a missing one is an empty one. `at` is its path, for errors.
@@ -399,12 +409,41 @@ mod tests {
         let other = json!({"changes": [{"deletePod": {"name": "b", "namespace": "other"}}]});
         let question = read_spec(QuestionKind::WhatIf, "web", &other).unwrap();
         assert_eq!(question.demands, Visibility { nodes: false, all_pods: true });
+        for (namespace, all_pods) in [("web", false), ("other", true)] {
+            let evict = json!({"changes": [{"evictPod": {"name": "b", "namespace": namespace}}]});
+            let question = read_spec(QuestionKind::WhatIf, "web", &evict).unwrap();
+            assert_eq!(question.demands, Visibility { nodes: false, all_pods });
+            let Asked::WhatIf { changes } = &question.asked else { panic!("{question:?}") };
+            let [Change::EvictPod(name)] = &changes[..] else { panic!("{changes:?}") };
+            assert_eq!(name.to_string(), format!("{namespace}/b"));
+        }
         let taint = json!({"changes": [
             {"taint": {"name": "n", "key": "k", "effect": "NoExecute"}},
             {"drain": {"name": "n", "disableEviction": true}},
         ]});
         let question = read_spec(QuestionKind::WhatIf, "web", &taint).unwrap();
         assert_eq!(question.demands, Visibility { nodes: true, all_pods: false });
+    }
+
+    #[test]
+    fn pods_that_are_counted_are_those_that_would_stand_there_one_by_one() {
+        let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]});
+        let pod = |meta: Value| json!({"pod": {"metadata": meta, "spec": spec}});
+        let changes = |changes: Value| {
+            let spec = json!({"changes": changes});
+            let question = read_spec(QuestionKind::WhatIf, "web", &spec).unwrap();
+            format!("{:?}", question.asked)
+        };
+        let single = |name: &str| json!({"addPods": pod(json!({"name": name}))});
+        let mut counted = pod(json!({"generateName": "a-"}));
+        counted["count"] = json!(2);
+        counted["first"] = json!(9);
+        let singles = json!([single("a-00009"), single("a-00010")]);
+        assert_eq!(changes(json!([{"addPods": counted}])), changes(singles));
+        // One that has a name goes by it.
+        counted["pod"]["metadata"] = json!({"name": "a", "generateName": "b-"});
+        let singles = json!([single("a-9"), single("a-10")]);
+        assert_eq!(changes(json!([{"addPods": counted}])), changes(singles));
     }
 
     #[test]
@@ -420,6 +459,18 @@ mod tests {
                 "web",
                 json!({"changes": [add(6_000), add(6_000)]}),
                 "spec.changes: too many changes: at most 10000 are allowed",
+            ),
+            (
+                QuestionKind::WhatIf,
+                "web",
+                json!({"changes": [{"addPods": {"pod": pod, "count": 2, "first": 1_000_001}}]}),
+                "spec.changes.addPods.first: 1000001: at most 1000000 is allowed",
+            ),
+            (
+                QuestionKind::WhatIf,
+                "web",
+                json!({"changes": [{"addPods": {"pod": pod, "first": 2}}]}),
+                "spec.changes.addPods.first: is the number of the first of several: expected a count",
             ),
             (QuestionKind::WhatIf, "web", json!({"changes": [label]}), "unknown field `colour`"),
             (QuestionKind::WhatIf, "web", json!({"changes": [{"explode": {}}]}), "unknown variant"),

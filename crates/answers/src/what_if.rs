@@ -45,6 +45,9 @@ pub enum Change {
     AddPodGroup(Arc<Object>),
     /// A pod is deleted.
     DeletePod(PodName),
+    /// A pod is evicted as disruption budgets allow, after all other changes: in the rounds in which nodes are drained, and before
+    /// the pods of these. A pod of a controller comes again without a node.
+    EvictPod(PodName),
     /// A node joins.
     AddNode(Arc<Node>),
     /// Nodes join that are like one that is there: empty, and with names and host names of their own.
@@ -159,10 +162,9 @@ pub fn what_if_under(
     let (mut before, mut after) = (course(engine), course(other));
     let mut touched = apply(&mut after, changes)?;
     before.run();
-    let nodes = std::mem::take(&mut touched.to_drain);
-    let drained = rounds::drain(&mut after, &nodes, &mut touched);
+    let evicted = rounds::evict(&mut after, &mut touched);
     after.run();
-    Ok(compose(engine, before, after, (touched, drained), now))
+    Ok(compose(engine, before, after, (touched, evicted), now))
 }
 
 /// Where every pod is that was placed in one of the courses, or has to do with the changes: its nodes before and after.
@@ -187,7 +189,7 @@ fn compose(
     engine: &Engine,
     before: Course,
     mut after: Course,
-    (touched, drained): (changes::Touched, rounds::Drained),
+    (touched, evicted): (changes::Touched, rounds::Evicted),
     now: Timestamp,
 ) -> WhatIf {
     let moves = moves(&before, &after, &touched);
@@ -201,7 +203,7 @@ fn compose(
                 node: node.to_string(),
                 instead_of: was.as_ref().filter(|_| was != is).map(ToString::to_string),
                 asked: is_asked(name),
-                round: drained.rounds.get(name).copied(),
+                round: evicted.rounds.get(name).copied(),
             });
         }
         if was == is {
@@ -218,7 +220,7 @@ fn compose(
     }
     let (mut pending, other_pending) = pending(&before, &after, &touched);
     say_what_gates_prevent(&mut after, &mut pending);
-    let fits = pending.iter().all(|pod| !pod.asked) && drained.blocked.is_empty();
+    let fits = pending.iter().all(|pod| !pod.asked) && evicted.blocked.is_empty();
     let mut warnings = touched.warnings;
     warnings.extend(before.warning_if_cut_short().or_else(|| after.warning_if_cut_short()));
     warnings.extend(after.warnings_about_outside());
@@ -234,7 +236,7 @@ fn compose(
         placed: placements.iter().filter(|placement| placement.asked).count(),
         left: pending.iter().filter(|pod| pod.asked).count(),
         evicted: evictions.len(),
-        blocked: drained.blocked.len(),
+        blocked: evicted.blocked.len(),
     };
     WhatIf {
         api_version: API_VERSION,
@@ -244,8 +246,8 @@ fn compose(
         placements,
         evictions,
         pending,
-        rounds: drained.n_rounds,
-        blocked: drained.blocked,
+        rounds: evicted.n_rounds,
+        blocked: evicted.blocked,
         other_pending,
         nodes: nodes.into_values().collect(),
         warnings,

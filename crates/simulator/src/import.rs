@@ -62,9 +62,10 @@ pub struct ClusterObjects {
     pub asked_pods: Vec<Arc<Pod>>,
     /// Pod groups that are not part of the cluster but asked about.
     pub asked_groups: Vec<Arc<Object>>,
-    /// Nodes, pods and pod groups that are asked about, as an API server would store them, in their order.
+    /// Nodes, pods and pod groups that are asked about, and claims that come with them, as an API server would store them, in
+    /// their order. A claim that is made for a pod from a template comes before the pod.
     pub asked_manifests: Vec<Value>,
-    /// What else of the question decides about its pods, such as `PersistentVolumeClaim x/data`: neither is it in the manifests,
+    /// What else of the question decides about its pods, such as `StorageClass fast`: neither is it in the manifests,
     /// nor can it be. Controllers, whose pods are asked about, and classes of priorities, whose values pods have, are left out.
     pub asked_others: Vec<String>,
     /// When pods of traces are deleted, by UID.
@@ -176,7 +177,8 @@ impl ClusterInput {
         let mut uids: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         for at in 0..self.documents.len() {
             let (group, kind) = self.documents[at].group_and_kind();
-            if self.is_asked(at) && decides(&group, &kind) {
+            let is_sent = is_claim(&group, &kind) || kind == "ResourceClaimTemplate";
+            if self.is_asked(at) && decides(&group, &kind) && !is_sent {
                 found.asked_others.push(self.documents[at].title());
             }
             match (group.as_str(), kind.as_str()) {
@@ -196,12 +198,11 @@ impl ClusterInput {
                         });
                     }
                     for claim in claims {
+                        if self.is_asked(at) {
+                            found.asked_manifests.push(claim.clone());
+                        }
                         let claim = Object::from_value(claim);
                         let claim = claim.map_err(|error| self.decode_error(at, error))?;
-                        if self.is_asked(at) {
-                            let title = format!("ResourceClaim {}/{}", claim.namespace, claim.name);
-                            found.asked_others.push(title);
-                        }
                         found.objects.push(Arc::new(claim));
                     }
                     if let Some(ends) = self.documents[at].ends {
@@ -215,6 +216,9 @@ impl ClusterInput {
                 ("", "Node") => self.add_node(at, &mut found)?,
                 (groups::GROUP, "PodGroup") => self.add_group(at, &classes, &mut found)?,
                 _ => {
+                    if is_claim(&group, &kind) {
+                        self.note_manifest(at, &mut found);
+                    }
                     let value = std::mem::take(&mut self.documents[at].value);
                     let object =
                         Object::from_value(value).map_err(|error| self.decode_error(at, error))?;
@@ -392,6 +396,11 @@ impl ClusterInput {
             None => document.place.clone(),
         }
     }
+}
+
+/// Whether it is a claim for a volume or for devices.
+fn is_claim(group: &str, kind: &str) -> bool {
+    matches!((group, kind), ("", "PersistentVolumeClaim") | ("resource.k8s.io", "ResourceClaim"))
 }
 
 /// Whether an object of this kind that stands beside pods and nodes decides about them.

@@ -34,7 +34,7 @@ pub struct Capacity {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<Explanation>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// The largest request for one resource with which one pod fits, all its other requests being as they are.

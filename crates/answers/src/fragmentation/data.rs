@@ -30,7 +30,7 @@ pub struct Fragmentation {
     pub pools: Vec<NodePool>,
     /// What the reader should know about the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Pods that ask for the same and may go to the same nodes.

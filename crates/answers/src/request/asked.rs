@@ -5,22 +5,25 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{CompileOptions, Node, Object, Pod, PodGroup, Taint, TaintEffect};
 use serde_json::Value;
 
+use super::claims::Claims;
 use super::specs::{
-    AddPodsSpec, CapacitySpec, ChangeSpec, DrainSpec, EffectSpec, FragmentationSpec,
-    PodQuestionSpec, QueueSpec, WhatIfSpec,
+    AddPodsSpec, CapacitySpec, ChangeSpec, ClaimsSpec, DrainSpec, EffectSpec, FragmentationSpec,
+    PodQuestionSpec, PodReferenceSpec, QueueSpec, WhatIfSpec,
 };
-use super::{QuestionKind, RequestError, typed};
+use super::{QuestionKind, RequestError, typed, uid};
+use crate::ExplainOptions;
 use crate::capacity::CapacityOptions;
 use crate::explanation::{Subject, Visibility};
 use crate::fragmentation::FragmentationOptions;
-use crate::pod_name::PodName;
+use crate::pod_name::{PodName, generated_name};
 use crate::queue::QueueOptions;
 use crate::what_if::{Change, QuestionLimits};
-use crate::{API_GROUP, ExplainOptions};
 
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// How far a question over HTTP may have pods counted.
 const MAX_CAPACITY: usize = 100_000;
+/// The largest number that the first of several pods may have.
+const MAX_FIRST: usize = 1_000_000;
 /// How many shapes one may have tried.
 const MAX_SHAPES: usize = 200;
 /// How many pods and groups of a queue one may have listed.
@@ -37,24 +40,28 @@ pub(crate) enum Asked {
     Fragmentation { options: FragmentationOptions },
 }
 
-/// What is asked, and what its reader has to see to ask it.
-pub(super) type Read = (Asked, Visibility);
+/// What is asked, what its reader has to see to ask it, and the claims that come with it.
+pub(super) struct Read {
+    pub(super) asked: Asked,
+    pub(super) demands: Visibility,
+    pub(super) claims: Claims,
+}
 
 const ANYBODY: Visibility = Visibility { nodes: false, all_pods: false };
 
-impl Asked {
+impl Read {
     /// Reads the `spec` of a question; the namespace is empty for the whole cluster. Pods in it are read with `options`.
     pub(super) fn from_spec(
         kind: QuestionKind,
         namespace: &Arc<str>,
         spec: &Value,
         options: &CompileOptions,
-    ) -> Result<Read, RequestError> {
-        Ok(match kind {
+    ) -> Result<Self, RequestError> {
+        match kind {
             QuestionKind::Explanation | QuestionKind::Preemption => {
-                (about_pod(kind, namespace, spec, options)?, ANYBODY)
+                about_pod(kind, namespace, spec, options)
             }
-            QuestionKind::WhatIf => what_if(namespace, spec, options)?,
+            QuestionKind::WhatIf => what_if(namespace, spec, options),
             QuestionKind::Drain => {
                 let DrainSpec { nodes, disable_eviction } = typed("spec", spec)?;
                 if nodes.is_empty() {
@@ -62,22 +69,23 @@ impl Asked {
                 }
                 let changes = Change::draining(&nodes, disable_eviction);
                 // A caller who may ask about the whole cluster may name its nodes.
-                (Self::WhatIf { changes }, ANYBODY)
+                Ok(Self::of(Asked::WhatIf { changes }))
             }
             QuestionKind::Capacity => {
-                let CapacitySpec { pod, max, steps } = typed("spec", spec)?;
+                let CapacitySpec { pod, max, steps, claims } = typed("spec", spec)?;
                 let template = Arc::new(manifest(pod, namespace, &SUBJECT, options)?);
                 let defaults = CapacityOptions::default();
                 let max = bounded("spec.max", max, defaults.max, MAX_CAPACITY)?;
                 let explain = ExplainOptions::ALL;
                 let options = CapacityOptions { max, steps, explain, ..defaults };
-                (Self::Capacity { template, options }, ANYBODY)
+                Self::of(Asked::Capacity { template, options }).with_claims(claims, namespace)
             }
             QuestionKind::Queue => {
                 let QueueSpec { limit } = typed("spec", spec)?;
                 let defaults = QueueOptions::default();
                 let max_listed = bounded("spec.limit", limit, defaults.max_listed, MAX_LISTED)?;
-                (Self::Queue { options: QueueOptions { max_listed, ..defaults } }, ANYBODY)
+                let options = QueueOptions { max_listed, ..defaults };
+                Ok(Self::of(Asked::Queue { options }))
             }
             QuestionKind::Fragmentation => {
                 let FragmentationSpec { by, max_shapes } = typed("spec", spec)?;
@@ -85,9 +93,20 @@ impl Asked {
                 let max_shapes =
                     bounded("spec.maxShapes", max_shapes, defaults.max_shapes, MAX_SHAPES)?;
                 let options = FragmentationOptions { by, max_shapes, ..defaults };
-                (Self::Fragmentation { options }, ANYBODY)
+                Ok(Self::of(Asked::Fragmentation { options }))
             }
-        })
+        }
+    }
+
+    /// What anybody may ask who may ask at all.
+    fn of(asked: Asked) -> Self {
+        Self { asked, demands: ANYBODY, claims: Claims::default() }
+    }
+
+    fn with_claims(self, given: ClaimsSpec, namespace: &Arc<str>) -> Result<Self, RequestError> {
+        let claims = Claims::read(given.0, namespace)?;
+        let nodes = self.demands.nodes || claims.are_bound;
+        Ok(Self { claims, demands: Visibility { nodes, ..self.demands }, ..self })
     }
 }
 
@@ -112,8 +131,8 @@ fn about_pod(
     namespace: &Arc<str>,
     spec: &Value,
     options: &CompileOptions,
-) -> Result<Asked, RequestError> {
-    let PodQuestionSpec { pod_name, pod, suggest } = typed("spec", spec)?;
+) -> Result<Read, RequestError> {
+    let PodQuestionSpec { pod_name, pod, suggest, claims } = typed("spec", spec)?;
     if suggest && kind != QuestionKind::Explanation {
         let problem = format!("a question of kind {} has no suggestions", kind.kind());
         return Err(field("spec.suggest", problem));
@@ -127,10 +146,11 @@ fn about_pod(
         }
         _ => return Err(field("spec", "expected either podName or pod")),
     };
-    Ok(match kind {
+    let asked = match kind {
         QuestionKind::Preemption => Asked::Preemption { subject },
         _ => Asked::Explanation { subject, suggest },
-    })
+    };
+    Read::of(asked).with_claims(claims, namespace)
 }
 
 fn what_if(
@@ -138,7 +158,7 @@ fn what_if(
     spec: &Value,
     options: &CompileOptions,
 ) -> Result<Read, RequestError> {
-    let WhatIfSpec { changes: specs } = typed("spec", spec)?;
+    let WhatIfSpec { changes: specs, claims } = typed("spec", spec)?;
     if specs.is_empty() {
         return Err(field("spec.changes", "expected one change or more"));
     }
@@ -147,7 +167,9 @@ fn what_if(
     for spec in specs {
         let (of_pods, n) = match &spec {
             ChangeSpec::AddPods(added) => (true, added.count.unwrap_or(1)),
-            ChangeSpec::AddPodGroup(_) | ChangeSpec::DeletePod(_) => (true, 1),
+            ChangeSpec::AddPodGroup(_) | ChangeSpec::DeletePod(_) | ChangeSpec::EvictPod(_) => {
+                (true, 1)
+            }
             _ => (false, 1),
         };
         if n > max.saturating_sub(changes.len()) {
@@ -160,10 +182,10 @@ fn what_if(
     demands.all_pods = changes.iter().any(|change| match change {
         Change::AddPod(pod) => pod.namespace != *namespace,
         Change::AddPodGroup(group) => group.namespace != *namespace,
-        Change::DeletePod(name) => name.namespace != *namespace,
+        Change::DeletePod(name) | Change::EvictPod(name) => name.namespace != *namespace,
         _ => false,
     });
-    Ok((Asked::WhatIf { changes }, demands))
+    Read { demands, ..Read::of(Asked::WhatIf { changes }) }.with_claims(claims, namespace)
 }
 
 fn add_changes(
@@ -180,10 +202,8 @@ fn add_changes(
         ChangeSpec::AddPodGroup(added) => {
             Change::AddPodGroup(pod_group(added.pod_group, namespace)?)
         }
-        ChangeSpec::DeletePod(pod) => {
-            let namespace = pod.namespace.map_or_else(|| namespace.clone(), Arc::from);
-            Change::DeletePod(PodName { namespace, name: pod.name.into() })
-        }
+        ChangeSpec::DeletePod(pod) => Change::DeletePod(pod.name_in(namespace)),
+        ChangeSpec::EvictPod(pod) => Change::EvictPod(pod.name_in(namespace)),
         ChangeSpec::AddNode(added) => {
             let node = Node::from_json(added.node.to_string())
                 .map_err(|error| field("spec.changes.addNode.node", error.to_string()))?;
@@ -215,6 +235,14 @@ fn add_changes(
     Ok(())
 }
 
+impl PodReferenceSpec {
+    /// The pod's name, in the question's namespace unless it names another one.
+    fn name_in(self, namespace: &Arc<str>) -> PodName {
+        let namespace = self.namespace.map_or_else(|| namespace.clone(), Arc::from);
+        PodName { namespace, name: self.name.into() }
+    }
+}
+
 /// A pod group of a question, in the question's namespace unless it names another one.
 fn pod_group(mut group: Value, namespace: &Arc<str>) -> Result<Arc<Object>, RequestError> {
     const AT: &str = "spec.changes.addPodGroup.podGroup";
@@ -239,19 +267,28 @@ fn pods(
     namespace: &Arc<str>,
     options: &CompileOptions,
 ) -> Result<Vec<Arc<Pod>>, RequestError> {
-    let pod = manifest(added.pod, namespace, &ADDED, options)?;
-    let Some(count) = added.count else { return Ok(vec![Arc::new(pod)]) };
-    let numbered = (1..=count).map(|number| {
-        let name: Arc<str> = format!("{}-{number}", pod.name).into();
+    const FIRST: &str = "spec.changes.addPods.first";
+
+    let AddPodsSpec { pod, count, first } = added;
+    let text = |name: &str| pod["metadata"][name].as_str().filter(|text| !text.is_empty());
+    let prefix = text("generateName").filter(|_| text("name").is_none()).map(str::to_owned);
+    let pod = manifest(pod, namespace, &ADDED, options)?;
+    let Some(count) = count else {
+        return match first {
+            Some(_) => Err(field(FIRST, "is the number of the first of several: expected a count")),
+            None => Ok(vec![Arc::new(pod)]),
+        };
+    };
+    let first = bounded(FIRST, first, 1, MAX_FIRST)?;
+    let numbered = (first..first.saturating_add(count)).map(|number| {
+        let name: Arc<str> = match &prefix {
+            Some(prefix) => generated_name(prefix, number).into(),
+            None => format!("{}-{number}", pod.name).into(),
+        };
         let uid = uid(&pod.namespace, &name);
         Arc::new(Pod { name, uid, ..pod.clone() })
     });
     Ok(numbered.collect())
-}
-
-/// A UID for a pod of a question, which no existing pod has.
-fn uid(namespace: &str, name: &str) -> Arc<str> {
-    format!("{API_GROUP}/{namespace}/{name}").into()
 }
 
 /// Where a manifest stands in a question, for messages.

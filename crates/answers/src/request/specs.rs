@@ -15,7 +15,17 @@ pub(super) struct PodQuestionSpec {
     /// Whether to look for small changes that make it fit: of an explanation only.
     #[serde(default)]
     pub(super) suggest: bool,
+    /// What comes with the pods.
+    #[serde(default)]
+    pub(super) claims: ClaimsSpec,
 }
+
+/// PersistentVolumeClaims and ResourceClaims of the question's namespace, as an API server would store them; at most 1,000. They are
+/// part of the cluster for the answer, before any change. One that the cluster has counts as it is there. Those that have their
+/// volume or devices are for readers who may list nodes.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct ClaimsSpec(pub(super) Vec<Value>);
 
 /// What would happen after changes.
 #[derive(Deserialize, JsonSchema)]
@@ -23,6 +33,9 @@ pub(super) struct PodQuestionSpec {
 pub(super) struct WhatIfSpec {
     /// The changes, in the order in which they happen.
     pub(super) changes: Vec<ChangeSpec>,
+    /// What comes with the pods.
+    #[serde(default)]
+    pub(super) claims: ClaimsSpec,
 }
 
 /// One change. Changes of nodes are for readers who may list nodes; pods of other namespaces, for those who may list these.
@@ -35,6 +48,8 @@ pub(super) enum ChangeSpec {
     AddPodGroup(AddPodGroupSpec),
     /// A pod is deleted.
     DeletePod(PodReferenceSpec),
+    /// A pod is evicted, after all other changes, in rounds as disruption budgets allow; one of a controller comes again.
+    EvictPod(PodReferenceSpec),
     /// A node joins.
     AddNode(AddNodeSpec),
     /// Nodes join that are like one that is there.
@@ -57,10 +72,12 @@ pub(super) enum ChangeSpec {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct AddPodsSpec {
-    /// One of them, as an API server would store it.
+    /// One of them, as an API server would store it. With `count` it may have a `generateName` instead of a name.
     pub(super) pod: Value,
-    /// How many; of several, each has its number behind the name.
+    /// How many; each has its number behind the name, as `web-1`, or behind the `generateName`, as `web-00001`.
     pub(super) count: Option<usize>,
+    /// The number of the first of them; 1 if it is not given.
+    pub(super) first: Option<usize>,
 }
 
 /// A pod group that does not exist yet.
@@ -179,6 +196,9 @@ pub(super) struct CapacitySpec {
     /// Whether to say how the limits change as pods are added.
     #[serde(default)]
     pub(super) steps: bool,
+    /// What comes with the pods.
+    #[serde(default)]
+    pub(super) claims: ClaimsSpec,
 }
 
 /// What waits, and for what.

@@ -25,6 +25,8 @@ pub(crate) struct Touched {
     pub(super) gone: BTreeSet<PodName>,
     /// Nodes whose pods are still to be evicted.
     pub(super) to_drain: BTreeSet<Arc<str>>,
+    /// Pods that are still to be evicted by name, in this order.
+    pub(super) to_evict: Vec<Arc<Pod>>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -41,11 +43,19 @@ pub(crate) fn apply(course: &mut Course, changes: &[Change]) -> Result<Touched, 
             Change::AddPod(pod) => add_pod(course, pod, &mut touched)?,
             Change::AddPodGroup(group) => add_group(course, group, &mut touched)?,
             Change::DeletePod(name) => {
-                let pod = course.engine.known_pod(&name.namespace, &name.name).cloned();
-                let pod = pod.ok_or_else(|| Refusal::NoSuchPod(name.clone()))?;
+                let pod = pod(course, name)?;
                 course.delete(&pod);
                 touched.asked.remove(name);
                 touched.gone.insert(name.clone());
+            }
+            Change::EvictPod(name) => {
+                let pod = pod(course, name)?;
+                if is_mirror(&pod) {
+                    let text = format!("pod {name} stays: it is the mirror of a static pod");
+                    touched.warnings.push(text);
+                } else {
+                    touched.to_evict.push(pod);
+                }
             }
             Change::AddNode(node) => {
                 if course.engine.cluster().node_idx(&node.name).is_some() {
@@ -99,6 +109,11 @@ fn node(course: &Course, name: &Arc<str>) -> Result<Node, Refusal> {
     let cluster = course.engine.cluster();
     let found = cluster.node_idx(name).and_then(|idx| cluster.node(idx));
     found.map(|node| (**node).clone()).ok_or_else(|| Refusal::NoSuchNode(name.to_string()))
+}
+
+fn pod(course: &Course, name: &PodName) -> Result<Arc<Pod>, Refusal> {
+    let known = course.engine.known_pod(&name.namespace, &name.name).cloned();
+    known.ok_or_else(|| Refusal::NoSuchPod(name.clone()))
 }
 
 fn labelled(node: Node, key: &Arc<str>, value: &Arc<str>) -> Node {
@@ -201,12 +216,16 @@ fn move_away(course: &mut Course, name: &Arc<str>, with_daemons: bool, touched: 
             n_lost += 1;
         }
     }
-    touched.add_lost(name, n_lost);
+    touched.add_lost(Some(name), n_lost);
 }
 
 /// Whether the pod belongs to its node: one of a DaemonSet, or the mirror of a static pod. Draining leaves both alone.
 pub(crate) fn is_of_node(pod: &Pod) -> bool {
-    controller_kind(pod).is_some_and(|kind| matches!(kind, "DaemonSet" | "Node"))
+    is_mirror(pod) || controller_kind(pod) == Some("DaemonSet")
+}
+
+fn is_mirror(pod: &Pod) -> bool {
+    controller_kind(pod) == Some("Node")
 }
 
 fn controller_kind(pod: &Pod) -> Option<&str> {
@@ -232,12 +251,12 @@ impl Touched {
         self.gone.insert(name);
     }
 
-    /// Adds a warning about `n` pods of a node that no controller creates again.
-    pub(super) fn add_lost(&mut self, node: &str, n: usize) {
+    /// Adds a warning about `n` pods that no controller creates again: those of a node, or those that went by name.
+    pub(super) fn add_lost(&mut self, node: Option<&str>, n: usize) {
         if n > 0 {
             let pods = count(n, "pod");
-            let text = format!("gone for good with node {node}: {pods} without a controller");
-            self.warnings.push(text);
+            let with = node.map(|node| format!(" with node {node}")).unwrap_or_default();
+            self.warnings.push(format!("gone for good{with}: {pods} without a controller"));
         }
     }
 }

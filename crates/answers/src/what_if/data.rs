@@ -27,10 +27,10 @@ pub struct WhatIf {
     pub evictions: Vec<EvictionAnswer>,
     /// Pods without a node, by name: those that are asked about, and those that would have one without the changes.
     pub pending: Vec<PendingAnswer>,
-    /// In how many rounds nodes are drained, if disruption budgets are respected.
+    /// In how many rounds pods are evicted, by name or from nodes that are drained, if disruption budgets are respected.
     #[serde(skip_serializing_if = "is_zero")]
     pub rounds: usize,
-    /// Pods that cannot be evicted from nodes that are drained, by name.
+    /// Pods that were to be evicted, by name or from nodes that are drained, and cannot be, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub blocked: Vec<BlockedAnswer>,
     /// How many others are pending, as they would be without the changes.
@@ -39,7 +39,7 @@ pub struct WhatIf {
     pub(super) nodes: Vec<NodeDifference>,
     /// What the reader should know about the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     /// How many there are, whatever is listed.
     #[serde(skip)]
     pub(super) totals: Totals,
@@ -71,12 +71,12 @@ pub struct PlacementAnswer {
     pub(super) instead_of: Option<String>,
     /// Whether it is asked about.
     pub(super) asked: bool,
-    /// The round in which it is evicted from its node that is drained.
+    /// The round in which it is evicted, by name or from a node that is drained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub round: Option<usize>,
 }
 
-/// A pod that cannot be evicted from a node that is drained.
+/// A pod that was to be evicted, by name or from a node that is drained, and cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockedAnswer {

@@ -1,4 +1,4 @@
-//! Draining nodes: round by round, as many pods as disruption budgets let go.
+//! Evicting pods, by name or with their nodes: round by round, as many as disruption budgets let go.
 //!
 //! A round ends when the scheduler has placed what it can; pods that got a node count as healthy in the next one. Invariant: it
 //! ends, because every round but the last evicts a pod.
@@ -18,9 +18,9 @@ use crate::course::Course;
 use crate::format::count;
 use crate::pod_name::PodName;
 
-/// What became of the pods of drained nodes.
+/// What became of the pods that are to be evicted.
 #[derive(Debug, Default)]
-pub(super) struct Drained {
+pub(super) struct Evicted {
     /// The round in which each pod went.
     pub(super) rounds: BTreeMap<PodName, usize>,
     pub(super) n_rounds: usize,
@@ -28,23 +28,19 @@ pub(super) struct Drained {
     pub(super) blocked: Vec<BlockedAnswer>,
 }
 
-/// Evicts the pods of all `nodes`, and lets the scheduler go on in between.
-pub(super) fn drain(
-    course: &mut Course,
-    nodes: &BTreeSet<Arc<str>>,
-    touched: &mut Touched,
-) -> Drained {
-    let mut drained = Drained::default();
-    if nodes.is_empty() {
-        return drained;
+/// Evicts all pods that are to be evicted, and lets the scheduler go on in between.
+pub(super) fn evict(course: &mut Course, touched: &mut Touched) -> Evicted {
+    let mut evicted = Evicted::default();
+    if touched.to_drain.is_empty() && touched.to_evict.is_empty() {
+        return evicted;
     }
     let mut budgets = Budgets::of(&course.engine);
     if !budgets.without_status.is_empty() {
         let budgets = budgets.without_status.join(", ");
         touched.warnings.push(format!("{WITHOUT_STATUS}: {budgets}"));
     }
-    let mut lost: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-    let mut left = pods_to_evict(course, nodes);
+    let mut lost = Lost::default();
+    let mut left = pods_to_evict(course, touched);
     loop {
         // A pod may have been evicted for another one meanwhile.
         left.retain(|pod| is_known(course, pod));
@@ -62,15 +58,15 @@ pub(super) fn drain(
                 true => not_reached(pod),
                 false => blocked(pod, verdict),
             });
-            drained.blocked = untried.chain(refused).collect();
-            drained.blocked.sort_by(|a, b| a.pod.cmp(&b.pod));
-            lost.into_iter().for_each(|(node, n)| touched.add_lost(&node, n));
-            return drained;
+            evicted.blocked = untried.chain(refused).collect();
+            evicted.blocked.sort_by(|a, b| a.pod.cmp(&b.pod));
+            lost.into_iter().for_each(|(node, n)| touched.add_lost(node.as_deref(), n));
+            return evicted;
         }
-        drained.n_rounds += 1;
+        evicted.n_rounds += 1;
         let names = allowed.iter().map(|pod| PodName::from(&**pod));
-        drained.rounds.extend(names.map(|name| (name, drained.n_rounds)));
-        evict(course, allowed, &mut budgets, touched, &mut lost);
+        evicted.rounds.extend(names.map(|name| (name, evicted.n_rounds)));
+        evict_at_once(course, allowed, &mut budgets, touched, &mut lost);
         let (n_bound, n_evicted) = (course.bound.len(), course.evictions.len());
         course.run();
         course.bound[n_bound..].iter().for_each(|pod| budgets.placed(pod));
@@ -81,14 +77,18 @@ pub(super) fn drain(
     }
 }
 
-/// The pods that leave with their nodes, most important first.
-fn pods_to_evict(course: &Course, nodes: &BTreeSet<Arc<str>>) -> Vec<Arc<Pod>> {
+/// The pods that are named, in their order, then those that leave with their nodes, most important first.
+fn pods_to_evict(course: &Course, touched: &mut Touched) -> Vec<Arc<Pod>> {
+    let nodes = &touched.to_drain;
     let is_drained = |pod: &&Arc<Pod>| {
         pod.node_name.as_ref().is_some_and(|node| nodes.contains(node)) && !is_of_node(pod)
     };
-    let mut pods: Vec<Arc<Pod>> = course.engine.known_pods().filter(is_drained).cloned().collect();
-    pods.sort_by_key(|pod| (Reverse(pod.priority()), pod.key()));
-    pods
+    let mut drained: Vec<Arc<Pod>> =
+        course.engine.known_pods().filter(is_drained).cloned().collect();
+    drained.sort_by_key(|pod| (Reverse(pod.priority()), pod.key()));
+    let mut seen = BTreeSet::new();
+    let all = std::mem::take(&mut touched.to_evict).into_iter().chain(drained);
+    all.filter(|pod| seen.insert(pod.uid.clone())).collect()
 }
 
 fn is_known(course: &Course, pod: &Pod) -> bool {
@@ -96,13 +96,16 @@ fn is_known(course: &Course, pod: &Pod) -> bool {
     known.is_some_and(|known| known.uid == pod.uid)
 }
 
-/// Evicts pods, and counts by node those that no controller creates again.
-fn evict(
+/// How many pods no controller creates again, by the node that they leave with, if it is drained.
+type Lost = BTreeMap<Option<Arc<str>>, usize>;
+
+/// Evicts pods, and counts those that no controller creates again.
+fn evict_at_once(
     course: &mut Course,
     pods: Vec<Arc<Pod>>,
     budgets: &mut Budgets,
     touched: &mut Touched,
-    lost: &mut BTreeMap<Arc<str>, usize>,
+    lost: &mut Lost,
 ) {
     for pod in &pods {
         course.delete(pod);
@@ -115,10 +118,9 @@ fn evict(
         course.handle(Input::ObjectApplied(budget));
     }
     for pod in pods {
-        if !recreate(course, &pod, touched)
-            && let Some(node) = &pod.node_name
-        {
-            *lost.entry(node.clone()).or_default() += 1;
+        if !recreate(course, &pod, touched) {
+            let node = pod.node_name.clone().filter(|node| touched.to_drain.contains(node));
+            *lost.entry(node).or_default() += 1;
         }
     }
 }

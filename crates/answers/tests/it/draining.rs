@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_answers::{Change, QuestionLimits, WhatIf, what_if};
-use kube_scheduler_api_types::{Object, Pod, PodStatus};
+use kube_scheduler_api_types::{ControllerRef, Object, Pod, PodStatus};
 use kube_scheduler_engine::Input;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -276,6 +276,92 @@ fn a_budget_without_a_status_is_counted_here() {
         let text = answer.table(false);
         assert!(text.contains("what is allowed was counted here: default/web"), "{text}");
     }
+}
+
+fn evictions(names: &[&str]) -> Vec<Change> {
+    names.iter().map(|name| Change::EvictPod(name.parse().unwrap())).collect()
+}
+
+#[test]
+fn pods_are_evicted_by_name_in_their_order_as_budgets_allow() {
+    let mut cluster = three_pods("8");
+    object(&mut cluster, budget("web", "web", 1));
+    let answer = ask(&cluster, &evictions(&["p2", "p0"]));
+    assert!(answer.fits, "{answer:?}");
+    assert_eq!(rounds(&answer), [("default/p0", Some(2)), ("default/p2", Some(1))]);
+    assert!(answer.blocked.is_empty());
+    // One that is named twice goes once, and takes a budget once.
+    object(&mut cluster, budget("web", "web", 2));
+    let answer = ask(&cluster, &evictions(&["p2", "p2", "p0"]));
+    assert_eq!(rounds(&answer), [("default/p0", Some(1)), ("default/p2", Some(1))]);
+    // Its node takes pods: only if it is drained as well does the pod leave it.
+    let nodes = |answer: &WhatIf| -> Vec<String> {
+        answer.placements.iter().map(|placed| placed.node.clone()).collect()
+    };
+    let cluster = Cluster::new().node("a", "8", json!({})).node("b", "0", json!({}));
+    let cluster = cluster.pod(replica("p0", "web", "a"));
+    let answer = ask(&cluster, &evictions(&["p0"]));
+    assert_eq!((answer.fits, nodes(&answer)), (true, vec!["a".to_owned()]));
+    let cordoned = [evictions(&["p0"]), vec![Change::Cordon("a".into())]].concat();
+    let answer = ask(&cluster, &cordoned);
+    assert_eq!((answer.fits, answer.pending.len()), (false, 1));
+}
+
+#[test]
+fn who_is_evicted_by_name_goes_before_those_of_drained_nodes() {
+    let mut cluster = three_pods("8");
+    object(&mut cluster, budget("web", "web", 1));
+    let mut changes = evictions(&["p1"]);
+    changes.insert(0, Change::Drain("a".into()));
+    let answer = ask(&cluster, &changes);
+    assert_eq!(
+        rounds(&answer),
+        [("default/p0", Some(2)), ("default/p1", Some(1)), ("default/p2", Some(3))]
+    );
+    assert!(answer.placements.iter().all(|placed| placed.node == "b"), "{answer:?}");
+}
+
+#[test]
+fn what_budgets_refuse_by_name_is_said_as_for_a_drain() {
+    let mut cluster = three_pods("8");
+    object(&mut cluster, budget("web", "web", 0));
+    let answer = ask(&cluster, &evictions(&["p0", "p1"]));
+    let web = || vec!["web"];
+    assert_eq!(
+        blocked(&answer),
+        [
+            ("default/p0", "NoDisruptionsAllowed", web()),
+            ("default/p1", "NoDisruptionsAllowed", web())
+        ]
+    );
+    assert!(!answer.fits && answer.placements.is_empty());
+    object(&mut cluster, budget("web", "web", 1));
+    let mut changes = evictions(&["p0", "p1"]);
+    changes.extend(["a", "b"].map(|node| Change::Cordon(node.into())));
+    let answer = ask(&cluster, &changes);
+    assert_eq!(blocked(&answer), [("default/p1", "WaitsForReplacements", web())]);
+    assert_eq!((answer.pending.len(), answer.fits), (1, false));
+}
+
+#[test]
+fn who_has_no_controller_is_evicted_for_good_and_mirrors_stay() {
+    let of = |kind: &str, name: &str| {
+        let pod = replica(name, "web", "a");
+        let owner = pod.controller.as_deref().unwrap().clone();
+        let controller = Some(Arc::new(ControllerRef { kind: kind.into(), ..owner }));
+        Arc::new(Pod { controller, ..(*pod).clone() })
+    };
+    let bare = Arc::new(Pod { controller: None, ..(*replica("bare", "web", "a")).clone() });
+    let cluster = Cluster::new().node("a", "8", json!({}));
+    let cluster = cluster.pod(bare).pod(of("Node", "mirror")).pod(of("DaemonSet", "daemon"));
+    let answer = ask(&cluster, &evictions(&["bare", "mirror", "daemon"]));
+    let text = answer.table(true);
+    assert!(text.contains("note: gone for good: 1 pod without a controller\n"), "{text}");
+    assert!(text.contains("note: pod default/mirror stays: it is the mirror of a static pod\n"));
+    assert_eq!(rounds(&answer), [("default/daemon", Some(1))]);
+    let missing = evictions(&["nobody"]);
+    let refusal = what_if(&cluster.engine, &missing, QuestionLimits::default(), NOW).unwrap_err();
+    assert_eq!(refusal.to_string(), "there is no pod default/nobody");
 }
 
 proptest! {

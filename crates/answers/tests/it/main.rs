@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
+mod claiming;
 mod cluster;
 mod counting;
 mod describing;

@@ -304,7 +304,8 @@ async fn may_list(authorizer: &Authorizer, user: &User, resource: &str) -> Resul
 /// A question must not find out what its reader may not see by the names in it.
 fn check_demands(demands: Visibility, reader: Visibility) -> Result<(), Problem> {
     if demands.nodes && !reader.nodes {
-        return Err(Problem::forbidden("changes of nodes are for readers who may list nodes"));
+        let message = "changes of nodes, and claims that have their volumes or devices, are for readers who may list nodes";
+        return Err(Problem::forbidden(message));
     }
     if demands.all_pods && !reader.all_pods {
         let message = "pods of other namespaces are for readers who may list pods in all of them";

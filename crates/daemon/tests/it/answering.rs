@@ -332,6 +332,68 @@ async fn what_would_happen_is_answered_from_a_copy() {
     world.running.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_come_with_a_question_of_their_namespace() {
+    let world = World::new().await;
+    world.reviews.allow("tenant", "create answers.kube-scheduler.rs/whatifs default");
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+        "provisioner": "x.example.com", "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    world.cluster.create(class).unwrap();
+    let claim = |meta: Value, volume: Option<&str>| {
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta,
+            "spec": {"storageClassName": "fast", "volumeName": volume},
+        })
+    };
+    let mut db = small("db-0");
+    db["spec"]["volumes"] =
+        json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data-db-0"}}]);
+    let spec = |claims: Value| json!({"changes": [{"addPods": {"pod": db}}], "claims": claims});
+    let own = || claim(json!({"name": "data-db-0"}), None);
+    until_asked("the class is known", || async {
+        answered(&world, "tenant", WHAT_IFS, "WhatIf", &spec(json!([own()]))).await["fits"] == true
+    })
+    .await;
+    let without = answered(&world, "tenant", WHAT_IFS, "WhatIf", &spec(json!([]))).await;
+    assert_eq!(without["fits"], false, "it was in that answer alone: {without:#}");
+    let message = &without["pending"][0]["message"];
+    assert!(message.as_str().unwrap().contains("\"data-db-0\" not found"), "{without:#}");
+
+    let elsewhere = claim(json!({"name": "data-db-0", "namespace": "kube-system"}), None);
+    let bound = claim(json!({"name": "data-db-0"}), Some("volume-of-others"));
+    let mut class = own();
+    class["kind"] = json!("StorageClass");
+    for (user, claim, code, problem) in [
+        ("administrator", elsewhere, 400, "spec.claims[0].metadata.namespace: "),
+        ("administrator", class, 400, "spec.claims[0]: expected a PersistentVolumeClaim"),
+        ("tenant", bound.clone(), 403, "claims that have their volumes or devices"),
+        ("administrator", bound, 201, ""),
+    ] {
+        let reply = asked(&world, user, WHAT_IFS, "WhatIf", &spec(json!([claim]))).await;
+        assert_eq!(reply.code, code, "{problem}: {}", reply.body);
+        assert!(reply.body.contains(problem), "{problem}: {}", reply.body);
+    }
+    let many = spec(json!(vec![own(); 1_001]));
+    let refused = asked(&world, "administrator", WHAT_IFS, "WhatIf", &many).await;
+    assert_eq!(refused.code, 400, "{}", refused.body);
+    assert!(refused.body.contains("spec.claims: 1001: at most 1000 are allowed"));
+
+    // One that the cluster has is as it is there.
+    let mut there = claim(json!({"name": "data-db-0", "namespace": "default"}), None);
+    there["spec"]["storageClassName"] = json!("none");
+    world.cluster.create(there).unwrap();
+    let named =
+        "PersistentVolumeClaim default/data-db-0: the cluster has one, which counts instead";
+    until_asked("the claim is known", || async {
+        let answer = answered(&world, "tenant", WHAT_IFS, "WhatIf", &spec(json!([own()]))).await;
+        answer["fits"] == false && answer["warnings"].to_string().contains(named)
+    })
+    .await;
+    world.running.stop().await;
+}
+
 /// The queue, once the pod of the world has been tried.
 async fn until_waiting(world: &World, place: &str) -> Value {
     let ask = || answered(world, "administrator", place, "Queue", &json!(null));
@@ -407,6 +469,11 @@ async fn readers_get_counts_without_the_names_that_they_may_not_see() {
         json!({"changes": [{"deletePod": {"name": "theirs-1", "namespace": "kube-system"}}]});
     assert_eq!(asked(&world, "operator", WHAT_IFS, "WhatIf", &delete).await.code, 201);
     assert_eq!(asked(&world, "tenant", WHAT_IFS, "WhatIf", &delete).await.code, 403);
+    let evict =
+        json!({"changes": [{"evictPod": {"name": "theirs-1", "namespace": "kube-system"}}]});
+    let evicted = answered(&world, "operator", WHAT_IFS, "WhatIf", &evict).await;
+    assert_eq!(evicted["placements"][0]["round"], 1, "{evicted:#}");
+    assert_eq!(asked(&world, "tenant", WHAT_IFS, "WhatIf", &evict).await.code, 403);
     let elsewhere = asked(&world, "tenant", "namespaces/x/whatifs", "WhatIf", &full).await;
     assert_eq!(elsewhere.code, 403, "{}", elsewhere.body);
     world.running.stop().await;

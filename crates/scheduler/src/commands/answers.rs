@@ -3,6 +3,7 @@
 //! Exit codes: 0 when everything that is asked about fits, 1 when not, 2 on an error or wrong usage.
 
 mod live;
+mod replicas;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -119,6 +120,11 @@ pub(crate) struct WhatIfArgs {
     /// A pod is deleted. May be repeated.
     #[arg(long, value_name = "NAMESPACE/POD")]
     delete_pod: Vec<PodName>,
+
+    /// A pod is evicted, in rounds as disruption budgets allow, after all other changes; one of a controller comes again. May be
+    /// repeated.
+    #[arg(long, value_name = "NAMESPACE/POD")]
+    evict_pod: Vec<PodName>,
 
     /// Another KubeSchedulerConfiguration takes effect, such as one with other weights; pods that run stay where they are. The
     /// answer is given here.
@@ -351,6 +357,7 @@ fn asked(args: &WhatIfArgs, registry: Registry) -> Result<bool> {
         value: value.clone(),
     }));
     changes.extend(args.delete_pod.iter().cloned().map(Change::DeletePod));
+    changes.extend(args.evict_pod.iter().cloned().map(Change::EvictPod));
     changes.extend(args.cordon.iter().map(|node| Change::Cordon(node.as_str().into())));
     changes.extend(args.drain.iter().map(drain_of(args.disable_eviction)));
     changes.extend(args.remove_node.iter().map(|node| Change::RemoveNode(node.as_str().into())));

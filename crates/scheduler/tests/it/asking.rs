@@ -289,5 +289,5 @@ fn the_tour_is_what_is_printed() {
         assert_eq!(stdout(&output).trim_end(), expected, "{command}: {}", stderr(&output));
         n_shown += 1;
     }
-    assert_eq!(n_shown, 14);
+    assert_eq!(n_shown, 15);
 }

@@ -129,6 +129,11 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
             0,
             &["kind", "fits", "placements"],
         ),
+        (
+            &["what-if", "--evict-pod", "default/large", "--cordon", node],
+            0,
+            &["kind", "fits", "rounds", "warnings"],
+        ),
         (&["queue"], 0, &["kind", "nPods", "byStage"]),
         (&["fragmentation"], 0, &["kind", "shapes", "resources"]),
     ] {
@@ -181,12 +186,11 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
         assert!(stderr(&refused).contains("certificate"), "{}", stderr(&refused));
     }
     // What a question over HTTP cannot hold is not dropped.
-    let claim =
-        "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: default}\n";
-    let with_claim = world.files.write("with-claim.yaml", &format!("{SMALL}---\n{claim}"));
-    let (code, _, said) = world.direct(&["explain", "-p", &with_claim]);
+    let class = "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: fast}\nprovisioner: x\n";
+    let with_class = world.files.write("with-class.yaml", &format!("{SMALL}---\n{class}"));
+    let (code, _, said) = world.direct(&["explain", "-p", &with_class]);
     assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("data: try --local"), "{said}");
+    assert!(said.contains("fast: try --local"), "{said}");
     // Credentials are not sent in clear text.
     let bare = world.url.trim_start_matches("https://");
     for address in [bare, &format!("http://{bare}"), "https://"] {
@@ -194,6 +198,98 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
         assert_eq!(refused.status.code(), Some(2), "{address}");
         let said = stderr(&refused);
         assert!(said.contains("--server") && said.contains("expected is https://HOST"), "{said}");
+    }
+}
+
+#[test]
+fn claims_go_with_their_pods() {
+    let world = World::start();
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+        "provisioner": "x.example.com", "volumeBindingMode": "WaitForFirstConsumer"});
+    let created = world.cluster.call("POST", "/apis/storage.k8s.io/v1/storageclasses", &class);
+    assert_eq!(created["kind"], "StorageClass", "{created}");
+    let claim = |name: &str, class: &str| {
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+            "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}}}})
+    };
+    // The second pod's claim is there, and can be had on no node.
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+    world.cluster.call("POST", claims, &claim("data-db-1", "none"));
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
+        "spec": {"replicas": 2, "volumeClaimTemplates": [claim("data", "fast")],
+            "template": {"metadata": {"labels": {"app": "db"}},
+                "spec": {"containers": [{"name": "c", "image": "x"}]}}},
+    });
+    let set = world.files.write("set.yaml", &set.to_string());
+    let command = ["what-if", "--add", &set, "--cordon", "hollow-00001"];
+    let deadline = Instant::now() + DEADLINE;
+    let live = loop {
+        let (code, live, said) = world.direct(&command);
+        assert_eq!(code, Some(1), "{live:#} {said}");
+        // The scheduler sees what was created a moment later.
+        if live["placements"][0]["pod"] == "default/db-0" && live["warnings"][0].is_string() {
+            break live;
+        }
+        assert!(Instant::now() < deadline, "{live:#}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    let warning =
+        "PersistentVolumeClaim default/data-db-1: the cluster has one, which counts instead";
+    assert_eq!(live["warnings"], json!([warning]));
+    let (code, local, said) = world.local(&command);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(warning), "{said}");
+    for field in ["fits", "placements", "pending", "nodes"] {
+        assert_eq!(live[field], local[field], "{field}");
+    }
+    assert_eq!(live["pending"][0]["pod"], "default/db-1", "{live:#}");
+
+    // One pod at a time, whether it is there or not.
+    let pod = SMALL.replace(
+        "containers:",
+        "volumes: [{name: v, persistentVolumeClaim: {claimName: mine}}], containers:",
+    );
+    let pod = world.files.write("pod.yaml", &pod);
+    let mine = world.files.write("mine.json", &claim("mine", "fast").to_string());
+    for command in ["explain", "preempt"] {
+        let (code, answer, said) = world.direct(&[command, "-p", &pod, "-p", &mine]);
+        assert_eq!((code, &answer["verdict"]), (Some(0), &json!("Fits")), "{said}");
+        let (code, answer, said) = world.direct(&[command, "-p", &pod]);
+        assert_eq!((code, &answer["verdict"]), (Some(1), &json!("DoesNotFit")), "{said}");
+    }
+    let both = format!("{}---\n{}", std::fs::read_to_string(&pod).unwrap(), claim("mine", "fast"));
+    let both = world.files.write("both.yaml", &both);
+    let (code, answer, said) = world.direct(&["capacity", "-p", &both]);
+    assert_eq!((code, &answer["count"]), (Some(0), &json!(8)), "{said}");
+}
+
+#[test]
+fn thousands_of_replicas_are_one_question() {
+    let world = World::start();
+    let replicas = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 5000
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 50m}}}]}
+";
+    let replicas = world.files.write("replicas.yaml", replicas);
+    // With one node left no draw decides between equal ones.
+    let command = ["what-if", "--add", &replicas, "--cordon", "hollow-00001"];
+    let (code, live, said) = world.direct(&command);
+    assert_eq!(code, Some(1), "{said}");
+    let (code, local, said) = world.local(&command);
+    assert_eq!(code, Some(1), "{said}");
+    let length = |list: &str| live[list].as_array().map_or(0, Vec::len);
+    assert_eq!((length("placements"), length("pending")), (80, 4_920));
+    for field in ["fits", "placements", "pending", "nodes"] {
+        assert!(live[field] == local[field], "{field}: {} {}", live[field], local[field]);
     }
 }
 

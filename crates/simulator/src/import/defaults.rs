@@ -3,6 +3,7 @@
 //!
 //! Invariants: fields that are set are not changed; a field of the wrong type is left for the decoder to reject.
 
+use kube_scheduler_answers::generated_name;
 use kube_scheduler_api_types::{DecodeError, Quantity, default_device_requests};
 use serde_json::{Map, Value, json};
 
@@ -91,7 +92,7 @@ pub(super) fn complete_name(value: &mut Value, n_generated: &mut usize) -> bool 
             return false;
         };
         *n_generated += 1;
-        let name = format!("{prefix}{n_generated:05}");
+        let name = generated_name(prefix, *n_generated);
         metadata.insert("name".to_owned(), name.into());
     }
     if is_absent(metadata, "uid") {

@@ -5,8 +5,9 @@
 
 use anyhow::{Result, bail};
 use kube_scheduler_answers::{Format, PodName, QuestionKind, render};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::replicas;
 use super::{
     CapacityArgs, DrainArgs, ExplainArgs, FragmentationArgs, PreemptArgs, QueueArgs, WhatIfArgs,
 };
@@ -79,23 +80,44 @@ fn of_kind<'a>(manifests: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'
     manifests.iter().filter(move |manifest| manifest["kind"] == kind)
 }
 
+/// The claims among manifests, which come with the pods of a question.
+fn claims(manifests: &[Value]) -> impl Iterator<Item = &Value> {
+    let volumes = of_kind(manifests, "PersistentVolumeClaim");
+    volumes.chain(of_kind(manifests, "ResourceClaim"))
+}
+
+/// Adds claims to what is asked, if there are any: schedulers of earlier versions know none.
+fn add_claims<'a>(spec: &mut Value, claims: impl Iterator<Item = &'a Value>) {
+    let claims: Vec<Value> = claims.cloned().collect();
+    if !claims.is_empty() {
+        spec["claims"] = claims.into();
+    }
+}
+
+/// Those that a question about one pod in `namespace` comes with: others do not matter to it.
+fn claims_in<'a>(manifests: &'a [Value], namespace: &'a str) -> impl Iterator<Item = &'a Value> {
+    claims(manifests).filter(move |claim| namespace_of(claim) == namespace)
+}
+
 /// Asks about pods by name and by manifest; `more` stands in each question besides.
 fn about_pods(
     answered: &mut Answered<'_>,
     kind: QuestionKind,
     named: &[PodName],
     manifests: &[Value],
-    more: &Map<String, Value>,
+    more: &Value,
 ) -> Result<()> {
     for name in named {
         let mut spec = more.clone();
-        spec.insert("podName".to_owned(), Value::from(&*name.name));
-        answered.ask(kind, &name.namespace, &spec.into())?;
+        spec["podName"] = Value::from(&*name.name);
+        add_claims(&mut spec, claims_in(manifests, &name.namespace));
+        answered.ask(kind, &name.namespace, &spec)?;
     }
     for pod in pods(manifests) {
         let mut spec = more.clone();
-        spec.insert("pod".to_owned(), pod.clone());
-        answered.ask(kind, namespace_of(pod), &spec.into())?;
+        spec["pod"] = pod.clone();
+        add_claims(&mut spec, claims_in(manifests, namespace_of(pod)));
+        answered.ask(kind, namespace_of(pod), &spec)?;
     }
     if answered.answers.is_empty() {
         bail!("there is no pod in the manifests of --pods");
@@ -105,10 +127,7 @@ fn about_pods(
 
 pub(super) fn explained(args: &ExplainArgs, live: &Live) -> Result<bool> {
     let mut answered = Answered::new(args.output, live);
-    let mut more = Map::new();
-    if args.suggest {
-        more.insert("suggest".to_owned(), true.into());
-    }
+    let more = if args.suggest { json!({"suggest": true}) } else { json!({}) };
     let manifests = without_groups(live.manifests(&args.pods)?)?;
     about_pods(&mut answered, QuestionKind::Explanation, &args.pod, &manifests, &more)?;
     answered.print(has_verdict(&["Fits", "Bound"]))
@@ -117,7 +136,7 @@ pub(super) fn explained(args: &ExplainArgs, live: &Live) -> Result<bool> {
 pub(super) fn preempted(args: &PreemptArgs, live: &Live) -> Result<bool> {
     let mut answered = Answered::new(args.output, live);
     let manifests = without_groups(live.manifests(&args.pods)?)?;
-    about_pods(&mut answered, QuestionKind::Preemption, &args.pod, &manifests, &Map::new())?;
+    about_pods(&mut answered, QuestionKind::Preemption, &args.pod, &manifests, &json!({}))?;
     answered.print(has_verdict(&["Fits", "FitsAfterPreemption", "Bound"]))
 }
 
@@ -140,11 +159,9 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
     changes.extend(args.label.iter().map(
         |(node, key, value)| json!({"label": {"name": &**node, "key": &**key, "value": &**value}}),
     ));
-    changes.extend(
-        args.delete_pod
-            .iter()
-            .map(|pod| json!({"deletePod": {"namespace": &*pod.namespace, "name": &*pod.name}})),
-    );
+    let named = |pod: &PodName| json!({"namespace": &*pod.namespace, "name": &*pod.name});
+    changes.extend(args.delete_pod.iter().map(|pod| json!({"deletePod": named(pod)})));
+    changes.extend(args.evict_pod.iter().map(|pod| json!({"evictPod": named(pod)})));
     changes.extend(args.cordon.iter().map(|node| json!({"cordon": {"name": node}})));
     let at_once = args.disable_eviction;
     changes.extend(
@@ -155,17 +172,20 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
     changes.extend(
         of_kind(&manifests, "PodGroup").map(|group| json!({"addPodGroup": {"podGroup": group}})),
     );
-    changes.extend(pods(&manifests).map(|pod| json!({"addPods": {"pod": pod}})));
+    changes.extend(replicas::of(pods(&manifests)).map(|added| json!({"addPods": added})));
     if changes.is_empty() {
         bail!("there is nothing to change: give --add, --drain or another change");
     }
     // A question about pods of several namespaces is asked in the namespace of the first pod. Only readers who may list pods in
     // all namespaces may ask it.
     let named = pods(&manifests).next().map(namespace_of);
-    let named = named.or_else(|| args.delete_pod.first().map(|pod| &*pod.namespace));
+    let gone = args.delete_pod.iter().chain(&args.evict_pod);
+    let named = named.or_else(|| gone.map(|pod| &*pod.namespace).next());
     let namespace = named.unwrap_or_else(|| live.namespace());
     let mut answered = Answered::new(args.output, live);
-    answered.ask(QuestionKind::WhatIf, namespace, &json!({"changes": changes}))?;
+    let mut spec = json!({"changes": changes});
+    add_claims(&mut spec, claims(&manifests));
+    answered.ask(QuestionKind::WhatIf, namespace, &spec)?;
     answered.print(|answer| answer["fits"] == true)
 }
 
@@ -184,9 +204,12 @@ pub(super) fn counted(args: &CapacityArgs, live: &Live) -> Result<bool> {
         let n = templates.len();
         bail!("{}: expected one pod, found {n}", args.pod.display());
     };
-    let spec = json!({"pod": template, "max": args.max.max(args.at_least), "steps": args.steps});
+    let namespace = namespace_of(template);
+    let max = args.max.max(args.at_least);
+    let mut spec = json!({"pod": template, "max": max, "steps": args.steps});
+    add_claims(&mut spec, claims_in(&manifests, namespace));
     let mut answered = Answered::new(args.output, live);
-    answered.ask(QuestionKind::Capacity, namespace_of(template), &spec)?;
+    answered.ask(QuestionKind::Capacity, namespace, &spec)?;
     let at_least = u64::try_from(args.at_least)?;
     answered.print(|answer| answer["count"].as_u64() >= Some(at_least))
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use super::{add_files, wanted};
+use super::{add_files, print_remark, wanted};
 
 /// How long an answer may take: longer than a scheduler works on one.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -81,7 +81,7 @@ impl Live {
         Ok(nodes.map(|node| node.name.to_string()).collect())
     }
 
-    /// Nodes, pods and pod groups of the question, as an API server would store them.
+    /// Nodes, pods, pod groups and claims of the question, as an API server would store them.
     pub(crate) fn manifests(&self, question: &[PathBuf]) -> Result<Vec<Value>> {
         let mut input = ClusterInput::default();
         input.begin_question();
@@ -95,10 +95,16 @@ impl Live {
             self.add(&mut input, "nodes")
                 .context("cannot read the nodes that a DaemonSet is for")?;
         }
+        if input.asks_about("resource.k8s.io", "ResourceClaimTemplate") {
+            // Claims are made from the cluster's where it has one of the name.
+            self.add(&mut input, "resourceclaimtemplates.resource.k8s.io")
+                .context("cannot read the templates of claims")?;
+        }
         let found = input.finish()?;
+        found.warnings.into_iter().for_each(|text| print_remark(format!("warning: {text}")));
         if !found.asked_others.is_empty() {
             bail!(
-                "a running scheduler takes pods, nodes and pod groups in a question, and not {}: try --local",
+                "a running scheduler takes pods, nodes, pod groups and claims in a question, and not {}: try --local",
                 found.asked_others.join(", ")
             );
         }
