@@ -1,7 +1,8 @@
 //! Crowds: many pods of few kinds in a cluster that changes, decided by two engines side by side.
 //!
 //! One engine shares evaluations between equal pods and follows the others, the other evaluates everything from scratch for
-//! each pod. In every other crowd some of the pods want devices, in every third volumes. Every other one has disruption budgets, and in
+//! each pod. In every other crowd some of the pods want devices, in every third volumes, and in
+//! every fourth they belong to groups. Every other one has disruption budgets, and in
 //! every other one most pods fight for little room. What a [`History`](crate::history::History) tries in breadth (bindings that fail,
 //! late answers) is left out here; instead every pod is decided at once, so that most decisions come out of kept answers, in clusters
 //! with enough nodes for each way of telling them apart.
@@ -10,6 +11,7 @@ mod budgets;
 mod devices;
 mod draining;
 mod foresight;
+mod groups;
 mod herd;
 mod kinds;
 mod questions;
@@ -23,7 +25,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use kube_scheduler_answers::Idleness;
 use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_config::{FeatureGates, load};
+use kube_scheduler_config::load;
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, Input, PodRef, StatusPatch,
 };
@@ -33,6 +35,7 @@ use serde_json::json;
 
 use self::devices::Devices;
 pub use self::foresight::Foreseen;
+use self::groups::Groups;
 use self::kinds::Kinds;
 use self::reports::Reports;
 use self::volumes::Volumes;
@@ -60,6 +63,7 @@ pub struct Crowd {
     server: ApiServer,
     devices: Devices,
     volumes: Volumes,
+    groups: Groups,
     /// How often kept answers were used for pods with claims or extended resources.
     n_kept_of_devices: u64,
     now: Timestamp,
@@ -107,10 +111,16 @@ impl Crowd {
     /// A cluster with its nodes and without pods.
     pub fn new(seed: u64) -> Result<Self> {
         let mut numbers = Numbers::new(seed);
-        let config =
-            load(&kinds::configuration(&mut numbers).to_string(), &FeatureGates::default())?;
+        let groups = Groups::new(seed);
+        let config = load(&kinds::configuration(&mut numbers).to_string(), &groups.gates())?;
         let engine = |uses_class_cache| {
-            let options = EngineOptions { seed: 7, uses_class_cache, ..EngineOptions::default() };
+            let options = EngineOptions {
+                seed: 7,
+                uses_class_cache,
+                gates: groups.gates(),
+                plans_gangs_exactly: groups.are_planned_exactly(),
+                ..EngineOptions::default()
+            };
             anyhow::Ok(Engine::new(&config, &registry()?, options)?)
         };
         let (shared, fresh) = (engine(true)?, engine(false)?);
@@ -128,6 +138,7 @@ impl Crowd {
             server: ApiServer::default(),
             devices: Devices::new(seed),
             volumes: Volumes::new(seed),
+            groups,
             n_kept_of_devices: 0,
             now,
             n_created: 0,
@@ -255,6 +266,8 @@ impl Crowd {
         for input in self.volumes.step(&mut self.server, self.n_nodes)? {
             self.feed(&input)?;
         }
+        let input = self.groups.step(&mut self.server)?;
+        self.feed_some(input)?;
         if self.has_budgets && self.numbers.one_in(30) {
             self.put_budgets()?;
         } else if self.has_budgets && self.numbers.one_in(2) {
@@ -336,6 +349,7 @@ impl Crowd {
             let input = self.server.put_object(claim)?;
             self.feed(&input)?;
         }
+        self.groups.give_group(&mut pod);
         for made in self.volumes.give_wish(&mut pod) {
             let input = self.server.put_object(made)?;
             self.feed(&input)?;

@@ -78,8 +78,9 @@ fn attempts_are_really_foreseen() {
     assert!(all.at_once + all.at_rest > 125 * n_crowds, "{all:?}");
     assert!(all.at_rest > 30 * n_crowds && all.texts > 10 * n_crowds, "{all:?}");
     assert!(all.preemptions > n_crowds && all.evictions > n_crowds, "{all:?}");
-    // Not every few crowds have volumes.
-    assert!(n_crowds < 16 || all.placed_with_volumes > n_crowds, "{all:?}");
+    // Not every few crowds have both.
+    let has_all = all.placed_with_volumes > n_crowds && all.placed_in_groups > n_crowds;
+    assert!(n_crowds < 16 || has_all, "{all:?}");
     // Few pods get a node although the first attempt fails and evicts nobody.
     assert!(all.later * 20 < all.at_once + all.at_rest, "{all:?}");
 }

@@ -31,6 +31,10 @@ pub struct Foreseen {
     pub with_volumes: u64,
     /// How many of those got a node.
     pub placed_with_volumes: u64,
+    /// How many pods belonged to groups.
+    pub in_groups: u64,
+    /// How many of those got a node.
+    pub placed_in_groups: u64,
     /// How many pods had others evicted in their first attempt.
     pub preemptions: u64,
     /// How many pods were evicted in all.
@@ -44,6 +48,10 @@ impl Foreseen {
             self.with_volumes += 1;
             self.placed_with_volumes += fits;
         }
+        if pod.spec.pod_group.is_some() {
+            self.in_groups += 1;
+            self.placed_in_groups += fits;
+        }
     }
 }
 
@@ -55,6 +63,8 @@ impl AddAssign for Foreseen {
         self.texts += other.texts;
         self.with_volumes += other.with_volumes;
         self.placed_with_volumes += other.placed_with_volumes;
+        self.in_groups += other.in_groups;
+        self.placed_in_groups += other.placed_in_groups;
         self.preemptions += other.preemptions;
         self.evictions += other.evictions;
     }
