@@ -1,17 +1,23 @@
 //! Crowds: many pods of few kinds in a cluster that changes, decided by two engines side by side.
 //!
 //! One engine shares evaluations between equal pods and follows the others, the other evaluates everything from scratch for
-//! each pod. In every other crowd some of the pods want devices. What a [`History`](crate::history::History) tries in breadth
-//! (bindings that fail, evictions, volumes) is left out here; instead every pod is decided at once, so that most decisions
-//! come out of kept answers, in clusters with enough nodes for each way of telling them apart.
+//! each pod. In every other crowd some of the pods want devices, in every third volumes, and in
+//! every fourth they belong to groups. Every other one has disruption budgets, and in
+//! every other one most pods fight for little room. What a [`History`](crate::history::History) tries in breadth (bindings that fail,
+//! late answers) is left out here; instead every pod is decided at once, so that most decisions come out of kept answers, in clusters
+//! with enough nodes for each way of telling them apart.
 
 mod budgets;
 mod devices;
 mod draining;
+mod foresight;
+mod groups;
 mod herd;
 mod kinds;
 mod questions;
 mod racks;
+mod reports;
+mod volumes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +25,20 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use kube_scheduler_answers::Idleness;
 use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input, PodRef, StatusPatch};
+use kube_scheduler_config::load;
+use kube_scheduler_engine::{
+    AttemptResult, Effect, Engine, EngineOptions, Input, PodRef, StatusPatch,
+};
 use kube_scheduler_examples::{cheap_nodes, gang, reserved_pools};
 use kube_scheduler_runtime::Registry;
 use serde_json::json;
 
 use self::devices::Devices;
+pub use self::foresight::Foreseen;
+use self::groups::Groups;
 use self::kinds::Kinds;
+use self::reports::Reports;
+use self::volumes::Volumes;
 use crate::fault::apply_patch;
 use crate::history::{ApiServer, Numbers, PodKey};
 
@@ -50,6 +62,8 @@ pub struct Crowd {
     kinds: Kinds,
     server: ApiServer,
     devices: Devices,
+    volumes: Volumes,
+    groups: Groups,
     /// How often kept answers were used for pods with claims or extended resources.
     n_kept_of_devices: u64,
     now: Timestamp,
@@ -60,19 +74,28 @@ pub struct Crowd {
     asks: bool,
     n_answers: u64,
     foresees: bool,
-    /// What would happen if the pod came that comes next.
-    foresight: Option<questions::Foresight>,
-    n_foreseen: u64,
+    /// What was answered about the pod that has just come.
+    foresight: Option<foresight::Foresight>,
+    foreseen: Foreseen,
+    reports: Reports,
+    /// The pod of the last decision.
+    current: String,
     /// The pods that were evicted since the last decision.
     evicted: Vec<String>,
-    n_foreseen_evictions: u64,
+    n_explained_texts: u64,
+    n_explained_preemptions: u64,
+    n_explained_evictions: u64,
+    /// Whether there are budgets at any time, and not only for nodes that are drained.
+    has_budgets: bool,
+    /// Whether most pods are large, and have priorities of their own.
+    is_contended: bool,
     drains: bool,
     n_drained: u64,
     n_evicted_for_drains: u64,
     n_blocked: u64,
     n_further_rounds: u64,
-    /// The pods that were evicted for others since a question about draining.
-    evicted_since_asked: Vec<PodKey>,
+    /// The pods that were evicted since a question about what would happen, and for whom.
+    evicted_since_asked: Vec<(PodKey, String)>,
     /// Whether a node is being drained: pods that get a node are ready then.
     is_draining: bool,
     /// Tells when the scheduler cannot do any more, which ends a round of draining.
@@ -81,19 +104,31 @@ pub struct Crowd {
 
 /// The clusters: small ones, and some with so many host names that plugins no longer group nodes by the value.
 const CLUSTER_SIZES: [u64; 5] = [3, 9, 30, 70, 150];
+/// Those that are soon full.
+const CONTENDED_SIZES: [u64; 3] = [3, 6, 9];
 
 impl Crowd {
     /// A cluster with its nodes and without pods.
     pub fn new(seed: u64) -> Result<Self> {
         let mut numbers = Numbers::new(seed);
-        let config =
-            load(&kinds::configuration(&mut numbers).to_string(), &FeatureGates::default())?;
+        let groups = Groups::new(seed);
+        let config = load(&kinds::configuration(&mut numbers).to_string(), &groups.gates())?;
         let engine = |uses_class_cache| {
-            let options = EngineOptions { seed: 7, uses_class_cache, ..EngineOptions::default() };
+            let options = EngineOptions {
+                seed: 7,
+                uses_class_cache,
+                gates: groups.gates(),
+                plans_gangs_exactly: groups.are_planned_exactly(),
+                ..EngineOptions::default()
+            };
             anyhow::Ok(Engine::new(&config, &registry()?, options)?)
         };
         let (shared, fresh) = (engine(true)?, engine(false)?);
-        let n_nodes = CLUSTER_SIZES[numbers.below(CLUSTER_SIZES.len() as u64) as usize];
+        // Numbers of their own, so that crowds without these stay as they are.
+        let mut more = Numbers::new(seed ^ 0xb0_d9e7);
+        let (has_budgets, is_contended) = (more.one_in(2), more.one_in(2));
+        let sizes: &[u64] = if is_contended { &CONTENDED_SIZES } else { &CLUSTER_SIZES };
+        let n_nodes = sizes[numbers.below(sizes.len() as u64) as usize];
         let kinds = Kinds::new(&mut numbers);
         let now = Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?;
         let mut crowd = Self {
@@ -102,6 +137,8 @@ impl Crowd {
             kinds,
             server: ApiServer::default(),
             devices: Devices::new(seed),
+            volumes: Volumes::new(seed),
+            groups,
             n_kept_of_devices: 0,
             now,
             n_created: 0,
@@ -112,9 +149,15 @@ impl Crowd {
             n_answers: 0,
             foresees: false,
             foresight: None,
-            n_foreseen: 0,
+            foreseen: Foreseen::default(),
+            reports: Reports::default(),
+            current: String::new(),
             evicted: Vec::new(),
-            n_foreseen_evictions: 0,
+            n_explained_texts: 0,
+            n_explained_preemptions: 0,
+            n_explained_evictions: 0,
+            has_budgets,
+            is_contended,
             drains: false,
             n_drained: 0,
             n_evicted_for_drains: 0,
@@ -175,14 +218,24 @@ impl Crowd {
         self.n_answers
     }
 
-    /// How many first attempts ended as was answered before the pod was there.
-    pub fn n_foreseen(&self) -> u64 {
-        self.n_foreseen
+    /// How many of them gave the text that was then reported.
+    pub fn n_explained_texts(&self) -> u64 {
+        self.n_explained_texts
     }
 
-    /// How many pods were evicted of which an answer had said so.
-    pub fn n_foreseen_evictions(&self) -> u64 {
-        self.n_foreseen_evictions
+    /// How many of them named the node and the pods that were then evicted there.
+    pub fn n_explained_preemptions(&self) -> u64 {
+        self.n_explained_preemptions
+    }
+
+    /// How many pods were evicted then.
+    pub fn n_explained_evictions(&self) -> u64 {
+        self.n_explained_evictions
+    }
+
+    /// What was as had been answered before a pod came.
+    pub fn foreseen(&self) -> Foreseen {
+        self.foreseen
     }
 
     /// Lets `n` random things happen. The error says what the engines disagree about.
@@ -209,6 +262,16 @@ impl Crowd {
         self.now = self.now + Duration::from_millis(self.numbers.below(400));
         for input in self.devices.step(&mut self.server, self.n_nodes)? {
             self.feed(&input)?;
+        }
+        for input in self.volumes.step(&mut self.server, self.n_nodes)? {
+            self.feed(&input)?;
+        }
+        let input = self.groups.step(&mut self.server)?;
+        self.feed_some(input)?;
+        if self.has_budgets && self.numbers.one_in(30) {
+            self.put_budgets()?;
+        } else if self.has_budgets && self.numbers.one_in(2) {
+            self.count_for_budgets()?;
         }
         if self.drains && self.numbers.one_in(8) {
             self.drain()?;
@@ -274,7 +337,11 @@ impl Crowd {
         self.n_created += 1;
         let mut pod = self.kinds.pod(self.n_created, &mut self.numbers);
         // Few kinds have a priority; answers are to be about evictions, too.
-        if (self.asks || self.foresees || self.drains) && self.numbers.one_in(8) {
+        if self.is_contended && !self.numbers.one_in(4) {
+            pod["spec"]["priority"] = (10 * self.numbers.below(100)).into();
+            let cpu = self.numbers.pick(&["1", "2", "3"]);
+            pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        } else if (self.asks || self.foresees || self.drains) && self.numbers.one_in(8) {
             pod["spec"]["priority"] = 100.into();
             pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3"}});
         }
@@ -282,13 +349,13 @@ impl Crowd {
             let input = self.server.put_object(claim)?;
             self.feed(&input)?;
         }
-        let input = self.server.put_pod(pod)?;
-        if let Input::PodApplied(pod) = &input
-            && self.foresees
-        {
-            self.foresight = Some(questions::Foresight::ask(&self.shared, pod, self.now)?);
+        self.groups.give_group(&mut pod);
+        for made in self.volumes.give_wish(&mut pod) {
+            let input = self.server.put_object(made)?;
+            self.feed(&input)?;
         }
-        self.feed(&input)
+        let input = self.server.put_pod(pod)?;
+        if self.foresees { self.foresee(&input) } else { self.feed(&input) }
     }
 
     fn delete_pod(&mut self) -> Result<()> {
@@ -308,7 +375,15 @@ impl Crowd {
             });
             let n_kept = self.n_kept();
             let turn = self.shared.schedule_next(self.now);
-            turn.iter().for_each(|turn| self.idleness.tried(&turn.pod.uid));
+            if let Some(turn) = &turn {
+                self.current = turn.pod.to_string();
+                match &turn.group {
+                    None => self.idleness.tried(&turn.pod.uid),
+                    Some(group) => {
+                        group.members.iter().for_each(|(pod, _)| self.idleness.tried(&pod.uid))
+                    }
+                }
+            }
             let wants_devices = turn.as_ref().is_some_and(|turn| self.wants_devices(&turn.pod));
             self.n_kept_of_devices += if wants_devices { self.n_kept() - n_kept } else { 0 };
             let mut answered = None;
@@ -327,21 +402,39 @@ impl Crowd {
             ensure!(shared == fresh, "shared answers give {shared:?}, fresh ones {fresh:?}");
             self.evicted.clear();
             self.take_effects()?;
-            if let (Some(foresight), Some(turn)) = (&self.foresight, &turn)
-                && foresight.compare(turn, &self.evicted)?
-            {
-                self.n_foreseen += 1;
-                self.n_foreseen_evictions += self.evicted.len() as u64;
-                self.foresight = None;
+            if let (Some(foresight), Some(turn)) = (&mut self.foresight, &turn) {
+                let reported = (&self.reports, &self.server);
+                foresight.compare_first(turn, &self.evicted, reported)?;
             }
-            if let Some(question) = answered {
-                let evicted = std::mem::take(&mut self.evicted);
-                self.n_foreseen_evictions += question.compare_evictions(evicted)?;
+            if let (Some(question), Some(turn)) = (answered, &turn) {
+                self.compare_consequences(&question, &turn.result)?;
             }
         }
-        // What is true later may differ from what was true then.
-        self.foresight = None;
         ensure!(!self.fresh.has_ready(), "only the engine with fresh answers has more to decide");
+        Ok(())
+    }
+
+    /// What was reported of the pod, and who was evicted for it, is as had been explained.
+    fn compare_consequences(
+        &mut self,
+        question: &questions::Question,
+        result: &AttemptResult,
+    ) -> Result<()> {
+        let reason = match result {
+            AttemptResult::Unschedulable(_) => Some("Unschedulable"),
+            AttemptResult::Error(_) => Some("SchedulerError"),
+            _ => None,
+        };
+        if let (Some(reason), Some(text)) = (reason, question.message()) {
+            self.reports.compare(&self.server, question.uid(), (reason, text))?;
+            self.n_explained_texts += 1;
+        }
+        let evicted = std::mem::take(&mut self.evicted);
+        let pod = self.server.pod_of(question.uid()).and_then(|key| self.server.pods.get(&key));
+        let nominated = pod.and_then(|pod| pod["status"]["nominatedNodeName"].as_str());
+        let n_evicted = question.compare_evictions(evicted, nominated)?;
+        self.n_explained_evictions += n_evicted;
+        self.n_explained_preemptions += u64::from(n_evicted > 0);
         Ok(())
     }
 
@@ -397,6 +490,7 @@ impl Crowd {
     }
 
     fn take(&mut self, shared: Effect, fresh: Effect) -> Result<()> {
+        self.reports.note(&shared);
         match (shared, fresh) {
             (
                 Effect::WriteBinding { token, pod, node },
@@ -404,7 +498,8 @@ impl Crowd {
             ) => {
                 let key = (pod.namespace.to_string(), pod.name.to_string());
                 let node: Arc<str> = node;
-                let status = self.drains.then(|| self.status_once_bound());
+                let has_status = self.drains || self.has_budgets;
+                let status = has_status.then(|| self.status_once_bound());
                 let seen = self.server.change_pod(&key, |pod| {
                     pod["spec"]["nodeName"] = json!(*node);
                     if let Some(serde_json::Value::Object(status)) = status {
@@ -421,13 +516,18 @@ impl Crowd {
             (Effect::EvictPod { token, pod, patch }, Effect::EvictPod { token: other, .. }) => {
                 let key = (pod.namespace.to_string(), pod.name.to_string());
                 self.evicted.push(pod.to_string());
-                self.evicted_since_asked.extend(self.drains.then(|| key.clone()));
+                if self.server.pods.contains_key(&key) {
+                    self.evicted_since_asked.push((key.clone(), self.current.clone()));
+                }
                 self.idleness.progressed(self.now);
                 patch.map_or(Ok(()), |patch| self.patch(&pod, &patch))?;
                 let gone = self.server.delete_pod(&key);
                 // Answers take it that evicted pods are seen to go before the answer comes. Otherwise the last victim may go after
                 // it, and if that one is not among those which were in the way, nothing brings the pod back, as in the reference.
                 self.see(gone);
+                for seen in self.devices.remove_orphans(&mut self.server)? {
+                    self.see(Some(seen));
+                }
                 let evicted = Ok(kube_scheduler_engine::EvictionOutcome::Deleted);
                 let answer = Input::PodEvicted { token, result: evicted.clone() };
                 self.shared.handle(answer, self.now);
@@ -447,8 +547,11 @@ impl Crowd {
                 Effect::WriteObject { write, awaited_by, .. },
                 Effect::WriteObject { awaited_by: other, .. },
             ) => {
-                let devices::Written { result, seen } =
+                let devices::Written { result, mut seen } =
                     self.devices.carry_out(&mut self.server, &write)?;
+                if volumes::are_controlled(&write.key().kind) {
+                    seen.extend(volumes::control(&mut self.server)?);
+                }
                 for (engine, awaited_by) in
                     [(&mut self.shared, awaited_by), (&mut self.fresh, other)]
                 {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-use kube_scheduler_tests::crowd::Crowd;
+use kube_scheduler_tests::crowd::{Crowd, Foreseen};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -45,33 +45,44 @@ fn answers_are_really_kept() {
 /// would evict: most would evict nobody.
 #[test]
 fn decisions_are_really_explained() {
-    let (mut compared, mut evicted) = (0, 0);
+    let (mut compared, mut texts, mut preemptions, mut evicted) = (0, 0, 0, 0);
     let n_crowds = u64::from(cases() / 4);
     for seed in seeds(n_crowds) {
         let mut crowd = Crowd::new(seed).unwrap().asking();
         let outcome = crowd.run(STEPS);
         assert!(outcome.is_ok(), "seed {seed}: {:#}", outcome.unwrap_err());
         compared += crowd.n_answers();
-        evicted += crowd.n_foreseen_evictions();
+        texts += crowd.n_explained_texts();
+        preemptions += crowd.n_explained_preemptions();
+        evicted += crowd.n_explained_evictions();
     }
-    println!("{compared} decisions and {evicted} evictions were explained in {n_crowds} crowds");
-    assert!(compared > 125 * n_crowds && evicted > 3 * n_crowds, "{compared} {evicted}");
+    println!(
+        "{compared} decisions were explained in {n_crowds} crowds, with {texts} texts, {preemptions} preemptions and {evicted} evictions"
+    );
+    assert!(compared > 125 * n_crowds && texts > 10 * n_crowds, "{compared} {texts}");
+    assert!(preemptions > 5 * n_crowds && evicted > 5 * n_crowds, "{preemptions} {evicted}");
 }
 
 /// Otherwise comparing what would happen with what happens would prove little.
 #[test]
 fn attempts_are_really_foreseen() {
-    let (mut foreseen, mut evicted) = (0, 0);
+    let mut all = Foreseen::default();
     let n_crowds = u64::from(foreseeing_cases() / 4);
     for seed in seeds(n_crowds) {
         let mut crowd = Crowd::new(seed).unwrap().foreseeing();
         let outcome = crowd.run(STEPS);
         assert!(outcome.is_ok(), "seed {seed}: {:#}", outcome.unwrap_err());
-        foreseen += crowd.n_foreseen();
-        evicted += crowd.n_foreseen_evictions();
+        all += crowd.foreseen();
     }
-    println!("{foreseen} attempts and {evicted} evictions were foreseen in {n_crowds} crowds");
-    assert!(foreseen > 125 * n_crowds && evicted > n_crowds, "{foreseen} {evicted}");
+    println!("{n_crowds} crowds: {all:?}");
+    assert!(all.at_once + all.at_rest > 125 * n_crowds, "{all:?}");
+    assert!(all.at_rest > 30 * n_crowds && all.texts > 10 * n_crowds, "{all:?}");
+    assert!(all.preemptions > n_crowds && all.evictions > n_crowds, "{all:?}");
+    // Not every few crowds have both.
+    let has_all = all.placed_with_volumes > n_crowds && all.placed_in_groups > n_crowds;
+    assert!(n_crowds < 16 || has_all, "{all:?}");
+    // Few pods get a node although the first attempt fails and evicts nobody.
+    assert!(all.later * 20 < all.at_once + all.at_rest, "{all:?}");
 }
 
 /// A pod that would be placed, and evicted for another one before all comes to rest, does not fit.

@@ -44,18 +44,10 @@ impl Devices {
 
     /// What happens to devices by itself: drivers publish, classes come back, claims of pods that are gone go.
     pub(super) fn step(&mut self, server: &mut ApiServer, n_nodes: u64) -> Result<Vec<Input>> {
-        let mut inputs = Vec::new();
         if !self.are_there {
-            return Ok(inputs);
+            return Ok(Vec::new());
         }
-        let orphans = server.objects_of(CLAIM).filter(|claim| {
-            let owner = claim["metadata"]["ownerReferences"][0]["uid"].as_str();
-            owner.is_some_and(|uid| server.pod_of(uid).is_none())
-        });
-        let orphans: Vec<Value> = orphans.cloned().collect();
-        for claim in orphans {
-            inputs.extend(server.delete_object(&claim)?);
-        }
+        let mut inputs = self.remove_orphans(server)?;
         if server.objects_of("DeviceClass").next().is_none() {
             inputs.push(server.put_object(class(self.numbers.one_in(2)))?);
         }
@@ -69,6 +61,20 @@ impl Devices {
             });
         }
         Ok(inputs)
+    }
+
+    /// Claims that were made for pods go with them.
+    pub(super) fn remove_orphans(&self, server: &mut ApiServer) -> Result<Vec<Input>> {
+        if !self.are_there {
+            return Ok(Vec::new());
+        }
+        let orphans = server.objects_of(CLAIM).filter(|claim| {
+            let owner = claim["metadata"]["ownerReferences"][0]["uid"].as_str();
+            owner.is_some_and(|uid| server.pod_of(uid).is_none())
+        });
+        let orphans: Vec<Value> = orphans.cloned().collect();
+        let gone = orphans.iter().map(|claim| server.delete_object(claim));
+        Ok(gone.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
 
     fn slice(&mut self, node: &str) -> Value {

@@ -175,7 +175,7 @@ impl Crowd {
         );
         let mut evicted: Vec<&str> = answer.evictions.iter().map(|one| &*one.pod).collect();
         let are_evicted =
-            self.evicted_since_asked.iter().map(|(space, name)| format!("{space}/{name}"));
+            self.evicted_since_asked.iter().map(|((space, name), _)| format!("{space}/{name}"));
         let mut are_evicted: Vec<String> = are_evicted.collect();
         evicted.sort_unstable();
         are_evicted.sort_unstable();
@@ -193,7 +193,7 @@ impl Crowd {
     }
 
     /// The same if nothing has changed.
-    fn rest(&mut self) -> Result<()> {
+    pub(super) fn rest(&mut self) -> Result<()> {
         loop {
             self.decide()?;
             let NextStep::WaitUntil(next) = self.idleness.next(&self.shared, self.now) else {

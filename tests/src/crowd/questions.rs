@@ -1,12 +1,10 @@
-//! Answers right before a decision, compared with the decision: why a pod goes where it goes, and what would happen if one came.
+//! Answers right before a decision, compared with the decision: why a pod goes where it goes, and who is evicted for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use kube_scheduler_answers::{
-    Change, ExplainOptions, PodName, QuestionLimits, Subject, WhatIf, preemption, what_if,
-};
+use kube_scheduler_answers::{ExplainOptions, PodName, Subject, preemption};
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_engine::{AttemptResult, Engine, Explanation, Turn};
 use kube_scheduler_framework::Status;
@@ -19,6 +17,8 @@ pub(super) struct Question {
     answer: Explanation,
     /// The pods that would be evicted for it, without those that are being deleted already; sorted.
     victims: Vec<String>,
+    /// The node where they are evicted, or where the pod fits.
+    node: Option<String>,
 }
 
 /// Asks about a pod that is ready. Only if there is no other is it known to be the next one, and the answer worth a
@@ -29,11 +29,15 @@ pub(super) fn ask(engine: &mut Engine, now: Timestamp) -> Option<Question> {
     let pod = ready.first()?.clone();
     let random = engine.next_random();
     let answer = engine.explain(&pod, random, now)?;
-    let victims = victims(engine, &pod, now)?;
-    (ready.len() == 1).then_some(Question { pod, answer, victims })
+    let (victims, node) = victims(engine, &pod, now)?;
+    (ready.len() == 1).then_some(Question { pod, answer, victims, node })
 }
 
-fn victims(engine: &mut Engine, pod: &Pod, now: Timestamp) -> Option<Vec<String>> {
+fn victims(
+    engine: &mut Engine,
+    pod: &Pod,
+    now: Timestamp,
+) -> Option<(Vec<String>, Option<String>)> {
     let subject = Subject::Known(PodName::from(pod));
     let answer = preemption(engine, &subject, ExplainOptions::default(), now).ok()?;
     let is_there = |victim: &String| {
@@ -44,13 +48,14 @@ fn victims(engine: &mut Engine, pod: &Pod, now: Timestamp) -> Option<Vec<String>
     let mut victims: Vec<String> =
         answer.victims.into_iter().map(|victim| victim.pod).filter(is_there).collect();
     victims.sort();
-    Some(victims)
+    Some((victims, answer.node))
 }
 
 impl Question {
     /// Whether the decision is the one that was explained. False if it is about another pod.
     pub(super) fn compare(&self, turn: &Turn) -> Result<bool> {
-        if turn.pod.uid != self.pod.uid {
+        // Members of a group are decided with others, which what-if questions are about.
+        if turn.pod.uid != self.pod.uid || turn.group.is_some() {
             return Ok(false);
         }
         let (pod, answer) = (self.pod.key(), &self.answer);
@@ -94,11 +99,30 @@ impl Question {
         Ok(true)
     }
 
-    /// Whether the pods that were evicted are those that were named; says how many these are.
-    pub(super) fn compare_evictions(&self, mut evicted: Vec<String>) -> Result<u64> {
+    /// The UID of the pod.
+    pub(super) fn uid(&self) -> &str {
+        &self.pod.uid
+    }
+
+    /// The text that the pod's failure was explained with.
+    pub(super) fn message(&self) -> Option<&str> {
+        self.answer.message.as_deref()
+    }
+
+    /// Whether the pods that were evicted are those that were named, on the node that was named; says how many these are.
+    /// `nominated` is the node that the pod is then nominated to.
+    pub(super) fn compare_evictions(
+        &self,
+        mut evicted: Vec<String>,
+        nominated: Option<&str>,
+    ) -> Result<u64> {
         evicted.sort();
-        let (pod, named) = (self.pod.key(), &self.victims);
+        let (pod, named, node) = (self.pod.key(), &self.victims, self.node.as_deref());
         ensure!(evicted == *named, "for {pod}, {evicted:?} are evicted, named were {named:?}");
+        ensure!(
+            evicted.is_empty() || (nominated.is_some() && nominated == node),
+            "{pod} is nominated to {nominated:?}, named was {node:?}"
+        );
         Ok(evicted.len() as u64)
     }
 
@@ -136,70 +160,5 @@ impl Question {
             ensure!(!repeated, "{} is rejected twice by one plugin: {all:?}", node.name);
         }
         Ok(())
-    }
-}
-
-/// What was answered to the question what would happen if a pod came.
-#[derive(Debug)]
-pub(super) struct Foresight {
-    pod: Arc<Pod>,
-    answer: WhatIf,
-}
-
-impl Foresight {
-    /// Asks about a pod that does not exist yet.
-    pub(super) fn ask(engine: &Engine, pod: &Arc<Pod>, now: Timestamp) -> Result<Self> {
-        let changes = [Change::AddPod(pod.clone())];
-        let answer = what_if(engine, &changes, QuestionLimits::default(), now)?;
-        Ok(Self { pod: pod.clone(), answer })
-    }
-
-    /// Whether the pod's first attempt ended as the answer says, and the pods that it evicted are in the answer. False if the
-    /// answer says no more than what became of the pod later.
-    pub(super) fn compare(&self, turn: &Turn, evicted: &[String]) -> Result<bool> {
-        if turn.pod.uid != self.pod.uid {
-            return Ok(false);
-        }
-        let (pod, answer) = (self.pod.key(), &self.answer);
-        let of_pod = |eviction: &&kube_scheduler_answers::EvictionAnswer| {
-            eviction.by.as_deref() == Some(pod.as_str())
-        };
-        let named: Vec<&str> =
-            answer.evictions.iter().filter(of_pod).map(|eviction| &*eviction.pod).collect();
-        ensure!(
-            evicted.iter().all(|victim| named.contains(&victim.as_str())),
-            "for {pod}, {evicted:?} are evicted, foreseen were {named:?}"
-        );
-        let placed = answer.placements.iter().find(|placed| placed.pod == pod);
-        let is_evicted = answer.evictions.iter().any(|eviction| eviction.pod == pod);
-        match &turn.result {
-            AttemptResult::Assumed(node) if !is_evicted => match placed {
-                Some(placed) => {
-                    ensure!(
-                        *placed.node == **node,
-                        "{pod} is placed on {node}, foreseen was {placed:?}"
-                    );
-                    Ok(true)
-                }
-                // It may wait for others on Permit.
-                None => {
-                    let pending = answer.pending.iter().find(|pending| pending.pod == pod);
-                    let code = pending.map(|pending| pending.code);
-                    ensure!(
-                        code == Some("NotScheduled"),
-                        "{pod} is placed on {node}, foreseen was {pending:?}"
-                    );
-                    Ok(false)
-                }
-            },
-            AttemptResult::Unschedulable(text) if placed.is_none() && evicted.is_empty() => {
-                let pending = answer.pending.iter().find(|pending| pending.pod == pod);
-                let is_pending = pending.is_some();
-                ensure!(is_pending, "{pod}: {text:?}, foreseen was {pending:?}");
-                Ok(true)
-            }
-            AttemptResult::Unschedulable(_) => Ok(!evicted.is_empty()),
-            _ => Ok(false),
-        }
     }
 }
