@@ -515,8 +515,9 @@ impl Crowd {
             }
             (Effect::EvictPod { token, pod, patch }, Effect::EvictPod { token: other, .. }) => {
                 let key = (pod.namespace.to_string(), pod.name.to_string());
-                self.evicted.push(pod.to_string());
+                // Two members of a group may have chosen the same victim, which goes once.
                 if self.server.pods.contains_key(&key) {
+                    self.evicted.push(pod.to_string());
                     self.evicted_since_asked.push((key.clone(), self.current.clone()));
                 }
                 self.idleness.progressed(self.now);

@@ -225,6 +225,9 @@ impl Crowd {
                 );
             }
         }
+        let (asked, fits) = (foresight.pod.key(), answer.fits);
+        let node = self.node_of(&asked);
+        ensure!(node.is_some() == fits, "{asked} is on {node:?}, foreseen was fits: {fits}");
         self.no_other_is_pending(answer)
     }
 
