@@ -164,7 +164,7 @@ impl ClusterInput {
         self.complete_names(&mut n_generated)?;
         self.reject_repeats()?;
         self.documents = expansion::expand(self.documents, self.asks, &mut n_generated)?;
-        let warnings = self.drop_known();
+        let warnings = self.check_asked();
         let classes = PriorityClasses::collect(&self.documents).map_err(|error| {
             let PriorityClassError { document, reason } = error;
             ImportError::NotAnObject { place: self.place(document, &["value"]), reason }
@@ -345,9 +345,9 @@ impl ClusterInput {
         Ok(())
     }
 
-    /// Leaves out objects of the question that the cluster has, other than nodes and pods. Returns what the user should know
-    /// of the question's objects.
-    fn drop_known(&mut self) -> Vec<String> {
+    /// Leaves out objects of the question that the cluster has, other than nodes and pods. Returns warnings about those, and about
+    /// objects of a kind that decides about nothing.
+    fn check_asked(&mut self) -> Vec<String> {
         if !self.asks {
             return Vec::new();
         }
