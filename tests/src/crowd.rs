@@ -533,7 +533,7 @@ impl Crowd {
                 // Answers take it that evicted pods are seen to go before the answer comes. Otherwise the last victim may go after
                 // it, and if that one is not among those which were in the way, nothing brings the pod back, as in the reference.
                 self.see(gone);
-                for seen in self.devices.remove_orphans(&mut self.server)? {
+                for seen in self.devices.remove_claims_of(&mut self.server, &pod.uid)? {
                     self.see(Some(seen));
                 }
                 let evicted = Ok(kube_scheduler_engine::EvictionOutcome::Deleted);

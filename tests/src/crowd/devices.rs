@@ -63,14 +63,27 @@ impl Devices {
         Ok(inputs)
     }
 
-    /// Claims that were made for pods go with them.
-    pub(super) fn remove_orphans(&self, server: &mut ApiServer) -> Result<Vec<Input>> {
+    /// Claims that were made for pods which are gone go as well.
+    fn remove_orphans(&self, server: &mut ApiServer) -> Result<Vec<Input>> {
+        self.remove_claims(server, |server, uid| server.pod_of(uid).is_none())
+    }
+
+    /// Those of one pod go. What other pods have left stays until something else happens.
+    pub(super) fn remove_claims_of(&self, server: &mut ApiServer, pod: &str) -> Result<Vec<Input>> {
+        self.remove_claims(server, |_, uid| uid == pod)
+    }
+
+    fn remove_claims(
+        &self,
+        server: &mut ApiServer,
+        is_owner: impl Fn(&ApiServer, &str) -> bool,
+    ) -> Result<Vec<Input>> {
         if !self.are_there {
             return Ok(Vec::new());
         }
         let orphans = server.objects_of(CLAIM).filter(|claim| {
             let owner = claim["metadata"]["ownerReferences"][0]["uid"].as_str();
-            owner.is_some_and(|uid| server.pod_of(uid).is_none())
+            owner.is_some_and(|uid| is_owner(server, uid))
         });
         let orphans: Vec<Value> = orphans.cloned().collect();
         let gone = orphans.iter().map(|claim| server.delete_object(claim));

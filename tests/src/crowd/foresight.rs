@@ -235,10 +235,11 @@ impl Crowd {
         let is_queued = |code: &str| !["Evicted", "NotScheduled"].contains(&code);
         let listed = answer.pending.iter().filter(|pending| is_queued(pending.code)).count();
         let others = serde_json::to_value(answer)?["otherPending"].as_u64().context("a number")?;
-        let n_pending = self.shared.queue().pending_pods().count() as u64;
+        let pending = self.shared.queue().pending_pods();
+        let pending: Vec<String> = pending.map(|(_, queued)| queued.entry().0.key()).collect();
         ensure!(
-            n_pending == listed as u64 + others,
-            "{n_pending} pods are pending, foreseen were {listed} and {others} others"
+            pending.len() as u64 == listed as u64 + others,
+            "{pending:?} are pending, foreseen were {listed} and {others} others"
         );
         Ok(())
     }
