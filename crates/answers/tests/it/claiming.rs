@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kube_scheduler_answers::{Answer, Inquiry, Interrupt, Question, QuestionKind, Visibility};
 use kube_scheduler_api_types::{CompileOptions, Object};
 use kube_scheduler_engine::Input;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, NOW};
@@ -216,5 +217,92 @@ fn claims_are_checked() {
         let spec = json!({"pod": pod("data"), "claims": claims});
         let error = question(QuestionKind::Capacity, &spec).unwrap_err();
         assert!(error.starts_with(&problem), "{problem}: {error}");
+    }
+}
+
+/// A claim for a device in all the words that scheduling reads, with a device.
+fn allocated_claim(name: &str) -> Value {
+    let selector = json!({"cel": {"expression": "device.driver == 'd'"}});
+    let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, "selectors": [selector],
+        "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoSchedule"}]});
+    let term =
+        json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]});
+    let result = json!({"request": "r", "driver": "d", "pool": "a", "device": "0"});
+    json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"name": name, "ownerReferences": [{"kind": "Pod", "name": "p", "uid": "u"}]},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}],
+            "constraints": [{"requests": ["r"], "matchAttribute": "d/model"}],
+            "config": [{"requests": ["r"], "opaque": {"driver": "d", "parameters": {}}}]}},
+        "status": {"reservedFor": [{"resource": "pods", "name": "q", "uid": "q"}],
+            "allocation": {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [term]}}}})
+}
+
+/// A bound claim for a volume in all the words that scheduling reads.
+fn bound_claim(name: &str) -> Value {
+    let mut claim = volume_claim(name);
+    claim["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes",
+        "volume.kubernetes.io/selected-node": "a"});
+    claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    claim["spec"]["volumeName"] = json!("pv");
+    claim["spec"]["volumeMode"] = json!("Filesystem");
+    claim["spec"]["selector"] = json!({"matchLabels": {"a": "b"},
+        "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]});
+    claim
+}
+
+/// Every place in a value, as a pointer.
+fn places(value: &Value, at: &str, all: &mut Vec<String>) {
+    all.push(at.to_owned());
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let key = key.replace('~', "~0").replace('/', "~1");
+                places(value, &format!("{at}/{key}"), all);
+            }
+        }
+        Value::Array(items) => {
+            for (n, item) in items.iter().enumerate() {
+                places(item, &format!("{at}/{n}"), all);
+            }
+        }
+        _ => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever stands where in a claim, the question is refused or answered.
+    #[test]
+    fn odd_claims_break_nothing(which in 0..4_usize, changes in prop::collection::vec((any::<prop::sample::Index>(), 0..13_usize), 1..3)) {
+        let odd = [json!(null), json!(0), json!(-1), json!(1e300), json!(u64::MAX), json!(true), json!(""), json!("é\u{0}"),
+            json!("9".repeat(400)), json!([]), json!([null]), json!({}), json!({"a": [{"b": null}]})];
+        let mut claim = [volume_claim, device_claim, allocated_claim, bound_claim][which]("c");
+        for (place, value) in changes {
+            let mut all = Vec::new();
+            places(&claim, "", &mut all);
+            *claim.pointer_mut(place.get::<String>(&all)).unwrap() = odd[value].clone();
+        }
+        let pod = json!({"metadata": {"name": "p"}, "spec": {
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+            "resourceClaims": [{"name": "d", "resourceClaimName": "c"}],
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}, "claims": [{"name": "d"}]}}]}});
+        let mut cluster = cluster();
+        object(&mut cluster, json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}));
+        let devices = json!([{"name": "0", "attributes": {"d/model": {"string": "m"}}}]);
+        object(&mut cluster, json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "a"},
+            "spec": {"driver": "d", "nodeName": "a", "devices": devices,
+                "pool": {"name": "a", "generation": 1, "resourceSliceCount": 1}}}));
+        let others = [volume_claim, allocated_claim][usize::from(which % 3 == 0)]("c");
+        for (kind, spec) in [
+            (QuestionKind::Explanation, json!({"pod": pod, "suggest": true, "claims": [claim, others]})),
+            (QuestionKind::WhatIf, json!({"changes": [{"addPods": {"pod": pod}}], "claims": [others, claim]})),
+            (QuestionKind::Capacity, json!({"pod": pod, "max": 3, "claims": [claim, others]})),
+        ] {
+            if let Ok(question) = question(kind, &spec) {
+                let inquiry = Inquiry::new(&question, &cluster.engine, NOW);
+                drop(inquiry.answer(&question, &Interrupt::default()));
+            }
+        }
     }
 }
