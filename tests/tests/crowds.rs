@@ -81,7 +81,7 @@ fn attempts_are_really_foreseen() {
     // Not every few crowds have both.
     let has_all = all.placed_with_volumes > n_crowds && all.placed_in_groups > n_crowds;
     assert!(n_crowds < 16 || has_all, "{all:?}");
-    // Few pods get a node although the first attempt fails and evicts nobody.
+    // Few pods get a node although the first attempt fails and evicts no pod.
     assert!(all.later * 20 < all.at_once + all.at_rest, "{all:?}");
 }
 

@@ -23,7 +23,7 @@ pub struct Foreseen {
     pub at_once: u64,
     /// With all that happened until the schedulers could not do any more.
     pub at_rest: u64,
-    /// Of those, how many were about pods that got their node although the first attempt failed and evicted nobody.
+    /// Of those, how many were about pods that got their node although the first attempt failed and evicted no pod.
     pub later: u64,
     /// How many pods stayed pending, so that the answer's text was compared with what was reported.
     pub texts: u64,
