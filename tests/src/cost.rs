@@ -8,7 +8,7 @@
 mod genes;
 mod world;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use kube_scheduler_api_types::numbers::Numbers;
 use peak_alloc::PeakAlloc;
 
@@ -136,6 +136,11 @@ impl<'a> Search<'a> {
         let max_size =
             if self.n_tried < Genome::N_KNOWN { MAX_SIZE } else { self.options.max_size };
         self.n_tried += 1;
+        self.note(genome, max_size)
+    }
+
+    /// Measures an input, and keeps it if it is one of the costliest.
+    fn note(&mut self, genome: Genome, max_size: usize) -> Result<()> {
         let Some(cost) = self.measure(&genome, max_size)? else { return Ok(()) };
         let tried = Sample { genome, cost };
         for (measure, kept) in MEASURES.iter().zip(&mut self.kept) {
@@ -173,6 +178,16 @@ impl<'a> Search<'a> {
         }
         let (first, second) = (numbers.pick(&kept), numbers.pick(&kept));
         first.mutated(second, numbers)
+    }
+
+    /// Tries the input that a report describes.
+    ///
+    /// # Errors
+    /// If the description is of another form.
+    pub fn try_described(&mut self, text: &str) -> Result<()> {
+        let genome = Genome::described(text).context("not as inputs are described in a report")?;
+        self.n_tried += 1;
+        self.note(genome, MAX_SIZE)
     }
 
     /// Nothing if it is too large.

@@ -96,6 +96,9 @@ pub struct Crowd {
     n_further_rounds: u64,
     /// The pods that were evicted since a question about what would happen, and for whom.
     evicted_since_asked: Vec<(PodKey, String)>,
+    /// The pods that were evicted for others since a node is being drained, and how many of all such came again.
+    pushed_out: Vec<serde_json::Value>,
+    n_recreated: u64,
     /// Whether a node is being drained: pods that get a node are ready then.
     is_draining: bool,
     /// Tells when the scheduler cannot do any more, which ends a round of draining.
@@ -164,6 +167,8 @@ impl Crowd {
             n_blocked: 0,
             n_further_rounds: 0,
             evicted_since_asked: Vec::new(),
+            pushed_out: Vec::new(),
+            n_recreated: 0,
             is_draining: false,
             idleness: Idleness::new(now),
             numbers,
@@ -201,6 +206,11 @@ impl Crowd {
     /// How many pods were evicted then, by answers and in fact.
     pub fn n_evicted_for_drains(&self) -> u64 {
         self.n_evicted_for_drains
+    }
+
+    /// How many of them controllers created again.
+    pub fn n_recreated(&self) -> u64 {
+        self.n_recreated
     }
 
     /// How many pods stayed because of a disruption budget.
@@ -523,6 +533,9 @@ impl Crowd {
             (Effect::EvictPod { token, pod, patch }, Effect::EvictPod { token: other, .. }) => {
                 let key = (pod.namespace.to_string(), pod.name.to_string());
                 // Two members of a group may have chosen the same victim, which goes once.
+                if let Some(pod) = self.server.pods.get(&key) {
+                    self.pushed_out.extend(self.is_draining.then(|| pod.clone()));
+                }
                 if self.server.pods.contains_key(&key) {
                     self.evicted.push(pod.to_string());
                     self.evicted_since_asked.push((key.clone(), self.current.clone()));

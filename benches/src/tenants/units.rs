@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use kube_scheduler_engine::{AttemptResult, WorkLimits};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::millis;
 use super::world::World;
@@ -14,6 +14,10 @@ use crate::table::Table;
 /// Running pods for each node.
 const PODS_PER_NODE: usize = 10;
 const TENANT: &str = "tenant";
+/// A namespace of the tenant with services that select pods by many labels.
+const SELECTED: &str = "selected";
+/// The n-th service there selects by so many labels.
+const SERVICES: usize = 1000;
 
 /// A part of a pod, as large as wanted.
 struct Shape {
@@ -21,7 +25,7 @@ struct Shape {
     pod: fn(usize) -> Value,
 }
 
-const SHAPES: [Shape; 11] = [
+const SHAPES: [Shape; 12] = [
     Shape { name: "node affinity terms of 10 requirements", pod: node_terms },
     Shape { name: "node affinity, long lists of values", pod: node_values },
     Shape { name: "preferred node affinity", pod: preferred_nodes },
@@ -30,6 +34,7 @@ const SHAPES: [Shape; 11] = [
     Shape { name: "required pod affinity terms", pod: |n| required(n, "podAffinity") },
     Shape { name: "required anti-affinity terms", pod: |n| required(n, "podAntiAffinity") },
     Shape { name: "preferred pod affinity terms", pod: preferred },
+    Shape { name: "labels that services select by", pod: selected },
     Shape { name: "tolerations", pod: tolerations },
     Shape { name: "host ports", pod: ports },
     Shape { name: "priority, with anti-affinity terms", pod: preempting },
@@ -99,6 +104,15 @@ fn preferred(n: usize) -> Value {
     )
 }
 
+fn label(at: usize) -> (String, Value) {
+    (format!("label{at}"), "x".into())
+}
+
+fn selected(n: usize) -> Value {
+    let labels: Map<String, Value> = (0..n).map(label).collect();
+    json!({"metadata": {"namespace": SELECTED, "labels": labels}, "spec": {}})
+}
+
 fn tolerations(n: usize) -> Value {
     let one = |at| json!({"key": format!("other{at}"), "operator": "Exists"});
     of_spec(json!({"tolerations": list(n, one)}))
@@ -141,15 +155,21 @@ fn crowded(n_nodes: usize) -> Result<World> {
         world.add_object(json!({"apiVersion": "v1", "kind": "Service",
             "metadata": {"namespace": "services", "name": format!("s{at}")}, "spec": {"selector": {"app": "evil"}}}))?;
     }
+    for at in 0..SERVICES {
+        let selector: Map<String, Value> = (0..=at).map(label).collect();
+        world.add_object(json!({"apiVersion": "v1", "kind": "Service",
+            "metadata": {"namespace": SELECTED, "name": format!("s{at}")}, "spec": {"selector": selector}}))?;
+    }
     world.attempts();
     Ok(world)
 }
 
 /// What one pod cost: units, time, and whether it was tried at all.
 fn cost(world: &mut World, name: &str, json: Value) -> Result<(u64, Duration, bool)> {
-    world.add(TENANT, name, json)?;
+    let namespace = json["metadata"]["namespace"].as_str().unwrap_or(TENANT).to_owned();
+    world.add(&namespace, name, json)?;
     let attempts = world.attempts();
-    world.remove(TENANT, name);
+    world.remove(&namespace, name);
     let work = attempts.turns.iter().map(|turn| turn.work).max().unwrap_or(0);
     let is_refused = attempts.turns.iter().any(
         |turn| matches!(&turn.result, AttemptResult::Error(text) if text.contains("too expensive")),

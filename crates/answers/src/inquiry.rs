@@ -68,7 +68,7 @@ impl Inquiry {
     pub fn answer(self, question: &Question, interrupt: &Interrupt) -> Result<Answer, Refusal> {
         let Self { mut engine, now, place } = self;
         let interrupt = interrupt.clone();
-        let warnings = question.claims.add_to(&mut engine, &interrupt, now);
+        let warnings = question.objects.add_to(&mut engine, &interrupt, now);
         let mut answer = match &question.asked {
             Asked::Explanation { subject, suggest } => {
                 let all = ExplainOptions::ALL;

@@ -46,6 +46,7 @@ mod fragmentation;
 mod idleness;
 mod inquiry;
 mod interrupt;
+mod manifests;
 mod pod_name;
 mod preemption;
 mod queue;
@@ -83,7 +84,7 @@ pub use schema::{arguments_schema, schema};
 pub use suggestions::suggestions;
 pub use what_if::{
     BlockedAnswer, Change, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer,
-    QuestionLimits, UngatedAnswer, WhatIf, what_if, what_if_under,
+    QuestionLimits, UngatedAnswer, WhatIf, Workload, what_if, what_if_under,
 };
 
 /// The API group of questions and answers.
@@ -111,6 +112,14 @@ pub enum Refusal {
     /// A node to add exists.
     #[error("node {0:?} exists already")]
     NodeExists(String),
+    /// What the controller of a workload would create cannot be.
+    #[error("{workload}: {problem}")]
+    Workload {
+        /// Its kind, namespace and name.
+        workload: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// The question asks for too much.
     #[error("{asked} changes in one question are too many: at most {max} are allowed")]
     TooMuch {

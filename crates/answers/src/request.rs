@@ -2,8 +2,8 @@
 //! answer in `status`.
 
 mod asked;
-mod claims;
 mod kind;
+mod objects;
 mod specs;
 
 use std::borrow::Cow;
@@ -17,13 +17,14 @@ use serde_json::{Map, Value};
 
 pub(crate) use self::asked::Asked;
 use self::asked::Read;
-use self::claims::Claims;
 pub use self::kind::QuestionKind;
+use self::objects::Objects;
 use self::specs::{
     CapacitySpec, DrainSpec, FragmentationSpec, PodQuestionSpec, QueueSpec, WhatIfSpec,
 };
+use crate::API_VERSION;
 use crate::explanation::Visibility;
-use crate::{API_GROUP, API_VERSION};
+use crate::manifests::Wrong;
 
 /// The namespace of a call that names none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -50,6 +51,12 @@ pub enum RequestError {
     },
 }
 
+impl From<Wrong> for RequestError {
+    fn from(Wrong { field, problem }: Wrong) -> Self {
+        Self::Field { field: field.into(), problem }
+    }
+}
+
 /// A question over HTTP.
 #[derive(Clone, Debug)]
 pub struct Question {
@@ -60,7 +67,7 @@ pub struct Question {
     pub demands: Visibility,
     pub(crate) asked: Asked,
     /// What comes with its pods.
-    pub(crate) claims: Claims,
+    pub(crate) objects: Objects,
     namespace: Arc<str>,
     metadata: Map<String, Value>,
     spec: Value,
@@ -209,8 +216,8 @@ impl Question {
         options: &CompileOptions,
     ) -> Result<Self, RequestError> {
         let namespace: Arc<str> = namespace.into();
-        let Read { asked, demands, claims } = Read::from_spec(kind, &namespace, &spec, options)?;
-        Ok(Self { kind, demands, asked, claims, namespace, metadata, spec })
+        let Read { asked, demands, objects } = Read::from_spec(kind, &namespace, &spec, options)?;
+        Ok(Self { kind, demands, asked, objects, namespace, metadata, spec })
     }
 
     /// The same for an engine that was given the objects of a cluster and has tried none of its pods: what waits for what is
@@ -280,11 +287,6 @@ fn in_namespace(
             Err(RequestError::Field { field: field.into(), problem })
         }
     }
-}
-
-/// A UID for a pod of a question, which no existing pod has.
-fn uid(namespace: &str, name: &str) -> Arc<str> {
-    format!("{API_GROUP}/{namespace}/{name}").into()
 }
 
 /// A value with its type; a missing one is an empty one. `at` is its path, for errors.

@@ -126,7 +126,7 @@ impl Trials<'_> {
         let mut changed = None;
         if !of_cluster.is_empty() || changes.iter().any(Candidate::is_of_objects) {
             let mut course = Course::new(&self.course.engine, self.now, 0, self.interrupt);
-            apply(&mut course, &of_cluster).ok()?;
+            apply(&mut course, &of_cluster, of_cluster.len()).ok()?;
             for change in changes.iter().rev() {
                 if let Some(object) = change.object(course.engine.cluster().objects()) {
                     course.handle(Input::ObjectApplied(Arc::new(object)));

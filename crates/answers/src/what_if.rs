@@ -6,6 +6,7 @@ mod data;
 mod rounds;
 mod table;
 mod visibility;
+mod workloads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub use self::data::{
     BlockedAnswer, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, UngatedAnswer,
     WhatIf,
 };
+pub use self::workloads::Workload;
 use crate::course::{Course, Eviction};
 use crate::explanation::{ExplainOptions, Subject, explanation_of, found_about};
 use crate::interrupt::Interrupt;
@@ -43,6 +45,8 @@ pub enum Change {
     AddPod(Arc<Pod>),
     /// A pod group is created.
     AddPodGroup(Arc<Object>),
+    /// A workload is created, with the objects and pods that its controller makes. Its pods count against the limit of changes.
+    AddWorkload(Arc<Workload>),
     /// A pod is deleted.
     DeletePod(PodName),
     /// A pod is evicted as disruption budgets allow, after all other changes: in the rounds in which nodes are drained, and before
@@ -96,6 +100,14 @@ impl Change {
             Self::AddNodesLike { count, .. } => *count,
             _ => 1,
         }
+    }
+
+    /// Whether pods go away from nodes.
+    const fn moves_pods(&self) -> bool {
+        matches!(
+            self,
+            Self::EvictPod(_) | Self::RemoveNode(_) | Self::Drain(_) | Self::DrainAtOnce(_)
+        )
     }
 
     /// Several nodes are drained together: all of them are cordoned first, so that no pod goes from one to the other. With
@@ -160,10 +172,10 @@ pub fn what_if_under(
     }
     let course = |engine| Course::new(engine, now, limits.max_attempts, &limits.interrupt);
     let (mut before, mut after) = (course(engine), course(other));
-    let mut touched = apply(&mut after, changes)?;
+    let mut touched = apply(&mut after, changes, limits.max_changes)?;
     before.run();
     let evicted = rounds::evict(&mut after, &mut touched);
-    after.run();
+    rounds::settle(&mut after, &mut touched);
     Ok(compose(engine, before, after, (touched, evicted), now))
 }
 
@@ -227,7 +239,7 @@ fn compose(
     if engine.n_binding() > 0 {
         warnings.push("pods that are being bound count as bound".to_owned());
     }
-    if !after.evictions.is_empty() {
+    if !after.evictions.is_empty() && !touched.moves_pods {
         warnings
             .push("controllers of evicted pods, which would replace them, do not run".to_owned());
     }

@@ -173,6 +173,7 @@ type NodeTerms = SmallVec<[(TermId, TermCount); 1]>;
 pub struct AffinityTerms {
     terms: Column<Option<Arc<CarriedTerm>>, 64>,
     by_term: CowMap<TermKey, TermId>,
+    /// All numbers below that of the last term that no term has, and perhaps others.
     free: Column<TermId, 64>,
     nodes: Column<NodeTerms, 128>,
     /// How many distinct terms there are, by kind.
@@ -286,8 +287,8 @@ impl AffinityTerms {
         self.nodes.grow(capacity);
     }
 
-    /// A pod has come to `node`. The columns of its topology keys have to exist, as far as nodes have them. O(its terms +
-    /// terms on the node).
+    /// A pod has come to `node`. The columns of its topology keys have to exist, as far as nodes have them. O(its terms × log its
+    /// terms + terms on the node).
     pub(crate) fn add(&mut self, pod: &Pod, node: NodeIdx, labels: &LabelIndex) {
         let mut come = NodeTerms::new();
         for mut term in terms_of(pod) {
@@ -305,8 +306,10 @@ impl AffinityTerms {
         if come.is_empty() {
             return;
         }
+        sum_up(&mut come);
         let on_node = self.nodes.get_mut(node);
         on_node.append(&mut come);
+        // Two sorted lists become one in linear time.
         sum_up(on_node);
     }
 
@@ -336,9 +339,12 @@ impl AffinityTerms {
         }
         sum_up(&mut gone);
         let on_node = self.nodes.get_mut(node);
+        // Both are sorted.
+        let mut gone = gone.iter().peekable();
         on_node.retain(|(id, n)| {
-            if let Ok(at) = gone.binary_search_by_key(id, |(id, _)| *id) {
-                *n = n.minus(gone[at].1);
+            while gone.next_if(|(gone, _)| gone < id).is_some() {}
+            if let Some((_, less)) = gone.next_if(|(gone, _)| gone == id) {
+                *n = n.minus(*less);
             }
             !n.is_none()
         });
@@ -405,10 +411,7 @@ impl AffinityTerms {
     fn intern(&mut self, term: TermOfPod<'_>) -> TermId {
         let TermOfPod { kind, is_listed, term, .. } = term;
         let key = TermKey { kind, is_listed, term: term.clone() };
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.terms.push(None);
-            TermId((self.terms.len() - 1) as u32)
-        });
+        let id = self.free_id();
         self.by_term.insert(key.clone(), id);
         self.n_turnovers += 1;
         Arc::make_mut(&mut self.index).key_named(&term.topology_key);
@@ -419,6 +422,39 @@ impl AffinityTerms {
         id
     }
 
+    /// A number that no term has.
+    fn free_id(&mut self) -> TermId {
+        while let Some(id) = self.free.pop() {
+            if self.terms.try_get(id.0 as usize).is_some_and(Option::is_none) {
+                return id;
+            }
+        }
+        self.terms.push(None);
+        TermId((self.terms.len() - 1) as u32)
+    }
+
+    /// Keeps a number that no term has any more for the next one, or gives back its room and that of the free ones before it if
+    /// none comes after them.
+    fn give_back(&mut self, id: TermId) {
+        if id.0 as usize + 1 < self.terms.len() {
+            self.free.push(id);
+            return;
+        }
+        let last_is_free = |terms: &Column<Option<_>, 64>| {
+            terms.len().checked_sub(1).is_some_and(|last| terms[last].is_none())
+        };
+        while last_is_free(&self.terms) {
+            self.terms.pop();
+        }
+        // Most of the free numbers are past the end now.
+        if room_to_keep(self.terms.len(), self.free.len()).is_some() {
+            self.free = Column::new();
+            for at in (0..self.terms.len()).rev().filter(|at| self.terms[*at].is_none()) {
+                self.free.push(TermId(at as u32));
+            }
+        }
+    }
+
     fn release(&mut self, id: TermId) {
         let Some(gone) = self.terms.take(id.0 as usize) else { return };
         self.by_term.remove(&gone.key);
@@ -426,7 +462,7 @@ impl AffinityTerms {
         Arc::make_mut(&mut self.index).key_dropped(&gone.term().topology_key);
         self.n_terms[gone.kind() as usize] -= 1;
         self.n_with_namespace_selector -= usize::from(gone.term().namespace_selector.is_some());
-        self.free.push(id);
+        self.give_back(id);
     }
 }
 
@@ -446,4 +482,55 @@ fn sum_up(terms: &mut NodeTerms) {
 fn domain_of(term: &PodAffinityTerm, node: NodeIdx, labels: &LabelIndex) -> Option<ValueId> {
     let id = labels.column(&term.topology_key)?.id(node);
     (id != ValueId::ABSENT).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A pod with terms of its own.
+    fn pod(which: usize) -> Pod {
+        let term = |at| json!({"topologyKey": format!("k{which}-{at}"), "labelSelector": {}});
+        let terms: Vec<_> = (0..1 + which % 7).map(term).collect();
+        Pod::from_value(&json!({
+            "metadata": {"name": which.to_string(), "uid": which.to_string()},
+            "spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}},
+        }))
+        .unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(crate::tests::cases(64))]
+
+        #[test]
+        fn numbers_are_given_once_and_leave_little_room(changes in prop::collection::vec(0_usize..80, 0..300)) {
+            let (mut labels, node) = (LabelIndex::default(), NodeIdx::from_index(0));
+            labels.grow(1);
+            let mut terms = AffinityTerms::default();
+            terms.grow(1);
+            let mut on_node = BTreeSet::new();
+            for which in changes {
+                if on_node.insert(which) {
+                    terms.add(&pod(which), node, &labels);
+                } else {
+                    on_node.remove(&which);
+                    terms.remove(&pod(which), node, &labels);
+                }
+                let n_expected: usize = on_node.iter().map(|which| 1 + which % 7).sum();
+                prop_assert_eq!(terms.iter().count(), n_expected);
+                prop_assert_eq!(terms.n_terms_of_all_kinds(), n_expected);
+                let numbers: BTreeSet<TermId> = terms.by_term.values().copied().collect();
+                prop_assert_eq!(numbers.len(), n_expected);
+                prop_assert!(numbers.iter().all(|id| terms.get(*id).is_some()));
+                let last = numbers.last().map_or(0, |id| id.0 as usize + 1);
+                prop_assert_eq!(terms.terms.len(), last);
+                prop_assert!(terms.free.len() <= 4 * last + 8);
+            }
+        }
+    }
 }

@@ -122,7 +122,9 @@ impl HostPorts {
         }
         // Otherwise the memory of a pod with thousands of ports, or of a group with some each, would stay with every node that
         // it was ever tried on.
-        if let Some(room) = room_to_keep(self.taken.len(), self.taken.capacity()) {
+        if self.taken.is_empty() {
+            self.taken = Vec::new();
+        } else if let Some(room) = room_to_keep(self.taken.len(), self.taken.capacity()) {
             self.taken.shrink_to(room);
         }
     }

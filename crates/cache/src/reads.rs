@@ -75,8 +75,8 @@ impl Reads {
     pub const MEMBERSHIP: Self = Self(1 << 12);
     /// Image states across the cluster.
     pub const IMAGE_STATES: Self = Self(1 << 13);
-    /// Objects that are neither pods nor nodes, except for claims, slices and classes of devices, and for
-    /// [`POD_GROUPS`](Self::POD_GROUPS).
+    /// Objects that are neither pods nor nodes, except for those that have a bit of their own: claims, slices and classes of
+    /// devices, [`POD_GROUPS`](Self::POD_GROUPS), and services and controllers that select pods.
     pub const OBJECTS: Self = Self(1 << 14);
     /// Which distinct affinity terms pods on nodes carry, and which pods they mean.
     pub const AFFINITY_TERMS: Self = Self(1 << 15);
@@ -92,9 +92,15 @@ impl Reads {
     const DEVICE_CLASSES: Self = Self(1 << 24);
     /// Pod groups. They have their own bit because one comes with every few pods, and its status changes with them.
     pub const POD_GROUPS: Self = Self(1 << 23);
+    /// Services, replication controllers, replica sets and stateful sets.
+    const POD_SELECTORS: Self = Self(1 << 25);
     /// All objects that are neither pods nor nodes.
     pub const ALL_OBJECTS: Self = Self(
-        Self::OBJECTS.0 | Self::DEVICE_OBJECTS.0 | Self::DEVICE_CLASSES.0 | Self::POD_GROUPS.0,
+        Self::OBJECTS.0
+            | Self::DEVICE_OBJECTS.0
+            | Self::DEVICE_CLASSES.0
+            | Self::POD_GROUPS.0
+            | Self::POD_SELECTORS.0,
     );
 
     /// The bit of the objects of a kind of an API group.
@@ -107,6 +113,7 @@ impl Reads {
             ObjectClass::Devices => Self::DEVICE_OBJECTS,
             ObjectClass::DeviceClasses => Self::DEVICE_CLASSES,
             ObjectClass::PodGroups => Self::POD_GROUPS,
+            ObjectClass::PodSelectors => Self::POD_SELECTORS,
             ObjectClass::Others => Self::OBJECTS,
         }
     }
@@ -129,6 +136,11 @@ impl Reads {
     /// Whether the two have anything in common.
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
+    }
+
+    /// Whether nothing was read but objects that are neither pods nor nodes.
+    pub const fn are_of_objects(self) -> bool {
+        self.0 & !Self::ALL_OBJECTS.0 == 0
     }
 
     /// Whether the engine can detect a change of everything that was read: per node, or by a version of the whole cluster.

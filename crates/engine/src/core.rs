@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_cache::{ClusterState, PodGroupState};
 use kube_scheduler_framework::{
-    ClusterEvent, Context, EventKind, EventObject, PluginName, Sources,
+    ClusterEvent, Context, CycleMemo, EventKind, EventObject, PluginName, Sources,
 };
 use kube_scheduler_queue::{Move, QueueReport, QueuedPod};
 use kube_scheduler_runtime::Extenders;
@@ -77,6 +77,8 @@ pub(crate) struct Core {
     pub(crate) notices: Notices,
     /// The time of the current input or turn. Set on entry into the engine and not read between calls.
     pub(crate) now: Timestamp,
+    /// What plugins found out in the present cycle.
+    pub(crate) memo: CycleMemo,
     queue: NominatingQueue,
     /// How often the queue was changed.
     n_queue_changes: u64,
@@ -139,6 +141,7 @@ impl Core {
             readers,
             notices: Notices::default(),
             now: Timestamp::default(),
+            memo: CycleMemo::default(),
             queue: NominatingQueue(queue),
             n_queue_changes: 0,
             activated: None,
@@ -172,6 +175,7 @@ impl Core {
             readers: ObjectReaders::default(),
             notices: Notices::default(),
             now: self.now,
+            memo: CycleMemo::default(),
             queue: NominatingQueue(self.queue.0.clone()),
             n_queue_changes: self.n_queue_changes,
             activated: self.activated.clone(),
@@ -224,6 +228,7 @@ impl Core {
             waiting: &self.permits,
             nominated: &self.queue,
             preemptions: &self.held_back,
+            memo: &self.memo,
             now: self.now,
         }
     }

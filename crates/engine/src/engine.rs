@@ -120,6 +120,7 @@ impl Engine {
         self.let_time_pass(now);
         let Self { core, cycle, bindings, preemptions } = self;
         let turn = cycle.next(core, bindings, preemptions, Guidance { recorded, observer });
+        core.memo.clear();
         core.record_ignored_terms();
         self.take_in_confirmed();
         turn

@@ -43,7 +43,7 @@ const WAITING: &str = "pod group is waiting for preemption to complete";
 static WAITS: LazyLock<Status> = LazyLock::new(|| Status::new(Code::Wait, []));
 
 /// For how many pods at most a group may cost as much as the most expensive one.
-const MAX_PODS_PAID: usize = 100;
+const MAX_PODS_PAID: usize = 40;
 
 /// What a member costs at most that is like the one before, which was refused, in units; each node that it may go to adds one.
 const REFUSED_ALIKE: u64 = 100;

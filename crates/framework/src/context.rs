@@ -2,6 +2,7 @@
 //!
 //! Plugins never change the cluster themselves: they read through [`Context`] and ask through [`Commands`].
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
 use smallvec::SmallVec;
 
 use crate::cluster_view::{ClusterView, Scope};
+use crate::cycle_memo::CycleMemo;
 use crate::known_pods::KnownPods;
 use crate::points::ObjectWrite;
 use crate::status::PluginName;
@@ -29,6 +31,8 @@ pub struct Sources<'a> {
     pub nominated: &'a dyn NominatedPods,
     /// Preemptions that are being carried out.
     pub preemptions: &'a dyn RunningPreemptions,
+    /// What plugins found out in this cycle.
+    pub memo: &'a CycleMemo,
     /// The time of the attempt.
     pub now: Timestamp,
 }
@@ -72,6 +76,18 @@ impl<'a> Context<'a> {
     #[inline]
     pub fn cluster(&self) -> ClusterView<'a> {
         ClusterView::recorded_by(self.sources.cluster, self.reads, self.scope)
+    }
+
+    /// What `find` makes of `key` and of objects that it reads from the view. Members of a group may be tried hundreds of times in
+    /// one cycle: what is found the first time is given again as long as the objects are unchanged, and is forgotten after the
+    /// cycle. What also depends on nodes or pods is found each time. `find` has to depend on nothing but the key and the view,
+    /// and `T` is to be a type of the plugin's own.
+    pub fn once_per_cycle<K, T>(&self, key: &K, find: impl FnOnce(ClusterView<'_>) -> T) -> Arc<T>
+    where
+        K: Any + Clone + Ord + Send,
+        T: Any + Send + Sync,
+    {
+        self.sources.memo.get_or_find(self.sources.cluster, self.reads, key, find)
     }
 
     /// Every pod of the API server, pending ones included.

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::counters::CounterSpec;
 use kube_scheduler_framework::{
-    ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, EventResource,
-    FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin,
-    PluginArgs, PluginError, PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score,
-    Sign, SignatureWriter, Status, extension_points,
+    Context, CycleState, EnqueueExtensions, EventRegistration, EventResource, FeasibleNodes,
+    Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
+    PreFilter, PreFilterExtensions, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter,
+    Status, extension_points,
 };
 
 use self::args::Defaults;
@@ -57,11 +57,11 @@ impl PodTopologySpread {
     /// The constraints of `pod` with this action, each with what it counts.
     fn constraints(
         &self,
-        cluster: ClusterView<'_>,
+        cx: &Context<'_>,
         pod: &Pod,
         action: WhenUnsatisfiable,
     ) -> Result<Vec<(Constraint, CounterSpec)>, String> {
-        let constraints = self.defaults.constraints_of(cluster, pod, action)?;
+        let constraints = self.defaults.constraints_of(cx, pod, action)?;
         if constraints.is_empty() {
             return Ok(Vec::new());
         }
@@ -75,10 +75,10 @@ impl PodTopologySpread {
     }
 
     /// What the pod would like; `None` when it has no such constraints.
-    fn wishes(&self, cluster: ClusterView<'_>, pod: &Pod) -> Result<Option<Wishes>, String> {
-        let soft = self.constraints(cluster, pod, WhenUnsatisfiable::ScheduleAnyway)?;
+    fn wishes(&self, cx: &Context<'_>, pod: &Pod) -> Result<Option<Wishes>, String> {
+        let soft = self.constraints(cx, pod, WhenUnsatisfiable::ScheduleAnyway)?;
         let requires_all = self.defaults.requires_all_keys(pod);
-        Ok((!soft.is_empty()).then(|| Wishes::of(cluster, soft, requires_all)))
+        Ok((!soft.is_empty()).then(|| Wishes::of(cx.cluster(), soft, requires_all)))
     }
 }
 
@@ -108,10 +108,10 @@ impl PreFilter for PodTopologySpread {
     fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
         // PreScore may run several times for a pod, for different groups of nodes. What it needs of the pod is computed once
         // here.
-        if let Ok(Some(wishes)) = self.wishes(cx.cluster(), pod) {
+        if let Ok(Some(wishes)) = self.wishes(cx, pod) {
             state.insert(wishes);
         }
-        match self.constraints(cx.cluster(), pod, WhenUnsatisfiable::DoNotSchedule) {
+        match self.constraints(cx, pod, WhenUnsatisfiable::DoNotSchedule) {
             Err(error) => Status::error(format!("get constraints from pod: {error}")).into(),
             Ok(hard) if hard.is_empty() => PreFilterOutcome::skip(),
             Ok(hard) => {
@@ -207,7 +207,7 @@ impl PreScore for PodTopologySpread {
         let cluster = cx.cluster();
         let wishes = match state.get::<Wishes>() {
             Some(wishes) => Ok(Some(wishes.clone())),
-            None => self.wishes(cluster, pod),
+            None => self.wishes(cx, pod),
         };
         match wishes {
             Ok(None) => Status::skip(),

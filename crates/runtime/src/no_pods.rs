@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::{
-    KnownPods, NominatedPods, RunningPreemptions, Sources, WaitingPod, WaitingPods,
+    CycleMemo, KnownPods, NominatedPods, RunningPreemptions, Sources, WaitingPod, WaitingPods,
 };
 
 /// No pod is known, waits, is nominated or preempts.
@@ -19,6 +19,7 @@ pub fn cluster_alone(cluster: &ClusterState, now: Timestamp) -> Sources<'_> {
         waiting: &NoPods,
         nominated: &NoPods,
         preemptions: &NoPods,
+        memo: &CycleMemo::NONE,
         now,
     }
 }

@@ -27,7 +27,8 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{CompileOptions, DecodeError, Node, Object, Pod, Timestamp};
 use kube_scheduler_config::FeatureGates;
-use serde_json::Value;
+use kube_scheduler_workloads::defaults::complete_pod;
+use serde_json::{Value, json};
 
 use claims::ClaimTemplates;
 pub use error::{ImportError, SourceLocation};
@@ -62,11 +63,12 @@ pub struct ClusterObjects {
     pub asked_pods: Vec<Arc<Pod>>,
     /// Pod groups that are not part of the cluster but asked about.
     pub asked_groups: Vec<Arc<Object>>,
-    /// Nodes, pods and pod groups that are asked about, and claims that come with them, as an API server would store them, in
-    /// their order. A claim that is made for a pod from a template comes before the pod.
+    /// Nodes, pods and pod groups that are asked about, and what comes with them, as an API server would store them, in their
+    /// order: claims, and services and controllers, of which there is what they select. A claim that is made for a pod from a
+    /// template comes before the pod.
     pub asked_manifests: Vec<Value>,
     /// What else of the question decides about its pods, such as `StorageClass fast`: neither is it in the manifests,
-    /// nor can it be. Controllers, whose pods are asked about, and classes of priorities, whose values pods have, are left out.
+    /// nor can it be. Classes of priorities, whose values pods have, are left out.
     pub asked_others: Vec<String>,
     /// When pods of traces are deleted, by UID.
     pub ends: BTreeMap<Arc<str>, Timestamp>,
@@ -177,7 +179,9 @@ impl ClusterInput {
         let mut uids: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         for at in 0..self.documents.len() {
             let (group, kind) = self.documents[at].group_and_kind();
-            let is_sent = is_claim(&group, &kind) || kind == "ResourceClaimTemplate";
+            let is_sent = is_claim(&group, &kind)
+                || selects_pods(&group, &kind)
+                || kind == "ResourceClaimTemplate";
             if self.is_asked(at) && decides(&group, &kind) && !is_sent {
                 found.asked_others.push(self.documents[at].title());
             }
@@ -218,6 +222,8 @@ impl ClusterInput {
                 _ => {
                     if is_claim(&group, &kind) {
                         self.note_manifest(at, &mut found);
+                    } else if self.is_asked(at) && selects_pods(&group, &kind) {
+                        found.asked_manifests.push(selecting(&self.documents[at].value));
                     }
                     let value = std::mem::take(&mut self.documents[at].value);
                     let object =
@@ -278,7 +284,7 @@ impl ClusterInput {
     }
 
     fn pod(&mut self, at: usize, classes: &PriorityClasses) -> Result<Pod, ImportError> {
-        defaults::complete_pod(&mut self.documents[at].value);
+        complete_pod(&mut self.documents[at].value);
         self.set_priority(at, classes)?;
         if let Err(error) = defaults::check_pod(&self.documents[at].value) {
             return Err(self.decode_error(at, error));
@@ -401,6 +407,24 @@ impl ClusterInput {
 /// Whether it is a claim for a volume or for devices.
 fn is_claim(group: &str, kind: &str) -> bool {
     matches!((group, kind), ("", "PersistentVolumeClaim") | ("resource.k8s.io", "ResourceClaim"))
+}
+
+/// Whether pods without spread constraints are spread by what an object of this kind selects.
+fn selects_pods(group: &str, kind: &str) -> bool {
+    matches!(
+        (group, kind),
+        ("", "Service" | "ReplicationController") | ("apps", "ReplicaSet" | "StatefulSet")
+    )
+}
+
+/// A service or controller with nothing but what it selects: templates of pods are long.
+fn selecting(object: &Value) -> Value {
+    let field = |pointer| object.pointer(pointer).cloned().unwrap_or_default();
+    json!({
+        "apiVersion": field("/apiVersion"), "kind": field("/kind"),
+        "metadata": {"namespace": field("/metadata/namespace"), "name": field("/metadata/name")},
+        "spec": {"selector": field("/spec/selector")},
+    })
 }
 
 /// Whether an object of this kind that stands beside pods and nodes decides about them.

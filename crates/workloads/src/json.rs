@@ -46,6 +46,18 @@ pub fn map_mut(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
+/// The value under `key` if it is a map, created if it is absent or null.
+pub fn map_at<'a>(
+    map: &'a mut Map<String, Value>,
+    key: &str,
+) -> Option<&'a mut Map<String, Value>> {
+    let place = map.entry(key).or_insert(Value::Null);
+    if place.is_null() {
+        *place = Value::Object(Map::new());
+    }
+    place.as_object_mut()
+}
+
 /// The map under `key`, created when it is missing.
 pub fn child_mut<'v>(value: &'v mut Value, key: &str) -> &'v mut Map<String, Value> {
     map_mut(map_mut(value).entry(key).or_insert(Value::Null))

@@ -1,6 +1,6 @@
 //! The objects that controllers create: the pods of a Deployment, a StatefulSet, a Job and their like.
 //!
-//! Objects go in and come out as JSON, as an API server would receive them on creation: without defaults, and with
+//! Objects go in and come out as JSON, as an API server would receive them on creation: without defaults (see [`defaults`]), and with
 //! `generateName` where the server completes the name. Fields of a wrong type count as absent. The crate has no I/O, no
 //! clock and no state.
 //!
@@ -21,6 +21,7 @@
 mod controller;
 mod cron_job;
 pub mod daemon_set;
+pub mod defaults;
 mod dependents;
 pub mod deployment;
 pub mod job;

@@ -23,26 +23,38 @@ struct Args {
     /// The largest input, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = MAX_SIZE)]
     max_size: usize,
+    /// Try only this input, as a report describes it
+    #[arg(long, value_name = "TEXT")]
+    input: Option<String>,
     /// The longest that the core may be busy with one of them; 0 does not look at time
     #[arg(long, value_name = "MS", default_value_t = 0)]
     max_millis: u64,
 }
 
-#[expect(clippy::print_stdout, reason = "the report is what the program is for")]
 fn search(args: &Args) -> Result<bool> {
     let Args { seed, max_size, .. } = *args;
     let max_millis = (args.max_millis > 0).then_some(args.max_millis);
     let mut search = Search::new(Options { seed, max_size, max_millis }, &ALLOCATOR)?;
+    if let Some(text) = &args.input {
+        search.try_described(text)?;
+        return Ok(reported(&search));
+    }
     let end = Instant::now() + Duration::try_from_secs_f64(args.minutes * 60.0)?;
     while Instant::now() < end {
         search.step()?;
     }
+    Ok(reported(&search))
+}
+
+/// Whether there is no finding.
+#[expect(clippy::print_stdout, reason = "the report is what the program is for")]
+fn reported(search: &Search<'_>) -> bool {
     println!("{} inputs tried; the costliest:", search.n_tried());
     search.report().iter().for_each(|line| println!("  {line}"));
     let findings = search.findings();
     println!("{} findings", findings.len());
     findings.iter().for_each(|finding| println!("  {finding}"));
-    Ok(findings.is_empty())
+    findings.is_empty()
 }
 
 fn main() -> ExitCode {

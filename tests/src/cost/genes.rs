@@ -165,11 +165,21 @@ impl Genome {
                 n_pods: 11,
                 genes: vec![may_go_to_any_host(), gene("pod affinity terms", 53, 0b1100)],
             },
+            // At each host, each member was compared with all services again.
+            Self {
+                n_pods: 60,
+                genes: vec![
+                    listing("pod group", 1600, 2, 23),
+                    listing("services", 5, 68, 63),
+                    listing("pod group", 3201, 2, 18),
+                    listing("labels", 28, 2, 20),
+                ],
+            },
         ]
     }
 
     /// How many those are.
-    pub(super) const N_KNOWN: usize = 15;
+    pub(super) const N_KNOWN: usize = 16;
 
     /// The same with a change, or with a part of `other`.
     pub(super) fn mutated(&self, other: &Self, numbers: &mut Numbers) -> Self {
@@ -206,6 +216,22 @@ impl Genome {
         };
         let parts: Vec<_> = self.genes.iter().map(part).collect();
         format!("{} pods with {}", self.n_pods, parts.join(", "))
+    }
+
+    /// What [`describe`](Self::describe) says of an input; `None` for any other text.
+    pub(super) fn described(text: &str) -> Option<Self> {
+        let (n_pods, parts) = text.split_once(" pods with ")?;
+        let gene = |text: &str| {
+            let (n, rest) = text.split_once(' ')?;
+            let (name, rest) = rest.split_once(" (lists ")?;
+            let (listed, style) = rest.strip_suffix(')')?.split_once(", form ")?;
+            let part = PARTS.iter().position(|(known, _)| *known == name)?;
+            let number = |text: &str| text.parse().ok();
+            Some(Gene { part, n: number(n)?, listed: number(listed)?, style: number(style)? })
+        };
+        let parts =
+            parts.split("), ").map(|part| gene(&format!("{})", part.trim_end_matches(')'))));
+        Some(Self { n_pods: n_pods.parse().ok()?, genes: parts.collect::<Option<_>>()? })
     }
 
     /// The objects as JSON, in the order in which they come; pods last. `None` if they are longer than `max_size` together: no

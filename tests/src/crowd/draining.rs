@@ -21,7 +21,7 @@ const REST: Duration = Duration::from_secs(20 * 60);
 #[derive(Debug, Default)]
 struct Drained {
     /// Those that came again, with their nodes and the round in which they went.
-    nodes: BTreeMap<String, (Option<String>, usize)>,
+    nodes: BTreeMap<String, (Option<String>, Option<usize>)>,
     /// Those that were not evicted.
     blocked: Vec<String>,
 }
@@ -37,6 +37,7 @@ impl Crowd {
         let changes = Change::draining(std::slice::from_ref(&node), is_at_once);
         let answer = what_if(&self.shared, &changes, QuestionLimits::default(), self.now)?;
         self.evicted_since_asked.clear();
+        self.pushed_out.clear();
         self.idleness = Idleness::new(self.now);
         self.is_draining = true;
         let mut cordoned = known.clone();
@@ -98,14 +99,16 @@ impl Crowd {
                 self.count_for_budgets()?;
             }
             for pod in gone {
-                self.recreate(pod, round, &mut drained)?;
+                self.recreate(pod, Some(round), &mut drained)?;
             }
             self.come_to_rest()?;
+            self.recreate_pushed_out(&mut drained)?;
             if !is_at_once {
                 self.count_for_budgets()?;
             }
             left = stay;
         }
+        self.recreate_pushed_out(&mut drained)?;
         // After a round that is nothing: one more try beside pods that are being deleted could evict others by chance.
         self.rest()?;
         for (name, (at, _)) in &mut drained.nodes {
@@ -116,14 +119,40 @@ impl Crowd {
         Ok(drained)
     }
 
+    /// Pods that had to make room for others are created again by their controllers, until all has come to rest.
+    fn recreate_pushed_out(&mut self, drained: &mut Drained) -> Result<()> {
+        loop {
+            let mut pushed_out = std::mem::take(&mut self.pushed_out);
+            pushed_out.retain(|pod| {
+                let kind = pod["metadata"]["ownerReferences"][0]["kind"].as_str();
+                kind.is_some_and(|kind| !["DaemonSet", "Node"].contains(&kind))
+            });
+            if pushed_out.is_empty() {
+                return Ok(());
+            }
+            self.n_recreated += pushed_out.len() as u64;
+            for pod in pushed_out {
+                self.recreate(pod, None, drained)?;
+            }
+            self.come_to_rest()?;
+        }
+    }
+
     /// Creates a pod again as its controller does, if it has one.
-    fn recreate(&mut self, mut pod: Value, round: usize, drained: &mut Drained) -> Result<()> {
+    fn recreate(
+        &mut self,
+        mut pod: Value,
+        round: Option<usize>,
+        drained: &mut Drained,
+    ) -> Result<()> {
         if pod["metadata"]["ownerReferences"][0].is_null() {
             return Ok(());
         }
         let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
-        drained.nodes.insert(format!("{namespace}/{name}"), (None, round));
+        // One that comes again for the second time has its round.
+        let came = drained.nodes.entry(format!("{namespace}/{name}")).or_insert((None, round));
+        came.1 = came.1.or(round);
         self.n_created += 1;
         pod["metadata"]["uid"] = format!("uid-{}-{name}", self.n_created).into();
         pod["metadata"]["deletionTimestamp"] = Value::Null;
@@ -159,10 +188,10 @@ impl Crowd {
                 "{node} is drained: {pod} goes to {at:?}, foreseen was {foreseen:?}"
             );
             let foreseen = placed.map(|placed| placed.round);
-            let expected = placed.map(|_| has_rounds.then_some(*round));
+            let expected = placed.map(|_| round.filter(|_| has_rounds));
             ensure!(
                 foreseen == expected,
-                "{node} is drained: {pod} goes in round {round}, foreseen was {foreseen:?}"
+                "{node} is drained: {pod} goes in round {round:?}, foreseen was {foreseen:?}"
             );
         }
         let mut blocked: Vec<&str> = answer.blocked.iter().map(|pod| &*pod.pod).collect();

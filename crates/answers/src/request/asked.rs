@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{CompileOptions, Node, Object, Pod, PodGroup, Taint, TaintEffect};
+use kube_scheduler_api_types::{CompileOptions, Node, Pod, Taint, TaintEffect};
 use serde_json::Value;
 
-use super::claims::Claims;
+use super::objects::Objects;
 use super::specs::{
-    AddPodsSpec, CapacitySpec, ChangeSpec, ClaimsSpec, DrainSpec, EffectSpec, FragmentationSpec,
+    AddPodsSpec, CapacitySpec, ChangeSpec, DrainSpec, EffectSpec, FragmentationSpec, ObjectsSpec,
     PodQuestionSpec, PodReferenceSpec, QueueSpec, WhatIfSpec,
 };
-use super::{QuestionKind, RequestError, typed, uid};
+use super::{QuestionKind, RequestError, in_namespace, typed};
 use crate::ExplainOptions;
 use crate::capacity::CapacityOptions;
 use crate::explanation::{Subject, Visibility};
 use crate::fragmentation::FragmentationOptions;
+use crate::manifests::{Place, manifest, pod_group, uid};
 use crate::pod_name::{PodName, generated_name};
 use crate::queue::QueueOptions;
-use crate::what_if::{Change, QuestionLimits};
+use crate::what_if::{Change, QuestionLimits, Workload};
 
-const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// How far a question over HTTP may have pods counted.
 const MAX_CAPACITY: usize = 100_000;
 /// The largest number that the first of several pods may have.
@@ -40,12 +40,23 @@ pub(crate) enum Asked {
     Fragmentation { options: FragmentationOptions },
 }
 
-/// What is asked, what its reader has to see to ask it, and the claims that come with it.
+/// What is asked, what its reader has to see to ask it, and what comes with its pods.
 pub(super) struct Read {
     pub(super) asked: Asked,
     pub(super) demands: Visibility,
-    pub(super) claims: Claims,
+    pub(super) objects: Objects,
 }
+
+const SUBJECT: Place = Place {
+    object: "spec.pod",
+    priority: "spec.pod.spec.priority",
+    how: "send the pod as an API server would store it, for example from kubectl create --dry-run=server -o json",
+};
+const ADDED: Place = Place {
+    object: "spec.changes.addPods.pod",
+    priority: "spec.changes.addPods.pod.spec.priority",
+    ..SUBJECT
+};
 
 const ANYBODY: Visibility = Visibility { nodes: false, all_pods: false };
 
@@ -72,13 +83,13 @@ impl Read {
                 Ok(Self::of(Asked::WhatIf { changes }))
             }
             QuestionKind::Capacity => {
-                let CapacitySpec { pod, max, steps, claims } = typed("spec", spec)?;
-                let template = Arc::new(manifest(pod, namespace, &SUBJECT, options)?);
+                let CapacitySpec { pod, max, steps, objects } = typed("spec", spec)?;
+                let template = Arc::new(subject(pod, namespace, options)?);
                 let defaults = CapacityOptions::default();
                 let max = bounded("spec.max", max, defaults.max, MAX_CAPACITY)?;
                 let explain = ExplainOptions::ALL;
                 let options = CapacityOptions { max, steps, explain, ..defaults };
-                Self::of(Asked::Capacity { template, options }).with_claims(claims, namespace)
+                Self::of(Asked::Capacity { template, options }).with_objects(objects, namespace)
             }
             QuestionKind::Queue => {
                 let QueueSpec { limit } = typed("spec", spec)?;
@@ -100,18 +111,30 @@ impl Read {
 
     /// What anybody may ask who may ask at all.
     fn of(asked: Asked) -> Self {
-        Self { asked, demands: ANYBODY, claims: Claims::default() }
+        Self { asked, demands: ANYBODY, objects: Objects::default() }
     }
 
-    fn with_claims(self, given: ClaimsSpec, namespace: &Arc<str>) -> Result<Self, RequestError> {
-        let claims = Claims::read(given.0, namespace)?;
-        let nodes = self.demands.nodes || claims.are_bound;
-        Ok(Self { claims, demands: Visibility { nodes, ..self.demands }, ..self })
+    fn with_objects(self, given: ObjectsSpec, namespace: &Arc<str>) -> Result<Self, RequestError> {
+        let objects = Objects::read(given.0, namespace)?;
+        let nodes = self.demands.nodes || objects.are_bound;
+        let all_pods = self.demands.all_pods || objects.are_elsewhere;
+        Ok(Self { objects, demands: Visibility { nodes, all_pods }, ..self })
     }
 }
 
 fn field(field: &'static str, problem: impl Into<String>) -> RequestError {
     RequestError::Field { field: field.into(), problem: problem.into() }
+}
+
+/// The pod that a question is about: of the question's namespace.
+fn subject(
+    pod: Value,
+    namespace: &Arc<str>,
+    options: &CompileOptions,
+) -> Result<Pod, RequestError> {
+    let given = pod.get("metadata").and_then(|meta| meta.get("namespace"));
+    in_namespace(given, namespace, "spec.pod.metadata.namespace")?;
+    Ok(manifest(pod, namespace, &SUBJECT, options)?)
 }
 
 fn bounded(
@@ -132,7 +155,7 @@ fn about_pod(
     spec: &Value,
     options: &CompileOptions,
 ) -> Result<Read, RequestError> {
-    let PodQuestionSpec { pod_name, pod, suggest, claims } = typed("spec", spec)?;
+    let PodQuestionSpec { pod_name, pod, suggest, objects } = typed("spec", spec)?;
     if suggest && kind != QuestionKind::Explanation {
         let problem = format!("a question of kind {} has no suggestions", kind.kind());
         return Err(field("spec.suggest", problem));
@@ -141,16 +164,14 @@ fn about_pod(
         (Some(name), None) if !name.is_empty() => {
             Subject::Known(PodName { namespace: namespace.clone(), name: name.into() })
         }
-        (None, Some(pod)) => {
-            Subject::Manifest(Arc::new(manifest(pod, namespace, &SUBJECT, options)?))
-        }
+        (None, Some(pod)) => Subject::Manifest(Arc::new(subject(pod, namespace, options)?)),
         _ => return Err(field("spec", "expected either podName or pod")),
     };
     let asked = match kind {
         QuestionKind::Preemption => Asked::Preemption { subject },
         _ => Asked::Explanation { subject, suggest },
     };
-    Read::of(asked).with_claims(claims, namespace)
+    Read::of(asked).with_objects(objects, namespace)
 }
 
 fn what_if(
@@ -158,7 +179,7 @@ fn what_if(
     spec: &Value,
     options: &CompileOptions,
 ) -> Result<Read, RequestError> {
-    let WhatIfSpec { changes: specs, claims } = typed("spec", spec)?;
+    let WhatIfSpec { changes: specs, objects } = typed("spec", spec)?;
     if specs.is_empty() {
         return Err(field("spec.changes", "expected one change or more"));
     }
@@ -167,9 +188,10 @@ fn what_if(
     for spec in specs {
         let (of_pods, n) = match &spec {
             ChangeSpec::AddPods(added) => (true, added.count.unwrap_or(1)),
-            ChangeSpec::AddPodGroup(_) | ChangeSpec::DeletePod(_) | ChangeSpec::EvictPod(_) => {
-                (true, 1)
-            }
+            ChangeSpec::AddPodGroup(_)
+            | ChangeSpec::AddWorkload(_)
+            | ChangeSpec::DeletePod(_)
+            | ChangeSpec::EvictPod(_) => (true, 1),
             _ => (false, 1),
         };
         if n > max.saturating_sub(changes.len()) {
@@ -182,10 +204,11 @@ fn what_if(
     demands.all_pods = changes.iter().any(|change| match change {
         Change::AddPod(pod) => pod.namespace != *namespace,
         Change::AddPodGroup(group) => group.namespace != *namespace,
+        Change::AddWorkload(workload) => workload.namespace() != &**namespace,
         Change::DeletePod(name) | Change::EvictPod(name) => name.namespace != *namespace,
         _ => false,
     });
-    Read { demands, ..Read::of(Asked::WhatIf { changes }) }.with_claims(claims, namespace)
+    Read { demands, ..Read::of(Asked::WhatIf { changes }) }.with_objects(objects, namespace)
 }
 
 fn add_changes(
@@ -200,7 +223,12 @@ fn add_changes(
             return Ok(());
         }
         ChangeSpec::AddPodGroup(added) => {
-            Change::AddPodGroup(pod_group(added.pod_group, namespace)?)
+            const AT: &str = "spec.changes.addPodGroup.podGroup";
+            Change::AddPodGroup(pod_group(added.pod_group, namespace, AT)?)
+        }
+        ChangeSpec::AddWorkload(added) => {
+            let workload = Workload::read(added.workload, namespace, options)?;
+            Change::AddWorkload(Arc::new(workload))
         }
         ChangeSpec::DeletePod(pod) => Change::DeletePod(pod.name_in(namespace)),
         ChangeSpec::EvictPod(pod) => Change::EvictPod(pod.name_in(namespace)),
@@ -243,24 +271,6 @@ impl PodReferenceSpec {
     }
 }
 
-/// A pod group of a question, in the question's namespace unless it names another one.
-fn pod_group(mut group: Value, namespace: &Arc<str>) -> Result<Arc<Object>, RequestError> {
-    const AT: &str = "spec.changes.addPodGroup.podGroup";
-
-    let refused = |problem: String| field(AT, problem);
-    if group["metadata"].is_object() && group["metadata"]["namespace"].is_null() {
-        group["metadata"]["namespace"] = Value::from(&**namespace);
-    }
-    let mut group = Object::from_value(group).map_err(|error| refused(error.to_string()))?;
-    if (&*group.group, &*group.kind) != (PodGroup::GROUP, PodGroup::KIND) || group.name.is_empty() {
-        let expected = format!("expected a {} of {} with a name", PodGroup::KIND, PodGroup::GROUP);
-        return Err(refused(expected));
-    }
-    PodGroup::from_object(&group).map_err(|error| refused(error.to_string()))?;
-    group.uid = uid(&group.namespace, &group.name);
-    Ok(Arc::new(group))
-}
-
 /// Pods that are alike except for their names.
 fn pods(
     added: AddPodsSpec,
@@ -289,51 +299,4 @@ fn pods(
         Arc::new(Pod { name, uid, ..pod.clone() })
     });
     Ok(numbered.collect())
-}
-
-/// Where a manifest stands in a question, for messages.
-struct Place {
-    pod: &'static str,
-    priority: &'static str,
-    /// The field that may name no other namespace than that of the question, if it may not.
-    namespace: Option<&'static str>,
-}
-
-const SUBJECT: Place = Place {
-    pod: "spec.pod",
-    priority: "spec.pod.spec.priority",
-    namespace: Some("spec.pod.metadata.namespace"),
-};
-const ADDED: Place = Place {
-    pod: "spec.changes.addPods.pod",
-    priority: "spec.changes.addPods.pod.spec.priority",
-    namespace: None,
-};
-
-/// A pod of a question, in the question's namespace unless it names another one and may.
-fn manifest(
-    mut pod: Value,
-    namespace: &Arc<str>,
-    at: &Place,
-    options: &CompileOptions,
-) -> Result<Pod, RequestError> {
-    let meta = pod.get("metadata").and_then(|meta| meta.get("namespace"));
-    if let Some(field) = at.namespace {
-        super::in_namespace(meta, namespace, field)?;
-    }
-    let given = meta.and_then(Value::as_str).filter(|given| !given.is_empty());
-    let namespace: Arc<str> = given.map_or_else(|| namespace.clone(), Arc::from);
-    if pod["spec"]["priority"].is_null() && !pod["spec"]["priorityClassName"].is_null() {
-        let problem = "is not set although there is a priorityClassName: send the pod as an API server would store it, \
-                       for example from kubectl create --dry-run=server -o json";
-        return Err(field(at.priority, problem));
-    }
-    if pod["spec"].is_object() && pod["spec"]["schedulerName"].is_null() {
-        pod["spec"]["schedulerName"] = DEFAULT_SCHEDULER.into();
-    }
-    let pod = Pod::from_json_with(pod.to_string(), options)
-        .map_err(|error| field(at.pod, error.to_string()))?;
-    let name: Arc<str> = if pod.name.is_empty() { "pod".into() } else { pod.name.clone() };
-    let uid = uid(&namespace, &name);
-    Ok(Pod { namespace, name, uid, ..pod })
 }

@@ -17,15 +17,16 @@ pub(super) struct PodQuestionSpec {
     pub(super) suggest: bool,
     /// What comes with the pods.
     #[serde(default)]
-    pub(super) claims: ClaimsSpec,
+    pub(super) objects: ObjectsSpec,
 }
 
-/// PersistentVolumeClaims and ResourceClaims of the question's namespace, as an API server would store them; at most 1,000. They are
-/// part of the cluster for the answer, before any change. One that the cluster has counts as it is there. Those that have their
-/// volume or devices are for readers who may list nodes.
+/// What comes with the pods: PersistentVolumeClaims, ResourceClaims, Services, ReplicationControllers, ReplicaSets and StatefulSets, as
+/// an API server would store them; at most 1,000. They are of the question's namespace unless they name another one, which is for
+/// readers who may list pods there. They are part of the cluster for the answer, before any change. One that the cluster has counts as it is there. Of services and controllers only `spec.selector` matters: pods without
+/// spread constraints are spread by it. Claims that have their volume or devices are for readers who may list nodes.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub(super) struct ClaimsSpec(pub(super) Vec<Value>);
+pub(super) struct ObjectsSpec(pub(super) Vec<Value>);
 
 /// What would happen after changes.
 #[derive(Deserialize, JsonSchema)]
@@ -35,7 +36,7 @@ pub(super) struct WhatIfSpec {
     pub(super) changes: Vec<ChangeSpec>,
     /// What comes with the pods.
     #[serde(default)]
-    pub(super) claims: ClaimsSpec,
+    pub(super) objects: ObjectsSpec,
 }
 
 /// One change. Changes of nodes are for readers who may list nodes; pods of other namespaces, for those who may list these.
@@ -46,6 +47,8 @@ pub(super) enum ChangeSpec {
     AddPods(AddPodsSpec),
     /// A pod group is created: to be had before its pods, which name it.
     AddPodGroup(AddPodGroupSpec),
+    /// A workload is created, with the objects and pods that its controller makes.
+    AddWorkload(AddWorkloadSpec),
     /// A pod is deleted.
     DeletePod(PodReferenceSpec),
     /// A pod is evicted, after all other changes, in rounds as disruption budgets allow; one of a controller comes again.
@@ -86,6 +89,16 @@ pub(super) struct AddPodsSpec {
 pub(super) struct AddPodGroupSpec {
     /// The PodGroup of `scheduling.k8s.io`, as an API server would store it.
     pub(super) pod_group: Value,
+}
+
+/// A workload that does not exist yet.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct AddWorkloadSpec {
+    /// A Deployment, ReplicaSet, StatefulSet or DaemonSet of `apps`, a Job or CronJob of `batch`, a JobSet, a Workload of
+    /// `scheduling.k8s.io`, or a ReplicationController. Its template has to have the priority of its pods, if they have a class of
+    /// priority. Claims for devices are not made from templates.
+    pub(super) workload: Value,
 }
 
 /// A pod that exists.
@@ -198,7 +211,7 @@ pub(super) struct CapacitySpec {
     pub(super) steps: bool,
     /// What comes with the pods.
     #[serde(default)]
-    pub(super) claims: ClaimsSpec,
+    pub(super) objects: ObjectsSpec,
 }
 
 /// What waits, and for what.

@@ -8,6 +8,7 @@ use kube_scheduler_api_types::{Node, Object, Pod, PodStatus, TaintEffect};
 use kube_scheduler_engine::Input;
 
 use super::Change;
+use super::workloads::Creation;
 use crate::Refusal;
 use crate::course::Course;
 use crate::format::count;
@@ -27,11 +28,18 @@ pub(crate) struct Touched {
     pub(super) to_drain: BTreeSet<Arc<str>>,
     /// Pods that are still to be evicted by name, in this order.
     pub(super) to_evict: Vec<Arc<Pod>>,
+    /// Whether pods go away from nodes, so that controllers create pods again.
+    pub(super) moves_pods: bool,
     pub(super) warnings: Vec<String>,
 }
 
-/// Applies changes in their order.
-pub(crate) fn apply(course: &mut Course, changes: &[Change]) -> Result<Touched, Refusal> {
+/// Applies changes in their order; workloads among them have room for as many pods as there may be changes.
+pub(crate) fn apply(
+    course: &mut Course,
+    changes: &[Change],
+    max_changes: usize,
+) -> Result<Touched, Refusal> {
+    let mut creation = Creation::new(changes.len(), max_changes);
     let mut touched = Touched::default();
     let mut numbers = BTreeMap::new();
     for change in changes {
@@ -39,9 +47,11 @@ pub(crate) fn apply(course: &mut Course, changes: &[Change]) -> Result<Touched, 
             // After an interrupt the course makes no more attempts, and says that it was cut short.
             break;
         }
+        touched.moves_pods |= change.moves_pods();
         match change {
             Change::AddPod(pod) => add_pod(course, pod, &mut touched)?,
             Change::AddPodGroup(group) => add_group(course, group, &mut touched)?,
+            Change::AddWorkload(workload) => creation.carry_out(course, workload, &mut touched)?,
             Change::DeletePod(name) => {
                 let pod = pod(course, name)?;
                 course.delete(&pod);
@@ -122,7 +132,11 @@ fn labelled(node: Node, key: &Arc<str>, value: &Arc<str>) -> Node {
     Node { labels: all.chain([(key.clone(), value.clone())]).collect(), ..node }
 }
 
-fn add_pod(course: &mut Course, pod: &Arc<Pod>, touched: &mut Touched) -> Result<(), Refusal> {
+pub(super) fn add_pod(
+    course: &mut Course,
+    pod: &Arc<Pod>,
+    touched: &mut Touched,
+) -> Result<(), Refusal> {
     let name = PodName::from(&**pod);
     if course.engine.known_pod(&name.namespace, &name.name).is_some() {
         return Err(Refusal::PodExists(name));
@@ -137,7 +151,7 @@ fn add_pod(course: &mut Course, pod: &Arc<Pod>, touched: &mut Touched) -> Result
     Ok(())
 }
 
-fn add_group(
+pub(super) fn add_group(
     course: &mut Course,
     group: &Arc<Object>,
     touched: &mut Touched,
@@ -232,10 +246,22 @@ fn controller_kind(pod: &Pod) -> Option<&str> {
     pod.controller.as_ref().map(|controller| &*controller.kind)
 }
 
-/// Creates a deleted pod again, as its controller would. Returns false if it has no controller.
+/// Creates a deleted pod again, as its controller would. One without a controller is gone for good; false then.
 pub(super) fn recreate(course: &mut Course, pod: &Pod, touched: &mut Touched) -> bool {
-    if controller_kind(pod).is_none() {
+    let is_recreated = recreate_if_controlled(course, pod, touched);
+    if !is_recreated {
         touched.lose(pod);
+    }
+    is_recreated
+}
+
+/// The same of one that nobody asked to delete.
+pub(super) fn recreate_if_controlled(
+    course: &mut Course,
+    pod: &Pod,
+    touched: &mut Touched,
+) -> bool {
+    if controller_kind(pod).is_none() {
         return false;
     }
     course.handle(Input::PodApplied(Arc::new(anew(pod))));

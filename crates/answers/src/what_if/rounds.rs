@@ -12,7 +12,7 @@ use kube_scheduler_engine::Input;
 
 use super::WITHOUT_STATUS;
 use super::budgets::{Budgets, EvictionVerdict, is_overlooked};
-use super::changes::{Touched, is_of_node, recreate};
+use super::changes::{Touched, is_of_node, recreate, recreate_if_controlled};
 use super::data::BlockedAnswer;
 use crate::course::Course;
 use crate::format::count;
@@ -68,12 +68,31 @@ pub(super) fn evict(course: &mut Course, touched: &mut Touched) -> Evicted {
         evicted.rounds.extend(names.map(|name| (name, evicted.n_rounds)));
         evict_at_once(course, allowed, &mut budgets, touched, &mut lost);
         let (n_bound, n_evicted) = (course.bound.len(), course.evictions.len());
-        course.run();
+        settle(course, touched);
         course.bound[n_bound..].iter().for_each(|pod| budgets.placed(pod));
         for eviction in &course.evictions[n_evicted..] {
             budgets.lost(&eviction.pod);
         }
         left = refused.into_iter().map(|(pod, _)| pod).collect();
+    }
+}
+
+/// Goes on until nothing changes any more. Where pods go away from nodes, and are created again by their controllers, so are those
+/// that are evicted for others.
+pub(super) fn settle(course: &mut Course, touched: &mut Touched) {
+    loop {
+        let n_before = course.evictions.len();
+        course.run();
+        if !touched.moves_pods || course.is_cut_short || course.evictions.len() == n_before {
+            return;
+        }
+        let evicted = course.evictions[n_before..].iter().map(|eviction| eviction.pod.clone());
+        for pod in evicted.filter(|pod| !is_of_node(pod)).collect::<Vec<_>>() {
+            // One of a group may have been chosen twice.
+            if course.engine.known_pod(&pod.namespace, &pod.name).is_none() {
+                recreate_if_controlled(course, &pod, touched);
+            }
+        }
     }
 }
 

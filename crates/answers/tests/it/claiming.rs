@@ -91,7 +91,7 @@ fn a_claim_of_the_question_is_there_for_its_pod() {
     ] {
         assert_eq!(answered(&cluster, kind, &spec)[field], without, "{kind:?}");
         let mut spec = spec;
-        spec["claims"] = claims.clone();
+        spec["objects"] = claims.clone();
         let found = answered(&cluster, kind, &spec);
         assert_eq!((&found[field], &found["warnings"]), (&with, &Value::Null), "{kind:?}");
     }
@@ -111,7 +111,7 @@ fn claims_are_there_before_and_after_the_changes() {
     let unchanged = answered(&cluster, QuestionKind::WhatIf, &spec);
     assert_eq!(unchanged["otherPending"], 1, "it would be pending in any case: {unchanged:#}");
     let mut with = spec;
-    with["claims"] = json!([volume_claim("data")]);
+    with["objects"] = json!([volume_claim("data")]);
     let changed = answered(&cluster, QuestionKind::WhatIf, &with);
     assert_eq!(changed["otherPending"], 0, "it would have a node without the changes: {changed:#}");
     assert_eq!(changed["pending"][0]["pod"], "default/waiting");
@@ -124,7 +124,7 @@ fn a_claim_that_the_cluster_has_counts_as_it_is_there() {
     there["metadata"]["namespace"] = json!("default");
     there["spec"]["storageClassName"] = json!("none");
     object(&mut cluster, there);
-    let spec = json!({"pod": pod("data"), "claims": [volume_claim("data")]});
+    let spec = json!({"pod": pod("data"), "objects": [volume_claim("data")]});
     let found = answer(&cluster, QuestionKind::Explanation, &spec);
     let warning = "PersistentVolumeClaim default/data: the cluster has one, which counts instead";
     let text = found.table(false);
@@ -142,11 +142,11 @@ fn a_claim_that_was_made_for_a_pod_is_for_the_one_of_the_question() {
     let mut claim = device_claim("p-d");
     let owned = |name: &str| json!([{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": "x", "controller": true}]);
     claim["metadata"]["ownerReferences"] = owned("p");
-    let spec = json!({"pod": pod, "claims": [claim]});
+    let spec = json!({"pod": pod, "objects": [claim]});
     let found = answered(&cluster(), QuestionKind::Explanation, &spec);
     assert_eq!(found["verdict"], "Fits", "{found:#}");
     claim["metadata"]["ownerReferences"] = owned("other");
-    let spec = json!({"pod": pod, "claims": [claim]});
+    let spec = json!({"pod": pod, "objects": [claim]});
     let found = answered(&cluster(), QuestionKind::Explanation, &spec);
     assert!(found.to_string().contains("was not created for Pod"), "{found:#}");
 }
@@ -154,7 +154,7 @@ fn a_claim_that_was_made_for_a_pod_is_for_the_one_of_the_question() {
 #[test]
 fn who_may_list_no_nodes_may_not_try_names_of_volumes() {
     let demands = |claim: Value| {
-        let spec = json!({"pod": pod("data"), "claims": [claim]});
+        let spec = json!({"pod": pod("data"), "objects": [claim]});
         let question = question(QuestionKind::Explanation, &spec).unwrap();
         question.demands
     };
@@ -177,44 +177,48 @@ fn claims_are_checked() {
         json!([claim])
     };
     let many: Vec<Value> = (0..1_001).map(|n| volume_claim(&format!("data-{n}"))).collect();
-    let expected = "spec.claims[0]: expected a PersistentVolumeClaim of v1 or a ResourceClaim of \
-                    resource.k8s.io with a name";
+    let expected = "spec.objects[0]: expected a PersistentVolumeClaim, Service or ReplicationController of v1, a ReplicaSet or \
+                    StatefulSet of apps, or a ResourceClaim of resource.k8s.io, with a name";
     let named = "PersistentVolumeClaim default/data";
     let mut claim = device_claim("data");
     claim["spec"]["devices"]["requests"] = json!([{}]);
     for (claims, problem) in [
-        (json!(7), "spec.claims: invalid type".to_owned()),
-        (json!(many), "spec.claims: 1001: at most 1000 are allowed".to_owned()),
-        (json!([7]), "spec.claims[0]: ".to_owned()),
+        (json!(7), "spec.objects: invalid type".to_owned()),
+        (json!(many), "spec.objects: 1001: at most 1000 are allowed".to_owned()),
+        (json!([7]), "spec.objects[0]: ".to_owned()),
         (json!([{}]), expected.to_owned()),
         (changed(|claim| claim["kind"] = json!("PersistentVolume")), expected.to_owned()),
         (changed(|claim| claim["metadata"] = json!(null)), expected.to_owned()),
         (
-            changed(|claim| claim["metadata"]["namespace"] = json!("other")),
-            "spec.claims[0].metadata.namespace: \"other\": the request is about namespace \"default\""
-                .to_owned(),
-        ),
-        (
             json!([volume_claim("data"), volume_claim("data")]),
-            format!("spec.claims[1]: {named}: is given twice"),
+            format!("spec.objects[1]: {named}: is given twice"),
         ),
         (
             changed(|claim| claim["spec"]["accessModes"] = json!([7])),
-            format!("spec.claims[0].spec.accessModes[0]: {named}: invalid type: integer `7`"),
+            format!("spec.objects[0].spec.accessModes[0]: {named}: invalid type: integer `7`"),
         ),
         (
             changed(|claim| claim["spec"]["resources"]["requests"]["storage"] = json!("much")),
             format!(
-                "spec.claims[0].spec.resources.requests.storage: {named}: \"much\": expected a quantity such as 10Gi"
+                "spec.objects[0].spec.resources.requests.storage: {named}: \"much\": expected a quantity such as 10Gi"
             ),
         ),
         (
             json!([claim]),
-            "spec.claims[0].spec.devices.requests[0]: ResourceClaim default/data: missing field `name`"
+            "spec.objects[0].spec.devices.requests[0]: ResourceClaim default/data: missing field `name`"
                 .to_owned(),
         ),
+        (
+            json!([{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"selector": {"app": 7}}}]),
+            "spec.objects[0].spec.selector.app: Service default/web: invalid type: integer `7`".to_owned(),
+        ),
+        (
+            json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"},
+                "spec": {"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}}]),
+            "spec.objects[0].spec.selector: ReplicaSet default/web: ".to_owned(),
+        ),
     ] {
-        let spec = json!({"pod": pod("data"), "claims": claims});
+        let spec = json!({"pod": pod("data"), "objects": claims});
         let error = question(QuestionKind::Capacity, &spec).unwrap_err();
         assert!(error.starts_with(&problem), "{problem}: {error}");
     }
@@ -295,9 +299,9 @@ proptest! {
                 "pool": {"name": "a", "generation": 1, "resourceSliceCount": 1}}}));
         let others = [volume_claim, allocated_claim][usize::from(which % 3 == 0)]("c");
         for (kind, spec) in [
-            (QuestionKind::Explanation, json!({"pod": pod, "suggest": true, "claims": [claim, others]})),
-            (QuestionKind::WhatIf, json!({"changes": [{"addPods": {"pod": pod}}], "claims": [others, claim]})),
-            (QuestionKind::Capacity, json!({"pod": pod, "max": 3, "claims": [claim, others]})),
+            (QuestionKind::Explanation, json!({"pod": pod, "suggest": true, "objects": [claim, others]})),
+            (QuestionKind::WhatIf, json!({"changes": [{"addPods": {"pod": pod}}], "objects": [others, claim]})),
+            (QuestionKind::Capacity, json!({"pod": pod, "max": 3, "objects": [claim, others]})),
         ] {
             if let Ok(question) = question(kind, &spec) {
                 let inquiry = Inquiry::new(&question, &cluster.engine, NOW);

@@ -5,6 +5,7 @@
 mod claiming;
 mod cluster;
 mod counting;
+mod creating;
 mod describing;
 mod draining;
 mod explaining;

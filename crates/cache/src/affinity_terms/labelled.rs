@@ -119,7 +119,7 @@ impl Equivalent<Spot> for BorrowedSpot<'_> {
 }
 
 /// The most pairs of a namespace and a value that one term is filed under.
-const MAX_SPOTS: usize = 64;
+const MAX_SPOTS: usize = 4;
 
 /// Numbers of terms by namespace and label.
 #[derive(Clone, Debug, Default)]

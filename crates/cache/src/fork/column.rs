@@ -121,11 +121,12 @@ impl<T: Clone + Default, const CHUNK: usize> Column<T, CHUNK> {
         self.set(idx, value);
     }
 
-    /// Removes the last value. Its chunk stays allocated.
+    /// Removes the last value. One chunk without values may stay allocated.
     pub(crate) fn pop(&mut self) -> Option<T> {
         let last = self.len.checked_sub(1)?;
         let value = self.take(last);
         self.len = last;
+        self.chunks.truncate(last.div_ceil(CHUNK) + 1);
         Some(value)
     }
 }

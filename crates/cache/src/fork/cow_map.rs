@@ -11,6 +11,8 @@ use hashbrown::hash_table::Entry;
 use hashbrown::{Equivalent, HashTable};
 use kube_scheduler_api_types::KeyedState;
 
+use crate::room::room_to_keep;
+
 /// How many entries a shard has on average, at most: so many are copied by a write after a fork, and a fork copies one pointer
 /// for so many. A map whose shards have less than a quarter of it on average has too many.
 const SHARD_LEN: usize = if cfg!(test) { 4 } else { 64 };
@@ -143,6 +145,9 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
         let shard = shard_mut(&mut self.shards, hash);
         let entry = shard.find_entry(hash, |(k, _)| key.equivalent(k)).ok()?;
         let removed = entry.remove().0.1;
+        if let Some(room) = room_to_keep(shard.len(), shard.capacity()) {
+            shard.shrink_to(room, |(k, _)| self.hasher.hash_one(k));
+        }
         self.len -= 1;
         self.join_if_empty();
         Some(removed)

@@ -16,20 +16,26 @@ pub(crate) enum ObjectClass {
     DeviceClasses,
     /// One comes with every few pods, and its status changes with them.
     PodGroups,
+    /// Services, and the controllers that own pods and select them. Pods without constraints of their own are spread by these, and
+    /// they do not change with volumes and their claims.
+    PodSelectors,
     /// Everything else.
     Others,
 }
 
 impl ObjectClass {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::Devices, Self::DeviceClasses, Self::PodGroups, Self::Others];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Devices, Self::DeviceClasses, Self::PodGroups, Self::PodSelectors, Self::Others];
 
     /// That of a kind of an API group.
     pub(crate) fn of(group: &str, kind: &str) -> Self {
-        match group {
-            DEVICE_GROUP if kind == DEVICE_CLASS => Self::DeviceClasses,
-            DEVICE_GROUP => Self::Devices,
-            PodGroup::GROUP => Self::PodGroups,
+        match (group, kind) {
+            (DEVICE_GROUP, DEVICE_CLASS) => Self::DeviceClasses,
+            (DEVICE_GROUP, _) => Self::Devices,
+            (PodGroup::GROUP, _) => Self::PodGroups,
+            ("", "Service" | "ReplicationController") | ("apps", "ReplicaSet" | "StatefulSet") => {
+                Self::PodSelectors
+            }
             _ => Self::Others,
         }
     }

@@ -252,7 +252,7 @@ fn an_assumption_lives_as_long_as_the_revision_it_was_made_from() {
 }
 
 #[test]
-fn objects_of_devices_have_a_version_of_their_own() {
+fn some_kinds_have_a_version_of_their_own() {
     let mut cluster = ClusterState::new();
     let objects = cluster.objects_mut();
     let devices = |kind: &str| Reads::of_kind("resource.k8s.io", kind);
@@ -265,6 +265,13 @@ fn objects_of_devices_have_a_version_of_their_own() {
     assert!(
         ["DeviceClass", "ResourceClaim"].iter().all(|k| Reads::ALL_OBJECTS.intersects(devices(k)))
     );
+    let selectors = Reads::of_kind("", "Service");
+    assert!(!selectors.intersects(Reads::OBJECTS) && Reads::ALL_OBJECTS.intersects(selectors));
+    assert!(
+        [("", "ReplicationController"), ("apps", "ReplicaSet"), ("apps", "StatefulSet")]
+            .iter()
+            .all(|(group, kind)| Reads::of_kind(group, kind) == selectors)
+    );
     let object = |group: &str, kind: &str| {
         let version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
         let json = format!(
@@ -273,29 +280,30 @@ fn objects_of_devices_have_a_version_of_their_own() {
         Arc::new(Object::from_json(json).unwrap())
     };
     let of_devices = ("resource.k8s.io", ["DeviceClass", "ResourceClaim", "ResourceSlice"]);
-    for (group, kinds) in others.map(|group| (group, kinds)).into_iter().chain([of_devices]) {
-        for kind in kinds {
-            let changed = Reads::of_kind(group, kind);
-            let all = [Reads::OBJECTS, devices("DeviceClass"), devices("ResourceClaim")];
-            let kept = all.into_iter().filter(|reads| *reads != changed);
-            let kept = kept.fold(Reads::NOTHING, Reads::union);
-            let mut last = objects.versions();
-            let mut assert_changed = |objects: &crate::ObjectStore, what: &str| {
-                let now = objects.versions();
-                assert!(!last.agree(&now, changed), "{what} {group} {kind}");
-                assert!(last.agree(&now, kept), "{what} {group} {kind}");
-                assert!(!last.agree(&now, changed.union(kept)), "{what} {group} {kind}");
-                last = now;
-            };
-            objects.upsert(object(group, kind));
-            assert_changed(objects, "added");
-            objects.assume(object(group, kind)).unwrap();
-            assert_changed(objects, "assumed");
-            assert!(objects.restore(&object(group, kind)));
-            assert_changed(objects, "restored");
-            objects.remove(group, kind, "", "o").unwrap();
-            assert_changed(objects, "removed");
-        }
+    let of_selectors = [("", "Service"), ("apps", "ReplicaSet")];
+    let all_kinds = others.map(|group| (group, kinds)).into_iter().chain([of_devices]);
+    let all_kinds = all_kinds.flat_map(|(group, kinds)| kinds.map(|kind| (group, kind)));
+    for (group, kind) in all_kinds.chain(of_selectors) {
+        let changed = Reads::of_kind(group, kind);
+        let all = [Reads::OBJECTS, devices("DeviceClass"), devices("ResourceClaim"), selectors];
+        let kept = all.into_iter().filter(|reads| *reads != changed);
+        let kept = kept.fold(Reads::NOTHING, Reads::union);
+        let mut last = objects.versions();
+        let mut assert_changed = |objects: &crate::ObjectStore, what: &str| {
+            let now = objects.versions();
+            assert!(!last.agree(&now, changed), "{what} {group} {kind}");
+            assert!(last.agree(&now, kept), "{what} {group} {kind}");
+            assert!(!last.agree(&now, changed.union(kept)), "{what} {group} {kind}");
+            last = now;
+        };
+        objects.upsert(object(group, kind));
+        assert_changed(objects, "added");
+        objects.assume(object(group, kind)).unwrap();
+        assert_changed(objects, "assumed");
+        assert!(objects.restore(&object(group, kind)));
+        assert_changed(objects, "restored");
+        objects.remove(group, kind, "", "o").unwrap();
+        assert_changed(objects, "removed");
     }
 }
 

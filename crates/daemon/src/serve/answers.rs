@@ -308,7 +308,8 @@ fn check_demands(demands: Visibility, reader: Visibility) -> Result<(), Problem>
         return Err(Problem::forbidden(message));
     }
     if demands.all_pods && !reader.all_pods {
-        let message = "pods of other namespaces are for readers who may list pods in all of them";
+        let message =
+            "pods and objects of other namespaces are for readers who may list pods in all of them";
         return Err(Problem::forbidden(message));
     }
     Ok(())

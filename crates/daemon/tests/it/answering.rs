@@ -350,7 +350,7 @@ async fn claims_come_with_a_question_of_their_namespace() {
     let mut db = small("db-0");
     db["spec"]["volumes"] =
         json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data-db-0"}}]);
-    let spec = |claims: Value| json!({"changes": [{"addPods": {"pod": db}}], "claims": claims});
+    let spec = |claims: Value| json!({"changes": [{"addPods": {"pod": db}}], "objects": claims});
     let own = || claim(json!({"name": "data-db-0"}), None);
     until_asked("the class is known", || async {
         answered(&world, "tenant", WHAT_IFS, "WhatIf", &spec(json!([own()]))).await["fits"] == true
@@ -366,8 +366,9 @@ async fn claims_come_with_a_question_of_their_namespace() {
     let mut class = own();
     class["kind"] = json!("StorageClass");
     for (user, claim, code, problem) in [
-        ("administrator", elsewhere, 400, "spec.claims[0].metadata.namespace: "),
-        ("administrator", class, 400, "spec.claims[0]: expected a PersistentVolumeClaim"),
+        ("tenant", elsewhere.clone(), 403, "pods and objects of other namespaces"),
+        ("administrator", elsewhere, 201, ""),
+        ("administrator", class, 400, "spec.objects[0]: expected a PersistentVolumeClaim"),
         ("tenant", bound.clone(), 403, "claims that have their volumes or devices"),
         ("administrator", bound, 201, ""),
     ] {
@@ -378,7 +379,7 @@ async fn claims_come_with_a_question_of_their_namespace() {
     let many = spec(json!(vec![own(); 1_001]));
     let refused = asked(&world, "administrator", WHAT_IFS, "WhatIf", &many).await;
     assert_eq!(refused.code, 400, "{}", refused.body);
-    assert!(refused.body.contains("spec.claims: 1001: at most 1000 are allowed"));
+    assert!(refused.body.contains("spec.objects: 1001: at most 1000 are allowed"));
 
     // One that the cluster has is as it is there.
     let mut there = claim(json!({"name": "data-db-0", "namespace": "default"}), None);

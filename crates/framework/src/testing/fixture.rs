@@ -15,6 +15,7 @@ use crate::context::{
     Command, Commands, Context, EventObject, NominatedPods, RunningPreemptions, Sources,
     WaitingPod, WaitingPods,
 };
+use crate::cycle_memo::CycleMemo;
 use crate::cycle_state::CycleState;
 use crate::known_pods::KnownPods;
 use crate::normalization::{MAX_NODE_SCORE, Normalization};
@@ -174,6 +175,7 @@ impl Fixture {
             waiting: self,
             nominated: self,
             preemptions: self,
+            memo: &CycleMemo::NONE,
             now: self.now,
         }
     }

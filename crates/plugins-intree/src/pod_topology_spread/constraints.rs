@@ -8,7 +8,7 @@ use kube_scheduler_framework::api::{
 use kube_scheduler_framework::counters::{
     CountedNodes, CountedPods, PodTerm, PodTolerations, RequiredNodeAffinity,
 };
-use kube_scheduler_framework::{ClusterView, SignatureWriter};
+use kube_scheduler_framework::{Context, SignatureWriter};
 
 use super::args::Defaults;
 use super::default_selector::default_selector;
@@ -91,13 +91,13 @@ impl Defaults {
     /// The constraints of `pod` with this action, in order. The error says which of them cannot be read.
     pub(super) fn constraints_of(
         &self,
-        cluster: ClusterView<'_>,
+        cx: &Context<'_>,
         pod: &Pod,
         action: WhenUnsatisfiable,
     ) -> Result<Vec<Constraint>, String> {
         let own = &pod.spec.topology_spread_constraints;
         if own.is_empty() {
-            return Ok(self.default_constraints(cluster, pod, action));
+            return Ok(self.default_constraints(cx, pod, action));
         }
         let of_action = own.iter().filter(|given| given.when_unsatisfiable == action);
         let compiled = of_action.map(|given| match &given.selector_error {
@@ -115,7 +115,7 @@ impl Defaults {
 
     fn default_constraints(
         &self,
-        cluster: ClusterView<'_>,
+        cx: &Context<'_>,
         pod: &Pod,
         action: WhenUnsatisfiable,
     ) -> Vec<Constraint> {
@@ -124,7 +124,7 @@ impl Defaults {
         if of_action.peek().is_none() {
             return Vec::new();
         }
-        let selector = default_selector(cluster, pod);
+        let selector = default_selector(cx, pod);
         if selector.is_empty() {
             return Vec::new();
         }

@@ -1,27 +1,28 @@
 //! Which pods belong together with a pod that says nothing about spreading: what its services and its owner select
 //! (`docs/spec/plugins-topology.md` §1.3).
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube_scheduler_framework::ClusterView;
-use kube_scheduler_framework::api::{
-    Fields, Json, LabelSelector, Labels, Object, Pod, Requirement, wire,
-};
+use kube_scheduler_framework::api::{Json, LabelSelector, Labels, Object, Pod, Requirement, wire};
+use kube_scheduler_framework::{ClusterView, Context};
 use serde::Deserialize;
+
+/// Those of a pod's labels that services select it by.
+struct SelectedLabels(Labels);
 
 /// The selector of all services that select the pod and of the controller that owns it. Without requirements when
 /// there are none.
 ///
-/// A service is compared with the pod up to the first label that differs. What services add are labels of the pod, so
-/// there are never more of them than the pod has, however many services there are.
-pub(super) fn default_selector(cluster: ClusterView<'_>, pod: &Pod) -> LabelSelector {
-    let mut pairs: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
-    for service in cluster.objects_of("").list_in("Service", &pod.namespace) {
-        let Some(selector) = selector_of(service).as_object() else { continue };
-        if are_labels(selector, &pod.labels) {
-            extend(&mut pairs, selector);
-        }
+/// What services add are labels of the pod, so there are never more of them than the pod has, however many services there
+/// are.
+pub(super) fn default_selector(cx: &Context<'_>, pod: &Pod) -> LabelSelector {
+    let objects = |group| cx.cluster().objects_of(group);
+    let mut pairs = Labels::default();
+    if objects("").list_in("Service", &pod.namespace).next().is_some() {
+        let key = (pod.uid.clone(), pod.namespace.clone(), pod.labels.clone());
+        pairs = cx.once_per_cycle(&key, |cluster| selected(cluster, pod)).0.clone();
     }
     // All pods of an owner share one copy.
     let mut of_owner: Option<Arc<LabelSelector>> = None;
@@ -32,12 +33,14 @@ pub(super) fn default_selector(cluster: ClusterView<'_>, pod: &Pod) -> LabelSele
             "apps/v1" => "apps",
             _ => "unknown",
         };
-        let owner =
-            || cluster.objects_of(group).get(&controller.kind, &pod.namespace, &controller.name);
+        let owner = || objects(group).get(&controller.kind, &pod.namespace, &controller.name);
         match (group, &*controller.kind) {
             ("", "ReplicationController") => {
                 let selector = owner().and_then(|owner| selector_of(owner).as_object());
-                selector.into_iter().for_each(|selector| extend(&mut pairs, selector));
+                let more = selector.into_iter().flat_map(|selector| selector.iter());
+                let more = more.map(|(key, value)| (key.into(), text(value).into()));
+                // Where both have a key, the owner's value counts.
+                pairs = shared(&pairs).chain(more).collect();
             }
             ("apps", "ReplicaSet" | "StatefulSet") => {
                 of_owner = owner().map(|owner| owner.read_as(label_selector));
@@ -49,9 +52,25 @@ pub(super) fn default_selector(cluster: ClusterView<'_>, pod: &Pod) -> LabelSele
     if pairs.is_empty() {
         return of_owner;
     }
-    let pairs = pairs.into_iter().map(|(key, value)| Requirement::equals(key, value));
+    let pairs = shared(&pairs).map(|(key, value)| Requirement::equals(key, value));
     let more = of_owner.requirements().iter().cloned();
     LabelSelector::new(pairs.chain(more).collect::<Vec<_>>())
+}
+
+/// O(services + pairs × log labels): a service is compared with the pod up to the first label that differs.
+fn selected(cluster: ClusterView<'_>, pod: &Pod) -> SelectedLabels {
+    let services = cluster.objects_of("").list_in("Service", &pod.namespace);
+    let mut keys: BTreeSet<&str> = BTreeSet::new();
+    for selector in services.filter_map(|service| selector_of(service).as_object()) {
+        if selector.iter().all(|(key, value)| pod.labels.get(key) == Some(text(value))) {
+            keys.extend(selector.iter().map(|(key, _)| key));
+        }
+    }
+    SelectedLabels(shared(&pod.labels).filter(|(key, _)| keys.contains(&**key)).collect())
+}
+
+fn shared(pairs: &Labels) -> impl Iterator<Item = (Arc<str>, Arc<str>)> {
+    pairs.iter_shared().map(|(key, value)| (Cow::into_owned(key), Cow::into_owned(value)))
 }
 
 /// `spec.selector`; `null` when there is none.
@@ -63,68 +82,8 @@ fn text(value: &Json) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Whether a pod with these labels has all pairs of a selector. O(pairs log labels) or O(pairs + labels), whichever is less: many
-/// services may select a pod by all of its labels.
-fn are_labels(selector: &Fields, labels: &Labels) -> bool {
-    let (n_pairs, n_labels) = (selector.len(), labels.len());
-    if n_pairs > n_labels {
-        return false;
-    }
-    let n_steps = n_labels.checked_ilog2().unwrap_or_default() as usize + 1;
-    if n_pairs * n_steps < n_labels {
-        return selector.iter().all(|(key, value)| labels.get(key) == Some(text(value)));
-    }
-    // Both are in the order of their keys.
-    let mut labels = labels.iter();
-    selector
-        .iter()
-        .all(|(key, value)| labels.find(|(label, _)| *label >= key) == Some((key, text(value))))
-}
-
-/// Adds a selector that is written as pairs, in place of what is there.
-fn extend(pairs: &mut BTreeMap<Arc<str>, Arc<str>>, selector: &Fields) {
-    for (key, value) in selector.iter() {
-        if pairs.get(key).is_none_or(|known| **known != *text(value)) {
-            pairs.insert(key.into(), text(value).into());
-        }
-    }
-}
-
 /// `spec.selector` in its longer form; without requirements when it is absent or cannot be read.
 fn label_selector(owner: &Json) -> LabelSelector {
     let wire = wire::LabelSelector::deserialize(&owner["spec"]["selector"]).ok();
     wire.and_then(|wire| LabelSelector::from_wire(&wire).ok()).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    use super::*;
-
-    type Pairs = BTreeMap<String, String>;
-
-    /// Some of these labels and perhaps others, by as many letters as there are few or many pairs for.
-    fn pairs(most: usize) -> impl Strategy<Value = Pairs> {
-        prop::collection::btree_map("[a-d]{1,3}", "[xy]", 0..most)
-    }
-
-    proptest! {
-        #[test]
-        fn selectors_are_compared_alike_however_long_they_are(
-            labels in prop_oneof![pairs(6), pairs(60)],
-            kept in 0..8_usize,
-            more in prop::option::of(pairs(2)),
-        ) {
-            // All of the labels, each second one, and so on.
-            let some = labels.iter().step_by(kept + 1);
-            let mut selector: Pairs = some.map(|(key, value)| (key.clone(), value.clone())).collect();
-            selector.extend(more.unwrap_or_default());
-            let expected = selector.iter().all(|pair| labels.get_key_value(pair.0) == Some(pair));
-            let json = Json::from(json!(selector));
-            let labels: Labels = labels.iter().map(|(key, value)| (&**key, &**value)).collect();
-            prop_assert_eq!(are_labels(json.as_object().unwrap(), &labels), expected);
-        }
-    }
 }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Node, Pod, WhenUnsatisfiable};
 use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, ClusterView, Context, EventObject, EventRegistration, EventResource,
-    QueueingHint,
+    ActionType, ClusterEvent, Context, EventObject, EventRegistration, EventResource, QueueingHint,
 };
 
 use super::args::Defaults;
@@ -39,13 +38,13 @@ pub(super) fn events(defaults: &Arc<Defaults>) -> Vec<EventRegistration> {
             if [old, new].into_iter().flatten().any(|other| !is_involved(pod, other)) {
                 return Ok(QueueingHint::Skip);
             }
-            let constraints = hard(&for_pods, cx.cluster(), pod)?;
+            let constraints = hard(&for_pods, cx, pod)?;
             Ok(hint(is_helped_by_pod(pod, &constraints, old, new)))
         })
         .by_topic(pod_topics, event_topics),
         EventRegistration::with_hint(node_event, move |cx, pod, old, new| {
             let (old, new) = event_objects::nodes(old, new)?;
-            let constraints = hard(&for_nodes, cx.cluster(), pod)?;
+            let constraints = hard(&for_nodes, cx, pod)?;
             Ok(hint(is_helped_by_node(&constraints, old, new)))
         }),
     ]
@@ -68,12 +67,8 @@ fn hint(helps: bool) -> QueueingHint {
     if helps { QueueingHint::Queue } else { QueueingHint::Skip }
 }
 
-fn hard(
-    defaults: &Defaults,
-    cluster: ClusterView<'_>,
-    pod: &Pod,
-) -> Result<Vec<Constraint>, String> {
-    defaults.constraints_of(cluster, pod, WhenUnsatisfiable::DoNotSchedule)
+fn hard(defaults: &Defaults, cx: &Context<'_>, pod: &Pod) -> Result<Vec<Constraint>, String> {
+    defaults.constraints_of(cx, pod, WhenUnsatisfiable::DoNotSchedule)
 }
 
 /// Whether another pod can matter: the waiting pod itself, or one of its namespace that has a node or expects one.

@@ -673,7 +673,7 @@ fn only_pods_with_constraints_depend_on_other_pods() {
     let reads =
         |plugin: &dyn Plugin, pod: &Pod| reads_of(plugin, world.sources(), pod).phases().union();
     let (plain, selected) = (pod("p"), pod("p label:app=x"));
-    assert_eq!(reads(&*system, &plain), Reads::OBJECTS);
+    assert_eq!(reads(&*system, &plain), Reads::of_kind("", "Service"));
     assert!(!reads(&*system, &selected).can_be_followed());
     assert_eq!(reads(&*none, &selected), Reads::NOTHING);
     assert!(!reads(&*none, &pod(WAITING)).can_be_followed());

@@ -293,6 +293,53 @@ spec:
     }
 }
 
+#[test]
+fn new_pods_are_spread_by_what_the_question_says_of_controllers_and_services() {
+    let world = World::start();
+    let large = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "big", "labels": {"kubernetes.io/hostname": "big", "topology.kubernetes.io/zone": "far"}},
+        "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}},
+    });
+    let template = json!({"metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}});
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+    });
+    let pod = |name: &str| {
+        let mut pod = template.clone();
+        pod["apiVersion"] = json!("v1");
+        pod["kind"] = json!("Pod");
+        pod["metadata"]["name"] = json!(name);
+        pod
+    };
+    let pods = [pod("a"), pod("b"), pod("c")];
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}}});
+    let list =
+        |items: Vec<Value>| json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+    let of_pods = |more: &[Value]| list([&pods, &[large.clone()][..], more].concat());
+    for (name, manifests, is_spread) in [
+        ("deployment.json", list(vec![large.clone(), deployment]), true),
+        ("pods.json", of_pods(&[]), false),
+        ("service.json", of_pods(&[service]), true),
+    ] {
+        let added = world.files.write(name, &manifests);
+        // No draw decides between two nodes.
+        let command = ["what-if", "--add", &added, "--cordon", "hollow-00001"];
+        let (code, live, said) = world.direct(&command);
+        assert_eq!(code, Some(0), "{name}: {live:#} {said}");
+        let placements = live["placements"].as_array().unwrap();
+        let asked = placements.iter().filter(|placed| placed["asked"] == true);
+        let nodes: Vec<&str> = asked.map(|placed| placed["node"].as_str().unwrap()).collect();
+        let others = nodes.iter().filter(|node| **node != "big").count();
+        assert_eq!((nodes.len(), others > 0), (3, is_spread), "{name}: {live:#}");
+        let (code, local, said) = world.local(&command);
+        assert_eq!(code, Some(0), "{name}: {said}");
+        assert_eq!(live["placements"], local["placements"], "{name}");
+    }
+}
+
 /// A kubeconfig for this server, whose certificate it leaves unchecked.
 fn lax_kubeconfig(files: &Files, server: &str) -> String {
     let config = json!({

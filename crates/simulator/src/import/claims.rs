@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::defaults::map_at;
 use super::manifest::Document;
+use kube_scheduler_workloads::json::map_at;
 
 const GROUP: &str = "resource.k8s.io";
 

@@ -5,7 +5,8 @@
 
 use kube_scheduler_answers::generated_name;
 use kube_scheduler_api_types::{DecodeError, Quantity, default_device_requests};
-use serde_json::{Map, Value, json};
+use kube_scheduler_workloads::json::map_at;
+use serde_json::{Map, Value};
 
 /// The namespaced kinds among those that scheduling deals with. Objects of other kinds get no namespace.
 const NAMESPACED: [&str; 25] = [
@@ -56,18 +57,6 @@ pub(super) fn is_known(kind: &str) -> bool {
     NAMESPACED.contains(&kind) || CLUSTER_WIDE.contains(&kind)
 }
 
-/// The value under `key` if it is a map, created if it is absent or null.
-pub(super) fn map_at<'a>(
-    map: &'a mut Map<String, Value>,
-    key: &str,
-) -> Option<&'a mut Map<String, Value>> {
-    let place = map.entry(key).or_insert(Value::Null);
-    if place.is_null() {
-        *place = json!({});
-    }
-    place.as_object_mut()
-}
-
 fn is_absent(map: &Map<String, Value>, key: &str) -> bool {
     match map.get(key) {
         None | Some(Value::Null) => true,
@@ -109,51 +98,6 @@ pub(super) fn set_uid_of_question(pod: &mut Value) {
     let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
     let uid = format!("question:pod:{}/{}", text("namespace"), text("name"));
     metadata.insert("uid".to_owned(), uid.into());
-}
-
-/// Sets requests from limits, and host ports on the host network.
-pub(super) fn complete_pod(value: &mut Value) {
-    let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    let is_host_network = spec.get("hostNetwork").and_then(Value::as_bool).unwrap_or(false);
-    let mut in_containers: Vec<String> = Vec::new();
-    for list in ["initContainers", "containers"] {
-        let containers = spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        for container in containers.filter_map(Value::as_object_mut) {
-            if let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) {
-                requests_from_limits(resources, &[]);
-                let requests = resources.get("requests").and_then(Value::as_object);
-                in_containers.extend(requests.into_iter().flat_map(Map::keys).cloned());
-            }
-            if is_host_network {
-                host_ports(container);
-            }
-        }
-    }
-    // Requests of containers take precedence over the pod's limit.
-    if let Some(resources) = spec.get_mut("resources").and_then(Value::as_object_mut) {
-        requests_from_limits(resources, &in_containers);
-    }
-}
-
-fn requests_from_limits(resources: &mut Map<String, Value>, except: &[String]) {
-    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
-    let Some(requests) = map_at(resources, "requests") else { return };
-    for (name, limit) in limits {
-        if !except.contains(&name) {
-            requests.entry(name).or_insert(limit);
-        }
-    }
-}
-
-fn host_ports(container: &mut Map<String, Value>) {
-    let ports = container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten();
-    for port in ports.filter_map(Value::as_object_mut) {
-        let is_unset =
-            port.get("hostPort").is_none_or(|port| port.is_null() || port.as_i64() == Some(0));
-        if let Some(number) = port.get("containerPort").filter(|_| is_unset).cloned() {
-            port.insert("hostPort".to_owned(), number);
-        }
-    }
 }
 
 /// Sets how many devices the requests of a claim, or of a template of claims, are for.

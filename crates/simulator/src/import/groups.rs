@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube_scheduler_api_types::DecodeError;
+use kube_scheduler_workloads::json::map_at;
 use serde_json::{Value, json};
 
 use super::ClusterObjects;
-use super::defaults::map_at;
 
 /// The API group of pod groups and workloads.
 pub(super) const GROUP: &str = "scheduling.k8s.io";

@@ -80,23 +80,26 @@ fn of_kind<'a>(manifests: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'
     manifests.iter().filter(move |manifest| manifest["kind"] == kind)
 }
 
-/// The claims among manifests, which come with the pods of a question.
-fn claims(manifests: &[Value]) -> impl Iterator<Item = &Value> {
-    let volumes = of_kind(manifests, "PersistentVolumeClaim");
-    volumes.chain(of_kind(manifests, "ResourceClaim"))
+/// What comes with the pods of a question.
+fn objects(manifests: &[Value]) -> impl Iterator<Item = &Value> {
+    let own = |manifest: &&Value| {
+        let kind = manifest["kind"].as_str();
+        kind.is_some_and(|kind| !["Pod", "Node", "PodGroup"].contains(&kind))
+    };
+    manifests.iter().filter(own)
 }
 
-/// Adds claims to what is asked, if there are any: schedulers of earlier versions know none.
-fn add_claims<'a>(spec: &mut Value, claims: impl Iterator<Item = &'a Value>) {
-    let claims: Vec<Value> = claims.cloned().collect();
-    if !claims.is_empty() {
-        spec["claims"] = claims.into();
+/// Adds objects to what is asked, if there are any: schedulers of earlier versions know none.
+fn add_objects<'a>(spec: &mut Value, objects: impl Iterator<Item = &'a Value>) {
+    let objects: Vec<Value> = objects.cloned().collect();
+    if !objects.is_empty() {
+        spec["objects"] = objects.into();
     }
 }
 
 /// Those that a question about one pod in `namespace` comes with: others do not matter to it.
-fn claims_in<'a>(manifests: &'a [Value], namespace: &'a str) -> impl Iterator<Item = &'a Value> {
-    claims(manifests).filter(move |claim| namespace_of(claim) == namespace)
+fn objects_in<'a>(manifests: &'a [Value], namespace: &'a str) -> impl Iterator<Item = &'a Value> {
+    objects(manifests).filter(move |object| namespace_of(object) == namespace)
 }
 
 /// Asks about pods by name and by manifest; `more` stands in each question besides.
@@ -110,13 +113,13 @@ fn about_pods(
     for name in named {
         let mut spec = more.clone();
         spec["podName"] = Value::from(&*name.name);
-        add_claims(&mut spec, claims_in(manifests, &name.namespace));
+        add_objects(&mut spec, objects_in(manifests, &name.namespace));
         answered.ask(kind, &name.namespace, &spec)?;
     }
     for pod in pods(manifests) {
         let mut spec = more.clone();
         spec["pod"] = pod.clone();
-        add_claims(&mut spec, claims_in(manifests, namespace_of(pod)));
+        add_objects(&mut spec, objects_in(manifests, namespace_of(pod)));
         answered.ask(kind, namespace_of(pod), &spec)?;
     }
     if answered.answers.is_empty() {
@@ -184,7 +187,7 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
     let namespace = named.unwrap_or_else(|| live.namespace());
     let mut answered = Answered::new(args.output, live);
     let mut spec = json!({"changes": changes});
-    add_claims(&mut spec, claims(&manifests));
+    add_objects(&mut spec, objects(&manifests));
     answered.ask(QuestionKind::WhatIf, namespace, &spec)?;
     answered.print(|answer| answer["fits"] == true)
 }
@@ -207,7 +210,7 @@ pub(super) fn counted(args: &CapacityArgs, live: &Live) -> Result<bool> {
     let namespace = namespace_of(template);
     let max = args.max.max(args.at_least);
     let mut spec = json!({"pod": template, "max": max, "steps": args.steps});
-    add_claims(&mut spec, claims_in(&manifests, namespace));
+    add_objects(&mut spec, objects_in(&manifests, namespace));
     let mut answered = Answered::new(args.output, live);
     answered.ask(QuestionKind::Capacity, namespace, &spec)?;
     let at_least = u64::try_from(args.at_least)?;

@@ -81,7 +81,7 @@ impl Live {
         Ok(nodes.map(|node| node.name.to_string()).collect())
     }
 
-    /// Nodes, pods, pod groups and claims of the question, as an API server would store them.
+    /// What is asked about, and what comes with it, as an API server would store it.
     pub(crate) fn manifests(&self, question: &[PathBuf]) -> Result<Vec<Value>> {
         let mut input = ClusterInput::default();
         input.begin_question();
@@ -104,7 +104,7 @@ impl Live {
         found.warnings.into_iter().for_each(|text| print_remark(format!("warning: {text}")));
         if !found.asked_others.is_empty() {
             bail!(
-                "a running scheduler takes pods, nodes, pod groups and claims in a question, and not {}: try --local",
+                "a running scheduler takes pods, nodes, pod groups, controllers, services and claims in a question, and not {}: try --local",
                 found.asked_others.join(", ")
             );
         }

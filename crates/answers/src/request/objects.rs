@@ -1,30 +1,34 @@
-//! Claims that come with the pods of a question: for volumes, and for devices.
+//! Objects that come with the pods of a question: claims for volumes and devices, services, and controllers.
 //!
-//! Invariants: they are of the question's namespace; one that the cluster has counts as it is there.
+//! Invariant: one that the cluster has counts as it is there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Object, Quantity, Timestamp};
+use kube_scheduler_api_types::{LabelSelector, Object, Quantity, Timestamp, wire};
 use kube_scheduler_engine::{Engine, Input};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{RequestError, in_namespace, typed, uid};
+use super::{RequestError, typed};
 use crate::API_GROUP;
 use crate::interrupt::Interrupt;
+use crate::manifests::uid;
 
-/// How many claims a question may have: each is one object more in the copy.
-const MAX_CLAIMS: usize = 1_000;
-const EXPECTED: &str =
-    "expected a PersistentVolumeClaim of v1 or a ResourceClaim of resource.k8s.io with a name";
+/// How many objects may come with the pods of a question: each is one more in the copy.
+const MAX_OBJECTS: usize = 1_000;
+const EXPECTED: &str = "expected a PersistentVolumeClaim, Service or ReplicationController of v1, a ReplicaSet or StatefulSet of apps, or \
+                        a ResourceClaim of resource.k8s.io, with a name";
 
-/// The claims of a question.
+/// What comes with the pods of a question.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Claims {
-    objects: Vec<Arc<Object>>,
-    /// Whether one has its volume or its devices already: these are objects of the whole cluster, as nodes are.
+pub(crate) struct Objects {
+    all: Vec<Arc<Object>>,
+    /// Whether a claim has its volume or its devices already: these are objects of the whole cluster, as nodes are.
     pub(super) are_bound: bool,
+    /// Whether one is of another namespace than the question.
+    pub(super) are_elsewhere: bool,
 }
 
 /// The fields of a claim for a volume that scheduling reads.
@@ -92,28 +96,29 @@ struct DeviceClaimStatusForm {
     allocation: Option<Map<String, Value>>,
 }
 
-impl Claims {
-    /// Reads the claims of a question in `namespace`.
+impl Objects {
+    /// Reads the objects of a question in `namespace`.
     pub(super) fn read(given: Vec<Value>, namespace: &Arc<str>) -> Result<Self, RequestError> {
-        if given.len() > MAX_CLAIMS {
-            let problem = format!("{}: at most {MAX_CLAIMS} are allowed", given.len());
-            return Err(RequestError::Field { field: "spec.claims".into(), problem });
+        if given.len() > MAX_OBJECTS {
+            let problem = format!("{}: at most {MAX_OBJECTS} are allowed", given.len());
+            return Err(RequestError::Field { field: "spec.objects".into(), problem });
         }
-        let (mut claims, mut names) = (Self::default(), BTreeSet::new());
-        for (at, claim) in given.into_iter().enumerate() {
-            let at = format!("spec.claims[{at}]");
-            let (claim, is_bound) = read(claim, namespace, &at)?;
-            if !names.insert((claim.kind.clone(), claim.name.clone())) {
-                let problem = format!("{}: is given twice", title(&claim));
+        let (mut objects, mut names) = (Self::default(), BTreeSet::new());
+        for (at, object) in given.into_iter().enumerate() {
+            let at = format!("spec.objects[{at}]");
+            let (object, is_bound) = read(object, namespace, &at)?;
+            if !names.insert((object.kind.clone(), object.namespace.clone(), object.name.clone())) {
+                let problem = format!("{}: is given twice", title(&object));
                 return Err(RequestError::Field { field: at.into(), problem });
             }
-            claims.are_bound |= is_bound;
-            claims.objects.push(Arc::new(claim));
+            objects.are_bound |= is_bound;
+            objects.are_elsewhere |= object.namespace != *namespace;
+            objects.all.push(Arc::new(object));
         }
-        Ok(claims)
+        Ok(objects)
     }
 
-    /// Makes the claims part of the cluster. Returns warnings about those that it has already.
+    /// Makes them part of the cluster. Returns warnings about those that it has already.
     pub(crate) fn add_to(
         &self,
         engine: &mut Engine,
@@ -121,16 +126,16 @@ impl Claims {
         now: Timestamp,
     ) -> Vec<String> {
         let mut warnings = Vec::new();
-        for claim in &self.objects {
+        for object in &self.all {
             if interrupt.is_set() {
                 break;
             }
-            let Object { group, kind, namespace, name, .. } = &**claim;
+            let Object { group, kind, namespace, name, .. } = &**object;
             if engine.cluster().objects().get(group, kind, namespace, name).is_some() {
                 warnings
-                    .push(format!("{}: the cluster has one, which counts instead", title(claim)));
+                    .push(format!("{}: the cluster has one, which counts instead", title(object)));
             } else {
-                engine.handle(Input::ObjectApplied(claim.clone()), now);
+                engine.handle(Input::ObjectApplied(object.clone()), now);
             }
         }
         warnings
@@ -138,29 +143,25 @@ impl Claims {
 }
 
 /// `PersistentVolumeClaim web/data`, for messages.
-fn title(claim: &Object) -> String {
-    format!("{} {}", claim.kind, claim.key())
+fn title(object: &Object) -> String {
+    format!("{} {}", object.kind, object.key())
 }
 
-/// A claim, and whether it has its volume or devices already. `at` is its path, for errors.
-fn read(mut claim: Value, namespace: &Arc<str>, at: &str) -> Result<(Object, bool), RequestError> {
+/// An object, and whether it is a claim that has its volume or devices already. `at` is its path, for errors.
+fn read(mut object: Value, namespace: &Arc<str>, at: &str) -> Result<(Object, bool), RequestError> {
     let refused = |problem: String| RequestError::Field { field: at.to_owned().into(), problem };
-    in_namespace(
-        claim.pointer("/metadata/namespace"),
-        namespace,
-        format!("{at}.metadata.namespace"),
-    )?;
-    let object = |claim: &Value| {
-        Object::from_value(claim.clone()).map_err(|error| refused(error.to_string()))
+    let decoded = |value: &Value| {
+        Object::from_value(value.clone()).map_err(|error| refused(error.to_string()))
     };
-    let found = object(&claim)?;
+    let found = decoded(&object)?;
     if found.name.is_empty() {
         return Err(refused(EXPECTED.to_owned()));
     }
+    let namespace = if found.namespace.is_empty() { namespace } else { &found.namespace };
     let named = format!("{} {namespace}/{}", found.kind, found.name);
     let is_bound = match (&*found.group, &*found.kind) {
         ("", "PersistentVolumeClaim") => {
-            let VolumeClaimForm { spec } = shaped(&claim, at, &named)?;
+            let VolumeClaimForm { spec } = shaped(&object, at, &named)?;
             let requests = spec.resources.and_then(|resources| resources.requests);
             for (resource, amount) in requests.into_iter().flatten() {
                 if Quantity::from_json(&amount).is_err() {
@@ -172,12 +173,25 @@ fn read(mut claim: Value, namespace: &Arc<str>, at: &str) -> Result<(Object, boo
             spec.volume_name.is_some_and(|volume| !volume.is_empty())
         }
         ("resource.k8s.io", "ResourceClaim") => {
-            let DeviceClaimForm { status, .. } = shaped(&claim, at, &named)?;
+            let DeviceClaimForm { status, .. } = shaped(&object, at, &named)?;
             status.is_some_and(|status| status.allocation.is_some())
+        }
+        ("", "Service" | "ReplicationController") => {
+            selector::<BTreeMap<String, String>>(&object, at, &named)?;
+            false
+        }
+        ("apps", "ReplicaSet" | "StatefulSet") => {
+            let given: Option<wire::LabelSelector> = selector(&object, at, &named)?;
+            if let Some(Err(error)) = given.as_ref().map(LabelSelector::from_wire) {
+                let field = format!("{at}.spec.selector");
+                let problem = format!("{named}: {error}");
+                return Err(RequestError::Field { field: field.into(), problem });
+            }
+            false
         }
         _ => return Err(refused(EXPECTED.to_owned())),
     };
-    if let Some(metadata) = claim.get_mut("metadata").and_then(Value::as_object_mut) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         let own = format!("{API_GROUP}/{}/{namespace}/{}", found.kind, found.name);
         metadata.insert("namespace".to_owned(), Value::from(&**namespace));
         metadata.insert("uid".to_owned(), own.into());
@@ -190,20 +204,26 @@ fn read(mut claim: Value, namespace: &Arc<str>, at: &str) -> Result<(Object, boo
             }
         }
     }
-    Ok((object(&claim)?, is_bound))
+    Ok((decoded(&object)?, is_bound))
 }
 
 fn text<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
     map.get(key).and_then(Value::as_str)
 }
 
-/// The claim with its type; an error names it.
-fn shaped<T: serde::de::DeserializeOwned>(
-    claim: &Value,
+/// What a service or controller selects, with its type.
+fn selector<T: DeserializeOwned>(
+    object: &Value,
     at: &str,
     named: &str,
-) -> Result<T, RequestError> {
-    typed(at, claim).map_err(|error| match error {
+) -> Result<Option<T>, RequestError> {
+    let given = object.pointer("/spec/selector").filter(|given| !given.is_null());
+    given.map(|given| shaped(given, &format!("{at}.spec.selector"), named)).transpose()
+}
+
+/// A part of an object with its type; an error names the object.
+fn shaped<T: DeserializeOwned>(part: &Value, at: &str, named: &str) -> Result<T, RequestError> {
+    typed(at, part).map_err(|error| match error {
         RequestError::Field { field, problem } => {
             RequestError::Field { field, problem: format!("{named}: {problem}") }
         }
