@@ -6,6 +6,7 @@
 //! little from run to run: how full a hash table gets before it grows depends on keys that each process draws.
 
 mod genes;
+mod known;
 mod world;
 
 use anyhow::{Context, Result};

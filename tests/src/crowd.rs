@@ -535,8 +535,6 @@ impl Crowd {
                 // Two members of a group may have chosen the same victim, which goes once.
                 if let Some(pod) = self.server.pods.get(&key) {
                     self.pushed_out.extend(self.is_draining.then(|| pod.clone()));
-                }
-                if self.server.pods.contains_key(&key) {
                     self.evicted.push(pod.to_string());
                     self.evicted_since_asked.push((key.clone(), self.current.clone()));
                 }

@@ -77,6 +77,7 @@ mod affinity_terms;
 mod claims;
 mod freeable;
 mod images;
+mod memo;
 mod pod_groups;
 mod pod_table;
 mod ports;

@@ -11,6 +11,7 @@ use crate::change_log::ChangeKinds;
 use crate::domains::PodCounter;
 use crate::objects::ObjectClass;
 
+pub use crate::memo::Memo;
 pub use crate::objects::ObjectVersions;
 
 /// A set of aspects of the cluster that an answer depends on, one bit each.
@@ -139,7 +140,7 @@ impl Reads {
     }
 
     /// Whether nothing was read but objects that are neither pods nor nodes.
-    pub const fn are_of_objects(self) -> bool {
+    pub(crate) const fn are_of_objects(self) -> bool {
         self.0 & !Self::ALL_OBJECTS.0 == 0
     }
 

@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kube_scheduler_api_types::{Object, Pod, Timestamp};
+use kube_scheduler_cache::reads::Memo;
 use kube_scheduler_cache::{ClusterState, PodGroupState};
 use kube_scheduler_framework::{
-    ClusterEvent, Context, CycleMemo, EventKind, EventObject, PluginName, Sources,
+    ClusterEvent, Context, EventKind, EventObject, PluginName, Sources,
 };
 use kube_scheduler_queue::{Move, QueueReport, QueuedPod};
 use kube_scheduler_runtime::Extenders;
@@ -78,7 +79,7 @@ pub(crate) struct Core {
     /// The time of the current input or turn. Set on entry into the engine and not read between calls.
     pub(crate) now: Timestamp,
     /// What plugins found out in the present cycle.
-    pub(crate) memo: CycleMemo,
+    pub(crate) memo: Memo,
     queue: NominatingQueue,
     /// How often the queue was changed.
     n_queue_changes: u64,
@@ -141,7 +142,7 @@ impl Core {
             readers,
             notices: Notices::default(),
             now: Timestamp::default(),
-            memo: CycleMemo::default(),
+            memo: Memo::default(),
             queue: NominatingQueue(queue),
             n_queue_changes: 0,
             activated: None,
@@ -175,7 +176,7 @@ impl Core {
             readers: ObjectReaders::default(),
             notices: Notices::default(),
             now: self.now,
-            memo: CycleMemo::default(),
+            memo: Memo::default(),
             queue: NominatingQueue(self.queue.0.clone()),
             n_queue_changes: self.n_queue_changes,
             activated: self.activated.clone(),

@@ -42,8 +42,8 @@ const WAITING: &str = "pod group is waiting for preemption to complete";
 /// What Permit would say of a member before the last one that is needed. It is asked for reasons where they are told.
 static WAITS: LazyLock<Status> = LazyLock::new(|| Status::new(Code::Wait, []));
 
-/// For how many pods at most a group may cost as much as the most expensive one.
-const MAX_PODS_PAID: usize = 40;
+/// For how many pods at most a group may cost half as much as the most expensive one.
+const MAX_PODS_PAID: usize = 80;
 
 /// What a member costs at most that is like the one before, which was refused, in units; each node that it may go to adds one.
 const REFUSED_ALIKE: u64 = 100;
@@ -246,7 +246,7 @@ impl SchedulingCycle {
 
     /// How much work may be spent on members one after the other, in units.
     fn limit_of(&self, cx: &GroupWork<'_>, group: &Group) -> u64 {
-        self.limits_of(cx, group).hard.saturating_mul(n_pods_paid(group) as u64)
+        self.limits_of(cx, group).hard.saturating_mul(n_pods_paid(group) as u64) / 2
     }
 
     /// The limits of one member's attempt.

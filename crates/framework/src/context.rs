@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_cache::ClusterState;
-use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
+use kube_scheduler_cache::reads::{DISCARDED, Memo, ReadSet, Reads};
 use smallvec::SmallVec;
 
 use crate::cluster_view::{ClusterView, Scope};
-use crate::cycle_memo::CycleMemo;
 use crate::known_pods::KnownPods;
 use crate::points::ObjectWrite;
 use crate::status::PluginName;
@@ -32,7 +31,7 @@ pub struct Sources<'a> {
     /// Preemptions that are being carried out.
     pub preemptions: &'a dyn RunningPreemptions,
     /// What plugins found out in this cycle.
-    pub memo: &'a CycleMemo,
+    pub memo: &'a Memo,
     /// The time of the attempt.
     pub now: Timestamp,
 }
@@ -87,7 +86,17 @@ impl<'a> Context<'a> {
         K: Any + Clone + Ord + Send,
         T: Any + Send + Sync,
     {
-        self.sources.memo.get_or_find(self.sources.cluster, self.reads, key, find)
+        let Sources { cluster, memo, .. } = self.sources;
+        let now = cluster.objects().versions();
+        if let Some((value, reads)) = memo.get(key, &now) {
+            self.reads.note(reads);
+            return value;
+        }
+        let own_reads = ReadSet::new();
+        let value = Arc::new(find(ClusterView::recorded_by(cluster, &own_reads, Scope::Asked)));
+        self.reads.note(own_reads.get());
+        memo.keep(key.clone(), value.clone(), own_reads.get(), now);
+        value
     }
 
     /// Every pod of the API server, pending ones included.

@@ -11,7 +11,6 @@
 mod args;
 mod cluster_view;
 mod context;
-mod cycle_memo;
 mod cycle_state;
 pub mod following;
 mod group_objects;
@@ -40,7 +39,6 @@ pub use context::{
     Command, Commands, Context, EventObject, NominatedPods, RunningPreemptions, Sources,
     WaitingPod, WaitingPods,
 };
-pub use cycle_memo::CycleMemo;
 pub use cycle_state::CycleState;
 pub use group_objects::GroupObjects;
 pub use handle::{Handle, PluginArgs};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_cache::ClusterState;
+use kube_scheduler_cache::reads::Memo;
 use kube_scheduler_framework::{
-    CycleMemo, KnownPods, NominatedPods, RunningPreemptions, Sources, WaitingPod, WaitingPods,
+    KnownPods, NominatedPods, RunningPreemptions, Sources, WaitingPod, WaitingPods,
 };
 
 /// No pod is known, waits, is nominated or preempts.
@@ -19,7 +20,7 @@ pub fn cluster_alone(cluster: &ClusterState, now: Timestamp) -> Sources<'_> {
         waiting: &NoPods,
         nominated: &NoPods,
         preemptions: &NoPods,
-        memo: &CycleMemo::NONE,
+        memo: &Memo::NONE,
         now,
     }
 }

@@ -58,7 +58,7 @@ const LAYERS: &[Layer] = &[
     // Questions about an engine; which plugins it runs is the caller's business.
     Layer {
         name: "answers",
-        may_use: &["api-types", "cache", "framework", "engine"],
+        may_use: &["api-types", "cache", "framework", "engine", "workloads"],
         tests_may_use: &["config", "plugins-intree"],
         is_pure: true,
     },

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Object, Pod, PodStatus, TaintEffect};
+use kube_scheduler_api_types::{Node, Object, Pod, PodStatus, Taint, TaintEffect};
 use kube_scheduler_engine::Input;
 
 use super::Change;
@@ -40,14 +40,14 @@ pub(crate) fn apply(
     max_changes: usize,
 ) -> Result<Touched, Refusal> {
     let mut creation = Creation::new(changes.len(), max_changes);
-    let mut touched = Touched::default();
+    let moves_pods = changes.iter().any(Change::moves_pods);
+    let mut touched = Touched { moves_pods, ..Touched::default() };
     let mut numbers = BTreeMap::new();
     for change in changes {
         if course.is_interrupted() {
             // After an interrupt the course makes no more attempts, and says that it was cut short.
             break;
         }
-        touched.moves_pods |= change.moves_pods();
         match change {
             Change::AddPod(pod) => add_pod(course, pod, &mut touched)?,
             Change::AddPodGroup(group) => add_group(course, group, &mut touched)?,
@@ -92,20 +92,7 @@ pub(crate) fn apply(
                 cordon(course, name)?;
                 move_away(course, name, false, &mut touched);
             }
-            Change::Taint { node: name, taint } => {
-                let mut changed = node(course, name)?;
-                let taints = changed
-                    .taints
-                    .iter()
-                    .filter(|known| (&known.key, &known.effect) != (&taint.key, &taint.effect));
-                changed.taints = taints.cloned().chain([taint.clone()]).collect();
-                course.handle(Input::NodeApplied(Arc::new(changed)));
-                if taint.effect == TaintEffect::NoExecute {
-                    let text =
-                        format!("taint {} of node {name}: pods that run there stay", taint.key);
-                    touched.warnings.push(text);
-                }
-            }
+            Change::Taint { node, taint } => add_taint(course, node, taint, &mut touched)?,
             Change::Label { node: name, key, value } => {
                 let changed = labelled(node(course, name)?, key, value);
                 course.handle(Input::NodeApplied(Arc::new(changed)));
@@ -113,6 +100,26 @@ pub(crate) fn apply(
         }
     }
     Ok(touched)
+}
+
+fn add_taint(
+    course: &mut Course,
+    name: &Arc<str>,
+    taint: &Taint,
+    touched: &mut Touched,
+) -> Result<(), Refusal> {
+    let mut changed = node(course, name)?;
+    let taints = changed
+        .taints
+        .iter()
+        .filter(|known| (&known.key, &known.effect) != (&taint.key, &taint.effect));
+    changed.taints = taints.cloned().chain([taint.clone()]).collect();
+    course.handle(Input::NodeApplied(Arc::new(changed)));
+    if taint.effect == TaintEffect::NoExecute {
+        let text = format!("taint {} of node {name}: pods that run there stay", taint.key);
+        touched.warnings.push(text);
+    }
+    Ok(())
 }
 
 fn node(course: &Course, name: &Arc<str>) -> Result<Node, Refusal> {

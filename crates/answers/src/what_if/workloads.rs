@@ -61,7 +61,7 @@ impl Workload {
         let given = text_at(&value, &["metadata", "namespace"]);
         let namespace = if given.is_empty() { namespace.clone() } else { given.into() };
         meta_mut(&mut value).insert("namespace".to_owned(), Value::from(&*namespace));
-        Ok(Self { value, namespace, options: options.clone() })
+        Ok(Self { value, namespace, options: *options })
     }
 
     /// The namespace that it is created in.

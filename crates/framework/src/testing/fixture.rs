@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
+use kube_scheduler_cache::reads::Memo;
 use kube_scheduler_cache::{ClusterState, NodeIdx};
 use kube_scheduler_queue::{ClusterEvent, QueueingHint};
 use serde_json::Value;
@@ -15,7 +16,6 @@ use crate::context::{
     Command, Commands, Context, EventObject, NominatedPods, RunningPreemptions, Sources,
     WaitingPod, WaitingPods,
 };
-use crate::cycle_memo::CycleMemo;
 use crate::cycle_state::CycleState;
 use crate::known_pods::KnownPods;
 use crate::normalization::{MAX_NODE_SCORE, Normalization};
@@ -175,7 +175,7 @@ impl Fixture {
             waiting: self,
             nominated: self,
             preemptions: self,
-            memo: &CycleMemo::NONE,
+            memo: &Memo::NONE,
             now: self.now,
         }
     }

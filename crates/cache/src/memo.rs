@@ -1,4 +1,4 @@
-//! What plugins find out from objects for a key of their own, kept for the rest of a scheduling cycle.
+//! What was found out from objects for a key, kept for as long as the objects are as they were.
 //!
 //! Invariant: a value is used only while the objects that it was found from are as they were, so it is the one that would be
 //! found again.
@@ -8,12 +8,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kube_scheduler_cache::ClusterState;
-use kube_scheduler_cache::reads::{ObjectVersions, ReadSet, Reads};
+use crate::reads::{ObjectVersions, Reads};
 
-use crate::cluster_view::{ClusterView, Scope};
-
-/// What a plugin found out, with what it was found from.
+/// A value, with what it was found from.
 struct Found<T> {
     value: Arc<T>,
     reads: Reads,
@@ -23,18 +20,17 @@ struct Found<T> {
 /// Values by key, one table for each pair of types.
 type Tables = BTreeMap<TypeId, Box<dyn Any + Send>>;
 
-/// What [`Context::once_per_cycle`](crate::Context::once_per_cycle) found in one scheduling cycle: the attempt at one pod, or
-/// at all members of a group in all places where they may go. The engine drops it afterwards.
-pub struct CycleMemo(Option<Mutex<Tables>>);
+/// Values that were found out from objects, by key and type.
+pub struct Memo(Option<Mutex<Tables>>);
 
-impl Default for CycleMemo {
+impl Default for Memo {
     fn default() -> Self {
         Self(Some(Mutex::default()))
     }
 }
 
-impl CycleMemo {
-    /// For contexts outside of a cycle: everything is found anew.
+impl Memo {
+    /// Keeps nothing.
     pub const NONE: Self = Self(None);
 
     /// Forgets everything.
@@ -44,36 +40,28 @@ impl CycleMemo {
         }
     }
 
-    pub(crate) fn get_or_find<K, T>(
-        &self,
-        cluster: &ClusterState,
-        reads: &ReadSet,
-        key: &K,
-        find: impl FnOnce(ClusterView<'_>) -> T,
-    ) -> Arc<T>
+    /// The value for `key`, with what it was found from, if none of that has changed since.
+    pub fn get<K, T>(&self, key: &K, now: &ObjectVersions) -> Option<(Arc<T>, Reads)>
     where
-        K: Any + Clone + Ord + Send,
+        K: Any + Ord + Send,
         T: Any + Send + Sync,
     {
-        let versions = cluster.objects().versions();
-        let known = self.with_table(|table: &mut BTreeMap<K, Found<T>>| {
-            let found = table.get(key).filter(|it| it.versions.agree(&versions, it.reads))?;
+        let found = self.with_table(|table: &mut BTreeMap<K, Found<T>>| {
+            let found = table.get(key).filter(|found| found.versions.agree(now, found.reads))?;
             Some((found.value.clone(), found.reads))
         });
-        if let Some((value, found_from)) = known.flatten() {
-            reads.note(found_from);
-            return value;
+        found.flatten()
+    }
+
+    /// Keeps the value for `key`, unless something else than objects was read for it: whether that has changed, no version says.
+    pub fn keep<K, T>(&self, key: K, value: Arc<T>, reads: Reads, versions: ObjectVersions)
+    where
+        K: Any + Ord + Send,
+        T: Any + Send + Sync,
+    {
+        if reads.are_of_objects() {
+            self.with_table(|table| table.insert(key, Found { value, reads, versions }));
         }
-        let own_reads = ReadSet::new();
-        let value = Arc::new(find(ClusterView::recorded_by(cluster, &own_reads, Scope::Asked)));
-        let found_from = own_reads.get();
-        reads.note(found_from);
-        // Whether anything else is as it was would have to be asked of the change log.
-        if found_from.are_of_objects() {
-            let found = Found { value: value.clone(), reads: found_from, versions };
-            self.with_table(|table| table.insert(key.clone(), found));
-        }
-        value
     }
 
     fn with_table<K: Any + Ord + Send, T: Any + Send + Sync, R>(
@@ -89,21 +77,20 @@ impl CycleMemo {
     }
 }
 
-impl fmt::Debug for CycleMemo {
+impl fmt::Debug for Memo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CycleMemo").finish()
+        f.debug_tuple("Memo").finish()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use kube_scheduler_api_types::{Node, Object};
     use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+    use crate::ClusterState;
 
     /// What is read for a key.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,12 +125,17 @@ mod tests {
         ]
     }
 
-    fn answer(view: ClusterView<'_>, question: Question) -> Answer {
-        Answer(match question {
-            Question::Services => view.objects_of("").list_in("Service", "a").count(),
-            Question::Claims => view.objects_of("").list_in("PersistentVolumeClaim", "a").count(),
-            Question::Nodes => view.n_nodes(),
-        })
+    /// What is found, and what it is found from.
+    fn answer(cluster: &ClusterState, question: Question) -> (Answer, Reads) {
+        let of_kind = |kind: &str| {
+            let n = cluster.objects().list_in("", kind, "a").count();
+            (Answer(n), Reads::of_kind("", kind))
+        };
+        match question {
+            Question::Services => of_kind(KINDS[0]),
+            Question::Claims => of_kind(KINDS[1]),
+            Question::Nodes => (Answer(cluster.n_nodes()), Reads::MEMBERSHIP),
+        }
     }
 
     fn change(cluster: &mut ClusterState, step: &Step) {
@@ -165,9 +157,11 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::tests::cases(64))]
+
         #[test]
         fn what_is_kept_is_what_would_be_found(steps in prop::collection::vec(step(), 0..60)) {
-            let (mut cluster, mut memo) = (ClusterState::new(), CycleMemo::default());
+            let (mut cluster, mut memo) = (ClusterState::new(), Memo::default());
             // The kind of objects that was looked at last time, as long as it is unchanged.
             let mut unchanged: Vec<Question> = Vec::new();
             for step in &steps {
@@ -183,20 +177,17 @@ mod tests {
                         unchanged.clear();
                     }
                     Step::Ask(question) => {
-                        let (reads, own, is_found) = (ReadSet::new(), ReadSet::new(), Cell::new(false));
-                        let fresh = answer(ClusterView::recorded_by(&cluster, &own, Scope::Asked), *question);
-                        let known = memo.get_or_find(&cluster, &reads, question, |view| {
-                            is_found.set(true);
-                            answer(view, *question)
-                        });
-                        prop_assert_eq!(&*known, &fresh);
-                        prop_assert_eq!(reads.get(), own.get());
-                        if unchanged.contains(question) {
-                            prop_assert!(!is_found.get());
-                        } else if *question == Question::Nodes {
-                            prop_assert!(is_found.get());
-                        } else {
-                            unchanged.push(*question);
+                        let now = cluster.objects().versions();
+                        let (fresh, reads) = answer(&cluster, *question);
+                        let known = memo.get::<_, Answer>(question, &now);
+                        if let Some((value, found_from)) = &known {
+                            prop_assert_eq!((&**value, *found_from), (&fresh, reads));
+                        }
+                        prop_assert!(known.is_some() || !unchanged.contains(question));
+                        prop_assert!(known.is_none() || *question != Question::Nodes);
+                        if known.is_none() {
+                            memo.keep(*question, Arc::new(fresh), reads, now);
+                            unchanged.extend((*question != Question::Nodes).then_some(*question));
                         }
                     }
                 }
@@ -205,14 +196,11 @@ mod tests {
     }
 
     #[test]
-    fn outside_of_a_cycle_everything_is_found_anew() {
-        let (cluster, reads, n_found) = (ClusterState::new(), ReadSet::new(), Cell::new(0));
-        for _ in 0..3 {
-            CycleMemo::NONE.get_or_find(&cluster, &reads, &(), |view| {
-                n_found.set(n_found.get() + 1);
-                answer(view, Question::Services)
-            });
-        }
-        assert_eq!(n_found.get(), 3);
+    fn one_that_keeps_nothing_has_nothing() {
+        let cluster = ClusterState::new();
+        let now = cluster.objects().versions();
+        let (value, reads) = answer(&cluster, Question::Services);
+        Memo::NONE.keep((), Arc::new(value), reads, now);
+        assert!(Memo::NONE.get::<_, Answer>(&(), &now).is_none());
     }
 }
