@@ -201,6 +201,9 @@ fn what_if(
         demands.nodes |= !of_pods;
         add_changes(spec, namespace, options, &mut changes)?;
     }
+    demands.nodes |= changes
+        .iter()
+        .any(|change| matches!(change, Change::AddWorkload(workload) if workload.names_volumes()));
     demands.all_pods = changes.iter().any(|change| match change {
         Change::AddPod(pod) => pod.namespace != *namespace,
         Change::AddPodGroup(group) => group.namespace != *namespace,

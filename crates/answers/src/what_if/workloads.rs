@@ -6,7 +6,7 @@ use kube_scheduler_api_types::{CompileOptions, Node, Object, Pod};
 use kube_scheduler_engine::Input;
 use kube_scheduler_workloads::Controller;
 use kube_scheduler_workloads::defaults::complete_pod;
-use kube_scheduler_workloads::json::{meta_mut, text_at};
+use kube_scheduler_workloads::json::{list_at, meta_mut, text_at};
 use serde_json::{Value, json};
 
 use super::changes::{Touched, add_group, add_pod};
@@ -67,6 +67,12 @@ impl Workload {
     /// The namespace that it is created in.
     pub(crate) fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    /// Whether its claims have their volumes already: these are objects of the whole cluster, as nodes are.
+    pub(crate) fn names_volumes(&self) -> bool {
+        let claims = list_at(&self.value, &["spec", "volumeClaimTemplates"]);
+        claims.iter().any(|claim| !text_at(claim, &["spec", "volumeName"]).is_empty())
     }
 }
 

@@ -207,6 +207,17 @@ fn workloads_of_other_namespaces_are_for_readers_who_may_list_pods_there() {
     let demands = |workload: &Value| question(&added(workload)).unwrap().demands;
     assert!(demands(&elsewhere).all_pods && !demands(&elsewhere).nodes);
     assert!(!demands(&deployment(1)).all_pods && !demands(&deployment(1)).nodes);
+    // A volume is one of the whole cluster.
+    let claim =
+        |volume: &str| json!([{"metadata": {"name": "data"}, "spec": {"volumeName": volume}}]);
+    let set = |volume| {
+        workload(
+            "apps/v1",
+            "StatefulSet",
+            json!({"template": template("1"), "volumeClaimTemplates": claim(volume)}),
+        )
+    };
+    assert!(demands(&set("v")).nodes && !demands(&set("")).nodes);
     let created = answer(&cluster(), &added(&elsewhere)).unwrap();
     assert!(created["placements"][0]["pod"].as_str().unwrap().starts_with("other/web-"));
 }
