@@ -533,8 +533,8 @@ impl Crowd {
             (Effect::EvictPod { token, pod, patch }, Effect::EvictPod { token: other, .. }) => {
                 let key = (pod.namespace.to_string(), pod.name.to_string());
                 // Two members of a group may have chosen the same victim, which goes once.
-                if let Some(pod) = self.server.pods.get(&key) {
-                    self.pushed_out.extend(self.is_draining.then(|| pod.clone()));
+                if let Some(victim) = self.server.pods.get(&key) {
+                    self.pushed_out.extend(self.is_draining.then(|| victim.clone()));
                     self.evicted.push(pod.to_string());
                     self.evicted_since_asked.push((key.clone(), self.current.clone()));
                 }
