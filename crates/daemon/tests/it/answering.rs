@@ -303,6 +303,18 @@ async fn what_would_happen_is_answered_from_a_copy() {
         (&json!(true), 3)
     );
     assert_eq!(status["placements"][0]["pod"], "default/new-1");
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": small("web")["spec"]}},
+    });
+    let what_if = json!({"changes": [{"addWorkload": {"workload": deployment}}]});
+    let status = answered(&world, "administrator", WHAT_IFS, "WhatIf", &what_if).await;
+    assert_eq!(
+        (&status["fits"], status["placements"].as_array().unwrap().len()),
+        (&json!(true), 3),
+        "{status:#}"
+    );
     let version: u64 = status["resourceVersion"].as_str().unwrap().parse().unwrap();
     assert!(version > 0 && status["asOf"].is_string(), "{status:#}");
 
@@ -376,6 +388,20 @@ async fn claims_come_with_a_question_of_their_namespace() {
         assert_eq!(reply.code, code, "{problem}: {}", reply.body);
         assert!(reply.body.contains(problem), "{problem}: {}", reply.body);
     }
+    // The same by a set whose controller makes the claim.
+    let set = |volume: Option<&str>| {
+        let template = json!({"spec": small("db")["spec"]});
+        let claims = json!([claim(json!({"name": "data"}), volume)]);
+        let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
+            "spec": {"replicas": 2, "template": template, "volumeClaimTemplates": claims}});
+        json!({"changes": [{"addWorkload": {"workload": set}}]})
+    };
+    let answer = answered(&world, "tenant", WHAT_IFS, "WhatIf", &set(None)).await;
+    assert_eq!(answer["fits"], true, "{answer:#}");
+    assert!(!answer.to_string().contains("hollow-"), "{answer:#}");
+    let bound = set(Some("volume-of-others"));
+    let refused = asked(&world, "tenant", WHAT_IFS, "WhatIf", &bound).await;
+    assert_eq!(refused.code, 403, "{}", refused.body);
     let many = spec(json!(vec![own(); 1_001]));
     let refused = asked(&world, "administrator", WHAT_IFS, "WhatIf", &many).await;
     assert_eq!(refused.code, 400, "{}", refused.body);

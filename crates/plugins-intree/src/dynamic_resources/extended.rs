@@ -11,7 +11,6 @@ use kube_scheduler_framework::api::{
 };
 use kube_scheduler_framework::columns::ResourceColumns;
 use kube_scheduler_framework::{ClusterView, ObjectStore, Status};
-use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use smallvec::SmallVec;
 
@@ -142,7 +141,7 @@ fn containers(pod: &Pod) -> Vec<ContainerDemand> {
 
 /// The claims that were made for extended resources, by the UID of the pod that owns them.
 #[derive(Default)]
-pub(super) struct SpecialClaims(FxHashMap<Arc<str>, BTreeMap<ClaimName, Arc<Object>>>);
+pub(super) struct SpecialClaims(BTreeMap<Arc<str>, BTreeMap<ClaimName, Arc<Object>>>);
 
 /// Namespace and name.
 type ClaimName = (Arc<str>, Arc<str>);

@@ -146,6 +146,13 @@ fn every_question_has_a_tool_and_the_same_answer() {
     let yaml = std::fs::read_to_string(&urgent).unwrap();
     assert!(yaml.contains("name: urgent"), "{yaml}");
     let small_file = file("small");
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "shop"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "shop"}},
+            "template": {"metadata": {"labels": {"app": "shop"}}, "spec": small()["spec"]}},
+    });
+    let written = Files::new();
+    let deployment_file = written.write("deployment.json", &deployment.to_string());
     for (tool, arguments, command) in [
         (
             "explain",
@@ -160,6 +167,11 @@ fn every_question_has_a_tool_and_the_same_answer() {
                 {"cordon": {"name": "worker-1"}},
             ]}}),
             &["what-if", "--cordon", "worker-1", "--nodes-like", "worker-2=1"],
+        ),
+        (
+            "what-if",
+            json!({"spec": {"changes": [{"addWorkload": {"workload": deployment}}]}}),
+            &["what-if", "--add", &deployment_file],
         ),
         ("drain", json!({"spec": {"nodes": ["worker-1"]}}), &["drain", "worker-1"]),
         (
