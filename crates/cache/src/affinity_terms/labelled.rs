@@ -118,7 +118,8 @@ impl Equivalent<Spot> for BorrowedSpot<'_> {
     }
 }
 
-/// The most pairs of a namespace and a value that one term is filed under.
+/// The most pairs of a namespace and a value that one term is filed under. Each takes some 145 bytes, where the name of a
+/// namespace may take a few in the pod.
 const MAX_SPOTS: usize = 4;
 
 /// Numbers of terms by namespace and label.
