@@ -11,6 +11,7 @@ mod budgets;
 mod devices;
 mod draining;
 mod foresight;
+mod group_questions;
 mod groups;
 mod herd;
 mod kinds;
@@ -35,6 +36,7 @@ use serde_json::json;
 
 use self::devices::Devices;
 pub use self::foresight::Foreseen;
+use self::group_questions::GroupOutcome;
 use self::groups::Groups;
 use self::kinds::Kinds;
 use self::reports::Reports;
@@ -73,6 +75,7 @@ pub struct Crowd {
     n_bound: u64,
     asks: bool,
     n_answers: u64,
+    n_group_answers: u64,
     foresees: bool,
     /// What was answered about the pod that has just come.
     foresight: Option<foresight::Foresight>,
@@ -93,6 +96,7 @@ pub struct Crowd {
     n_drained: u64,
     n_evicted_for_drains: u64,
     n_blocked: u64,
+    n_drain_texts: u64,
     n_further_rounds: u64,
     /// The pods that were evicted since a question about what would happen, and for whom.
     evicted_since_asked: Vec<(PodKey, String)>,
@@ -113,6 +117,10 @@ const CONTENDED_SIZES: [u64; 3] = [3, 6, 9];
 impl Crowd {
     /// A cluster with its nodes and without pods.
     pub fn new(seed: u64) -> Result<Self> {
+        Self::with_longest_hold(seed, EngineOptions::default().longest_hold)
+    }
+
+    fn with_longest_hold(seed: u64, longest_hold: Duration) -> Result<Self> {
         let mut numbers = Numbers::new(seed);
         let groups = Groups::new(seed);
         let config = load(&kinds::configuration(&mut numbers).to_string(), &groups.gates())?;
@@ -122,6 +130,7 @@ impl Crowd {
                 uses_class_cache,
                 gates: groups.gates(),
                 plans_gangs_exactly: groups.are_planned_exactly(),
+                longest_hold,
                 ..EngineOptions::default()
             };
             anyhow::Ok(Engine::new(&config, &registry()?, options)?)
@@ -150,6 +159,7 @@ impl Crowd {
             n_bound: 0,
             asks: false,
             n_answers: 0,
+            n_group_answers: 0,
             foresees: false,
             foresight: None,
             foreseen: Foreseen::default(),
@@ -165,6 +175,7 @@ impl Crowd {
             n_drained: 0,
             n_evicted_for_drains: 0,
             n_blocked: 0,
+            n_drain_texts: 0,
             n_further_rounds: 0,
             evicted_since_asked: Vec::new(),
             pushed_out: Vec::new(),
@@ -191,11 +202,12 @@ impl Crowd {
         Self { foresees: true, ..self }
     }
 
-    /// Drains nodes now and then, after asking the sharing engine what would happen, and compares.
-    #[must_use]
-    pub fn draining(self) -> Self {
+    /// A cluster that drains nodes now and then, after asking the sharing engine what would happen, and compares.
+    pub fn draining(seed: u64) -> Result<Self> {
+        // Answers do not wait until a gang gives up the room that it holds, after which others may have it.
+        let crowd = Self::with_longest_hold(seed, Duration::from_secs(1_000 * 3_600))?;
         // Claims of devices of pods that come again are made by controllers that there are none of.
-        Self { drains: true, devices: Devices::none(), ..self }
+        Ok(Self { drains: true, devices: Devices::none(), ..crowd })
     }
 
     /// How many nodes were drained as was answered before.
@@ -218,6 +230,11 @@ impl Crowd {
         self.n_blocked
     }
 
+    /// How many pods stayed pending, with the text that had been answered.
+    pub fn n_drain_texts(&self) -> u64 {
+        self.n_drain_texts
+    }
+
     /// How many rounds after the first the budget made necessary.
     pub fn n_further_rounds(&self) -> u64 {
         self.n_further_rounds
@@ -228,7 +245,12 @@ impl Crowd {
         self.n_answers
     }
 
-    /// How many of them gave the text that was then reported.
+    /// How many explanations of groups were compared with what came of them.
+    pub fn n_group_answers(&self) -> u64 {
+        self.n_group_answers
+    }
+
+    /// How many of those about pods gave the text that was then reported.
     pub fn n_explained_texts(&self) -> u64 {
         self.n_explained_texts
     }
@@ -379,10 +401,17 @@ impl Crowd {
         while self.shared.has_ready() {
             let question =
                 if self.asks { questions::ask(&mut self.shared, self.now) } else { None };
+            let of_group =
+                if self.asks { group_questions::ask(&mut self.shared, self.now) } else { None };
+            let mut outcome = GroupOutcome::default();
             let foreseen = self.asks.then(|| {
-                let turn = self.shared.fork(self.now).schedule_next(self.now);
+                let mut fork = self.shared.fork(self.now);
+                let turn = fork.schedule_next_observed(&mut outcome, self.now);
                 turn.map(|turn| format!("{turn:?}"))
             });
+            if let Some(question) = of_group {
+                self.n_group_answers += u64::from(question.compare(&outcome)?);
+            }
             let n_kept = self.n_kept();
             let turn = self.shared.schedule_next(self.now);
             if let Some(turn) = &turn {

@@ -38,6 +38,7 @@
 
 mod amounts;
 mod capacity;
+mod claims;
 mod columns;
 mod course;
 mod explanation;

@@ -48,6 +48,13 @@ struct Header {
 }
 
 impl Object {
+    /// Whether objects of a kind of an API group select pods: services, and the controllers that own pods by what they select. Pods
+    /// without spread constraints are spread by these (`docs/spec/plugins-topology.md` §1.3).
+    pub fn selects_pods(group: &str, kind: &str) -> bool {
+        let of_core = group.is_empty() && matches!(kind, "Service" | "ReplicationController");
+        of_core || (group == "apps" && matches!(kind, "ReplicaSet" | "StatefulSet"))
+    }
+
     /// An object from parsed JSON, which is kept as it is.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustc_hash::FxHashMap;
+use kube_scheduler_api_types::KeyedMap;
 
 use crate::api::ResourceSlice;
 use crate::facts::DeviceFacts;
@@ -33,7 +33,7 @@ const MAX_EXPRESSIONS: usize = 1024;
 /// The answers of selectors for the devices of one inventory. Devices that look alike to selectors share an answer.
 pub struct SelectorTable {
     inventory: Arc<Inventory>,
-    columns: Mutex<FxHashMap<Arc<str>, Arc<Column>>>,
+    columns: Mutex<KeyedMap<Arc<str>, Arc<Column>>>,
 }
 
 /// One expression and its answers by shape.

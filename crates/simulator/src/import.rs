@@ -27,8 +27,9 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{CompileOptions, DecodeError, Node, Object, Pod, Timestamp};
 use kube_scheduler_config::FeatureGates;
+use kube_scheduler_workloads::Controller;
 use kube_scheduler_workloads::defaults::complete_pod;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use claims::ClaimTemplates;
 pub use error::{ImportError, SourceLocation};
@@ -180,7 +181,7 @@ impl ClusterInput {
         for at in 0..self.documents.len() {
             let (group, kind) = self.documents[at].group_and_kind();
             let is_sent = is_claim(&group, &kind)
-                || selects_pods(&group, &kind)
+                || Object::selects_pods(&group, &kind)
                 || kind == "ResourceClaimTemplate";
             if self.is_asked(at) && decides(&group, &kind) && !is_sent {
                 found.asked_others.push(self.documents[at].title());
@@ -222,8 +223,9 @@ impl ClusterInput {
                 _ => {
                     if is_claim(&group, &kind) {
                         self.note_manifest(at, &mut found);
-                    } else if self.is_asked(at) && selects_pods(&group, &kind) {
-                        found.asked_manifests.push(selecting(&self.documents[at].value));
+                    } else if self.is_asked(at) && Object::selects_pods(&group, &kind) {
+                        let selecting = Controller::new(&self.documents[at].value).selecting();
+                        found.asked_manifests.push(selecting);
                     }
                     let value = std::mem::take(&mut self.documents[at].value);
                     let object =
@@ -407,24 +409,6 @@ impl ClusterInput {
 /// Whether it is a claim for a volume or for devices.
 fn is_claim(group: &str, kind: &str) -> bool {
     matches!((group, kind), ("", "PersistentVolumeClaim") | ("resource.k8s.io", "ResourceClaim"))
-}
-
-/// Whether pods without spread constraints are spread by what an object of this kind selects.
-fn selects_pods(group: &str, kind: &str) -> bool {
-    matches!(
-        (group, kind),
-        ("", "Service" | "ReplicationController") | ("apps", "ReplicaSet" | "StatefulSet")
-    )
-}
-
-/// A service or controller with nothing but what it selects: templates of pods are long.
-fn selecting(object: &Value) -> Value {
-    let field = |pointer| object.pointer(pointer).cloned().unwrap_or_default();
-    json!({
-        "apiVersion": field("/apiVersion"), "kind": field("/kind"),
-        "metadata": {"namespace": field("/metadata/namespace"), "name": field("/metadata/name")},
-        "spec": {"selector": field("/spec/selector")},
-    })
 }
 
 /// Whether an object of this kind that stands beside pods and nodes decides about them.

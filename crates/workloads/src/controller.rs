@@ -43,6 +43,16 @@ impl<'v> Controller<'v> {
         at(self.value, &["spec", "template"]).unwrap_or(&Value::Null)
     }
 
+    /// The object with nothing but what it selects, which is all that pods are spread by; its template may be long. Of a service, too.
+    pub fn selecting(&self) -> Value {
+        let field = |path| at(self.value, path).cloned().unwrap_or_default();
+        json!({
+            "apiVersion": field(&["apiVersion"]), "kind": field(&["kind"]),
+            "metadata": {"namespace": field(&["metadata", "namespace"]), "name": field(&["metadata", "name"])},
+            "spec": {"selector": field(&["spec", "selector"])},
+        })
+    }
+
     /// The owner reference that this controller puts on its objects.
     pub fn reference(&self) -> Value {
         json!({

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::controller::{Controller, PodName};
 use crate::daemon_set::{self, Eligibility};
-use crate::json::{at, int_at, list_at, text_at};
+use crate::json::{at, group_and_kind, int_at, list_at};
 use crate::{cron_job, deployment, job, job_set, stateful_set, workload};
 
 /// An object that a controller creates.
@@ -22,13 +22,25 @@ pub struct Dependent {
 type Dependents<'a> = Box<dyn Iterator<Item = Dependent> + 'a>;
 
 impl<'v> Controller<'v> {
+    /// API groups and kinds of the objects that others are created for.
+    pub const KINDS: [(&'static str, &'static str); 9] = [
+        ("apps", "Deployment"),
+        ("apps", "ReplicaSet"),
+        ("apps", "StatefulSet"),
+        ("apps", "DaemonSet"),
+        ("", "ReplicationController"),
+        ("batch", "Job"),
+        ("batch", "CronJob"),
+        ("jobset.x-k8s.io", "JobSet"),
+        ("scheduling.k8s.io", "Workload"),
+    ];
+
     /// What the controllers of Kubernetes, JobSet and Workload create for this object when none of it exists yet, each made
     /// when it is asked for: of a Deployment the ReplicaSet, of a ReplicaSet the pods. A CronJob makes the Job of one run. A
-    /// DaemonSet makes a pod for each of `nodes` that is eligible. Other kinds make nothing.
+    /// DaemonSet makes a pod for each of `nodes` that is eligible. Kinds
+    /// that are not among [`KINDS`](Self::KINDS) make nothing.
     pub fn dependents(self, nodes: &'v [Node]) -> impl Iterator<Item = Dependent> + 'v {
-        let api_version = text_at(self.value, &["apiVersion"]);
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        match (group, text_at(self.value, &["kind"])) {
+        match group_and_kind(self.value) {
             ("apps", "Deployment") => self.replica_set(),
             ("apps", "ReplicaSet") | ("", "ReplicationController") => {
                 let pods =

@@ -26,6 +26,13 @@ pub fn list_at<'v>(value: &'v Value, path: &[&str]) -> &'v [Value] {
     at(value, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
+/// The API group of an object, empty for the core group, and its kind.
+pub fn group_and_kind(value: &Value) -> (&str, &str) {
+    let api_version = text_at(value, &["apiVersion"]);
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    (group, text_at(value, &["kind"]))
+}
+
 /// The labels of an object.
 pub fn labels_of(value: &Value) -> Labels {
     let pairs = value.pointer("/metadata/labels").and_then(Value::as_object);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use kube_scheduler_answers::{Change, Idleness, NextStep, QuestionLimits, WhatIf, what_if};
 use kube_scheduler_engine::{Effect, Input};
 use serde_json::{Value, json};
@@ -37,6 +37,7 @@ impl Crowd {
         let changes = Change::draining(std::slice::from_ref(&node), is_at_once);
         let answer = what_if(&self.shared, &changes, QuestionLimits::default(), self.now)?;
         self.evicted_since_asked.clear();
+        self.reports.clear();
         self.pushed_out.clear();
         self.idleness = Idleness::new(self.now);
         self.is_draining = true;
@@ -46,6 +47,8 @@ impl Crowd {
         self.feed(&input)?;
         let drained = self.evict_all(&node, is_at_once)?;
         self.compare_drained(&node, &answer, drained, !is_at_once)?;
+        self.n_drain_texts +=
+            self.compare_pending(&answer).with_context(|| format!("{node} is drained"))?;
         self.nothing_more_happens()?;
         self.is_draining = false;
         self.n_drained += 1;

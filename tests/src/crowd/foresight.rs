@@ -186,7 +186,7 @@ impl Crowd {
         Ok(())
     }
 
-    fn compare_at_rest(&self, foresight: &Foresight) -> Result<()> {
+    fn compare_at_rest(&self, foresight: &Foresight) -> Result<u64> {
         let answer = &foresight.answer;
         for placed in &answer.placements {
             let node = self.node_of(&placed.pod);
@@ -205,6 +205,16 @@ impl Crowd {
         let foreseen: Vec<(String, Option<&str>)> =
             answer.evictions.iter().map(|one| (one.pod.clone(), one.by.as_deref())).collect();
         ensure!(evicted == foreseen, "{evicted:?} are evicted, foreseen were {foreseen:?}");
+        let (asked, fits) = (foresight.pod.key(), answer.fits);
+        let node = self.node_of(&asked);
+        ensure!(node.is_some() == fits, "{asked} is on {node:?}, foreseen was fits: {fits}");
+        self.compare_pending(answer)
+    }
+
+    /// The pods that have no node are those in the answer, with the same reports to the letter, and no others. Says how many texts that
+    /// were.
+    pub(super) fn compare_pending(&self, answer: &WhatIf) -> Result<u64> {
+        let mut n_texts = 0;
         for pending in &answer.pending {
             let node = self.node_of(&pending.pod);
             ensure!(node.is_none(), "{} is on {node:?}, foreseen was {pending:?}", pending.pod);
@@ -217,6 +227,7 @@ impl Crowd {
             let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
             if is_reported(pending.code) {
                 self.reports.compare(&self.server, uid, (pending.code, &pending.message))?;
+                n_texts += 1;
             } else {
                 ensure!(
                     !self.reports.has(uid),
@@ -225,10 +236,8 @@ impl Crowd {
                 );
             }
         }
-        let (asked, fits) = (foresight.pod.key(), answer.fits);
-        let node = self.node_of(&asked);
-        ensure!(node.is_some() == fits, "{asked} is on {node:?}, foreseen was fits: {fits}");
-        self.no_other_is_pending(answer)
+        self.no_other_is_pending(answer)?;
+        Ok(n_texts)
     }
 
     fn no_other_is_pending(&self, answer: &WhatIf) -> Result<()> {

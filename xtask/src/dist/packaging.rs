@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{CHART, MANIFESTS};
 use crate::process;
@@ -149,7 +149,7 @@ fn roles_are_those_of_kube_scheduler() {
 const KUBEADM: &str = include_str!("kubeadm.yaml");
 
 #[test]
-fn the_static_pod_is_kubeadms_but_for_image_and_command() {
+fn the_static_pod_is_kubeadms_with_image_command_and_fewer_rights() {
     let mut theirs = documents(KUBEADM).remove(0);
     let ours = manifest("static-pod.yaml").remove(0);
     let container = |pod: &Value| pod["spec"]["containers"][0].clone();
@@ -158,6 +158,10 @@ fn the_static_pod_is_kubeadms_but_for_image_and_command() {
     assert_ne!(container(&theirs)["image"], container(&ours)["image"]);
     theirs["spec"]["containers"][0]["image"] = container(&ours)["image"].clone();
     theirs["spec"]["containers"][0]["command"][0] = "kube-scheduler-rs".into();
+    theirs["spec"]["containers"][0]["resources"]["requests"]["memory"] = "128Mi".into();
+    theirs["spec"]["containers"][0]["resources"]["limits"] = json!({"memory": "2Gi"});
+    theirs["spec"]["containers"][0]["securityContext"] =
+        json!({"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true});
     assert_eq!(theirs, ours);
 }
 

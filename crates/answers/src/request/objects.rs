@@ -5,14 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{LabelSelector, Object, Quantity, Timestamp, wire};
+use kube_scheduler_api_types::{LabelSelector, Object, Timestamp, wire};
 use kube_scheduler_engine::{Engine, Input};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::{RequestError, typed};
 use crate::API_GROUP;
+use crate::claims::{self, Mistake};
 use crate::interrupt::Interrupt;
 use crate::manifests::uid;
 
@@ -29,71 +29,6 @@ pub(crate) struct Objects {
     pub(super) are_bound: bool,
     /// Whether one is of another namespace than the question.
     pub(super) are_elsewhere: bool,
-}
-
-/// The fields of a claim for a volume that scheduling reads.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct VolumeClaimForm {
-    spec: VolumeClaimSpecForm,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct VolumeClaimSpecForm {
-    #[serde(rename = "accessModes")]
-    _access_modes: Option<Vec<String>>,
-    #[serde(rename = "storageClassName")]
-    _storage_class_name: Option<String>,
-    #[serde(rename = "volumeMode")]
-    _volume_mode: Option<String>,
-    volume_name: Option<String>,
-    #[serde(rename = "selector")]
-    _selector: Option<Map<String, Value>>,
-    resources: Option<AmountsForm>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct AmountsForm {
-    requests: Option<Map<String, Value>>,
-}
-
-/// The same of a claim for devices; what a request says is read by the plugin.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct DeviceClaimForm {
-    #[serde(rename = "spec")]
-    _spec: DeviceClaimSpecForm,
-    status: Option<DeviceClaimStatusForm>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct DeviceClaimSpecForm {
-    #[serde(rename = "devices")]
-    _devices: DevicesForm,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct DevicesForm {
-    #[serde(rename = "requests")]
-    _requests: Option<Vec<NamedForm>>,
-    #[serde(rename = "constraints")]
-    _constraints: Option<Vec<Map<String, Value>>>,
-}
-
-#[derive(Deserialize)]
-struct NamedForm {
-    #[serde(rename = "name")]
-    _name: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct DeviceClaimStatusForm {
-    allocation: Option<Map<String, Value>>,
 }
 
 impl Objects {
@@ -159,23 +94,13 @@ fn read(mut object: Value, namespace: &Arc<str>, at: &str) -> Result<(Object, bo
     }
     let namespace = if found.namespace.is_empty() { namespace } else { &found.namespace };
     let named = format!("{} {namespace}/{}", found.kind, found.name);
+    let wrong = |Mistake { path, problem }| {
+        let field = format!("{at}{path}");
+        RequestError::Field { field: field.into(), problem: format!("{named}: {problem}") }
+    };
     let is_bound = match (&*found.group, &*found.kind) {
-        ("", "PersistentVolumeClaim") => {
-            let VolumeClaimForm { spec } = shaped(&object, at, &named)?;
-            let requests = spec.resources.and_then(|resources| resources.requests);
-            for (resource, amount) in requests.into_iter().flatten() {
-                if Quantity::from_json(&amount).is_err() {
-                    let field = format!("{at}.spec.resources.requests.{resource}");
-                    let problem = format!("{named}: {amount}: expected a quantity such as 10Gi");
-                    return Err(RequestError::Field { field: field.into(), problem });
-                }
-            }
-            spec.volume_name.is_some_and(|volume| !volume.is_empty())
-        }
-        ("resource.k8s.io", "ResourceClaim") => {
-            let DeviceClaimForm { status, .. } = shaped(&object, at, &named)?;
-            status.is_some_and(|status| status.allocation.is_some())
-        }
+        ("", "PersistentVolumeClaim") => claims::has_volume(&object).map_err(&wrong)?,
+        ("resource.k8s.io", "ResourceClaim") => claims::has_devices(&object).map_err(&wrong)?,
         ("", "Service" | "ReplicationController") => {
             selector::<BTreeMap<String, String>>(&object, at, &named)?;
             false

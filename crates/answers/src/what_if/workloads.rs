@@ -6,10 +6,11 @@ use kube_scheduler_api_types::{CompileOptions, Node, Object, Pod};
 use kube_scheduler_engine::Input;
 use kube_scheduler_workloads::Controller;
 use kube_scheduler_workloads::defaults::complete_pod;
-use kube_scheduler_workloads::json::{list_at, meta_mut, text_at};
-use serde_json::{Value, json};
+use kube_scheduler_workloads::json::{group_and_kind, list_at, meta_mut, text_at};
+use serde_json::Value;
 
 use super::changes::{Touched, add_group, add_pod};
+use crate::claims::{self, Mistake};
 use crate::course::Course;
 use crate::manifests::{Place, Wrong, manifest, pod_group, uid};
 use crate::pod_name::generated_name;
@@ -21,18 +22,6 @@ const POD: Place = Place {
     priority: "spec.priority",
     how: "set it in the template, or ask with the command, which reads the cluster's classes of priority",
 };
-/// API group and kind.
-const KINDS: [(&str, &str); 9] = [
-    ("apps", "Deployment"),
-    ("apps", "ReplicaSet"),
-    ("apps", "StatefulSet"),
-    ("apps", "DaemonSet"),
-    ("", "ReplicationController"),
-    ("batch", "Job"),
-    ("batch", "CronJob"),
-    ("jobset.x-k8s.io", "JobSet"),
-    ("scheduling.k8s.io", "Workload"),
-];
 /// How many bytes of JSON the pods of a question's workloads may have: together, and only those that differ from the one before.
 const MAX_LENGTH: usize = 64 << 20;
 const MAX_DIFFERENT: usize = 4 << 20;
@@ -52,9 +41,9 @@ impl Workload {
         namespace: &Arc<str>,
         options: &CompileOptions,
     ) -> Result<Self, Wrong> {
-        let (group, kind) = group_and_kind(&value);
-        if !KINDS.contains(&(group, kind)) || text_at(&value, &["metadata", "name"]).is_empty() {
-            let kinds = KINDS.map(|(_, kind)| kind).join(", ");
+        let is_known = Controller::KINDS.contains(&group_and_kind(&value));
+        if !is_known || text_at(&value, &["metadata", "name"]).is_empty() {
+            let kinds = Controller::KINDS.map(|(_, kind)| kind).join(", ");
             let problem = format!("expected one of {kinds}, with apiVersion and name");
             return Err(Wrong { field: AT, problem });
         }
@@ -74,12 +63,6 @@ impl Workload {
         let claims = list_at(&self.value, &["spec", "volumeClaimTemplates"]);
         claims.iter().any(|claim| !text_at(claim, &["spec", "volumeName"]).is_empty())
     }
-}
-
-fn group_and_kind(value: &Value) -> (&str, &str) {
-    let api_version = text_at(value, &["apiVersion"]);
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    (group, text_at(value, &["kind"]))
 }
 
 /// The creation of all workloads of a question.
@@ -143,17 +126,13 @@ impl Creation {
 impl Objects<'_> {
     /// Adds what a controller makes, and the controller itself if pods are spread by what it selects.
     fn add_dependents(&mut self, controller: &Value) -> Result<(), Refusal> {
-        if let ("", "ReplicationController") | ("apps", "ReplicaSet" | "StatefulSet") =
-            group_and_kind(controller)
-        {
-            self.add_object(json!({
-                "apiVersion": controller["apiVersion"], "kind": controller["kind"],
-                "metadata": {"namespace": controller["metadata"]["namespace"], "name": controller["metadata"]["name"]},
-                "spec": {"selector": controller["spec"]["selector"]},
-            }))?;
+        let (group, kind) = group_and_kind(controller);
+        let controller = Controller::new(controller);
+        if Object::selects_pods(group, kind) {
+            self.add_object(controller.selecting())?;
         }
         let nodes = std::mem::take(&mut self.nodes);
-        let mut dependents = Controller::new(controller).dependents(&nodes);
+        let mut dependents = controller.dependents(&nodes);
         let added = dependents.try_for_each(|dependent| self.add(dependent.value));
         drop(dependents);
         self.nodes = nodes;
@@ -166,7 +145,13 @@ impl Objects<'_> {
         }
         match group_and_kind(&value) {
             ("", "Pod") => self.add_pod(value),
-            ("", "PersistentVolumeClaim") => self.add_object(value),
+            ("", "PersistentVolumeClaim") => {
+                claims::has_volume(&value).map_err(|Mistake { path, problem }| {
+                    let claim = text_at(&value, &["metadata", "name"]);
+                    self.refused(format!("PersistentVolumeClaim {claim}{path}: {problem}"))
+                })?;
+                self.add_object(value)
+            }
             ("scheduling.k8s.io", "PodGroup") => {
                 let group = pod_group(value, &self.workload.namespace, AT);
                 let group = group.map_err(|wrong| self.refused(wrong.problem))?;

@@ -194,6 +194,12 @@ fn what_a_workload_asks_for_that_cannot_be_is_named() {
         let error = answer(&cluster, &added(&workload(api_version, kind, spec))).unwrap_err();
         assert!(error.contains("too many for one question at their length"), "{error}");
     }
+    let claim = json!([{"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "much"}}}}]);
+    let spec = json!({"template": template("1"), "volumeClaimTemplates": claim});
+    let error = answer(&cluster, &added(&workload("apps/v1", "StatefulSet", spec))).unwrap_err();
+    let expected = "StatefulSet shop/web: PersistentVolumeClaim data-web-0.spec.resources.requests.storage: \"much\": \
+                    expected a quantity such as 10Gi";
+    assert_eq!(error, expected);
     let exists =
         workload("apps/v1", "StatefulSet", json!({"replicas": 1, "template": template("1")}));
     let twice = json!({"changes": [{"addWorkload": {"workload": exists}}, {"addWorkload": {"workload": exists}}]});

@@ -1,6 +1,6 @@
 //! How often objects have changed, by what plugins read as one.
 
-use kube_scheduler_api_types::PodGroup;
+use kube_scheduler_api_types::{Object, PodGroup};
 
 use super::DEVICE_GROUP;
 
@@ -33,9 +33,7 @@ impl ObjectClass {
             (DEVICE_GROUP, DEVICE_CLASS) => Self::DeviceClasses,
             (DEVICE_GROUP, _) => Self::Devices,
             (PodGroup::GROUP, _) => Self::PodGroups,
-            ("", "Service" | "ReplicationController") | ("apps", "ReplicaSet" | "StatefulSet") => {
-                Self::PodSelectors
-            }
+            _ if Object::selects_pods(group, kind) => Self::PodSelectors,
             _ => Self::Others,
         }
     }

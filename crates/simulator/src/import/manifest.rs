@@ -4,6 +4,7 @@
 //! depth, aliases and replays. It is not bounded in size, because a dump of a large cluster is large.
 
 use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_workloads::json::group_and_kind;
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
@@ -30,9 +31,8 @@ pub(super) struct Document {
 impl Document {
     /// The API group, empty for the core group, and the kind.
     pub(super) fn group_and_kind(&self) -> (String, String) {
-        let api_version = self.text_at("/apiVersion");
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        (group.to_owned(), self.text_at("/kind").to_owned())
+        let (group, kind) = group_and_kind(&self.value);
+        (group.to_owned(), kind.to_owned())
     }
 
     /// Whether the object is of this API group and kind.

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::json::text_at;
 
 fn dependents(value: &Value) -> Vec<Dependent> {
     Controller::new(value).dependents(&[]).collect()
@@ -31,6 +32,33 @@ fn workload(api_version: &str, kind: &str, spec: Value) -> Value {
     });
     value["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
     value
+}
+
+#[test]
+fn every_kind_makes_something() {
+    let spec = json!({
+        "replicatedJobs": [{"name": "a", "template": {"spec": {"template": template()}}}],
+        "podGroupTemplates": [{"name": "a"}], "jobTemplate": {"spec": {"template": template()}},
+    });
+    let nodes = [Node::from_value(&json!({"metadata": {"name": "n"}})).unwrap()];
+    for (group, kind) in Controller::KINDS {
+        let version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
+        let value = workload(&version, kind, spec.clone());
+        let found = Controller::new(&value).dependents(&nodes).count();
+        assert_eq!(found, 1, "{group}/{kind}");
+    }
+    let other = workload("example.com/v1", "Deployment", spec);
+    assert_eq!(Controller::new(&other).dependents(&nodes).count(), 0);
+}
+
+#[test]
+fn what_selects_pods_is_cut_down_to_that() {
+    let spec = json!({"selector": {"matchLabels": {"app": "a"}}});
+    let set = workload("apps/v1", "ReplicaSet", spec.clone());
+    let expected = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"namespace": "ns", "name": "web"}, "spec": spec,
+    });
+    assert_eq!(Controller::new(&set).selecting(), expected);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Trying a group on a copy of the engine, and what that says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{GroupPolicy, Pod, Timestamp};
@@ -106,20 +106,20 @@ fn try_group(
     now: Timestamp,
 ) {
     let (namespace, name) = watcher.group;
-    let is_member =
-        |pod: &Pod| &*pod.namespace == namespace && pod.spec.pod_group.as_deref() == Some(name);
-    // Others do not compete, but what is nominated to a node keeps its place.
-    let others: Vec<Arc<Pod>> = trial
-        .queue()
-        .pending_pods()
-        .map(|(_, queued)| queued.entry().0.clone())
-        .filter(|pod| !is_member(pod) && trial.queue().nomination(&pod.uid).is_none())
-        .collect();
+    let is_member = |pod: &Pod| group_key(pod) == Some((namespace, name));
+    // Others do not compete, but what is nominated to a node keeps its place. A gang holds room as long as enough of its pods exist.
+    let pending = trial.queue().pending_pods().map(|(_, queued)| queued.entry().0.clone());
+    let (nominated, others): (Vec<Arc<Pod>>, Vec<Arc<Pod>>) = pending
+        .filter(|pod| !is_member(pod))
+        .partition(|pod| trial.queue().nomination(&pod.uid).is_some());
+    let holding: BTreeSet<_> = nominated.iter().filter_map(|pod| group_key(pod)).collect();
+    let keeps_place = |pod: &Pod| group_key(pod).is_some_and(|group| holding.contains(&group));
     let delete = |trial: &mut Engine, pod: &Pod| {
         let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
         trial.handle(Input::PodDeleted { namespace, name }, now);
     };
-    for pod in others.iter().take_while(|_| !interrupt.is_set()) {
+    let others = others.iter().filter(|pod| !keeps_place(pod));
+    for pod in others.take_while(|_| !interrupt.is_set()) {
         delete(trial, pod);
     }
     // Come again, they are ready.
@@ -137,6 +137,11 @@ fn try_group(
             return;
         }
     }
+}
+
+/// Namespace and name of a pod's group.
+fn group_key(pod: &Pod) -> Option<(&str, &str)> {
+    pod.spec.pod_group.as_deref().map(|name| (&*pod.namespace, name))
 }
 
 fn attempt(
