@@ -12,6 +12,7 @@ mod fragmentation;
 mod problem;
 mod share;
 
+use std::error::Error;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use http::header::ALLOW;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use kube_scheduler_answers::{
     Answer, ExplainOptions, Inquiry, Interrupt, Notes, Question, QuestionKind, Visibility,
 };
@@ -42,10 +43,24 @@ use crate::plugin_services::apart;
 const MAX_QUESTION: usize = Question::MAX_LENGTH;
 /// Questions that are read, wait or are answered; further ones are refused.
 const MAX_QUESTIONS: usize = 4;
-/// How long a caller may take to send its question.
-const BODY_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a question may wait for its turn, and how long its answer may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long things may take.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// Until a caller has sent its question.
+    body: Duration,
+    /// Until it is a question's turn.
+    turn: Duration,
+    /// Until its answer is computed then.
+    answer: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        let (body, turn) = (Duration::from_secs(10), Duration::from_secs(30));
+        Self { body, turn, answer: turn }
+    }
+}
 
 /// The questions under way.
 pub(super) struct Answers {
@@ -54,6 +69,7 @@ pub(super) struct Answers {
     share: Share,
     /// Threads on which answers are computed.
     threads: Arc<Semaphore>,
+    patience: Patience,
 }
 
 impl Default for Answers {
@@ -65,6 +81,7 @@ impl Default for Answers {
             places: semaphore(MAX_QUESTIONS),
             share: Share::default(),
             threads: semaphore(n_threads),
+            patience: Patience::default(),
         }
     }
 }
@@ -144,7 +161,7 @@ impl Answers {
             return Err(Problem::unavailable("the scheduler has not seen the whole cluster yet"));
         }
         let rendered = Rendered::asked_for(parts)?;
-        let body = received(body).await?;
+        let body = received(body, self.patience.body).await?;
         let question = Question::from_json(kind, namespace, &body, desk.pod_options)
             .map_err(|error| Problem::bad_request(error.to_string()))?;
         drop(body);
@@ -194,7 +211,7 @@ impl Answers {
         inbox: &Inbox,
         place: OwnedSemaphorePermit,
     ) -> Result<String, Problem> {
-        let late_at = tokio::time::Instant::now() + PATIENCE;
+        let late_at = tokio::time::Instant::now() + self.patience.turn;
         let thread = turn_of(&self.threads, late_at).await?;
         let (inquiry, version) = self.inquire(&question, inbox, late_at).await?;
         let interrupt = Interrupt::default();
@@ -208,10 +225,11 @@ impl Answers {
             drop((thread, place));
             text
         });
-        let text = timeout(PATIENCE, work).await;
+        let text = timeout(self.patience.answer, work).await;
         drop(wanted);
         let text = text.map_err(|_| {
-            let message = format!("the answer took longer than {PATIENCE:?}: ask for less");
+            let message =
+                format!("the answer took longer than {:?}: ask for less", self.patience.answer);
             Problem::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
         })?;
         text.map_err(|_| Problem::internal("the answer broke down"))?
@@ -265,10 +283,14 @@ fn late() -> Problem {
     Problem::unavailable("the scheduling core has too much to do; try again later")
 }
 
-async fn received(body: Incoming) -> Result<bytes::Bytes, Problem> {
-    let body = timeout(BODY_PATIENCE, Limited::new(body, MAX_QUESTION).collect()).await;
+async fn received<B>(body: B, patience: Duration) -> Result<bytes::Bytes, Problem>
+where
+    B: Body,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let body = timeout(patience, Limited::new(body, MAX_QUESTION).collect()).await;
     let body = body.map_err(|_| {
-        let message = format!("the request was not sent within {BODY_PATIENCE:?}");
+        let message = format!("the request was not sent within {patience:?}");
         Problem::new(StatusCode::REQUEST_TIMEOUT, "Timeout", message)
     })?;
     match body {
@@ -362,3 +384,6 @@ impl Form {
         Ok(reply::json(&object, self.is_pretty))
     }
 }
+
+#[cfg(test)]
+mod tests;
