@@ -41,9 +41,9 @@ fn answers(turn: Duration, answer: Duration) -> Answers {
 }
 
 fn question() -> Arc<Question> {
-    let question =
-        Question::from_json(QuestionKind::Queue, "web", b"{}", &CompileOptions::default());
-    Arc::new(question.unwrap())
+    let arguments = serde_json::json!({"namespace": "web"});
+    let options = CompileOptions::default();
+    Arc::new(Question::from_arguments(QuestionKind::Queue, &arguments, &options).unwrap())
 }
 
 /// A core that answers every question, until its inbox is gone.
