@@ -35,6 +35,7 @@ use kube_scheduler_runtime::Registry;
 use serde_json::json;
 
 use self::devices::Devices;
+pub use self::draining::Drained;
 pub use self::foresight::Foreseen;
 use self::group_questions::GroupOutcome;
 use self::groups::Groups;
@@ -93,16 +94,11 @@ pub struct Crowd {
     /// Whether most pods are large, and have priorities of their own.
     is_contended: bool,
     drains: bool,
-    n_drained: u64,
-    n_evicted_for_drains: u64,
-    n_blocked: u64,
-    n_drain_texts: u64,
-    n_further_rounds: u64,
+    drained: Drained,
     /// The pods that were evicted since a question about what would happen, and for whom.
     evicted_since_asked: Vec<(PodKey, String)>,
-    /// The pods that were evicted for others since a node is being drained, and how many of all such came again.
+    /// The pods that were evicted for others since a node is being drained.
     pushed_out: Vec<serde_json::Value>,
-    n_recreated: u64,
     /// Whether a node is being drained: pods that get a node are ready then.
     is_draining: bool,
     /// Tells when the scheduler cannot do any more, which ends a round of draining.
@@ -172,14 +168,9 @@ impl Crowd {
             has_budgets,
             is_contended,
             drains: false,
-            n_drained: 0,
-            n_evicted_for_drains: 0,
-            n_blocked: 0,
-            n_drain_texts: 0,
-            n_further_rounds: 0,
+            drained: Drained::default(),
             evicted_since_asked: Vec::new(),
             pushed_out: Vec::new(),
-            n_recreated: 0,
             is_draining: false,
             idleness: Idleness::new(now),
             numbers,
@@ -210,34 +201,9 @@ impl Crowd {
         Ok(Self { drains: true, devices: Devices::none(), ..crowd })
     }
 
-    /// How many nodes were drained as was answered before.
-    pub fn n_drained(&self) -> u64 {
-        self.n_drained
-    }
-
-    /// How many pods were evicted then, by answers and in fact.
-    pub fn n_evicted_for_drains(&self) -> u64 {
-        self.n_evicted_for_drains
-    }
-
-    /// How many of them controllers created again.
-    pub fn n_recreated(&self) -> u64 {
-        self.n_recreated
-    }
-
-    /// How many pods stayed because of a disruption budget.
-    pub fn n_blocked(&self) -> u64 {
-        self.n_blocked
-    }
-
-    /// How many pods stayed pending, with the text that had been answered.
-    pub fn n_drain_texts(&self) -> u64 {
-        self.n_drain_texts
-    }
-
-    /// How many rounds after the first the budget made necessary.
-    pub fn n_further_rounds(&self) -> u64 {
-        self.n_further_rounds
+    /// What was as had been answered when nodes were drained.
+    pub fn drained(&self) -> Drained {
+        self.drained
     }
 
     /// How many explanations were compared with decisions.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-use kube_scheduler_tests::crowd::{Crowd, Foreseen};
+use kube_scheduler_tests::crowd::{Crowd, Drained, Foreseen};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -105,30 +105,19 @@ fn who_is_evicted_again_does_not_fit() {
 /// them stay because of a disruption budget, who is evicted for them, and where those go when their controllers create them again.
 #[test]
 fn drains_are_really_foreseen() {
-    let (mut n_drained, mut n_evicted, mut n_recreated) = (0, 0, 0);
-    let (mut n_blocked, mut n_texts, mut n_further_rounds) = (0, 0, 0);
+    let mut all = Drained::default();
     let n_crowds = u64::from(foreseeing_cases() / 2);
     for seed in seeds(n_crowds) {
         let mut crowd = Crowd::draining(seed).unwrap();
         let outcome = crowd.run(STEPS);
         assert!(outcome.is_ok(), "seed {seed}: {:#}", outcome.unwrap_err());
-        n_drained += crowd.n_drained();
-        n_evicted += crowd.n_evicted_for_drains();
-        n_recreated += crowd.n_recreated();
-        n_blocked += crowd.n_blocked();
-        n_texts += crowd.n_drain_texts();
-        n_further_rounds += crowd.n_further_rounds();
+        all += crowd.drained();
     }
-    println!(
-        "{n_drained} drains were foreseen in {n_crowds} crowds, with {n_evicted} evictions for others, after which {n_recreated} pods came again, {n_blocked} pods that stay, {n_texts} texts about pods that are pending, and {n_further_rounds} rounds after the first"
-    );
-    assert!(n_drained > 4 * n_crowds && n_evicted > n_recreated, "{n_drained} {n_evicted}");
-    assert!(n_crowds < 16 || n_recreated > 0);
-    assert!(n_texts > n_crowds, "{n_texts}");
-    assert!(
-        n_blocked > n_crowds && n_further_rounds > n_crowds / 4,
-        "{n_blocked} {n_further_rounds}"
-    );
+    println!("{n_crowds} crowds: {all:?}");
+    assert!(all.nodes > 4 * n_crowds && all.evictions > all.recreated, "{all:?}");
+    assert!(n_crowds < 16 || all.recreated > 0);
+    assert!(all.blocked > n_crowds && all.texts > n_crowds, "{all:?}");
+    assert!(all.further_rounds > n_crowds / 4, "{all:?}");
 }
 
 /// Each of these looks as far ahead as anything happens, so there are fewer of them.

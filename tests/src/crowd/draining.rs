@@ -4,6 +4,7 @@
 //! cannot do any more, as answers take it to: how many attempts it makes in vain until then decides about ties later on.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -17,9 +18,37 @@ use crate::history::PodKey;
 /// Longer than any pod waits for time alone.
 const REST: Duration = Duration::from_secs(20 * 60);
 
+/// What was compared with answers about drains.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Drained {
+    /// How many nodes.
+    pub nodes: u64,
+    /// How many pods were evicted for others then.
+    pub evictions: u64,
+    /// How many of those controllers created again.
+    pub recreated: u64,
+    /// How many pods stayed because of a disruption budget.
+    pub blocked: u64,
+    /// How many pods were pending then, with the text that had been answered.
+    pub texts: u64,
+    /// How many rounds after the first the budgets made necessary.
+    pub further_rounds: u64,
+}
+
+impl AddAssign for Drained {
+    fn add_assign(&mut self, other: Self) {
+        self.nodes += other.nodes;
+        self.evictions += other.evictions;
+        self.recreated += other.recreated;
+        self.blocked += other.blocked;
+        self.texts += other.texts;
+        self.further_rounds += other.further_rounds;
+    }
+}
+
 /// What became of the pods of a drained node.
 #[derive(Debug, Default)]
-struct Drained {
+struct Fates {
     /// Those that came again, with their nodes and the round in which they went.
     nodes: BTreeMap<String, (Option<String>, Option<usize>)>,
     /// Those that were not evicted.
@@ -47,14 +76,17 @@ impl Crowd {
         self.feed(&input)?;
         let drained = self.evict_all(&node, is_at_once)?;
         self.compare_drained(&node, &answer, drained, !is_at_once)?;
-        self.n_drain_texts +=
-            self.compare_pending(&answer).with_context(|| format!("{node} is drained"))?;
+        let texts = self.compare_pending(&answer).with_context(|| format!("{node} is drained"))?;
         self.nothing_more_happens()?;
         self.is_draining = false;
-        self.n_drained += 1;
-        self.n_blocked += answer.blocked.len() as u64;
-        self.n_further_rounds += answer.rounds.saturating_sub(1) as u64;
-        self.n_evicted_for_drains += self.evicted_since_asked.len() as u64;
+        self.drained += Drained {
+            nodes: 1,
+            evictions: self.evicted_since_asked.len() as u64,
+            recreated: 0,
+            blocked: answer.blocked.len() as u64,
+            texts,
+            further_rounds: answer.rounds.saturating_sub(1) as u64,
+        };
         // So that there will be pods again.
         known["spec"]["unschedulable"] = false.into();
         let input = self.server.put_node(known)?;
@@ -70,7 +102,7 @@ impl Crowd {
     }
 
     /// Evicts the pods of a node in rounds, as budgets allow, or all at once.
-    fn evict_all(&mut self, node: &str, is_at_once: bool) -> Result<Drained> {
+    fn evict_all(&mut self, node: &str, is_at_once: bool) -> Result<Fates> {
         let is_there = |pod: &Value| pod["spec"]["nodeName"] == *node;
         let on_node = self.server.pods.iter().filter(|(_, pod)| is_there(pod));
         let mut left: Vec<(i64, String, PodKey)> = on_node
@@ -80,7 +112,7 @@ impl Crowd {
             })
             .collect();
         left.sort();
-        let mut drained = Drained::default();
+        let mut drained = Fates::default();
         for round in 1.. {
             left.retain(|(.., key)| self.server.pods.get(key).is_some_and(is_there));
             let (mut go, mut stay) = (Vec::new(), Vec::new());
@@ -123,7 +155,7 @@ impl Crowd {
     }
 
     /// Pods that had to make room for others are created again by their controllers, until all has come to rest.
-    fn recreate_pushed_out(&mut self, drained: &mut Drained) -> Result<()> {
+    fn recreate_pushed_out(&mut self, drained: &mut Fates) -> Result<()> {
         loop {
             let mut pushed_out = std::mem::take(&mut self.pushed_out);
             pushed_out.retain(|pod| {
@@ -133,7 +165,7 @@ impl Crowd {
             if pushed_out.is_empty() {
                 return Ok(());
             }
-            self.n_recreated += pushed_out.len() as u64;
+            self.drained.recreated += pushed_out.len() as u64;
             for pod in pushed_out {
                 self.recreate(pod, None, drained)?;
             }
@@ -146,7 +178,7 @@ impl Crowd {
         &mut self,
         mut pod: Value,
         round: Option<usize>,
-        drained: &mut Drained,
+        drained: &mut Fates,
     ) -> Result<()> {
         if pod["metadata"]["ownerReferences"][0].is_null() {
             return Ok(());
@@ -180,7 +212,7 @@ impl Crowd {
         &self,
         node: &str,
         answer: &WhatIf,
-        drained: Drained,
+        drained: Fates,
         has_rounds: bool,
     ) -> Result<()> {
         for (pod, (at, round)) in &drained.nodes {
