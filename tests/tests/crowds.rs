@@ -89,10 +89,13 @@ fn attempts_are_really_foreseen() {
     assert!(all.later * 20 < all.at_once + all.at_rest, "{all:?}");
 }
 
-/// Others are taken out for the time in which a group is explained, but not who holds room against it.
+/// Others are taken out for the time in which a group is explained, but not who holds room against it (the first crowd); and its pods
+/// are tried in the order of their age (the second).
 #[test]
-fn a_gang_keeps_the_room_that_it_holds_while_another_is_explained() {
-    Crowd::new(80).unwrap().asking().run(96).unwrap();
+fn a_group_is_explained_as_it_will_be_tried() {
+    for (seed, n_steps) in [(80, 96), (610_228_623_983_037_381, 210)] {
+        Crowd::new(seed).unwrap().asking().run(n_steps).unwrap();
+    }
 }
 
 /// A pod that would be placed, and evicted for another one before all comes to rest, does not fit.

@@ -8,7 +8,7 @@ use kube_scheduler_cache::PodGroupState;
 use kube_scheduler_engine::{
     Engine, GroupReport, Input, MemberAttempt, Observer, PlacementAttempt, PodRef, SearchStep,
 };
-use kube_scheduler_framework::{Code, Status};
+use kube_scheduler_framework::{Code, Commands, Status};
 
 use super::{DomainsAnswer, FailedMembers, GroupAnswer, GroupAttempt};
 use crate::explanation::ExplainOptions;
@@ -114,19 +114,15 @@ fn try_group(
         .partition(|pod| trial.queue().nomination(&pod.uid).is_some());
     let holding: BTreeSet<_> = nominated.iter().filter_map(|pod| group_key(pod)).collect();
     let keeps_place = |pod: &Pod| group_key(pod).is_some_and(|group| holding.contains(&group));
-    let delete = |trial: &mut Engine, pod: &Pod| {
-        let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
-        trial.handle(Input::PodDeleted { namespace, name }, now);
-    };
     let others = others.iter().filter(|pod| !keeps_place(pod));
     for pod in others.take_while(|_| !interrupt.is_set()) {
-        delete(trial, pod);
+        let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
+        trial.handle(Input::PodDeleted { namespace, name }, now);
     }
-    // Come again, they are ready.
-    for pod in waiting.iter().take_while(|_| !interrupt.is_set()) {
-        delete(trial, pod);
-        trial.handle(Input::PodApplied(pod.clone()), now);
-    }
+    // They keep their age, by which they are tried one after the other.
+    let mut commands = Commands::default();
+    commands.activate(waiting.to_vec());
+    trial.handle(Input::PluginAsked(commands), now);
     for _ in 0..MAX_ATTEMPTS {
         if interrupt.is_set() {
             return;
