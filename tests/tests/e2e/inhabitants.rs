@@ -102,8 +102,9 @@ async fn bind(api: &Api, claim: &str, volume: &str) -> anyhow::Result<()> {
         "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
         "spec": {"volumeName": volume},
     });
-    api.patch("PersistentVolumeClaim", claim, "", &bound).await?;
-    api.patch("PersistentVolumeClaim", claim, "status", &status).await.map(drop)
+    // The pod may go on as soon as its claim names the volume, so all the rest has to be there by then.
+    api.patch("PersistentVolumeClaim", claim, "status", &status).await?;
+    api.patch("PersistentVolumeClaim", claim, "", &bound).await.map(drop)
 }
 
 /// A volume that can be used on one node, as a provisioner of local disks makes it.

@@ -9,6 +9,7 @@ use super::fixtures::{
 };
 use super::follower::Follower;
 use super::model::Model;
+use crate::domains::{CounterSpec, DomainCounts};
 use crate::{ClusterState, check};
 
 #[derive(Clone, Debug)]
@@ -27,6 +28,7 @@ pub(super) enum Op {
     DropLabel { which: usize },
     ReadLabel { which: usize },
     Count { which: usize },
+    CountAll { first: usize, n: usize },
     FollowRequested,
     Follow { which: usize },
     Namespace { which: usize, shape: u32 },
@@ -58,6 +60,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0_usize..9).prop_map(|which| Op::DropLabel { which }),
         1 => (0_usize..3).prop_map(|which| Op::ReadLabel { which }),
         2 => (0..N_SPECS).prop_map(|which| Op::Count { which }),
+        1 => (0..N_SPECS, 0..N_SPECS).prop_map(|(first, n)| Op::CountAll { first, n }),
         2 => Just(Op::FollowRequested),
         6 => (0_usize..N_SPECS).prop_map(|which| Op::Follow { which }),
         2 => (0_usize..2, shape).prop_map(|(which, shape)| Op::Namespace { which, shape }),
@@ -168,6 +171,23 @@ impl World {
             }
             Op::Count { which } => {
                 cluster.counted(&spec(which));
+                (Ok(()), Ok(()))
+            }
+            Op::CountAll { first, n } => {
+                let specs = (first..first + n).map(|which| spec(which % N_SPECS));
+                // The same pods twice, by the same list of terms.
+                let in_all =
+                    |spec| [CounterSpec { topology_key: None, ..CounterSpec::clone(&spec) }, spec];
+                let specs: Vec<CounterSpec> = specs.flat_map(in_all).collect();
+                for (spec, counts) in specs.iter().zip(cluster.counted_all(&specs)) {
+                    let expected = DomainCounts::count(cluster, spec);
+                    // Pods are not counted by whose specification no node can count.
+                    if counts.eligible().is_empty() {
+                        assert!(expected.eligible().is_empty(), "{spec:?}");
+                    } else {
+                        assert_eq!(counts.plain(cluster), expected.plain(cluster), "{spec:?}");
+                    }
+                }
                 (Ok(()), Ok(()))
             }
             Op::FollowRequested => {
