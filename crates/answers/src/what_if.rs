@@ -139,7 +139,8 @@ impl Default for QuestionLimits {
 }
 
 /// Answers what would happen after `changes`, in their order: on a copy of the engine, which then schedules in virtual time
-/// until no pod can make progress; a gang that holds room while it waits is not waited for to give it up. What would happen without them is found out too, so that only differences are given.
+/// until no pod can make progress; nobody waits until a gang gives up the room that it holds. What would happen without them is found
+/// out too, so that only differences are given.
 ///
 /// O(nodes + pods) for the copy, and what the attempts take; the engine is not changed.
 ///
