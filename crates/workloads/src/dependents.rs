@@ -37,8 +37,8 @@ impl<'v> Controller<'v> {
 
     /// What the controllers of Kubernetes, JobSet and Workload create for this object when none of it exists yet, each made
     /// when it is asked for: of a Deployment the ReplicaSet, of a ReplicaSet the pods. A CronJob makes the Job of one run. A
-    /// DaemonSet makes a pod for each of `nodes` that is eligible. Kinds
-    /// that are not among [`KINDS`](Self::KINDS) make nothing.
+    /// DaemonSet makes a pod for each of `nodes` that is eligible. Kinds that are not among
+    /// [`KINDS`](Self::KINDS) make nothing.
     pub fn dependents(self, nodes: &'v [Node]) -> impl Iterator<Item = Dependent> + 'v {
         match group_and_kind(self.value) {
             ("apps", "Deployment") => self.replica_set(),
