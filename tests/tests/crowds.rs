@@ -104,6 +104,14 @@ fn who_is_evicted_again_does_not_fit() {
     Crowd::new(102).unwrap().foreseeing().run(STEPS).unwrap();
 }
 
+/// Two gangs that never become complete make room for their members by turns, and the pod that has to go takes it again each time.
+#[test]
+fn a_drain_that_never_ends_is_cut_short() {
+    let mut crowd = Crowd::draining(15).unwrap();
+    crowd.run(206).unwrap();
+    assert!(crowd.drained().circles > 0, "{:?}", crowd.drained());
+}
+
 /// What would happen if a node were drained, asked before, is what happens when it is: where its pods go and in which round, which of
 /// them stay because of a disruption budget, who is evicted for them, and where those go when their controllers create them again.
 #[test]

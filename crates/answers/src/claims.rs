@@ -2,16 +2,9 @@
 
 use kube_scheduler_api_types::Quantity;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// A part of a claim that cannot be.
-#[derive(Debug)]
-pub(crate) struct Mistake {
-    /// Where in the claim it is, such as `.spec.resources`; empty for the whole.
-    pub(crate) path: String,
-    pub(crate) problem: String,
-}
+use crate::typed::{Mistake, typed};
 
 /// The fields of a claim for a volume that scheduling reads.
 #[derive(Default, Deserialize)]
@@ -80,7 +73,7 @@ struct DeviceClaimStatusForm {
 
 /// Whether a PersistentVolumeClaim names its volume already.
 pub(crate) fn has_volume(claim: &Value) -> Result<bool, Mistake> {
-    let VolumeClaimForm { spec } = shaped(claim)?;
+    let VolumeClaimForm { spec } = typed(claim)?;
     let requests = spec.resources.and_then(|resources| resources.requests);
     for (resource, amount) in requests.into_iter().flatten() {
         if Quantity::from_json(&amount).is_err() {
@@ -94,16 +87,6 @@ pub(crate) fn has_volume(claim: &Value) -> Result<bool, Mistake> {
 
 /// Whether a ResourceClaim has its devices already.
 pub(crate) fn has_devices(claim: &Value) -> Result<bool, Mistake> {
-    let DeviceClaimForm { status, .. } = shaped(claim)?;
+    let DeviceClaimForm { status, .. } = typed(claim)?;
     Ok(status.is_some_and(|status| status.allocation.is_some()))
-}
-
-fn shaped<T: DeserializeOwned>(claim: &Value) -> Result<T, Mistake> {
-    serde_path_to_error::deserialize(claim).map_err(|error| {
-        let path = match error.path().to_string().as_str() {
-            "." => String::new(),
-            within => format!(".{within}"),
-        };
-        Mistake { path, problem: error.into_inner().to_string() }
-    })
 }

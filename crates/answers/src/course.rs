@@ -20,6 +20,17 @@ pub(crate) struct Eviction {
     pub(crate) by: Option<PodName>,
 }
 
+/// Why a course ended before nothing changed any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CutShort {
+    /// The answer is not wanted any more.
+    Interrupted,
+    /// The limit of attempts was reached, with pods that were ready.
+    Attempts,
+    /// Pods were evicted, came again and were evicted again, and so on.
+    Circle,
+}
+
 /// An engine in virtual time, with a rehearsed API server around it, and a record of what happened to pods.
 #[derive(Debug)]
 pub(crate) struct Course {
@@ -40,8 +51,8 @@ pub(crate) struct Course {
     pub(crate) bound: Vec<Arc<Pod>>,
     /// Why the last attempt at a pod failed, by UID, and whether that was an error.
     pub(crate) failures: KeyedMap<Arc<str>, (bool, String)>,
-    /// Whether it ended because of the limit of attempts, or was interrupted.
-    pub(crate) is_cut_short: bool,
+    /// Why it ended before nothing changed any more, if it did.
+    pub(crate) cut_short: Option<CutShort>,
 }
 
 impl Course {
@@ -67,7 +78,7 @@ impl Course {
             n_feasible: 0,
             bound: Vec::new(),
             failures: KeyedMap::default(),
-            is_cut_short: false,
+            cut_short: None,
         }
     }
 
@@ -99,20 +110,24 @@ impl Course {
     pub(crate) fn run(&mut self) {
         loop {
             while self.attempt() {}
-            if self.is_cut_short || !self.let_time_pass() {
+            if self.cut_short.is_some() || !self.let_time_pass() {
                 return;
             }
         }
     }
 
-    /// Makes one attempt. Returns false if no pod is ready, or no attempt is left.
+    /// Makes one attempt. Returns false if no pod is ready, or the course is cut short.
     pub(crate) fn attempt(&mut self) -> bool {
         if self.interrupt.is_set() {
-            self.is_cut_short = true;
+            self.cut_short = Some(CutShort::Interrupted);
+        }
+        if self.cut_short.is_some() {
             return false;
         }
         if self.attempts_left == 0 {
-            self.is_cut_short |= self.engine.has_ready();
+            if self.engine.has_ready() {
+                self.cut_short = Some(CutShort::Attempts);
+            }
             return false;
         }
         let Some(turn) = self.engine.schedule_next(self.now) else { return false };
@@ -149,11 +164,14 @@ impl Course {
 
     /// A warning for the reader of the answer if the course was cut short.
     pub(crate) fn warning_if_cut_short(&self) -> Option<String> {
-        let text = match self.interrupt.is_set() {
-            true => "the answer is cut short: it took too long",
-            false => "the answer is cut short by the limit of attempts",
+        let why = match self.cut_short? {
+            CutShort::Interrupted => ": it took too long",
+            CutShort::Attempts => " by the limit of attempts",
+            CutShort::Circle => {
+                ": it would never end, as pods that are evicted come again and are evicted again"
+            }
         };
-        self.is_cut_short.then(|| text.to_owned())
+        Some(format!("the answer is cut short{why}"))
     }
 
     /// Warnings for the reader of the answer about extenders and plugins that a real attempt would ask and that were not asked.

@@ -55,6 +55,7 @@ mod rehearsal;
 mod request;
 mod schema;
 mod suggestions;
+mod typed;
 mod what_if;
 
 pub use capacity::{
@@ -84,8 +85,8 @@ pub use request::{Notes, Question, QuestionKind, RequestError};
 pub use schema::{arguments_schema, schema};
 pub use suggestions::suggestions;
 pub use what_if::{
-    BlockedAnswer, Change, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer,
-    QuestionLimits, UngatedAnswer, WhatIf, Workload, what_if, what_if_under,
+    BlockedAnswer, Change, EvictionAnswer, MAX_RETURNS, NodeDifference, PendingAnswer,
+    PlacementAnswer, QuestionLimits, UngatedAnswer, WhatIf, Workload, what_if, what_if_under,
 };
 
 /// The API group of questions and answers.

@@ -25,6 +25,7 @@ use self::specs::{
 use crate::API_VERSION;
 use crate::explanation::Visibility;
 use crate::manifests::Wrong;
+use crate::typed::Mistake;
 
 /// The namespace of a call that names none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -293,15 +294,13 @@ fn in_namespace(
 fn typed<T: DeserializeOwned>(at: &str, value: &Value) -> Result<T, RequestError> {
     let empty = Value::Object(Map::new());
     let value = if value.is_null() { &empty } else { value };
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let within = error.path().to_string();
-        let field = match (at, within.as_str()) {
-            ("", ".") => "arguments".to_owned(),
-            (at, ".") => at.to_owned(),
-            ("", within) => within.to_owned(),
-            (at, within) => format!("{at}.{within}"),
+    crate::typed::typed(value).map_err(|Mistake { path, problem }| {
+        let field = match (at, &*path) {
+            ("", "") => "arguments".to_owned(),
+            ("", path) => path.trim_start_matches('.').to_owned(),
+            (at, path) => format!("{at}{path}"),
         };
-        RequestError::Field { field: field.into(), problem: error.into_inner().to_string() }
+        RequestError::Field { field: field.into(), problem }
     })
 }
 

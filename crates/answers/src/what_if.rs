@@ -20,6 +20,7 @@ pub use self::data::{
     BlockedAnswer, EvictionAnswer, NodeDifference, PendingAnswer, PlacementAnswer, UngatedAnswer,
     WhatIf,
 };
+pub use self::rounds::MAX_RETURNS;
 pub use self::workloads::Workload;
 use crate::course::{Course, Eviction};
 use crate::explanation::{ExplainOptions, Subject, explanation_of, found_about};
@@ -233,7 +234,8 @@ fn compose(
     }
     let (mut pending, other_pending) = pending(&before, &after, &touched);
     say_what_gates_prevent(&mut after, &mut pending);
-    let fits = pending.iter().all(|pod| !pod.asked) && evicted.blocked.is_empty();
+    let is_whole = after.cut_short.is_none();
+    let fits = is_whole && pending.iter().all(|pod| !pod.asked) && evicted.blocked.is_empty();
     let mut warnings = touched.warnings;
     warnings.extend(before.warning_if_cut_short().or_else(|| after.warning_if_cut_short()));
     warnings.extend(after.warnings_about_outside());

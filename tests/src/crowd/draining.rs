@@ -8,7 +8,9 @@ use std::ops::AddAssign;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use kube_scheduler_answers::{Change, Idleness, NextStep, QuestionLimits, WhatIf, what_if};
+use kube_scheduler_answers::{
+    Change, Idleness, MAX_RETURNS, NextStep, QuestionLimits, WhatIf, what_if,
+};
 use kube_scheduler_engine::{Effect, Input};
 use serde_json::{Value, json};
 
@@ -27,6 +29,8 @@ pub struct Drained {
     pub evictions: u64,
     /// How many of those controllers created again.
     pub recreated: u64,
+    /// How many drains do not end, because pods are evicted again and again.
+    pub circles: u64,
     /// How many pods stayed because of a disruption budget.
     pub blocked: u64,
     /// How many pods were pending then, with the text that had been answered.
@@ -40,6 +44,7 @@ impl AddAssign for Drained {
         self.nodes += other.nodes;
         self.evictions += other.evictions;
         self.recreated += other.recreated;
+        self.circles += other.circles;
         self.blocked += other.blocked;
         self.texts += other.texts;
         self.further_rounds += other.further_rounds;
@@ -53,6 +58,15 @@ struct Fates {
     nodes: BTreeMap<String, (Option<String>, Option<usize>)>,
     /// Those that were not evicted.
     blocked: Vec<String>,
+    /// How often each came again after it was evicted for another one.
+    returns: BTreeMap<String, usize>,
+    /// Whether one came again too often.
+    is_circle: bool,
+}
+
+fn full_name(pod: &Value) -> String {
+    let text = |name: &str| pod["metadata"][name].as_str().unwrap_or_default().to_owned();
+    format!("{}/{}", text("namespace"), text("name"))
 }
 
 impl Crowd {
@@ -75,14 +89,18 @@ impl Crowd {
         let input = self.server.put_node(cordoned)?;
         self.feed(&input)?;
         let drained = self.evict_all(&node, is_at_once)?;
+        let is_circle = drained.is_circle;
         self.compare_drained(&node, &answer, drained, !is_at_once)?;
         let texts = self.compare_pending(&answer).with_context(|| format!("{node} is drained"))?;
-        self.nothing_more_happens()?;
+        if !is_circle {
+            self.nothing_more_happens()?;
+        }
         self.is_draining = false;
         self.drained += Drained {
             nodes: 1,
             evictions: self.evicted_since_asked.len() as u64,
             recreated: 0,
+            circles: u64::from(is_circle),
             blocked: answer.blocked.len() as u64,
             texts,
             further_rounds: answer.rounds.saturating_sub(1) as u64,
@@ -120,8 +138,8 @@ impl Crowd {
                 let goes = is_at_once || self.may_be_evicted(&pod.2)?;
                 if goes { go.push(pod) } else { stay.push(pod) }
             }
-            if go.is_empty() {
-                drained.blocked = stay.into_iter().map(|(_, name, _)| name).collect();
+            if go.is_empty() || drained.is_circle {
+                drained.blocked = go.into_iter().chain(stay).map(|(_, name, _)| name).collect();
                 break;
             }
             let gone: Vec<Value> =
@@ -143,9 +161,11 @@ impl Crowd {
             }
             left = stay;
         }
-        self.recreate_pushed_out(&mut drained)?;
-        // After a round that is nothing: one more try beside pods that are being deleted could evict others by chance.
-        self.rest()?;
+        if !drained.is_circle {
+            // After a round that is nothing: one more try beside pods that are being deleted could evict others by chance.
+            self.rest()?;
+            self.recreate_pushed_out(&mut drained)?;
+        }
         for (name, (at, _)) in &mut drained.nodes {
             let (namespace, name) = name.split_once('/').unwrap_or_default();
             let pod = self.server.pods.get(&(namespace.to_owned(), name.to_owned()));
@@ -167,7 +187,14 @@ impl Crowd {
             }
             self.drained.recreated += pushed_out.len() as u64;
             for pod in pushed_out {
+                let name = full_name(&pod);
                 self.recreate(pod, None, drained)?;
+                let n_returns = drained.returns.entry(name).or_default();
+                *n_returns += 1;
+                drained.is_circle |= *n_returns > MAX_RETURNS;
+            }
+            if drained.is_circle {
+                return Ok(());
             }
             self.come_to_rest()?;
         }
@@ -183,12 +210,11 @@ impl Crowd {
         if pod["metadata"]["ownerReferences"][0].is_null() {
             return Ok(());
         }
-        let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
         // One that comes again for the second time has its round.
-        let came = drained.nodes.entry(format!("{namespace}/{name}")).or_insert((None, round));
+        let came = drained.nodes.entry(full_name(&pod)).or_insert((None, round));
         came.1 = came.1.or(round);
         self.n_created += 1;
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
         pod["metadata"]["uid"] = format!("uid-{}-{name}", self.n_created).into();
         pod["metadata"]["deletionTimestamp"] = Value::Null;
         pod["spec"]["nodeName"] = Value::Null;
@@ -215,6 +241,14 @@ impl Crowd {
         drained: Fates,
         has_rounds: bool,
     ) -> Result<()> {
+        let value = serde_json::to_value(answer)?;
+        let has_circle = value["warnings"].to_string().contains("it would never end");
+        ensure!(
+            has_circle == drained.is_circle,
+            "{node} is drained: whether it ends was foreseen wrong; came again: {:?}, foreseen: {:?}",
+            drained.returns,
+            answer.evictions
+        );
         for (pod, (at, round)) in &drained.nodes {
             let placed = answer.placements.iter().find(|placed| placed.pod == *pod);
             let foreseen = placed.map(|placed| placed.node.clone());

@@ -12,9 +12,10 @@ use serde_json::{Map, Value};
 
 use super::{RequestError, typed};
 use crate::API_GROUP;
-use crate::claims::{self, Mistake};
+use crate::claims;
 use crate::interrupt::Interrupt;
 use crate::manifests::uid;
+use crate::typed::Mistake;
 
 /// How many objects may come with the pods of a question: each is one more in the copy.
 const MAX_OBJECTS: usize = 1_000;

@@ -30,6 +30,8 @@ pub(crate) struct Touched {
     pub(super) to_evict: Vec<Arc<Pod>>,
     /// Whether pods go away from nodes, so that controllers create pods again.
     pub(super) moves_pods: bool,
+    /// How often each pod came again after it was evicted for another one.
+    pub(super) returns: BTreeMap<PodName, usize>,
     pub(super) warnings: Vec<String>,
 }
 

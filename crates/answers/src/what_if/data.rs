@@ -19,7 +19,7 @@ pub struct WhatIf {
     pub(super) api_version: &'static str,
     pub(super) kind: &'static str,
     pub(super) as_of: String,
-    /// Whether every pod that is asked about gets a node, and none is blocked.
+    /// Whether every pod that is asked about gets a node, none is blocked, and the answer is not cut short.
     pub fits: bool,
     /// Pods that get a node, or another one, by name; those that are asked about in any case.
     pub placements: Vec<PlacementAnswer>,

@@ -1,7 +1,7 @@
 //! Evicting pods, by name or with their nodes: round by round, as many as disruption budgets let go.
 //!
 //! A round ends when the scheduler has placed what it can; pods that got a node count as healthy in the next one. Invariant: it
-//! ends, because every round but the last evicts a pod.
+//! ends, because every round but the last evicts a pod, and no pod comes again more than [`MAX_RETURNS`] times within them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +14,13 @@ use super::WITHOUT_STATUS;
 use super::budgets::{Budgets, EvictionVerdict, is_overlooked};
 use super::changes::{Touched, is_of_node, recreate, recreate_if_controlled};
 use super::data::BlockedAnswer;
-use crate::course::Course;
+use crate::course::{Course, CutShort};
 use crate::format::count;
 use crate::pod_name::PodName;
+
+/// How often one pod comes again after it was evicted for another one. If it is evicted once more, this is taken to go on for ever:
+/// two gangs that never become complete can make room for their members by turns, for example, which the pod takes again each time.
+pub const MAX_RETURNS: usize = 16;
 
 /// What became of the pods that are to be evicted.
 #[derive(Debug, Default)]
@@ -51,8 +55,8 @@ pub(super) fn evict(course: &mut Course, touched: &mut Touched) -> Evicted {
                 verdict => refused.push((pod, verdict)),
             }
         }
-        if allowed.is_empty() || course.is_cut_short {
-            let is_cut_short = course.is_cut_short;
+        if allowed.is_empty() || course.cut_short.is_some() {
+            let is_cut_short = course.cut_short.is_some();
             let untried = allowed.iter().map(|pod| not_reached(pod));
             let refused = refused.iter().map(|(pod, verdict)| match is_cut_short {
                 true => not_reached(pod),
@@ -83,15 +87,23 @@ pub(super) fn settle(course: &mut Course, touched: &mut Touched) {
     loop {
         let n_before = course.evictions.len();
         course.run();
-        if !touched.moves_pods || course.is_cut_short || course.evictions.len() == n_before {
+        if !touched.moves_pods || course.cut_short.is_some() || course.evictions.len() == n_before {
             return;
         }
         let evicted = course.evictions[n_before..].iter().map(|eviction| eviction.pod.clone());
         for pod in evicted.filter(|pod| !is_of_node(pod)).collect::<Vec<_>>() {
             // One of a group may have been chosen twice.
-            if course.engine.known_pod(&pod.namespace, &pod.name).is_none() {
-                recreate_if_controlled(course, &pod, touched);
+            let is_gone = course.engine.known_pod(&pod.namespace, &pod.name).is_none();
+            if is_gone && recreate_if_controlled(course, &pod, touched) {
+                let n_returns = touched.returns.entry(PodName::from(&*pod)).or_default();
+                *n_returns += 1;
+                if *n_returns > MAX_RETURNS {
+                    course.cut_short = Some(CutShort::Circle);
+                }
             }
+        }
+        if course.cut_short.is_some() {
+            return;
         }
     }
 }

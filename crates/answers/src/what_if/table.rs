@@ -52,7 +52,12 @@ impl WhatIf {
             let _ = writeln!(out, "note: {warning}");
         }
         let Totals { placed: asked, left, evicted, blocked } = self.totals;
-        let verdict = if self.fits { "fits" } else { "does not fit" };
+        let verdict = match self.fits {
+            true => "fits",
+            // It is cut short, and what was left out could have changed that.
+            false if left == 0 && blocked == 0 => "not known to fit",
+            false => "does not fit",
+        };
         let all = count(asked + left, "pod");
         let _ = write!(out, "{verdict}: {asked} of {all} placed");
         if self.rounds > 0 {

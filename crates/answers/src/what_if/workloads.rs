@@ -10,10 +10,11 @@ use kube_scheduler_workloads::json::{group_and_kind, list_at, meta_mut, text_at}
 use serde_json::Value;
 
 use super::changes::{Touched, add_group, add_pod};
-use crate::claims::{self, Mistake};
+use crate::claims;
 use crate::course::Course;
 use crate::manifests::{Place, Wrong, manifest, pod_group, uid};
 use crate::pod_name::generated_name;
+use crate::typed::Mistake;
 use crate::{API_GROUP, Refusal};
 
 const AT: &str = "spec.changes.addWorkload.workload";

@@ -54,6 +54,38 @@ fn a_drained_node_gives_its_pods_to_others() {
     assert!(placements(&answer).contains(&("default/large", "a-like-1")), "{answer:?}");
 }
 
+/// The larger pod is tried first, and again when the smaller one has taken memory.
+#[test]
+fn what_is_given_is_why_the_last_attempt_failed() {
+    let replica = |name: &str, cpu: &str, memory: &str, priority: i32| {
+        let requests = json!({"cpu": cpu, "memory": memory});
+        let containers = json!([{"name": "c", "resources": {"requests": requests}}]);
+        let spec = json!({"nodeName": "a", "priority": priority, "containers": containers});
+        let controller = owned(name, cpu, "a", "ReplicaSet").controller.clone();
+        Arc::new(Pod { controller, ..(*pod(name, cpu, spec)).clone() })
+    };
+    let cluster = Cluster::new()
+        .node("a", "4", json!({}))
+        .node("b", "2", json!({}))
+        .pod(replica("large", "3", "5Gi", 1))
+        .pod(replica("small", "1", "4Gi", 0));
+    let why = |changes: &[Change]| {
+        let answer = ask(&cluster, changes).unwrap();
+        let [pending] = &answer.pending[..] else { panic!("{answer:?}") };
+        assert_eq!(pending.pod, "default/large");
+        pending.message.split(". ").next().unwrap_or_default().to_owned()
+    };
+    let gone = Change::DeletePod("default/small".parse().unwrap());
+    assert_eq!(
+        why(&[gone, Change::Drain("a".into())]),
+        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable"
+    );
+    assert_eq!(
+        why(&[Change::Drain("a".into())]),
+        "0/2 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 node(s) were unschedulable"
+    );
+}
+
 #[test]
 fn only_what_differs_is_given() {
     let cluster = Cluster::new().node("a", "2", json!({})).pod(pod("waits", "1", json!({})));
