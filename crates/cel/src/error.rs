@@ -38,6 +38,8 @@ pub struct EvalError {
     pub reason: Reason,
     /// Cost units used until then.
     pub cost: u64,
+    /// As of [`Outcome::steps`](crate::Outcome::steps).
+    pub steps: u64,
 }
 
 /// Why an evaluation ended without a result.

@@ -285,15 +285,14 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// Evaluates; gives the value or why there is none, and what it cost.
+/// Evaluates; gives the value or why there is none, and what was used for it.
 pub(crate) fn evaluate<'a>(
     plan: &'a Plan,
     slots: usize,
     device: &'a Device<'a>,
     budget: u64,
-) -> (Evaluated<'a>, u64) {
+) -> (Evaluated<'a>, Meter) {
     let mut evaluation = Evaluation::new(device, slots, budget.min(limits::MAX_BUDGET));
     let result = evaluation.eval(plan);
-    let cost = evaluation.meter.cost();
-    (result, cost)
+    (result, evaluation.meter)
 }

@@ -12,10 +12,9 @@ mod strings;
 mod times;
 mod url;
 
-use regex::Regex;
-
 pub(crate) use formatting::{Clause, read_clauses};
 
+use self::pattern::Regex;
 use crate::declarations::Function;
 use crate::error::Fault;
 use crate::meter::Meter;

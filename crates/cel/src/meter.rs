@@ -48,6 +48,16 @@ impl Meter {
         self.allocate(count.saturating_mul(limits::ELEMENT_BYTES))
     }
 
+    /// Work that the cost model does not see, in steps. Filling 64 bytes is one.
+    pub(crate) fn work(&self) -> u64 {
+        self.steps.get().saturating_add(self.bytes.get() / 64)
+    }
+
+    /// How many steps may still be taken.
+    pub(crate) fn steps_left(&self) -> u64 {
+        limits::MAX_STEPS.saturating_sub(self.steps.get())
+    }
+
     /// Counts work that the cost model does not see.
     pub(crate) fn step(&self, steps: u64) -> Result<(), Fault> {
         add(&self.steps, steps, limits::MAX_STEPS, Stop::Steps)

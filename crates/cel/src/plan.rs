@@ -5,14 +5,12 @@ mod constants;
 
 use std::sync::Arc;
 
-use regex::Regex;
-
 use crate::ast::{Comprehension, Expr, Literal, NodeId};
 use crate::check::{Checked, ResolvedCall};
 use crate::cost::Rule;
 use crate::declarations::Function;
 use crate::error::{CompileError, Fault};
-use crate::functions::pattern;
+use crate::functions::pattern::{Patterns, Regex};
 use crate::value::{List, Text, Value};
 
 #[derive(Debug)]
@@ -118,14 +116,19 @@ pub(crate) struct Fold {
 }
 
 /// What is evaluated, and how many slots that needs.
-pub(crate) fn plan(checked: &Checked) -> Result<(Plan, usize), CompileError> {
-    let mut planner = Planner { checked, scope: Vec::new(), accumulators: Vec::new(), slots: 0 };
+pub(crate) fn plan(
+    checked: &Checked,
+    patterns: &mut Patterns,
+) -> Result<(Plan, usize), CompileError> {
+    let (scope, accumulators) = (Vec::new(), Vec::new());
+    let mut planner = Planner { checked, patterns, scope, accumulators, slots: 0 };
     let plan = planner.plan(checked.root)?;
     Ok((plan, planner.slots))
 }
 
 struct Planner<'a> {
     checked: &'a Checked,
+    patterns: &'a mut Patterns,
     /// Names in scope with their slots; `None` where a slot has no name.
     scope: Vec<(Option<Arc<str>>, usize)>,
     /// Slots of accumulators that begin as an empty list or map of a macro.
@@ -251,7 +254,10 @@ impl Planner<'_> {
             (
                 Function::Matches | Function::Find | Function::FindAll,
                 [_, Plan::Constant(Value::String(text)), ..],
-            ) => Some(pattern::compile(text).map_err(CompileError::Constant)?),
+            ) => {
+                let compiled = self.patterns.get(text);
+                Some(compiled.map_err(|why| CompileError::Constant(why.to_string()))?)
+            }
             _ => None,
         };
         let is_in_list = function == Function::In && overload == Some("in_list");

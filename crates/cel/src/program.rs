@@ -5,11 +5,18 @@ use crate::device::Device;
 use crate::error::{CompileError, EvalError, Fault, Reason, Stop};
 use crate::estimate;
 use crate::eval;
+use crate::functions::pattern::Patterns;
+use crate::limits;
 use crate::parser::{self, SyntaxError};
 use crate::plan::{self, Plan};
 use crate::types::Type;
 use crate::validate;
 use crate::value::Value;
+
+/// What reading and checking one byte of an expression takes.
+const STEPS_PER_BYTE: u64 = 30;
+/// What one node of an expression's tree becomes, patterns aside.
+const BYTES_PER_NODE: usize = 160;
 
 /// What expressions may refer to: the variable `device` and the functions of the API server's environment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,11 +43,35 @@ impl Environment {
     /// # Errors
     /// If the API server would refuse the expression, or if it is nested too deeply. The message says where and why.
     pub fn compile(&self, expression: &str) -> Result<Program, CompileError> {
+        self.compile_metered(expression, &mut 0)
+    }
+
+    /// The same. Adds to `steps` what it takes, in steps of some 10 ns, also where the expression is refused.
+    ///
+    /// # Errors
+    /// As of [`compile`](Self::compile).
+    pub fn compile_metered(
+        &self,
+        expression: &str,
+        steps: &mut u64,
+    ) -> Result<Program, CompileError> {
+        let mut patterns = Patterns::default();
+        let result = self.compile_with(expression, &mut patterns);
+        let reading = STEPS_PER_BYTE * expression.len().min(limits::MAX_EXPRESSION_BYTES) as u64;
+        *steps = steps.saturating_add(reading + patterns.steps());
+        result
+    }
+
+    fn compile_with(
+        &self,
+        expression: &str,
+        patterns: &mut Patterns,
+    ) -> Result<Program, CompileError> {
         let at = |error: SyntaxError| located(expression, &error);
         let has_lists = self.options.list_type_attributes;
         let (ast, root) = parser::parse(expression).map_err(at)?;
         let checked = check::check(ast, root, has_lists).map_err(at)?;
-        validate::validate(&checked).map_err(at)?;
+        validate::validate(&checked, patterns).map_err(at)?;
         let output_type = checked.type_of(checked.root).clone();
         let is_fine = match output_type {
             Type::Bool | Type::Any => true,
@@ -50,9 +81,10 @@ impl Environment {
         if !is_fine {
             return Err(CompileError::ResultType(output_type.to_string()));
         }
-        let (plan, slots) = plan::plan(&checked)?;
+        let (plan, slots) = plan::plan(&checked, patterns)?;
         let estimated_cost = estimate::worst_cost(&checked);
-        Ok(Program { plan, slots, output_type, estimated_cost, has_lists })
+        let n_bytes = BYTES_PER_NODE * checked.ast.len() + patterns.n_bytes();
+        Ok(Program { plan, slots, output_type, estimated_cost, has_lists, n_bytes })
     }
 }
 
@@ -78,6 +110,7 @@ pub struct Program {
     output_type: Type,
     estimated_cost: u64,
     has_lists: bool,
+    n_bytes: usize,
 }
 
 /// What an expression says about a device.
@@ -88,6 +121,8 @@ pub struct Outcome {
     pub value: bool,
     /// The cost of the evaluation, in the units of the reference.
     pub cost: u64,
+    /// Work that this cost does not see, such as patterns that are compiled while evaluating, in steps of some 10 ns.
+    pub steps: u64,
 }
 
 impl Program {
@@ -99,6 +134,11 @@ impl Program {
     /// The most cost units an evaluation can use, as the API server estimates them; the largest number if there is no bound.
     pub fn estimated_cost(&self) -> u64 {
         self.estimated_cost
+    }
+
+    /// About how many bytes it takes.
+    pub fn n_bytes(&self) -> usize {
+        self.n_bytes
     }
 
     /// Evaluates for a device, with at most `budget` cost units ([`SELECTOR_COST_LIMIT`](crate::SELECTOR_COST_LIMIT) in
@@ -114,12 +154,13 @@ impl Program {
     ) -> Result<Outcome, EvalError> {
         if let Some((name, why)) = device.unusable(self.has_lists) {
             let reason = Reason::Failed(format!("attribute {name}: {why}"));
-            return Err(EvalError { reason, cost: 0 });
+            return Err(EvalError { reason, cost: 0, steps: 0 });
         }
-        let (result, cost) = eval::evaluate(&self.plan, self.slots, device, budget);
+        let (result, used) = eval::evaluate(&self.plan, self.slots, device, budget);
+        let (cost, steps) = (used.cost(), used.work());
         let reason = match result {
             Ok(value) => match as_bool(&value) {
-                Some(value) => return Ok(Outcome { value, cost }),
+                Some(value) => return Ok(Outcome { value, cost, steps }),
                 None => Reason::Failed(value.not_a_bool()),
             },
             Err(Fault::Error(message)) => Reason::Failed(message.to_string()),
@@ -127,7 +168,7 @@ impl Program {
             Err(Fault::Stop(Stop::Memory)) => Reason::MemoryLimit,
             Err(Fault::Stop(Stop::Steps)) => Reason::StepLimit,
         };
-        Err(EvalError { reason, cost })
+        Err(EvalError { reason, cost, steps })
     }
 }
 

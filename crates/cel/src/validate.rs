@@ -2,26 +2,32 @@
 
 use crate::ast::{Expr, Literal, NodeId};
 use crate::check::Checked;
-use crate::functions::{Clause, pattern, read_clauses};
+use crate::functions::pattern::{PatternError, Patterns};
+use crate::functions::{Clause, read_clauses};
 use crate::parser::SyntaxError;
 use crate::time::{self, Timestamp};
 use crate::types::Type;
 
-pub(crate) fn validate(checked: &Checked) -> Result<(), SyntaxError> {
-    visit(checked, checked.root, false)
+pub(crate) fn validate(checked: &Checked, patterns: &mut Patterns) -> Result<(), SyntaxError> {
+    visit(checked, patterns, checked.root, false)
 }
 
 fn error<T>(checked: &Checked, node: NodeId, message: String) -> Result<T, SyntaxError> {
     Err(SyntaxError::new(checked.ast.node(node).offset as usize, message))
 }
 
-fn visit(checked: &Checked, node: NodeId, is_in_format: bool) -> Result<(), SyntaxError> {
+fn visit(
+    checked: &Checked,
+    patterns: &mut Patterns,
+    node: NodeId,
+    is_in_format: bool,
+) -> Result<(), SyntaxError> {
     let expr = checked.ast.expr(node);
     let mut is_in_format = is_in_format;
     match expr {
         Expr::Call { function, receiver, arguments } => {
             is_in_format |= &**function == "format";
-            literal_arguments(checked, function, arguments)?;
+            literal_arguments(checked, patterns, function, arguments)?;
             if let (Some(receiver), "format", [values]) =
                 (receiver, &**function, arguments.as_slice())
             {
@@ -38,12 +44,14 @@ fn visit(checked: &Checked, node: NodeId, is_in_format: bool) -> Result<(), Synt
         }
         _ => {}
     }
-    expr.children().into_iter().try_for_each(|child| visit(checked, child, is_in_format))
+    let mut children = expr.children().into_iter();
+    children.try_for_each(|child| visit(checked, patterns, child, is_in_format))
 }
 
 /// Constant arguments of `duration`, `timestamp` and `matches`.
 fn literal_arguments(
     checked: &Checked,
+    patterns: &mut Patterns,
     function: &str,
     arguments: &[NodeId],
 ) -> Result<(), SyntaxError> {
@@ -55,7 +63,11 @@ fn literal_arguments(
         ("timestamp", Literal::String(text)) => Timestamp::parse(text).is_ok(),
         ("timestamp", Literal::Int(seconds)) => Timestamp::from_seconds(*seconds).is_ok(),
         // Also where the first argument is the text: the reference's check does not distinguish them.
-        ("matches", Literal::String(text)) => pattern::compile(text).is_ok(),
+        ("matches", Literal::String(text)) => match patterns.get(text) {
+            Ok(_) => true,
+            Err(PatternError::Invalid(_)) => false,
+            Err(why @ PatternError::TooLarge) => return error(checked, *first, why.to_string()),
+        },
         _ => true,
     };
     if is_valid { Ok(()) } else { error(checked, *first, format!("invalid {function} argument")) }

@@ -25,8 +25,8 @@ impl CelSelectors {
 }
 
 impl SelectorCompiler for CelSelectors {
-    fn compile(&self, expression: &str) -> Result<Box<dyn Selector>, String> {
-        match self.environment.compile(expression) {
+    fn compile(&self, expression: &str, cost: &mut u64) -> Result<Box<dyn Selector>, String> {
+        match self.environment.compile_metered(expression, cost) {
             Ok(program) => Ok(Box::new(CelSelector(program))),
             Err(error) => Err(error.to_string()),
         }
@@ -58,6 +58,10 @@ impl Versions {
 }
 
 impl Selector for CelSelector {
+    fn n_bytes(&self) -> usize {
+        self.0.n_bytes()
+    }
+
     fn matches(&self, device: DeviceFacts<'_>, cost: &mut u64) -> Result<bool, String> {
         let versions: Vec<Versions> =
             device.attributes.iter().map(|(_, attribute)| Versions::of(attribute)).collect();
@@ -77,11 +81,11 @@ impl Selector for CelSelector {
         };
         match self.0.evaluate(&device, SELECTOR_COST_LIMIT) {
             Ok(outcome) => {
-                *cost = cost.saturating_add(outcome.cost);
+                *cost = cost.saturating_add(outcome.cost).saturating_add(outcome.steps);
                 Ok(outcome.value)
             }
             Err(error) => {
-                *cost = cost.saturating_add(error.cost);
+                *cost = cost.saturating_add(error.cost).saturating_add(error.steps);
                 Err(error.to_string())
             }
         }

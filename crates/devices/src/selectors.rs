@@ -11,29 +11,47 @@ use crate::inventory::Inventory;
 
 /// Turns expressions into selectors.
 pub trait SelectorCompiler: Send + Sync {
-    /// Compiles one expression.
+    /// Compiles one expression. Adds to `cost` what that takes, as [`Selector::matches`] does, also if there is an error.
     ///
     /// # Errors
     /// Why it is no selector, as the text after `CEL compile error: `.
-    fn compile(&self, expression: &str) -> Result<Box<dyn Selector>, String>;
+    fn compile(&self, expression: &str, cost: &mut u64) -> Result<Box<dyn Selector>, String>;
 }
 
 /// A compiled expression. The answer depends on the device alone.
 pub trait Selector: Send + Sync {
-    /// Whether the device is selected. Adds to `cost` what it takes to say so, in units of the reference's cost model.
+    /// About how many bytes it takes.
+    fn n_bytes(&self) -> usize;
+
+    /// Whether the device is selected. Adds to `cost` what it takes to say so, in units of the reference's cost model, and what that model
+    /// does not see, in steps that take about as long as a unit.
     ///
     /// # Errors
     /// Why that cannot be said, as the text after `CEL runtime error: `.
     fn matches(&self, device: DeviceFacts<'_>, cost: &mut u64) -> Result<bool, String>;
 }
 
-/// How many expressions are remembered for one inventory.
+/// How many expressions are remembered for one inventory, and how many bytes they may take.
 const MAX_EXPRESSIONS: usize = 1024;
+const MAX_BYTES: usize = 32 << 20;
 
 /// The answers of selectors for the devices of one inventory. Devices that look alike to selectors share an answer.
 pub struct SelectorTable {
     inventory: Arc<Inventory>,
-    columns: Mutex<KeyedMap<Arc<str>, Arc<Column>>>,
+    columns: Mutex<Columns>,
+}
+
+#[derive(Default)]
+struct Columns {
+    by_expression: KeyedMap<Arc<str>, Arc<Column>>,
+    n_bytes: usize,
+}
+
+impl Columns {
+    fn insert(&mut self, expression: Arc<str>, column: Arc<Column>) {
+        self.n_bytes += column.n_bytes(&expression);
+        self.by_expression.insert(expression, column);
+    }
 }
 
 /// One expression and its answers by shape.
@@ -66,10 +84,11 @@ impl SelectorTable {
         }
         let n_shapes = inventory.n_shapes();
         let columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
-        let columns = columns
-            .iter()
-            .map(|(expression, column)| (expression.clone(), Arc::new(column.grown(n_shapes))));
-        Arc::new(Self { columns: Mutex::new(columns.collect()), inventory })
+        let mut grown = Columns::default();
+        for (expression, column) in &columns.by_expression {
+            grown.insert(expression.clone(), Arc::new(column.grown(n_shapes)));
+        }
+        Arc::new(Self { columns: Mutex::new(grown), inventory })
     }
 
     /// Makes a pool for the tables to come, given its driver and name and all of its slices, so that [`updated`](Self::updated) finds
@@ -83,27 +102,37 @@ impl SelectorTable {
         &self.inventory
     }
 
-    /// The answers of one expression, compiled now if this is the first time.
+    /// The answers of one expression, compiled now if this is the first time. Adds what that takes to `cost`.
     pub(crate) fn column(
         &self,
         expression: &Arc<str>,
         compiler: &dyn SelectorCompiler,
+        cost: &mut u64,
     ) -> Arc<Column> {
         let mut columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(column) = columns.get(expression) {
+        if let Some(column) = columns.by_expression.get(expression) {
             return column.clone();
         }
-        if columns.len() >= MAX_EXPRESSIONS {
-            columns.clear();
-        }
         let answers = (0..self.inventory.n_shapes()).map(|_| AtomicU8::new(UNKNOWN)).collect();
-        let column = Arc::new(Column { selector: Arc::new(compiler.compile(expression)), answers });
+        let selector = Arc::new(compiler.compile(expression, cost));
+        let column = Arc::new(Column { selector, answers });
+        if columns.by_expression.len() >= MAX_EXPRESSIONS || columns.n_bytes >= MAX_BYTES {
+            *columns = Columns::default();
+        }
         columns.insert(expression.clone(), column.clone());
         column
     }
 }
 
 impl Column {
+    fn n_bytes(&self, expression: &str) -> usize {
+        let selector = match &*self.selector {
+            Ok(selector) => selector.n_bytes(),
+            Err(why) => why.len(),
+        };
+        expression.len() + self.answers.len() + selector
+    }
+
     /// The same for this many shapes.
     fn grown(&self, n_shapes: usize) -> Self {
         let known = self.answers.iter().map(|answer| answer.load(Ordering::Relaxed));
@@ -142,5 +171,44 @@ impl Column {
         let selector =
             (*self.selector).as_ref().map_err(|text| SelectorError::Compile(text.clone()))?;
         selector.matches(facts, cost).map_err(SelectorError::Runtime)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cel::CelSelectors;
+    use crate::features::Features;
+
+    fn table() -> Arc<SelectorTable> {
+        SelectorTable::new(Arc::new(Inventory::new(Vec::new(), Features::default())))
+    }
+
+    #[test]
+    fn compiling_costs_once() {
+        let (table, compiler) = (table(), CelSelectors::default());
+        let cost = |expression: &str| {
+            let mut cost = 0;
+            table.column(&expression.into(), &compiler, &mut cost);
+            cost
+        };
+        let dear = r"device.driver.matches(r'\p{L}{20}')";
+        assert!(cost(dear) > 1_000_000);
+        assert_eq!(cost(dear), 0);
+        assert!((1..1_000).contains(&cost("device.driver == 'a'")));
+        assert!(cost(r"device.driver.matches(r'\p{L}{1000}')") > 1_000_000, "it is refused");
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_in_bytes() {
+        let (table, compiler) = (table(), CelSelectors::default());
+        for at in 0..200 {
+            let expression = format!(r"device.driver.matches(r'{at}\p{{L}}{{15}}')");
+            table.column(&expression.into(), &compiler, &mut 0);
+            let columns = table.columns.lock().unwrap();
+            let all = columns.by_expression.iter().map(|(text, column)| column.n_bytes(text));
+            assert_eq!(columns.n_bytes, all.sum::<usize>());
+            assert!(columns.n_bytes < MAX_BYTES + (1 << 20), "{}", columns.n_bytes);
+        }
     }
 }

@@ -31,8 +31,8 @@ impl DeviceState {
         compiler: &dyn SelectorCompiler,
     ) -> Option<ClassTotals> {
         let expressions = class.selectors.iter().filter_map(|s| s.expression.as_ref());
-        let columns: Vec<Arc<Column>> =
-            expressions.map(|expression| self.selectors().column(expression, compiler)).collect();
+        let column = |expression| self.selectors().column(expression, compiler, &mut 0);
+        let columns: Vec<Arc<Column>> = expressions.map(column).collect();
         let inventory = self.inventory();
         let mut totals = ClassTotals::default();
         let mut failed = false;

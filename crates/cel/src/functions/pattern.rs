@@ -1,6 +1,10 @@
 //! Regular expressions in Go's syntax on Rust's engine (`docs/spec/cel.md` §5). Both run in linear time.
 
-use regex::{Regex, RegexBuilder};
+use std::collections::BTreeMap;
+use std::fmt;
+
+use regex_automata::meta;
+use regex_automata::util::syntax;
 
 use super::{Called, Context};
 use crate::declarations::Function;
@@ -10,8 +14,19 @@ use crate::value::{Text, Value};
 
 /// The largest count in `{n,m}`.
 const MAX_REPEAT: u32 = 1000;
-/// Steps that compiling a pattern is worth.
+/// Steps that compiling any pattern takes, and more for each byte of it.
 const COMPILE_STEPS: u64 = 2_000;
+const STEPS_PER_BYTE: u64 = 100;
+/// A class like `\p{L}` has up to hundreds of ranges.
+const STEPS_PER_UNICODE_CLASS: u64 = 30_000;
+/// Where upper and lower case are the same, each character of a class is looked up, and there can be a million.
+const STEPS_PER_FOLDED_CLASS: u64 = 2_000_000;
+/// What stands around the automaton.
+const BYTES_PER_PATTERN: usize = 4 << 10;
+/// For each byte of the automaton.
+const STEPS_PER_COMPILED_BYTE: u64 = 4;
+
+pub(crate) use meta::Regex;
 
 pub(super) fn call<'a>(
     function: Function,
@@ -27,28 +42,30 @@ pub(super) fn call<'a>(
     let regex = match context.pattern {
         Some(regex) => regex,
         None => {
-            let steps = COMPILE_STEPS + 100 * pattern.len() as u64;
+            let (result, steps) = compile(pattern, context.meter.steps_left());
             if let Err(stop) = context.meter.step(steps) {
                 return Some(Err(stop));
             }
-            compiled = match compile(pattern) {
+            compiled = match result {
                 Ok(compiled) => compiled,
-                Err(why) if function == Function::Matches => return Some(Err(Fault::text(why))),
+                Err(why) if function == Function::Matches => {
+                    return Some(Err(Fault::text(why.to_string())));
+                }
                 Err(why) => return Some(Err(Fault::text(format!("Illegal regex: {why}")))),
             };
             &compiled
         }
     };
     Some(Ok(match function {
-        Function::Matches => Value::Bool(regex.is_match(text)),
-        Function::Find => match regex.find(text) {
+        Function::Matches => Value::Bool(regex.is_match(&**text)),
+        Function::Find => match regex.find(&**text) {
             Some(found) => Value::String(text.part(found.range())),
             None => Value::String(Text::Borrowed("")),
         },
         _ => {
             let most = usize::try_from(count).unwrap_or(usize::MAX);
             let mut found = Vec::new();
-            for part in regex.find_iter(text).take(most) {
+            for part in regex.find_iter(&**text).take(most) {
                 if let Err(stop) = context.meter.allocate_elements(1) {
                     return Some(Err(stop));
                 }
@@ -59,20 +76,110 @@ pub(super) fn call<'a>(
     }))
 }
 
-/// Compiles a pattern in Go's syntax.
-pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
-    let translated =
-        translate(pattern).map_err(|why| format!("error parsing regexp: {why}: `{pattern}`"))?;
-    RegexBuilder::new(&translated)
-        .size_limit(limits::MAX_REGEX_BYTES)
-        .dfa_size_limit(limits::MAX_REGEX_BYTES)
-        .nest_limit(250)
-        .build()
-        .map_err(|error| {
-            let why = error.to_string();
-            let why = why.lines().last().unwrap_or("invalid").to_owned();
-            format!("error parsing regexp: {why}: `{pattern}`")
-        })
+/// Why a pattern cannot be used.
+#[derive(Clone, Debug)]
+pub(crate) enum PatternError {
+    /// What is wrong with it.
+    Invalid(String),
+    /// It takes more work, or has a larger automaton, than is allowed.
+    TooLarge,
+}
+
+impl fmt::Display for PatternError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(why) => f.write_str(why),
+            Self::TooLarge => f.write_str("regular expressions are too large to be compiled"),
+        }
+    }
+}
+
+/// The constant patterns of one expression: each is compiled once, and all of them within [`limits::MAX_STEPS`].
+#[derive(Debug)]
+pub(crate) struct Patterns {
+    known: BTreeMap<String, Result<Regex, PatternError>>,
+    steps_left: u64,
+}
+
+impl Default for Patterns {
+    fn default() -> Self {
+        Self { known: BTreeMap::new(), steps_left: limits::MAX_STEPS }
+    }
+}
+
+impl Patterns {
+    pub(crate) fn get(&mut self, pattern: &str) -> Result<Regex, PatternError> {
+        if let Some(known) = self.known.get(pattern) {
+            return known.clone();
+        }
+        let (result, steps) = compile(pattern, self.steps_left);
+        self.steps_left = self.steps_left.saturating_sub(steps);
+        self.known.insert(pattern.to_owned(), result.clone());
+        result
+    }
+
+    /// What has been spent on compiling.
+    pub(crate) fn steps(&self) -> u64 {
+        limits::MAX_STEPS - self.steps_left
+    }
+
+    /// About how many bytes they take.
+    pub(crate) fn n_bytes(&self) -> usize {
+        self.known.values().flatten().map(|regex| BYTES_PER_PATTERN + regex.memory_usage()).sum()
+    }
+}
+
+/// Compiles a pattern in Go's syntax, unless that takes more than `most` steps. Returns how many it took, too, which may be more.
+fn compile(pattern: &str, most: u64) -> (Result<Regex, PatternError>, u64) {
+    let reading = reading_steps(pattern);
+    let most_bytes = most.saturating_sub(reading) / STEPS_PER_COMPILED_BYTE;
+    if most_bytes == 0 {
+        return (Err(PatternError::TooLarge), most);
+    }
+    let most_bytes = usize::try_from(most_bytes).unwrap_or(usize::MAX).min(limits::MAX_REGEX_BYTES);
+    let result = build(pattern, most_bytes);
+    let n_bytes = match &result {
+        Ok(regex) => regex.memory_usage(),
+        Err(PatternError::Invalid(_)) => 0,
+        Err(PatternError::TooLarge) => most_bytes,
+    };
+    (result, reading + STEPS_PER_COMPILED_BYTE * n_bytes as u64)
+}
+
+/// What it takes to read a pattern, at most.
+fn reading_steps(pattern: &str) -> u64 {
+    let ignores_case = pattern.split("(?").skip(1).any(|flags| {
+        let mut flags = flags.chars().take_while(|c| c.is_ascii_alphabetic() || *c == '-');
+        flags.any(|flag| flag == 'i')
+    });
+    let n_classes = pattern.matches("\\p").count() + pattern.matches("\\P").count();
+    let is_wide = |end: &&str| end.starts_with("\\x{") || end.starts_with(|c: char| !c.is_ascii());
+    let n_wide = pattern.split('-').skip(1).filter(is_wide).count();
+    let classes = match ignores_case {
+        true => STEPS_PER_FOLDED_CLASS * (n_classes + n_wide) as u64,
+        false => STEPS_PER_UNICODE_CLASS * n_classes as u64,
+    };
+    COMPILE_STEPS + STEPS_PER_BYTE * pattern.len() as u64 + classes
+}
+
+fn build(pattern: &str, most_bytes: usize) -> Result<Regex, PatternError> {
+    let invalid =
+        |why: &str| PatternError::Invalid(format!("error parsing regexp: {why}: `{pattern}`"));
+    let translated = translate(pattern).map_err(invalid)?;
+    // What is left out is made beforehand, larger than the automaton itself, and gains nothing on short texts.
+    let config = meta::Config::new()
+        .nfa_size_limit(Some(most_bytes))
+        .hybrid_cache_capacity(limits::MAX_REGEX_BYTES)
+        .onepass(false)
+        .dfa(false);
+    let syntax = syntax::Config::new().nest_limit(250);
+    Regex::builder().configure(config).syntax(syntax).build(&translated).map_err(|error| {
+        if error.size_limit().is_some() {
+            return PatternError::TooLarge;
+        }
+        let why = error.syntax_error().map_or_else(|| error.to_string(), ToString::to_string);
+        invalid(why.lines().last().unwrap_or("invalid"))
+    })
 }
 
 /// The same pattern in Rust's syntax: classes like `\d` are ASCII, brackets and braces without meaning are literal.
@@ -190,7 +297,8 @@ fn escape(after: &str, in_class: bool) -> Result<(String, &str), &'static str> {
         },
         'Q' if !in_class => {
             let (literal, tail) = tail.split_once("\\E").unwrap_or((tail, ""));
-            (format!("(?:{})", regex::escape(literal)), tail)
+            let literal: String = literal.chars().map(literally).collect();
+            (format!("(?:{literal})"), tail)
         }
         '0'..='7' => {
             let digits =
@@ -202,12 +310,18 @@ fn escape(after: &str, in_class: bool) -> Result<(String, &str), &'static str> {
                 u32::from_str_radix(&after[..digits], 8).map_err(|_| "invalid escape sequence")?;
             (format!("\\x{{{code:x}}}"), &after[digits..])
         }
-        other if other.is_ascii_punctuation() => (
-            if matches!(other, '<' | '>') { other.to_string() } else { format!("\\{other}") },
-            tail,
-        ),
+        other if other.is_ascii_punctuation() => (literally(other), tail),
         _ => return Err("invalid escape sequence"),
     })
+}
+
+/// A character that stands for itself.
+fn literally(c: char) -> String {
+    match c {
+        '<' | '>' => c.to_string(),
+        _ if c.is_ascii_punctuation() => format!("\\{c}"),
+        _ => c.to_string(),
+    }
 }
 
 /// A class, given what follows its opening bracket.
@@ -257,7 +371,11 @@ fn class(after: &str) -> Result<(String, &str), &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::compile;
+    use super::*;
+
+    fn compile(pattern: &str) -> Result<Regex, PatternError> {
+        Patterns::default().get(pattern)
+    }
 
     #[test]
     fn go_syntax_means_what_it_means_in_go() {
@@ -280,5 +398,36 @@ mod tests {
         ] {
             assert!(compile(refused).is_err(), "{refused}");
         }
+    }
+
+    #[test]
+    fn what_takes_too_much_is_refused_before_it_is_made() {
+        let class = |n: usize| format!("(?i)[{}]", r"\p{L}".repeat(n));
+        assert!(compile(&class(4)).is_ok());
+        for large in [
+            class(5),
+            format!("(?i){}", r"[^\x{61}-\x{10ff00}]".repeat(5)),
+            format!("(?U-i:{})", "[ -\u{10ff00}]".repeat(5)),
+            r"\p{L}".repeat(400),
+            r"\p{L}{1000}".to_owned(),
+            "(.{30}){40}".to_owned(),
+        ] {
+            let error = compile(&large).unwrap_err();
+            assert!(matches!(error, PatternError::TooLarge), "{large}: {error}");
+        }
+        assert!(compile(&"[a-\u{fc}]".repeat(5)).is_ok());
+    }
+
+    /// Each is small enough by itself.
+    #[test]
+    fn all_patterns_of_an_expression_have_one_limit() {
+        let mut patterns = Patterns::default();
+        let pattern = |at: usize| format!("^{at}{}$", r"\p{L}".repeat(5));
+        let n_compiled = (0..1_000).take_while(|at| patterns.get(&pattern(*at)).is_ok()).count();
+        assert!((4..20).contains(&n_compiled), "{n_compiled}");
+        assert_eq!(patterns.steps(), limits::MAX_STEPS);
+        assert!(patterns.n_bytes() < 3 << 20, "{}", patterns.n_bytes());
+        assert!(patterns.get(&pattern(0)).is_ok(), "it is known");
+        assert!(patterns.get("a").is_err());
     }
 }

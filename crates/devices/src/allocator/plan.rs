@@ -285,7 +285,7 @@ impl<'a> RequestMaker<'a, '_> {
             alternative,
             exact,
             has_admin_access: exact.admin_access.unwrap_or(false),
-            selectors: self.selectors(&class, exact),
+            selectors: self.selectors(&class, exact)?,
             class,
             n_needed: 0,
             all: None,
@@ -309,7 +309,11 @@ impl<'a> RequestMaker<'a, '_> {
         Ok(plan)
     }
 
-    fn selectors(&self, class: &DeviceClass, exact: &ExactRequest) -> Vec<PlannedSelector> {
+    fn selectors(
+        &self,
+        class: &DeviceClass,
+        exact: &ExactRequest,
+    ) -> Result<Vec<PlannedSelector>, AllocationError> {
         let of_class =
             class.selectors.iter().enumerate().map(|(at, selector)| (true, at, selector));
         let of_claim = exact.selectors.iter().enumerate().map(|(at, s)| (false, at, s));
@@ -317,8 +321,10 @@ impl<'a> RequestMaker<'a, '_> {
         let all = of_class.chain(of_claim).map(|(is_of_class, index, selector)| {
             let expression = selector.expression.as_ref().unwrap_or(&empty);
             let compiler = &*self.allocator.compiler;
-            let column = self.allocator.state.selectors().column(expression, compiler);
-            PlannedSelector { column, is_of_class, index }
+            let mut cost = 0;
+            let column = self.allocator.state.selectors().column(expression, compiler, &mut cost);
+            self.steps.take_evaluation(cost)?;
+            Ok(PlannedSelector { column, is_of_class, index })
         });
         all.collect()
     }

@@ -17,9 +17,13 @@ use crate::selectors::Selector;
 struct Equality;
 
 impl SelectorCompiler for Equality {
-    fn compile(&self, expression: &str) -> Result<Box<dyn Selector>, String> {
+    fn compile(&self, expression: &str, _: &mut u64) -> Result<Box<dyn Selector>, String> {
         struct Compiled(Option<(String, String)>);
         impl Selector for Compiled {
+            fn n_bytes(&self) -> usize {
+                0
+            }
+
             fn matches(&self, device: DeviceFacts<'_>, _: &mut u64) -> Result<bool, String> {
                 let Some((name, value)) = &self.0 else { return Err("failed".into()) };
                 Ok(device.attributes.get(name) == Some(&Attribute::String(value.as_str().into())))

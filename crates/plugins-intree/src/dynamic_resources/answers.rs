@@ -11,6 +11,13 @@ use kube_scheduler_framework::{ClusterView, NodeView};
 
 /// How many questions are remembered; beyond that, the one that was asked longest ago is evicted.
 const MAX_QUESTIONS: usize = 16;
+/// How many bytes the claims of a pod may have for anything about them to be remembered, which they stay in memory for.
+const MAX_CLAIM_BYTES: usize = 256 << 10;
+
+/// Whether nothing about these claims is remembered. O(values in them).
+pub(super) fn are_large<'a>(claims: impl IntoIterator<Item = &'a Arc<Object>>) -> bool {
+    claims.into_iter().map(|claim| claim.json.n_bytes()).sum::<usize>() > MAX_CLAIM_BYTES
+}
 
 /// What is asked of every node: all that the answer depends on, apart from the node and its devices.
 #[derive(Clone)]
@@ -77,6 +84,9 @@ impl Question {
 impl Answers {
     /// The answers to a question.
     pub(super) fn to(&self, question: Question) -> Arc<Column> {
+        if are_large(&question.claims) {
+            return Arc::default();
+        }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.iter().position(|(known, _)| known.is_same(&question));
         let entry = match known {
@@ -181,5 +191,31 @@ impl Table {
         self.answers[at] = Some(answer);
         self.nodes[at] = Arc::downgrade(node.node());
         self.looks[at] = (node.name().clone(), node.labels().clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn large_claims_are_not_remembered() {
+        let question = |uid: usize, n: usize| {
+            let opaque = "x".repeat(n);
+            let claim = json!({
+                "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+                "metadata": {"name": "c", "namespace": "d", "uid": format!("{uid}")},
+                "spec": {"devices": {"config": [{"opaque": {"driver": "d", "parameters": opaque}}]}},
+            });
+            let claims = vec![Arc::new(Object::from_value(claim).unwrap())];
+            Question { claims, special: None, classes: Classes::default() }
+        };
+        let answers = Answers::default();
+        assert!(Arc::ptr_eq(&answers.to(question(0, 1_000)), &answers.to(question(1, 1_000))));
+        let large = MAX_CLAIM_BYTES + 1;
+        assert!(!Arc::ptr_eq(&answers.to(question(2, large)), &answers.to(question(3, large))));
+        assert_eq!(answers.0.lock().unwrap().len(), 1);
     }
 }
