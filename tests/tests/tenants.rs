@@ -121,6 +121,7 @@ impl World {
             "evaluations",
             "followed counters",
             "namespaces with costly pods",
+            "plugins",
         ];
         let sizes = self.engine.table_sizes().into_iter();
         let sizes = sizes.filter(|size| !bounded.contains(&size.table));

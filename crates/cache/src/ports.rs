@@ -1,17 +1,17 @@
 //! Host ports in use on a node (`docs/spec/core.md` §15).
 //!
-//! Invariant: entries are sorted and distinct; the address is never empty and the protocol is never empty.
+//! Invariant: the address is never empty and the protocol is never empty.
 
-use std::sync::Arc;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
 
 use kube_scheduler_api_types::HostPort;
 
-use crate::room::room_to_keep;
-
 /// The address that stands for all addresses.
-const ANY_ADDRESS: &str = "0.0.0.0";
+static ANY_ADDRESS: LazyLock<Arc<str>> = LazyLock::new(|| "0.0.0.0".into());
 /// The protocol when none is given.
-const DEFAULT_PROTOCOL: &str = "TCP";
+static DEFAULT_PROTOCOL: LazyLock<Arc<str>> = LazyLock::new(|| "TCP".into());
 
 /// A set of (address, protocol, port).
 ///
@@ -19,40 +19,52 @@ const DEFAULT_PROTOCOL: &str = "TCP";
 /// names its node can bring about, removing one of them frees it. Pinned by `one_of_two_holders_frees_the_port`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostPorts {
-    /// Sorted by port, then protocol, then address.
-    taken: Vec<HostPort>,
+    /// A tree, because a tenant could have thousands of ports move thousands of others in a list.
+    taken: BTreeSet<Taken>,
 }
 
-fn address(port: &HostPort) -> &str {
-    if port.ip.is_empty() { ANY_ADDRESS } else { &port.ip }
-}
+/// A port in use; ordered by its number, then by protocol and address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Taken(HostPort);
 
-fn protocol(port: &HostPort) -> &str {
-    if port.protocol.is_empty() { DEFAULT_PROTOCOL } else { &port.protocol }
-}
-
-fn sort_key(port: &HostPort) -> (i32, &str, &str) {
-    (port.port, protocol(port), address(port))
-}
-
-/// Of more ports than these, none is put into its place by itself: a tenant could have thousands move thousands of others.
-const FEW: usize = 8;
-
-fn normalised(port: &HostPort) -> HostPort {
-    let or_default = |text: &Arc<str>, default: &str| {
-        if text.is_empty() { default.into() } else { text.clone() }
-    };
-    HostPort {
-        ip: or_default(&port.ip, ANY_ADDRESS),
-        protocol: or_default(&port.protocol, DEFAULT_PROTOCOL),
-        port: port.port,
+impl Taken {
+    fn new(port: &HostPort) -> Self {
+        Self(HostPort {
+            ip: address(port).clone(),
+            protocol: protocol(port).clone(),
+            port: port.port,
+        })
     }
+
+    fn sort_key(&self) -> (i32, &str, &str) {
+        (self.0.port, &self.0.protocol, &self.0.ip)
+    }
+}
+
+impl Ord for Taken {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.sort_key().cmp(&other.sort_key())
+    }
+}
+
+impl PartialOrd for Taken {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+fn address(port: &HostPort) -> &Arc<str> {
+    if port.ip.is_empty() { &ANY_ADDRESS } else { &port.ip }
+}
+
+fn protocol(port: &HostPort) -> &Arc<str> {
+    if port.protocol.is_empty() { &DEFAULT_PROTOCOL } else { &port.protocol }
 }
 
 impl HostPorts {
     /// No ports.
     pub const fn new() -> Self {
-        Self { taken: Vec::new() }
+        Self { taken: BTreeSet::new() }
     }
 
     /// Number of distinct triples.
@@ -67,12 +79,12 @@ impl HostPorts {
 
     /// All triples, sorted by port, protocol and address.
     pub fn iter(&self) -> impl Iterator<Item = &HostPort> {
-        self.taken.iter()
+        self.taken.iter().map(|taken| &taken.0)
     }
 
     /// Whether exactly this triple is in use.
     pub fn contains(&self, port: &HostPort) -> bool {
-        self.find(port).is_ok()
+        self.taken.contains(&Taken::new(port))
     }
 
     /// Whether `port` cannot be taken: the address `0.0.0.0` conflicts with every address, any other with itself and
@@ -81,63 +93,34 @@ impl HostPorts {
         if port.port <= 0 || self.taken.is_empty() {
             return false;
         }
-        let wanted = (port.port, protocol(port));
-        let first = self.taken.partition_point(|taken| (taken.port, &*taken.protocol) < wanted);
-        let mut holders =
-            self.taken[first..].iter().take_while(|taken| (taken.port, &*taken.protocol) == wanted);
-        let address = address(port);
-        address == ANY_ADDRESS && holders.clone().next().is_some()
-            || holders.any(|taken| *taken.ip == *address || &*taken.ip == ANY_ADDRESS)
+        let (protocol, address) = (protocol(port), address(port));
+        let first =
+            Taken(HostPort { ip: Arc::default(), protocol: protocol.clone(), port: port.port });
+        let is_same = |taken: &&Taken| taken.0.port == port.port && taken.0.protocol == *protocol;
+        let mut holders = self.taken.range(first..).take_while(is_same);
+        *address == *ANY_ADDRESS && holders.clone().next().is_some()
+            || holders.any(|Taken(taken)| taken.ip == *address || taken.ip == *ANY_ADDRESS)
     }
 
-    /// Takes ports. Ports of zero and below are ignored. O(ports of the node) for more than a few, however they are ordered.
+    /// Takes ports. Ports of zero and below are ignored. O(log ports of the node) for each.
     pub fn insert(&mut self, ports: &[HostPort]) {
-        let new = ports.iter().filter(|port| port.port > 0);
-        if ports.len() > FEW {
-            self.taken.extend(new.map(normalised));
-            // What was there is sorted, so that this merges.
-            self.taken.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
-            self.taken.dedup();
-            return;
-        }
-        for port in new {
-            if let Err(at) = self.find(port) {
-                self.taken.insert(at, normalised(port));
-            }
-        }
+        self.taken.extend(ports.iter().filter(|port| port.port > 0).map(Taken::new));
     }
 
     /// Frees ports, whatever the number of pods that use them. As [`insert`](Self::insert).
     pub fn remove(&mut self, ports: &[HostPort]) {
-        if ports.len() > FEW {
-            let mut gone: Vec<_> = ports.iter().map(sort_key).collect();
-            gone.sort_unstable();
-            self.taken.retain(|taken| gone.binary_search(&sort_key(taken)).is_err());
-        } else {
-            for port in ports {
-                if let Ok(at) = self.find(port) {
-                    self.taken.remove(at);
-                }
-            }
+        for port in ports {
+            self.taken.remove(&Taken::new(port));
         }
-        // Otherwise the memory of a pod with thousands of ports, or of a group with some each, would stay with every node that
-        // it was ever tried on.
+        // An empty tree keeps half a kilobyte, on every node that a pod was ever tried on.
         if self.taken.is_empty() {
-            self.taken = Vec::new();
-        } else if let Some(room) = room_to_keep(self.taken.len(), self.taken.capacity()) {
-            self.taken.shrink_to(room);
+            self.taken = BTreeSet::new();
         }
-    }
-
-    fn find(&self, port: &HostPort) -> Result<usize, usize> {
-        self.taken.binary_search_by(|taken| sort_key(taken).cmp(&sort_key(port)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -152,23 +135,6 @@ mod tests {
         let mut ports = HostPorts::new();
         ports.insert(&list.iter().map(|text| port(text)).collect::<Vec<_>>());
         ports
-    }
-
-    #[test]
-    fn no_memory_is_kept_of_many_ports_that_are_free() {
-        let many: Vec<HostPort> =
-            (1..10_000).map(|at| port(&format!("10.0.0.1/TCP/{at}"))).collect();
-        let mut ports = ports(&["/TCP/80", "10.0.0.2/TCP/81"]);
-        ports.insert(&many);
-        assert_eq!(ports.len(), 2 + many.len());
-        ports.remove(&many);
-        assert_eq!(ports.len(), 2);
-        assert!(ports.taken.capacity() <= 4, "{}", ports.taken.capacity());
-        // A few at a time, as of the members of a group.
-        many.chunks(4).for_each(|few| ports.insert(few));
-        many.chunks(4).for_each(|few| ports.remove(few));
-        assert_eq!(ports.len(), 2);
-        assert!(ports.taken.capacity() <= 12, "{}", ports.taken.capacity());
     }
 
     #[test]
@@ -222,7 +188,7 @@ mod tests {
                 });
                 let changed: Vec<_> = changed.collect();
                 for port in changed.iter().filter(|port| port.port > 0) {
-                    let entry = (port.port, protocol(port).to_owned(), address(port).to_owned());
+                    let entry = (port.port, protocol(port).to_string(), address(port).to_string());
                     if comes { model.insert(entry) } else { model.remove(&entry) };
                 }
                 if comes { ports.insert(&changed) } else { ports.remove(&changed) }

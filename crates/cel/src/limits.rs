@@ -10,11 +10,12 @@ pub(crate) const MAX_NODES: usize = 50_000;
 pub const SELECTOR_COST_LIMIT: u64 = 1_000_000;
 /// Bytes that one evaluation may build, all intermediate values together.
 pub(crate) const MAX_VALUE_BYTES: u64 = 64 << 20;
-/// Steps that cost nothing in CEL's model but take time, some 10 ns each: elements compared, patterns compiled. Of one evaluation, and
-/// of the constant patterns of one expression.
+/// Steps that cost nothing in CEL's model but take time, some 5 ns each: elements compared, patterns compiled.
 pub(crate) const MAX_STEPS: u64 = 10_000_000;
+/// Those that compiling the constant patterns of an expression may take.
+pub(crate) const MAX_PATTERN_STEPS: u64 = 2_500_000;
 /// Bytes that the automaton of a regular expression may have.
-pub(crate) const MAX_REGEX_BYTES: usize = 1 << 20;
+pub(crate) const MAX_REGEX_BYTES: usize = 256 << 10;
 /// Values an attribute list may have for `includes`.
 pub(crate) const MAX_INCLUDES_VALUES: usize = 48;
 /// Largest budget of one evaluation.

@@ -1,6 +1,8 @@
 //! How large the engine's tables are, so that a program that runs it for months, or a simulation, notices a table that only
 //! grows.
 
+use kube_scheduler_runtime::Profile;
+
 use crate::binding::Bindings;
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;
@@ -51,6 +53,9 @@ pub(crate) fn table_sizes(
     ];
     let (n_evaluations, n_evaluation_bytes) = cycle.evaluations();
     let (n_changes, n_change_bytes) = cluster.size_of_log();
+    let plugins = core.plans.profiles.as_slice().iter().flat_map(Profile::plugins);
+    let (n_plugins, n_plugin_bytes) =
+        plugins.fold((0, 0), |(n, bytes), entry| (n + 1, bytes + entry.plugin.kept_bytes()));
     let learned = [
         ("changes of nodes", n_changes, Some(n_change_bytes)),
         ("followed counters", cluster.n_followed(), Some(cluster.n_bytes_of_followed())),
@@ -58,6 +63,7 @@ pub(crate) fn table_sizes(
         ("signatures", core.n_signatures(), Some(core.n_signature_bytes())),
         ("evaluations", n_evaluations, Some(n_evaluation_bytes)),
         ("namespaces with costly pods", cycle.n_allowances(), None),
+        ("plugins", n_plugins, Some(n_plugin_bytes)),
     ];
     let live_size = |(table, n_entries)| TableSize {
         table,

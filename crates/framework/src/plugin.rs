@@ -38,6 +38,11 @@ pub trait Plugin: Send + Sync + 'static {
         false
     }
 
+    /// About how many bytes the plugin keeps from one attempt to the next, beside what is kept with objects.
+    fn kept_bytes(&self) -> usize {
+        0
+    }
+
     /// Reads objects when they come in, so that no attempt has to.
     fn as_object_reader(&self) -> Option<&dyn ObjectReader> {
         None

@@ -107,6 +107,10 @@ impl Plugin for DynamicResources {
         NAME
     }
 
+    fn kept_bytes(&self) -> usize {
+        self.shared.devices.kept_bytes()
+    }
+
     extension_points!(
         PreEnqueue,
         PreFilter,

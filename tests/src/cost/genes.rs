@@ -16,6 +16,8 @@ const MAX_ALL_LISTED: usize = 300_000;
 const MAX_PODS: usize = 12;
 /// The most parts of one input.
 const MAX_GENES: usize = 8;
+/// The most bytes of an expression.
+const MAX_EXPRESSION: usize = 10 * 1024;
 const NAMESPACE: &str = "tenant";
 const KNOWN_KEYS: [&str; 2] = ["zone", "kubernetes.io/hostname"];
 
@@ -378,8 +380,9 @@ fn ports(draft: &mut Draft, gene: &Gene, pod: usize) {
 fn volumes(draft: &mut Draft, gene: &Gene, pod: usize) {
     let volume = |at: usize| {
         let name = format!("v{at}");
-        match gene.style % 3 {
+        match gene.style % 4 {
             0 => json!({"name": name, "emptyDir": {}}),
+            3 => json!({"name": name, "gcePersistentDisk": {"pdName": format!("d{at}")}}),
             1 => {
                 json!({"name": name, "persistentVolumeClaim": {"claimName": format!("c{pod}-{at}")}})
             }
@@ -405,7 +408,11 @@ fn resource_claims(draft: &mut Draft, gene: &Gene, pod: usize) {
     }
     draft.objects.extend(list(n.min(40), |at| {
         let request = |at: usize| {
-            let selector = json!({"cel": {"expression": format!("device.driver == 'd{at}'")}});
+            let expression = match gene.has(1) {
+                true => patterns(at, gene.n),
+                false => format!("device.driver == 'd{at}'"),
+            };
+            let selector = json!({"cel": {"expression": expression}});
             let selectors = vec![selector; gene.listed.min(32)];
             json!({"name": format!("r{at}"), "exactly": {"deviceClassName": "c", "allocationMode": "ExactCount",
                 "count": 1, "selectors": selectors}})
@@ -414,6 +421,20 @@ fn resource_claims(draft: &mut Draft, gene: &Gene, pod: usize) {
             "metadata": {"namespace": NAMESPACE, "name": format!("d{pod}-{at}"), "uid": format!("d{pod}-{at}")},
             "spec": {"devices": {"requests": list(1 + gene.style % 32, request)}}})
     }));
+}
+
+/// An expression of `n` patterns, or of as many as it may have.
+fn patterns(number: usize, n: usize) -> String {
+    let pattern = |at| format!("device.driver.matches(r'^{number}-{at}-\\p{{L}}{{20}}')");
+    let mut expression = pattern(0);
+    for pattern in (1..n).map(pattern) {
+        if expression.len() + 2 + pattern.len() > MAX_EXPRESSION {
+            break;
+        }
+        expression.push_str("||");
+        expression.push_str(&pattern);
+    }
+    expression
 }
 
 fn gates(draft: &mut Draft, gene: &Gene, _: usize) {

@@ -11,7 +11,7 @@ use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, Input, Sharing, WatchedKey, WatchedObject,
 };
 use kube_scheduler_framework::ApiError;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Heap;
 
@@ -53,6 +53,7 @@ struct Others {
     gates: FeatureGates,
     nodes: Vec<Arc<Node>>,
     pods: Vec<Arc<Pod>>,
+    objects: Vec<Arc<Object>>,
 }
 
 fn others() -> Result<Others> {
@@ -98,7 +99,44 @@ fn others() -> Result<Others> {
     };
     let nodes = (0..N_NODES).map(node).collect::<Result<_, _>>()?;
     let pods = (0..N_RUNNING).map(pod).collect::<Result<_, _>>()?;
-    Ok(Others { config, gates, nodes, pods })
+    let objects = volumes().chain(devices()).map(|json| Ok(Arc::new(Object::from_value(json)?)));
+    Ok(Others { config, gates, nodes, pods, objects: objects.collect::<Result<_>>()? })
+}
+
+/// What claims for volumes find: a class that makes them where the pod goes, room for that on each node, and volumes that are there.
+fn volumes() -> impl Iterator<Item = Value> {
+    let alone = [
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"},
+            "provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer"}),
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "csi.example.com"},
+            "spec": {"storageCapacity": true}}),
+    ];
+    let on_nodes = (0..N_NODES).flat_map(|at| {
+        let name = format!("n{at}");
+        let on_node = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": [name]});
+        [
+            json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity",
+                "metadata": {"namespace": "storage", "name": name}, "storageClassName": "local", "capacity": "100Gi",
+                "nodeTopology": {"matchLabels": {"kubernetes.io/hostname": name}}}),
+            json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name, "uid": name},
+                "spec": {"storageClassName": "local", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_node]}]}}}}),
+        ]
+    });
+    alone.into_iter().chain(on_nodes)
+}
+
+/// What claims for devices find: eight devices on every tenth node.
+fn devices() -> impl Iterator<Item = Value> {
+    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"}, "spec": {}});
+    let slices = (0..N_NODES).step_by(10).map(|at| {
+        let name = format!("n{at}");
+        let device = |at: usize| json!({"name": format!("d{at}")});
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name, "uid": name},
+            "spec": {"driver": "gpu.example.com", "nodeName": name, "devices": (0..8).map(device).collect::<Vec<_>>(),
+                "pool": {"name": name, "generation": 1, "resourceSliceCount": 1}}})
+    });
+    std::iter::once(class).chain(slices)
 }
 
 static OTHERS: LazyLock<Result<Others>> = LazyLock::new(others);
@@ -114,6 +152,9 @@ impl World {
         let mut world = Self { engine, sharing: Sharing::default(), now };
         for node in &others.nodes {
             world.engine.handle(Input::NodeApplied(node.clone()), now);
+        }
+        for object in &others.objects {
+            world.engine.handle(Input::ObjectApplied(object.clone()), now);
         }
         for pod in &others.pods {
             world.engine.handle(Input::PodApplied(pod.clone()), now);

@@ -16,7 +16,11 @@ const MAX_CLAIM_BYTES: usize = 256 << 10;
 
 /// Whether nothing about these claims is remembered. O(values in them).
 pub(super) fn are_large<'a>(claims: impl IntoIterator<Item = &'a Arc<Object>>) -> bool {
-    claims.into_iter().map(|claim| claim.json.n_bytes()).sum::<usize>() > MAX_CLAIM_BYTES
+    claim_bytes(claims) > MAX_CLAIM_BYTES
+}
+
+fn claim_bytes<'a>(claims: impl IntoIterator<Item = &'a Arc<Object>>) -> usize {
+    claims.into_iter().map(|claim| claim.json.n_bytes()).sum()
 }
 
 /// What is asked of every node: all that the answer depends on, apart from the node and its devices.
@@ -82,6 +86,15 @@ impl Question {
 }
 
 impl Answers {
+    /// What is remembered takes, in bytes. O(questions and values in their claims).
+    pub(super) fn n_bytes(&self) -> usize {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |(question, column): &(Question, Arc<Column>)| {
+            claim_bytes(&question.claims) + column.table().n_bytes()
+        };
+        all.iter().map(of).sum()
+    }
+
     /// The answers to a question.
     pub(super) fn to(&self, question: Question) -> Arc<Column> {
         if are_large(&question.claims) {
@@ -126,6 +139,12 @@ impl Column {
 }
 
 impl Table {
+    fn n_bytes(&self) -> usize {
+        self.answers.capacity() * size_of::<Option<Answer>>()
+            + self.nodes.capacity() * size_of::<Weak<Node>>()
+            + self.looks.capacity() * size_of::<(Arc<str>, Labels)>()
+    }
+
     /// Forgets the answers about nodes whose devices were taken or released. False if the table is ahead of `state`. O(changes).
     pub(super) fn follow(&mut self, state: &DeviceState, cluster: ClusterView<'_>) -> bool {
         let latest = state.latest_change();

@@ -210,6 +210,15 @@ impl Devices {
             .get(objects, &[kinds::CLASS], || Arc::new(extended::resources(objects, &self.classes)))
     }
 
+    /// What is remembered of expressions and answers takes, in bytes.
+    pub(super) fn kept_bytes(&self) -> usize {
+        let of = |followed: &Followed| {
+            let table = followed.table.latest();
+            table.map_or(0, |table| table.n_bytes()) + followed.answers.n_bytes()
+        };
+        of(&self.original) + of(&self.copies)
+    }
+
     /// Which nodes have devices for which claims, as far as that is remembered.
     pub(super) fn answers(&self, of_copy: bool) -> &Answers {
         &self.followed(of_copy).answers
