@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::volume_binding::affinity::VolumeAffinity;
-use crate::volume_binding::matching::is_bound_to;
+use crate::volume_binding::matching::{is_bound_to, with_selected_node};
 use crate::volumes::PersistentVolume;
 
 #[derive(Clone, Debug)]
@@ -261,11 +261,18 @@ proptest! {
 fn claims_that_ask_for_the_same_share_what_they_could_have() {
     let mut cluster = ClusterState::new();
     cluster.upsert_object(class(9, true));
-    let claims: Vec<_> = (0..100).map(|at| claim(at, (1 + at as u8, at % 3, false))).collect();
+    let chosen = |at| with_selected_node(&claim(at, (1 + at as u8, at % 3, false)), "n");
+    let claims: Vec<_> = (0..100).map(chosen).collect();
     let mut sorter = Sorter::new(ClusterView::unrecorded(&cluster));
     claims.iter().chain(&claims).for_each(|claim| sorter.push(claim));
     let (n_classes, n_known) = (sorter.classes.len(), sorter.known.len());
     let delayed = sorter.finish();
     let shared = (delayed.candidates.len(), delayed.provisioning.len());
     assert_eq!((delayed.claims.len(), n_known, shared, n_classes), (200, 100, (3, 1), 1));
+    let (first, second) = delayed.claims.split_at(100);
+    for (first, second) in first.iter().zip(second) {
+        let nodes = first.selected_node.as_ref().zip(second.selected_node.as_ref());
+        let is_read_once = nodes.is_some_and(|(first, second)| Arc::ptr_eq(first, second));
+        assert!(is_read_once, "{}", first.object.name);
+    }
 }
