@@ -2,16 +2,15 @@
 //!
 //! Namespaces do not matter to a disk; volumes behind claims are not looked at.
 //!
-//! A pod may name thousands of disks, and running pods as many. So those of the pod that is asked about are sorted once, and each
+//! A pod may name thousands of disks, and running pods as many. So those of the pod that is asked about are filed once, and each
 //! of the others is a look-up.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Pod, VolumeSource};
+use kube_scheduler_framework::api::{KeyedMap, Pod, VolumeSource};
 
 /// Disks of a pod by name, and whether all uses of one are read-only.
-type ByName = BTreeMap<Arc<str>, bool>;
+type ByName = KeyedMap<Arc<str>, bool>;
 
 /// The disks that a pod names.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +19,7 @@ pub(super) struct Disks {
     ebs: ByName,
     iscsi: ByName,
     /// By image, then pool, the monitors: an image is the same if one of them is.
-    rbd: BTreeMap<Arc<str>, BTreeMap<Arc<str>, ByName>>,
+    rbd: KeyedMap<Arc<str>, KeyedMap<Arc<str>, ByName>>,
 }
 
 impl Disks {
