@@ -6,8 +6,12 @@
 //! Only what the pod asks for has a price, and what its namespace says about it (services and owner). What other tenants wrote,
 //! such as the anti-affinity of running pods, is not counted, so no tenant can make another tenant's pods too expensive.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
 use kube_scheduler_api_types::{
     Json, LabelSelector, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, Requirement,
+    VolumeSource,
 };
 use kube_scheduler_cache::{ClusterState, ServiceSelectors};
 
@@ -397,12 +401,63 @@ fn volumes_and_claims(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     if n_volumes > 0 {
         let n_known = units(cluster.objects().n_objects("", "PersistentVolume"));
         sum.once = n_volumes.saturating_mul(n_known);
+        sum = sum.and(volume_claims(pod, cluster, n_known));
     }
     if n_claims > 0 {
         let n_known = units(cluster.objects().n_objects("resource.k8s.io", "ResourceSlice"));
         sum.once = sum.once.saturating_add(n_claims.saturating_mul(n_known));
     }
     sum
+}
+
+/// What it costs at most to serve one claim of very many on a node, in units, beside the one for the volume.
+const SERVING_A_CLAIM: u64 = 20;
+
+/// Each claim of a pod adds a sixteenth of a unit to what every other costs on a node, up to [`SERVING_A_CLAIM`]: so that pods with a
+/// few claims cost what they always did.
+const PARTS_OF_A_UNIT: u64 = 16;
+
+/// What it costs to compile a text that a selector lists, in units.
+const COMPILING_A_TEXT: u64 = 8;
+
+/// No pod may have claims that select by more texts than this.
+const MOST_TEXTS: u64 = 1 << 20;
+
+/// What claims cost besides a look at every volume. What a class has is found out once for all claims of the pod, but claims with a
+/// selector choose on their own: each goes through volumes that others have taken.
+fn volume_claims(pod: &Pod, cluster: &ClusterState, n_volumes: u64) -> Comparisons {
+    let objects = cluster.objects();
+    let names = pod.volumes.iter().filter_map(|volume| match &volume.source {
+        VolumeSource::Claim { claim, .. } => Some(Cow::Borrowed(&**claim)),
+        VolumeSource::Ephemeral { .. } => Some(format!("{}-{}", pod.name, volume.name).into()),
+        _ => None,
+    });
+    let names: Vec<Cow<'_, str>> = names.collect();
+    let n_claims = units(names.len());
+    let (mut n_selecting, mut n_compared, mut n_listed) = (0_u64, 0_u64, 0_u64);
+    for name in names.into_iter().collect::<BTreeSet<_>>() {
+        let claim = objects.get("", "PersistentVolumeClaim", &pod.namespace, &name);
+        let selector = claim.map(|claim| &claim.json["spec"]["selector"]);
+        if let Some(selector) = selector.filter(|selector| !selector.is_null()) {
+            let (compared, listed) = written_requirements("PersistentVolumeClaim", selector);
+            n_selecting += 1;
+            n_compared = n_compared.saturating_add(compared);
+            n_listed = n_listed.saturating_add(listed);
+        }
+        if n_listed > MOST_TEXTS {
+            return Comparisons { once: u64::MAX, ..Comparisons::default() };
+        }
+    }
+    let of_kind = |kind| units(objects.n_objects("storage.k8s.io", kind));
+    let n_capacities = of_kind("CSIStorageCapacity");
+    let once = n_claims.min(of_kind("StorageClass")).saturating_mul(n_capacities);
+    let once = once
+        .saturating_add(n_compared.saturating_mul(n_volumes))
+        .saturating_add(n_listed * COMPILING_A_TEXT);
+    let of_others = n_claims.min(SERVING_A_CLAIM * PARTS_OF_A_UNIT);
+    let per_node = n_claims.saturating_mul(of_others) / PARTS_OF_A_UNIT;
+    let of_taken = n_selecting.saturating_mul(n_claims.min(n_volumes)).saturating_mul(2);
+    Comparisons { once, per_node: per_node.saturating_add(of_taken), ..Comparisons::default() }
 }
 
 #[cfg(test)]
@@ -482,7 +537,8 @@ mod tests {
             // Long lists are sorted: not 2,000 comparisons with each pod but 21.
             (required("podAntiAffinity", json!([term])), 3, 24_000..28_000),
             (json!({"containers": [{"name": "c", "ports": ports}]}), 5, 100_000..110_000),
-            (json!({"volumes": volumes}), 6, 100_000..110_000),
+            // Each of a hundred claims costs one for its volume, and a sixteenth for each of the others.
+            (json!({"volumes": volumes}), 6, 725_000..735_000),
         ];
         for (spec, part, expected) in cases {
             let pod = pod(spec);
@@ -543,6 +599,57 @@ mod tests {
         // Each requirement is compared with each pod of the namespace.
         let owned = Price::of(&labelled, &cluster).search - price.search;
         assert!(owned > 5000 * 1000, "{owned}");
+    }
+
+    #[test]
+    fn claims_pay_for_what_their_classes_have_and_for_what_they_select() {
+        let mut cluster = cluster();
+        let mut upsert =
+            |api_version: &str, kind: &str, namespace: &str, name: String, spec: Value| {
+                let object = json!({"apiVersion": api_version, "kind": kind,
+                "metadata": {"namespace": namespace, "name": name}, "spec": spec});
+                cluster.upsert_object(Arc::new(Object::from_value(object).unwrap()));
+            };
+        for at in 0..1000 {
+            upsert("v1", "PersistentVolume", "", format!("pv{at}"), json!({}));
+            upsert("storage.k8s.io/v1", "CSIStorageCapacity", "b", format!("c{at}"), json!({}));
+        }
+        upsert("storage.k8s.io/v1", "StorageClass", "", "s".to_owned(), json!({}));
+        let pairs = json!({"matchLabels": {"a": "b"}});
+        let values: Vec<_> = (0..400_000).map(|at| at.to_string()).collect();
+        let many = json!({"matchExpressions": [{"key": "a", "operator": "In", "values": values}]});
+        for at in 0..100 {
+            let selector = if at < 3 { &many } else { &pairs };
+            upsert(
+                "v1",
+                "PersistentVolumeClaim",
+                "a",
+                format!("chosen{at}"),
+                json!({"selector": selector}),
+            );
+        }
+        let price = |n: usize, name: &dyn Fn(usize) -> String| {
+            let volume = |at: usize| json!({"name": at.to_string(), "persistentVolumeClaim": {"claimName": name(at)}});
+            Price::of(&pod(json!({"volumes": (0..n).map(volume).collect::<Vec<_>>()})), &cluster)
+                .search
+        };
+        let plain = |at: usize| format!("plain{at}");
+        let before = price(0, &plain);
+        // The volume, its claim and the capacities, once; then one on each node.
+        assert_eq!(price(1, &plain) - before, 1000 + 1000 + 1000);
+        assert_eq!(price(3, &plain) - before, 3000 + 1000 + 3000);
+        // Of very many claims each costs twenty more on each node.
+        let of_one_more = price(1001, &plain) - price(1000, &plain);
+        assert_eq!(of_one_more, 1000 + 21 * 1000);
+        // One pair is compared with each volume, and each volume on each node with what others took.
+        let chosen = |at: usize| format!("chosen{}", at + 3);
+        assert_eq!(price(1, &chosen) - price(1, &plain), 2 * 1000 + 2 * 8 + 2 * 1000);
+        assert!(price(97, &chosen) > 2 * 97 * 97 * 1000);
+        // However often it is named, a selector is compiled once; three of the largest are too much.
+        let largest = |at: usize| format!("chosen{}", at.min(1));
+        assert!((400_001 * 16..8_000_000).contains(&price(2, &largest)));
+        assert_eq!(price(3, &largest) - price(2, &largest), 1000 + 1000 + 4 * 1000);
+        assert_eq!(price(3, &|at| format!("chosen{at}")), u64::MAX);
     }
 
     #[test]

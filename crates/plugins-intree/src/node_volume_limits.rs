@@ -186,3 +186,6 @@ impl EnqueueExtensions for NodeVolumeLimits {
         hints::events()
     }
 }
+
+#[cfg(test)]
+mod tests;

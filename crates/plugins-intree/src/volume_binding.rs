@@ -10,14 +10,17 @@ mod args;
 mod bind;
 mod check;
 mod claims;
+mod delayed;
 mod find;
 mod hints;
 mod log;
 mod matching;
 mod provisioning;
+mod reach;
 mod reservation;
 mod score;
 mod state;
+mod volume_form;
 
 use std::sync::Arc;
 

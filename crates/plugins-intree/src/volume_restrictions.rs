@@ -16,7 +16,7 @@ use kube_scheduler_framework::{
     extension_points,
 };
 
-use self::disks::{are_in_conflict, uses_disks};
+use self::disks::Disks;
 use crate::volumes::{claim, write_volumes};
 use crate::{event_objects, event_topics};
 
@@ -40,17 +40,18 @@ struct VolumeRestrictions {
     one_pod_rejection: Status,
 }
 
-/// The pod's claims that only one pod may use, and how often others use them.
+/// What the pod has for itself: disks, and claims that only one pod may use, with how often others use them.
 ///
 /// Quirk: at first every claim in use counts once, however often it is used; afterwards every volume of a pod that
 /// comes or goes counts, whatever its namespace. Pinned by `other_pods_are_counted_by_volume_in_any_namespace`.
 #[derive(Clone)]
-struct OnePodClaims {
+struct Exclusives {
+    disks: Arc<Disks>,
     names: Arc<BTreeSet<Arc<str>>>,
     n_conflicts: i64,
 }
 
-impl OnePodClaims {
+impl Exclusives {
     fn n_volumes_of(&self, pod: &Pod) -> i64 {
         let n = plain_claims(pod).filter(|name| self.names.contains(*name)).count();
         i64::try_from(n).unwrap_or(i64::MAX)
@@ -63,6 +64,12 @@ fn plain_claims(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
         VolumeSource::Claim { claim, .. } => Some(claim),
         _ => None,
     })
+}
+
+/// Whether two pods of one namespace name the same claim.
+fn share_claim(pod: &Pod, other: &Pod) -> bool {
+    let own: BTreeSet<_> = plain_claims(pod).collect();
+    !own.is_empty() && plain_claims(other).any(|name| own.contains(name))
 }
 
 impl Plugin for VolumeRestrictions {
@@ -88,10 +95,11 @@ impl PreFilter for VolumeRestrictions {
         }
         let in_use = |name: &&Arc<str>| cx.cluster().pvc_ref_count(&pod.namespace, name) > 0;
         let n_conflicts = i64::try_from(names.iter().filter(in_use).count()).unwrap_or(i64::MAX);
-        if n_conflicts == 0 && !uses_disks(pod) {
+        let disks = Disks::of(pod);
+        if n_conflicts == 0 && disks.is_empty() {
             return PreFilterOutcome::skip();
         }
-        state.insert(OnePodClaims { names: Arc::new(names), n_conflicts });
+        state.insert(Exclusives { disks: Arc::new(disks), names: Arc::new(names), n_conflicts });
         PreFilterOutcome::success()
     }
 
@@ -102,7 +110,7 @@ impl PreFilter for VolumeRestrictions {
 
 impl PreFilterExtensions for VolumeRestrictions {
     fn may_fail(&self, state: &CycleState) -> bool {
-        state.get::<OnePodClaims>().is_none()
+        state.get::<Exclusives>().is_none()
     }
 
     fn add_pod(
@@ -113,7 +121,7 @@ impl PreFilterExtensions for VolumeRestrictions {
         added: &Pod,
         _: &NodeView<'_>,
     ) -> Status {
-        let Some(claims) = state.get_mut::<OnePodClaims>() else { return Status::error(NO_STATE) };
+        let Some(claims) = state.get_mut::<Exclusives>() else { return Status::error(NO_STATE) };
         claims.n_conflicts += claims.n_volumes_of(added);
         Status::SUCCESS
     }
@@ -126,27 +134,23 @@ impl PreFilterExtensions for VolumeRestrictions {
         removed: &Pod,
         _: &NodeView<'_>,
     ) -> Status {
-        let Some(claims) = state.get_mut::<OnePodClaims>() else { return Status::error(NO_STATE) };
+        let Some(claims) = state.get_mut::<Exclusives>() else { return Status::error(NO_STATE) };
         claims.n_conflicts -= claims.n_volumes_of(removed);
         Status::SUCCESS
     }
 }
 
 impl Filter for VolumeRestrictions {
-    fn filter(
-        &self,
-        _: &Context<'_>,
-        state: &CycleState,
-        pod: &Pod,
-        node: &NodeView<'_>,
-    ) -> Status {
-        if uses_disks(pod) && node.pods().any(|other| are_in_conflict(pod, other)) {
-            return self.disk_rejection.clone();
-        }
-        match state.get::<OnePodClaims>() {
-            None => Status::error(NO_STATE),
-            Some(claims) if claims.n_conflicts > 0 => self.one_pod_rejection.clone(),
-            Some(_) => Status::SUCCESS,
+    fn filter(&self, _: &Context<'_>, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+        let Some(Exclusives { disks, n_conflicts, .. }) = state.get() else {
+            return Status::error(NO_STATE);
+        };
+        if !disks.is_empty() && node.pods().any(|other| disks.are_in_conflict_with(other)) {
+            self.disk_rejection.clone()
+        } else if *n_conflicts > 0 {
+            self.one_pod_rejection.clone()
+        } else {
+            Status::SUCCESS
         }
     }
 }
@@ -175,9 +179,7 @@ impl EnqueueExtensions for VolumeRestrictions {
                 if deleted.namespace != pod.namespace {
                     return Ok(QueueingHint::Skip);
                 }
-                let shares_claim =
-                    || plain_claims(pod).any(|own| plain_claims(deleted).any(|other| own == other));
-                Ok(hint(are_in_conflict(pod, deleted) || shares_claim()))
+                Ok(hint(Disks::of(pod).are_in_conflict_with(deleted) || share_claim(pod, deleted)))
             }),
             EventRegistration::always(node_event),
             EventRegistration::with_hint(claim_event, |_, pod, old, new| {

@@ -21,7 +21,7 @@ pub(crate) use lookup::{
     NotFound, claim, csi_driver, csi_node, is_delay_binding, storage_class, volume,
 };
 pub(crate) use node_objects::{CsiDriver, CsiNode, VolumeAttachment};
-pub(crate) use objects::{BindingMode, PersistentVolume, StorageClass, VolumeClaim};
+pub(crate) use objects::{BindingMode, PersistentVolume, StorageClass, StorageObject, VolumeClaim};
 pub(crate) use pod_claims::{ClaimOfVolume, check_ownership, claim_of, has_claims};
 pub(crate) use signature::write_volumes;
 

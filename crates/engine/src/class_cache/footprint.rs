@@ -5,7 +5,7 @@
 //! spread constraint may add a number for each node or domain. So the figure is an upper bound; `tests/tests/memory.rs` compares
 //! it with what is allocated.
 
-use kube_scheduler_api_types::{LabelSelector, Pod};
+use kube_scheduler_api_types::{LabelSelector, Pod, Volume, VolumeSource};
 
 use super::MAX_EVALUATIONS;
 
@@ -19,6 +19,10 @@ const PER_COUNTER: usize = 2 << 10;
 const PER_COUNTER_AND_NODE: usize = 32;
 /// For each claim: its object, and what is to be allocated for it.
 const PER_CLAIM: usize = 8 << 10;
+/// For each persistent volume claim: where its volume is, or what it could get.
+const PER_VOLUME_CLAIM: usize = 2 << 10;
+/// For each node, if there is such a claim: capacities are published for a node or for several.
+const PER_CAPACITY: usize = 128;
 /// For each value in a selector: its text may be held more than once.
 const PER_VALUE: usize = 128;
 /// This many terms and constraints of a pod are usual. Pods without constraints may be spread by default, by two.
@@ -53,8 +57,12 @@ impl Footprint {
             .map(of_texts)
             .sum::<usize>();
         let n_claims = spec.resource_claims.len();
+        // Those of ephemeral volumes do not count: their pods are of no class.
+        let is_claim = |volume: &&Volume| matches!(volume.source, VolumeSource::Claim { .. });
+        let n_volume_claims = pod.volumes.iter().filter(is_claim).count();
         let mut footprint = Self::with_counters(n_counters);
-        footprint.fixed += n_claims * PER_CLAIM + n_text_bytes;
+        footprint.fixed += n_claims * PER_CLAIM + n_volume_claims * PER_VOLUME_CLAIM + n_text_bytes;
+        footprint.per_node += PER_CAPACITY * n_volume_claims.min(1);
         footprint
     }
 
@@ -88,4 +96,24 @@ pub(super) const SHARE: usize = 4;
 /// Whether it takes more than its share of the limit.
 pub(super) fn is_too_large(pod: &Pod, n_nodes: usize) -> bool {
     Footprint::new(pod).with_nodes(n_nodes) > of_all(n_nodes) / SHARE
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_with_very_many_claims_is_not_kept() {
+        let with_claims = |n: usize| {
+            let volume = |at: usize| json!({"name": at.to_string(), "persistentVolumeClaim": {"claimName": "c"}});
+            let volumes: Vec<_> = (0..n).map(volume).collect();
+            let pod = json!({"metadata": {"name": "p"}, "spec": {"volumes": volumes}});
+            Footprint::new(&Pod::from_value(&pod).unwrap()).with_nodes(0)
+        };
+        let n_bytes = with_claims(5000);
+        assert_eq!(n_bytes - with_claims(0), 5000 * PER_VOLUME_CLAIM);
+        assert!(n_bytes > of_all(100) / SHARE);
+    }
 }

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::wire;
-use kube_scheduler_framework::api::{Labels, NodeSelector, Operator, Requirement};
+use kube_scheduler_framework::api::{Labels, NodeSelector, Requirement};
 use serde::Deserialize;
 
+use super::volume_form::VolumeForm;
 use crate::volumes::{
     CsiNode, InTreePlugin, PersistentVolume, translate_volume, translated_node_affinity,
 };
@@ -43,14 +44,12 @@ impl VolumeAffinity {
         }
     }
 
-    /// A requirement of one label with one value that a node must fulfil to match, if there is one. Volumes can be indexed
-    /// by it.
-    pub(super) fn pin(&self) -> Option<&Requirement> {
-        let [Ok(term)] = self.0.as_ref()?.terms() else { return None };
-        let is_pin = |requirement: &&Requirement| {
-            requirement.operator == Operator::In && requirement.values.len() == 1
-        };
-        term.expressions.iter().find(is_pin)
+    /// What a node must fulfil to match, as far as that is a list of requirements. Volumes can be indexed by it.
+    pub(super) fn requirements(&self) -> &[Requirement] {
+        match self.0.as_ref().map(NodeSelector::terms) {
+            Some([Ok(term)]) => &term.expressions,
+            _ => &[],
+        }
     }
 }
 
@@ -59,7 +58,7 @@ impl VolumeAffinity {
 pub(super) struct BoundAffinity {
     /// The volume's name.
     pub(super) volume: Arc<str>,
-    plain: VolumeAffinity,
+    plain: Arc<VolumeForm>,
     migrated: Option<(InTreePlugin, Result<VolumeAffinity, String>)>,
 }
 
@@ -73,13 +72,13 @@ impl BoundAffinity {
             });
             (plugin, translated)
         });
-        let plain = VolumeAffinity::new(volume);
+        let plain = VolumeForm::of(volume);
         Self { volume: volume.object().name.clone(), plain, migrated }
     }
 
     /// Whether there is none, on whatever node.
     pub(super) fn is_none(&self) -> bool {
-        self.plain.0.is_none() && self.migrated.is_none()
+        self.plain.affinity.0.is_none() && self.migrated.is_none()
     }
 
     /// The affinity that counts on a node; `csi_node` is only asked for if it matters. The error is that of a volume that
@@ -92,7 +91,7 @@ impl BoundAffinity {
             Some((plugin, translated)) if plugin.is_migrated_on(csi_node()) => {
                 translated.as_ref().map_err(|error| format!("could not translate pv: {error}"))
             }
-            _ => Ok(&self.plain),
+            _ => Ok(&self.plain.affinity),
         }
     }
 }

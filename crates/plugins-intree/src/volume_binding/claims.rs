@@ -7,8 +7,7 @@ use kube_scheduler_framework::api::{Object, Pod};
 use kube_scheduler_framework::{ClusterView, Status};
 
 use super::affinity::BoundAffinity;
-use super::matching::Candidates;
-use super::provisioning::Provisioning;
+use super::delayed::{DelayedClaims, Sorter};
 use crate::volumes::{
     self, PersistentVolume, VolumeClaim, check_ownership, claim_of, is_delay_binding,
 };
@@ -45,24 +44,13 @@ pub(super) fn reported_volume<'a>(
     reported.ok_or_else(|| format!("persistentvolumes \"{name}\" not found"))
 }
 
-/// A claim whose volume is chosen together with the node.
-#[derive(Clone, Debug)]
-pub(super) struct DelayedClaim {
-    pub(super) object: Arc<Object>,
-    /// The node that was chosen before, even if its name is empty.
-    pub(super) selected_node: Option<Arc<str>>,
-    /// The volumes it could have, or why that cannot be said.
-    pub(super) candidates: Result<Candidates, String>,
-    pub(super) provisioning: Provisioning,
-}
-
 /// What PreFilter knows of a pod's claims.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodClaims {
     /// The volumes of bound claims, in the order of the pod's volumes; `None` for those that do not exist.
     pub(super) bound: Vec<Option<BoundAffinity>>,
-    /// All other claims, in the order of the pod's volumes.
-    pub(super) delayed: Vec<DelayedClaim>,
+    /// All other claims.
+    pub(super) delayed: DelayedClaims,
 }
 
 impl PodClaims {
@@ -97,6 +85,7 @@ impl PodClaims {
             claims.push(claim);
         }
         let mut sorted = Self::default();
+        let mut delayed = Sorter::new(cluster);
         let mut has_immediate = false;
         for claim in claims {
             // What exists also has a latest form, so there is no other error to report.
@@ -110,24 +99,23 @@ impl PodClaims {
             } else if is_delay_binding(cluster, claim).map_err(Status::error)?
                 && claim.volume_name().is_empty()
             {
-                sorted.delayed.push(DelayedClaim {
-                    object: object.clone(),
-                    selected_node: claim.selected_node().map(Arc::from),
-                    candidates: Candidates::new(cluster, claim),
-                    provisioning: Provisioning::new(cluster, claim),
-                });
+                delayed.push(object);
             } else {
                 has_immediate = true;
             }
         }
-        if has_immediate { Err(Status::unresolvable(UNBOUND_IMMEDIATE)) } else { Ok(sorted) }
+        if has_immediate {
+            return Err(Status::unresolvable(UNBOUND_IMMEDIATE));
+        }
+        sorted.delayed = delayed.finish();
+        Ok(sorted)
     }
 }
 
 impl PodClaims {
     /// Whether every claim is bound to a volume that can be reached from any node.
     pub(super) fn are_everywhere(&self) -> bool {
-        self.delayed.is_empty()
+        self.delayed.claims.is_empty()
             && self.bound.iter().all(|volume| volume.as_ref().is_some_and(BoundAffinity::is_none))
     }
 }

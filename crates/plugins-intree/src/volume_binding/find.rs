@@ -6,10 +6,11 @@ use std::sync::Arc;
 use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::{Labels, Object};
 
-use super::claims::{DelayedClaim, PodClaims};
+use super::claims::PodClaims;
+use super::delayed::{DelayedClaim, Search};
 use super::log::SearchLog;
 use super::provisioning::{Capacity, Place};
-use crate::volumes::{VolumeClaim, csi_node};
+use crate::volumes::csi_node;
 
 /// An unbound claim and the existing volume that it gets.
 #[derive(Clone, Debug)]
@@ -74,18 +75,18 @@ pub(super) struct Found<'a> {
 
 impl PodClaims {
     /// Looks at one node. An error ends the whole attempt.
-    pub(super) fn find(
-        &self,
+    pub(super) fn find<'a>(
+        &'a self,
         cluster: ClusterView<'_>,
         node: &str,
-        labels: &Labels,
+        labels: &'a Labels,
         log: Option<SearchLog<'_>>,
-    ) -> Result<Found<'_>, String> {
+    ) -> Result<Found<'a>, String> {
         let mut found = Found::default();
         if !self.bound.is_empty() {
             found.obstacles = self.check_bound(cluster, node, labels, log)?;
         }
-        if !self.delayed.is_empty() {
+        if !self.delayed.claims.is_empty() {
             self.serve_delayed(node, labels, &mut found, log)?;
         }
         Ok(found)
@@ -117,83 +118,70 @@ impl PodClaims {
     fn serve_delayed<'a>(
         &'a self,
         node: &str,
-        labels: &Labels,
+        labels: &'a Labels,
         found: &mut Found<'a>,
         log: Option<SearchLog<'_>>,
     ) -> Result<(), String> {
-        let mut to_match: Vec<&DelayedClaim> = Vec::new();
+        let mut search = Search::new(&self.delayed, labels);
         let mut to_provision: Vec<&DelayedClaim> = Vec::new();
-        for claim in &self.delayed {
+        let mut n_to_match = 0;
+        for claim in &self.delayed.claims {
             match &claim.selected_node {
                 // A claim with a selected node is being provisioned there, and can be served on no other node.
-                Some(selected) if **selected == *node => to_provision.push(claim),
+                Some(selected) if **selected == *node => {
+                    to_provision.push(claim);
+                    continue;
+                }
                 Some(_) => {
                     found.obstacles.add(Obstacles::BIND_CONFLICT);
                     return Ok(());
                 }
-                None => to_match.push(claim),
+                None => n_to_match += 1,
             }
-        }
-        // The smallest claim chooses first, so that it takes a small volume and leaves the large one to the larger claim,
-        // whatever order the pod names them in.
-        let size = |claim: &&DelayedClaim| {
-            VolumeClaim::new(&claim.object).requested_storage().unwrap_or_default()
-        };
-        to_match.sort_by_cached_key(size);
-        let mut taken = Vec::new();
-        let n_to_match = to_match.len();
-        for claim in to_match {
-            let candidates = claim.candidates.as_ref().map_err(Clone::clone)?;
-            let volume = candidates.choose(labels, &taken);
+            let volume = search.choose(claim)?;
             if let Some(log) = log {
                 log.matching(&claim.object, volume.map(|volume| &**volume));
             }
             match volume {
                 Some(volume) => {
-                    taken.push(volume.clone());
                     let (claim, volume) = (claim.object.clone(), volume.clone());
                     found.bindings.push(StaticBinding { claim, volume });
                 }
                 None => to_provision.push(claim),
             }
         }
-        if let Some(log) = log.filter(|_| n_to_match > 0 && taken.len() == n_to_match) {
+        if let Some(log) = log.filter(|_| n_to_match > 0 && found.bindings.len() == n_to_match) {
             log.all_matching();
         }
-        provide(&to_provision, labels, found, log)
+        provide(&to_provision, &mut search, found, log);
+        Ok(())
     }
 }
 
 /// Looks for places for the volumes that are to be made, until one claim has none.
 fn provide<'a>(
     claims: &[&'a DelayedClaim],
-    labels: &Labels,
+    search: &mut Search<'a>,
     found: &mut Found<'a>,
     log: Option<SearchLog<'_>>,
-) -> Result<(), String> {
+) {
     for claim in claims {
-        match claim.provisioning.on(labels)? {
+        let place = search.place(claim);
+        let obstacle = match place {
             Place::Fits(capacity) => {
                 found.provisions.push(Provision { claim: &claim.object, capacity });
+                continue;
             }
-            Place::Unavailable => {
-                found.obstacles.add(Obstacles::BIND_CONFLICT);
-                if let Some(log) = log {
-                    log.unavailable(claim);
-                }
-                return Ok(());
-            }
-            Place::Full => {
-                found.obstacles.add(Obstacles::NOT_ENOUGH_SPACE);
-                if let Some(log) = log {
-                    log.no_room(&claim.object);
-                }
-                return Ok(());
-            }
+            Place::Never | Place::Unavailable => Obstacles::BIND_CONFLICT,
+            Place::Full => Obstacles::NOT_ENOUGH_SPACE,
+        };
+        found.obstacles.add(obstacle);
+        if let Some(log) = log {
+            log.no_place(&claim.object, place);
         }
+        return;
     }
     if let Some(log) = log.filter(|_| !claims.is_empty()) {
         log.provisioned(claims.len());
     }
-    Ok(())
 }

@@ -6,9 +6,8 @@ use kube_scheduler_framework::Status;
 use kube_scheduler_framework::api::{Object, Pod};
 use tracing::{Level, debug, enabled, trace};
 
-use super::claims::DelayedClaim;
 use super::find::StaticBinding;
-use super::provisioning::Provisioning;
+use super::provisioning::Place;
 use crate::volumes::VolumeClaim;
 
 /// The search for volumes on one node, for a log that shows it.
@@ -73,37 +72,32 @@ impl<'a> SearchLog<'a> {
         trace!(target: "V5", pod = pod.key(), node, "Found matching volumes for pod");
     }
 
-    /// The class of a claim makes no volume on the node.
-    pub(super) fn unavailable(self, claim: &DelayedClaim) {
-        let (class, key) = (VolumeClaim::new(&claim.object).class(), claim.object.key());
-        if matches!(claim.provisioning, Provisioning::Never) {
-            trace!(
+    /// No volume can be made for a claim on the node.
+    pub(super) fn no_place(self, claim: &Object, place: Place<'_>) {
+        let (claimed, key) = (VolumeClaim::new(claim), claim.key());
+        match place {
+            Place::Fits(_) => {}
+            Place::Never => trace!(
                 target: "V5",
-                storageClassName = class,
+                storageClassName = claimed.class(),
                 PVC = key,
                 "Storage class of claim does not support dynamic provisioning"
-            );
-        } else {
-            trace!(
+            ),
+            Place::Unavailable => trace!(
                 target: "V5",
                 node = self.node,
                 PVC = key,
                 "Node cannot satisfy provisioning topology requirements of claim"
-            );
+            ),
+            Place::Full => trace!(
+                target: "V5",
+                node = self.node,
+                PVC = key,
+                size = claimed.requested_storage().unwrap_or_default().value(),
+                storageClass = claimed.class(),
+                "Node has no accessible CSIStorageCapacity with enough capacity for PVC"
+            ),
         }
-    }
-
-    /// There is no room for a claim's volume.
-    pub(super) fn no_room(self, claim: &Object) {
-        let claimed = VolumeClaim::new(claim);
-        trace!(
-            target: "V5",
-            node = self.node,
-            PVC = claim.key(),
-            size = claimed.requested_storage().unwrap_or_default().value(),
-            storageClass = claimed.class(),
-            "Node has no accessible CSIStorageCapacity with enough capacity for PVC"
-        );
     }
 
     /// Volumes can be made for this many claims.

@@ -2,11 +2,12 @@
 //! (§2.5).
 //!
 //! Everything that does not depend on the node is settled once per attempt: what is left are the volumes that the claim
-//! could have, smallest first, and nodes only differ in which of them they reach.
+//! could have, smallest first, and nodes only differ in which of them they reach. Claims that ask for the same but the size share
+//! these volumes.
 //!
 //! Invariant: the answer is that of going through all volumes of the class in the order of their names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_framework::ClusterView;
@@ -15,98 +16,136 @@ use kube_scheduler_framework::api::{Json, LabelSelector, Labels, Object, Quantit
 use serde::Deserialize;
 use serde_json::json;
 
-use super::affinity::VolumeAffinity;
+use super::reach::{Pins, Places};
+use super::volume_form::{VolumeForm, VolumeKind};
 use crate::volumes::{BOUND_BY_CONTROLLER, PersistentVolume, SELECTED_NODE, VolumeClaim};
 
+/// A volume that a claim could have.
 #[derive(Clone, Debug)]
-struct Candidate {
-    volume: Arc<Object>,
-    affinity: VolumeAffinity,
+pub(super) struct Candidate {
+    pub(super) volume: Arc<Object>,
+    form: Arc<VolumeForm>,
 }
 
-/// The volumes that a claim could have.
-#[derive(Clone, Debug, Default)]
+impl Candidate {
+    pub(super) fn is_reached_by(&self, labels: &Labels) -> bool {
+        self.form.affinity.matches(labels)
+    }
+}
+
+/// The volumes of a class that claims of one namespace could have.
+#[derive(Clone, Debug)]
+pub(super) struct ClassVolumes<'a> {
+    /// Those that are reserved for a claim of this name, each list by the name of the volume.
+    reserved: BTreeMap<&'a str, Vec<Candidate>>,
+    /// Those that anybody could have, by capacity, then name.
+    free: Arc<[Candidate]>,
+}
+
+/// What a claim asks of the volumes of its class besides the size.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Demand<'a> {
+    pub(super) class: &'a str,
+    kind: VolumeKind,
+    access_modes: BTreeSet<&'a str>,
+    selector: Option<LabelSelector>,
+}
+
+/// The free volumes that meet a demand.
+#[derive(Clone, Debug)]
 pub(super) struct Candidates {
-    /// Those that are reserved for the claim, by name: nothing else counts where there is one.
-    reserved: Vec<Candidate>,
-    /// The others, by capacity, then name.
-    free: Vec<Candidate>,
-    /// Ranks in `free` of the volumes that only nodes with one value of one label reach, by label and value.
-    pinned: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Vec<usize>>>,
-    /// All other ranks in `free`.
-    loose: Vec<usize>,
+    /// All free volumes of the class.
+    free: Arc<[Candidate]>,
+    /// Which of them meet it, by what a node needs to reach them.
+    pins: Pins,
 }
 
-impl Candidates {
-    /// Looks through the volumes of the claim's class. The error is that of a selector that makes no sense.
-    pub(super) fn new(cluster: ClusterView<'_>, claim: VolumeClaim<'_>) -> Result<Self, String> {
-        let request = claim.requested_storage().unwrap_or_default();
+impl<'a> ClassVolumes<'a> {
+    pub(super) fn new(cluster: ClusterView<'a>, class: &str, namespace: &str) -> Self {
+        let mut reserved: BTreeMap<&str, Vec<Candidate>> = BTreeMap::new();
+        let mut free = Vec::new();
+        for object in cluster.latest_volumes_of_class(class) {
+            let volume = PersistentVolume::new(object);
+            let form = VolumeForm::of(volume);
+            let is_free = form.is_free;
+            let candidate = || Candidate { volume: object.clone(), form };
+            if is_free {
+                free.push(candidate());
+            } else if let Some(claim) = volume.claim_ref()
+                && claim["namespace"].as_str().unwrap_or_default() == namespace
+                && !volume.is_being_deleted()
+            {
+                let claim = claim["name"].as_str().unwrap_or_default();
+                reserved.entry(claim).or_default().push(candidate());
+            }
+        }
+        // They came by name, and equal capacities stay in that order.
+        free.sort_by(|a, b| a.form.capacity.cmp(&b.form.capacity));
+        Self { reserved, free: free.into() }
+    }
+
+    /// Those that are reserved for the claim: nothing else counts where there is one.
+    pub(super) fn reserved_for(&self, claim: VolumeClaim<'_>, size: &Quantity) -> Vec<Candidate> {
+        let of_name = self.reserved.get(&*claim.object().name).into_iter().flatten();
+        let is_usable = |Candidate { volume, form }: &&Candidate| {
+            is_bound_to(PersistentVolume::new(volume), claim)
+                && form.capacity >= *size
+                && form.kind == VolumeKind::of(*claim)
+        };
+        of_name.filter(is_usable).cloned().collect()
+    }
+
+    /// How many of the free ones are too small.
+    pub(super) fn n_smaller(&self, size: &Quantity) -> usize {
+        self.free.partition_point(|candidate| candidate.form.capacity < *size)
+    }
+}
+
+impl<'a> Demand<'a> {
+    /// The error is that of a selector that makes no sense.
+    pub(super) fn of(claim: VolumeClaim<'a>) -> Result<Self, String> {
         let selector = claim.selector().map(compile_selector).transpose().map_err(|error| {
             let key = claim.object().key();
             format!("error creating internal label selector for claim: {key}: {error}")
         })?;
-        let modes: Vec<&str> = claim.access_modes().collect();
-        let mut reserved = Vec::new();
-        let mut free: Vec<(Quantity, Candidate)> = Vec::new();
-        for object in cluster.latest_volumes_of_class(claim.class()) {
-            let volume = PersistentVolume::new(object);
-            let is_reserved = is_bound_to(volume, claim);
-            let capacity = volume.capacity().unwrap_or_default();
-            if volume.claim_ref().is_some() && !is_reserved
-                || capacity < request
-                || volume.volume_mode() != claim.volume_mode()
-                || volume.attributes_class() != claim.attributes_class()
-                || volume.is_being_deleted()
-            {
-                continue;
-            }
-            let candidate =
-                || Candidate { volume: object.clone(), affinity: VolumeAffinity::new(volume) };
-            if is_reserved {
-                reserved.push(candidate());
-            } else if volume.phase() == "Available"
-                && selector.as_ref().is_none_or(|selector| selector.matches(&object.labels))
-                && modes.iter().all(|mode| volume.access_modes().any(|has| has == *mode))
-            {
-                free.push((capacity, candidate()));
-            }
-        }
-        // They came by name, and equal capacities stay in that order.
-        free.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let mut candidates = Self { reserved, ..Self::default() };
-        for (rank, (_, candidate)) in free.into_iter().enumerate() {
-            match candidate.affinity.pin().and_then(|pin| Some((&pin.key, pin.values.first()?))) {
-                Some((key, value)) => {
-                    let by_value = candidates.pinned.entry(key.clone()).or_default();
-                    by_value.entry(value.clone()).or_default().push(rank);
-                }
-                None => candidates.loose.push(rank),
-            }
-            candidates.free.push(candidate);
-        }
-        Ok(candidates)
+        let (kind, access_modes) = (VolumeKind::of(*claim), claim.access_modes().collect());
+        Ok(Self { class: claim.class(), kind, access_modes, selector })
     }
 
-    /// The volume for a node with these labels, leaving out those in `taken`.
-    pub(super) fn choose(&self, labels: &Labels, taken: &[Arc<Object>]) -> Option<&Arc<Object>> {
-        let is_open =
-            |candidate: &&Candidate| !taken.iter().any(|other| other.name == candidate.volume.name);
-        if let Some(first) = self.reserved.iter().find(is_open) {
-            return first.affinity.matches(labels).then_some(&first.volume);
+    fn is_met_by(&self, Candidate { volume, form }: &Candidate) -> bool {
+        self.kind == form.kind
+            && self
+                .access_modes
+                .iter()
+                .all(|mode| form.access_modes.iter().any(|has| **has == **mode))
+            && self.selector.as_ref().is_none_or(|selector| selector.matches(&volume.labels))
+    }
+}
+
+impl Candidates {
+    pub(super) fn new(volumes: &ClassVolumes<'_>, demand: &Demand<'_>) -> Self {
+        let mut pins = Pins::default();
+        for (at, candidate) in volumes.free.iter().enumerate() {
+            if demand.is_met_by(candidate) {
+                pins.push(at, candidate.form.affinity.requirements());
+            }
         }
-        let first_of = |ranks: &[usize]| {
-            ranks.iter().copied().find(|rank| {
-                self.free.get(*rank).is_some_and(|candidate| {
-                    is_open(&candidate) && candidate.affinity.matches(labels)
-                })
-            })
-        };
-        let pinned = self
-            .pinned
-            .iter()
-            .filter_map(|(key, by_value)| first_of(by_value.get(labels.get(key)?)?));
-        let rank = pinned.chain(first_of(&self.loose)).min()?;
-        self.free.get(rank).map(|candidate| &candidate.volume)
+        Self { free: volumes.free.clone(), pins }
+    }
+
+    /// Which of them a node with these labels may reach.
+    pub(super) fn on(&self, labels: &Labels) -> Places<'_> {
+        self.pins.on(labels)
+    }
+
+    /// The next one that suits, of those that are left.
+    pub(super) fn next(
+        &self,
+        left: &mut Places<'_>,
+        suits: impl Fn(&Candidate) -> bool,
+    ) -> Option<&Arc<Object>> {
+        let mut left = left.filter_map(|at| self.free.get(at));
+        left.find(|candidate| suits(candidate)).map(|candidate| &candidate.volume)
     }
 }
 
@@ -116,7 +155,7 @@ fn compile_selector(selector: &Json) -> Result<LabelSelector, String> {
 }
 
 /// Whether a volume is the claim's, or reserved for it by name.
-fn is_bound_to(volume: PersistentVolume<'_>, claim: VolumeClaim<'_>) -> bool {
+pub(super) fn is_bound_to(volume: PersistentVolume<'_>, claim: VolumeClaim<'_>) -> bool {
     let Some(reference) = volume.claim_ref() else { return false };
     let is =
         |field: &str, expected: &str| reference[field].as_str().unwrap_or_default() == expected;
@@ -163,6 +202,3 @@ pub(super) fn with_selected_node(claim: &Object, node: &str) -> Arc<Object> {
     claim.set_field(&["metadata", "annotations", SELECTED_NODE], node.into());
     Arc::new(claim)
 }
-
-#[cfg(test)]
-mod tests;
