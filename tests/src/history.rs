@@ -143,7 +143,10 @@ impl History {
                 self.feed_some(input);
             }
             15 => {
-                for input in self.server.control_volumes()? {
+                let on_node = |_: &ApiServer, node: &str| {
+                    vec![(shapes::HOSTNAME.to_owned(), node.to_owned())]
+                };
+                for input in self.server.control_volumes(on_node)? {
                     self.feed(input);
                 }
             }

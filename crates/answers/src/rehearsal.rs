@@ -88,7 +88,7 @@ impl Server<'_> {
                 self.handle(Input::NominationCleared { token, result: Ok(()) });
             }
             Effect::WriteObject { write, awaited_by, .. } => {
-                let written = volumes::write(self.engine.cluster().objects(), &write);
+                let written = volumes::write(self.engine.cluster(), &write);
                 // First the answer, then what a watch reports, as the engine expects of an API server.
                 if let Some((token, _)) = awaited_by {
                     self.handle(Input::ObjectWritten { token, result: written.result });

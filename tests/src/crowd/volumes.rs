@@ -80,8 +80,13 @@ impl Volumes {
 
     fn csi_node(&mut self, n_nodes: u64) -> Value {
         let name = kinds::node_name(self.numbers.below(n_nodes));
+        let keys = match self.numbers.below(3) {
+            0 => json!([]),
+            1 => json!([ZONE]),
+            _ => json!([ZONE, HOSTNAME]),
+        };
         json!({"apiVersion": STORAGE, "kind": "CSINode", "metadata": {"name": name}, "spec": {"drivers": [{
-            "name": DRIVER, "nodeID": name, "topologyKeys": [], "allocatable": {"count": 1 + self.numbers.below(4)},
+            "name": DRIVER, "nodeID": name, "topologyKeys": keys, "allocatable": {"count": 1 + self.numbers.below(4)},
         }]}})
     }
 
@@ -158,12 +163,26 @@ pub(super) fn are_controlled(kind: &str) -> bool {
 pub(super) fn control(server: &mut ApiServer) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
     loop {
-        let done = server.control_volumes()?;
+        let done = server.control_volumes(topology)?;
         if done.is_empty() {
             return Ok(inputs);
         }
         inputs.extend(done);
     }
+}
+
+/// The labels of a node that its CSINode says the driver's topology is about.
+fn topology(server: &ApiServer, node: &str) -> Vec<(String, String)> {
+    let csi_node = server.object("CSINode", "", node);
+    let drivers = csi_node.and_then(|csi_node| csi_node["spec"]["drivers"].as_array());
+    let driver = drivers.into_iter().flatten().find(|driver| driver["name"] == DRIVER);
+    let keys = driver.and_then(|driver| driver["topologyKeys"].as_array()).into_iter().flatten();
+    let labels = server.node(node).map(|node| &node["metadata"]["labels"]);
+    let label = |key: &Value| {
+        let key = key.as_str()?;
+        Some((key.to_owned(), labels?[key].as_str()?.to_owned()))
+    };
+    keys.filter_map(label).collect()
 }
 
 /// Claims go with the pods that they are named after, and volumes with the claims that they were bound to.

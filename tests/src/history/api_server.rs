@@ -98,7 +98,12 @@ impl ApiServer {
 
     /// Does one thing that the volume controllers would do, if there is any: complete the binding of a claim whose volume
     /// points to it, or make a volume for a claim whose node is chosen.
-    pub(crate) fn control_volumes(&mut self) -> Result<Vec<Input>> {
+    ///
+    /// A volume can be used where nodes have these labels in common with the chosen one.
+    pub(crate) fn control_volumes(
+        &mut self,
+        topology: fn(&Self, &str) -> Vec<(String, String)>,
+    ) -> Result<Vec<Input>> {
         let pending = |claim: &Value| claim["spec"]["volumeName"].is_null();
         let claims: Vec<Value> = self
             .objects
@@ -120,7 +125,8 @@ impl ApiServer {
                         continue;
                     }
                     let name = format!("pv-of-{}", text(&uid));
-                    (super::shapes::provisioned(&name, &node, &claim), name)
+                    let labels = topology(self, &node);
+                    (super::shapes::provisioned(&name, &labels, &claim), name)
                 }
             };
             volume["status"]["phase"] = "Bound".into();

@@ -11,7 +11,7 @@ pub(crate) const CLAIMS: [&str; 6] =
     ["ready", "fixed", "grown", "grown-slowly", "single", "shared"];
 const APPS: [&str; 3] = ["web", "db", "job"];
 const ZONE: &str = "topology.kubernetes.io/zone";
-const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// A pod's spec. `numbers` decides the shape and nothing else.
 pub(crate) fn pod_spec(numbers: &mut Numbers) -> Value {
@@ -204,8 +204,16 @@ fn volume(numbers: &mut Numbers) -> Value {
         "status": {"phase": "Available"}})
 }
 
-/// The volume that a provisioner makes for a claim near a node.
-pub(crate) fn provisioned(name: &str, node: &str, claim: &Value) -> Value {
+/// What a provisioner makes for a claim, for use where nodes have these values of labels; everywhere if there are none.
+pub(crate) fn provisioned(name: &str, labels: &[(String, String)], claim: &Value) -> Value {
+    let same =
+        labels.iter().map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}));
+    let affinity = match labels {
+        [] => Value::Null,
+        _ => {
+            json!({"required": {"nodeSelectorTerms": [{"matchExpressions": same.collect::<Vec<_>>()}]}})
+        }
+    };
     json!({"apiVersion": "v1", "kind": "PersistentVolume",
         "metadata": {"name": name, "uid": format!("{name}-uid")},
         "spec": {
@@ -217,9 +225,7 @@ pub(crate) fn provisioned(name: &str, node: &str, claim: &Value) -> Value {
                 "name": claim["metadata"]["name"], "uid": claim["metadata"]["uid"],
             },
             "csi": {"driver": "csi.example.com", "volumeHandle": name},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{
-                "matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [node]}],
-            }]}},
+            "nodeAffinity": affinity,
         },
         "status": {"phase": "Available"}})
 }

@@ -2,13 +2,13 @@
 //! scheduler writes. Every step is taken at once and succeeds.
 //!
 //! A claim gets the volume that the scheduler has reserved for it. For a claim with a selected node the provisioner of its
-//! class makes a volume of exactly the requested size that can be used on every node, since the topology of drivers is not
-//! known here.
+//! class makes a volume of exactly the requested size. It can be used where nodes have the same values as the selected one of the labels
+//! that the driver's topology is about (`topologyKeys` of its CSINode); everywhere if there are none.
 
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Json, Object};
-use kube_scheduler_cache::storage_class_of;
+use kube_scheduler_cache::{ClusterState, storage_class_of};
 use kube_scheduler_framework::{ApiError, ObjectKey, ObjectStore, ObjectWrite};
 use serde_json::{Value, json};
 
@@ -34,7 +34,8 @@ impl WriteOutcome {
 }
 
 /// Carries out a request about an object.
-pub(crate) fn write(objects: &ObjectStore, write: &ObjectWrite) -> WriteOutcome {
+pub(crate) fn write(cluster: &ClusterState, write: &ObjectWrite) -> WriteOutcome {
+    let objects = cluster.objects();
     let known = known(objects, &write.key());
     let stored = match write {
         ObjectWrite::Replace(object) => replaced(known, object),
@@ -67,7 +68,7 @@ pub(crate) fn write(objects: &ObjectStore, write: &ObjectWrite) -> WriteOutcome 
         Err(error) => return WriteOutcome::without_effect(Err(error)),
     };
     let mut changed = vec![stored.clone()];
-    changed.extend(consequences(objects, &stored).into_iter().map(Arc::new));
+    changed.extend(consequences(cluster, &stored).into_iter().map(Arc::new));
     WriteOutcome { result: Ok(stored), changed, removed: None }
 }
 
@@ -172,7 +173,8 @@ pub(crate) fn edited(object: &Object, change: impl FnOnce(&mut Value)) -> Option
 }
 
 /// The objects that controllers change because of a write.
-fn consequences(objects: &ObjectStore, written: &Object) -> Vec<Object> {
+fn consequences(cluster: &ClusterState, written: &Object) -> Vec<Object> {
+    let objects = cluster.objects();
     match (&*written.group, &*written.kind) {
         ("", "PersistentVolume") => {
             let reference = &written.json["spec"]["claimRef"];
@@ -187,7 +189,7 @@ fn consequences(objects: &ObjectStore, written: &Object) -> Vec<Object> {
         ("", "PersistentVolumeClaim")
             if written.json["metadata"]["annotations"][SELECTED_NODE].as_str().is_some() =>
         {
-            match provisioned(objects, written) {
+            match provisioned(cluster, written) {
                 Some(volume) => {
                     let claim = bound(written, &volume.name);
                     vec![volume, claim]
@@ -212,7 +214,8 @@ fn bound(claim: &Object, volume: &str) -> Object {
 }
 
 /// The volume that the provisioner of the claim's class makes; `None` if it makes none.
-fn provisioned(objects: &ObjectStore, claim: &Object) -> Option<Object> {
+fn provisioned(cluster: &ClusterState, claim: &Object) -> Option<Object> {
+    let objects = cluster.objects();
     let class = storage_class_of(claim);
     let class_object = objects.get("storage.k8s.io", "StorageClass", "", class)?;
     let provisioner = class_object.json["provisioner"].as_str().unwrap_or_default();
@@ -239,6 +242,7 @@ fn provisioned(objects: &ObjectStore, claim: &Object) -> Option<Object> {
             "volumeMode": spec["volumeMode"],
             "storageClassName": class,
             "csi": {"driver": provisioner, "volumeHandle": name},
+            "nodeAffinity": reach(cluster, provisioner, claim),
             "claimRef": {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
@@ -250,6 +254,26 @@ fn provisioned(objects: &ObjectStore, claim: &Object) -> Option<Object> {
         "status": {"phase": "Bound"},
     });
     Object::from_value(volume).ok()
+}
+
+/// Where a volume can be used that a driver makes for a claim with a selected node; null if everywhere.
+fn reach(cluster: &ClusterState, driver: &str, claim: &Object) -> Value {
+    let node = claim.json["metadata"]["annotations"][SELECTED_NODE].as_str().unwrap_or_default();
+    let csi_node = cluster.objects().get("storage.k8s.io", "CSINode", "", node);
+    let drivers = csi_node.and_then(|csi_node| csi_node.json["spec"]["drivers"].as_array());
+    let driver = drivers.into_iter().flatten().find(|known| known["name"].as_str() == Some(driver));
+    let keys = driver.and_then(|driver| driver["topologyKeys"].as_array()).into_iter().flatten();
+    let node = cluster.node_idx(node).and_then(|idx| cluster.node(idx));
+    let same = |key: &Json| {
+        let key = key.as_str()?;
+        let value = node?.labels.get(key)?;
+        Some(json!({"key": key, "operator": "In", "values": [&**value]}))
+    };
+    let same: Vec<Value> = keys.filter_map(same).collect();
+    match same.is_empty() {
+        true => Value::Null,
+        false => json!({"required": {"nodeSelectorTerms": [{"matchExpressions": same}]}}),
+    }
 }
 
 #[cfg(test)]
@@ -269,9 +293,9 @@ mod tests {
             patch: json!({"status": {"phase": "Failed"}}).into(),
             is_final: false,
         };
-        let objects = ObjectStore::default();
-        assert_eq!(ObjectKey::from(&*write(&objects, &patch("Pod")).result.unwrap()), key("Pod"));
-        let unknown = write(&objects, &patch("Secret")).result.unwrap_err();
+        let cluster = ClusterState::default();
+        assert_eq!(ObjectKey::from(&*write(&cluster, &patch("Pod")).result.unwrap()), key("Pod"));
+        let unknown = write(&cluster, &patch("Secret")).result.unwrap_err();
         assert_eq!(unknown.code, Some(404));
     }
 
@@ -280,7 +304,7 @@ mod tests {
         let claim = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
                            "metadata": {"namespace": "ns", "generateName": "p-extended-resources-"}});
         let claim = Arc::new(Object::from_value(claim).unwrap());
-        let created = write(&ObjectStore::default(), &ObjectWrite::Create(claim)).result.unwrap();
+        let created = write(&ClusterState::default(), &ObjectWrite::Create(claim)).result.unwrap();
         assert_eq!(created.key(), "ns/p-extended-resources-1");
         assert_eq!(created.json["metadata"]["name"], "p-extended-resources-1");
         assert!(!created.uid.is_empty() && !created.resource_version.is_empty());
