@@ -28,6 +28,9 @@ const MAX_SINGLES: usize = 64;
 const MAX_PAIRS: usize = 100;
 /// How many changes of one kind are tried, such as other amounts of a resource, until one helps.
 const MAX_OF_A_KIND: usize = 8;
+/// How many of a pod's terms of affinity, of its hard topology spread constraints, of its host ports and of the changes of its
+/// claims are looked at one by one and in pairs, the first of each list. Affinity and ports can be dropped as a whole as well.
+const MAX_LISTED: usize = 12;
 
 /// The smallest changes that make the pod of an explanation fit, smallest first; none if it fits, or if nothing that is tried
 /// helps.
@@ -50,7 +53,7 @@ pub fn suggestions(
     let mut course = Course::new(engine, now, 0, interrupt);
     let random = course.engine.next_random();
     let Some(found) = course.engine.explain(pod, random, now) else { return Vec::new() };
-    let (singles, mut pairs) = combinations(&course.engine, pod, &found);
+    let (singles, mut pairs) = combinations(&course.engine, pod, &found, interrupt);
     let mut trials = Trials { course, pod, interrupt, now };
     let mut suggested = trials.all(&singles, MAX_SINGLES);
     let smallest = suggested.iter().map(|suggestion| suggestion.size).min();
