@@ -13,7 +13,7 @@ use crate::explanation::{
 use crate::fragmentation::{Fragmentation, fragmentation};
 use crate::interrupt::Interrupt;
 use crate::preemption::{Preemption, preemption};
-use crate::queue::{Queue, queue};
+use crate::queue::{Queue, queue_until};
 use crate::request::{Asked, Question};
 use crate::suggestions::suggestions;
 use crate::what_if::{QuestionLimits, WhatIf, what_if};
@@ -97,7 +97,7 @@ impl Inquiry {
                 // What its reader may not see is taken out before the list is cut.
                 let mut options = *options;
                 options.max_listed = usize::MAX;
-                Answer::Queue(Box::new(queue(&engine, options, now)))
+                Answer::Queue(Box::new(queue_until(&engine, options, &interrupt, now)))
             }
             Asked::Fragmentation { options } => {
                 let mut options = options.clone();
