@@ -12,7 +12,7 @@ use crate::explanation::{
 };
 use crate::fragmentation::{Fragmentation, fragmentation};
 use crate::interrupt::Interrupt;
-use crate::preemption::{Preemption, preemption};
+use crate::preemption::{Preemption, preemption_until};
 use crate::queue::{Queue, queue_until};
 use crate::request::{Asked, Question};
 use crate::suggestions::suggestions;
@@ -81,7 +81,8 @@ impl Inquiry {
                 Answer::Explanation(Box::new(answer))
             }
             Asked::Preemption { subject } => {
-                let answer = preemption(&mut engine, subject, ExplainOptions::ALL, now)?;
+                let answer =
+                    preemption_until(&mut engine, subject, ExplainOptions::ALL, &interrupt, now)?;
                 Answer::Preemption(Box::new(answer))
             }
             Asked::WhatIf { changes } => {

@@ -32,8 +32,8 @@ const MAX_OF_A_KIND: usize = 8;
 /// claims are looked at one by one and in pairs, the first of each list. Affinity and ports can be dropped as a whole as well.
 const MAX_LISTED: usize = 12;
 
-/// The smallest changes that make the pod of an explanation fit, smallest first; none if it fits, or if nothing that is tried
-/// helps.
+/// The smallest changes that make the pod of an explanation fit, smallest first; none if it fits, if it is up to its group, or if
+/// nothing that is tried helps.
 ///
 /// O(nodes × plugins) for each change that is tried, of which there are at most 164, and for each amount of one that helps: with p
 /// pods, log p of them. None is tried after `interrupt`.
@@ -46,8 +46,7 @@ pub fn suggestions(
 ) -> Vec<Suggestion> {
     let is_rejected =
         matches!(explanation.judged(), Verdict::DoesNotFit | Verdict::FitsAfterPreemption);
-    // One that would fit alone is not helped by changes of its own.
-    if !is_rejected || explanation.n_feasible > 0 || interrupt.is_set() {
+    if !is_rejected || explanation.is_up_to_group() || interrupt.is_set() {
         return Vec::new();
     }
     let mut course = Course::new(engine, now, 0, interrupt);
