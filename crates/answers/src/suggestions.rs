@@ -28,9 +28,10 @@ const MAX_SINGLES: usize = 64;
 const MAX_PAIRS: usize = 100;
 /// How many changes of one kind are tried, such as other amounts of a resource, until one helps.
 const MAX_OF_A_KIND: usize = 8;
-/// How many of a pod's terms of affinity, of its hard topology spread constraints, of its host ports and of the changes of its
-/// claims are looked at one by one and in pairs, the first of each list. Affinity and ports can be dropped as a whole as well.
-const MAX_LISTED: usize = 12;
+/// How many of a pod's terms of affinity, of its hard topology spread constraints and of its host ports are looked at one by one
+/// and in pairs, the first of each list. Affinity and ports can be dropped as a whole as well: with a term or all of affinity and
+/// of anti-affinity that is as many pairs as are tried, so that the last of them, all of both, is.
+const MAX_LISTED: usize = 9;
 
 /// The smallest changes that make the pod of an explanation fit, smallest first; none if it fits, if it is up to its group, or if
 /// nothing that is tried helps.

@@ -9,13 +9,14 @@ use kube_scheduler_api_types::{Json, Object, Pod};
 use kube_scheduler_framework::ObjectStore;
 use serde_json::Value;
 
-use super::MAX_LISTED;
 use super::candidates::{Candidate, percent};
 use crate::format::count;
 use crate::rehearsal::edited;
 
 const GROUP: &str = "resource.k8s.io";
 const KIND: &str = "ResourceClaim";
+/// How many changes of claims are looked at.
+const MAX_CHANGES: usize = 12;
 
 /// A claim, by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,7 +127,7 @@ pub(super) fn changes_of_devices(objects: &ObjectStore, pod: &Pod) -> Vec<Candid
         let claim = Claim { namespace: pod.namespace.clone(), name: name.clone() };
         of_claim(&claim, &object.json["spec"]["devices"], &mut changes);
     }
-    changes.truncate(MAX_LISTED);
+    changes.truncate(MAX_CHANGES);
     changes.into_iter().map(Candidate::OfDevices).collect()
 }
 
