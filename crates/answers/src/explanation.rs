@@ -8,7 +8,7 @@ mod visibility;
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_api_types::{Pod, PodSpec, Timestamp};
 use kube_scheduler_engine::{self as engine, Engine, PodPlace};
 
 pub(crate) use self::compose::place_answer;
@@ -26,6 +26,9 @@ use crate::Refusal;
 use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 
+/// What is said of a pod that no change of its own would help.
+const NOTHING_SUGGESTED: &str = "no changes are suggested while it is up to the pod's group: they would be tried for the pod alone";
+
 /// The pod that a question is about.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -37,11 +40,11 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The pod; `None` if the engine does not know it.
+    /// The pod, in the group that it belongs to; `None` if the engine does not know it.
     pub fn pod_in(&self, engine: &Engine) -> Option<Arc<Pod>> {
         match self {
             Self::Known(name) => engine.known_pod(&name.namespace, &name.name).cloned(),
-            Self::Manifest(pod) => Some(pod.clone()),
+            Self::Manifest(pod) => Some(in_its_group(engine, pod)),
         }
     }
 }
@@ -92,17 +95,39 @@ pub(crate) fn explain_until(
     now: Timestamp,
 ) -> Result<Explanation, Refusal> {
     let found = found_about(engine, subject, now)?;
+    let mut answer = explanation_in_group(engine, found, options, interrupt, now);
+    if answer.is_up_to_group() {
+        answer.warnings.push(NOTHING_SUGGESTED.to_owned());
+    }
+    Ok(answer)
+}
+
+/// The explanation of what was found, in which the pod's group has the last word: a pod gets no node while its group does not.
+pub(crate) fn explanation_in_group(
+    engine: &Engine,
+    found: Found,
+    options: ExplainOptions,
+    interrupt: &Interrupt,
+    now: Timestamp,
+) -> Explanation {
     let group = match found.pod.is_assigned() {
         true => None,
         false => group::trial::group_of(engine, &found.pod, options, interrupt, now),
     };
     let mut answer = explanation_of(found, options, now);
-    // A pod that fits gets no node while its group does not.
-    if let (Verdict::Fits, Some(verdict)) = (answer.judged(), group.as_ref().and_then(verdict_of)) {
-        answer.judge(verdict);
+    let alone = answer.judged();
+    let fares_worse = |verdict: &Verdict| match alone {
+        Verdict::Fits => *verdict != Verdict::Fits,
+        Verdict::FitsAfterPreemption => {
+            !matches!(verdict, Verdict::Fits | Verdict::FitsAfterPreemption)
+        }
+        _ => false,
+    };
+    if let Some(verdict) = group.as_ref().and_then(verdict_of).filter(fares_worse) {
+        answer.judge_by_group(verdict);
     }
     answer.group = group;
-    Ok(answer)
+    answer
 }
 
 /// Whether a group fits; one that cannot be tried yet does not. `None` if it is not known.
@@ -137,7 +162,7 @@ pub(crate) fn found_about(
         Subject::Known(name) => {
             subject.pod_in(engine).ok_or_else(|| Refusal::NoSuchPod(name.clone()))?
         }
-        Subject::Manifest(pod) => pod.clone(),
+        Subject::Manifest(pod) => in_its_group(engine, pod),
     };
     let place = engine.place_of(&pod.namespace, &pod.name).filter(|_| is_known(engine, &pod));
     let random = engine.next_random();
@@ -149,6 +174,16 @@ pub(crate) fn found_about(
 pub(crate) fn explanation_of(found: Found, options: ExplainOptions, now: Timestamp) -> Explanation {
     let Found { pod, place, explanation } = found;
     compose::compose(&pod, place, explanation, options, now)
+}
+
+/// The pod in the group that it belongs to, which plugins may tell by its labels, as the engine has the pods that it knows.
+fn in_its_group(engine: &Engine, pod: &Arc<Pod>) -> Arc<Pod> {
+    let pod_group = engine.group_of(pod);
+    if pod_group == pod.spec.pod_group {
+        return pod.clone();
+    }
+    let spec = Arc::new(PodSpec { pod_group, ..(*pod.spec).clone() });
+    Arc::new(Pod { spec, ..(**pod).clone() })
 }
 
 /// Whether the engine knows this very pod, and not only one of its name.

@@ -96,7 +96,7 @@ pub fn fragmentation(
         other_pods: shapes.n_pods - n_judged - n_failed,
         n_shapes,
         shapes: answers,
-        resources: tally.resources(cluster, None, |_| true),
+        resources: tally.resources(cluster, None, cluster.order()),
         pools,
         by: options.by.clone(),
         warnings,
@@ -116,10 +116,13 @@ fn shape_answer(shape: &Shape, found: &Explanation) -> ShapeAnswer {
 /// The value of a label of nodes; `None` for nodes without it.
 type Pool = Option<Arc<str>>;
 
-/// Free amounts times the pods that could not use them, by pool, resource and the plugin that is in the way.
+/// Amounts by the plugin that is in the way.
+type ByPlugin = BTreeMap<String, i128>;
+
+/// Free amounts times the pods that could not use them, by resource, pool and the plugin that is in the way.
 #[derive(Debug, Default)]
 struct Tally {
-    lost: BTreeMap<(Pool, Arc<str>), BTreeMap<String, i128>>,
+    lost: BTreeMap<Arc<str>, BTreeMap<Pool, ByPlugin>>,
     /// How many pods ask for a resource.
     asked: BTreeMap<Arc<str>, i128>,
 }
@@ -144,31 +147,28 @@ impl Tally {
             let plugin = Rejection::from(&node.status).plugin;
             for resource in &asked {
                 let free = i128::from(free(cluster, resource, idx).max(0));
-                let lost = self.lost.entry((pool.clone(), resource.clone())).or_default();
+                let by_pool = self.lost.entry(resource.clone()).or_default();
+                let lost = by_pool.entry(pool.clone()).or_default();
                 let sum = lost.entry(plugin.clone()).or_default();
                 *sum = sum.saturating_add(free.saturating_mul(n_pods));
             }
         }
     }
 
-    /// What is lost of each resource on the nodes of a pool, or of all.
+    /// What is lost of each resource on the nodes of a pool, or of all pools.
     fn resources(
         &self,
         cluster: &ClusterState,
         pool: Option<&Pool>,
-        is_in_pool: impl Fn(NodeIdx) -> bool,
+        nodes: &[NodeIdx],
     ) -> Vec<FragmentedResource> {
-        let nodes = || cluster.order().iter().copied().filter(|idx| is_in_pool(*idx));
+        let nodes = || nodes.iter().copied();
         let resources = self.asked.iter().map(|(resource, n_asking)| {
             let has = nodes().map(|idx| i128::from(allocatable(cluster, resource, idx))).sum();
             let free: i128 =
                 nodes().map(|idx| i128::from(free(cluster, resource, idx).max(0))).sum();
             let mut by_plugin: BTreeMap<&str, i128> = BTreeMap::new();
-            let lost = self
-                .lost
-                .iter()
-                .filter(|((of, name), _)| name == resource && pool.is_none_or(|pool| pool == of));
-            for (plugin, lost) in lost.flat_map(|(_, by_plugin)| by_plugin) {
+            for (plugin, lost) in self.lost_of(resource, pool).into_iter().flatten() {
                 *by_plugin.entry(plugin).or_default() += lost;
             }
             let unusable = by_plugin.values().sum::<i128>() / n_asking;
@@ -194,6 +194,15 @@ impl Tally {
         });
         resources.collect()
     }
+
+    /// What is lost of a resource on the nodes of a pool, or in each pool.
+    fn lost_of(&self, resource: &str, pool: Option<&Pool>) -> Vec<&ByPlugin> {
+        let Some(by_pool) = self.lost.get(resource) else { return Vec::new() };
+        match pool {
+            Some(pool) => by_pool.get(pool).into_iter().collect(),
+            None => by_pool.values().collect(),
+        }
+    }
 }
 
 /// A share in thousandths, to the nearest; 0 of nothing.
@@ -209,6 +218,7 @@ fn pool_of(cluster: &ClusterState, idx: NodeIdx, by: Option<&str>) -> Pool {
     Some(value.into())
 }
 
+/// What is lost in each pool; each node is looked at in its own.
 fn pools(cluster: &ClusterState, tally: &Tally, options: &FragmentationOptions) -> Vec<NodePool> {
     let by = options.by.as_deref();
     if by.is_none() {
@@ -218,11 +228,10 @@ fn pools(cluster: &ClusterState, tally: &Tally, options: &FragmentationOptions) 
     for idx in cluster.order() {
         nodes.entry(pool_of(cluster, *idx, by)).or_default().push(*idx);
     }
-    // Each of them takes a look at all nodes.
     let nodes = nodes.into_iter().take_while(|_| !options.interrupt.is_set());
     let pools = nodes.map(|(pool, nodes)| NodePool {
         nodes: nodes.len(),
-        resources: tally.resources(cluster, Some(&pool), |idx| pool_of(cluster, idx, by) == pool),
+        resources: tally.resources(cluster, Some(&pool), &nodes),
         pool: pool.map(|value| value.to_string()),
     });
     pools.collect()

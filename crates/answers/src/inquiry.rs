@@ -12,8 +12,8 @@ use crate::explanation::{
 };
 use crate::fragmentation::{Fragmentation, fragmentation};
 use crate::interrupt::Interrupt;
-use crate::preemption::{Preemption, preemption};
-use crate::queue::{Queue, queue};
+use crate::preemption::{Preemption, preemption_until};
+use crate::queue::{Queue, queue_until};
 use crate::request::{Asked, Question};
 use crate::suggestions::suggestions;
 use crate::what_if::{QuestionLimits, WhatIf, what_if};
@@ -81,7 +81,8 @@ impl Inquiry {
                 Answer::Explanation(Box::new(answer))
             }
             Asked::Preemption { subject } => {
-                let answer = preemption(&mut engine, subject, ExplainOptions::ALL, now)?;
+                let answer =
+                    preemption_until(&mut engine, subject, ExplainOptions::ALL, &interrupt, now)?;
                 Answer::Preemption(Box::new(answer))
             }
             Asked::WhatIf { changes } => {
@@ -97,7 +98,7 @@ impl Inquiry {
                 // What its reader may not see is taken out before the list is cut.
                 let mut options = *options;
                 options.max_listed = usize::MAX;
-                Answer::Queue(Box::new(queue(&engine, options, now)))
+                Answer::Queue(Box::new(queue_until(&engine, options, &interrupt, now)))
             }
             Asked::Fragmentation { options } => {
                 let mut options = options.clone();

@@ -50,11 +50,21 @@ impl Default for QueueOptions {
 /// O(n log n) in the number of pods; with [`QueueOptions::from_objects`] besides what a copy, O(nodes + pods), and the
 /// attempts on it take. The engine is not changed.
 pub fn queue(engine: &Engine, options: QueueOptions, now: Timestamp) -> Queue {
+    queue_until(engine, options, &Interrupt::default(), now)
+}
+
+/// The same, which makes no more attempts on the copy after an `interrupt`.
+pub(crate) fn queue_until(
+    engine: &Engine,
+    options: QueueOptions,
+    interrupt: &Interrupt,
+    now: Timestamp,
+) -> Queue {
     let waiting = engine.pending_in_order();
     let mut outside = under_way(engine);
     let mut course = None;
     if options.from_objects {
-        let mut tried = Course::new(engine, now, options.max_attempts, &Interrupt::default());
+        let mut tried = Course::new(engine, now, options.max_attempts, interrupt);
         tried.run();
         course = Some(tried);
     }

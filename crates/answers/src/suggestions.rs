@@ -28,9 +28,13 @@ const MAX_SINGLES: usize = 64;
 const MAX_PAIRS: usize = 100;
 /// How many changes of one kind are tried, such as other amounts of a resource, until one helps.
 const MAX_OF_A_KIND: usize = 8;
+/// How many of a pod's terms of affinity, of its hard topology spread constraints and of its host ports are looked at one by one
+/// and in pairs, the first of each list. Affinity and ports can be dropped as a whole as well: with a term or all of affinity and
+/// of anti-affinity that is as many pairs as are tried, so that the last of them, all of both, is.
+const MAX_LISTED: usize = 9;
 
-/// The smallest changes that make the pod of an explanation fit, smallest first; none if it fits, or if nothing that is tried
-/// helps.
+/// The smallest changes that make the pod of an explanation fit, smallest first; none if it fits, if it is up to its group, or if
+/// nothing that is tried helps.
 ///
 /// O(nodes × plugins) for each change that is tried, of which there are at most 164, and for each amount of one that helps: with p
 /// pods, log p of them. None is tried after `interrupt`.
@@ -43,14 +47,13 @@ pub fn suggestions(
 ) -> Vec<Suggestion> {
     let is_rejected =
         matches!(explanation.judged(), Verdict::DoesNotFit | Verdict::FitsAfterPreemption);
-    // One that would fit alone is not helped by changes of its own.
-    if !is_rejected || explanation.n_feasible > 0 || interrupt.is_set() {
+    if !is_rejected || explanation.is_up_to_group() || interrupt.is_set() {
         return Vec::new();
     }
     let mut course = Course::new(engine, now, 0, interrupt);
     let random = course.engine.next_random();
     let Some(found) = course.engine.explain(pod, random, now) else { return Vec::new() };
-    let (singles, mut pairs) = combinations(&course.engine, pod, &found);
+    let (singles, mut pairs) = combinations(&course.engine, pod, &found, interrupt);
     let mut trials = Trials { course, pod, interrupt, now };
     let mut suggested = trials.all(&singles, MAX_SINGLES);
     let smallest = suggested.iter().map(|suggestion| suggestion.size).min();

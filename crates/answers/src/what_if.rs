@@ -14,6 +14,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Node, Object, Pod, Taint, Timestamp};
 use kube_scheduler_engine::Engine;
 
+pub(crate) use self::budgets::Coverage;
 pub(crate) use self::changes::{apply, is_of_node};
 use self::data::Totals;
 pub use self::data::{

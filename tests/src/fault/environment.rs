@@ -295,7 +295,8 @@ impl Simulation {
                     let node = annotations["volume.kubernetes.io/selected-node"].as_str();
                     let Some(node) = node.filter(|node| !node.is_empty()) else { continue };
                     let name = format!("pv-of-{}", uid.as_str().unwrap_or_default());
-                    shapes::provisioned(&name, node, &claim)
+                    let on_node = [(shapes::HOSTNAME.to_owned(), node.to_owned())];
+                    shapes::provisioned(&name, &on_node, &claim)
                 }
             };
             volume["status"]["phase"] = "Bound".into();

@@ -11,7 +11,7 @@ pub(crate) const CLAIMS: [&str; 6] =
     ["ready", "fixed", "grown", "grown-slowly", "single", "shared"];
 const APPS: [&str; 3] = ["web", "db", "job"];
 const ZONE: &str = "topology.kubernetes.io/zone";
-pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// A pod's spec. `numbers` decides the shape and nothing else.
 pub(crate) fn pod_spec(numbers: &mut Numbers) -> Value {

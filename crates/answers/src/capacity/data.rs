@@ -13,6 +13,8 @@ use crate::explanation::Explanation;
 pub struct Capacity {
     pub(super) api_version: &'static str,
     pub(super) kind: &'static str,
+    /// The time of the answer. Of an answer that was made from objects, without a running scheduler: the newest timestamp among
+    /// the nodes and pods.
     pub(super) as_of: String,
     /// The template, `namespace/name`.
     pub(super) template: String,

@@ -41,6 +41,7 @@ pub(super) fn compose(
         as_of: now.to_string(),
         verdict: if is_gated { Verdict::Gated } else { verdict },
         without_gates: is_gated.then_some(verdict),
+        is_by_group: false,
         suggestions: Vec::new(),
         warnings: warnings(pod, &found),
         message: found.message.filter(|_| verdict != Verdict::Bound),

@@ -35,13 +35,17 @@ pub struct Explanation {
     /// The pod, `namespace/name`.
     pub(super) pod: String,
     pub(crate) scheduler_name: String,
-    /// The time of the answer.
+    /// The time of the answer. Of an answer that was made from objects, without a running scheduler: the newest timestamp among
+    /// the nodes and pods.
     pub(super) as_of: String,
     /// Whether it fits.
     pub verdict: Verdict,
     /// Whether a gated pod would fit if nothing held it back, which is what all the rest of the answer is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_gates: Option<Verdict>,
+    /// Whether that is the verdict of its group, and it would fare better alone.
+    #[serde(skip)]
+    pub(crate) is_by_group: bool,
     /// The text of the event if an attempt failed now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -90,8 +94,14 @@ impl Explanation {
         self.without_gates.unwrap_or(self.verdict)
     }
 
-    /// Says that it fits or does not, if nothing holds it back.
-    pub(super) fn judge(&mut self, verdict: Verdict) {
+    /// Whether changes of the pod alone would not help, because of its group.
+    pub(crate) fn is_up_to_group(&self) -> bool {
+        self.is_by_group || self.group.as_ref().is_some_and(|group| group.waits_for.is_some())
+    }
+
+    /// Says that it fits or does not, if nothing holds it back, because its group fits or does not.
+    pub(super) fn judge_by_group(&mut self, verdict: Verdict) {
+        self.is_by_group = true;
         match &mut self.without_gates {
             Some(judged) => *judged = verdict,
             None => self.verdict = verdict,

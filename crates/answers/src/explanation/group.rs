@@ -53,6 +53,9 @@ pub struct GroupAttempt {
     /// What making room for the group as a whole gives, if that was tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption: Option<String>,
+    /// The pods that would be evicted for the group, `namespace/name`; a name is empty if the reader may not see it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub victims: Vec<String>,
     /// Why there are no domains to try, if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) no_domains: Option<String>,
@@ -102,8 +105,13 @@ pub struct FailedMembers {
 }
 
 impl GroupAnswer {
+    /// The pods that would be evicted for the group.
+    pub(crate) fn victims_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        self.attempt.iter_mut().flat_map(|attempt| &mut attempt.victims)
+    }
+
     /// The same with shorter lists.
-    pub(super) fn limit(&mut self, max_examples: usize) {
+    pub(crate) fn limit(&mut self, max_examples: usize) {
         let Some(attempt) = &mut self.attempt else { return };
         attempt.domains.truncate(max_examples);
         for domains in &mut attempt.domains {
@@ -135,6 +143,7 @@ impl GroupAttempt {
             n_tried: 0,
             chosen: None,
             preemption: None,
+            victims: Vec::new(),
             no_domains: None,
             domains: Vec::new(),
             is_abridged: false,

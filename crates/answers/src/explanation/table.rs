@@ -36,12 +36,11 @@ impl Explanation {
     pub(crate) fn judgement(&self) -> String {
         let Self { nodes, n_feasible, decision, .. } = self;
         let verdict = self.judged();
-        let share = match verdict {
-            // It fits alone, and its group does not.
-            Verdict::DoesNotFit | Verdict::FitsAfterPreemption if *n_feasible > 0 => {
+        let share = match self.is_by_group {
+            true => {
                 format!("because of its group; {n_feasible} of {nodes} nodes feasible for it alone")
             }
-            _ => format!("{n_feasible} of {nodes} nodes feasible"),
+            false => format!("{n_feasible} of {nodes} nodes feasible"),
         };
         match (verdict, decision) {
             (Verdict::Fits, Some(decision)) => {
@@ -225,7 +224,7 @@ pub(crate) fn examples_cell(examples: &[String], count: usize, wide: bool) -> St
 }
 
 /// Pods by name, as far as their names may be seen.
-fn names(pods: &[String]) -> String {
+pub(super) fn names(pods: &[String]) -> String {
     pods.iter().map(|pod| a_pod(pod)).collect::<Vec<&str>>().join(", ")
 }
 

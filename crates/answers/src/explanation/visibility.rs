@@ -7,6 +7,7 @@ use kube_scheduler_framework::Code;
 
 use super::ExplainOptions;
 use super::data::{Explanation, RejectedNodes, Rejection, Verdict};
+use super::group::GroupAnswer;
 
 /// Warnings of an answer without the names of nodes, and without those of victims in other namespaces.
 pub(crate) const NODES_HIDDEN: &str = "nodes are not named: the reader may not list them";
@@ -101,7 +102,8 @@ impl Explanation {
         let mut hides = false;
         let preempted = self.preemption.iter_mut().map(|preemption| &mut preemption.victims);
         let suggested = self.suggestions.iter_mut().map(|suggestion| &mut suggestion.victims);
-        for victim in preempted.chain(suggested).flatten() {
+        let of_group = self.group.iter_mut().flat_map(GroupAnswer::victims_mut);
+        for victim in preempted.chain(suggested).flatten().chain(of_group) {
             if !is_beside(&self.pod, victim) {
                 // How many there are stays.
                 victim.clear();

@@ -11,6 +11,8 @@ use serde::Serialize;
 pub struct Fragmentation {
     pub(super) api_version: &'static str,
     pub(super) kind: &'static str,
+    /// The time of the answer. Of an answer that was made from objects, without a running scheduler: the newest timestamp among
+    /// the nodes and pods.
     pub(super) as_of: String,
     /// The label by whose values nodes are distinguished.
     #[serde(skip_serializing_if = "Option::is_none")]

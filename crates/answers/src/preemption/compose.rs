@@ -2,25 +2,28 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_cache::{ClusterState, NodeIdx};
-use kube_scheduler_engine as engine;
+use kube_scheduler_engine::{self as engine, Engine};
 use kube_scheduler_framework::preemption::{ComparedCandidate, Criterion};
 use kube_scheduler_framework::{Code, Status};
 
 use super::data::{CandidateAnswer, NodesInVain, Preemption, PreemptionChoice, VictimAnswer};
 use crate::API_VERSION;
-use crate::explanation::{ExplainOptions, Found, Rejection, Verdict, explanation_of};
+use crate::explanation::{ExplainOptions, Found, Rejection, Verdict, explanation_in_group};
+use crate::interrupt::Interrupt;
+use crate::what_if::Coverage;
 
 /// The answer about a pod of which this was found.
 pub(super) fn compose(
-    cluster: &ClusterState,
+    engine: &Engine,
     found: Found,
     options: ExplainOptions,
+    interrupt: &Interrupt,
     now: Timestamp,
 ) -> Preemption {
+    let cluster = engine.cluster();
     let pod = found.pod.clone();
     let nodes = found.explanation.nodes.len();
     let in_vain = in_vain(cluster, &found.explanation, options.max_examples);
@@ -29,7 +32,9 @@ pub(super) fn compose(
     let mut compared = found.explanation.preemption.candidates.clone();
     // Stable: of equally good ones the first is chosen.
     compared.sort_by_key(|candidate| candidate.harm);
-    let explanation = explanation_of(found, options, now);
+    let explanation = explanation_in_group(engine, found, options, interrupt, now);
+    let by_group = explanation.is_by_group.then(|| explanation.judgement());
+    let fits_alone = explanation.n_feasible > 0;
     let verdict = explanation.judged();
     let makes_room = verdict == Verdict::FitsAfterPreemption;
     let asked = explanation.preemption.filter(|_| makes_room || verdict == Verdict::DoesNotFit);
@@ -38,12 +43,15 @@ pub(super) fn compose(
     let node = match verdict {
         Verdict::Bound => pod.node_name.as_ref().map(ToString::to_string),
         Verdict::Fits => explanation.decision.map(|decision| decision.node),
-        _ => nominated,
+        Verdict::FitsAfterPreemption => nominated,
+        _ => None,
     };
+    let coverage = Coverage::of(cluster.objects());
     let candidates: Vec<CandidateAnswer> = compared
         .iter()
         .map(|candidate| {
-            candidate_answer(cluster, candidate, node.as_deref().filter(|_| makes_room))
+            let chosen = node.as_deref().filter(|_| makes_room);
+            candidate_answer(cluster, &coverage, candidate, chosen)
         })
         .collect();
     let chosen = candidates.first().filter(|candidate| candidate.chosen);
@@ -56,6 +64,8 @@ pub(super) fn compose(
         as_of: now.to_string(),
         verdict: explanation.verdict,
         without_gates: explanation.without_gates,
+        by_group,
+        group: explanation.group,
         node,
         victims: chosen.map(|chosen| chosen.victims.clone()).unwrap_or_default(),
         choice: chosen.map(|_| choice(cluster, &compared)),
@@ -70,7 +80,7 @@ pub(super) fn compose(
         gated: explanation.gated,
         nodes,
         candidates,
-        in_vain: if matches!(verdict, Verdict::Fits | Verdict::Bound) {
+        in_vain: if fits_alone || matches!(verdict, Verdict::Fits | Verdict::Bound) {
             Vec::new()
         } else {
             in_vain
@@ -85,6 +95,7 @@ fn name_of(cluster: &ClusterState, node: NodeIdx) -> String {
 
 fn candidate_answer(
     cluster: &ClusterState,
+    coverage: &Coverage,
     compared: &ComparedCandidate,
     chosen: Option<&str>,
 ) -> CandidateAnswer {
@@ -98,16 +109,15 @@ fn candidate_answer(
         highest_priority: harm.highest_priority,
         priority_sum: candidate.victims.iter().map(|victim| i64::from(victim.priority())).sum(),
         earliest_start: harm.earliest_start.0.to_string(),
-        victims: victims.map(|(victim, budgets)| victim_answer(victim, budgets)).collect(),
-    }
-}
-
-fn victim_answer(victim: &Pod, violates: &[Arc<str>]) -> VictimAnswer {
-    VictimAnswer {
-        pod: victim.key(),
-        priority: victim.priority(),
-        started: victim.status.started.map(|started| started.to_string()),
-        violates: violates.iter().map(ToString::to_string).collect(),
+        victims: victims
+            .map(|(victim, violates)| VictimAnswer {
+                pod: victim.key(),
+                priority: victim.priority(),
+                started: victim.status.started.map(|started| started.to_string()),
+                violates: violates.iter().map(ToString::to_string).collect(),
+                budgets: coverage.names(victim),
+            })
+            .collect(),
     }
 }
 

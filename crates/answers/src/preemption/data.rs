@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::explanation::{Rejection, Verdict};
+use crate::explanation::{GroupAnswer, Rejection, Verdict};
 
 /// Which pods would be evicted for a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -18,13 +18,21 @@ pub struct Preemption {
     pub(super) scheduler_name: String,
     /// The priority that victims must be below.
     pub(super) priority: i32,
-    /// The time of the answer.
+    /// The time of the answer. Of an answer that was made from objects, without a running scheduler: the newest timestamp among
+    /// the nodes and pods.
     pub(super) as_of: String,
     /// Whether the pod fits as things are, or once pods are evicted.
     pub verdict: Verdict,
     /// The same of a gated pod if nothing held it back, which is what all the rest of the answer is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_gates: Option<Verdict>,
+    /// That the pod's group is the reason, in words.
+    #[serde(skip)]
+    pub(super) by_group: Option<String>,
+    /// Where the pod's group stands, if it has one whose pods are tried together. But for verdicts, the rest of the answer is about
+    /// the pod alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupAnswer>,
     /// Where the pod is or fits as things are, or where pods would be evicted for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
@@ -73,6 +81,10 @@ pub struct VictimAnswer {
     /// The PodDisruptionBudgets that the eviction violates, by name; they are in the pod's namespace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub violates: Vec<String>,
+    /// All PodDisruptionBudgets that cover the pod, by name, whether or not they have room for its eviction: also those with an
+    /// empty selector, which preemption does not look at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub budgets: Vec<String>,
 }
 
 /// A node where evicting pods makes room. What is compared comes in the order in which it counts.

@@ -30,6 +30,9 @@ impl Preemption {
         self.write_victims(wide, &mut out);
         self.write_candidates(wide, &mut out);
         self.write_in_vain(wide, &mut out);
+        if let Some(group) = &self.group {
+            group.write(&mut out);
+        }
         out
     }
 
@@ -40,6 +43,9 @@ impl Preemption {
     }
 
     fn judgement(&self, verdict: Verdict) -> String {
+        if let Some(by_group) = &self.by_group {
+            return by_group.clone();
+        }
         let node = a_node(self.node.as_deref().unwrap_or_default());
         match verdict {
             Verdict::Fits => format!("fits on {node}, without any eviction"),
@@ -62,17 +68,21 @@ impl Preemption {
     }
 
     fn write_victims(&self, wide: bool, out: &mut String) {
-        let mut columns = Columns::new(&["EVICTED", "FROM", "PRIORITY", "STARTED", "VIOLATES"]);
+        let head = ["EVICTED", "FROM", "PRIORITY", "STARTED", "VIOLATES", "BUDGETS"];
+        let n_columns = if wide { head.len() } else { head.len() - 1 };
+        let mut columns = Columns::new(&head[..n_columns]);
         let shown = if wide { self.candidates.len() } else { usize::from(self.choice.is_some()) };
         for candidate in self.candidates.iter().take(shown) {
             for victim in &candidate.victims {
-                columns.push(vec![
+                let row = [
                     a_pod(&victim.pod).to_owned(),
                     a_node(&candidate.node).to_owned(),
                     victim.priority.to_string(),
                     victim.started.clone().unwrap_or_else(|| "-".to_owned()),
                     victim.violates.join(", "),
-                ]);
+                    victim.budgets.join(", "),
+                ];
+                columns.push(row.into_iter().take(n_columns).collect());
             }
         }
         columns.print(out);

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use super::data::{NodesInVain, Preemption};
 use crate::explanation::{
-    ERROR_HIDDEN, ExplainOptions, NODES_HIDDEN, PODS_HIDDEN, Visibility, is_beside, merged,
+    ERROR_HIDDEN, ExplainOptions, GroupAnswer, NODES_HIDDEN, PODS_HIDDEN, Visibility, is_beside,
+    merged,
 };
 
 impl Preemption {
@@ -13,6 +14,7 @@ impl Preemption {
     pub fn limited(mut self, options: ExplainOptions) -> Self {
         self.candidates.truncate(options.max_feasible);
         self.in_vain.iter_mut().for_each(|group| group.examples.truncate(options.max_examples));
+        self.group.iter_mut().for_each(|group| group.limit(options.max_examples));
         self
     }
 
@@ -24,6 +26,7 @@ impl Preemption {
             self.candidates.iter_mut().for_each(|candidate| candidate.node.clear());
             self.in_vain = without_names(std::mem::take(&mut self.in_vain));
             self.gated.iter_mut().for_each(|gate| gate.hide_error());
+            self.group.iter_mut().for_each(GroupAnswer::hide_nodes);
             if self.is_error {
                 self.message = Some(ERROR_HIDDEN.to_owned());
             }
@@ -41,8 +44,14 @@ impl Preemption {
                     // How many there are stays. The names of budgets are of its namespace.
                     victim.pod.clear();
                     victim.violates.clear();
+                    victim.budgets.clear();
                     hides = true;
                 }
+            }
+            let of_group = self.group.iter_mut().flat_map(GroupAnswer::victims_mut);
+            for victim in of_group.filter(|victim| !is_beside(pod, victim)) {
+                victim.clear();
+                hides = true;
             }
             if hides {
                 self.warnings.push(PODS_HIDDEN.to_owned());

@@ -15,6 +15,8 @@ use crate::explanation::PlaceAnswer;
 pub struct Queue {
     pub(super) api_version: &'static str,
     pub(super) kind: &'static str,
+    /// The time of the answer. Of an answer that was made from objects, without a running scheduler: the newest timestamp among
+    /// the nodes and pods.
     pub(super) as_of: String,
     /// How many pods wait.
     pub n_pods: usize,

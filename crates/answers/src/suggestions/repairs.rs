@@ -3,8 +3,12 @@
 //! For each plugin that rejects a node there are some changes after which it would not, as far as can be told without asking it.
 //! One for each of the node's rejections makes a combination that is worth a trial. Lower priorities and smaller workloads are no
 //! matter of one node: they may end all rejections at once that depend on the node's pods.
+//!
+//! Invariant: however long the lists of a pod are, there are at most [`MAX_WAYS`] combinations for a node and [`MAX_OF_A_KIND`] of
+//! each of [`MAX_KINDS`] kinds altogether.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Labels, Node, Pod, PodAffinity, Taint};
@@ -16,10 +20,15 @@ use super::candidates::{Candidate, is_hard};
 use super::devices::changes_of_devices;
 use super::volumes::PodVolumes;
 use super::workloads::scale_downs;
+use super::{MAX_LISTED, MAX_OF_A_KIND};
 use crate::amounts::{allocatable, free, requested};
+use crate::interrupt::Interrupt;
 
 /// How many changes may stand together.
 const MAX_TOGETHER: usize = 2;
+/// How many combinations are looked at for one node, the smallest ones, and how many kinds of them for all nodes.
+const MAX_WAYS: usize = 256;
+const MAX_KINDS: usize = 4_096;
 const MAX_PRIORITIES: usize = 8;
 /// How many different nodes may be models of new ones.
 const MAX_MODELS: usize = 16;
@@ -78,14 +87,39 @@ pub(super) struct Crowd {
     pub(super) is_in_the_way: bool,
 }
 
-/// The single changes and the pairs that may help.
+/// The smallest combinations of each kind, as many as are tried of one.
+#[derive(Default)]
+struct Smallest {
+    by_kind: BTreeMap<Vec<Candidate>, BTreeSet<Combination>>,
+}
+
+impl Smallest {
+    fn extend(&mut self, ways: impl IntoIterator<Item = Vec<Candidate>>) {
+        for changes in ways.into_iter().filter(|changes| !changes.is_empty()) {
+            let combination = Combination::new(changes);
+            let n_kinds = self.by_kind.len();
+            let of_kind = match self.by_kind.entry(combination.kind()) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) if n_kinds < MAX_KINDS => new.insert(BTreeSet::new()),
+                Entry::Vacant(_) => continue,
+            };
+            of_kind.insert(combination);
+            if of_kind.len() > MAX_OF_A_KIND {
+                of_kind.pop_last();
+            }
+        }
+    }
+}
+
+/// The single changes and the pairs that may help; after `interrupt`, those of the nodes that were looked at before.
 pub(super) fn combinations(
     engine: &Engine,
     pod: &Pod,
     found: &Explanation,
+    interrupt: &Interrupt,
 ) -> (BTreeSet<Combination>, BTreeSet<Combination>) {
     let cluster = engine.cluster();
-    let mut all: BTreeSet<Vec<Candidate>> = BTreeSet::new();
+    let mut all = Smallest::default();
     let mut models: Vec<&Node> = Vec::new();
     // Nodes where fewer pods may help, and what else has to be done there.
     let (mut crowded, mut beside) = (BTreeMap::new(), BTreeSet::new());
@@ -95,7 +129,7 @@ pub(super) fn combinations(
     };
     // For plugins whose rejections have the same ways out on every node, these are looked for once.
     let mut rejectors: BTreeSet<Vec<&PluginName>> = BTreeSet::new();
-    for explained in &found.nodes {
+    for explained in found.nodes.iter().take_while(|_| !interrupt.is_set()) {
         let known = cluster.node_idx(&explained.name);
         let Some((idx, node)) = known.and_then(|idx| Some((idx, cluster.node(idx)?))) else {
             continue;
@@ -103,11 +137,10 @@ pub(super) fn combinations(
         let node = Rejected { cluster, pod, idx, node, explained, used: &used };
         let is_new = node.rejectors_apart_from_nodes().is_none_or(|same| rejectors.insert(same));
         if is_new {
-            all.extend(node.repairs(&[Vec::new()], |status| node.ways(status)));
+            all.extend(node.repairs(Vec::new(), |status| node.ways(status)));
         }
-        let rest = node.repairs(&[Vec::new()], |status| node.ways_beside_fewer_pods(status));
-        let rest: Ways = rest.into_iter().filter(|rest| rest.len() < MAX_TOGETHER).collect();
-        if !rest.is_empty() && node.is_crowded() {
+        let rest = if node.is_crowded() { node.rest_beside_fewer_pods() } else { Vec::new() };
+        if !rest.is_empty() {
             crowded.insert(idx, node.crowd());
             if rest.contains(&Vec::new()) {
                 // These may be in the way once pods are gone.
@@ -115,20 +148,19 @@ pub(super) fn combinations(
             }
             beside.extend(rest);
         }
-        let of_new = node.repairs_of_one_like_it();
-        if !of_new.is_empty()
-            && models.len() < MAX_MODELS
-            && !models.iter().any(|model| is_alike(model, node.node))
-        {
-            models.push(node.node);
-            all.extend(of_new);
+        if models.len() < MAX_MODELS && !models.iter().any(|model| is_alike(model, node.node)) {
+            let of_new = node.repairs_of_one_like_it();
+            if !of_new.is_empty() {
+                models.push(node.node);
+                all.extend(of_new);
+            }
         }
     }
     let of_pods = priorities(cluster, pod).chain(scale_downs(engine, pod, &crowded));
     for change in of_pods {
         all.extend(beside.iter().map(|rest| union(rest, std::slice::from_ref(&change))));
     }
-    let all = all.into_iter().filter(|changes| !changes.is_empty()).map(Combination::new);
+    let all = all.by_kind.into_values().flatten();
     all.partition(|combination| combination.changes.len() == 1)
 }
 
@@ -138,6 +170,12 @@ fn union(some: &[Candidate], others: &[Candidate]) -> Vec<Candidate> {
     all.sort();
     all.dedup();
     all
+}
+
+/// Whether both together are no more changes than may stand together.
+fn are_few(some: &[Candidate], others: &[Candidate]) -> bool {
+    let n_more = others.iter().filter(|other| !some.contains(other)).count();
+    some.len() + n_more <= MAX_TOGETHER
 }
 
 fn both(one: &Candidate, other: &Candidate) -> Vec<Candidate> {
@@ -203,17 +241,20 @@ impl<'a> Rejected<'a> {
         all.filter(|status| !status.is_success())
     }
 
-    /// What ends all rejections, beginning with some changes, if few enough changes do.
-    fn repairs(&self, first: &[Vec<Candidate>], ways: impl Fn(&Status) -> Ways) -> Ways {
-        let mut repairs = first.to_vec();
+    /// What ends all rejections, beginning with some changes, if few enough changes do; the smallest ways.
+    fn repairs(&self, first: Vec<Candidate>, ways: impl Fn(&Status) -> Ways) -> Ways {
+        let mut repairs = BTreeSet::from([Combination::new(first)]);
         for status in self.statuses() {
-            let ways = ways(status);
-            let all = repairs.iter().flat_map(|some| ways.iter().map(|more| union(some, more)));
-            let few: BTreeSet<Vec<Candidate>> =
-                all.filter(|all| all.len() <= MAX_TOGETHER).collect();
-            repairs = few.into_iter().collect();
+            let mut ways = ways(status);
+            ways.retain(|way| way.len() <= MAX_TOGETHER);
+            let all = repairs.iter().flat_map(|some| {
+                let fitting = ways.iter().filter(|more| are_few(&some.changes, more));
+                fitting.map(|more| Combination::new(union(&some.changes, more)))
+            });
+            let few: BTreeSet<Combination> = all.collect();
+            repairs = few.into_iter().take(MAX_WAYS).collect();
         }
-        repairs
+        repairs.into_iter().map(|repair| repair.changes).collect()
     }
 
     /// What ends one rejection, by changes of the pod and of this node.
@@ -241,6 +282,13 @@ impl<'a> Rejected<'a> {
         }
     }
 
+    /// What has to be done besides, if it leaves room for fewer pods among the changes.
+    fn rest_beside_fewer_pods(&self) -> Ways {
+        let mut rest = self.repairs(Vec::new(), |status| self.ways_beside_fewer_pods(status));
+        rest.retain(|rest| rest.len() < MAX_TOGETHER);
+        rest
+    }
+
     fn lower_to_allocatable(&self) -> Ways {
         self.lower_requests(|resource| allocatable(self.cluster, resource, self.idx))
     }
@@ -248,7 +296,7 @@ impl<'a> Rejected<'a> {
     /// What makes the pod fit on a new node that is like this one, empty, and open for pods.
     fn repairs_of_one_like_it(&self) -> Ways {
         let new = vec![Candidate::AddNodeLike(self.node.name.clone())];
-        self.repairs(&[new], |status| {
+        self.repairs(new, |status| {
             match status.plugin().map(|plugin| &**plugin) {
                 Some("NodeResourcesFit") => self.lower_to_allocatable(),
                 Some("NodeUnschedulable" | "NodePorts") => vec![Vec::new()],
@@ -347,13 +395,10 @@ impl<'a> Rejected<'a> {
 
     fn host_ports(&self) -> Ways {
         let ports = &self.pod.spec.host_ports;
-        let mut ways: Ways =
-            ports.iter().map(|port| vec![Candidate::DropHostPort(port.clone())]).collect();
-        if ways.len() == 1 {
-            ways.clear();
-        }
-        ways.push(vec![Candidate::DropHostPorts]);
-        ways
+        // The only one is all of them.
+        let one_by_one = if ports.len() == 1 { 0 } else { MAX_LISTED };
+        let ports = ports.iter().take(one_by_one).cloned().map(Candidate::DropHostPort);
+        ports.chain([Candidate::DropHostPorts]).map(|change| vec![change]).collect()
     }
 
     /// Terms of affinity or of anti-affinity, one or all of them, or some of both.
@@ -373,12 +418,12 @@ impl<'a> Rejected<'a> {
         affinity.iter().chain(&anti).map(|one| vec![one.clone()]).chain(both).collect()
     }
 
-    /// One hard constraint, or two: let pods be distributed less evenly, or unevenly.
+    /// One hard constraint, or two, of those that are looked at: let pods be distributed less evenly, or unevenly.
     fn spread_constraints(&self) -> Ways {
         let all = &self.pod.spec.topology_spread_constraints;
         // More pods than there are cannot be too many.
         let by = i64::try_from(self.cluster.n_pods()).unwrap_or(i64::MAX).saturating_add(1);
-        let relaxed = all.iter().filter(|one| is_hard(one)).map(|one| {
+        let relaxed = all.iter().filter(|one| is_hard(one)).take(MAX_LISTED).map(|one| {
             let topology_key = one.topology_key.clone();
             let is_there_softly =
                 all.iter().any(|other| !is_hard(other) && other.topology_key == one.topology_key);
@@ -399,19 +444,22 @@ impl<'a> Rejected<'a> {
     }
 }
 
-/// Each required term, if there are several, and all of them.
+/// Each required term, if there are several, of those that are looked at one by one, and all of them.
 fn drops(
     affinity: Option<&PodAffinity>,
     term: impl Fn(usize, Arc<str>) -> Candidate,
     all: Candidate,
 ) -> Vec<Candidate> {
     let terms = affinity.map_or(&[][..], |affinity| &affinity.required);
-    let mut drops: Vec<Candidate> = match terms.len() {
+    let one_by_one = match terms.len() {
         0 => return Vec::new(),
         // The only one is all of them.
-        1 => Vec::new(),
-        _ => terms.iter().enumerate().map(|(at, it)| term(at, it.topology_key.clone())).collect(),
+        1 => 0,
+        _ => MAX_LISTED,
     };
-    drops.push(all);
-    drops
+    let terms = terms.iter().take(one_by_one).enumerate();
+    terms.map(|(at, it)| term(at, it.topology_key.clone())).chain([all]).collect()
 }
+
+#[cfg(test)]
+mod tests;

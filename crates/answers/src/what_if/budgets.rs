@@ -9,9 +9,12 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Json, LabelSelector, Object, Pod, wire};
 use kube_scheduler_engine::Engine;
+use kube_scheduler_framework::ObjectStore;
 use serde::Deserialize;
 use serde_json::Value;
 
+const GROUP: &str = "policy";
+const KIND: &str = "PodDisruptionBudget";
 /// A pod does not count as disrupted by its eviction in these phases, and so needs no budget.
 const IDLE_PHASES: [&str; 3] = ["Pending", "Succeeded", "Failed"];
 
@@ -61,7 +64,7 @@ impl Budgets {
     /// The budgets that an engine knows.
     pub(super) fn of(engine: &Engine) -> Self {
         let mut budgets = Self::default();
-        for object in engine.cluster().objects().list("policy", "PodDisruptionBudget") {
+        for object in engine.cluster().objects().list(GROUP, KIND) {
             let Some(budget) = Budget::of(object) else { continue };
             let status = &object.json["status"];
             let budget = match status["disruptionsAllowed"].as_i64() {
@@ -152,10 +155,9 @@ impl Budget {
     /// namespace here.
     fn of(object: &Object) -> Option<Self> {
         let spec = &object.json["spec"];
-        let selector = wire::LabelSelector::deserialize(spec.get("selector")?).ok()?;
         Some(Self {
             name: object.name.clone(),
-            selector: LabelSelector::from_wire(&selector).ok()?,
+            selector: selector_of(object)?,
             first_margin: 0,
             margin: 0,
             lent: 0,
@@ -193,6 +195,36 @@ impl Budget {
         };
         let margin = healthy - desired_healthy;
         Self { desired_healthy, margin, first_margin: margin, ..self }
+    }
+}
+
+/// What a budget covers in its namespace.
+fn selector_of(object: &Object) -> Option<LabelSelector> {
+    let selector = object.json.get("spec")?.get("selector")?;
+    LabelSelector::from_wire(&wire::LabelSelector::deserialize(selector).ok()?).ok()
+}
+
+/// Which pods budgets cover, by namespace, whatever is left of them.
+#[derive(Debug)]
+pub(crate) struct Coverage(BTreeMap<Arc<str>, Vec<(Arc<str>, LabelSelector)>>);
+
+impl Coverage {
+    pub(crate) fn of(objects: &ObjectStore) -> Self {
+        let mut coverage: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for object in objects.list(GROUP, KIND) {
+            let Some(selector) = selector_of(object) else { continue };
+            let in_namespace = coverage.entry(object.namespace.clone()).or_default();
+            in_namespace.push((object.name.clone(), selector));
+        }
+        Self(coverage)
+    }
+
+    /// The names of the budgets that cover a pod.
+    pub(crate) fn names(&self, pod: &Pod) -> Vec<String> {
+        let in_namespace = self.0.get(&pod.namespace).filter(|_| !is_overlooked(pod));
+        let covering = in_namespace.into_iter().flatten();
+        let covering = covering.filter(|(_, selector)| selector.matches(&pod.labels));
+        covering.map(|(name, _)| name.to_string()).collect()
     }
 }
 

@@ -15,6 +15,8 @@ use crate::format::count;
 use crate::pod_name::PodName;
 
 const HOST_NAME: &str = "kubernetes.io/hostname";
+/// The end of the warning about a pod that comes with the name of a node.
+pub(super) const NO_SUCH_NODE: &str = "which does not exist";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// The pods that changes are about.
@@ -153,7 +155,8 @@ pub(super) fn add_pod(
     if let Some(node) = &pod.node_name
         && course.engine.cluster().node_idx(node).is_none()
     {
-        touched.warnings.push(format!("pod {name} is bound to node {node}, which does not exist"));
+        let text = format!("pod {name} is bound to node {node}, {NO_SUCH_NODE}");
+        touched.warnings.push(text);
     }
     course.handle(Input::PodApplied(pod.clone()));
     touched.asked.insert(name);

@@ -18,6 +18,8 @@ fn is_zero(n: &usize) -> bool {
 pub struct WhatIf {
     pub(super) api_version: &'static str,
     pub(super) kind: &'static str,
+    /// The time of the answer. Of an answer that was made from objects, without a running scheduler: the newest timestamp among
+    /// the nodes and pods.
     pub(super) as_of: String,
     /// Whether every pod that is asked about gets a node, none is blocked, and the answer is not cut short.
     pub fits: bool,

@@ -3,6 +3,7 @@
 use kube_scheduler_engine::without_domains;
 
 use super::SCHEDULER_ERROR;
+use super::changes::NO_SUCH_NODE;
 use super::data::WhatIf;
 use crate::explanation::{ERROR_HIDDEN, NODES_HIDDEN, OTHERS_HIDDEN, Visibility, is_of};
 
@@ -68,6 +69,8 @@ impl WhatIf {
                 false => without_domains(&pending.message),
             };
         }
+        // It tells which nodes there are.
+        self.warnings.retain(|warning| !warning.ends_with(NO_SUCH_NODE));
         self.warnings.push(NODES_HIDDEN.to_owned());
     }
 

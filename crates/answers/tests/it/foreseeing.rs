@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use kube_scheduler_answers::{
-    Change, Happening, QuestionLimits, Refusal, Rehearsal, UngatedAnswer, Verdict, WhatIf, what_if,
+    Change, ExplainOptions, Happening, Inquiry, Interrupt, Question, QuestionKind, QuestionLimits,
+    Refusal, Rehearsal, UngatedAnswer, Verdict, Visibility, WhatIf, what_if,
 };
-use kube_scheduler_api_types::{Pod, Taint, TaintEffect, Timestamp};
+use kube_scheduler_api_types::{CompileOptions, Pod, Taint, TaintEffect, Timestamp};
 use kube_scheduler_engine::{Engine, Input};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -196,6 +197,23 @@ pub(crate) fn go_on(engine: &mut Engine, mut now: Timestamp) -> Vec<String> {
 
 fn any_pod() -> impl Strategy<Value = (u32, i32, Option<usize>)> {
     (1_u32..8, 0_i32..3, prop::option::of(0_usize..4))
+}
+
+#[test]
+fn who_may_list_no_nodes_is_not_told_which_there_are() {
+    let cluster = Cluster::new().node("a", "4", json!({}));
+    let bound = json!({"metadata": {"name": "new"}, "spec": {"nodeName": "b", "containers": [{"name": "c"}]}});
+    let arguments = json!({"spec": {"changes": [{"addPods": {"pod": bound}}]}});
+    let options = CompileOptions::default();
+    let question = Question::from_arguments(QuestionKind::WhatIf, &arguments, &options).unwrap();
+    let inquiry = Inquiry::new(&question, &cluster.engine, NOW);
+    let answer = inquiry.answer(&question, &Interrupt::default()).unwrap();
+    let text = |nodes: bool| {
+        let reader = Visibility { nodes, all_pods: true };
+        answer.clone().for_reader(&question, reader, ExplainOptions::SENT).table(true)
+    };
+    assert!(text(true).contains("node b, which does not exist"), "{}", text(true));
+    assert!(!text(false).contains("does not exist"), "{}", text(false));
 }
 
 proptest! {

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use kube_scheduler_answers::{
-    ExplainOptions, Explanation, GroupAnswer, Inquiry, Interrupt, Question, QuestionKind, Refusal,
-    Subject, Verdict, Visibility, explain,
+    ExplainOptions, Explanation, GroupAnswer, Happening, Inquiry, Interrupt, Preemption, Question,
+    QuestionKind, Refusal, Rehearsal, Subject, Verdict, Visibility, explain, preemption,
+    suggestions,
 };
 use kube_scheduler_api_types::{CompileOptions, Node, Object, Pod};
 use kube_scheduler_config::{Configuration, FeatureGates, Gate};
@@ -133,6 +134,143 @@ fn each_domain_says_which_members_fail_and_only_who_may_know_sees_its_name() {
     let short = explanation.limited(ExplainOptions { max_examples: 1, max_feasible: 1 });
     let short = short.group.unwrap().attempt.unwrap();
     assert_eq!((short.domains.len(), short.domains[0].failed[0].examples.len()), (1, 1));
+}
+
+fn preempted(engine: &mut Engine, subject: &Subject) -> Preemption {
+    preemption(engine, subject, ExplainOptions::ALL, NOW).unwrap()
+}
+
+fn urgent_member(name: &str, cpu: u32) -> Arc<Pod> {
+    let spec = json!({"schedulingGroup": {"podGroupName": "gang"}, "priority": 10});
+    pod(name, &cpu.to_string(), spec)
+}
+
+#[test]
+fn a_member_fits_only_with_its_group_whatever_is_evicted_for_it() {
+    let Cluster { mut engine } = cluster(&ALL);
+    node(&mut engine, "a", "z", 4);
+    group(&mut engine, 3, None);
+    for name in ["m-0", "m-1", "m-2"] {
+        engine.handle(Input::PodApplied(member(name, 2)), NOW);
+    }
+    let subject = Subject::Known("m-0".parse().unwrap());
+    let explanation = explained(&mut engine, "m-0");
+    let answer = preempted(&mut engine, &subject);
+    assert_eq!((answer.verdict, &answer.node), (Verdict::DoesNotFit, &None));
+    assert_eq!(answer.group, explanation.group);
+    let headline = explanation.table(false).lines().next().unwrap().to_owned();
+    assert!(headline.contains("because of its group; 1 of 1 nodes feasible for it"), "{headline}");
+    let text = answer.table(false);
+    assert!(
+        text.starts_with(&(headline + "\n")) && text.contains("tried now with 3 pods"),
+        "{text}"
+    );
+    // Nothing is suggested for one that fits alone, and that is said.
+    let found = suggestions(&engine, &member("m-0", 2), &explanation, &Interrupt::default(), NOW);
+    assert_eq!(found, []);
+    assert!(explanation.table(false).contains("note: no changes are suggested"));
+}
+
+#[test]
+fn who_waits_for_pods_of_its_group_is_helped_by_nothing_of_its_own() {
+    let Cluster { mut engine } = cluster(&ALL);
+    node(&mut engine, "a", "z", 4);
+    group(&mut engine, 2, None);
+    engine.handle(Input::PodApplied(pod("low", "4", json!({"nodeName": "a"}))), NOW);
+    engine.handle(Input::PodApplied(urgent_member("m-0", 2)), NOW);
+    engine.handle(Input::PodApplied(member("m-9", 5)), NOW);
+    engine.handle(Input::PodDeleted { namespace: "default".into(), name: "m-9".into() }, NOW);
+    let explanation = explained(&mut engine, "m-0");
+    assert_eq!(explanation.preemption.as_ref().map(|it| it.helps), Some(true));
+    assert_eq!(explanation.verdict, Verdict::DoesNotFit, "its group waits");
+    let answer = preempted(&mut engine, &Subject::Known("m-0".parse().unwrap()));
+    assert_eq!((answer.verdict, answer.victims.len()), (Verdict::DoesNotFit, 0));
+    assert_eq!((answer.node, answer.candidates.len()), (None, 1), "where it would go alone");
+    let huge = urgent_member("m-0", 5);
+    let found = explain(&mut engine, &Subject::Manifest(huge.clone()), ExplainOptions::ALL, NOW);
+    let found = found.unwrap();
+    assert_eq!(found.verdict, Verdict::DoesNotFit);
+    assert_eq!(suggestions(&engine, &huge, &found, &Interrupt::default(), NOW), []);
+}
+
+#[test]
+fn the_victims_of_a_group_are_named_to_who_may_see_them() {
+    let gates = [Gate::GenericWorkload, Gate::GangScheduling, Gate::WorkloadAwarePreemption];
+    let Cluster { mut engine } = cluster(&gates);
+    for name in ["a", "b"] {
+        node(&mut engine, name, "z", 4);
+        let low = pod(&format!("low-{name}"), "4", json!({"nodeName": name}));
+        let low = Pod { namespace: format!("of-{name}").into(), ..(*low).clone() };
+        engine.handle(Input::PodApplied(Arc::new(low)), NOW);
+    }
+    let gang = json!({
+        "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+        "metadata": {"namespace": "default", "name": "gang", "uid": "gang-uid"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "priority": 10},
+    });
+    engine.handle(Input::ObjectApplied(Arc::new(Object::from_value(gang).unwrap())), NOW);
+    for name in ["m-0", "m-1"] {
+        engine.handle(Input::PodApplied(urgent_member(name, 4)), NOW);
+    }
+    let subject = Subject::Known("m-0".parse().unwrap());
+    let answer = preempted(&mut engine, &subject);
+    let attempt = answer.group.clone().unwrap().attempt.unwrap();
+    assert_eq!(attempt.verdict, "FitsAfterPreemption");
+    let mut named = attempt.victims;
+    named.sort();
+    assert_eq!(named, ["of-a/low-a", "of-b/low-b"]);
+    let hidden = Visibility { nodes: true, all_pods: false };
+    let seen = [
+        answer.visible_to(hidden).table(true),
+        explained(&mut engine, "m-0").visible_to(hidden).table(true),
+    ];
+    for text in seen {
+        assert!(text.contains("preemption would evict: a pod, a pod"), "{text}");
+        assert!(!text.contains("/low-"), "{text}");
+    }
+    // And then they are evicted.
+    engine.schedule_next(NOW);
+    let happened = Rehearsal::default().carry_out(&mut engine, NOW);
+    let evicted = happened.iter().filter_map(|what| match what {
+        Happening::Evicted(pod) => Some(pod.key()),
+        _ => None,
+    });
+    let mut evicted: Vec<String> = evicted.collect();
+    evicted.sort();
+    assert_eq!(evicted, named);
+}
+
+#[test]
+fn a_manifest_is_in_the_group_that_its_label_says() {
+    let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- plugins:\n    \
+        multiPoint: {enabled: [{name: Coscheduling}]}\n    \
+        queueSort: {enabled: [{name: Coscheduling}], disabled: [{name: '*'}]}\n";
+    let config = kube_scheduler_config::load(text, &FeatureGates::default()).unwrap();
+    let registry = kube_scheduler_plugins_intree::registry();
+    let mut engine = Engine::new(&config, &registry, EngineOptions::default()).unwrap();
+    node(&mut engine, "a", "z", 4);
+    let train = json!({
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
+        "metadata": {"namespace": "default", "name": "train", "uid": "train-uid"},
+        "spec": {"minMember": 2},
+    });
+    engine.handle(Input::ObjectApplied(Arc::new(Object::from_value(train).unwrap())), NOW);
+    let labelled = |name: &str| {
+        let label: (Arc<str>, Arc<str>) = ("scheduling.x-k8s.io/pod-group".into(), "train".into());
+        let plain = pod(name, "1", json!({}));
+        Arc::new(Pod { labels: [label].into_iter().collect(), ..(*plain).clone() })
+    };
+    let new = Subject::Manifest(labelled("m-1"));
+    let mut asked = || {
+        let found = explain(&mut engine, &new, ExplainOptions::ALL, NOW).unwrap();
+        let verdicts = (found.verdict, preempted(&mut engine, &new).verdict);
+        (verdicts, found.group.map(|group| (group.n_pods, group.waits_for.is_some())))
+    };
+    let none = Verdict::DoesNotFit;
+    assert_eq!(asked(), ((none, none), Some((1, true))));
+    engine.handle(Input::PodApplied(labelled("m-0")), NOW);
+    let found = explain(&mut engine, &new, ExplainOptions::ALL, NOW).unwrap();
+    assert_eq!((found.verdict, found.group.map(|group| group.n_pods)), (Verdict::Fits, Some(2)));
 }
 
 #[test]

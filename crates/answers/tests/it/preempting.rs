@@ -41,6 +41,15 @@ pub(crate) fn budget(name: &str, app: &str, allowed: i64) -> Arc<Object> {
     )
 }
 
+/// A budget of all pods of a namespace, which preemption does not look at.
+fn of_all(namespace: &str) -> Arc<Object> {
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"namespace": namespace, "name": "everything"}, "spec": {"selector": {}},
+    });
+    Arc::new(Object::from_value(budget).unwrap())
+}
+
 fn names(answer: &Preemption) -> Vec<&str> {
     answer.victims.iter().map(|victim| &*victim.pod).collect()
 }
@@ -88,6 +97,7 @@ fn violated_budgets_are_named() {
         answer.victims.iter().map(|victim| (&*victim.pod, &*victim.violates)).collect();
     let protect = ["protect".to_owned()];
     assert_eq!(violated, [("default/one", &[][..]), ("default/two", &protect[..])]);
+    assert!(answer.victims.iter().all(|victim| victim.budgets == protect), "one has room for one");
     assert_eq!(answer.candidates[0].pdb_violations, 1);
     assert_eq!(decided(&answer), ("", "OnlyCandidate"));
 }
@@ -207,13 +217,18 @@ proptest! {
 #[test]
 fn what_a_reader_may_not_see_is_counted_all_the_same() {
     let theirs = |name: &str| {
-        let plain = pod(name, "2", json!({"nodeName": "a", "priority": 1}));
+        let plain = running(name, 2, 1, "a", "x", 1);
         Arc::new(Pod { namespace: "theirs".into(), ..(*plain).clone() })
     };
     let mut cluster = Cluster::new().node("a", "4", json!({})).pod(theirs("x")).pod(theirs("y"));
     let urgent = Subject::Manifest(pod("urgent", "4", json!({"priority": 100})));
     let restricted = Visibility { nodes: false, all_pods: false };
-    let hidden = ask(&mut cluster, &urgent).visible_to(restricted);
+    cluster.engine.handle(Input::ObjectApplied(of_all("theirs")), NOW);
+    let seen = ask(&mut cluster, &urgent);
+    assert!(seen.table(true).contains("everything"), "{}", seen.table(true));
+    assert!(seen.victims.iter().all(|victim| victim.violates.is_empty()), "preemption reads none");
+    let hidden = seen.visible_to(restricted);
+    assert!(!hidden.table(true).contains("everything"), "{}", hidden.table(true));
     assert_eq!((names(&hidden), hidden.candidates[0].victims.len()), (vec!["", ""], 2));
     let table = hidden.table(true);
     assert!(table.contains("fits on a node once 2 pods are evicted"), "{table}");

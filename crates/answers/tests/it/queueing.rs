@@ -1,6 +1,9 @@
 //! What waits, in which order, and for what.
 
-use kube_scheduler_answers::{QueueOptions, WaitingPod, queue};
+use kube_scheduler_answers::{
+    Inquiry, Interrupt, Question, QuestionKind, QueueOptions, WaitingPod, queue,
+};
+use kube_scheduler_api_types::CompileOptions;
 use serde_json::json;
 
 use crate::cluster::{Cluster, NOW, pod};
@@ -53,6 +56,24 @@ fn pods_of_objects_wait_for_what_an_attempt_finds() {
     assert!(group.waits_for.iter().any(|event| event.starts_with("Node")), "{group:?}");
     assert!(answer.warnings.iter().any(|text| text.contains("1 pending pod of other schedulers")));
     assert_eq!(cluster.engine.pending_counts().active, 5, "the cluster itself is as it was");
+}
+
+#[test]
+fn a_question_that_is_given_up_makes_no_more_attempts() {
+    let cluster = waiting(Cluster::new());
+    let arguments = json!({"spec": {}});
+    let kind = QuestionKind::Queue;
+    let question = Question::from_arguments(kind, &arguments, &CompileOptions::default()).unwrap();
+    let question = question.of_objects();
+    let answered = |interrupt: &Interrupt| {
+        let inquiry = Inquiry::new(&question, &cluster.engine, NOW);
+        inquiry.answer(&question, interrupt).unwrap().table(true)
+    };
+    let interrupt = Interrupt::default();
+    assert!(!answered(&interrupt).contains("cut short"));
+    interrupt.set();
+    let text = answered(&interrupt);
+    assert!(text.contains("the answer is cut short: it took too long"), "{text}");
 }
 
 #[test]

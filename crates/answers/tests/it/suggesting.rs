@@ -93,6 +93,19 @@ fn selectors_ports_and_anti_affinity_are_dropped() {
 }
 
 #[test]
+fn of_long_lists_what_helps_is_to_drop_them() {
+    let terms = |app: &str| {
+        let term = json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}});
+        json!({"requiredDuringSchedulingIgnoredDuringExecution": vec![term; 20]})
+    };
+    let mut cluster = with_zones(1);
+    let affinity = json!({"podAffinity": terms("none"), "podAntiAffinity": terms("web")});
+    let found = suggested(&mut cluster, &pod("p", "1", json!({"affinity": affinity})));
+    let codes: Vec<String> = found.iter().map(|one| one.codes.join("+")).collect();
+    assert_eq!(codes[0], "DropPodAffinity+DropPodAntiAffinity", "{codes:?}");
+}
+
+#[test]
 fn two_changes_are_combined_where_one_does_not_do() {
     let mut cluster =
         Cluster::new().node("big", "8", tainted()).node("off", "1", json!({"unschedulable": true}));

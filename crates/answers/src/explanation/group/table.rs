@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 
 use super::{DomainsAnswer, GroupAnswer, GroupAttempt};
 use crate::columns::Columns;
+use crate::explanation::table::names;
 use crate::format::count;
 
 impl GroupAnswer {
     /// Where the group stands, one line for each thing that is known, and the domains in columns.
-    pub(in crate::explanation) fn write(&self, out: &mut String) {
+    pub(crate) fn write(&self, out: &mut String) {
         let needed = match self.min_count {
             Some(min_count) => format!("{min_count} needed together, "),
             None => String::new(),
@@ -49,6 +50,9 @@ impl GroupAttempt {
         let texts = [Some(&self.message), self.no_domains.as_ref(), self.preemption.as_ref()];
         for text in texts.into_iter().flatten().filter(|text| !text.is_empty()) {
             let _ = writeln!(out, "  {text}");
+        }
+        if !self.victims.is_empty() {
+            let _ = writeln!(out, "  preemption would evict: {}", names(&self.victims));
         }
         if self.is_abridged {
             let _ = writeln!(out, "  domains are not listed: there are too many domains and pods");

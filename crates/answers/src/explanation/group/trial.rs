@@ -14,6 +14,7 @@ use super::{DomainsAnswer, FailedMembers, GroupAnswer, GroupAttempt};
 use crate::explanation::ExplainOptions;
 use crate::explanation::compose::stage_name;
 use crate::interrupt::Interrupt;
+use crate::rehearsal::{Happening, Rehearsal};
 
 /// How many attempts at other pods, those that are nominated to nodes, may come before that at the group.
 const MAX_ATTEMPTS: usize = 1_000;
@@ -67,9 +68,10 @@ pub(in crate::explanation) fn group_of(
             let is_abridged = waiting.len().saturating_mul(n_domains) > MAX_REPORTED;
             let mut watcher = Watcher { group: (&pod.namespace, name), is_abridged, report: None };
             try_group(&mut trial, &mut watcher, &waiting, interrupt, now);
-            watcher
-                .report
-                .map(|report| attempt(&report, waiting.len(), is_abridged, options.max_examples))
+            watcher.report.map(|report| GroupAttempt {
+                victims: evicted(&mut trial, now),
+                ..attempt(&report, waiting.len(), is_abridged, options.max_examples)
+            })
         }
     };
     let name = format!("{}/{name}", pod.namespace);
@@ -128,11 +130,21 @@ fn try_group(
             return;
         }
         let turn = trial.schedule_next_observed(watcher, now);
-        trial.drain_effects().for_each(drop);
         if watcher.report.is_some() || turn.is_none() {
             return;
         }
+        trial.drain_effects().for_each(drop);
     }
+}
+
+/// The pods that the latest attempt evicts.
+fn evicted(trial: &mut Engine, now: Timestamp) -> Vec<String> {
+    let happened = Rehearsal::default().carry_out(trial, now).into_iter();
+    let evicted = happened.filter_map(|what| match what {
+        Happening::Evicted(pod) => Some(pod.key()),
+        _ => None,
+    });
+    evicted.collect()
 }
 
 /// Namespace and name of a pod's group.

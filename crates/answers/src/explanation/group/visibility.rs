@@ -7,7 +7,7 @@ use crate::explanation::visibility::{ERROR_HIDDEN, merged};
 
 impl GroupAnswer {
     /// Leaves out the names of domains, which may be those of nodes, the texts that have them, and those of errors.
-    pub(in crate::explanation) fn hide_nodes(&mut self) {
+    pub(crate) fn hide_nodes(&mut self) {
         if let Some(attempt) = &mut self.attempt {
             attempt.hide_nodes();
         }
