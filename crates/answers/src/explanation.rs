@@ -26,9 +26,6 @@ use crate::Refusal;
 use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 
-/// What is said of a pod that no change of its own would help.
-const NOTHING_SUGGESTED: &str = "no changes are suggested while it is up to the pod's group: they would be tried for the pod alone";
-
 /// The pod that a question is about.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -95,11 +92,7 @@ pub(crate) fn explain_until(
     now: Timestamp,
 ) -> Result<Explanation, Refusal> {
     let found = found_about(engine, subject, now)?;
-    let mut answer = explanation_in_group(engine, found, options, interrupt, now);
-    if answer.is_up_to_group() {
-        answer.warnings.push(NOTHING_SUGGESTED.to_owned());
-    }
-    Ok(answer)
+    Ok(explanation_in_group(engine, found, options, interrupt, now))
 }
 
 /// The explanation of what was found, in which the pod's group has the last word: a pod gets no node while its group does not.

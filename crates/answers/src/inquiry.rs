@@ -15,7 +15,6 @@ use crate::interrupt::Interrupt;
 use crate::preemption::{Preemption, preemption_until};
 use crate::queue::{Queue, queue_until};
 use crate::request::{Asked, Question};
-use crate::suggestions::suggestions;
 use crate::what_if::{QuestionLimits, WhatIf, what_if};
 
 /// How many entries each list of a [`WhatIf`] has at most for its reader over HTTP.
@@ -74,7 +73,7 @@ impl Inquiry {
                 let all = ExplainOptions::ALL;
                 let mut answer = explain_until(&mut engine, subject, all, &interrupt, now)?;
                 if let Some(pod) = subject.pod_in(&engine).filter(|_| *suggest) {
-                    answer.suggestions = suggestions(&engine, &pod, &answer, &interrupt, now);
+                    answer.suggest(&engine, &pod, &interrupt, now);
                 }
                 // In the copy bindings under way have ended.
                 answer.place = place.map(place_answer).or(answer.place);

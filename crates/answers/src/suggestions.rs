@@ -23,6 +23,8 @@ use crate::explanation::{Explanation, Suggestion, Verdict};
 use crate::interrupt::Interrupt;
 use crate::what_if::{Change, apply};
 
+/// What is said of a pod that no change of its own would help.
+const NOTHING_SUGGESTED: &str = "no changes are suggested while it is up to the pod's group: they would be tried for the pod alone";
 /// How many single changes are tried, and how many pairs.
 const MAX_SINGLES: usize = 64;
 const MAX_PAIRS: usize = 100;
@@ -66,6 +68,22 @@ pub fn suggestions(
     let mut known: BTreeSet<Vec<&'static str>> = BTreeSet::new();
     suggested.retain(|one| one.codes.len() == 1 || known.insert(one.codes.clone()));
     suggested
+}
+
+impl Explanation {
+    /// Adds what [`suggestions`] finds for the pod that it is about, and why it finds nothing where it is up to the pod's group.
+    pub fn suggest(
+        &mut self,
+        engine: &Engine,
+        pod: &Arc<Pod>,
+        interrupt: &Interrupt,
+        now: Timestamp,
+    ) {
+        self.suggestions = suggestions(engine, pod, self, interrupt, now);
+        if self.is_up_to_group() {
+            self.warnings.push(NOTHING_SUGGESTED.to_owned());
+        }
+    }
 }
 
 /// Where changes are tried.

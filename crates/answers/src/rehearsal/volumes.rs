@@ -267,7 +267,7 @@ fn reach(cluster: &ClusterState, driver: &str, claim: &Object) -> Value {
     let same = |key: &Json| {
         let key = key.as_str()?;
         let value = node?.labels.get(key)?;
-        Some(json!({"key": key, "operator": "In", "values": [&**value]}))
+        Some(json!({"key": key, "operator": "In", "values": [value]}))
     };
     let same: Vec<Value> = keys.filter_map(same).collect();
     match same.is_empty() {

@@ -2,8 +2,7 @@
 
 use kube_scheduler_answers::{
     CapacityOptions, Change, ExplainOptions, FragmentationOptions, Interrupt, QuestionLimits,
-    QueueOptions, Subject, capacity, explain, fragmentation, preemption, queue, schema,
-    suggestions, what_if,
+    QueueOptions, Subject, capacity, explain, fragmentation, preemption, queue, schema, what_if,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -132,7 +131,7 @@ fn real_answers_are_as_described() {
     ] {
         let mut answer = explain(engine, &subject, all, NOW).unwrap();
         let pod = subject.pod_in(engine).unwrap();
-        answer.suggestions = suggestions(engine, &pod, &answer, &Interrupt::default(), NOW);
+        answer.suggest(engine, &pod, &Interrupt::default(), NOW);
         judge.check("Explanation", &json(&answer));
         judge.check("Preemption", &json(&preemption(engine, &subject, all, NOW).unwrap()));
     }

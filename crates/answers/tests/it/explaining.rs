@@ -2,7 +2,6 @@
 
 use kube_scheduler_answers::{
     ExplainOptions, Format, Interrupt, Refusal, RejectedNodes, Subject, Verdict, explain, render,
-    suggestions,
 };
 use serde_json::{Value, json};
 
@@ -106,7 +105,7 @@ fn a_gated_pod_says_by_whom_and_where_it_would_go() {
     let mut answer = cluster.explain(&subject).unwrap();
     assert_eq!((answer.verdict, answer.without_gates), (Verdict::Gated, Some(Verdict::DoesNotFit)));
     let pod = subject.pod_in(&cluster.engine).unwrap();
-    answer.suggestions = suggestions(&cluster.engine, &pod, &answer, &Interrupt::default(), NOW);
+    answer.suggest(&cluster.engine, &pod, &Interrupt::default(), NOW);
     assert!(!answer.suggestions.is_empty());
 }
 

@@ -13,7 +13,7 @@ use anyhow::{Result, anyhow, bail};
 use kube_scheduler_answers::{
     CapacityOptions, Change, ExplainOptions, Explanation, Format, FragmentationOptions, Interrupt,
     PodName, Preemption, QuestionLimits, QueueOptions, Subject, Verdict, WhatIf, capacity, explain,
-    fragmentation, preemption, queue, render, suggestions, what_if_under,
+    fragmentation, preemption, queue, render, what_if_under,
 };
 use kube_scheduler_api_types::validation::{label_key_messages, label_value_messages};
 use kube_scheduler_api_types::{LabelSelector, Pod, Taint, TaintEffect};
@@ -272,7 +272,7 @@ fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
     for subject in &subjects {
         let mut answer = explain(&mut engine, subject, ExplainOptions::ALL, now)?;
         if let Some(pod) = subject.pod_in(&engine).filter(|_| args.suggest) {
-            answer.suggestions = suggestions(&engine, &pod, &answer, &Interrupt::default(), now);
+            answer.suggest(&engine, &pod, &Interrupt::default(), now);
         }
         answers.push(answer);
     }
