@@ -1,3 +1,5 @@
+//! How many combinations of changes there are, however long the lists of a pod.
+
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_config::{Configuration, FeatureGates};
 use kube_scheduler_engine::{EngineOptions, Input};
