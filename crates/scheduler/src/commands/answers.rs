@@ -100,6 +100,10 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "NODE")]
     cordon: Vec<String>,
 
+    /// A node takes new pods again. May be repeated.
+    #[arg(long, value_name = "NODE")]
+    uncordon: Vec<String>,
+
     /// A node is cordoned, and the pods of controllers on it come again elsewhere, in rounds as disruption budgets allow, after
     /// all other changes. May be repeated.
     #[arg(long, value_name = "NODE")]
@@ -359,6 +363,7 @@ fn asked(args: &WhatIfArgs, registry: Registry) -> Result<bool> {
     changes.extend(args.delete_pod.iter().cloned().map(Change::DeletePod));
     changes.extend(args.evict_pod.iter().cloned().map(Change::EvictPod));
     changes.extend(args.cordon.iter().map(|node| Change::Cordon(node.as_str().into())));
+    changes.extend(args.uncordon.iter().map(|node| Change::Uncordon(node.as_str().into())));
     changes.extend(args.drain.iter().map(drain_of(args.disable_eviction)));
     changes.extend(args.remove_node.iter().map(|node| Change::RemoveNode(node.as_str().into())));
     // Before their pods.

@@ -227,6 +227,15 @@ impl Source {
             Ok(None) if self.ask_leader || !endpoint.has_bearer_credentials() => {
                 RunningScheduler::leading(endpoint, &self.lease).await
             }
+            Ok(None) => {
+                if !self.live {
+                    let lease = &self.lease;
+                    remarks(format!(
+                        "a holder of lease {lease} is not asked: that would send it the kubeconfig's token or password (--ask-leader)"
+                    ));
+                }
+                Ok(None)
+            }
             found => found,
         };
         match found {

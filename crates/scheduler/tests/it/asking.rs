@@ -57,6 +57,9 @@ fn changes_are_tried_and_pods_counted() {
     let (cluster, small) = (files.write("cluster.yaml", CLUSTER), files.write("small.yaml", SMALL));
     let (code, answer) = asked(&["what-if", "--add", &small, "--cordon", "n1", "-f", &cluster]);
     assert_eq!((code, &answer["fits"]), (Some(1), &json!(false)));
+    let open = ["what-if", "--add", &small, "--uncordon", "n1", "--cordon", "n1", "-f", &cluster];
+    let (code, answer) = asked(&open);
+    assert_eq!((code, &answer["placements"][0]["node"]), (Some(0), &json!("n1")));
     let more = ["what-if", "--add", &small, "--cordon", "n1", "--nodes-like", "n1=1"];
     let (code, answer) = asked(&[&more[..], &["-f", &cluster]].concat());
     assert_eq!((code, &answer["placements"][0]["node"]), (Some(0), &json!("n1-like-1")));

@@ -451,6 +451,7 @@ fn the_leader_is_asked_at_its_pod_if_none_is_registered() {
     let (code, _, said) = asked(&question[..4]);
     assert_eq!(code, Some(1));
     assert!(!said.contains("warning") && said.contains("answered here, from http://"), "{said}");
+    assert!(said.contains("is not asked: that would send it the kubeconfig's token"), "{said}");
     let (code, _, said) = asked(&[&question[..4], &["--live"]].concat());
     assert_eq!(code, Some(2));
     assert!(said.contains("with a token or password only with --ask-leader"), "{said}");

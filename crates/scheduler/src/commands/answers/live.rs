@@ -166,6 +166,7 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
     changes.extend(args.delete_pod.iter().map(|pod| json!({"deletePod": named(pod)})));
     changes.extend(args.evict_pod.iter().map(|pod| json!({"evictPod": named(pod)})));
     changes.extend(args.cordon.iter().map(|node| json!({"cordon": {"name": node}})));
+    changes.extend(args.uncordon.iter().map(|node| json!({"uncordon": {"name": node}})));
     let at_once = args.disable_eviction;
     changes.extend(
         args.drain.iter().map(|node| json!({"drain": {"name": node, "disableEviction": at_once}})),

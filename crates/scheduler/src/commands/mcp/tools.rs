@@ -43,8 +43,8 @@ const fn description(kind: QuestionKind) -> &'static str {
              PodDisruptionBudgets that would violate, and for the other nodes why evicting pods does not help. No pod is evicted."
         }
         QuestionKind::WhatIf => {
-            "Say what would happen if the cluster were changed: pods or pod groups added, pods deleted or evicted, nodes added, removed, \
-             cordoned, drained, tainted or labelled, in the given order. The scheduler runs on a copy until no pod can make progress; the answer \
+            "Say what would happen if the cluster were changed: pods, workloads or pod groups added, pods deleted or evicted, nodes added, \
+             removed, cordoned, drained, tainted or labelled, in the given order. The scheduler runs on a copy until no pod can make progress; the answer \
              has where pods would go, who would be evicted, what would stay pending and why, and what differs on each node."
         }
         QuestionKind::Drain => {
