@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Simulate(commands::simulate::Args),
     Explain(commands::answers::ExplainArgs),
     Preempt(commands::answers::PreemptArgs),
-    WhatIf(commands::answers::WhatIfArgs),
+    WhatIf(Box<commands::answers::WhatIfArgs>),
     Drain(commands::answers::DrainArgs),
     Capacity(commands::answers::CapacityArgs),
     Queue(commands::answers::QueueArgs),

@@ -5,104 +5,127 @@
 //!
 //! Behaviour in `docs/spec/preemption.md` §5.1.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_framework::ClusterView;
-use kube_scheduler_framework::api::{LabelSelector, Object, Pod, wire};
+use kube_scheduler_framework::api::{Json, LabelSelector, Pod, wire};
 use serde::Deserialize;
 
 use super::candidate::SomePods;
 
-/// One budget.
+/// What a budget says; read once, and kept with its object.
 #[derive(Debug)]
-struct Budget {
-    namespace: Arc<str>,
-    name: Arc<str>,
-    /// Never empty: an empty selector covers nothing here.
-    selector: LabelSelector,
+struct Terms {
+    /// `None` where it covers nothing, as an empty one does here.
+    selector: Option<LabelSelector>,
     allowed: i64,
     /// Names of pods whose disruption is counted already.
     disrupted: BTreeSet<String>,
 }
 
-impl Budget {
-    /// `None` when the budget can cover nothing.
-    fn of(object: &Object) -> Option<Self> {
-        let wire_selector = object.json.get("spec")?.get("selector")?;
-        let wire_selector = wire::LabelSelector::deserialize(wire_selector).ok()?;
-        let selector = LabelSelector::from_wire(&wire_selector)
-            .ok()
-            .filter(|selector| !selector.is_empty())?;
-        let status = object.json.get("status");
+impl Terms {
+    fn read(json: &Json) -> Self {
+        let selector = json.get("spec").and_then(|spec| spec.get("selector"));
+        let selector =
+            selector.and_then(|selector| wire::LabelSelector::deserialize(selector).ok());
+        let selector = selector.and_then(|selector| LabelSelector::from_wire(&selector).ok());
+        let status = json.get("status");
         let allowed = status
             .and_then(|status| status.get("disruptionsAllowed"))
             .and_then(|value| value.as_i64());
         let disrupted = status
             .and_then(|status| status.get("disruptedPods"))
             .and_then(|value| value.as_object());
-        Some(Self {
-            namespace: object.namespace.clone(),
-            name: object.name.clone(),
-            selector,
+        Self {
+            selector: selector.filter(|selector| !selector.is_empty()),
             allowed: allowed.unwrap_or(0),
             disrupted: disrupted
                 .into_iter()
                 .flat_map(|pods| pods.iter().map(|(name, _)| name.to_owned()))
                 .collect(),
-        })
+        }
     }
 
-    fn covers(&self, pod: &Pod) -> bool {
-        self.namespace == pod.namespace
-            && self.selector.matches(&pod.labels)
+    /// Whether a pod of the budget's namespace is covered.
+    fn cover(&self, pod: &Pod) -> bool {
+        self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
             && !self.disrupted.contains(&*pod.name)
     }
 }
 
-/// All budgets of the cluster, read once per attempt.
+/// One budget that may cover pods.
 #[derive(Debug)]
-pub(super) struct Budgets(Vec<Budget>);
+struct Budget {
+    name: Arc<str>,
+    terms: Arc<Terms>,
+}
+
+/// All budgets of the cluster, as they are in one attempt.
+#[derive(Debug, Default)]
+pub(super) struct Budgets {
+    by_namespace: BTreeMap<Arc<str>, Vec<Budget>>,
+    n_budgets: usize,
+}
+
+/// How many more pods budgets let go, for those that have been counted down.
+#[derive(Debug, Default)]
+pub(super) struct Left<'a>(BTreeMap<(&'a str, &'a str), i64>);
+
+impl<'a> Left<'a> {
+    /// Counts a budget down; says whether it lets one more go.
+    fn take(&mut self, namespace: &'a str, budget: &'a Budget) -> bool {
+        let left = self.0.entry((namespace, &budget.name)).or_insert(budget.terms.allowed);
+        *left -= 1;
+        *left >= 0
+    }
+}
 
 impl Budgets {
     pub(super) fn of(cluster: ClusterView<'_>) -> Self {
-        let objects = cluster.objects().list("policy", "PodDisruptionBudget");
-        Self(objects.filter_map(|object| Budget::of(object)).collect())
+        let mut budgets = Self::default();
+        for object in cluster.objects().list("policy", "PodDisruptionBudget") {
+            let terms = object.read_as(Terms::read);
+            if terms.selector.is_some() {
+                let of_namespace = budgets.by_namespace.entry(object.namespace.clone());
+                of_namespace.or_default().push(Budget { name: object.name.clone(), terms });
+                budgets.n_budgets += 1;
+            }
+        }
+        budgets
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.n_budgets
     }
 
-    /// How many more pods each budget lets go.
-    pub(super) fn allowed(&self) -> Vec<i64> {
-        self.0.iter().map(|budget| budget.allowed).collect()
+    /// The budgets that cover a pod, with their namespace.
+    fn covering(&self, pod: &Pod) -> impl Iterator<Item = (&str, &Budget)> {
+        let of_namespace = self.by_namespace.get_key_value(&pod.namespace);
+        let of_namespace = of_namespace.filter(|_| !pod.labels.is_empty()).into_iter();
+        let all = of_namespace.flat_map(|(name, all)| all.iter().map(|budget| (&**name, budget)));
+        all.filter(|(_, budget)| budget.terms.cover(pod))
     }
 
     /// Counts a pod down from what is `left`; says whether all budgets let it go. Those after one that does not are not
     /// counted down.
-    pub(super) fn let_go(&self, pod: &Pod, left: &mut [i64]) -> bool {
-        let covering = self.0.iter().zip(left).filter(|(budget, _)| budget.covers(pod));
-        pod.labels.is_empty()
-            || covering.map(|(_, left)| left).all(|left| {
-                *left -= 1;
-                *left >= 0
-            })
+    pub(super) fn let_go<'a>(&'a self, pod: &Pod, left: &mut Left<'a>) -> bool {
+        self.covering(pod).all(|(namespace, budget)| left.take(namespace, budget))
     }
 
     /// Splits pods, most important first, into those whose eviction would violate a budget and the others. Both keep
     /// the order.
     pub(super) fn split<'a>(&self, pods: SomePods<'a>) -> (SomePods<'a>, SomePods<'a>) {
-        if self.0.is_empty() {
+        if self.n_budgets == 0 {
             return (SomePods::new(), pods);
         }
-        let mut left = self.allowed();
+        let mut left = Left::default();
         pods.into_iter().partition(|pod| self.violated_by(pod, &mut left, |_| {}))
     }
 
     /// The names of the budgets that evicting a pod would violate, for each pod whose eviction would, most important first.
     pub(super) fn violations<'a>(&self, pods: SomePods<'a>) -> Vec<(&'a Arc<Pod>, Vec<Arc<str>>)> {
-        let mut left = self.allowed();
+        let mut left = Left::default();
         let violations = pods.into_iter().filter_map(|pod| {
             let mut names = Vec::new();
             self.violated_by(pod, &mut left, |name| names.push(name.clone()))
@@ -112,22 +135,17 @@ impl Budgets {
     }
 
     /// Counts a pod down from what is `left`; says whether that violates a budget, and which.
-    fn violated_by(
-        &self,
+    fn violated_by<'a>(
+        &'a self,
         pod: &Pod,
-        left: &mut [i64],
+        left: &mut Left<'a>,
         mut violated: impl FnMut(&Arc<str>),
     ) -> bool {
         let mut is_violating = false;
-        if !pod.labels.is_empty() {
-            for (budget, left) in self.0.iter().zip(left) {
-                if budget.covers(pod) {
-                    *left -= 1;
-                    if *left < 0 {
-                        is_violating = true;
-                        violated(&budget.name);
-                    }
-                }
+        for (namespace, budget) in self.covering(pod) {
+            if !left.take(namespace, budget) {
+                is_violating = true;
+                violated(&budget.name);
             }
         }
         is_violating

@@ -10,7 +10,7 @@ use kube_scheduler_framework::api::{DisruptionMode, Pod, Timestamp};
 use kube_scheduler_framework::groups::{GroupTrial, PlacedGroup, PodGroupPostFilter};
 use kube_scheduler_framework::{ClusterView, Status};
 
-use super::disruption::Budgets;
+use super::disruption::{Budgets, Left};
 use super::{DefaultPreemption, NEVER};
 use crate::pod_groups::text_of;
 
@@ -131,6 +131,6 @@ fn units(cluster: ClusterView<'_>, now: Timestamp) -> Vec<Unit> {
 
 /// Splits units into those whose eviction would violate a budget and the others; both keep the order.
 fn split(budgets: &Budgets, units: Vec<Unit>) -> (Vec<Unit>, Vec<Unit>) {
-    let mut left = budgets.allowed();
+    let mut left = Left::default();
     units.into_iter().partition(|unit| unit.pods.iter().any(|pod| !budgets.let_go(pod, &mut left)))
 }
