@@ -18,7 +18,7 @@ const PER_COUNTER: usize = 2 << 10;
 /// For each of these and each node.
 const PER_COUNTER_AND_NODE: usize = 32;
 /// For each claim: its object, and what is to be allocated for it.
-const PER_CLAIM: usize = 8 << 10;
+const PER_CLAIM: usize = 32 << 10;
 /// For each persistent volume claim: where its volume is, or what it could get.
 const PER_VOLUME_CLAIM: usize = 2 << 10;
 /// For each node, if there is such a claim: capacities are published for a node or for several.

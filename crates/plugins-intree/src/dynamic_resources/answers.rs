@@ -11,12 +11,14 @@ use kube_scheduler_framework::{ClusterView, NodeView};
 
 /// How many questions are remembered; beyond that, the one that was asked longest ago is evicted.
 const MAX_QUESTIONS: usize = 16;
-/// How many bytes the claims of a pod may have for anything about them to be remembered, which they stay in memory for.
-const MAX_CLAIM_BYTES: usize = 256 << 10;
+/// How many bytes a claim of a pod may have, on average, for anything about them to be remembered, which they stay in memory for. With
+/// its decoded form it takes about twice as many, which the engine counts for each.
+const MAX_CLAIM_BYTES: usize = 16 << 10;
 
 /// Whether nothing about these claims is remembered. O(values in them).
-pub(super) fn are_large<'a>(claims: impl IntoIterator<Item = &'a Arc<Object>>) -> bool {
-    claim_bytes(claims) > MAX_CLAIM_BYTES
+pub(super) fn are_large<'a>(claims: impl ExactSizeIterator<Item = &'a Arc<Object>>) -> bool {
+    let most = MAX_CLAIM_BYTES * claims.len();
+    claim_bytes(claims) > most
 }
 
 fn claim_bytes<'a>(claims: impl IntoIterator<Item = &'a Arc<Object>>) -> usize {
@@ -97,7 +99,7 @@ impl Answers {
 
     /// The answers to a question.
     pub(super) fn to(&self, question: Question) -> Arc<Column> {
-        if are_large(&question.claims) {
+        if are_large(question.claims.iter()) {
             return Arc::default();
         }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
