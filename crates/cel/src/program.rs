@@ -46,7 +46,7 @@ impl Environment {
         self.compile_metered(expression, &mut 0)
     }
 
-    /// The same. Adds to `steps` what it takes, in steps of some 10 ns, also where the expression is refused.
+    /// The same. Adds to `steps` what it takes, in steps of some 5 ns, also where the expression is refused.
     ///
     /// # Errors
     /// As of [`compile`](Self::compile).
@@ -121,7 +121,7 @@ pub struct Outcome {
     pub value: bool,
     /// The cost of the evaluation, in the units of the reference.
     pub cost: u64,
-    /// Work that this cost does not see, such as patterns that are compiled while evaluating, in steps of some 10 ns.
+    /// Work that this cost does not see, such as patterns that are compiled while evaluating, in steps of some 5 ns.
     pub steps: u64,
 }
 

@@ -11,8 +11,8 @@ use kube_scheduler_framework::{ClusterView, NodeView};
 
 /// How many questions are remembered; beyond that, the one that was asked longest ago is evicted.
 const MAX_QUESTIONS: usize = 16;
-/// How many bytes a claim of a pod may have, on average, for anything about them to be remembered, which they stay in memory for. With
-/// its decoded form it takes about twice as many, which the engine counts for each.
+/// How many bytes a claim of a pod may have, on average, for anything about them to be remembered, which they stay in memory for. The
+/// engine counts twice as many for each, since its decoded form is kept, too.
 const MAX_CLAIM_BYTES: usize = 16 << 10;
 
 /// Whether nothing about these claims is remembered. O(values in them).
