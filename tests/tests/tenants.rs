@@ -117,6 +117,7 @@ impl World {
     fn sizes(&self) -> BTreeMap<&'static str, usize> {
         let bounded = [
             "changes of nodes",
+            "changes of claims and devices",
             "signatures",
             "evaluations",
             "followed counters",

@@ -36,6 +36,7 @@ pub struct Object {
     /// The whole object, as it was read.
     pub json: Arc<Json>,
     form: ObjectForm,
+    n_bytes: usize,
 }
 
 #[derive(Default, Deserialize)]
@@ -64,6 +65,7 @@ impl Object {
     }
 
     fn read(json: Json) -> Result<Self, DecodeError> {
+        let n_bytes = json.n_bytes();
         let json = Arc::new(json);
         let header: Header = decode("object", &json)?;
         let (group, version) = match header.api_version.split_once('/') {
@@ -82,6 +84,7 @@ impl Object {
             labels: header.metadata.labels,
             json,
             form: ObjectForm::default(),
+            n_bytes,
         })
     }
 
@@ -94,16 +97,26 @@ impl Object {
     }
 
     /// Sets one field of the JSON, making the maps on the way to it. What was read of the object besides (identity,
-    /// revision, labels) stays as it is.
+    /// revision, labels) stays as it is. O(values).
     pub fn set_field(&mut self, path: &[&str], value: Json) {
         self.form = ObjectForm::default();
-        Arc::make_mut(&mut self.json).set(path, value);
+        let json = Arc::make_mut(&mut self.json);
+        json.set(path, value);
+        self.n_bytes = json.n_bytes();
     }
 
     /// The same with other JSON. What was read of the object besides stays as it is.
     #[must_use]
     pub fn with_json(self, json: impl Into<Json>) -> Self {
-        Self { json: Arc::new(json.into()), form: ObjectForm::default(), ..self }
+        let json: Json = json.into();
+        let n_bytes = json.n_bytes();
+        Self { json: Arc::new(json), form: ObjectForm::default(), n_bytes, ..self }
+    }
+
+    /// What it takes in memory, about, in bytes: its JSON and its own fields, without allocators' overhead and without what
+    /// [`read_as`](Self::read_as) keeps. O(1).
+    pub const fn n_bytes(&self) -> usize {
+        size_of::<Self>() + self.n_bytes
     }
 
     /// What `read` makes of the JSON, as a type of the caller's. The first answer is kept as long as the object, and the copies that
@@ -128,5 +141,22 @@ impl Object {
         } else {
             format!("{}/{}", self.namespace, self.name)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn bytes_follow_the_json() {
+        let of = |text: &str| json!({"kind": "Thing", "metadata": {"name": "a"}, "text": text});
+        let mut object = Object::from_value(of("short")).unwrap();
+        let short = object.n_bytes();
+        object.set_field(&["text"], json!("x".repeat(105)).into());
+        assert_eq!(object.n_bytes(), short + 100);
+        assert_eq!(object.with_json(of("short")).n_bytes(), short);
     }
 }

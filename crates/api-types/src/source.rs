@@ -55,6 +55,12 @@ struct Resources {
 }
 
 impl Source {
+    /// What it takes in memory, about, in bytes. O(resource names).
+    pub(crate) fn n_bytes(&self) -> usize {
+        let names = self.resource_names.iter().map(|name| size_of::<Arc<str>>() + name.len());
+        size_of::<Self>() + self.json.len() + names.sum::<usize>()
+    }
+
     /// Keeps a pod.
     ///
     /// # Errors

@@ -454,6 +454,10 @@ fn check_objects(cluster: &ClusterState, report: &mut Report) {
         by_class.entry(storage_class_of(volume).into()).or_default().insert(volume.name.clone());
     }
     report.compare(|| "volumes by class".to_owned(), by_class, objects.volumes_by_class());
+    let all = objects.kinds();
+    let all = all.flat_map(|(group, kind)| objects.list(&group, &kind).cloned().collect::<Vec<_>>());
+    let recounted = all.fold((0, 0), |(n, n_bytes), it| (n + 1, n_bytes + it.n_bytes()));
+    report.compare(|| "objects and their bytes".to_owned(), recounted, objects.size());
     let groups = objects.list(PodGroup::GROUP, PodGroup::KIND);
     let mut n_groups = 0;
     for group in groups {

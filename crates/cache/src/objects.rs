@@ -61,6 +61,7 @@ struct KindStore {
     class: ObjectClass,
     sequence: u64,
     n_objects: usize,
+    n_bytes: usize,
     by_namespace: BTreeMap<Arc<str>, Arc<ByName>>,
     assumed: Assumed,
     pending: PendingObjects,
@@ -88,6 +89,8 @@ impl ObjectStore {
             Arc::make_mut(store.by_namespace.entry(object.namespace.clone()).or_default());
         let previous = by_name.insert(object.name.clone(), object.clone());
         store.n_objects += usize::from(previous.is_none());
+        store.n_bytes += object.n_bytes();
+        store.n_bytes -= previous.as_ref().map_or(0, |previous| previous.n_bytes());
         let changed = store.count_change();
         if is_volume {
             self.volume_classes.applied(previous.as_deref(), &object);
@@ -124,6 +127,7 @@ impl ObjectStore {
         store.n_objects -= 1;
         self.versions.count_change(store.count_change());
         if let Some(previous) = &previous {
+            store.n_bytes -= previous.n_bytes();
             store.assumed.removed(previous);
             store.confirmed.forget(previous);
             let change = ObjectChange { old: Some(previous.clone()), new: None, is_pending: false };
@@ -174,6 +178,13 @@ impl ObjectStore {
     /// How many objects of a kind there are.
     pub fn n_objects(&self, group: &str, kind: &str) -> usize {
         self.kind(group, kind).map_or(0, |store| store.n_objects)
+    }
+
+    /// How many objects there are of all kinds, and what they take in memory, about, in bytes. O(kinds).
+    pub fn size(&self) -> (usize, usize) {
+        let of_kind =
+            |(n, n_bytes), store: &KindStore| (n + store.n_objects, n_bytes + store.n_bytes);
+        self.kinds.iter().fold((0, 0), of_kind)
     }
 
     /// The group and kind of everything there is or was, sorted.
@@ -235,6 +246,7 @@ impl ObjectStore {
                 class: ObjectClass::of(group, kind),
                 sequence: 0,
                 n_objects: 0,
+                n_bytes: 0,
                 by_namespace: BTreeMap::new(),
                 assumed: Assumed::default(),
                 pending: PendingObjects::default(),

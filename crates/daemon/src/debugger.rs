@@ -34,7 +34,7 @@ pub(crate) fn run(engine: &Engine, actual: Actual) {
     tracing::info!(tables, "Dump of table sizes");
 }
 
-/// One line for each table: its name, its entries, and its bytes if those are what bounds it.
+/// One line for each table: its name, its entries, and its bytes if they are known; then the sum of the bytes.
 fn dump_tables(engine: &Engine, parts: [(&str, SharedSize); 2]) -> String {
     let line = |size: TableSize| {
         let n_bytes = size.n_bytes.map(|n| format!(", {n} bytes")).unwrap_or_default();
@@ -43,7 +43,11 @@ fn dump_tables(engine: &Engine, parts: [(&str, SharedSize); 2]) -> String {
     let of_parts = |(kind, size): (&str, SharedSize)| {
         format!("equal parts of {kind}: {}, {} bytes", size.n_parts, size.n_bytes)
     };
-    let lines = engine.table_sizes().into_iter().map(line).chain(parts.map(of_parts));
+    let sizes = engine.table_sizes();
+    let of_tables = sizes.iter().filter_map(|size| size.n_bytes).sum::<usize>();
+    let total = of_tables + parts.iter().map(|(_, size)| size.n_bytes).sum::<usize>();
+    let lines = sizes.into_iter().map(line).chain(parts.map(of_parts));
+    let lines = lines.chain([format!("all of these: {total} bytes")]);
     lines.collect::<Vec<_>>().join("\n")
 }
 

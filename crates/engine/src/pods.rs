@@ -15,6 +15,7 @@ type ByName = CowMap<Arc<str>, Arc<Pod>>;
 pub(crate) struct PodIndex {
     by_namespace: CowMap<Arc<str>, Arc<ByName>>,
     n_pods: usize,
+    n_bytes: usize,
 }
 
 impl PodIndex {
@@ -26,7 +27,9 @@ impl PodIndex {
     /// Notes the newest state; gives the one before.
     pub(crate) fn insert(&mut self, pod: Arc<Pod>) -> Option<Arc<Pod>> {
         let by_name = self.by_namespace.get_or_insert_with(&pod.namespace, Arc::default);
+        self.n_bytes += pod.own_bytes();
         let before = Arc::make_mut(by_name).insert(pod.name.clone(), pod);
+        self.n_bytes -= before.as_ref().map_or(0, |before| before.own_bytes());
         self.n_pods += usize::from(before.is_none());
         before
     }
@@ -35,6 +38,7 @@ impl PodIndex {
     pub(crate) fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
         let by_name = Arc::make_mut(self.by_namespace.get_mut(namespace)?);
         let removed = by_name.remove(name);
+        self.n_bytes -= removed.as_ref().map_or(0, |removed| removed.own_bytes());
         self.n_pods -= usize::from(removed.is_some());
         if by_name.is_empty() {
             self.by_namespace.remove(namespace);
@@ -50,6 +54,11 @@ impl PodIndex {
     /// How many pods there are.
     pub(crate) fn len(&self) -> usize {
         self.n_pods
+    }
+
+    /// What the pods take in memory beside what they may share with others, about, in bytes.
+    pub(crate) fn n_bytes(&self) -> usize {
+        self.n_bytes
     }
 }
 
@@ -99,5 +108,11 @@ mod tests {
         assert!(index.remove("w", "z").is_none());
         assert!(index.pods_in("w").is_empty());
         assert_eq!(index.len(), 3);
+        let own = |pods: Vec<Arc<Pod>>| pods.iter().map(|pod| pod.own_bytes()).sum::<usize>();
+        assert_eq!(index.n_bytes(), own(index.all_pods()));
+        for name in ["a", "b", "c"] {
+            index.remove("x", name);
+        }
+        assert_eq!(index.n_bytes(), 0);
     }
 }

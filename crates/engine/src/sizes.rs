@@ -18,7 +18,7 @@ pub struct TableSize {
     /// Whether it must be empty when there are no pods, nodes and other objects, and nothing is under way. The others
     /// hold what was computed and may be used again, up to a fixed number of entries.
     pub is_bound_to_objects: bool,
-    /// What it takes in memory at most, in bytes, where that is what bounds it.
+    /// What it takes in memory, about, in bytes; of tables that are bounded in bytes, at most. `None` if an entry takes a few words.
     pub n_bytes: Option<usize>,
 }
 
@@ -31,8 +31,12 @@ pub(crate) fn table_sizes(
 ) -> Vec<TableSize> {
     let (cluster, queue) = (&core.cluster, core.queue());
     let n_missed: u64 = queue.in_flight_event_counts().iter().map(|(_, count)| count).sum();
+    let (n_objects, n_object_bytes) = cluster.objects().size();
+    let with_bytes = [
+        ("pods known", core.pods.len(), Some(core.pods.n_bytes())),
+        ("objects other than pods and nodes", n_objects, Some(n_object_bytes)),
+    ];
     let live = [
-        ("pods known", core.pods.len()),
         ("pods on nodes", cluster.n_pods()),
         ("assumed pods", cluster.n_assumed()),
         ("nodes", cluster.n_nodes()),
@@ -53,11 +57,13 @@ pub(crate) fn table_sizes(
     ];
     let (n_evaluations, n_evaluation_bytes) = cycle.evaluations();
     let (n_changes, n_change_bytes) = cluster.size_of_log();
+    let (n_object_changes, n_object_change_bytes) = cluster.objects().size_of_history();
     let plugins = core.plans.profiles.as_slice().iter().flat_map(Profile::plugins);
     let (n_plugins, n_plugin_bytes) =
         plugins.fold((0, 0), |(n, bytes), entry| (n + 1, bytes + entry.plugin.kept_bytes()));
     let learned = [
         ("changes of nodes", n_changes, Some(n_change_bytes)),
+        ("changes of claims and devices", n_object_changes, Some(n_object_change_bytes)),
         ("followed counters", cluster.n_followed(), Some(cluster.n_bytes_of_followed())),
         ("label columns", cluster.n_label_columns(), None),
         ("signatures", core.n_signatures(), Some(core.n_signature_bytes())),
@@ -65,23 +71,24 @@ pub(crate) fn table_sizes(
         ("namespaces with costly pods", cycle.n_allowances(), None),
         ("plugins", n_plugins, Some(n_plugin_bytes)),
     ];
-    let live_size = |(table, n_entries)| TableSize {
-        table,
-        n_entries,
-        is_bound_to_objects: true,
-        n_bytes: None,
+    let size = |is_bound_to_objects| {
+        move |(table, n_entries, n_bytes)| TableSize {
+            table,
+            n_entries,
+            is_bound_to_objects,
+            n_bytes,
+        }
     };
-    let learned_size = |(table, n_entries, n_bytes)| TableSize {
-        table,
-        n_entries,
-        is_bound_to_objects: false,
-        n_bytes,
-    };
-    live.into_iter()
+    let of_few_words = live
+        .into_iter()
         .chain(core.deadlines.table_sizes())
         .chain(bindings.table_sizes())
         .chain(preemptions.table_sizes())
-        .map(live_size)
-        .chain(learned.map(learned_size))
+        .map(|(table, n_entries)| (table, n_entries, None));
+    with_bytes
+        .into_iter()
+        .chain(of_few_words)
+        .map(size(true))
+        .chain(learned.map(size(false)))
         .collect()
 }

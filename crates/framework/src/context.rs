@@ -124,11 +124,6 @@ impl<'a> Context<'a> {
         self.anything().now
     }
 
-    /// What is found out in this attempt is not kept for later ones: for what would take much memory.
-    pub fn keep_nothing(&self) {
-        self.anything();
-    }
-
     /// The same for a call about one node of a scan.
     pub(crate) fn about_one_node(&self) -> Self {
         Self { scope: Scope::OneNode, ..*self }

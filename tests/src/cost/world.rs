@@ -203,14 +203,15 @@ impl World {
         Ok(cost)
     }
 
-    /// Whether all that is bound to objects is as it was, by table: what is there and what was.
-    pub(super) fn tables(&self) -> Vec<(&'static str, usize)> {
+    /// What is bound to objects, by table: entries, and bytes where they are known.
+    pub(super) fn tables(&self) -> Vec<(&'static str, (usize, Option<usize>))> {
         let sizes = self.engine.table_sizes().into_iter().filter(|size| size.is_bound_to_objects);
-        sizes.map(|size| (size.table, size.n_entries)).collect()
+        sizes.map(|size| (size.table, (size.n_entries, size.n_bytes))).collect()
     }
 
     fn learned(&self) -> usize {
-        self.engine.table_sizes().iter().filter_map(|size| size.n_bytes).sum()
+        let sizes = self.engine.table_sizes().into_iter();
+        sizes.filter(|size| !size.is_bound_to_objects).filter_map(|size| size.n_bytes).sum()
     }
 
     fn timed(&mut self, cost: &mut Cost, act: impl FnOnce(&mut Self)) {

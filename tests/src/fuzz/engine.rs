@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube_scheduler_api_types::{Node, Pod, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_config::{Configuration, FeatureGates, load};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input, TableSize};
 use kube_scheduler_framework::ApiError;
 use serde_json::json;
 
@@ -172,7 +172,9 @@ pub(super) fn history(bytes: &[u8]) {
         let log = history.run(0).unwrap().to_vec();
         history.wind_up().unwrap();
         let left = history.engine.table_sizes().into_iter();
-        let left = left.filter(|size| size.is_bound_to_objects && size.n_entries > 0);
+        let is_empty =
+            |size: &TableSize| size.n_entries == 0 && size.n_bytes.is_none_or(|n| n == 0);
+        let left = left.filter(|size| size.is_bound_to_objects && !is_empty(size));
         (log, left.collect::<Vec<_>>())
     };
     let (cached, fresh) = (run(true), run(false));

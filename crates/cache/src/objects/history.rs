@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Object;
 
-use super::ObjectStore;
+use super::{KindStore, ObjectStore};
 
 /// The API group of claims, slices and classes of devices.
 pub(crate) const DEVICE_GROUP: &str = "resource.k8s.io";
@@ -24,8 +24,11 @@ const CLAIM: &str = "ResourceClaim";
 /// Marks the claims that schedulers make for pods that ask for devices as for other resources.
 const MADE_BY_SCHEDULER: &str = "resource.kubernetes.io/extended-resource-claim";
 
-/// Bytes of JSON that the changes of a kind may hold, even if few objects of it are left.
+/// Bytes of objects that the changes of a kind may hold, even if few objects of it are left.
 const MIN_BYTES: usize = 8 << 20;
+
+/// What a change takes beside its objects, in bytes.
+const PER_CHANGE: usize = size_of::<(usize, Arc<ObjectChange>)>() + size_of::<ObjectChange>();
 
 /// A change of one object.
 #[derive(Debug)]
@@ -42,7 +45,7 @@ pub struct ObjectChange {
 /// starts over forgets in which order devices came to claims, on which it depends who holds one that two claims have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    /// Oldest first, each with its bytes of JSON.
+    /// Oldest first, each with the bytes of its objects.
     changes: VecDeque<(usize, Arc<ObjectChange>)>,
     /// Whether there were changes before these.
     has_dropped: bool,
@@ -55,7 +58,7 @@ pub(super) struct History {
 impl History {
     fn push(&mut self, change: ObjectChange) {
         let [old, new] = [&change.old, &change.new]
-            .map(|object| object.as_ref().map_or(0, |object| object.json.n_bytes()));
+            .map(|object| object.as_ref().map_or(0, |object| object.n_bytes()));
         if !change.is_pending {
             self.n_bytes_there = self.n_bytes_there + new - old;
         }
@@ -78,6 +81,16 @@ impl History {
 
 /// # Changes
 impl ObjectStore {
+    /// How many changes are kept, and what they take in memory at most, in bytes. O(kinds).
+    pub fn size_of_history(&self) -> (usize, usize) {
+        let of_kind = |(n, n_bytes), store: &KindStore| {
+            let History { changes, n_bytes: held, .. } = &store.history;
+            // What a plugin has read the JSON as is kept with it. That is taken to be as large.
+            (n + changes.len(), n_bytes + 2 * held + changes.len() * PER_CHANGE)
+        };
+        self.kinds.iter().fold((0, 0), of_kind)
+    }
+
     /// The latest change of a kind of `resource.k8s.io`, as far as they are kept; `None` if there never was one. Of claims only those
     /// changes are kept that are about devices that they hold, or about claims that a scheduler made for a pod; of other kinds none.
     pub fn latest_change(&self, group: &str, kind: &str) -> Option<&Arc<ObjectChange>> {
@@ -235,7 +248,7 @@ mod tests {
                         prop_assert_eq!(&follower.known, &of_interest(&store));
                     }
                 }
-                let of_objects = of_interest(&store).iter().map(|object| object.json.n_bytes()).sum();
+                let of_objects = of_interest(&store).iter().map(|object| object.n_bytes()).sum();
                 let may_hold = MIN_BYTES.max(of_objects);
                 if store.latest_change(DEVICE_GROUP, CLAIM).is_some() {
                     prop_assert!(held(&store).1 <= may_hold);

@@ -199,7 +199,7 @@ catalog! {
     );
     TABLE_BYTES = Desc::gauge(
         "kube_scheduler_rs_table_bytes", Unmarked, &["table"],
-        "What the tables that are bounded in bytes take at most, by table.",
+        "What the scheduler's tables take in memory, by table; those with a few words for each entry are left out.",
     );
     REST_DURATION = Desc::histogram(
         "rest_client_request_duration_seconds", Alpha, &["host", "verb"], REST_SECONDS,

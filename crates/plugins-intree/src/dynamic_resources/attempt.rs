@@ -9,7 +9,6 @@ use kube_scheduler_framework::api::validation::FieldPath;
 use kube_scheduler_framework::api::{NodeSelector, Object, Pod};
 use kube_scheduler_framework::{Context, CycleState, ObjectStore, Status};
 
-use super::answers::are_large;
 use super::extended::{self, Demand};
 use super::group::{self, GroupClaims};
 use super::resolve::Resolved;
@@ -54,9 +53,6 @@ impl Preparation<'_> {
         }
         if state.claims.is_empty() {
             return Ok(state);
-        }
-        if are_large(state.claims.iter().map(|claim| &claim.object)) {
-            self.cx.keep_nothing();
         }
         let mut classes = Classes::default();
         let mut is_any_to_allocate = false;

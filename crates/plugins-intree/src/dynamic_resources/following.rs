@@ -8,7 +8,7 @@ use kube_scheduler_framework::following::{Followed, PreFilterFollower};
 use kube_scheduler_framework::{Context, CycleState, NodeIdx, SignatureWriter};
 
 use super::DynamicResources;
-use super::answers::Column;
+use super::answers::{Column, are_large};
 use super::attempt::Preparation;
 use super::state::PodDevices;
 
@@ -59,12 +59,16 @@ pub(super) struct FollowedAnswers {
 }
 
 impl DynamicResources {
-    /// The answers by which nodes pass for a pod, if nothing else is asked of them.
+    /// The answers by which nodes pass for a pod, if nothing else is asked of them and they may be remembered.
     pub(super) fn answers_of(
         &self,
         cx: &Context<'_>,
         devices: &PodDevices,
     ) -> Option<FollowedAnswers> {
+        // What is followed is kept, with the claims.
+        if are_large(devices.claims.iter().map(|claim| &claim.object)) {
+            return None;
+        }
         let answers = self.shared.devices.answers(devices.is_of_copy);
         let (allocator, special) = devices.same_everywhere(&self.shared.settings, cx)?;
         let column = devices.column(answers, special.as_ref());

@@ -21,6 +21,11 @@ fn plugin(of_attempt: u64) -> DynamicResources {
 
 /// Nodes with four devices each, and a pod whose claim needs three.
 fn world() -> (Fixture, Arc<Pod>) {
+    world_with_config("")
+}
+
+/// The same with a text in the configuration of the claim.
+fn world_with_config(text: &str) -> (Fixture, Arc<Pod>) {
     let names: Vec<String> = (0..N_NODES).map(|at| format!("n{at}")).collect();
     let nodes: Vec<String> = names.iter().map(|name| format!("node {name}")).collect();
     let mut world = fixture(&nodes.join("; "));
@@ -41,7 +46,8 @@ fn world() -> (Fixture, Arc<Pod>) {
     }
     let exactly = json!({"deviceClassName": "any", "allocationMode": "ExactCount", "count": 3});
     let requests = json!([{"name": "r", "exactly": exactly}]);
-    put("ResourceClaim", "c", json!({"devices": {"requests": requests}}));
+    let config = json!([{"opaque": {"driver": "d", "parameters": {"text": text}}}]);
+    put("ResourceClaim", "c", json!({"devices": {"requests": requests, "config": config}}));
     let claims = json!([{"name": "c", "resourceClaimName": "c"}]);
     let pod = json!({
         "metadata": {"namespace": "default", "name": "p", "uid": "p"},
@@ -128,5 +134,18 @@ fn copies_do_not_make_the_original_begin_anew() {
         assert!(changed.is_some_and(|changed| changed.iter().all(|name| ***name == *node)));
         assert!(Arc::ptr_eq(state.selectors(), seen(&copy).selectors()), "shared");
         last = state.latest_change();
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_large_claims() {
+    for (n_bytes, is_kept) in [(10 << 10, true), (17 << 10, false)] {
+        let (world, pod) = world_with_config(&"x".repeat(n_bytes));
+        let plugin = plugin(1_000_000);
+        let before = plugin.kept_bytes();
+        let mut state = CycleState::new();
+        assert!(plugin.pre_filter(&world.cx(), &mut state, &pod).status.is_success());
+        assert_eq!(plugin.can_follow(&world.cx(), &state), is_kept, "{n_bytes}");
+        assert_eq!(plugin.kept_bytes() > before + n_bytes, is_kept, "{n_bytes}");
     }
 }

@@ -168,6 +168,7 @@ fn caches_are_dumped_on_request() {
             "signatures: 1, ",
             "equal parts of nodes: ",
             "equal parts of pods: ",
+            "all of these: ",
         ],
     );
     assert!(!std::fs::read_to_string(&log).unwrap().contains("Cache mismatch"));
