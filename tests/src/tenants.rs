@@ -165,6 +165,40 @@ fn labels(which: usize, share: Share) -> Value {
     json!({"metadata": {"labels": labels}, "spec": {}})
 }
 
+/// The worst specification of an object of this kind, by number; nothing if a tenant may not write such objects, or nothing is known to
+/// be bad about them.
+pub fn worst_object(kind: &str, which: usize, share: Share) -> Option<Value> {
+    let texts = |prefix: &str, n| list(share.of(n), |at| format!("{prefix}{which}-{at}").into());
+    let pairs = |n| -> Map<String, Value> {
+        (0..share.of(n)).map(|at| (format!("k{which}-{at}"), "v".into())).collect()
+    };
+    // Whatever is none of these.
+    let none_of = |_| json!({"key": "app", "operator": "NotIn", "values": texts("v", 2000)});
+    Some(match kind {
+        "Service" if which.is_multiple_of(2) => json!({"selector": pairs(30_000)}),
+        "Service" => json!({"selector": {}}),
+        "PodDisruptionBudget" => json!({"selector": {"matchExpressions": list(20, none_of)}}),
+        "PersistentVolumeClaim" => json!({
+            "storageClassName": "local", "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "selector": {"matchLabels": pairs(20_000), "matchExpressions": list(20, none_of)},
+        }),
+        "ResourceClaim" => {
+            let numbers = list(share.of(3000), |at| at.into());
+            let numbers = Value::from(numbers);
+            let selector = |at| {
+                let text = format!("{numbers}.all(x, {numbers}.all(y, x < y + 1000 + {at}))");
+                json!({"cel": {"expression": text}})
+            };
+            json!({"devices": {"requests": [{"name": "gpu", "exactly": {
+                "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1,
+                "selectors": list(32, selector),
+            }}]}})
+        }
+        _ => return None,
+    })
+}
+
 fn list(n: usize, one: impl Fn(usize) -> Value) -> Vec<Value> {
     (0..n).map(one).collect()
 }

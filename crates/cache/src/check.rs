@@ -455,7 +455,8 @@ fn check_objects(cluster: &ClusterState, report: &mut Report) {
     }
     report.compare(|| "volumes by class".to_owned(), by_class, objects.volumes_by_class());
     let all = objects.kinds();
-    let all = all.flat_map(|(group, kind)| objects.list(&group, &kind).cloned().collect::<Vec<_>>());
+    let all =
+        all.flat_map(|(group, kind)| objects.list(&group, &kind).cloned().collect::<Vec<_>>());
     let recounted = all.fold((0, 0), |(n, n_bytes), it| (n + 1, n_bytes + it.n_bytes()));
     report.compare(|| "objects and their bytes".to_owned(), recounted, objects.size());
     let groups = objects.list(PodGroup::GROUP, PodGroup::KIND);

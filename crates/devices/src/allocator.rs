@@ -1,6 +1,7 @@
 //! The allocator: for the claims of one pod, the first allocation in search order (`docs/spec/plugins-dra.md` §8).
 
 mod capacity;
+mod claims;
 mod constraints;
 mod counters;
 mod likeness;
@@ -17,11 +18,12 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::api::{Allocation, DeviceClass, ResourceClaim};
+use crate::api::{Allocation, DeviceClass};
 use crate::inventory::{Inventory, NodeRef, View};
 use crate::selectors::{SelectorCompiler, SelectorTable};
 use crate::state::DeviceState;
 use crate::usage::Usage;
+pub use claims::PodClaims;
 pub(crate) use counters::CommittedCounters;
 use plan::Plan;
 use prospects::Prospects;
@@ -110,7 +112,7 @@ impl Allocator {
     pub fn allocate(
         &self,
         node: NodeRef<'_>,
-        claims: &[&ResourceClaim],
+        claims: &PodClaims,
         steps: &Steps,
         new_share_id: &mut dyn FnMut() -> Arc<str>,
     ) -> Result<Option<Vec<Allocation>>, AllocationError> {
@@ -125,7 +127,7 @@ impl Allocator {
     pub fn count(
         &self,
         node: NodeRef<'_>,
-        claims: &[&ResourceClaim],
+        claims: &PodClaims,
         steps: &Steps,
     ) -> Result<Vec<RequestCount>, AllocationError> {
         let pools = self.inventory().pools_on(node).map_err(AllocationError::Failed)?;
@@ -138,7 +140,7 @@ impl Allocator {
     fn allocate_by(
         &self,
         node: NodeRef<'_>,
-        claims: &[&ResourceClaim],
+        claims: &PodClaims,
         steps: &Steps,
         new_share_id: &mut dyn FnMut() -> Arc<str>,
         thoroughness: Thoroughness,

@@ -15,7 +15,7 @@
 //! use kube_scheduler_api_types::Labels;
 //! use kube_scheduler_devices::api::{DeviceClass, ResourceClaim, ResourceSlice};
 //! use kube_scheduler_devices::{
-//!     Allocator, CelSelectors, Features, Inventory, NodeRef, SelectorTable, Steps, Usage,
+//!     Allocator, CelSelectors, Features, Inventory, NodeRef, PodClaims, SelectorTable, Steps, Usage,
 //! };
 //! use serde_json::json;
 //!
@@ -42,14 +42,15 @@
 //! let classes = [(class.name.clone(), Arc::new(class))].into_iter().collect();
 //! let allocator = Allocator::new(selectors, &Usage::default(), classes, Arc::new(CelSelectors::default()));
 //!
+//! let claims = PodClaims::new([Arc::new(claim)]);
 //! let labels = Labels::default();
 //! let node = NodeRef { name: "n1", labels: &labels };
-//! let found = allocator.allocate(node, &[&claim], &Steps::new(1_000), &mut || "share".into())?;
+//! let found = allocator.allocate(node, &claims, &Steps::new(1_000), &mut || "share".into())?;
 //! let devices: Vec<_> = found.iter().flatten().flat_map(|a| &a.results).map(|r| &*r.device).collect();
 //! assert_eq!(devices, ["gpu-0", "gpu-1"]);
 //!
 //! let elsewhere = NodeRef { name: "n2", labels: &labels };
-//! assert_eq!(allocator.allocate(elsewhere, &[&claim], &Steps::new(1_000), &mut || "share".into())?, None);
+//! assert_eq!(allocator.allocate(elsewhere, &claims, &Steps::new(1_000), &mut || "share".into())?, None);
 //! # Ok(())
 //! # }
 //! ```
@@ -71,7 +72,7 @@ mod state;
 mod totals;
 mod usage;
 
-pub use allocator::{AllocationError, Allocator, Classes, LostTo, RequestCount, Steps};
+pub use allocator::{AllocationError, Allocator, Classes, LostTo, PodClaims, RequestCount, Steps};
 pub use cel::CelSelectors;
 pub use extended::{ContainerDemand, ExtendedClaim, ExtendedResources, RequestMapping};
 pub use facts::DeviceFacts;

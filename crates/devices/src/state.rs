@@ -239,7 +239,7 @@ mod tests {
     use kube_scheduler_api_types::Labels;
 
     use super::*;
-    use crate::allocator::{Allocator, Steps};
+    use crate::allocator::{Allocator, PodClaims, Steps};
     use crate::api::{DeviceClass, ResourceClaim, ResourceSlice};
     use crate::cel::CelSelectors;
     use crate::features::Features;
@@ -391,7 +391,8 @@ mod tests {
             let claim = json!({"metadata": {"namespace": "n", "name": "c", "uid": "u"},
                 "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}});
             let claim = ResourceClaim::from_json(&claim.clone().into()).unwrap();
-            let found = allocator.allocate(node, &[&claim], &Steps::new(1_000), &mut || "s".into());
+            let claims = PodClaims::new([Arc::new(claim)]);
+            let found = allocator.allocate(node, &claims, &Steps::new(1_000), &mut || "s".into());
             format!("{found:?}")
         };
         (1..5).map(offer).collect()

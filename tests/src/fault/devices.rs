@@ -100,14 +100,16 @@ impl Simulation {
         if numbers.one_in(16) {
             request["adminAccess"] = true.into();
         }
-        json!({
+        let mut claim = json!({
             "apiVersion": API_VERSION, "kind": CLAIM,
             "metadata": {
                 "namespace": namespace, "name": name, "uid": self.devices.next_uid("claim"),
             },
             "spec": {"devices": {"requests": [{"name": "gpu", "exactly": request}]}},
             "status": {},
-        })
+        });
+        self.make_object_evil(&mut claim, self.devices.n_made);
+        claim
     }
 
     /// Lets a pod that is about to be created claim devices, or not.

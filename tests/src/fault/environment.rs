@@ -10,7 +10,7 @@ use super::server::{KINDS as KINDS_OF_SERVER, Key, N_PLAIN_KINDS};
 use super::setup::{CHAOTIC, FOREIGN, LATE, PLAIN};
 use super::simulation::Simulation;
 use crate::history::{Numbers, shapes};
-use crate::tenants::{KINDS, Share};
+use crate::tenants::{KINDS, Share, worst_object};
 
 /// How many node names there are; nodes come and go under them.
 const MAX_NODES: u64 = 8;
@@ -183,6 +183,19 @@ impl Simulation {
         pod["metadata"]["labels"] = evil["metadata"]["labels"].take();
     }
 
+    /// The same for another object. Claims keep what has become of them.
+    pub(super) fn make_object_evil(&self, object: &mut Value, number: u64) {
+        let number = Numbers::nth(self.seed ^ 0xe01, number);
+        if !self.suffers(Fault::Tenants) || !number.is_multiple_of(EVIL_ONE_IN) {
+            return;
+        }
+        let kind = object["kind"].as_str().unwrap_or_default();
+        let which = usize::try_from(number / EVIL_ONE_IN % 4).unwrap_or(0);
+        if let Some(spec) = worst_object(kind, which, EVIL_SHARE) {
+            object["spec"] = spec;
+        }
+    }
+
     fn change_pod(&mut self) -> Result<()> {
         let Some(key) = self.any("Pod") else { return Ok(()) };
         let labels = shapes::pod_labels(&mut self.numbers);
@@ -254,6 +267,8 @@ impl Simulation {
             self.n_created += 1;
             object["metadata"]["uid"] = format!("object-{}", self.n_created).into();
         }
+        self.n_put += 1;
+        self.make_object_evil(&mut object, self.n_put);
         let key = super::server::key_of(&object);
         if self.suffers(Fault::Recreation)
             && self.numbers.one_in(6)

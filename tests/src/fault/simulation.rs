@@ -66,6 +66,8 @@ pub(super) struct Simulation {
     pub(super) trace: Trace,
     pub(super) counts: Counts,
     pub(super) n_created: u64,
+    /// How many objects were written that are no pods or nodes, and not about devices.
+    pub(super) n_put: u64,
     /// Whether faults have ended.
     pub(super) is_healing: bool,
     pub(super) setup: Setup,
@@ -100,6 +102,7 @@ impl Simulation {
             trace: Trace::new(options.keeps_trace),
             counts: Counts::default(),
             n_created: 0,
+            n_put: 0,
             is_healing: false,
             setup,
             devices: Devices::new(seed, has_devices),

@@ -7,8 +7,9 @@ use crate::api::{
     AllocationMode, Constraint, DeviceClass, DeviceRequest, ExactRequest, Request, ResourceClaim,
 };
 use crate::inventory::{DeviceIdx, DeviceRef, NodePools, NodeRef, PoolState};
-use crate::selectors::{Column, SelectorError};
+use crate::selectors::SelectorError;
 
+use super::claims::{PlannedSelector, PodClaims};
 use super::{AllocationError, Allocator, Steps, capacity};
 
 /// How many devices a claim can get.
@@ -42,7 +43,7 @@ pub(super) struct RequestPlan<'a> {
     pub(super) exact: &'a ExactRequest,
     pub(super) class: Arc<DeviceClass>,
     pub(super) has_admin_access: bool,
-    selectors: Vec<PlannedSelector>,
+    selectors: Arc<[PlannedSelector]>,
     /// How many devices are needed.
     pub(super) n_needed: usize,
     /// The devices of a request for all, as places in the search order.
@@ -56,13 +57,6 @@ pub(super) enum Unselected {
     ByRequest,
     /// It cannot be used on the node, or not with the features that are on.
     Unusable,
-}
-
-struct PlannedSelector {
-    column: Arc<Column>,
-    /// Whose selector it is and which, for messages.
-    is_of_class: bool,
-    index: usize,
 }
 
 impl RequestPlan<'_> {
@@ -120,7 +114,8 @@ impl RequestPlan<'_> {
         {
             return Ok(Some(Unselected::Unusable));
         }
-        for selector in &self.selectors {
+        steps.take_selectors(self.selectors.len())?;
+        for selector in &*self.selectors {
             let mut cost = 0;
             let matches = selector.column.matches(device.shape(), device.facts(), &mut cost);
             steps.take_evaluation(cost)?;
@@ -158,12 +153,13 @@ impl<'a> Plan<'a> {
         allocator: &Allocator,
         node: NodeRef<'_>,
         pools: &NodePools,
-        claims: &[&'a ResourceClaim],
+        claims: &'a PodClaims,
         steps: &Steps,
     ) -> Result<Self, AllocationError> {
-        let mut plan = Self { claims: Vec::with_capacity(claims.len()), requests: Vec::new() };
-        for (index, claim) in claims.iter().copied().enumerate() {
-            plan.add_claim(&RequestMaker { allocator, node, pools, claim, index, steps })?;
+        let all = claims.as_slice();
+        let mut plan = Self { claims: Vec::with_capacity(all.len()), requests: Vec::new() };
+        for (index, claim) in all.iter().enumerate() {
+            plan.add_claim(&RequestMaker { allocator, node, pools, claims, claim, index, steps })?;
         }
         Ok(plan)
     }
@@ -204,6 +200,7 @@ struct RequestMaker<'a, 'p> {
     allocator: &'p Allocator,
     node: NodeRef<'p>,
     pools: &'p NodePools,
+    claims: &'a PodClaims,
     claim: &'a ResourceClaim,
     index: usize,
     steps: &'p Steps,
@@ -220,7 +217,9 @@ impl<'a> RequestMaker<'a, '_> {
         made: &mut Vec<RequestPlan<'a>>,
     ) -> Result<(), AllocationError> {
         match &request.request {
-            Request::Exactly(exact) => made.push(self.make(&request.name, None, exact)?),
+            Request::Exactly(exact) => {
+                made.push(self.make(made.len(), (&request.name, None), exact)?);
+            }
             Request::FirstAvailable(_)
                 if !self.allocator.inventory().features().prioritized_list =>
             {
@@ -231,7 +230,8 @@ impl<'a> RequestMaker<'a, '_> {
             }
             Request::FirstAvailable(alternatives) => {
                 for exact in alternatives {
-                    made.push(self.make(&request.name, Some(&exact.name), exact)?);
+                    let names = (&request.name, Some(&exact.name));
+                    made.push(self.make(made.len(), names, exact)?);
                 }
             }
             Request::Unknown => {
@@ -244,10 +244,11 @@ impl<'a> RequestMaker<'a, '_> {
         Ok(())
     }
 
+    /// The request at this place among all, with its name in the claim and among alternatives.
     fn make(
         &self,
-        base_name: &'a Arc<str>,
-        alternative: Option<&'a Arc<str>>,
+        place: usize,
+        (base_name, alternative): (&'a Arc<str>, Option<&'a Arc<str>>),
         exact: &'a ExactRequest,
     ) -> Result<RequestPlan<'a>, AllocationError> {
         let features = self.allocator.inventory().features();
@@ -285,7 +286,7 @@ impl<'a> RequestMaker<'a, '_> {
             alternative,
             exact,
             has_admin_access: exact.admin_access.unwrap_or(false),
-            selectors: self.selectors(&class, exact)?,
+            selectors: self.selectors(place, &class, exact)?,
             class,
             n_needed: 0,
             all: None,
@@ -311,22 +312,28 @@ impl<'a> RequestMaker<'a, '_> {
 
     fn selectors(
         &self,
-        class: &DeviceClass,
+        place: usize,
+        class: &Arc<DeviceClass>,
         exact: &ExactRequest,
-    ) -> Result<Vec<PlannedSelector>, AllocationError> {
+    ) -> Result<Arc<[PlannedSelector]>, AllocationError> {
+        let table = self.allocator.state.selectors();
+        if let Some(known) = self.claims.selectors(place, table, class) {
+            return Ok(known.clone());
+        }
         let of_class =
             class.selectors.iter().enumerate().map(|(at, selector)| (true, at, selector));
         let of_claim = exact.selectors.iter().enumerate().map(|(at, s)| (false, at, s));
         let empty: Arc<str> = Arc::default();
         let all = of_class.chain(of_claim).map(|(is_of_class, index, selector)| {
             let expression = selector.expression.as_ref().unwrap_or(&empty);
-            let compiler = &*self.allocator.compiler;
             let mut cost = 0;
-            let column = self.allocator.state.selectors().column(expression, compiler, &mut cost);
+            let column = table.column(expression, &*self.allocator.compiler, &mut cost);
             self.steps.take_evaluation(cost)?;
             Ok(PlannedSelector { column, is_of_class, index })
         });
-        all.collect()
+        let found = all.collect::<Result<_, _>>()?;
+        self.claims.keep_selectors(place, table, class, &found);
+        Ok(found)
     }
 
     /// The devices that a request for all means.

@@ -183,7 +183,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::tests::{Case, allocator, ask, case, usage};
-    use super::super::{Steps, Thoroughness};
+    use super::super::{PodClaims, Steps, Thoroughness};
     use super::*;
     use crate::api::ResourceClaim;
     use crate::inventory::NodeRef;
@@ -241,8 +241,8 @@ mod tests {
             .collect();
         let labels = Labels::default();
         let node = NodeRef { name: "n", labels: &labels };
-        let refs: Vec<&ResourceClaim> = claims.iter().collect();
-        allocator(case, &usage(case)).count(node, &refs, &Steps::new(1_000_000))
+        let claims = PodClaims::new(claims.into_iter().map(Arc::new));
+        allocator(case, &usage(case)).count(node, &claims, &Steps::new(1_000_000))
     }
 
     fn counted(spec: &Value) -> Vec<RequestCount> {

@@ -10,6 +10,9 @@ const COST_OF_STEP: u64 = 10;
 /// This many devices that are only listed count as one step.
 const LISTED_BY_STEP: u64 = 64;
 
+/// This many selectors that a device has to pass count as one step, beside what evaluating them takes.
+const SELECTORS_BY_STEP: u64 = 8;
+
 /// How many steps searches may still take. Trying a device is one; listing devices and evaluating selectors counts, too,
 /// by what it takes. Several searches may share one limit.
 #[derive(Debug)]
@@ -39,5 +42,9 @@ impl Steps {
 
     pub(super) fn take_listing(&self, devices: usize) -> Result<(), AllocationError> {
         self.take(devices as u64 / LISTED_BY_STEP)
+    }
+
+    pub(super) fn take_selectors(&self, selectors: usize) -> Result<(), AllocationError> {
+        self.take(selectors as u64 / SELECTORS_BY_STEP)
     }
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{Attribute, DeviceResult, ResourceSlice};
+use crate::api::{Attribute, DeviceResult, ResourceClaim, ResourceSlice};
 use crate::facts::DeviceFacts;
 use crate::features::Features;
 use crate::inventory::Inventory;
@@ -205,20 +205,26 @@ fn claims_of(case: &Case) -> Vec<ResourceClaim> {
 
 pub(super) fn ask(case: &Case, max_steps: u64, thoroughness: Thoroughness) -> Answer {
     let claims = claims_of(case);
-    let refs: Vec<&ResourceClaim> = claims.iter().collect();
+    let claims = PodClaims::new(claims.into_iter().map(Arc::new));
     let labels = Labels::default();
     let node = NodeRef { name: "n", labels: &labels };
     let allocator = allocator(case, &usage(case));
-    allocator.allocate_by(node, &refs, &Steps::new(max_steps), &mut || "share".into(), thoroughness)
+    allocator.allocate_by(
+        node,
+        &claims,
+        &Steps::new(max_steps),
+        &mut || "share".into(),
+        thoroughness,
+    )
 }
 
 /// Asks with the shares counted from `n_shares`.
 fn ask_with(case: &Case, usage: &Usage, mut n_shares: usize) -> Answer {
     let claims = claims_of(case);
-    let refs: Vec<&ResourceClaim> = claims.iter().collect();
+    let claims = PodClaims::new(claims.into_iter().map(Arc::new));
     let labels = Labels::default();
     let node = NodeRef { name: "n", labels: &labels };
-    allocator(case, usage).allocate(node, &refs, &Steps::new(1_000_000), &mut || {
+    allocator(case, usage).allocate(node, &claims, &Steps::new(1_000_000), &mut || {
         n_shares += 1;
         format!("share {n_shares}").into()
     })
@@ -446,6 +452,25 @@ proptest! {
         let case = case(&bytes, true);
         let direct = ask(&case, 1_000_000, Thoroughness::Direct);
         prop_assert_eq!(direct, ask(&case, 100_000_000, Thoroughness::Exhaustive));
+    }
+
+    #[test]
+    fn claims_that_were_asked_about_before_get_what_fresh_ones_get(
+        bytes in prop::array::uniform2(prop::collection::vec(any::<u8>(), 0..160)),
+        turns in prop::collection::vec(0..2_usize, 1..5),
+    ) {
+        let cases = bytes.map(|bytes| case(&bytes, true));
+        let allocators = [0, 1].map(|at| allocator(&cases[at], &usage(&cases[at])));
+        let claims = || PodClaims::new(claims_of(&cases[0]).into_iter().map(Arc::new));
+        let labels = Labels::default();
+        let node = NodeRef { name: "n", labels: &labels };
+        let ask = |allocator: &Allocator, claims: &PodClaims| {
+            allocator.allocate(node, claims, &Steps::new(1_000_000), &mut || "share".into())
+        };
+        let used = claims();
+        for at in turns {
+            prop_assert_eq!(ask(&allocators[at], &used), ask(&allocators[at], &claims()));
+        }
     }
 
     #[test]

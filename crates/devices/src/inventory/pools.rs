@@ -247,7 +247,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::allocator::{Allocator, Steps};
+    use crate::allocator::{Allocator, PodClaims, Steps};
     use crate::api::{DeviceClass, ResourceClaim, ResourceSlice};
     use crate::cel::CelSelectors;
     use crate::selectors::SelectorTable;
@@ -303,7 +303,8 @@ mod tests {
             let claim = json!({"metadata": {"namespace": "n", "name": "c", "uid": "u"},
                 "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}});
             let claim = ResourceClaim::from_json(&claim.into()).unwrap();
-            let found = allocator.allocate(node, &[&claim], &Steps::new(1_000), &mut || "s".into());
+            let claims = PodClaims::new([Arc::new(claim)]);
+            let found = allocator.allocate(node, &claims, &Steps::new(1_000), &mut || "s".into());
             format!("{found:?}")
         };
         (1..6).map(offer).collect()

@@ -13,7 +13,8 @@ use kube_scheduler_devices::api::{
 };
 use kube_scheduler_devices::{
     AllocationError, Allocator, CelSelectors, ContainerDemand, ExtendedClaim, ExtendedResources,
-    Features, Inventory, NodeRef, NodeResourceError, Readiness, SelectorTable, Steps, Usage,
+    Features, Inventory, NodeRef, NodeResourceError, PodClaims, Readiness, SelectorTable, Steps,
+    Usage,
 };
 use serde_json::{Value, json};
 
@@ -277,10 +278,10 @@ impl Replay {
         let mut answer = Answer::default();
         let mut n_shares = 0;
         let node_ref = NodeRef { name, labels: &node.labels };
-        let open: Vec<&ResourceClaim> = open.iter().collect();
-        let found = match &open[..] {
+        let open = PodClaims::new(open.into_iter().map(Arc::new));
+        let found = match open.as_slice() {
             [] => Ok(Some(Vec::new())),
-            open => allocator.allocate(node_ref, open, &Steps::new(MAX_STEPS), &mut || {
+            _ => allocator.allocate(node_ref, &open, &Steps::new(MAX_STEPS), &mut || {
                 n_shares += 1;
                 format!("share {n_shares}").into()
             }),
@@ -296,7 +297,7 @@ impl Replay {
         };
         let Ok(Some(allocations)) = found else { return answer };
         if self.has_node_resources {
-            let pairs = open.iter().copied().zip(&allocations);
+            let pairs = open.as_slice().iter().map(|claim| &**claim).zip(&allocations);
             let containers = |claim: &str| containers_using(&step["pod"], claim);
             match allocator.inventory().node_resources(pairs, containers) {
                 Ok(resources) => {
@@ -322,8 +323,12 @@ impl Replay {
                 answer.score += claim.priority_score(allocation.unwrap());
             }
         }
-        answer.forms =
-            open.iter().zip(&allocations).map(|(claim, a)| recorded_form(claim, a)).collect();
+        answer.forms = open
+            .as_slice()
+            .iter()
+            .zip(&allocations)
+            .map(|(claim, a)| recorded_form(claim, a))
+            .collect();
         if let (Some(special), Some(last)) = (&special, answer.forms.last_mut()) {
             add_extended(special, last);
         }

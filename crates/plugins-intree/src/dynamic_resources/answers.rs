@@ -15,14 +15,14 @@ const MAX_QUESTIONS: usize = 16;
 /// engine counts twice as many for each, since its decoded form is kept, too.
 const MAX_CLAIM_BYTES: usize = 16 << 10;
 
-/// Whether nothing about these claims is remembered. O(values in them).
+/// Whether nothing about these claims is remembered.
 pub(super) fn are_large<'a>(claims: impl ExactSizeIterator<Item = &'a Arc<Object>>) -> bool {
     let most = MAX_CLAIM_BYTES * claims.len();
     claim_bytes(claims) > most
 }
 
 fn claim_bytes<'a>(claims: impl IntoIterator<Item = &'a Arc<Object>>) -> usize {
-    claims.into_iter().map(|claim| claim.json.n_bytes()).sum()
+    claims.into_iter().map(|claim| claim.n_bytes()).sum()
 }
 
 /// What is asked of every node: all that the answer depends on, apart from the node and its devices.
@@ -88,7 +88,7 @@ impl Question {
 }
 
 impl Answers {
-    /// What is remembered takes, in bytes. O(questions and values in their claims).
+    /// What is remembered takes, in bytes. O(questions and their claims).
     pub(super) fn n_bytes(&self) -> usize {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of = |(question, column): &(Question, Arc<Column>)| {

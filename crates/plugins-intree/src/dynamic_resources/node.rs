@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_devices::api::{Allocation, ResourceClaim};
+use kube_scheduler_devices::api::Allocation;
 use kube_scheduler_devices::{
     AllocationError, Allocator, ExtendedClaim, NodeRef, Readiness, Steps,
 };
@@ -252,26 +252,6 @@ pub(super) fn allocate(
     new_share_id: &mut dyn FnMut() -> Arc<str>,
 ) -> Result<Option<Vec<Allocation>>, AllocationError> {
     let node = NodeRef { name: node.name(), labels: node.labels() };
-    with_claims(devices, special, |claims| allocator.allocate(node, claims, steps, new_share_id))
-}
-
-/// Passes the claims to allocate on, in order, the special one with what it asks for.
-pub(super) fn with_claims<R>(
-    devices: &PodDevices,
-    special: Option<&Arc<ExtendedClaim>>,
-    then: impl FnOnce(&[&ResourceClaim]) -> R,
-) -> R {
-    let variant = devices
-        .to_allocate()
-        .find(|claim| claim.is_special)
-        .zip(special)
-        .map(|(claim, special)| extended::variant(&claim.claim, special));
-    let claims: Vec<&ResourceClaim> = devices
-        .to_allocate()
-        .map(|claim| match &variant {
-            Some(variant) if claim.is_special => variant,
-            _ => &*claim.claim,
-        })
-        .collect();
-    then(&claims)
+    let claims = devices.claims_with(special);
+    allocator.allocate(node, &claims, steps, new_share_id)
 }

@@ -6,7 +6,7 @@
 use kube_scheduler_devices::{LostTo, NodeRef, RequestCount, Steps};
 use kube_scheduler_framework::Shortage;
 
-use super::node::{Trial, with_claims};
+use super::node::Trial;
 use super::state::PodDevices;
 
 /// The shortages of a node where the claims cannot be allocated.
@@ -19,8 +19,8 @@ pub(super) fn of_node(devices: &PodDevices, trial: &Trial<'_>) -> Vec<Shortage> 
     let steps = Steps::new(limit);
     let node = trial.node();
     let node = NodeRef { name: node.name(), labels: node.labels() };
-    let counts =
-        with_claims(devices, special.as_ref(), |claims| allocator.count(node, claims, &steps));
+    let claims = devices.claims_with(special.as_ref());
+    let counts = allocator.count(node, &claims, &steps);
     devices.found().count_counting_steps(limit, &steps);
     let mut counts = counts.unwrap_or_default();
     if trial.may_have_other_reasons(allocator) {

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube_scheduler_devices::api::{Allocation, Consumer, Request, ResourceClaim};
-use kube_scheduler_devices::{Allocator, Classes, ExtendedClaim, Steps};
+use kube_scheduler_devices::{Allocator, Classes, ExtendedClaim, PodClaims, Steps};
 use kube_scheduler_framework::api::{NodeResourceClaim, NodeSelector, Object};
 use kube_scheduler_framework::{Context, NodeIdx, ObjectStore};
 
 use rustc_hash::FxHashMap;
 
 use super::answers::{Answers, Column, Question};
-use super::extended::Demand;
+use super::extended::{self, Demand};
 use super::following::FollowedAnswers;
 use super::settings::{Settings, StepLimits};
 use super::{group, kinds};
@@ -139,6 +139,8 @@ pub(super) struct Found {
     pub(super) weighed: FxHashMap<NodeIdx, Weighed>,
     /// The answers to what the pod asks for, which differs with what its special claim asks for on a node.
     columns: Vec<(Option<Arc<ExtendedClaim>>, Arc<Column>)>,
+    /// The claims to allocate, which differ in the same way.
+    claims: Vec<(Option<Arc<ExtendedClaim>>, Arc<PodClaims>)>,
     /// Claims whose allocation some node cannot use, by place.
     pub(super) unavailable: BTreeSet<usize>,
     /// How many steps all searches have taken.
@@ -150,6 +152,11 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Forgets what holds the selectors of claims.
+    pub(super) fn forget_claims(&mut self) {
+        self.claims = Vec::new();
+    }
+
     /// How many steps the next search may take.
     pub(super) fn steps_left(&self, limits: &StepLimits) -> u64 {
         limits.of_attempt.saturating_sub(self.n_steps).min(limits.of_node)
@@ -202,6 +209,23 @@ impl PodDevices {
     /// The claims to allocate.
     pub(super) fn to_allocate(&self) -> impl Iterator<Item = &PodClaim> {
         self.claims.iter().filter(|claim| claim.allocation().is_none())
+    }
+
+    /// The claims to allocate where the special claim asks for this.
+    pub(super) fn claims_with(&self, special: Option<&Arc<ExtendedClaim>>) -> Arc<PodClaims> {
+        let all = &mut self.found().claims;
+        let is_same =
+            |known: &Option<Arc<_>>| known.as_ref().map(Arc::as_ptr) == special.map(Arc::as_ptr);
+        if let Some((_, claims)) = all.iter().find(|(known, _)| is_same(known)) {
+            return claims.clone();
+        }
+        let claims = self.to_allocate().map(|claim| match special {
+            Some(special) if claim.is_special => Arc::new(extended::variant(&claim.claim, special)),
+            _ => claim.claim.clone(),
+        });
+        let claims = Arc::new(PodClaims::new(claims));
+        all.push((special.cloned(), claims.clone()));
+        claims
     }
 
     /// What is known about nodes where the special claim asks for this.
