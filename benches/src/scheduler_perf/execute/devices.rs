@@ -7,7 +7,8 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use kube_scheduler_api_types::Labels;
 use kube_scheduler_devices::api::{DeviceClass, ResourceClaim, ResourceSlice};
 use kube_scheduler_devices::{
-    Allocator, CelSelectors, Classes, Features, Inventory, NodeRef, SelectorTable, Steps, Usage,
+    Allocator, CelSelectors, Classes, Features, Inventory, NodeRef, PodClaims, SelectorTable,
+    Steps, Usage,
 };
 use serde_json::Value;
 
@@ -126,7 +127,8 @@ impl Devices {
         let (mut allocated, mut n_shares, mut at) = (Vec::new(), 0, 0);
         for mut claim in claims.into_iter().filter(is_waiting) {
             // Every node has its turn, as far as it still has what is wanted.
-            let wanted = ResourceClaim::from_json(&claim.clone().into())?;
+            let wanted = Arc::new(ResourceClaim::from_json(&claim.clone().into())?);
+            let claims = PodClaims::new([wanted.clone()]);
             let allocator =
                 Allocator::new(table.clone(), &usage, classes.clone(), selectors.clone());
             let mut found = None;
@@ -138,7 +140,7 @@ impl Devices {
                     format!("00000000-0000-4000-8000-{n_shares:012x}").into()
                 };
                 let steps = Steps::new(MAX_STEPS);
-                found = allocator.allocate(node, &[&wanted], &steps, &mut share)?;
+                found = allocator.allocate(node, &claims, &steps, &mut share)?;
                 if found.is_some() {
                     at += tried + 1;
                     break;
