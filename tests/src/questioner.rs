@@ -58,8 +58,9 @@ impl Questioner {
             true => json!({"namespace": namespace, "spec": spec}),
             false => json!({"spec": spec}),
         };
-        let question = Question::from_arguments(kind, &arguments, &CompileOptions::default())
-            .with_context(|| format!("{} {arguments}", kind.kind()))?;
+        let question =
+            Question::from_arguments(kind, &arguments, "default", &CompileOptions::default())
+                .with_context(|| format!("{} {arguments}", kind.kind()))?;
         let waits = self.numbers.one_in(4);
         let waiting = waits.then(|| Inquiry::new(&question, engine, now));
         let interrupt = Interrupt::default();

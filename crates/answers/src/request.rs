@@ -27,9 +27,6 @@ use crate::explanation::Visibility;
 use crate::manifests::Wrong;
 use crate::typed::Mistake;
 
-/// The namespace of a call that names none.
-const DEFAULT_NAMESPACE: &str = "default";
-
 /// Why a request is not a question.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -99,7 +96,8 @@ pub(crate) struct Envelope {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Arguments {
-    /// The namespace of the question; `default` if it is not given. Questions about the whole cluster have none.
+    /// The namespace of the question; that of the kubeconfig's context if it is not given. Questions about the whole cluster have
+    /// none.
     #[serde(default)]
     namespace: Option<String>,
     /// What is asked.
@@ -183,14 +181,15 @@ impl Question {
         Self::new(kind, namespace, metadata, spec, options)
     }
 
-    /// Reads a question from the arguments of a call, such as `{"namespace": "default", "spec": {"podName": "web"}}`. Pods in
-    /// it are read with `options`.
+    /// Reads a question from the arguments of a call, such as `{"namespace": "shop", "spec": {"podName": "web"}}`. Without a
+    /// namespace it is in `default_namespace`. Pods in it are read with `options`.
     ///
     /// # Errors
     /// If they are none of a question of this kind.
     pub fn from_arguments(
         kind: QuestionKind,
         arguments: &Value,
+        default_namespace: &str,
         options: &CompileOptions,
     ) -> Result<Self, RequestError> {
         let Arguments { namespace, spec } = typed("", arguments)?;
@@ -203,7 +202,7 @@ impl Question {
                 return Err(RequestError::Field { field: "namespace".into(), problem });
             }
             Some(given) if !given.is_empty() => given,
-            _ if kind.is_namespaced() => DEFAULT_NAMESPACE.to_owned(),
+            _ if kind.is_namespaced() => default_namespace.to_owned(),
             _ => String::new(),
         };
         Self::new(kind, &namespace, Map::new(), spec, options)

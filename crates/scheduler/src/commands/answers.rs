@@ -12,8 +12,8 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, bail};
 use kube_scheduler_answers::{
     CapacityOptions, Change, ExplainOptions, Explanation, Format, FragmentationOptions, Interrupt,
-    PodName, Preemption, QuestionLimits, QueueOptions, Subject, Verdict, WhatIf, capacity, explain,
-    fragmentation, preemption, queue, render, what_if_under,
+    PodName, PodNameError, Preemption, QuestionLimits, QueueOptions, Subject, Verdict, WhatIf,
+    capacity, explain, fragmentation, preemption, queue, render, what_if_under,
 };
 use kube_scheduler_api_types::validation::{label_key_messages, label_value_messages};
 use kube_scheduler_api_types::{LabelSelector, Pod, Taint, TaintEffect};
@@ -32,9 +32,9 @@ use crate::failure;
 /// error.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// A pod of the cluster.
-    #[arg(value_name = "NAMESPACE/POD", required_unless_present = "pods")]
-    pod: Vec<PodName>,
+    /// A pod of the cluster, by its name alone if it is in the namespace of --namespace.
+    #[arg(value_name = "[NAMESPACE/]POD", required_unless_present = "pods", value_parser = pod_name)]
+    pod: Vec<String>,
 
     /// Manifests of pods that need not exist. May be repeated.
     #[arg(short, long, value_name = "FILE")]
@@ -60,9 +60,9 @@ pub(crate) struct ExplainArgs {
 /// Exit code: 0 when the pod fits, has a node or would fit after evictions, 1 when not, 2 on an error.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PreemptArgs {
-    /// A pod of the cluster.
-    #[arg(value_name = "NAMESPACE/POD", required_unless_present = "pods")]
-    pod: Vec<PodName>,
+    /// A pod of the cluster, by its name alone if it is in the namespace of --namespace.
+    #[arg(value_name = "[NAMESPACE/]POD", required_unless_present = "pods", value_parser = pod_name)]
+    pod: Vec<String>,
 
     /// Manifests of pods that need not exist. May be repeated.
     #[arg(short, long, value_name = "FILE")]
@@ -122,13 +122,13 @@ pub(crate) struct WhatIfArgs {
     label: Vec<NodeLabel>,
 
     /// A pod is deleted. May be repeated.
-    #[arg(long, value_name = "NAMESPACE/POD")]
-    delete_pod: Vec<PodName>,
+    #[arg(long, value_name = "[NAMESPACE/]POD", value_parser = pod_name)]
+    delete_pod: Vec<String>,
 
     /// A pod is evicted, in rounds as disruption budgets allow, after all other changes; one of a controller comes again. May be
     /// repeated.
-    #[arg(long, value_name = "NAMESPACE/POD")]
-    evict_pod: Vec<PodName>,
+    #[arg(long, value_name = "[NAMESPACE/]POD", value_parser = pod_name)]
+    evict_pod: Vec<String>,
 
     /// Another KubeSchedulerConfiguration takes effect, such as one with other weights; pods that run stay where they are. The
     /// answer is given here.
@@ -269,9 +269,9 @@ fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
     if let Some(scheduler) = args.source.running(&mut print_remark)? {
         return live::explained(args, &scheduler);
     }
-    let Asked { mut engine, now, pods, .. } =
+    let Asked { mut engine, now, pods, namespace, .. } =
         args.source.load(&args.pods, registry, &mut print_remark)?.with_groups();
-    let subjects = subjects(&args.pod, &pods)?;
+    let subjects = subjects(names_in(&namespace, &args.pod)?, &pods)?;
     let mut answers: Vec<Explanation> = Vec::new();
     for subject in &subjects {
         let mut answer = explain(&mut engine, subject, ExplainOptions::ALL, now)?;
@@ -284,9 +284,19 @@ fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
     Ok(answers.iter().all(|answer| matches!(answer.verdict, Verdict::Fits | Verdict::Bound)))
 }
 
+/// Pods by name; those that name no namespace are in `namespace`.
+fn names_in(namespace: &str, pods: &[String]) -> Result<Vec<PodName>> {
+    pods.iter().map(|pod| Ok(PodName::parse_in(namespace, pod)?)).collect()
+}
+
+/// The name of a pod, in whatever namespace.
+fn pod_name(text: &str) -> Result<String, PodNameError> {
+    PodName::parse_in("any", text).map(|_| text.to_owned())
+}
+
 /// The pods that are asked about, by name and by manifest.
-fn subjects(named: &[PodName], given: &[Arc<Pod>]) -> Result<Vec<Subject>> {
-    let named = named.iter().cloned().map(Subject::Known);
+fn subjects(named: Vec<PodName>, given: &[Arc<Pod>]) -> Result<Vec<Subject>> {
+    let named = named.into_iter().map(Subject::Known);
     let given = given.iter().cloned().map(Subject::Manifest);
     let subjects: Vec<Subject> = named.chain(given).collect();
     if subjects.is_empty() {
@@ -318,10 +328,10 @@ fn preempted(args: &PreemptArgs, registry: Registry) -> Result<bool> {
     if let Some(scheduler) = args.source.running(&mut print_remark)? {
         return live::preempted(args, &scheduler);
     }
-    let Asked { mut engine, now, pods, .. } =
+    let Asked { mut engine, now, pods, namespace, .. } =
         args.source.load(&args.pods, registry, &mut print_remark)?.with_groups();
     let mut answers: Vec<Preemption> = Vec::new();
-    for subject in &subjects(&args.pod, &pods)? {
+    for subject in &subjects(names_in(&namespace, &args.pod)?, &pods)? {
         answers.push(preemption(&mut engine, subject, ExplainOptions::ALL, now)?);
     }
     print_all(&answers, args.output.format, Preemption::table)?;
@@ -360,8 +370,9 @@ fn asked(args: &WhatIfArgs, registry: Registry) -> Result<bool> {
         key: key.clone(),
         value: value.clone(),
     }));
-    changes.extend(args.delete_pod.iter().cloned().map(Change::DeletePod));
-    changes.extend(args.evict_pod.iter().cloned().map(Change::EvictPod));
+    let named = |pods| names_in(&asked.namespace, pods);
+    changes.extend(named(&args.delete_pod)?.into_iter().map(Change::DeletePod));
+    changes.extend(named(&args.evict_pod)?.into_iter().map(Change::EvictPod));
     changes.extend(args.cordon.iter().map(|node| Change::Cordon(node.as_str().into())));
     changes.extend(args.uncordon.iter().map(|node| Change::Uncordon(node.as_str().into())));
     changes.extend(args.drain.iter().map(drain_of(args.disable_eviction)));

@@ -33,11 +33,11 @@ eGe7
 ";
 
 /// A cluster of two nodes with 4 CPUs each, a scheduler, and a pod that asks for 8.
-struct World {
-    files: Files,
-    cluster: Cluster,
+pub(crate) struct World {
+    pub(crate) files: Files,
+    pub(crate) cluster: Cluster,
     _scheduler: Process,
-    url: String,
+    pub(crate) url: String,
 }
 
 fn free_port() -> u16 {
@@ -63,7 +63,7 @@ fn start(files: &Files, more: &[&str]) -> (Cluster, Process, String) {
 }
 
 impl World {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let files = Files::new();
         let (cluster, scheduler, port) = start(&files, &["--leader-elect=false"]);
         let world = Self {

@@ -43,7 +43,9 @@ fn answers(turn: Duration, answer: Duration) -> Answers {
 fn question() -> Arc<Question> {
     let arguments = serde_json::json!({"namespace": "web"});
     let options = CompileOptions::default();
-    Arc::new(Question::from_arguments(QuestionKind::Queue, &arguments, &options).unwrap())
+    Arc::new(
+        Question::from_arguments(QuestionKind::Queue, &arguments, "default", &options).unwrap(),
+    )
 }
 
 /// A core that answers every question, until its inbox is gone.

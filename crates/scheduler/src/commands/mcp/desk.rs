@@ -74,7 +74,8 @@ impl Desk {
         let Ok(_place) = self.places.try_acquire() else {
             bail!("{MAX_QUESTIONS} questions are being answered; try again later");
         };
-        let question = Question::from_arguments(kind, &arguments, &self.pod_options)?;
+        let namespace = self.source.namespace().await?;
+        let question = Question::from_arguments(kind, &arguments, &namespace, &self.pod_options)?;
         let answered = timeout(PATIENCE, async {
             let turn = self.turn.clone().lock_owned().await;
             let (source, registry) = (self.source.clone(), self.registry.clone());
