@@ -4,11 +4,12 @@
 //!
 //! Invariants: an answer names no node, and no pod of another namespace, that its reader may not list; questions take at
 //! most one part in [`SHARE`](share::SHARE) of the core's time, and at most half of the processors; what questions hold in memory is bounded
-//! by their number and size; when a caller is gone, the work on its answer ends after the current attempt, and counts as one of
-//! the questions until then.
+//! by their number and size; one user has at most half of the places for questions, and one thread; when a caller is gone, the work on its
+//! answer ends after the current attempt, and counts as one of the questions until then.
 
 mod api;
 mod fragmentation;
+mod places;
 mod problem;
 mod share;
 
@@ -30,6 +31,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{timeout, timeout_at};
 
 pub(super) use self::api::ApiPath;
+use self::places::{MAX_QUESTIONS, Place, Places};
 use self::problem::Problem;
 use self::share::Share;
 use super::authorization::{Attributes, Authorizer, Verdict};
@@ -41,8 +43,6 @@ use crate::plugin_services::apart;
 
 /// How long a question may be.
 const MAX_QUESTION: usize = Question::MAX_LENGTH;
-/// Questions that are read, wait or are answered; further ones are refused.
-const MAX_QUESTIONS: usize = 4;
 
 /// How long things may take.
 #[derive(Clone, Copy)]
@@ -64,7 +64,7 @@ impl Default for Patience {
 
 /// The questions under way.
 pub(super) struct Answers {
-    places: Arc<Semaphore>,
+    places: Places,
     /// Whose turn it is at the core.
     share: Share,
     /// Threads on which answers are computed.
@@ -76,11 +76,10 @@ impl Default for Answers {
     fn default() -> Self {
         let n_processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let n_threads = (n_processors / 2).clamp(1, MAX_QUESTIONS);
-        let semaphore = |n| Arc::new(Semaphore::new(n));
         Self {
-            places: semaphore(MAX_QUESTIONS),
+            places: Places::default(),
             share: Share::default(),
-            threads: semaphore(n_threads),
+            threads: Arc::new(Semaphore::new(n_threads)),
             patience: Patience::default(),
         }
     }
@@ -156,7 +155,7 @@ impl Answers {
         body: Incoming,
         desk: Desk<'_>,
     ) -> Result<String, Problem> {
-        let place = self.place()?;
+        let place = self.places.take(&user.name)?;
         if !desk.is_synced {
             return Err(Problem::unavailable("the scheduler has not seen the whole cluster yet"));
         }
@@ -182,7 +181,7 @@ impl Answers {
         desk: Desk<'_>,
     ) -> Result<String, Reply> {
         let text = async {
-            let place = self.place()?;
+            let place = self.places.take(&user.name)?;
             let question = fragmentation::question(by, desk.pod_options)?;
             let reader = reader(desk.authorizer, user).await?;
             let write = move |question: Arc<Question>, answer: Answer, _| {
@@ -193,14 +192,6 @@ impl Answers {
         text.await.map_err(|problem: Problem| problem.reply(headers))
     }
 
-    /// A place among the questions under way.
-    fn place(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        self.places.clone().try_acquire_owned().map_err(|_| {
-            let message = format!("{MAX_QUESTIONS} questions are being answered; try again later");
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
-        })
-    }
-
     /// Waits for a thread and for a turn at the core, computes the answer, and writes its text.
     async fn compute(
         &self,
@@ -209,9 +200,11 @@ impl Answers {
         + Send
         + 'static,
         inbox: &Inbox,
-        place: OwnedSemaphorePermit,
+        place: Place,
     ) -> Result<String, Problem> {
         let late_at = tokio::time::Instant::now() + self.patience.turn;
+        // The user's other questions first, so that there is at most one of them before those of others.
+        let own_turn = turn_of(&place.line, late_at).await?;
         let thread = turn_of(&self.threads, late_at).await?;
         let (inquiry, version) = self.inquire(&question, inbox, late_at).await?;
         let interrupt = Interrupt::default();
@@ -222,7 +215,7 @@ impl Answers {
             let text =
                 answer.map_err(Problem::from).and_then(|answer| write(question, answer, version));
             // Until here it takes processor and memory.
-            drop((thread, place));
+            drop((thread, own_turn, place));
             text
         });
         let text = timeout(self.patience.answer, work).await;

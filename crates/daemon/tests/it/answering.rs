@@ -228,27 +228,43 @@ async fn what_is_no_question_is_refused() {
 async fn more_questions_than_there_are_places_for_are_turned_away() {
     let world = World::new().await;
     let path = format!("{API}/namespaces/default/explanations");
-    let ask = || world.ask("administrator", "default", json!({"podName": "large"}));
-    let mut slow = Vec::new();
-    // One at a time: a question that is asked meanwhile may have the place that one of these was meant to take.
-    let refused = loop {
-        assert!(slow.len() < 1_000, "there is always another place");
-        let mut stream = world.client("administrator").connect().await.unwrap();
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer administrator\r\nContent-Length: 100\r\n\r\n{{"
-        );
-        stream.write_all(head.as_bytes()).await.unwrap();
-        stream.flush().await.unwrap();
-        slow.push(stream);
-        let reply = ask().await;
-        if reply.code != 201 {
-            break reply;
-        }
+    let ask = async |user: &str| world.ask(user, "default", json!({"podName": "large"})).await;
+    // Sends questions slowly until the user has no other place.
+    let fill = async |user: &str| {
+        let mut slow = Vec::new();
+        // One at a time: a question that is asked meanwhile may have the place that one of these was meant to take.
+        let refused = loop {
+            assert!(slow.len() < 1_000, "there is always another place");
+            let mut stream = world.client(user).connect().await.unwrap();
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {user}\r\nContent-Length: 100\r\n\r\n{{"
+            );
+            stream.write_all(head.as_bytes()).await.unwrap();
+            stream.flush().await.unwrap();
+            slow.push(stream);
+            let reply = ask(user).await;
+            if reply.code != 201 {
+                break reply;
+            }
+        };
+        assert_eq!(refused.code, 429, "{}", refused.body);
+        assert!(refused.head.contains("retry-after: 1"));
+        (slow, refused.body)
     };
+    let (greedy, said) = fill("administrator").await;
+    assert!(said.contains("2 questions of user \\\"administrator\\\""), "{said}");
+    // No one user shuts out another, and two together have all places.
+    let reply = ask("tenant").await;
+    assert_eq!(reply.code, 201, "{}", reply.body);
+    let (others, _) = fill("operator").await;
+    let refused = ask("tenant").await;
     assert_eq!(refused.code, 429, "{}", refused.body);
-    assert!(refused.head.contains("retry-after: 1"));
-    drop(slow);
-    until_asked("a place is free", || async { ask().await.code == 201 }).await;
+    assert!(refused.body.contains("4 questions are being answered"), "{}", refused.body);
+    drop(others);
+    until_asked("a place is free", async || ask("tenant").await.code == 201).await;
+    assert_eq!(ask("administrator").await.code, 429);
+    drop(greedy);
+    until_asked("it is the user's again", async || ask("administrator").await.code == 201).await;
     world.running.stop().await;
 }
 
