@@ -86,8 +86,9 @@ pub(crate) struct Envelope {
     #[schemars(schema_with = "any_spec")]
     spec: Value,
     /// The answer: a value of the same kind (of a `Drain`: a `WhatIf`) without `apiVersion` and `kind`, which stand at the top.
-    /// Besides, `resourceVersion` has the newest revision of all objects that had been seen, and `rendered` the answer as a
-    /// table if the request asked for one. Of a question it is ignored.
+    /// Besides, `resourceVersion` has the newest revision of all objects that had been seen, `isLeading` is false where the
+    /// scheduler that was asked is a standby, and `rendered` has the answer as a table if the request asked for one. Of a
+    /// question it is ignored.
     #[serde(default, rename = "status")]
     _status: Value,
 }
@@ -145,6 +146,10 @@ impl QuestionKind {
 pub struct Notes {
     /// How far the cluster had been seen: the newest revision of all objects.
     pub resource_version: Option<String>,
+    /// Whether the scheduler leads. If not, it decides about no pod, and its answer should say so ([`Answer::of_standby`]).
+    ///
+    /// [`Answer::of_standby`]: crate::Answer::of_standby
+    pub is_leading: bool,
     /// The answer for people.
     pub rendered: Option<String>,
 }
@@ -254,7 +259,8 @@ impl Question {
             // They stand at the top.
             status.remove("apiVersion");
             status.remove("kind");
-            let Notes { resource_version, rendered } = notes;
+            let Notes { resource_version, is_leading, rendered } = notes;
+            status.insert("isLeading".to_owned(), is_leading.into());
             for (name, text) in [("resourceVersion", resource_version), ("rendered", rendered)] {
                 if let Some(text) = text {
                     status.insert(name.to_owned(), text.into());

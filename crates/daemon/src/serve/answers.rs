@@ -167,7 +167,7 @@ impl Answers {
         let reader = reader(desk.authorizer, user).await?;
         check_demands(question.demands, reader)?;
         let form = Form { reader, rendered, is_pretty: reply::is_for_people(&parts.headers) };
-        let write = move |question, answer, version| form.text(question, answer, version);
+        let write = move |question, answer, moment| form.text(question, answer, moment);
         self.compute(Arc::new(question), write, desk.inbox, place).await
     }
 
@@ -196,9 +196,7 @@ impl Answers {
     async fn compute(
         &self,
         question: Arc<Question>,
-        write: impl FnOnce(Arc<Question>, Answer, Option<String>) -> Result<String, Problem>
-        + Send
-        + 'static,
+        write: impl FnOnce(Arc<Question>, Answer, Moment) -> Result<String, Problem> + Send + 'static,
         inbox: &Inbox,
         place: Place,
     ) -> Result<String, Problem> {
@@ -206,14 +204,14 @@ impl Answers {
         // The user's other questions first, so that there is at most one of them before those of others.
         let own_turn = turn_of(&place.line, late_at).await?;
         let thread = turn_of(&self.threads, late_at).await?;
-        let (inquiry, version) = self.inquire(&question, inbox, late_at).await?;
+        let (inquiry, moment) = self.inquire(&question, inbox, late_at).await?;
         let interrupt = Interrupt::default();
         let wanted = Wanted(interrupt.clone());
         // Not on a thread that serves others: this takes as long as thousands of attempts, and the text may be long.
         let work = tokio::task::spawn_blocking(move || {
             let answer = apart(|| inquiry.answer(&question, &interrupt));
             let text =
-                answer.map_err(Problem::from).and_then(|answer| write(question, answer, version));
+                answer.map_err(Problem::from).and_then(|answer| write(question, answer, moment));
             // Until here it takes processor and memory.
             drop((thread, own_turn, place));
             text
@@ -234,20 +232,19 @@ impl Answers {
         question: &Arc<Question>,
         inbox: &Inbox,
         late_at: tokio::time::Instant,
-    ) -> Result<(Inquiry, Option<String>), Problem> {
+    ) -> Result<(Inquiry, Moment), Problem> {
         let turn = timeout_at(late_at, self.share.turn()).await.map_err(|_| late())?;
         let turn = turn.ok_or_else(core_has_ended)?;
         let (send, found) = oneshot::channel();
         let question = question.clone();
         let asked = inbox::Question(Box::new(move |engine, moment| {
-            let Moment { now, resource_version } = moment;
             let inquiry = turn.spend(|| {
-                let inquiry = apart(|| Inquiry::new(&question, engine, now));
+                let inquiry = apart(|| Inquiry::new(&question, engine, moment.now));
                 drop(question);
                 inquiry
             });
             // The caller may have given up.
-            let _ = send.send((inquiry, resource_version));
+            let _ = send.send((inquiry, moment));
         }));
         inbox
             .observe(Observation::Ask(asked))
@@ -366,12 +363,14 @@ impl Form {
         self,
         question: Arc<Question>,
         answer: Answer,
-        resource_version: Option<String>,
+        moment: Moment,
     ) -> Result<String, Problem> {
+        let Moment { resource_version, is_leading, .. } = moment;
         let question = Arc::unwrap_or_clone(question);
         let answer = answer.for_reader(&question, self.reader, ExplainOptions::SENT);
+        let answer = if is_leading { answer } else { answer.of_standby() };
         let rendered = self.rendered.map(|rendered| answer.table(rendered == Rendered::Wide));
-        let notes = Notes { resource_version, rendered };
+        let notes = Notes { resource_version, is_leading, rendered };
         let object = question.answered(&answer, notes);
         let object = object.map_err(|error| Problem::internal(&error.to_string()))?;
         Ok(reply::json(&object, self.is_pretty))

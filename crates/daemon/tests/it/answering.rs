@@ -333,6 +333,8 @@ async fn what_would_happen_is_answered_from_a_copy() {
     );
     let version: u64 = status["resourceVersion"].as_str().unwrap().parse().unwrap();
     assert!(version > 0 && status["asOf"].is_string(), "{status:#}");
+    // Without an election it leads.
+    assert_eq!(status["isLeading"], true, "{status:#}");
 
     let capacity = json!({"pod": small("more")});
     let place = "namespaces/default/capacities";

@@ -57,10 +57,8 @@ fn core(receiver: InboxReceiver) -> thread::JoinHandle<()> {
         let mut engine = Engine::new(&config, &registry, EngineOptions::default()).unwrap();
         for observation in receiver.observations {
             if let Observation::Ask(inbox::Question(ask)) = observation {
-                ask(
-                    &mut engine,
-                    Moment { now: Timestamp::from_millis(1_000_000), resource_version: None },
-                );
+                let now = Timestamp::from_millis(1_000_000);
+                ask(&mut engine, Moment { now, resource_version: None, is_leading: true });
             }
         }
     })
