@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use kube_scheduler_answers::{
-    CapacityOptions, Change, ExplainOptions, Explanation, Format, FragmentationOptions, Interrupt,
-    PodName, PodNameError, Preemption, QuestionLimits, QueueOptions, Subject, Verdict, WhatIf,
-    capacity, explain, fragmentation, preemption, queue, render, what_if_under,
+    Capacity, CapacityOptions, Change, ExplainOptions, Explanation, Format, Fragmentation,
+    FragmentationOptions, Interrupt, PodName, PodNameError, Preemption, QuestionLimits, Queue,
+    QueueOptions, Subject, Verdict, WhatIf, capacity, explain, fragmentation, preemption, queue,
+    render, what_if_under,
 };
 use kube_scheduler_api_types::validation::{label_key_messages, label_value_messages};
 use kube_scheduler_api_types::{LabelSelector, Pod, Taint, TaintEffect};
@@ -269,7 +270,7 @@ fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
     if let Some(scheduler) = args.source.running(&mut print_remark)? {
         return live::explained(args, &scheduler);
     }
-    let Asked { mut engine, now, pods, namespace, .. } =
+    let Asked { mut engine, now, pods, namespace, resource_version, .. } =
         args.source.load(&args.pods, registry, &mut print_remark)?.with_groups();
     let subjects = subjects(names_in(&namespace, &args.pod)?, &pods)?;
     let mut answers: Vec<Explanation> = Vec::new();
@@ -280,7 +281,7 @@ fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
         }
         answers.push(answer);
     }
-    print_all(&answers, args.output.format, Explanation::table)?;
+    print_all(&answers, resource_version.as_deref(), args.output.format, Explanation::table)?;
     Ok(answers.iter().all(|answer| matches!(answer.verdict, Verdict::Fits | Verdict::Bound)))
 }
 
@@ -305,14 +306,26 @@ fn subjects(named: Vec<PodName>, given: &[Arc<Pod>]) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
+/// An answer for programs, which says from which revision it follows.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Dated<'a, A> {
+    #[serde(flatten)]
+    answer: &'a A,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_version: Option<&'a str>,
+}
+
 /// Prints one answer as it is, several as a list.
 fn print_all<A: Serialize>(
     answers: &[A],
+    resource_version: Option<&str>,
     format: Format,
     table: fn(&A, bool) -> String,
 ) -> Result<()> {
     let tables = |wide| answers.iter().map(|answer| table(answer, wide)).collect();
-    let text = match answers {
+    let dated: Vec<_> = answers.iter().map(|answer| Dated { answer, resource_version }).collect();
+    let text = match &dated[..] {
         [only] => render(only, format, tables)?,
         all => render(&all, format, tables)?,
     };
@@ -328,13 +341,13 @@ fn preempted(args: &PreemptArgs, registry: Registry) -> Result<bool> {
     if let Some(scheduler) = args.source.running(&mut print_remark)? {
         return live::preempted(args, &scheduler);
     }
-    let Asked { mut engine, now, pods, namespace, .. } =
+    let Asked { mut engine, now, pods, namespace, resource_version, .. } =
         args.source.load(&args.pods, registry, &mut print_remark)?.with_groups();
     let mut answers: Vec<Preemption> = Vec::new();
     for subject in &subjects(names_in(&namespace, &args.pod)?, &pods)? {
         answers.push(preemption(&mut engine, subject, ExplainOptions::ALL, now)?);
     }
-    print_all(&answers, args.output.format, Preemption::table)?;
+    print_all(&answers, resource_version.as_deref(), args.output.format, Preemption::table)?;
     let fits = |answer: &Preemption| {
         matches!(answer.verdict, Verdict::Fits | Verdict::FitsAfterPreemption | Verdict::Bound)
     };
@@ -437,12 +450,12 @@ fn drain_of(disable_eviction: bool) -> impl Fn(&String) -> Change {
 }
 
 fn answer(asked: &Asked, changes: &[Change], output: Output) -> Result<bool> {
-    let Asked { engine, other, now, .. } = asked;
+    let Asked { engine, other, now, resource_version, .. } = asked;
     let (other, limits) = (other.as_ref().unwrap_or(engine), QuestionLimits::default());
     let answer: WhatIf = what_if_under(engine, other, changes, limits, *now)?;
-    let text = render(&answer, output.format, |wide| answer.table(wide))?;
-    print_answer(&text, output.format)?;
-    Ok(answer.fits)
+    let fits = answer.fits;
+    print_all(&[answer], resource_version.as_deref(), output.format, WhatIf::table)?;
+    Ok(fits)
 }
 
 /// Runs `capacity`.
@@ -468,9 +481,10 @@ fn counted(args: &CapacityArgs, registry: Registry) -> Result<bool> {
         ..CapacityOptions::default()
     };
     let answer = capacity(&asked.engine, template, options, asked.now)?;
-    let text = render(&answer, args.output.format, |wide| answer.table(wide))?;
-    print_answer(&text, args.output.format)?;
-    Ok(answer.count >= args.at_least)
+    let version = asked.resource_version.as_deref();
+    let count = answer.count;
+    print_all(&[answer], version, args.output.format, Capacity::table)?;
+    Ok(count >= args.at_least)
 }
 
 /// Runs `queue`.
@@ -486,8 +500,8 @@ fn queued(args: &QueueArgs, registry: Registry) -> Result<bool> {
     let options =
         QueueOptions { max_listed: args.limit, from_objects: true, ..QueueOptions::default() };
     let answer = queue(&asked.engine, options, asked.now);
-    let text = render(&answer, args.output.format, |wide| answer.table(wide))?;
-    print_answer(&text, args.output.format)?;
+    let version = asked.resource_version.as_deref();
+    print_all(&[answer], version, args.output.format, Queue::table)?;
     Ok(true)
 }
 
@@ -507,8 +521,8 @@ fn fragmented(args: &FragmentationArgs, registry: Registry) -> Result<bool> {
         ..FragmentationOptions::default()
     };
     let answer = fragmentation(&asked.engine, &options, asked.now);
-    let text = render(&answer, args.output.format, |wide| answer.table(wide))?;
-    print_answer(&text, args.output.format)?;
+    let version = asked.resource_version.as_deref();
+    print_all(&[answer], version, args.output.format, Fragmentation::table)?;
     Ok(true)
 }
 

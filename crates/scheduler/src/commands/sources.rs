@@ -122,6 +122,8 @@ pub(crate) struct Asked {
     pub(crate) other: Option<Engine>,
     /// Of pods that are asked about and name none.
     pub(crate) namespace: String,
+    /// The newest revision of all objects, if the cluster was read from its API server.
+    pub(crate) resource_version: Option<String>,
     /// Nodes, pods and pod groups that are asked about, beside the cluster.
     pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) pods: Vec<Arc<Pod>>,
@@ -309,12 +311,14 @@ impl Source {
         let others = others.transpose()?;
         let options = options(&self.feature_gates, self.config.as_deref(), registry)?;
         let mut input = ClusterInput::under(&options.gates);
-        let (from, namespace) = if self.filename.is_empty() {
-            let endpoint = self.read_cluster(&mut input, remarks)?;
-            (endpoint.url(), self.namespace_at(Some(&endpoint)))
+        let (from, namespace, resource_version) = if self.filename.is_empty() {
+            let (endpoint, version) = self.read_cluster(&mut input, remarks)?;
+            let as_of = version.as_deref().unwrap_or("unknown");
+            let from = format!("{} as of resource version {as_of}", endpoint.url());
+            (from, self.namespace_at(Some(&endpoint)), version)
         } else {
             add_files(&mut input, &self.filename)?;
-            ("the given files".to_owned(), self.namespace_at(None))
+            ("the given files".to_owned(), self.namespace_at(None), None)
         };
         input.begin_question(&namespace);
         add_files(&mut input, question)?;
@@ -342,7 +346,7 @@ impl Source {
         remarks(format!("answered here, from {from}, with {config}; {why}"));
         let (engine, now) = simulation.engine()?;
         let other = others.transpose()?.map(|(engine, _)| engine);
-        Ok(Asked { engine, now, other, namespace, nodes, pods, groups })
+        Ok(Asked { engine, now, other, namespace, resource_version, nodes, pods, groups })
     }
 
     /// Whether the flags set a configuration or feature gates, so that the answer is computed here.
@@ -357,7 +361,12 @@ impl Source {
         }
     }
 
-    fn read_cluster(&self, input: &mut ClusterInput, remarks: Remarks<'_>) -> Result<Endpoint> {
+    /// Where the cluster was read from, and as of which revision.
+    fn read_cluster(
+        &self,
+        input: &mut ClusterInput,
+        remarks: Remarks<'_>,
+    ) -> Result<(Endpoint, Option<String>)> {
         let path = self.kubeconfig.clone().or_else(usual_kubeconfig).ok_or_else(|| {
             anyhow!("no cluster to ask about: give --filename FILE or --kubeconfig FILE")
         })?;
@@ -366,6 +375,7 @@ impl Source {
             let lists = wanted(&self.interrupt, ClusterLists::read(&endpoint)).await??;
             anyhow::Ok((lists, endpoint))
         })?;
+        let version = found.resource_version();
         for kind in found.missing {
             remarks(format!(
                 "warning: {kind} may not be listed by this user: the answer does without"
@@ -374,7 +384,7 @@ impl Source {
         for (kind, text) in found.lists {
             input.add_manifests(&kind, &text)?;
         }
-        Ok(endpoint)
+        Ok((endpoint, version))
     }
 }
 

@@ -145,6 +145,11 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
         assert!(live["resourceVersion"].is_string(), "{live:#}");
         let (local_code, local, said) = world.local(command);
         assert_eq!(local_code, Some(code), "{command:?}: {said}");
+        // Nothing happens in this cluster but that nodes report.
+        let version = |answer: &Value| answer["resourceVersion"].as_str()?.parse::<u64>().ok();
+        assert!(version(&local) >= version(&live), "{command:?}: {local:#} {live:#}");
+        let as_of = format!(" as of resource version {}, with", version(&local).unwrap_or(0));
+        assert!(said.contains(&as_of), "{command:?}: {said}");
         for field in fields {
             assert_eq!(live[field], local[field], "{command:?}: {field}");
             assert_ne!(live[field], Value::Null, "{command:?}: {field}");

@@ -115,11 +115,16 @@ fn answered(
             answer
         }
         None => {
-            let Asked { engine, now, .. } = source.load(&[], registry, &mut remark)?;
+            let Asked { engine, now, resource_version, .. } =
+                source.load(&[], registry, &mut remark)?;
             let question = question.of_objects();
             let answer = Inquiry::new(&question, &engine, now).answer(&question, interrupt)?;
             let answer = answer.for_reader(&question, EVERYTHING, ExplainOptions::SENT);
-            serde_json::to_value(answer).context("the answer has no JSON form")?
+            let mut answer = serde_json::to_value(answer).context("the answer has no JSON form")?;
+            if let Some(version) = resource_version {
+                answer["resourceVersion"] = version.into();
+            }
+            answer
         }
     };
     Ok(Answered { answer, remarks })
