@@ -9,6 +9,7 @@
 mod engine;
 mod http;
 mod objects;
+mod questions;
 mod texts;
 
 /// Something to be fuzzed.
@@ -23,7 +24,7 @@ pub struct Target {
 }
 
 /// All targets, cheap ones first.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     Target { name: "quantity", about: "quantities as text", run: texts::quantity },
     Target { name: "selector", about: "label and field selectors", run: texts::selector },
     Target { name: "cel", about: "expressions that select devices", run: texts::cel },
@@ -35,6 +36,11 @@ pub const TARGETS: [Target; 14] = [
     Target { name: "pod", about: "pods in both encodings, scheduled", run: objects::pod },
     Target { name: "node", about: "nodes in both encodings, used", run: objects::node },
     Target { name: "object", about: "objects of all other kinds, used", run: objects::object },
+    Target {
+        name: "question",
+        about: "questions of all kinds, answered",
+        run: questions::question,
+    },
     Target {
         name: "devcluster",
         about: "requests to the embedded API server",

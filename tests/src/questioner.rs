@@ -2,7 +2,11 @@
 //!
 //! As in the daemon, each is answered from a copy of the engine, at once or after the engine has gone on.
 //!
+//! Everything that a question can hold is asked: [`missing`](Questioner::missing) says what was not.
+//!
 //! Invariants: what is asked is a function of the seed and of what the engine knows; the engine is only read.
+
+use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use kube_scheduler_answers::{Answer, Inquiry, Interrupt, Question, QuestionKind, Refusal};
@@ -18,6 +22,8 @@ pub struct Questioner {
     numbers: Numbers,
     n_asked: usize,
     n_answered: u64,
+    /// The changes that were in questions with an answer, and `objects` if such a question had some.
+    answered: BTreeSet<String>,
 }
 
 /// A copy that was made for a question and waits, while the engine goes on.
@@ -33,12 +39,29 @@ impl Questioner {
     /// Questions that follow from a seed.
     pub fn new(seed: u64) -> Self {
         // Other numbers than those of the simulation itself.
-        Self { numbers: Numbers::new(seed ^ 0xa_5c_ed), n_asked: 0, n_answered: 0 }
+        Self {
+            numbers: Numbers::new(seed ^ 0xa_5c_ed),
+            n_asked: 0,
+            n_answered: 0,
+            answered: BTreeSet::new(),
+        }
     }
 
     /// How many questions were answered. Others were refused, because what they are about does not exist.
     pub fn n_answered(&self) -> u64 {
         self.n_answered
+    }
+
+    /// What a question can hold and none had that was answered by these: kinds of changes, and `objects`.
+    pub fn missing<'q>(questioners: impl IntoIterator<Item = &'q Self>) -> BTreeSet<String> {
+        let schema = kube_scheduler_answers::schema();
+        let kinds = schema["$defs"]["ChangeSpec"]["oneOf"].as_array().into_iter().flatten();
+        let kinds = kinds.filter_map(|kind| kind["required"][0].as_str());
+        let mut missing: BTreeSet<String> = kinds.chain(["objects"]).map(str::to_owned).collect();
+        for questioner in questioners {
+            missing.retain(|part| !questioner.answered.contains(part));
+        }
+        missing
     }
 
     /// True once in `n` times: a question comes now.
@@ -53,13 +76,21 @@ impl Questioner {
     pub fn ask(&mut self, engine: &Engine, now: Timestamp) -> Result<Option<Waiting>> {
         let kind = QuestionKind::ALL[self.n_asked % QuestionKind::ALL.len()];
         self.n_asked += 1;
-        let (namespace, spec) = self.spec(kind, engine);
+        let (namespace, mut spec) = self.spec(kind, engine);
+        let takes_objects = !matches!(
+            kind,
+            QuestionKind::Drain | QuestionKind::Queue | QuestionKind::Fragmentation
+        );
+        if takes_objects && self.numbers.one_in(3) {
+            spec["objects"] = self.objects();
+        }
         let arguments = match kind.is_namespaced() {
             true => json!({"namespace": namespace, "spec": spec}),
             false => json!({"spec": spec}),
         };
-        let question = Question::from_arguments(kind, &arguments, &CompileOptions::default())
-            .with_context(|| format!("{} {arguments}", kind.kind()))?;
+        let question =
+            Question::from_arguments(kind, &arguments, "default", &CompileOptions::default())
+                .with_context(|| format!("{} {arguments}", kind.kind()))?;
         let waits = self.numbers.one_in(4);
         let waiting = waits.then(|| Inquiry::new(&question, engine, now));
         let interrupt = Interrupt::default();
@@ -67,7 +98,13 @@ impl Questioner {
             interrupt.set();
         }
         let answer = Inquiry::new(&question, engine, now).answer(&question, &interrupt);
-        self.n_answered += u64::from(answer.is_ok());
+        if answer.is_ok() {
+            self.n_answered += 1;
+            let changes = spec["changes"].as_array().into_iter().flatten();
+            let changes = changes.filter_map(Value::as_object).flat_map(|change| change.keys());
+            self.answered.extend(changes.cloned());
+            self.answered.extend(spec.get("objects").map(|_| "objects".to_owned()));
+        }
         let expected = text(&answer)?;
         Ok(waiting.map(|inquiry| Waiting { question, inquiry, expected }))
     }
@@ -111,24 +148,85 @@ impl Questioner {
 
     fn change(&mut self, engine: &Engine) -> Value {
         let node = self.any_node(engine);
-        match self.numbers.below(9) {
+        match self.numbers.below(13) {
             0 | 1 => {
                 let count = 1 + self.numbers.below(3);
                 json!({"addPods": {"pod": self.manifest(engine), "count": count}})
             }
             2 => match self.any_pod(engine) {
                 Some(pod) => json!({"deletePod": {"name": *pod.name, "namespace": *pod.namespace}}),
-                None => json!({"uncordon": {"name": node}}),
+                None => json!({"cordon": {"name": node}}),
             },
             3 => json!({"addNodesLike": {"name": node, "count": 1 + self.numbers.below(2)}}),
             4 => json!({"removeNode": {"name": node}}),
+            5 if self.numbers.one_in(2) => json!({"uncordon": {"name": node}}),
             5 => json!({"cordon": {"name": node}}),
             6 => json!({"drain": {"name": node, "disableEviction": self.numbers.one_in(2)}}),
-            7 => {
+            7 => match self.any_pod(engine) {
+                Some(pod) => json!({"evictPod": {"name": *pod.name, "namespace": *pod.namespace}}),
+                None => json!({"cordon": {"name": node}}),
+            },
+            8 => {
+                let name = format!("asked-{}", self.numbers.below(3));
+                json!({"addNode": {"node": shapes::node(&name, &mut self.numbers)}})
+            }
+            9 => {
+                let gang = json!({"gang": {"minCount": 1 + self.numbers.below(3)}});
+                json!({"addPodGroup": {"podGroup": {
+                    "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "asked"},
+                    "spec": {"schedulingPolicy": gang},
+                }}})
+            }
+            10 => json!({"addWorkload": {"workload": self.workload(engine)}}),
+            11 => {
                 json!({"taint": {"name": node, "key": "dedicated", "value": "x", "effect": "NoSchedule"}})
             }
             _ => json!({"label": {"name": node, "key": "disk", "value": "ssd"}}),
         }
+    }
+
+    /// A controller that does not exist, with a few pods.
+    fn workload(&mut self, engine: &Engine) -> Value {
+        let template = self.manifest(engine);
+        let labels = template["metadata"]["labels"].clone();
+        let template = json!({"metadata": {"labels": labels}, "spec": template["spec"]});
+        let (version, kind) = self.numbers.pick(&[
+            ("apps/v1", "Deployment"),
+            ("apps/v1", "StatefulSet"),
+            ("apps/v1", "DaemonSet"),
+            ("batch/v1", "Job"),
+        ]);
+        let mut spec = json!({"selector": {"matchLabels": labels}, "template": template});
+        let n_pods = 1 + self.numbers.below(3);
+        match kind {
+            "DaemonSet" => {}
+            "Job" => spec["parallelism"] = n_pods.into(),
+            _ => spec["replicas"] = n_pods.into(),
+        }
+        if kind == "StatefulSet" && self.numbers.one_in(2) {
+            spec["volumeClaimTemplates"] = json!([self.claim("data")]);
+        }
+        json!({"apiVersion": version, "kind": kind, "metadata": {"name": "asked"}, "spec": spec})
+    }
+
+    /// What comes with pods: a claim for a volume, which the cluster may have, and a service that selects some.
+    fn objects(&mut self) -> Value {
+        let name = self.numbers.pick(&shapes::CLAIMS);
+        let labels = shapes::pod_labels(&mut self.numbers);
+        json!([
+            self.claim(name),
+            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "asked"}, "spec": {"selector": labels}},
+        ])
+    }
+
+    fn claim(&mut self, name: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+            "spec": {
+                "storageClassName": self.numbers.pick(&["local", "grown"]), "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        })
     }
 
     /// The name of a node; of one that does not exist if there is none.

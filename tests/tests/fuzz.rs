@@ -64,6 +64,7 @@ replayed! {
     pods: "pod",
     nodes: "node",
     objects: "object",
+    questions: "question",
     requests_to_devcluster: "devcluster",
     requests_to_the_secure_port: "secure-port",
     histories: "history",

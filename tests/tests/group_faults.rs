@@ -8,7 +8,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -520,12 +520,14 @@ fn a_simulation_is_a_function_of_its_seed() {
 /// Whatever goes wrong, questions of all kinds, about groups and others, change no decision and no effect.
 #[test]
 fn questions_change_nothing() {
-    let mut n_answered = 0;
+    let (mut n_answered, mut questioners) = (0, Vec::new());
     for seed in 0..n_seeds(N_ASKED_SEEDS) {
         let questioner = Some(Questioner::new(seed));
         let asked = live(World { questioner, ..World::new(seed) });
-        n_answered += asked.questioner.map_or(0, |questioner| questioner.n_answered());
+        n_answered += asked.questioner.as_ref().map_or(0, Questioner::n_answered);
+        questioners.extend(asked.questioner);
         assert_eq!((asked.n_bound, asked.trace), simulate(seed), "seed {seed}");
     }
     assert!(n_answered > 30 * N_ASKED_SEEDS, "{n_answered}");
+    assert_eq!(Questioner::missing(&questioners), BTreeSet::new(), "never asked about");
 }

@@ -20,6 +20,9 @@ use crate::what_if::{QuestionLimits, WhatIf, what_if};
 /// How many entries each list of a [`WhatIf`] has at most for its reader over HTTP.
 const MAX_WHAT_IF: usize = 10_000;
 
+/// What an answer says about pods that wait, where another scheduler tries them.
+const OF_STANDBY: &str = "the scheduler that was asked does not lead, and tries no pod: what waits in its queue, and where it goes, is what it would do if it led";
+
 /// What is known of the moment at which a question was asked, enough to answer it.
 #[derive(Debug)]
 pub struct Inquiry {
@@ -120,6 +123,15 @@ impl Answer {
             Self::Queue(answer) => &mut answer.warnings,
             Self::Fragmentation(answer) => &mut answer.warnings,
         }
+    }
+
+    /// The same of a scheduler that does not lead, which says so if it follows from the queue.
+    #[must_use]
+    pub fn of_standby(mut self) -> Self {
+        if !matches!(self, Self::Capacity(_) | Self::Fragmentation(_)) {
+            self.warnings().push(OF_STANDBY.to_owned());
+        }
+        self
     }
 
     /// The same for its reader: without the names that may not be seen, and with shorter lists.

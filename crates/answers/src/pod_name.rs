@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 
-/// A pod by namespace and name. Parses `NAMESPACE/NAME`, or `NAME` in namespace `default`.
+/// A pod by namespace and name. Parses `NAMESPACE/NAME`, as it is displayed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodName {
     /// The namespace of the pod.
@@ -25,15 +25,25 @@ pub fn generated_name(prefix: &str, number: usize) -> String {
     format!("{prefix}{number:05}")
 }
 
-impl FromStr for PodName {
-    type Err = PodNameError;
-
-    fn from_str(text: &str) -> Result<Self, PodNameError> {
-        let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
+impl PodName {
+    /// Parses `NAMESPACE/NAME`, or `NAME` in `namespace`.
+    ///
+    /// # Errors
+    /// If the text is neither.
+    pub fn parse_in(namespace: &str, text: &str) -> Result<Self, PodNameError> {
+        let (namespace, name) = text.split_once('/').unwrap_or((namespace, text));
         if namespace.is_empty() || name.is_empty() || name.contains('/') {
             return Err(PodNameError(text.to_owned()));
         }
         Ok(Self { namespace: namespace.into(), name: name.into() })
+    }
+}
+
+impl FromStr for PodName {
+    type Err = PodNameError;
+
+    fn from_str(text: &str) -> Result<Self, PodNameError> {
+        Self::parse_in("", text)
     }
 }
 
@@ -54,12 +64,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_alone_is_in_the_default_namespace() {
-        let parsed = |text: &str| text.parse::<PodName>().map(|name| name.to_string());
+    fn a_name_alone_is_in_the_given_namespace() {
+        let parsed = |text: &str| PodName::parse_in("shop", text).map(|name| name.to_string());
         assert_eq!(parsed("kube-system/dns"), Ok("kube-system/dns".to_owned()));
-        assert_eq!(parsed("web"), Ok("default/web".to_owned()));
+        assert_eq!(parsed("web"), Ok("shop/web".to_owned()));
         for text in ["", "/", "a/", "/b", "a/b/c"] {
             assert_eq!(parsed(text), Err(PodNameError(text.to_owned())));
         }
+        assert_eq!("web".parse::<PodName>(), Err(PodNameError("web".to_owned())));
+        assert_eq!("shop/web".parse(), PodName::parse_in("shop", "web"));
     }
 }

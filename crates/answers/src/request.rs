@@ -27,9 +27,6 @@ use crate::explanation::Visibility;
 use crate::manifests::Wrong;
 use crate::typed::Mistake;
 
-/// The namespace of a call that names none.
-const DEFAULT_NAMESPACE: &str = "default";
-
 /// Why a request is not a question.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -89,8 +86,9 @@ pub(crate) struct Envelope {
     #[schemars(schema_with = "any_spec")]
     spec: Value,
     /// The answer: a value of the same kind (of a `Drain`: a `WhatIf`) without `apiVersion` and `kind`, which stand at the top.
-    /// Besides, `resourceVersion` has the newest revision of all objects that had been seen, and `rendered` the answer as a
-    /// table if the request asked for one. Of a question it is ignored.
+    /// Besides, `resourceVersion` has the newest revision of all objects that had been seen, `isLeading` is false where the
+    /// scheduler that was asked is a standby, and `rendered` has the answer as a table if the request asked for one. Of a
+    /// question it is ignored.
     #[serde(default, rename = "status")]
     _status: Value,
 }
@@ -99,7 +97,8 @@ pub(crate) struct Envelope {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Arguments {
-    /// The namespace of the question; `default` if it is not given. Questions about the whole cluster have none.
+    /// The namespace of the question; that of the kubeconfig's context if it is not given. Questions about the whole cluster have
+    /// none.
     #[serde(default)]
     namespace: Option<String>,
     /// What is asked.
@@ -147,6 +146,10 @@ impl QuestionKind {
 pub struct Notes {
     /// How far the cluster had been seen: the newest revision of all objects.
     pub resource_version: Option<String>,
+    /// Whether the scheduler leads. If not, it decides about no pod, and its answer should say so ([`Answer::of_standby`]).
+    ///
+    /// [`Answer::of_standby`]: crate::Answer::of_standby
+    pub is_leading: bool,
     /// The answer for people.
     pub rendered: Option<String>,
 }
@@ -183,14 +186,15 @@ impl Question {
         Self::new(kind, namespace, metadata, spec, options)
     }
 
-    /// Reads a question from the arguments of a call, such as `{"namespace": "default", "spec": {"podName": "web"}}`. Pods in
-    /// it are read with `options`.
+    /// Reads a question from the arguments of a call, such as `{"namespace": "shop", "spec": {"podName": "web"}}`. Without a
+    /// namespace it is in `default_namespace`. Pods in it are read with `options`.
     ///
     /// # Errors
     /// If they are none of a question of this kind.
     pub fn from_arguments(
         kind: QuestionKind,
         arguments: &Value,
+        default_namespace: &str,
         options: &CompileOptions,
     ) -> Result<Self, RequestError> {
         let Arguments { namespace, spec } = typed("", arguments)?;
@@ -203,7 +207,7 @@ impl Question {
                 return Err(RequestError::Field { field: "namespace".into(), problem });
             }
             Some(given) if !given.is_empty() => given,
-            _ if kind.is_namespaced() => DEFAULT_NAMESPACE.to_owned(),
+            _ if kind.is_namespaced() => default_namespace.to_owned(),
             _ => String::new(),
         };
         Self::new(kind, &namespace, Map::new(), spec, options)
@@ -255,7 +259,8 @@ impl Question {
             // They stand at the top.
             status.remove("apiVersion");
             status.remove("kind");
-            let Notes { resource_version, rendered } = notes;
+            let Notes { resource_version, is_leading, rendered } = notes;
+            status.insert("isLeading".to_owned(), is_leading.into());
             for (name, text) in [("resourceVersion", resource_version), ("rendered", rendered)] {
                 if let Some(text) = text {
                     status.insert(name.to_owned(), text.into());

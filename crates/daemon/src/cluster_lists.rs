@@ -6,6 +6,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::kinds::{Form, WatchedKind};
+use crate::newest::Newest;
 use crate::transport::{ConnectError, Endpoint};
 
 /// Objects in one answer of the API server.
@@ -42,6 +43,7 @@ pub struct ClusterLists {
     pub lists: Vec<(String, String)>,
     /// Kinds that may not be listed by this user.
     pub missing: Vec<String>,
+    newest: Newest,
 }
 
 impl ClusterLists {
@@ -72,6 +74,12 @@ impl ClusterLists {
         Ok(found)
     }
 
+    /// The newest revision of all objects that were read. The lists are read one after the other: what changed meanwhile may be
+    /// missing although it has an older one.
+    pub fn resource_version(&self) -> Option<String> {
+        self.newest.resource_version()
+    }
+
     async fn add(&mut self, client: &Client, kind: WatchedKind) -> Result<(), ListError> {
         let is_required = kind.form != Form::Generic;
         // A server may serve a kind in several versions: the objects are the same ones.
@@ -83,6 +91,8 @@ impl ClusterLists {
             match list(client, &kind.path).await {
                 Ok(mut items) => {
                     for item in &mut items {
+                        let version = item["metadata"]["resourceVersion"].as_str();
+                        self.newest.see_version(version.unwrap_or_default());
                         item["apiVersion"] = kind.api_version.as_str().into();
                         item["kind"] = kind.kind.into();
                     }

@@ -249,7 +249,8 @@ impl Driver {
             }
             Observation::Ask(question) => {
                 let (engine, now) = (&mut self.engine, self.clock.now());
-                let moment = Moment { now, resource_version: self.newest.resource_version() };
+                let resource_version = self.newest.resource_version();
+                let moment = Moment { now, resource_version, is_leading: self.may_decide };
                 // A question that breaks down gets no answer; it must not end the thread.
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (question.0)(engine, moment)))
                 {

@@ -54,6 +54,8 @@ pub(crate) struct Moment {
     pub(crate) now: Timestamp,
     /// How far the cluster had been seen: the newest revision of all objects.
     pub(crate) resource_version: Option<String>,
+    /// Whether decisions are this scheduler's to make; if not, pods in its queue are tried by another one.
+    pub(crate) is_leading: bool,
 }
 
 impl fmt::Debug for Question {

@@ -18,6 +18,11 @@ impl Newest {
             Input::ObjectApplied(object) | Input::ObjectDeleted(object) => &object.resource_version,
             _ => return,
         };
+        self.see_version(version);
+    }
+
+    /// Updates it from the revision of an object.
+    pub(crate) fn see_version(&mut self, version: &str) {
         if let Ok(version) = version.parse() {
             self.0 = self.0.max(version);
         }

@@ -81,8 +81,6 @@ pub enum Trust<'a> {
 pub struct RunningScheduler {
     client: Client,
     url: String,
-    /// Of the kubeconfig's context.
-    namespace: String,
 }
 
 impl std::fmt::Debug for RunningScheduler {
@@ -145,8 +143,7 @@ impl RunningScheduler {
             candidate.role
         );
         let client = endpoint.client_of_pod(port)?;
-        let namespace = api_server.default_namespace().to_owned();
-        let running = Self { client, url, namespace };
+        let running = Self { client, url };
         let greeting = running.client.request::<Value>(get(&format!("/apis/{API_VERSION}"))?);
         match timeout(PATIENCE, greeting).await {
             Ok(Ok(_)) => Ok(running),
@@ -181,19 +178,12 @@ impl RunningScheduler {
     }
 
     fn new(endpoint: &Endpoint) -> Result<Self, AskError> {
-        let (client, url) = (endpoint.kube_client()?, endpoint.url());
-        let namespace = client.default_namespace().to_owned();
-        Ok(Self { client, url, namespace })
+        Ok(Self { client: endpoint.kube_client()?, url: endpoint.url() })
     }
 
     /// Its address, or by whom it is reached.
     pub fn url(&self) -> &str {
         &self.url
-    }
-
-    /// The namespace that the kubeconfig means.
-    pub fn namespace(&self) -> &str {
-        &self.namespace
     }
 
     /// Asks a question in `namespace`; a question about the whole cluster has none. `rendered` asks for the answer as a `table`

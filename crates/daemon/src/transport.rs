@@ -220,6 +220,14 @@ impl Endpoint {
         self.config.cluster_url.to_string()
     }
 
+    /// The namespace that the kubeconfig's context means; `default` if it names none.
+    pub fn namespace(&self) -> &str {
+        match &*self.config.default_namespace {
+            "" => "default",
+            named => named,
+        }
+    }
+
     /// A kube client over the kind of connection that the scheduler uses, for programs that measure or test it.
     ///
     /// # Errors

@@ -44,6 +44,8 @@ pub struct ClusterInput {
     texts: Vec<Arc<str>>,
     /// Whether what is added now is asked about.
     asks: bool,
+    /// The namespace of what is asked about and names none.
+    namespace: String,
     /// The feature gates under which pods are read.
     options: CompileOptions,
 }
@@ -113,9 +115,10 @@ impl ClusterInput {
     /// The cluster may have objects of the same names. A node or pod, such as the one whose manifest was changed for the
     /// question, is one besides that of the cluster; pods get a UID of their own, whatever their manifests say. An object of
     /// another kind is left out with a warning, since that of the cluster has a state, such as the volume of a claim. A
-    /// controller gets all of its pods, besides those that it has.
-    pub fn begin_question(&mut self) {
+    /// controller gets all of its pods, besides those that it has. What names no namespace is in `namespace`.
+    pub fn begin_question(&mut self, namespace: &str) {
         self.asks = true;
+        namespace.clone_into(&mut self.namespace);
     }
 
     /// Adds manifests of the cluster, also after the question has begun.
@@ -327,7 +330,10 @@ impl ClusterInput {
 
     fn complete_names(&mut self, n_generated: &mut usize) -> Result<(), ImportError> {
         for at in 0..self.documents.len() {
-            if !defaults::complete_name(&mut self.documents[at].value, n_generated) {
+            let document = &mut self.documents[at];
+            let namespace =
+                if document.is_asked { &*self.namespace } else { defaults::DEFAULT_NAMESPACE };
+            if !defaults::complete_name(&mut document.value, namespace, n_generated) {
                 let kind = self.documents[at].group_and_kind().1;
                 return Err(ImportError::NoName { place: self.place(at, &["metadata"]), kind });
             }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use kube_scheduler_answers::{Inquiry, Question};
 use kube_scheduler_api_types::{Node, Pod, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_config::{Configuration, FeatureGates, load};
@@ -59,6 +60,11 @@ impl World {
         }
         world.before = world.sizes();
         world
+    }
+
+    /// A copy of the moment, from which a question is answered.
+    pub(super) fn inquiry(&self, question: &Question) -> Inquiry {
+        Inquiry::new(question, &self.engine, self.now)
     }
 
     /// Applies an object and remembers it, so that it can go again.

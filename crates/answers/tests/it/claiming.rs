@@ -46,7 +46,7 @@ fn pod(claim: &str) -> Value {
 
 fn question(kind: QuestionKind, spec: &Value) -> Result<Question, String> {
     let arguments = json!({"namespace": "default", "spec": spec});
-    Question::from_arguments(kind, &arguments, &CompileOptions::default())
+    Question::from_arguments(kind, &arguments, "default", &CompileOptions::default())
         .map_err(|error| error.to_string())
 }
 

@@ -41,8 +41,13 @@ fn deployment(replicas: usize) -> Value {
 
 fn question(spec: &Value) -> Result<Question, String> {
     let arguments = json!({"namespace": "shop", "spec": spec});
-    Question::from_arguments(QuestionKind::WhatIf, &arguments, &CompileOptions::default())
-        .map_err(|error| error.to_string())
+    Question::from_arguments(
+        QuestionKind::WhatIf,
+        &arguments,
+        "default",
+        &CompileOptions::default(),
+    )
+    .map_err(|error| error.to_string())
 }
 
 fn answer(cluster: &Cluster, spec: &Value) -> Result<Value, String> {

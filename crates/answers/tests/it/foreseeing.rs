@@ -205,7 +205,8 @@ fn who_may_list_no_nodes_is_not_told_which_there_are() {
     let bound = json!({"metadata": {"name": "new"}, "spec": {"nodeName": "b", "containers": [{"name": "c"}]}});
     let arguments = json!({"spec": {"changes": [{"addPods": {"pod": bound}}]}});
     let options = CompileOptions::default();
-    let question = Question::from_arguments(QuestionKind::WhatIf, &arguments, &options).unwrap();
+    let question =
+        Question::from_arguments(QuestionKind::WhatIf, &arguments, "default", &options).unwrap();
     let inquiry = Inquiry::new(&question, &cluster.engine, NOW);
     let answer = inquiry.answer(&question, &Interrupt::default()).unwrap();
     let text = |nodes: bool| {

@@ -301,7 +301,8 @@ fn no_answer_names_a_domain_to_who_may_not_list_nodes() {
     ] {
         let arguments = json!({"spec": spec});
         let options = CompileOptions::default();
-        let question = Question::from_arguments(kind, &arguments, &options).unwrap().of_objects();
+        let question =
+            Question::from_arguments(kind, &arguments, "default", &options).unwrap().of_objects();
         let answer = Inquiry::new(&question, &engine, NOW).answer(&question, &Interrupt::default());
         let answer = answer.unwrap();
         let text = |nodes: bool| {
@@ -353,8 +354,13 @@ fn a_group_may_come_with_its_pods() {
             {"addPodGroup": {"podGroup": gang}}, {"addPods": {"pod": member, "count": min_count}},
         ]});
         let arguments = json!({"namespace": namespace, "spec": spec});
-        Question::from_arguments(QuestionKind::WhatIf, &arguments, &CompileOptions::default())
-            .unwrap()
+        Question::from_arguments(
+            QuestionKind::WhatIf,
+            &arguments,
+            "default",
+            &CompileOptions::default(),
+        )
+        .unwrap()
     };
     let answered = |engine: &Engine, question: &Question| {
         let inquiry = Inquiry::new(question, engine, NOW);
@@ -491,7 +497,8 @@ fn given_up_within_a_group(kind: QuestionKind, spec: &Value) {
         engine.handle(Input::PodApplied(member(&format!("m-{at}"), 1 + at)), NOW);
     }
     let arguments = json!({"spec": spec});
-    let question = Question::from_arguments(kind, &arguments, &CompileOptions::default());
+    let question =
+        Question::from_arguments(kind, &arguments, "default", &CompileOptions::default());
     let question = question.unwrap().of_objects();
     let inquiry = Inquiry::new(&question, &engine, NOW);
     inquiry.answer(&question, &quitter.interrupt).unwrap();

@@ -63,7 +63,8 @@ fn a_question_that_is_given_up_makes_no_more_attempts() {
     let cluster = waiting(Cluster::new());
     let arguments = json!({"spec": {}});
     let kind = QuestionKind::Queue;
-    let question = Question::from_arguments(kind, &arguments, &CompileOptions::default()).unwrap();
+    let question =
+        Question::from_arguments(kind, &arguments, "default", &CompileOptions::default()).unwrap();
     let question = question.of_objects();
     let answered = |interrupt: &Interrupt| {
         let inquiry = Inquiry::new(&question, &cluster.engine, NOW);

@@ -4,11 +4,12 @@
 //!
 //! Invariants: an answer names no node, and no pod of another namespace, that its reader may not list; questions take at
 //! most one part in [`SHARE`](share::SHARE) of the core's time, and at most half of the processors; what questions hold in memory is bounded
-//! by their number and size; when a caller is gone, the work on its answer ends after the current attempt, and counts as one of
-//! the questions until then.
+//! by their number and size; one user has at most half of the places for questions, and one thread; when a caller is gone, the work on its
+//! answer ends after the current attempt, and counts as one of the questions until then.
 
 mod api;
 mod fragmentation;
+mod places;
 mod problem;
 mod share;
 
@@ -30,6 +31,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{timeout, timeout_at};
 
 pub(super) use self::api::ApiPath;
+use self::places::{MAX_QUESTIONS, Place, Places};
 use self::problem::Problem;
 use self::share::Share;
 use super::authorization::{Attributes, Authorizer, Verdict};
@@ -41,8 +43,6 @@ use crate::plugin_services::apart;
 
 /// How long a question may be.
 const MAX_QUESTION: usize = Question::MAX_LENGTH;
-/// Questions that are read, wait or are answered; further ones are refused.
-const MAX_QUESTIONS: usize = 4;
 
 /// How long things may take.
 #[derive(Clone, Copy)]
@@ -64,7 +64,7 @@ impl Default for Patience {
 
 /// The questions under way.
 pub(super) struct Answers {
-    places: Arc<Semaphore>,
+    places: Places,
     /// Whose turn it is at the core.
     share: Share,
     /// Threads on which answers are computed.
@@ -76,11 +76,10 @@ impl Default for Answers {
     fn default() -> Self {
         let n_processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let n_threads = (n_processors / 2).clamp(1, MAX_QUESTIONS);
-        let semaphore = |n| Arc::new(Semaphore::new(n));
         Self {
-            places: semaphore(MAX_QUESTIONS),
+            places: Places::default(),
             share: Share::default(),
-            threads: semaphore(n_threads),
+            threads: Arc::new(Semaphore::new(n_threads)),
             patience: Patience::default(),
         }
     }
@@ -156,7 +155,7 @@ impl Answers {
         body: Incoming,
         desk: Desk<'_>,
     ) -> Result<String, Problem> {
-        let place = self.place()?;
+        let place = self.places.take(&user.name)?;
         if !desk.is_synced {
             return Err(Problem::unavailable("the scheduler has not seen the whole cluster yet"));
         }
@@ -168,7 +167,7 @@ impl Answers {
         let reader = reader(desk.authorizer, user).await?;
         check_demands(question.demands, reader)?;
         let form = Form { reader, rendered, is_pretty: reply::is_for_people(&parts.headers) };
-        let write = move |question, answer, version| form.text(question, answer, version);
+        let write = move |question, answer, moment| form.text(question, answer, moment);
         self.compute(Arc::new(question), write, desk.inbox, place).await
     }
 
@@ -182,7 +181,7 @@ impl Answers {
         desk: Desk<'_>,
     ) -> Result<String, Reply> {
         let text = async {
-            let place = self.place()?;
+            let place = self.places.take(&user.name)?;
             let question = fragmentation::question(by, desk.pod_options)?;
             let reader = reader(desk.authorizer, user).await?;
             let write = move |question: Arc<Question>, answer: Answer, _| {
@@ -193,36 +192,28 @@ impl Answers {
         text.await.map_err(|problem: Problem| problem.reply(headers))
     }
 
-    /// A place among the questions under way.
-    fn place(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        self.places.clone().try_acquire_owned().map_err(|_| {
-            let message = format!("{MAX_QUESTIONS} questions are being answered; try again later");
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
-        })
-    }
-
     /// Waits for a thread and for a turn at the core, computes the answer, and writes its text.
     async fn compute(
         &self,
         question: Arc<Question>,
-        write: impl FnOnce(Arc<Question>, Answer, Option<String>) -> Result<String, Problem>
-        + Send
-        + 'static,
+        write: impl FnOnce(Arc<Question>, Answer, Moment) -> Result<String, Problem> + Send + 'static,
         inbox: &Inbox,
-        place: OwnedSemaphorePermit,
+        place: Place,
     ) -> Result<String, Problem> {
         let late_at = tokio::time::Instant::now() + self.patience.turn;
+        // The user's other questions first, so that there is at most one of them before those of others.
+        let own_turn = turn_of(&place.line, late_at).await?;
         let thread = turn_of(&self.threads, late_at).await?;
-        let (inquiry, version) = self.inquire(&question, inbox, late_at).await?;
+        let (inquiry, moment) = self.inquire(&question, inbox, late_at).await?;
         let interrupt = Interrupt::default();
         let wanted = Wanted(interrupt.clone());
         // Not on a thread that serves others: this takes as long as thousands of attempts, and the text may be long.
         let work = tokio::task::spawn_blocking(move || {
             let answer = apart(|| inquiry.answer(&question, &interrupt));
             let text =
-                answer.map_err(Problem::from).and_then(|answer| write(question, answer, version));
+                answer.map_err(Problem::from).and_then(|answer| write(question, answer, moment));
             // Until here it takes processor and memory.
-            drop((thread, place));
+            drop((thread, own_turn, place));
             text
         });
         let text = timeout(self.patience.answer, work).await;
@@ -241,20 +232,19 @@ impl Answers {
         question: &Arc<Question>,
         inbox: &Inbox,
         late_at: tokio::time::Instant,
-    ) -> Result<(Inquiry, Option<String>), Problem> {
+    ) -> Result<(Inquiry, Moment), Problem> {
         let turn = timeout_at(late_at, self.share.turn()).await.map_err(|_| late())?;
         let turn = turn.ok_or_else(core_has_ended)?;
         let (send, found) = oneshot::channel();
         let question = question.clone();
         let asked = inbox::Question(Box::new(move |engine, moment| {
-            let Moment { now, resource_version } = moment;
             let inquiry = turn.spend(|| {
-                let inquiry = apart(|| Inquiry::new(&question, engine, now));
+                let inquiry = apart(|| Inquiry::new(&question, engine, moment.now));
                 drop(question);
                 inquiry
             });
             // The caller may have given up.
-            let _ = send.send((inquiry, resource_version));
+            let _ = send.send((inquiry, moment));
         }));
         inbox
             .observe(Observation::Ask(asked))
@@ -373,12 +363,14 @@ impl Form {
         self,
         question: Arc<Question>,
         answer: Answer,
-        resource_version: Option<String>,
+        moment: Moment,
     ) -> Result<String, Problem> {
+        let Moment { resource_version, is_leading, .. } = moment;
         let question = Arc::unwrap_or_clone(question);
         let answer = answer.for_reader(&question, self.reader, ExplainOptions::SENT);
+        let answer = if is_leading { answer } else { answer.of_standby() };
         let rendered = self.rendered.map(|rendered| answer.table(rendered == Rendered::Wide));
-        let notes = Notes { resource_version, rendered };
+        let notes = Notes { resource_version, is_leading, rendered };
         let object = question.answered(&answer, notes);
         let object = object.map_err(|error| Problem::internal(&error.to_string()))?;
         Ok(reply::json(&object, self.is_pretty))

@@ -228,27 +228,43 @@ async fn what_is_no_question_is_refused() {
 async fn more_questions_than_there_are_places_for_are_turned_away() {
     let world = World::new().await;
     let path = format!("{API}/namespaces/default/explanations");
-    let ask = || world.ask("administrator", "default", json!({"podName": "large"}));
-    let mut slow = Vec::new();
-    // One at a time: a question that is asked meanwhile may have the place that one of these was meant to take.
-    let refused = loop {
-        assert!(slow.len() < 1_000, "there is always another place");
-        let mut stream = world.client("administrator").connect().await.unwrap();
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer administrator\r\nContent-Length: 100\r\n\r\n{{"
-        );
-        stream.write_all(head.as_bytes()).await.unwrap();
-        stream.flush().await.unwrap();
-        slow.push(stream);
-        let reply = ask().await;
-        if reply.code != 201 {
-            break reply;
-        }
+    let ask = async |user: &str| world.ask(user, "default", json!({"podName": "large"})).await;
+    // Sends questions slowly until the user has no other place.
+    let fill = async |user: &str| {
+        let mut slow = Vec::new();
+        // One at a time: a question that is asked meanwhile may have the place that one of these was meant to take.
+        let refused = loop {
+            assert!(slow.len() < 1_000, "there is always another place");
+            let mut stream = world.client(user).connect().await.unwrap();
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {user}\r\nContent-Length: 100\r\n\r\n{{"
+            );
+            stream.write_all(head.as_bytes()).await.unwrap();
+            stream.flush().await.unwrap();
+            slow.push(stream);
+            let reply = ask(user).await;
+            if reply.code != 201 {
+                break reply;
+            }
+        };
+        assert_eq!(refused.code, 429, "{}", refused.body);
+        assert!(refused.head.contains("retry-after: 1"));
+        (slow, refused.body)
     };
+    let (greedy, said) = fill("administrator").await;
+    assert!(said.contains("2 questions of user \\\"administrator\\\""), "{said}");
+    // No one user shuts out another, and two together have all places.
+    let reply = ask("tenant").await;
+    assert_eq!(reply.code, 201, "{}", reply.body);
+    let (others, _) = fill("operator").await;
+    let refused = ask("tenant").await;
     assert_eq!(refused.code, 429, "{}", refused.body);
-    assert!(refused.head.contains("retry-after: 1"));
-    drop(slow);
-    until_asked("a place is free", || async { ask().await.code == 201 }).await;
+    assert!(refused.body.contains("4 questions are being answered"), "{}", refused.body);
+    drop(others);
+    until_asked("a place is free", async || ask("tenant").await.code == 201).await;
+    assert_eq!(ask("administrator").await.code, 429);
+    drop(greedy);
+    until_asked("it is the user's again", async || ask("administrator").await.code == 201).await;
     world.running.stop().await;
 }
 
@@ -317,6 +333,8 @@ async fn what_would_happen_is_answered_from_a_copy() {
     );
     let version: u64 = status["resourceVersion"].as_str().unwrap().parse().unwrap();
     assert!(version > 0 && status["asOf"].is_string(), "{status:#}");
+    // Without an election it leads.
+    assert_eq!(status["isLeading"], true, "{status:#}");
 
     let capacity = json!({"pod": small("more")});
     let place = "namespaces/default/capacities";
@@ -503,6 +521,128 @@ async fn readers_get_counts_without_the_names_that_they_may_not_see() {
     assert_eq!(asked(&world, "tenant", WHAT_IFS, "WhatIf", &evict).await.code, 403);
     let elsewhere = asked(&world, "tenant", "namespaces/x/whatifs", "WhatIf", &full).await;
     assert_eq!(elsewhere.code, 403, "{}", elsewhere.body);
+    world.running.stop().await;
+}
+
+/// Every kind of question, about everything whose name could be in its answer. `urgent` evicts pods of another namespace.
+fn questions_of_all_kinds() -> Vec<(&'static str, &'static str, Value)> {
+    let mut urgent = small("urgent");
+    urgent["spec"]["priority"] = json!(1_000);
+    urgent["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "4"}});
+    let mut bound = small("bound");
+    bound["spec"]["nodeName"] = json!("no-such-node");
+    let explanations = "namespaces/default/explanations";
+    vec![
+        (WHAT_IFS, "WhatIf", json!({"changes": [{"addPods": {"pod": urgent, "count": 2}}]})),
+        (explanations, "Explanation", json!({"podName": "large", "suggest": true})),
+        (explanations, "Explanation", json!({"podName": "ours"})),
+        (explanations, "Explanation", json!({"pod": urgent, "suggest": true})),
+        (explanations, "Explanation", json!({"pod": small("more"), "suggest": true})),
+        ("namespaces/default/preemptions", "Preemption", json!({"pod": urgent})),
+        ("namespaces/default/preemptions", "Preemption", json!({"podName": "large"})),
+        (WHAT_IFS, "WhatIf", json!({"changes": [{"addPods": {"pod": small("more")}}]})),
+        (WHAT_IFS, "WhatIf", json!({"changes": [{"addPods": {"pod": bound}}]})),
+        (WHAT_IFS, "WhatIf", json!({"changes": [{"deletePod": {"name": "ours"}}]})),
+        (WHAT_IFS, "WhatIf", json!({"changes": [{"evictPod": {"name": "ours"}}]})),
+        ("namespaces/default/capacities", "Capacity", json!({"pod": small("more"), "steps": true})),
+        ("namespaces/default/queues", "Queue", json!({})),
+        ("fragmentations", "Fragmentation", json!({"by": "kubernetes.io/hostname"})),
+        ("drains", "Drain", json!({"nodes": ["hollow-00000", "hollow-00001"]})),
+        ("drains", "Drain", json!({"nodes": ["hollow-00000"], "disableEviction": true})),
+    ]
+}
+
+/// The right to list pods says nothing of nodes, and that to list nodes nothing of pods elsewhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_list_nodes_or_pods_alone_reads_no_other_names() {
+    let world = World::new().await;
+    for (user, lists) in [("of-nodes", "list /nodes "), ("of-pods", "list /pods ")] {
+        let identity = json!({"username": user, "groups": []});
+        world.reviews.state.lock().unwrap().tokens.insert(user.to_owned(), identity);
+        world.reviews.allow(user, lists);
+    }
+    for user in ["operator", "of-nodes", "of-pods"] {
+        for (place, ..) in questions_of_all_kinds() {
+            let (namespace, resource) = match place.split('/').collect::<Vec<_>>()[..] {
+                ["namespaces", namespace, resource] => (namespace, resource),
+                _ => ("", place),
+            };
+            let right = format!("create answers.kube-scheduler.rs/{resource} {namespace}");
+            world.reviews.allow(user, &right);
+        }
+    }
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "theirs-set", "uid": "r", "controller": true}]);
+    for name in ["theirs-1", "theirs-2", "theirs-3"] {
+        let mut theirs = if name == "theirs-3" { large(name) } else { small(name) };
+        theirs["metadata"]["namespace"] = json!("kube-system");
+        theirs["metadata"]["labels"] = json!({"app": "theirs"});
+        theirs["metadata"]["ownerReferences"] = owner.clone();
+        world.cluster.create(theirs).unwrap();
+    }
+    world.cluster.create(small("ours")).unwrap();
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "theirs-budget", "namespace": "kube-system"},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "theirs"}}},
+    });
+    world.cluster.create(budget).unwrap();
+    let (place, kind, full) = questions_of_all_kinds().swap_remove(0);
+    until_asked("all of it is known", || async {
+        let answer = answered(&world, "operator", place, kind, &full).await;
+        let queues = "namespaces/default/queues";
+        let queue = answered(&world, "operator", queues, "Queue", &json!({})).await;
+        let evicted = answer["evictions"].as_array().map_or(0, Vec::len);
+        // The budget is in the answer of a drain.
+        let drain = json!({"nodes": ["hollow-00000", "hollow-00001"]});
+        let drain = answered(&world, "operator", "drains", "Drain", &drain).await;
+        evicted >= 2
+            && queue["byStage"]["Unschedulable"] == json!(2)
+            && drain.to_string().contains("theirs-budget")
+    })
+    .await;
+    let mut n_hidden = [0, 0];
+    for (place, kind, spec) in questions_of_all_kinds() {
+        let place = format!("{place}?rendered=wide");
+        let seen = answered(&world, "operator", &place, kind, &spec).await;
+        // Names that the caller has given are no news: those of the nodes to drain.
+        let given = || spec["nodes"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let text = |answer: &Value| {
+            given().fold(answer.to_string(), |text, node| text.replace(node, "given"))
+        };
+        for (user, own, other) in [("of-nodes", 0, 1), ("of-pods", 1, 0)] {
+            let answer = answered(&world, user, &place, kind, &spec).await;
+            let names = ["hollow-", "theirs"];
+            let has = |answer: &Value, which: usize| text(answer).contains(names[which]);
+            assert!(!has(&answer, other), "{user}: {} in {kind}: {answer:#}", names[other]);
+            n_hidden[other] += usize::from(has(&seen, other));
+            // What it may see is there.
+            let both = (has(&answer, own), has(&seen, own));
+            assert_eq!(both.0, both.1, "{user}: {} in {kind}: {answer:#}", names[own]);
+            for count in ["verdict", "fits", "count", "nPods", "nNodes", "nShapes", "rounds"] {
+                assert_eq!(answer[count], seen[count], "{user}: {count} of {kind}");
+            }
+        }
+    }
+    assert!(n_hidden[0] >= 10 && n_hidden[1] >= 5, "there was little to hide: {n_hidden:?}");
+    let theirs = json!({"name": "theirs-1", "namespace": "kube-system"});
+    for (changes, of_nodes, of_pods) in [
+        (json!([{"cordon": {"name": "hollow-00000"}}]), 201, 403),
+        (json!([{"addNodesLike": {"name": "hollow-00000", "count": 1}}]), 201, 403),
+        (json!([{"drain": {"name": "hollow-00000"}}]), 201, 403),
+        (json!([{"deletePod": theirs}]), 403, 201),
+        (json!([{"evictPod": theirs}]), 403, 201),
+        (json!([{"evictPod": theirs}, {"cordon": {"name": "hollow-00000"}}]), 403, 403),
+    ] {
+        let spec = json!({"changes": changes});
+        for (user, code) in [("of-nodes", of_nodes), ("of-pods", of_pods)] {
+            let reply = asked(&world, user, WHAT_IFS, "WhatIf", &spec).await;
+            assert_eq!(reply.code, code, "{user} {changes}: {}", reply.body);
+            let other = if user == "of-nodes" { "theirs-" } else { "hollow-" };
+            let answer = serde_json::from_str::<Value>(&reply.body).unwrap();
+            let said = answer["status"].to_string();
+            assert!(code != 201 || !said.contains(other), "{user} {changes}: {answer:#}");
+        }
+    }
     world.running.stop().await;
 }
 

@@ -155,6 +155,24 @@ fn port_of(scheduler: &Running) -> u16 {
     scheduler.handle.address().unwrap().port()
 }
 
+/// What a scheduler says of itself: whether it leads, and whether tables about pods that wait have a note that it does not.
+async fn says_of_itself(scheduler: &RunningScheduler) -> (Value, bool) {
+    let mut said = Vec::new();
+    for (kind, spec, has_note) in [
+        (QuestionKind::Explanation, json!({"podName": "large"}), true),
+        (QuestionKind::Queue, json!({}), true),
+        (QuestionKind::Fragmentation, json!({}), false),
+    ] {
+        let answer = scheduler.ask(kind, "default", &spec, Some("table")).await.unwrap();
+        let note = "note: the scheduler that was asked does not lead, and tries no pod";
+        let is_there = answer["rendered"].as_str().unwrap().contains(note);
+        assert_eq!(is_there, has_note && answer["isLeading"] == false, "{answer:#}");
+        said.push((answer["isLeading"].clone(), is_there));
+    }
+    assert!(said.iter().all(|(is_leading, _)| *is_leading == said[0].0), "{said:?}");
+    said.swap_remove(0)
+}
+
 async fn explained(scheduler: &RunningScheduler) -> Result<Value, AskError> {
     let spec = json!({"podName": "large"});
     scheduler.ask(QuestionKind::Explanation, "default", &spec, None).await
@@ -232,6 +250,7 @@ async fn a_standby_is_asked_where_the_leader_is_not_reached() {
     assert!(url.starts_with("pod kube-system/scheduler-1 by https://127.0.0.1:"), "{url}");
     assert!(url.ends_with("as standby of lease kube-system/kube-scheduler"), "{url}");
     assert_eq!(explained(&found).await.unwrap()["verdict"], "DoesNotFit");
+    assert_eq!(says_of_itself(&found).await, (json!(false), true));
     // Announcing it has cost nobody the lease, and what the holder writes keeps it.
     let holder = |lease: &Value| lease["spec"]["holderIdentity"].clone();
     let renewed = |lease: &Value| lease["spec"]["renewTime"].clone();
@@ -255,6 +274,7 @@ async fn a_standby_is_asked_where_the_leader_is_not_reached() {
     let endpoint = Endpoint::from_kubeconfig(&path, None).await.unwrap();
     let found = RunningScheduler::leading(&endpoint, &lease_name()).await.unwrap().unwrap();
     assert!(found.url().ends_with("as holder of lease kube-system/kube-scheduler"));
+    assert_eq!(says_of_itself(&found).await, (json!(true), false));
     standby.stop().await;
 }
 

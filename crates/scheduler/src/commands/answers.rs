@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use kube_scheduler_answers::{
-    CapacityOptions, Change, ExplainOptions, Explanation, Format, FragmentationOptions, Interrupt,
-    PodName, Preemption, QuestionLimits, QueueOptions, Subject, Verdict, WhatIf, capacity, explain,
-    fragmentation, preemption, queue, render, what_if_under,
+    Capacity, CapacityOptions, Change, ExplainOptions, Explanation, Format, Fragmentation,
+    FragmentationOptions, Interrupt, PodName, PodNameError, Preemption, QuestionLimits, Queue,
+    QueueOptions, Subject, Verdict, WhatIf, capacity, explain, fragmentation, preemption, queue,
+    render, what_if_under,
 };
 use kube_scheduler_api_types::validation::{label_key_messages, label_value_messages};
 use kube_scheduler_api_types::{LabelSelector, Pod, Taint, TaintEffect};
@@ -32,9 +33,9 @@ use crate::failure;
 /// error.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// A pod of the cluster.
-    #[arg(value_name = "NAMESPACE/POD", required_unless_present = "pods")]
-    pod: Vec<PodName>,
+    /// A pod of the cluster, by its name alone if it is in the namespace of --namespace.
+    #[arg(value_name = "[NAMESPACE/]POD", required_unless_present = "pods", value_parser = pod_name)]
+    pod: Vec<String>,
 
     /// Manifests of pods that need not exist. May be repeated.
     #[arg(short, long, value_name = "FILE")]
@@ -60,9 +61,9 @@ pub(crate) struct ExplainArgs {
 /// Exit code: 0 when the pod fits, has a node or would fit after evictions, 1 when not, 2 on an error.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PreemptArgs {
-    /// A pod of the cluster.
-    #[arg(value_name = "NAMESPACE/POD", required_unless_present = "pods")]
-    pod: Vec<PodName>,
+    /// A pod of the cluster, by its name alone if it is in the namespace of --namespace.
+    #[arg(value_name = "[NAMESPACE/]POD", required_unless_present = "pods", value_parser = pod_name)]
+    pod: Vec<String>,
 
     /// Manifests of pods that need not exist. May be repeated.
     #[arg(short, long, value_name = "FILE")]
@@ -122,13 +123,13 @@ pub(crate) struct WhatIfArgs {
     label: Vec<NodeLabel>,
 
     /// A pod is deleted. May be repeated.
-    #[arg(long, value_name = "NAMESPACE/POD")]
-    delete_pod: Vec<PodName>,
+    #[arg(long, value_name = "[NAMESPACE/]POD", value_parser = pod_name)]
+    delete_pod: Vec<String>,
 
     /// A pod is evicted, in rounds as disruption budgets allow, after all other changes; one of a controller comes again. May be
     /// repeated.
-    #[arg(long, value_name = "NAMESPACE/POD")]
-    evict_pod: Vec<PodName>,
+    #[arg(long, value_name = "[NAMESPACE/]POD", value_parser = pod_name)]
+    evict_pod: Vec<String>,
 
     /// Another KubeSchedulerConfiguration takes effect, such as one with other weights; pods that run stay where they are. The
     /// answer is given here.
@@ -269,9 +270,9 @@ fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
     if let Some(scheduler) = args.source.running(&mut print_remark)? {
         return live::explained(args, &scheduler);
     }
-    let Asked { mut engine, now, pods, .. } =
+    let Asked { mut engine, now, pods, namespace, resource_version, .. } =
         args.source.load(&args.pods, registry, &mut print_remark)?.with_groups();
-    let subjects = subjects(&args.pod, &pods)?;
+    let subjects = subjects(names_in(&namespace, &args.pod)?, &pods)?;
     let mut answers: Vec<Explanation> = Vec::new();
     for subject in &subjects {
         let mut answer = explain(&mut engine, subject, ExplainOptions::ALL, now)?;
@@ -280,13 +281,23 @@ fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
         }
         answers.push(answer);
     }
-    print_all(&answers, args.output.format, Explanation::table)?;
+    print_all(&answers, resource_version.as_deref(), args.output.format, Explanation::table)?;
     Ok(answers.iter().all(|answer| matches!(answer.verdict, Verdict::Fits | Verdict::Bound)))
 }
 
+/// Pods by name; those that name no namespace are in `namespace`.
+fn names_in(namespace: &str, pods: &[String]) -> Result<Vec<PodName>> {
+    pods.iter().map(|pod| Ok(PodName::parse_in(namespace, pod)?)).collect()
+}
+
+/// The name of a pod, in whatever namespace.
+fn pod_name(text: &str) -> Result<String, PodNameError> {
+    PodName::parse_in("any", text).map(|_| text.to_owned())
+}
+
 /// The pods that are asked about, by name and by manifest.
-fn subjects(named: &[PodName], given: &[Arc<Pod>]) -> Result<Vec<Subject>> {
-    let named = named.iter().cloned().map(Subject::Known);
+fn subjects(named: Vec<PodName>, given: &[Arc<Pod>]) -> Result<Vec<Subject>> {
+    let named = named.into_iter().map(Subject::Known);
     let given = given.iter().cloned().map(Subject::Manifest);
     let subjects: Vec<Subject> = named.chain(given).collect();
     if subjects.is_empty() {
@@ -295,14 +306,26 @@ fn subjects(named: &[PodName], given: &[Arc<Pod>]) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
+/// An answer for programs, which says from which revision it follows.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Dated<'a, A> {
+    #[serde(flatten)]
+    answer: &'a A,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_version: Option<&'a str>,
+}
+
 /// Prints one answer as it is, several as a list.
 fn print_all<A: Serialize>(
     answers: &[A],
+    resource_version: Option<&str>,
     format: Format,
     table: fn(&A, bool) -> String,
 ) -> Result<()> {
     let tables = |wide| answers.iter().map(|answer| table(answer, wide)).collect();
-    let text = match answers {
+    let dated: Vec<_> = answers.iter().map(|answer| Dated { answer, resource_version }).collect();
+    let text = match &dated[..] {
         [only] => render(only, format, tables)?,
         all => render(&all, format, tables)?,
     };
@@ -318,13 +341,13 @@ fn preempted(args: &PreemptArgs, registry: Registry) -> Result<bool> {
     if let Some(scheduler) = args.source.running(&mut print_remark)? {
         return live::preempted(args, &scheduler);
     }
-    let Asked { mut engine, now, pods, .. } =
+    let Asked { mut engine, now, pods, namespace, resource_version, .. } =
         args.source.load(&args.pods, registry, &mut print_remark)?.with_groups();
     let mut answers: Vec<Preemption> = Vec::new();
-    for subject in &subjects(&args.pod, &pods)? {
+    for subject in &subjects(names_in(&namespace, &args.pod)?, &pods)? {
         answers.push(preemption(&mut engine, subject, ExplainOptions::ALL, now)?);
     }
-    print_all(&answers, args.output.format, Preemption::table)?;
+    print_all(&answers, resource_version.as_deref(), args.output.format, Preemption::table)?;
     let fits = |answer: &Preemption| {
         matches!(answer.verdict, Verdict::Fits | Verdict::FitsAfterPreemption | Verdict::Bound)
     };
@@ -360,8 +383,9 @@ fn asked(args: &WhatIfArgs, registry: Registry) -> Result<bool> {
         key: key.clone(),
         value: value.clone(),
     }));
-    changes.extend(args.delete_pod.iter().cloned().map(Change::DeletePod));
-    changes.extend(args.evict_pod.iter().cloned().map(Change::EvictPod));
+    let named = |pods| names_in(&asked.namespace, pods);
+    changes.extend(named(&args.delete_pod)?.into_iter().map(Change::DeletePod));
+    changes.extend(named(&args.evict_pod)?.into_iter().map(Change::EvictPod));
     changes.extend(args.cordon.iter().map(|node| Change::Cordon(node.as_str().into())));
     changes.extend(args.uncordon.iter().map(|node| Change::Uncordon(node.as_str().into())));
     changes.extend(args.drain.iter().map(drain_of(args.disable_eviction)));
@@ -426,12 +450,12 @@ fn drain_of(disable_eviction: bool) -> impl Fn(&String) -> Change {
 }
 
 fn answer(asked: &Asked, changes: &[Change], output: Output) -> Result<bool> {
-    let Asked { engine, other, now, .. } = asked;
+    let Asked { engine, other, now, resource_version, .. } = asked;
     let (other, limits) = (other.as_ref().unwrap_or(engine), QuestionLimits::default());
     let answer: WhatIf = what_if_under(engine, other, changes, limits, *now)?;
-    let text = render(&answer, output.format, |wide| answer.table(wide))?;
-    print_answer(&text, output.format)?;
-    Ok(answer.fits)
+    let fits = answer.fits;
+    print_all(&[answer], resource_version.as_deref(), output.format, WhatIf::table)?;
+    Ok(fits)
 }
 
 /// Runs `capacity`.
@@ -457,9 +481,10 @@ fn counted(args: &CapacityArgs, registry: Registry) -> Result<bool> {
         ..CapacityOptions::default()
     };
     let answer = capacity(&asked.engine, template, options, asked.now)?;
-    let text = render(&answer, args.output.format, |wide| answer.table(wide))?;
-    print_answer(&text, args.output.format)?;
-    Ok(answer.count >= args.at_least)
+    let version = asked.resource_version.as_deref();
+    let count = answer.count;
+    print_all(&[answer], version, args.output.format, Capacity::table)?;
+    Ok(count >= args.at_least)
 }
 
 /// Runs `queue`.
@@ -475,8 +500,8 @@ fn queued(args: &QueueArgs, registry: Registry) -> Result<bool> {
     let options =
         QueueOptions { max_listed: args.limit, from_objects: true, ..QueueOptions::default() };
     let answer = queue(&asked.engine, options, asked.now);
-    let text = render(&answer, args.output.format, |wide| answer.table(wide))?;
-    print_answer(&text, args.output.format)?;
+    let version = asked.resource_version.as_deref();
+    print_all(&[answer], version, args.output.format, Queue::table)?;
     Ok(true)
 }
 
@@ -496,8 +521,8 @@ fn fragmented(args: &FragmentationArgs, registry: Registry) -> Result<bool> {
         ..FragmentationOptions::default()
     };
     let answer = fragmentation(&asked.engine, &options, asked.now);
-    let text = render(&answer, args.output.format, |wide| answer.table(wide))?;
-    print_answer(&text, args.output.format)?;
+    let version = asked.resource_version.as_deref();
+    print_all(&[answer], version, args.output.format, Fragmentation::table)?;
     Ok(true)
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use clap::builder::NonEmptyStringValueParser;
 use kube_scheduler_answers::{Format, Interrupt};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_config::FeatureGates;
@@ -28,6 +29,9 @@ use crate::text_file::{self, MAX_CONFIG, MAX_DUMP};
 
 /// How long it may take to find a running scheduler.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The namespace of what names none, where no kubeconfig says another.
+const DEFAULT_NAMESPACE: &str = "default";
 
 /// The endings of files that are read from directories.
 const MANIFEST_EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
@@ -87,6 +91,11 @@ pub(crate) struct Source {
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 
+    /// The namespace of pods and manifests that name none: that of the kubeconfig's context by default, and `default` where it
+    /// names none or the cluster is given by --filename.
+    #[arg(short, long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    namespace: Option<String>,
+
     /// The KubeSchedulerConfiguration to answer with, here and not by a running scheduler; the default one without.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -111,6 +120,10 @@ pub(crate) struct Asked {
     pub(crate) now: Timestamp,
     /// What has the same cluster and another configuration, if that was asked for.
     pub(crate) other: Option<Engine>,
+    /// Of pods that are asked about and name none.
+    pub(crate) namespace: String,
+    /// The newest revision of all objects, if the cluster was read from its API server.
+    pub(crate) resource_version: Option<String>,
     /// Nodes, pods and pod groups that are asked about, beside the cluster.
     pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) pods: Vec<Arc<Pod>>,
@@ -207,7 +220,27 @@ impl Source {
         }
         drop(entered);
         let interrupt = self.interrupt.clone();
-        Ok(scheduler.map(|scheduler| Live { runtime, endpoint, scheduler, interrupt }))
+        let namespace = self.namespace_at(Some(&endpoint));
+        Ok(scheduler.map(|scheduler| Live { runtime, endpoint, scheduler, interrupt, namespace }))
+    }
+
+    /// The namespace of what names none, where the cluster is read from this API server, if from any.
+    fn namespace_at(&self, endpoint: Option<&Endpoint>) -> String {
+        let given = self.namespace.as_deref();
+        given.or(endpoint.map(Endpoint::namespace)).unwrap_or(DEFAULT_NAMESPACE).to_owned()
+    }
+
+    /// The same, as the kubeconfig has it now.
+    pub(crate) async fn namespace(&self) -> Result<String> {
+        let path = match self.filename.is_empty() {
+            true => self.kubeconfig.clone().or_else(usual_kubeconfig),
+            false => None,
+        };
+        let endpoint = match path {
+            Some(path) => Some(self.endpoint(&path).await?),
+            None => None,
+        };
+        Ok(self.namespace_at(endpoint.as_ref()))
     }
 
     async fn endpoint(&self, kubeconfig: &Path) -> Result<Endpoint, ConnectError> {
@@ -278,13 +311,16 @@ impl Source {
         let others = others.transpose()?;
         let options = options(&self.feature_gates, self.config.as_deref(), registry)?;
         let mut input = ClusterInput::under(&options.gates);
-        let from = if self.filename.is_empty() {
-            self.read_cluster(&mut input, remarks)?
+        let (from, namespace, resource_version) = if self.filename.is_empty() {
+            let (endpoint, version) = self.read_cluster(&mut input, remarks)?;
+            let as_of = version.as_deref().unwrap_or("unknown");
+            let from = format!("{} as of resource version {as_of}", endpoint.url());
+            (from, self.namespace_at(Some(&endpoint)), version)
         } else {
             add_files(&mut input, &self.filename)?;
-            "the given files".to_owned()
+            ("the given files".to_owned(), self.namespace_at(None), None)
         };
-        input.begin_question();
+        input.begin_question(&namespace);
         add_files(&mut input, question)?;
         let mut objects = input.finish()?;
         let (nodes, pods) = (take(&mut objects.asked_nodes), take(&mut objects.asked_pods));
@@ -310,7 +346,7 @@ impl Source {
         remarks(format!("answered here, from {from}, with {config}; {why}"));
         let (engine, now) = simulation.engine()?;
         let other = others.transpose()?.map(|(engine, _)| engine);
-        Ok(Asked { engine, now, other, nodes, pods, groups })
+        Ok(Asked { engine, now, other, namespace, resource_version, nodes, pods, groups })
     }
 
     /// Whether the flags set a configuration or feature gates, so that the answer is computed here.
@@ -325,15 +361,21 @@ impl Source {
         }
     }
 
-    fn read_cluster(&self, input: &mut ClusterInput, remarks: Remarks<'_>) -> Result<String> {
+    /// Where the cluster was read from, and as of which revision.
+    fn read_cluster(
+        &self,
+        input: &mut ClusterInput,
+        remarks: Remarks<'_>,
+    ) -> Result<(Endpoint, Option<String>)> {
         let path = self.kubeconfig.clone().or_else(usual_kubeconfig).ok_or_else(|| {
             anyhow!("no cluster to ask about: give --filename FILE or --kubeconfig FILE")
         })?;
-        let (found, url) = runtime()?.block_on(async {
+        let (found, endpoint) = runtime()?.block_on(async {
             let endpoint = self.endpoint(&path).await?;
             let lists = wanted(&self.interrupt, ClusterLists::read(&endpoint)).await??;
-            anyhow::Ok((lists, endpoint.url()))
+            anyhow::Ok((lists, endpoint))
         })?;
+        let version = found.resource_version();
         for kind in found.missing {
             remarks(format!(
                 "warning: {kind} may not be listed by this user: the answer does without"
@@ -342,7 +384,7 @@ impl Source {
         for (kind, text) in found.lists {
             input.add_manifests(&kind, &text)?;
         }
-        Ok(url)
+        Ok((endpoint, version))
     }
 }
 

@@ -43,6 +43,7 @@ fn a_pod_of_a_dump_and_one_of_a_manifest_are_explained() {
     let (cluster, small) = (files.write("cluster.yaml", CLUSTER), files.write("small.yaml", SMALL));
     let (code, answer) = asked(&["explain", "default/too-large", "-f", &cluster]);
     assert_eq!((code, &answer["verdict"]), (Some(1), &json!("DoesNotFit")));
+    assert_eq!(answer["resourceVersion"], Value::Null, "files are of no revision");
     assert_eq!(answer["rejected"][1]["rejections"][1]["plugin"], "NodeResourcesFit", "{answer}");
     let (code, answer) = asked(&["explain", "-p", &small, "-f", &cluster]);
     assert_eq!((code, &answer["decision"]["node"]), (Some(0), &json!("n1")));
@@ -212,6 +213,18 @@ fn a_cluster_is_read_and_not_changed() {
     assert_eq!((code, &answer["nodes"]), (Some(0), &json!(3)), "{answer}");
     let after = cluster.call("GET", "/api/v1/pods", &Value::Null);
     assert_eq!(before["items"], after["items"]);
+    // Which is that of the newest object of any kind.
+    let newest = || {
+        let lists = ["pods", "nodes", "namespaces"]
+            .map(|kind| cluster.call("GET", &format!("/api/v1/{kind}"), &Value::Null));
+        let items = lists.iter().flat_map(|list| list["items"].as_array().unwrap());
+        let versions = items.map(|item| item["metadata"]["resourceVersion"].as_str().unwrap());
+        versions.map(|version| version.parse::<u64>().unwrap()).max().unwrap()
+    };
+    let at_first = newest();
+    let (_, answer) = asked(&[&["explain", &pod], &source[..]].concat());
+    let version: u64 = answer["resourceVersion"].as_str().unwrap().parse().unwrap();
+    assert!((at_first..=newest()).contains(&version), "{version}: {answer:#}");
     let output = run(&[&["explain", &pod], &source[..], &["--context", "nowhere"]].concat());
     assert_eq!(output.status.code(), Some(2));
 }

@@ -33,11 +33,11 @@ eGe7
 ";
 
 /// A cluster of two nodes with 4 CPUs each, a scheduler, and a pod that asks for 8.
-struct World {
-    files: Files,
-    cluster: Cluster,
+pub(crate) struct World {
+    pub(crate) files: Files,
+    pub(crate) cluster: Cluster,
     _scheduler: Process,
-    url: String,
+    pub(crate) url: String,
 }
 
 fn free_port() -> u16 {
@@ -63,7 +63,7 @@ fn start(files: &Files, more: &[&str]) -> (Cluster, Process, String) {
 }
 
 impl World {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let files = Files::new();
         let (cluster, scheduler, port) = start(&files, &["--leader-elect=false"]);
         let world = Self {
@@ -145,6 +145,11 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
         assert!(live["resourceVersion"].is_string(), "{live:#}");
         let (local_code, local, said) = world.local(command);
         assert_eq!(local_code, Some(code), "{command:?}: {said}");
+        // Nothing happens in this cluster but that nodes report.
+        let version = |answer: &Value| answer["resourceVersion"].as_str()?.parse::<u64>().ok();
+        assert!(version(&local) >= version(&live), "{command:?}: {local:#} {live:#}");
+        let as_of = format!(" as of resource version {}, with", version(&local).unwrap_or(0));
+        assert!(said.contains(&as_of), "{command:?}: {said}");
         for field in fields {
             assert_eq!(live[field], local[field], "{command:?}: {field}");
             assert_ne!(live[field], Value::Null, "{command:?}: {field}");

@@ -11,6 +11,7 @@ mod demonstrating;
 mod documented;
 mod live;
 mod logging;
+mod namespaces;
 mod newcomer;
 mod packaging;
 mod processes;

@@ -65,14 +65,17 @@ fn is_absent(map: &Map<String, Value>, key: &str) -> bool {
     }
 }
 
+/// The namespace of what names none in a cluster's manifests.
+pub(super) const DEFAULT_NAMESPACE: &str = "default";
+
 /// Fills in namespace, name and UID. Returns false if there is neither a name nor a prefix for one. `n_generated` counts
 /// generated names over the whole input, so that they differ.
-pub(super) fn complete_name(value: &mut Value, n_generated: &mut usize) -> bool {
+pub(super) fn complete_name(value: &mut Value, namespace: &str, n_generated: &mut usize) -> bool {
     let Some(object) = value.as_object_mut() else { return false };
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
     let Some(metadata) = map_at(object, "metadata") else { return true };
     if NAMESPACED.contains(&kind.as_str()) && is_absent(metadata, "namespace") {
-        metadata.insert("namespace".to_owned(), "default".into());
+        metadata.insert("namespace".to_owned(), namespace.into());
     }
     if is_absent(metadata, "name") {
         let Some(prefix) =

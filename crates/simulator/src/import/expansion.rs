@@ -83,10 +83,11 @@ impl Expansion {
         self.n_created += below.len();
         let at = (document.place.clone(), document.text, document.path.clone());
         let is_asked = document.is_asked;
+        let (namespace, _) = document.namespace_and_name();
         self.documents.push(document);
         for Dependent { mut value, path } in below {
-            // Dependents have their controller's name in theirs.
-            defaults::complete_name(&mut value, n_generated);
+            // Dependents have their controller's name in theirs, and its namespace.
+            defaults::complete_name(&mut value, &namespace, n_generated);
             let (place, text, outer) = at.clone();
             let path = outer.into_iter().chain(path).collect();
             let mut dependent = Document { place, text, path, value, is_asked, ends: None };

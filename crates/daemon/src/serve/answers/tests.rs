@@ -43,7 +43,9 @@ fn answers(turn: Duration, answer: Duration) -> Answers {
 fn question() -> Arc<Question> {
     let arguments = serde_json::json!({"namespace": "web"});
     let options = CompileOptions::default();
-    Arc::new(Question::from_arguments(QuestionKind::Queue, &arguments, &options).unwrap())
+    Arc::new(
+        Question::from_arguments(QuestionKind::Queue, &arguments, "default", &options).unwrap(),
+    )
 }
 
 /// A core that answers every question, until its inbox is gone.
@@ -55,10 +57,8 @@ fn core(receiver: InboxReceiver) -> thread::JoinHandle<()> {
         let mut engine = Engine::new(&config, &registry, EngineOptions::default()).unwrap();
         for observation in receiver.observations {
             if let Observation::Ask(inbox::Question(ask)) = observation {
-                ask(
-                    &mut engine,
-                    Moment { now: Timestamp::from_millis(1_000_000), resource_version: None },
-                );
+                let now = Timestamp::from_millis(1_000_000);
+                ask(&mut engine, Moment { now, resource_version: None, is_leading: true });
             }
         }
     })
@@ -69,7 +69,16 @@ async fn computed(
     inbox: &Inbox,
     write: impl FnOnce() -> String + Send + 'static,
 ) -> Result<String, StatusCode> {
-    let place = answers.place().map_err(status)?;
+    computed_for("user", answers, inbox, write).await
+}
+
+async fn computed_for(
+    user: &str,
+    answers: &Answers,
+    inbox: &Inbox,
+    write: impl FnOnce() -> String + Send + 'static,
+) -> Result<String, StatusCode> {
+    let place = answers.places.take(user).map_err(status)?;
     let write = move |_, _, _| Ok(write());
     answers.compute(question(), write, inbox, place).await.map_err(status)
 }
@@ -114,13 +123,42 @@ async fn an_answer_that_takes_too_long_is_given_up_and_counts_until_it_has_ended
         String::new()
     });
     assert_eq!(outcome.await, Err(StatusCode::GATEWAY_TIMEOUT));
-    assert_eq!(answers.places.available_permits(), MAX_QUESTIONS - 1);
+    assert_eq!(answers.places.free.available_permits(), MAX_QUESTIONS - 1);
     assert_eq!(answers.threads.available_permits(), 0);
     drop(end);
     // Once it has ended, its place is free.
     let all = u32::try_from(MAX_QUESTIONS).unwrap();
-    drop(answers.places.acquire_many(all).await.unwrap());
+    drop(answers.places.free.acquire_many(all).await.unwrap());
     assert_eq!(answers.threads.available_permits(), 1);
+    drop(inbox);
+    core.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_second_question_of_a_user_lets_those_of_others_go_first() {
+    let (inbox, receiver) = Inbox::open();
+    let core = core(receiver);
+    let answers = Answers { threads: Arc::new(Semaphore::new(2)), ..answers(LONG, LONG) };
+    let (end, is_to_end) = mpsc::channel::<()>();
+    let (begin, has_begun) = oneshot::channel::<()>();
+    let first = computed_for("greedy", &answers, &inbox, move || {
+        let _ = begin.send(());
+        let _ = is_to_end.recv();
+        "first".to_owned()
+    });
+    let others = async {
+        has_begun.await.unwrap();
+        // There is a thread for it, and it does not get it; another user's question does.
+        let mut second = Box::pin(computed_for("greedy", &answers, &inbox, || "second".to_owned()));
+        let waits = timeout(SHORT, &mut second).await;
+        assert!(waits.is_err(), "{waits:?}");
+        let other = computed_for("other", &answers, &inbox, || "other".to_owned()).await;
+        assert_eq!(other.as_deref(), Ok("other"));
+        drop(end);
+        second.await
+    };
+    let (first, second) = tokio::join!(first, others);
+    assert_eq!((first.as_deref(), second.as_deref()), (Ok("first"), Ok("second")));
     drop(inbox);
     core.join().unwrap();
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::replicas;
 use super::{
     CapacityArgs, DrainArgs, ExplainArgs, FragmentationArgs, PreemptArgs, QueueArgs, WhatIfArgs,
+    names_in,
 };
 use crate::commands::sources::{Live, Output};
 use crate::commands::terminal::{end_work, print_answer};
@@ -132,14 +133,16 @@ pub(super) fn explained(args: &ExplainArgs, live: &Live) -> Result<bool> {
     let mut answered = Answered::new(args.output, live);
     let more = if args.suggest { json!({"suggest": true}) } else { json!({}) };
     let manifests = without_groups(live.manifests(&args.pods)?)?;
-    about_pods(&mut answered, QuestionKind::Explanation, &args.pod, &manifests, &more)?;
+    let named = names_in(live.namespace(), &args.pod)?;
+    about_pods(&mut answered, QuestionKind::Explanation, &named, &manifests, &more)?;
     answered.print(has_verdict(&["Fits", "Bound"]))
 }
 
 pub(super) fn preempted(args: &PreemptArgs, live: &Live) -> Result<bool> {
     let mut answered = Answered::new(args.output, live);
     let manifests = without_groups(live.manifests(&args.pods)?)?;
-    about_pods(&mut answered, QuestionKind::Preemption, &args.pod, &manifests, &json!({}))?;
+    let named = names_in(live.namespace(), &args.pod)?;
+    about_pods(&mut answered, QuestionKind::Preemption, &named, &manifests, &json!({}))?;
     answered.print(has_verdict(&["Fits", "FitsAfterPreemption", "Bound"]))
 }
 
@@ -162,9 +165,11 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
     changes.extend(args.label.iter().map(
         |(node, key, value)| json!({"label": {"name": &**node, "key": &**key, "value": &**value}}),
     ));
+    let deleted = names_in(live.namespace(), &args.delete_pod)?;
+    let evicted = names_in(live.namespace(), &args.evict_pod)?;
     let named = |pod: &PodName| json!({"namespace": &*pod.namespace, "name": &*pod.name});
-    changes.extend(args.delete_pod.iter().map(|pod| json!({"deletePod": named(pod)})));
-    changes.extend(args.evict_pod.iter().map(|pod| json!({"evictPod": named(pod)})));
+    changes.extend(deleted.iter().map(|pod| json!({"deletePod": named(pod)})));
+    changes.extend(evicted.iter().map(|pod| json!({"evictPod": named(pod)})));
     changes.extend(args.cordon.iter().map(|node| json!({"cordon": {"name": node}})));
     changes.extend(args.uncordon.iter().map(|node| json!({"uncordon": {"name": node}})));
     let at_once = args.disable_eviction;
@@ -183,7 +188,7 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
     // A question about pods of several namespaces is asked in the namespace of the first pod. Only readers who may list pods in
     // all namespaces may ask it.
     let named = pods(&manifests).next().map(namespace_of);
-    let gone = args.delete_pod.iter().chain(&args.evict_pod);
+    let gone = deleted.iter().chain(&evicted);
     let named = named.or_else(|| gone.map(|pod| &*pod.namespace).next());
     let namespace = named.unwrap_or_else(|| live.namespace());
     let mut answered = Answered::new(args.output, live);

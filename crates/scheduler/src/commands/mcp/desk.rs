@@ -74,7 +74,8 @@ impl Desk {
         let Ok(_place) = self.places.try_acquire() else {
             bail!("{MAX_QUESTIONS} questions are being answered; try again later");
         };
-        let question = Question::from_arguments(kind, &arguments, &self.pod_options)?;
+        let namespace = self.source.namespace().await?;
+        let question = Question::from_arguments(kind, &arguments, &namespace, &self.pod_options)?;
         let answered = timeout(PATIENCE, async {
             let turn = self.turn.clone().lock_owned().await;
             let (source, registry) = (self.source.clone(), self.registry.clone());
@@ -114,11 +115,16 @@ fn answered(
             answer
         }
         None => {
-            let Asked { engine, now, .. } = source.load(&[], registry, &mut remark)?;
+            let Asked { engine, now, resource_version, .. } =
+                source.load(&[], registry, &mut remark)?;
             let question = question.of_objects();
             let answer = Inquiry::new(&question, &engine, now).answer(&question, interrupt)?;
             let answer = answer.for_reader(&question, EVERYTHING, ExplainOptions::SENT);
-            serde_json::to_value(answer).context("the answer has no JSON form")?
+            let mut answer = serde_json::to_value(answer).context("the answer has no JSON form")?;
+            if let Some(version) = resource_version {
+                answer["resourceVersion"] = version.into();
+            }
+            answer
         }
     };
     Ok(Answered { answer, remarks })

@@ -23,6 +23,8 @@ pub(crate) struct Live {
     pub(super) endpoint: Endpoint,
     pub(super) scheduler: RunningScheduler,
     pub(super) interrupt: Interrupt,
+    /// Of pods and manifests that name none.
+    pub(super) namespace: String,
 }
 
 impl Live {
@@ -36,9 +38,9 @@ impl Live {
         )
     }
 
-    /// The namespace of the kubeconfig's context.
+    /// The namespace of pods and manifests that name none, and of a question about none.
     pub(crate) fn namespace(&self) -> &str {
-        self.scheduler.namespace()
+        &self.namespace
     }
 
     /// Asks one question.
@@ -84,7 +86,7 @@ impl Live {
     /// What is asked about, and what comes with it, as an API server would store it.
     pub(crate) fn manifests(&self, question: &[PathBuf]) -> Result<Vec<Value>> {
         let mut input = ClusterInput::default();
-        input.begin_question();
+        input.begin_question(&self.namespace);
         add_files(&mut input, question)?;
         if !question.is_empty() {
             // The priority of pods is that of their class.

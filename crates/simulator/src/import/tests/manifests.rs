@@ -289,7 +289,7 @@ fn controllers_in_a_question_get_pods_that_are_asked_about() {
     };
     let mut input = ClusterInput::default();
     input.add_manifests("cluster", &deployment("there")).unwrap();
-    input.begin_question();
+    input.begin_question("default");
     input.add_manifests("question", &deployment("new")).unwrap();
     let objects = input.finish().unwrap();
     assert!(objects.pods.is_empty());
@@ -304,7 +304,7 @@ fn a_question_may_be_about_what_has_a_name_of_the_cluster() {
     let running = POD.replace("{name: p}", "{name: p, uid: u}");
     let mut input = ClusterInput::default();
     input.add_manifests("cluster", &format!("{named}{running}")).unwrap();
-    input.begin_question();
+    input.begin_question("default");
     input.add_manifests("question", &format!("{named}{running}")).unwrap();
     let objects = input.finish().unwrap();
     assert_eq!((objects.nodes.len(), objects.asked_nodes.len()), (1, 1));
@@ -313,7 +313,7 @@ fn a_question_may_be_about_what_has_a_name_of_the_cluster() {
     assert_ne!(there.uid, asked.uid);
 
     let mut input = ClusterInput::default();
-    input.begin_question();
+    input.begin_question("default");
     input.add_manifests("question", &format!("{POD}---\n{POD}")).unwrap();
     let refusal = input.finish().unwrap_err().to_string();
     assert!(refusal.contains("pod default/p is given twice"), "{refusal}");
@@ -330,7 +330,7 @@ fn a_controller_in_a_question_gets_pods_besides_those_of_the_cluster() {
     );
     let mut input = ClusterInput::default();
     input.add_manifests("cluster", &there).unwrap();
-    input.begin_question();
+    input.begin_question("default");
     input.add_manifests("question", &set).unwrap();
     let objects = input.finish().unwrap();
     assert_eq!(objects.pods.len(), 1);
@@ -382,7 +382,7 @@ spec: {{schedulingPolicy: {{gang: {{minCount: {count}}}}}}}
     let mut input = ClusterInput::default();
     let there = format!("{set}{claim}{}{}", class(5), group(2));
     input.add_manifests("cluster", &there).unwrap();
-    input.begin_question();
+    input.begin_question("default");
     let asked = format!("{set}{}{}", class(7), group(3));
     input.add_manifests("question", &asked).unwrap();
     let objects = input.finish().unwrap();
@@ -419,7 +419,7 @@ metadata: {name: train}
 spec: {podGroupTemplates: [{name: workers, schedulingPolicy: {gang: {minCount: 2}}}]}
 ";
     let mut input = ClusterInput::default();
-    input.begin_question();
+    input.begin_question("default");
     input.add_manifests("question", text).unwrap();
     let objects = input.finish().unwrap();
     assert_eq!(objects.asked_others, [""; 0]);
