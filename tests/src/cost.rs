@@ -120,7 +120,8 @@ impl<'a> Search<'a> {
         let kept = std::array::from_fn(|_| Vec::new());
         let mut search =
             Self { heap, options, numbers, limits, kept, n_tried: 0, leaks: Vec::new() };
-        // What is made once in a process is made by the first.
+        // What is made once in a process is made by the first: also what expressions of claims need.
+        search.measure(&Genome::with_claim(), MAX_SIZE)?;
         search.measure(&Genome::plain(), MAX_SIZE)?;
         if let Some(cost) = search.measure(&Genome::plain(), MAX_SIZE)? {
             search.limits.plain = cost;

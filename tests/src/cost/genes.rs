@@ -79,6 +79,12 @@ impl Genome {
         Self { n_pods: 1, genes: Vec::new() }
     }
 
+    /// A pod with a claim that selects by an expression.
+    pub(super) fn with_claim() -> Self {
+        let part = PARTS.iter().position(|(known, _)| *known == "resource claims").unwrap_or(0);
+        Self { n_pods: 1, genes: vec![Gene { part, n: 1, listed: 1, style: 28 }] }
+    }
+
     /// One part alone, of the size that comes by chance.
     pub(super) fn of_part(part: usize, numbers: &mut Numbers) -> Self {
         let genes = vec![Gene::random(part % PARTS.len(), numbers)];

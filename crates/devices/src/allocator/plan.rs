@@ -323,6 +323,7 @@ impl<'a> RequestMaker<'a, '_> {
         let of_class =
             class.selectors.iter().enumerate().map(|(at, selector)| (true, at, selector));
         let of_claim = exact.selectors.iter().enumerate().map(|(at, s)| (false, at, s));
+        self.steps.take_lookups(class.selectors.len() + exact.selectors.len())?;
         let empty: Arc<str> = Arc::default();
         let all = of_class.chain(of_claim).map(|(is_of_class, index, selector)| {
             let expression = selector.expression.as_ref().unwrap_or(&empty);

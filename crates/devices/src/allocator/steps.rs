@@ -13,6 +13,9 @@ const LISTED_BY_STEP: u64 = 64;
 /// This many selectors that a device has to pass count as one step, beside what evaluating them takes.
 const SELECTORS_BY_STEP: u64 = 8;
 
+/// Looking up a selector by its text takes as long as this many steps.
+const STEPS_OF_LOOKUP: u64 = 8;
+
 /// How many steps searches may still take. Trying a device is one; listing devices and evaluating selectors counts, too,
 /// by what it takes. Several searches may share one limit.
 #[derive(Debug)]
@@ -46,5 +49,9 @@ impl Steps {
 
     pub(super) fn take_selectors(&self, selectors: usize) -> Result<(), AllocationError> {
         self.take(selectors as u64 / SELECTORS_BY_STEP)
+    }
+
+    pub(super) fn take_lookups(&self, selectors: usize) -> Result<(), AllocationError> {
+        self.take(selectors as u64 * STEPS_OF_LOOKUP)
     }
 }
