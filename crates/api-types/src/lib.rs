@@ -46,6 +46,7 @@ pub mod wire;
 mod affinity;
 mod claim_defaults;
 mod compile;
+mod csi_migration;
 mod features;
 mod float_text;
 mod images;
@@ -74,6 +75,7 @@ pub use kube_scheduler_primitives::{KeyedMap, KeyedSet, KeyedState, Timestamp};
 
 pub use claim_defaults::default_device_requests;
 pub use compile::DecodeError;
+pub use csi_migration::{CsiVolume, InTreePlugin};
 pub use float_text::float_text;
 pub use json::{Fields, Json, JsonError};
 pub use labels::Labels;
@@ -99,6 +101,6 @@ pub use selector::{
     NodeSelectorTerm, Operator, PreferredNodeTerm, Requirement, SelectorError,
 };
 pub use source::{Source, SourceError};
-pub use storage::{Volume, VolumeSource};
+pub use storage::{ClaimOfVolume, Volume, VolumeSource};
 pub use taint::{Taint, TaintEffect, Toleration, TolerationOperator, untolerated_taint};
 pub use topology::{NodeInclusionPolicy, TopologySpreadConstraint, WhenUnsatisfiable};

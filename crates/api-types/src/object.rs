@@ -125,6 +125,13 @@ impl Object {
         self.form.get(&self.json, read)
     }
 
+    /// The UID of the owner that controls it: that of the first owner reference that says so.
+    pub fn controller_uid(&self) -> Option<&str> {
+        let owners = self.json["metadata"]["ownerReferences"].as_array()?;
+        let controller = owners.iter().find(|owner| owner["controller"] == true)?;
+        Some(controller["uid"].as_str().unwrap_or_default())
+    }
+
     /// `group/version`, or the version alone for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {

@@ -1,5 +1,6 @@
 //! Volumes of a pod as far as scheduling can care about them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// One volume of a pod.
@@ -69,4 +70,29 @@ pub enum VolumeSource {
         /// The source as JSON with sorted keys.
         json: Arc<str>,
     },
+}
+
+/// The claim behind a volume of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimOfVolume<'a> {
+    /// Name of the claim, in the pod's namespace.
+    pub name: Cow<'a, str>,
+    /// Whether it is made for the pod and must be owned by it.
+    pub is_ephemeral: bool,
+}
+
+impl Volume {
+    /// The claim behind the volume, which is one of the pod of this name; `None` when there is none.
+    pub fn claim_in(&self, pod_name: &str) -> Option<ClaimOfVolume<'_>> {
+        match &self.source {
+            VolumeSource::Claim { claim, .. } => {
+                Some(ClaimOfVolume { name: Cow::Borrowed(claim), is_ephemeral: false })
+            }
+            VolumeSource::Ephemeral { .. } => Some(ClaimOfVolume {
+                name: Cow::Owned(format!("{pod_name}-{}", self.name)),
+                is_ephemeral: true,
+            }),
+            _ => None,
+        }
+    }
 }

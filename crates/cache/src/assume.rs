@@ -12,7 +12,6 @@ use kube_scheduler_api_types::Pod;
 
 use crate::affinity_terms::{has_same_terms, has_terms, terms_of};
 use crate::change_log::ChangeKinds;
-use crate::claims::claims_of;
 use crate::error::{CacheError, PodIdentity};
 use crate::node_table::NodeIdx;
 use crate::pod_table::PodIdx;
@@ -58,7 +57,8 @@ impl ClusterState {
         let known = self.pods.idx(uid).ok_or_else(not_found)?;
         let (pod, node) =
             self.pods.remove(known, &self.columns.allocatable).ok_or_else(not_found)?;
-        self.release(&pod, node);
+        self.columns.remove_pod(node, &pod.requests.accounted, pod.requests.non_zero);
+        self.change_volumes(&pod, node, false);
         self.uncount_pod(&pod, node);
         self.drop_terms(&pod, node);
         self.record(node, ChangeKinds::PODS);
@@ -122,7 +122,8 @@ impl ClusterState {
     fn place(&mut self, pod: Arc<Pod>, is_assumed: bool) -> Result<NodeIdx, CacheError> {
         let node = self.slot_for(&pod)?;
         self.pods.insert(pod.clone(), node, is_assumed, &self.columns.allocatable);
-        self.occupy(&pod, node);
+        self.columns.add_pod(node, &pod.requests.accounted, pod.requests.non_zero);
+        self.change_volumes(&pod, node, true);
         self.count_pod(&pod, node);
         self.carry_terms(&pod, node);
         self.record(node, ChangeKinds::PODS);
@@ -136,11 +137,15 @@ impl ClusterState {
         let not_added = || CacheError::NotAdded(PodIdentity::from(&*pod));
         let replaced = self.pods.replace(known, pod.clone(), node, &self.columns.allocatable);
         let (old, old_node) = replaced.ok_or_else(not_added)?;
-        let takes_the_same =
-            node == old_node && old.requests == pod.requests && old.volumes == pod.volumes;
-        if !takes_the_same {
-            self.release(&old, old_node);
-            self.occupy(&pod, node);
+        if node != old_node || old.requests != pod.requests {
+            self.columns.remove_pod(old_node, &old.requests.accounted, old.requests.non_zero);
+            self.columns.add_pod(node, &pod.requests.accounted, pod.requests.non_zero);
+        }
+        // The names of claims for ephemeral volumes are made of that of the pod.
+        let identity = |pod: &Pod| (pod.namespace.clone(), pod.name.clone());
+        if node != old_node || old.volumes != pod.volumes || identity(&old) != identity(&pod) {
+            self.change_volumes(&old, old_node, false);
+            self.change_volumes(&pod, node, true);
         }
         self.recount_pod((&old, old_node), (&pod, node));
         if node != old_node || !has_same_terms(&old, &pod) {
@@ -179,19 +184,11 @@ impl ClusterState {
         Ok(self.claim_slot(pod.node_name.as_ref().ok_or_else(unassigned)?))
     }
 
-    /// What a pod requests of its node, and the claims that it uses, begin to count.
-    fn occupy(&mut self, pod: &Pod, node: NodeIdx) {
-        self.columns.add_pod(node, &pod.requests.accounted, pod.requests.non_zero);
-        if self.nodes.live().contains(node) {
-            claims_of(pod).for_each(|claim| self.claims.add(&claim));
-        }
-    }
-
-    /// Undoes [`occupy`](Self::occupy).
-    fn release(&mut self, pod: &Pod, node: NodeIdx) {
-        self.columns.remove_pod(node, &pod.requests.accounted, pod.requests.non_zero);
-        if self.nodes.live().contains(node) {
-            claims_of(pod).for_each(|claim| self.claims.subtract(&claim));
+    /// The volumes of a pod begin to count on a node, or cease to.
+    fn change_volumes(&mut self, pod: &Pod, node: NodeIdx, comes: bool) {
+        if !pod.volumes.is_empty() {
+            let is_live = self.nodes.live().contains(node);
+            self.volumes.change(&self.objects, pod, (node, is_live), comes);
         }
     }
 

@@ -7,21 +7,20 @@
 
 mod affinity_terms;
 mod storage;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{
-    HostPort, Node, NonZeroRequest, Pod, PodGroup, Resources, VolumeSource,
-};
+use kube_scheduler_api_types::{HostPort, Node, NonZeroRequest, Pod, PodGroup, Resources};
 
-use crate::claims::VolumeCounts;
 use crate::domains::DomainCounts;
 use crate::node_table::NodeIdx;
 use crate::objects::storage_class_of;
 use crate::pod_groups::PodGroupError;
 use crate::state::ClusterState;
+use crate::volume_counts::VolumeCounts;
 
 /// Something that is not what it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +81,7 @@ pub fn check(cluster: &ClusterState) -> Vec<Difference> {
     check_taints(cluster, &mut report);
     check_labels(cluster, &mut report);
     check_images(cluster, &plain, &mut report);
-    check_claims(cluster, &plain, &mut report);
+    volumes::check(cluster, &plain, &mut report);
     check_objects(cluster, &mut report);
     check_counters(cluster, &mut report);
     storage::check_limits(cluster, &mut report);
@@ -242,18 +241,6 @@ fn totals(plain: &PlainNode) -> (Resources, NonZeroRequest) {
         non_zero.memory = non_zero.memory.wrapping_add(pod.requests.non_zero.memory);
     }
     (requested, non_zero)
-}
-
-fn claims_of<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> BTreeMap<(Arc<str>, Arc<str>), u32> {
-    let mut claims = BTreeMap::new();
-    for pod in pods {
-        for volume in pod.volumes.iter() {
-            if let VolumeSource::Claim { claim, .. } = &volume.source {
-                *claims.entry((pod.namespace.clone(), claim.clone())).or_insert(0) += 1;
-            }
-        }
-    }
-    claims
 }
 
 fn check_free_slots(
@@ -421,21 +408,6 @@ fn check_images(
         let found =
             cluster.nodes_with_image(&name).into_iter().flat_map(|nodes| nodes.iter()).collect();
         report.compare(|| format!("nodes with image {name}"), nodes, found);
-    }
-}
-
-fn check_claims(
-    cluster: &ClusterState,
-    plain: &BTreeMap<Arc<str>, PlainNode>,
-    report: &mut Report,
-) {
-    let on_live =
-        plain.values().filter(|node| node.node.is_some()).flat_map(|node| node.pods.values());
-    let expected = claims_of(on_live);
-    report.compare(|| "number of claims".to_owned(), expected.len(), cluster.claims.len());
-    for ((namespace, name), n) in expected {
-        let found = cluster.pvc_ref_count(&namespace, &name);
-        report.compare(|| format!("users of claim {namespace}/{name}"), n, found);
     }
 }
 

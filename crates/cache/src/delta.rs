@@ -9,7 +9,6 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Labels, Node};
 
 use crate::change_log::ChangeKinds;
-use crate::claims::claims_of;
 use crate::error::CacheError;
 use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
@@ -133,14 +132,14 @@ impl ClusterState {
 
     /// The claims of the pods on a slot that has just got a node object count cluster-wide from now on.
     fn count_claims(&mut self, idx: NodeIdx) {
-        let Self { pods, claims, .. } = self;
-        pods.on_node(idx).flat_map(|pod| claims_of(pod)).for_each(|claim| claims.add(&claim));
+        let Self { pods, volumes, .. } = self;
+        pods.on_node(idx).for_each(|pod| volumes.change_live(pod, true));
     }
 
     /// The claims of the pods on a slot that has lost its node object no longer count cluster-wide.
     fn uncount_claims(&mut self, idx: NodeIdx) {
-        let Self { pods, claims, .. } = self;
-        pods.on_node(idx).flat_map(|pod| claims_of(pod)).for_each(|claim| claims.subtract(&claim));
+        let Self { pods, volumes, .. } = self;
+        pods.on_node(idx).for_each(|pod| volumes.change_live(pod, false));
     }
 
     /// Columns and what is counted by their values follow the labels of a node.

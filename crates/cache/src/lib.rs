@@ -74,13 +74,14 @@ mod spare;
 mod taint_sets;
 
 mod affinity_terms;
-mod claims;
 mod freeable;
 mod images;
 mod memo;
 mod pod_groups;
 mod pod_table;
 mod ports;
+mod volume_counts;
+mod volumes_in_use;
 
 mod change_log;
 mod error;
@@ -101,7 +102,6 @@ mod state;
 pub use bound_selector::{BoundPreferences, BoundRequirements, BoundSelector};
 pub use change_log::{Change, ChangeEntries, ChangeKinds, Changes};
 pub use check::{Difference, check};
-pub use claims::VolumeCounts;
 pub use error::{CacheError, PodIdentity};
 pub use fork::CowMap;
 pub use images::ImageState;
@@ -115,6 +115,7 @@ pub use overlay::NodeOverlay;
 pub use pod_groups::{MemberPlace, PodGroupError, PodGroupState};
 pub use ports::HostPorts;
 pub use state::ClusterState;
+pub use volume_counts::VolumeCounts;
 
 /// Values of all nodes by slot, for scans over many nodes.
 pub mod columns {
@@ -128,6 +129,7 @@ pub mod columns {
     pub use crate::resource_columns::ResourceColumns;
     pub use crate::spare::{PooledVec, VecPool};
     pub use crate::taint_sets::{TaintSetId, TaintSets};
+    pub use crate::volumes_in_use::{NodeVolumes, UsedVolume};
 }
 
 /// Pods counted by topology domain.

@@ -3,6 +3,7 @@
 //! Invariants: an overlay never touches the state; it is valid for the state it was made on, as long as that does not
 //! change; reading it gives what applying the same additions and removals to a fork would give.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{NonZeroRequest, Pod, Resources};
@@ -13,6 +14,7 @@ use crate::node_table::NodeIdx;
 use crate::pod_table::PodIdx;
 use crate::ports::HostPorts;
 use crate::state::ClusterState;
+use crate::volumes_in_use::NodeVolumes;
 
 /// A hypothetical change to the pods of one node.
 ///
@@ -172,6 +174,39 @@ impl NodeOverlay {
             .filter_map(|pod| cluster.pods.pod(*pod))
             .chain(remaining)
             .chain(&self.added)
+    }
+
+    /// The pods that are gone, and those that have come. A pod that is there again, as it was, is neither. O(pods on the node) if
+    /// any was removed.
+    fn changed_pods<'a>(
+        &'a self,
+        cluster: &'a ClusterState,
+    ) -> (Vec<&'a Arc<Pod>>, Vec<&'a Arc<Pod>>) {
+        let mut added: Vec<_> = self.added.iter().collect();
+        let Some(remaining) = &self.remaining else { return (Vec::new(), added) };
+        let mut known = BTreeSet::new();
+        for pod in remaining {
+            match pod {
+                OverlayPod::Known(pod) => drop(known.insert(*pod)),
+                OverlayPod::Added(pod) => added.push(pod),
+            }
+        }
+        let on_node = cluster.pods.list(self.node).iter();
+        let gone = on_node.filter(|pod| !known.contains(pod));
+        let mut removed: Vec<_> = gone.filter_map(|pod| cluster.pods.pod(*pod)).collect();
+        let of = |pods: &[&Arc<Pod>]| -> BTreeSet<*const Pod> {
+            pods.iter().map(|pod| Arc::as_ptr(pod)).collect()
+        };
+        let (were_there, are_there) = (of(&removed), of(&added));
+        removed.retain(|pod| !are_there.contains(&Arc::as_ptr(pod)));
+        added.retain(|pod| !were_there.contains(&Arc::as_ptr(pod)));
+        (removed, added)
+    }
+
+    /// The volumes in use. O(pods on the node + volumes of those that come or go).
+    pub fn volumes<'a>(&self, cluster: &'a ClusterState) -> NodeVolumes<'a> {
+        let (removed, added) = self.changed_pods(cluster);
+        cluster.volumes_on(self.node).with_changes(cluster.objects(), &removed, &added)
     }
 
     fn ports_mut(&mut self, cluster: &ClusterState) -> &mut HostPorts {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 
-use crate::claims::VolumeCounts;
 use crate::fingerprint::Fingerprint;
 use crate::fork::{Column, CowMap};
 use crate::freeable::Levels;
@@ -17,6 +16,7 @@ use crate::node_table::NodeIdx;
 use crate::ports::HostPorts;
 use crate::resource_columns::ResourceColumns;
 use crate::room::room_to_keep;
+use crate::volume_counts::VolumeCounts;
 
 /// The place of a pod in the pod table, while the pod is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

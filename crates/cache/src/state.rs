@@ -9,7 +9,6 @@ use kube_scheduler_api_types::{Node, Pod};
 
 use crate::affinity_terms::{AffinityTerms, AffinityTermsVersion};
 use crate::change_log::{ChangeKinds, ChangeLog, Changes};
-use crate::claims::{ClaimTable, VolumeCounts};
 use crate::domains::CounterTable;
 use crate::fork::Column;
 use crate::headroom::Headroom;
@@ -26,6 +25,8 @@ use crate::ports::HostPorts;
 use crate::requests::Requests;
 use crate::resource_columns::{NodeColumns, ResourceColumns};
 use crate::taint_sets::{TaintSetId, TaintSets};
+use crate::volume_counts::VolumeCounts;
+use crate::volumes_in_use::{NodeVolumes, VolumesInUse};
 
 /// What nodes without host ports have.
 static NO_PORTS: HostPorts = HostPorts::new();
@@ -45,7 +46,7 @@ pub struct ClusterState {
     pub(crate) pods: PodTable,
     pub(crate) groups: PodGroups,
     pub(crate) images: ImageTable,
-    pub(crate) claims: ClaimTable,
+    pub(crate) volumes: VolumesInUse,
     pub(crate) affinity_terms: AffinityTerms,
     pub(crate) log: ChangeLog,
     pub(crate) membership_sequence: u64,
@@ -337,9 +338,19 @@ impl ClusterState {
         &self.pods.volumes
     }
 
+    /// The volumes that the pods on a node use. O(1).
+    pub fn volumes_on(&self, node: NodeIdx) -> NodeVolumes<'_> {
+        NodeVolumes::new(&self.volumes, node)
+    }
+
+    /// How many entries the table of the volumes in use has.
+    pub fn n_volumes_in_use(&self) -> usize {
+        self.volumes.len()
+    }
+
     /// How many volumes of pods on live nodes use a claim.
     pub fn pvc_ref_count(&self, namespace: &str, claim: &str) -> u32 {
-        self.claims.count(namespace, claim)
+        self.volumes.n_on_live_nodes(namespace, claim)
     }
 }
 

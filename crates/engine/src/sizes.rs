@@ -49,6 +49,7 @@ pub(crate) fn table_sizes(
         ("nodes with nominated pods", queue.nominated_nodes().count()),
         ("affinity terms of pods", cluster.affinity_terms().n_terms_of_all_kinds()),
         ("pods with many affinity terms", core.term_limits.len()),
+        ("volumes in use, by node", cluster.n_volumes_in_use()),
         ("lists of taints", cluster.taint_sets().iter().count()),
         ("pods that wait on Permit", core.permits.len()),
         ("pods that preempt", core.held_back.len()),

@@ -8,7 +8,7 @@ use kube_scheduler_api_types::{
 use kube_scheduler_cache::affinity::{TermId, TermKind};
 use kube_scheduler_cache::columns::{
     Column, CsiLimits, CsiLimitsId, Headroom, LabelColumn, NodeGroup, NodeSet, ResourceColumns,
-    TaintSetId, TaintSets,
+    TaintSetId, TaintSets, UsedVolume,
 };
 use kube_scheduler_cache::counters::{CounterSpec, PodCounter};
 use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
@@ -382,6 +382,11 @@ impl<'a> ClusterView<'a> {
     /// The volumes of a storage class by name, each as it is expected to be.
     pub fn latest_volumes_of_class(self, class: &str) -> impl Iterator<Item = &'a Arc<Object>> {
         self.all(Reads::OBJECTS).objects().latest_volumes_of_class(class)
+    }
+
+    /// Which place of a CSI driver the volume of a claim takes; see [`UsedVolume::of_claim`].
+    pub fn volume_of_claim(self, claim: &Object, with_migration: bool) -> Option<UsedVolume> {
+        UsedVolume::of_claim(self.all(Reads::OBJECTS).objects(), claim, with_migration)
     }
 
     /// The volume limits from the CSINode object of a node.

@@ -4,11 +4,9 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{Context, EventObject};
 
-use crate::volumes::claim_of;
-
 /// The claims behind the volumes of a pod, for hints that ask whether a claim is one of the pod's.
 pub(crate) fn volume_claims(pod: &Pod) -> Topics {
-    let claims = pod.volumes.iter().filter_map(|volume| claim_of(pod, volume));
+    let claims = pod.volumes.iter().filter_map(|volume| volume.claim_in(&pod.name));
     Topics::Only(claims.map(|claim| topic((&*pod.namespace, &*claim.name))).collect())
 }
 

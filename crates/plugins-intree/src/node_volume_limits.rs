@@ -3,16 +3,16 @@
 //! Answers to `plugins/nodevolumelimits/csi.go` of the reference; behaviour in `docs/spec/plugins-storage.md` §6.
 //!
 //! Parity: the reference marks volumes that do not exist yet by a random prefix of their name; here they are another
-//! kind of name ([`counted::Handle::Unbound`]), which no existing volume can have either.
+//! kind of volume ([`UsedVolume::Future`](kube_scheduler_framework::columns::UsedVolume::Future)), which no existing one can be either.
 
 mod counted;
 mod hints;
 mod scan;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Pod, VolumeSource};
+use kube_scheduler_framework::api::{InTreePlugin, Pod, VolumeSource};
 use kube_scheduler_framework::columns::CsiLimits;
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, EventResource, Filter,
@@ -20,9 +20,9 @@ use kube_scheduler_framework::{
     Sign, SignatureWriter, Status, extension_points,
 };
 
-use self::counted::{Collector, CountedVolume, Failure};
+use self::counted::{Failure, NewVolumes, attached_besides};
 use self::scan::Scan;
-use crate::volumes::{InTreePlugin, csi_driver, write_volumes};
+use crate::volumes::{csi_driver, write_volumes};
 
 pub(crate) const NAME: &str = "NodeVolumeLimits";
 
@@ -56,28 +56,27 @@ impl NodeVolumeLimits {
     fn missing_driver<'v>(
         &self,
         cluster: ClusterView<'_>,
-        new: &'v BTreeSet<CountedVolume<'_>>,
+        new: &'v NewVolumes,
         csi_node: Option<&CsiLimits>,
     ) -> Option<&'v str> {
         if !self.wants_drivers {
             return None;
         }
-        new.iter().map(|volume| &*volume.driver).find(|driver| {
+        new.volumes.iter().map(|volume| &*volume.driver).find(|driver| {
             csi_driver(cluster, driver).is_some_and(|object| object.is_required_on_nodes())
                 && !csi_node.is_some_and(|node| node.has_driver(driver))
         })
     }
 
-    fn check<'c>(
+    fn check(
         &self,
-        cluster: ClusterView<'c>,
+        cluster: ClusterView<'_>,
         node: &NodeView<'_>,
-        new: &NewVolumes<'c>,
+        new: &Result<NewVolumes, Status>,
     ) -> Result<(), Status> {
         let csi_node = cluster.csi_limits(node.idx());
-        let collector = Collector { cluster, has_csi_node: csi_node.is_some() };
         let new = new.as_ref().map_err(Clone::clone)?;
-        if new.is_empty() {
+        if new.volumes.is_empty() {
             return Ok(());
         }
         if let Some(driver) = self.missing_driver(cluster, new, csi_node) {
@@ -86,28 +85,24 @@ impl NodeVolumeLimits {
             )));
         }
         let Some(csi_node) = csi_node.filter(|node| node.has_limits()) else { return Ok(()) };
-        let n_attached = cluster.n_attachments().get(node.idx()) as usize;
-        if let Some(most) = most_in_use(node).map(|most| most + n_attached + new.len())
-            && new
-                .iter()
-                .all(|volume| csi_node.limit(&volume.driver).is_none_or(|n| n >= most as i64))
+        let there = node.volumes();
+        if there.has_broken_pods()
+            && let Some(pod) = node.pods().find(|pod| there.is_broken(&pod.uid))
         {
-            return Ok(());
-        }
-        let mut new = new.clone();
-        let mut attached = BTreeSet::new();
-        for other in node.pods() {
-            collector.collect_existing(other, &mut attached).map_err(Status::error)?;
+            return Err(Status::error(counted::fault_of(cluster, pod).unwrap_or_default()));
         }
         // The same volume twice on a node is attached once.
-        new.retain(|volume| !attached.contains(volume));
+        let mut n_new: BTreeMap<&str, usize> = BTreeMap::new();
+        for volume in new.volumes.iter().filter(|volume| !there.contains(&volume.volume)) {
+            *n_new.entry(&volume.driver).or_default() += 1;
+        }
         // Quirk: a volume that is still attached for a pod that is gone counts both as there and as new. Pinned by
         // `an_own_volume_that_is_still_attached_counts_twice`.
-        collector.collect_attached(node.name(), &mut attached);
-        let current = per_driver(&attached);
-        for (driver, n_new) in per_driver(&new) {
-            let n_current = current.get(driver).copied().unwrap_or(0);
-            if csi_node.limit(driver).is_some_and(|limit| n_current + n_new > limit) {
+        let attached = attached_besides(cluster, node.name(), &there);
+        for (driver, n_new) in n_new {
+            let n_attached = attached.get(driver).copied().unwrap_or(0);
+            let n = n_new + n_attached + new.n_taken(driver, &there);
+            if csi_node.limit(driver).is_some_and(|limit| n as i64 > limit) {
                 return Err(self.rejection.clone());
             }
         }
@@ -116,30 +111,12 @@ impl NodeVolumeLimits {
 }
 
 /// What a pod brings; the error is the answer of every node.
-type NewVolumes<'c> = Result<BTreeSet<CountedVolume<'c>>, Status>;
-
-fn new_volumes<'c>(cluster: ClusterView<'c>, pod: &Pod, has_csi_node: bool) -> NewVolumes<'c> {
-    let mut new = BTreeSet::new();
-    let collector = Collector { cluster, has_csi_node };
-    collector.collect_new(pod, &mut new).map_err(Failure::into_status)?;
-    Ok(new)
-}
-
-/// How many volumes the pods of a node can have in use at most; `None` when they have to be looked at one by one, because
-/// that can fail.
-fn most_in_use(node: &NodeView<'_>) -> Option<usize> {
-    let volumes = node.pods().flat_map(|pod| pod.volumes.iter());
-    let countable = volumes.map(|volume| &volume.source).filter(|source| can_count(source));
-    let is_plain = |source: &VolumeSource| matches!(source, VolumeSource::Claim { claim, .. } if !claim.is_empty());
-    countable.map(|source| is_plain(source).then_some(1)).sum()
-}
-
-fn per_driver<'v>(volumes: &'v BTreeSet<CountedVolume<'_>>) -> BTreeMap<&'v str, i64> {
-    let mut counts = BTreeMap::new();
-    for volume in volumes {
-        *counts.entry(&*volume.driver).or_default() += 1;
-    }
-    counts
+fn new_volumes(
+    cluster: ClusterView<'_>,
+    pod: &Pod,
+    has_csi_node: bool,
+) -> Result<NewVolumes, Status> {
+    NewVolumes::of(cluster, pod, has_csi_node).map_err(Failure::into_status)
 }
 
 impl Plugin for NodeVolumeLimits {

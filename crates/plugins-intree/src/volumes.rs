@@ -7,7 +7,6 @@
 //! Answers to `component-helpers/storage`, `csi-translation-lib` and the listers of the reference; behaviour in
 //! `docs/spec/plugins-storage.md` §1 and §2.
 
-mod csi_migration;
 mod csi_topology;
 mod lookup;
 mod node_objects;
@@ -15,14 +14,13 @@ mod objects;
 mod pod_claims;
 mod signature;
 
-pub(crate) use csi_migration::{InTreePlugin, translate_inline, translate_volume};
 pub(crate) use csi_topology::translated_node_affinity;
 pub(crate) use lookup::{
-    NotFound, claim, csi_driver, csi_node, is_delay_binding, storage_class, volume,
+    NotFound, claim, csi_driver, csi_node, is_delay_binding, storage_class, storage_classes, volume,
 };
 pub(crate) use node_objects::{CsiDriver, CsiNode, VolumeAttachment};
 pub(crate) use objects::{BindingMode, PersistentVolume, StorageClass, StorageObject, VolumeClaim};
-pub(crate) use pod_claims::{ClaimOfVolume, check_ownership, claim_of, has_claims};
+pub(crate) use pod_claims::{check_ownership, has_claims};
 pub(crate) use signature::write_volumes;
 
 /// Annotation of a claim: the node for which a volume is to be provisioned.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Object, VolumeSource};
 
 use super::{PlainNode, Report};
-use crate::claims::VolumeCounts;
 use crate::node_storage::CsiLimits;
 use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
+use crate::volume_counts::{VolumeCounts, is_local};
 
 const GROUP: &str = "storage.k8s.io";
 
@@ -44,7 +44,7 @@ pub(super) fn check_node(
     for volume in plain.pods.values().flat_map(|pod| pod.volumes.iter()) {
         match &volume.source {
             VolumeSource::Claim { claim, .. } if !claim.is_empty() => counts.n_claims += 1,
-            VolumeSource::Other { kind, .. } if crate::claims::is_local(kind) => {}
+            VolumeSource::Other { kind, .. } if is_local(kind) => {}
             VolumeSource::Csi { .. } | VolumeSource::Rbd { .. } | VolumeSource::Iscsi { .. } => {}
             _ => counts.n_others += 1,
         }

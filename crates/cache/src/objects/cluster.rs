@@ -15,6 +15,7 @@ impl ClusterState {
         let name = object.name.clone();
         let old = self.objects.upsert(object.clone());
         self.storage_changed(old.as_deref(), Some(&object));
+        self.volumes.object_changed(&self.objects, old.as_deref(), Some(&object));
         self.groups.object_changed(old.as_deref(), Some(&object));
         if is_namespace {
             self.namespace_changed(&name, old.as_deref());
@@ -44,6 +45,7 @@ impl ClusterState {
     ) -> Option<Arc<Object>> {
         let old = self.objects.remove(group, kind, namespace, name)?;
         self.storage_changed(Some(&old), None);
+        self.volumes.object_changed(&self.objects, Some(&old), None);
         self.groups.object_changed(Some(&old), None);
         if is_namespace(group, kind) {
             self.namespace_changed(name, Some(&old));

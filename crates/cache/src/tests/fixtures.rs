@@ -147,6 +147,49 @@ pub(super) fn attachment(which: u8, on: u8, shape: u32) -> Arc<Object> {
     Arc::new(Object::from_json(json).unwrap())
 }
 
+pub(super) const N_CLAIMS: u8 = 3 * 2 + N_PODS;
+
+/// A claim that pods name, or that of the ephemeral volume of one: in this namespace or that, with and without a volume, class and
+/// owner.
+pub(super) fn claim(which: u8, shape: u32) -> Arc<Object> {
+    let pick = |shift: u32, n: u32| (shape >> shift) % n;
+    let (namespace, name, owner) = match which {
+        0..6 => (
+            NAMESPACES[usize::from(which % 2)],
+            ["c1", "c2", ""][usize::from(which / 2)].to_owned(),
+            0,
+        ),
+        _ => (NAMESPACES[0], format!("{}-name-w", pod_uid(which)), which),
+    };
+    let volume = ["", r#""volumeName":"""#, r#""volumeName":"pv0""#, r#""volumeName":"pv1""#]
+        [pick(0, 4) as usize];
+    let class =
+        ["", r#","storageClassName":"fast""#, r#","storageClassName":"""#][pick(2, 3) as usize];
+    let class = if volume.is_empty() { class.trim_start_matches(',') } else { class };
+    let owner = [pod_uid(owner), "another".to_owned()][usize::from(pick(5, 4) == 3)].clone();
+    let json = format!(
+        r#"{{"apiVersion":"v1","kind":"PersistentVolumeClaim",
+            "metadata":{{"name":"{name}","namespace":"{namespace}","ownerReferences":[{{"uid":"{owner}","controller":true}}]}},
+            "spec":{{{volume}{class}}}}}"#
+    );
+    Arc::new(Object::from_json(json).unwrap())
+}
+
+/// A persistent volume: of CSI drivers, two with the same handle, of an in-tree plugin that is migrated, of none.
+pub(super) fn volume(which: u8, shape: u32) -> Arc<Object> {
+    let source = [
+        r#""csi":{"driver":"ebs","volumeHandle":"h"}"#,
+        r#""csi":{"driver":"ebs","volumeHandle":"i"}"#,
+        r#""csi":{"driver":"ebs","volumeHandle":""}"#,
+        r#""azureDisk":{"diskName":"d","diskURI":"h"}"#,
+        r#""nfs":{}"#,
+    ][(shape % 5) as usize];
+    let json = format!(
+        r#"{{"apiVersion":"v1","kind":"PersistentVolume","metadata":{{"name":"pv{which}"}},"spec":{{{source}}}}}"#
+    );
+    Arc::new(Object::from_json(json).unwrap())
+}
+
 /// Terms of all kinds, by bits 4 to 6 and 12 to 20: none, empty, one, the same twice, with a namespace selector, broken.
 fn affinity(shape: u32) -> String {
     let pick = |shift: u32, n: u32| (shape >> shift) % n;

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 use super::counters::{N_SPECS, assert_counts, spec};
 use super::fixtures::{
-    LABEL_KEYS, NAMESPACES, attachment, csi_node, namespace, node, node_name, pod, pod_uid,
+    LABEL_KEYS, N_CLAIMS, NAMESPACES, attachment, claim, csi_node, namespace, node, node_name, pod,
+    pod_uid, volume,
 };
 use super::follower::Follower;
 use super::model::Model;
@@ -37,6 +38,10 @@ pub(super) enum Op {
     RemoveCsiNode { which: u8 },
     Attachment { which: u8, on: u8, shape: u32 },
     RemoveAttachment { which: u8 },
+    Claim { which: u8, shape: u32 },
+    RemoveClaim { which: u8 },
+    Volume { which: u8, shape: u32 },
+    RemoveVolume { which: u8 },
     CatchUp,
     Fork,
     SwapFork,
@@ -70,6 +75,10 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (0_u8..3, 0_u8..5, shape)
             .prop_map(|(which, on, shape)| Op::Attachment { which, on, shape }),
         1 => (0_u8..3).prop_map(|which| Op::RemoveAttachment { which }),
+        6 => (0..N_CLAIMS, shape).prop_map(|(which, shape)| Op::Claim { which, shape }),
+        2 => (0..N_CLAIMS).prop_map(|which| Op::RemoveClaim { which }),
+        3 => (0_u8..3, shape).prop_map(|(which, shape)| Op::Volume { which, shape }),
+        1 => (0_u8..3).prop_map(|which| Op::RemoveVolume { which }),
         3 => Just(Op::CatchUp),
         1 => Just(Op::Fork),
         1 => Just(Op::SwapFork),
@@ -225,6 +234,23 @@ impl World {
             Op::RemoveAttachment { which } => {
                 let name = format!("a{which}");
                 cluster.remove_object("storage.k8s.io", "VolumeAttachment", "", &name);
+                (Ok(()), Ok(()))
+            }
+            Op::Claim { which, shape } => {
+                cluster.upsert_object(claim(which, shape));
+                (Ok(()), Ok(()))
+            }
+            Op::RemoveClaim { which } => {
+                let claim = claim(which, 0);
+                cluster.remove_object("", &claim.kind, &claim.namespace, &claim.name);
+                (Ok(()), Ok(()))
+            }
+            Op::Volume { which, shape } => {
+                cluster.upsert_object(volume(which, shape));
+                (Ok(()), Ok(()))
+            }
+            Op::RemoveVolume { which } => {
+                cluster.remove_object("", "PersistentVolume", "", &format!("pv{which}"));
                 (Ok(()), Ok(()))
             }
             Op::CatchUp => {

@@ -3,9 +3,31 @@
 use kube_scheduler_api_types::Resources;
 use proptest::prelude::*;
 
-use super::fixtures::{node, pod, pod_uid};
+use super::fixtures::{N_CLAIMS, N_PODS, claim, node, pod, pod_uid};
 use super::operations::{World, ops};
+use crate::columns::{NodeVolumes, UsedVolume};
 use crate::{NodeOverlay, check};
+
+/// All that can be seen of the volumes on a node.
+fn shown(volumes: &NodeVolumes<'_>) -> Vec<String> {
+    let existing =
+        [("ebs", "h"), ("ebs", "i"), ("disk.csi.azure.com", "h"), ("disk.csi.azure.com", "")];
+    let existing = existing.map(|(driver, handle)| UsedVolume::existing(driver, handle));
+    let claims = (0..N_CLAIMS).map(|which| claim(which, 0)).map(|claim| UsedVolume::Future {
+        class: "fast".into(),
+        namespace: claim.namespace.clone(),
+        claim: claim.name.clone(),
+    });
+    let contained = existing.into_iter().chain(claims).filter(|volume| volumes.contains(volume));
+    let drivers = ["ebs", "disk.csi.azure.com"].map(|driver| volumes.n_of_driver(driver));
+    let broken = (0..N_PODS).map(pod_uid).filter(|uid| volumes.is_broken(uid));
+    let all = (drivers, volumes.n_of_class("fast"), volumes.has_broken_pods());
+    contained
+        .map(|volume| format!("{volume:?}"))
+        .chain(broken)
+        .chain([format!("{all:?}")])
+        .collect()
+}
 
 proptest! {
     #![proptest_config(crate::tests::cases(48))]
@@ -51,6 +73,8 @@ proptest! {
             prop_assert_eq!(amounts(overlay.requested(cluster)), amounts(changed));
             prop_assert_eq!(overlay.non_zero_requested(cluster), fork.non_zero_requested_on(idx));
             prop_assert_eq!(overlay.used_ports(cluster), fork.used_ports(idx));
+            let (would_be, are) = (overlay.volumes(cluster), fork.volumes_on(idx));
+            prop_assert_eq!(shown(&would_be), shown(&are));
         }
         prop_assert_eq!(check(&fork), []);
         prop_assert_eq!(check(cluster), []);

@@ -149,3 +149,41 @@ fn nothing_is_kept_of_large_claims() {
         assert_eq!(plugin.kept_bytes() > before + n_bytes, is_kept, "{n_bytes}");
     }
 }
+
+/// What attempts have found out is kept for later ones, also when the objects are gone: each expression and each question once.
+#[test]
+fn kept_bytes_grow_with_questions_and_not_with_attempts() {
+    let (mut world, pod) = world();
+    let plugin = plugin(1_000);
+    assert_eq!(plugin.kept_bytes(), 0);
+    attempt(&plugin, &world, &pod);
+    let plain = plugin.kept_bytes();
+    assert!(plain > 0);
+
+    let expressions: Vec<Value> = (0..20)
+        .map(|at| json!({"cel": {"expression": format!("device.driver != 'x{at}'")}}))
+        .collect();
+    let exactly = json!({"deviceClassName": "any", "count": 3, "selectors": expressions});
+    let requests = json!([{"name": "r", "exactly": exactly}]);
+    let claim = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"namespace": "default", "name": "c", "uid": "another"},
+        "spec": {"devices": {"requests": requests}},
+    });
+    let claim = Object::from_value(claim).unwrap();
+    world.cluster_mut().upsert_object(Arc::new(claim.clone()));
+    // The second one finds what the first one has made room for.
+    (0..2).for_each(|_| drop(attempt(&plugin, &world, &pod)));
+    let selecting = plugin.kept_bytes();
+    assert!(selecting > plain + claim.json.n_bytes(), "{selecting}, {plain} before");
+    for _ in 0..3 {
+        attempt(&plugin, &world, &pod);
+        assert_eq!(plugin.kept_bytes(), selecting);
+    }
+
+    // A copy keeps its own.
+    let mut copy = world.clone();
+    copy.cluster_mut().objects_mut().becomes_copy();
+    attempt(&plugin, &copy, &pod);
+    assert!(plugin.kept_bytes() > selecting);
+}

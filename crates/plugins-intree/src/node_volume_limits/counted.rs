@@ -1,35 +1,30 @@
 //! Which volumes of a pod count against the limits of which driver (`docs/spec/plugins-storage.md` §6.2).
+//!
+//! What the pods on a node use, the cluster keeps ([`NodeVolumes`]); here it is compared with what a pod brings.
 
-use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Pod, Volume, VolumeSource};
+use kube_scheduler_framework::api::{ClaimOfVolume, InTreePlugin, Pod, Volume};
+use kube_scheduler_framework::columns::{NodeVolumes, UsedVolume};
 use kube_scheduler_framework::{ClusterView, Status};
 
-use crate::volumes::{
-    ClaimOfVolume, InTreePlugin, PersistentVolume, VolumeClaim, check_ownership, claim, claim_of,
-    storage_class, translate_inline, translate_volume, volume,
-};
+use crate::volumes::{VolumeClaim, check_ownership, claim, storage_class, storage_classes, volume};
 
 /// A volume that takes one of the places of a driver.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct CountedVolume<'a> {
-    pub(super) driver: Cow<'a, str>,
-    pub(super) handle: Handle<'a>,
+pub(super) struct CountedVolume {
+    pub(super) driver: Arc<str>,
+    pub(super) volume: UsedVolume,
 }
 
-/// The identity of a volume among those of its driver.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Handle<'a> {
-    /// A volume, by the name its driver has for it.
-    Volume(Cow<'a, str>),
-    /// The volume that a claim will get.
-    Unbound {
-        /// Namespace of the claim.
-        namespace: &'a str,
-        /// Name of the claim.
-        name: &'a str,
-    },
+/// What a pod brings to the nodes that have a CSINode, or to those that have none.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NewVolumes {
+    /// Each volume once, by driver.
+    pub(super) volumes: BTreeSet<CountedVolume>,
+    /// The classes that make volumes of these drivers.
+    classes: BTreeMap<Arc<str>, Vec<Arc<str>>>,
 }
 
 /// Why the volumes of a pod cannot be counted.
@@ -48,155 +43,132 @@ impl Failure {
             Self::Broken(text) => Status::error(text),
         }
     }
-
-    fn into_text(self) -> String {
-        match self {
-            Self::Missing(text) | Self::Broken(text) => text,
-        }
-    }
 }
 
-/// Counts the volumes of pods for one node.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Collector<'c> {
-    pub(super) cluster: ClusterView<'c>,
-    /// Whether the node has a CSINode: volumes of in-tree plugins count as those of their drivers only there.
-    pub(super) has_csi_node: bool,
-}
-
-impl<'c> Collector<'c> {
-    /// Adds the volumes of the pod to be scheduled.
-    pub(super) fn collect_new(
-        self,
+impl NewVolumes {
+    /// The volumes of a pod. Those of in-tree plugins count as those of their drivers where there is a CSINode.
+    pub(super) fn of(
+        cluster: ClusterView<'_>,
         pod: &Pod,
-        into: &mut BTreeSet<CountedVolume<'c>>,
-    ) -> Result<(), Failure> {
-        self.collect(pod, true, into)
-    }
-
-    /// Adds the volumes of a pod on the node. Claims that are gone do not count.
-    pub(super) fn collect_existing(
-        self,
-        pod: &Pod,
-        into: &mut BTreeSet<CountedVolume<'c>>,
-    ) -> Result<(), String> {
-        self.collect(pod, false, into).map_err(Failure::into_text)
-    }
-
-    /// Adds the attached volumes of a node, whether or not a pod uses them. Attachments of inline volumes, of volumes
-    /// that are gone and of volumes without a CSI source do not count.
-    pub(super) fn collect_attached(self, node: &str, into: &mut BTreeSet<CountedVolume<'c>>) {
-        for attachment in self.cluster.attachments_on(node) {
-            let Ok(volume) = volume(self.cluster, &attachment.volume) else { continue };
-            let Some((_, handle)) = volume.csi_source() else { continue };
-            into.insert(CountedVolume {
-                driver: (&*attachment.attacher).into(),
-                handle: Handle::Volume(handle.into()),
-            });
-        }
-    }
-
-    fn collect(
-        self,
-        pod: &Pod,
-        is_new: bool,
-        into: &mut BTreeSet<CountedVolume<'c>>,
-    ) -> Result<(), Failure> {
+        has_csi_node: bool,
+    ) -> Result<Self, Failure> {
+        let mut new = Self::default();
         for volume in pod.volumes.iter() {
-            let counted = match claim_of(pod, volume) {
-                None => self.inline(volume).map_err(Failure::Broken)?,
-                Some(wanted) => match self.claim(pod, &wanted, is_new)? {
-                    Some(claim) => self.of_claim(claim),
-                    None => None,
-                },
+            let used = match volume.claim_in(&pod.name) {
+                None => inline(volume, has_csi_node).map_err(Failure::Broken)?,
+                Some(wanted) => {
+                    let claim = usable_claim(cluster, pod, &wanted)?;
+                    cluster.volume_of_claim(claim.object(), has_csi_node)
+                }
             };
-            into.extend(counted);
-        }
-        Ok(())
-    }
-
-    fn inline(self, volume: &Volume) -> Result<Option<CountedVolume<'c>>, String> {
-        let source: &VolumeSource = &volume.source;
-        let Some(plugin) = InTreePlugin::of_inline(source).filter(|plugin| self.migrates(*plugin))
-        else {
-            return Ok(None);
-        };
-        let translated = translate_inline(plugin, source).map_err(|error| {
-            format!("converting volume({}) from inline to csi: {error}", volume.name)
-        })?;
-        Ok(Some(CountedVolume {
-            driver: translated.driver.into(),
-            handle: Handle::Volume(translated.handle.into()),
-        }))
-    }
-
-    /// Parity: what the node's CSINode lists as migrated does not matter here, unlike in VolumeBinding.
-    fn migrates(self, plugin: InTreePlugin) -> bool {
-        self.has_csi_node && plugin.is_migration_on()
-    }
-
-    fn claim(
-        self,
-        pod: &Pod,
-        wanted: &ClaimOfVolume<'_>,
-        is_new: bool,
-    ) -> Result<Option<VolumeClaim<'c>>, Failure> {
-        if wanted.name.is_empty() {
-            return Err(Failure::Broken("PersistentVolumeClaim had no name".to_owned()));
-        }
-        let claim = match claim(self.cluster, &pod.namespace, &wanted.name) {
-            Ok(claim) => claim,
-            Err(missing) if is_new => {
-                let (namespace, name) = (&pod.namespace, &wanted.name);
-                return Err(Failure::Missing(format!(
-                    "looking up PVC {namespace}/{name}: {missing}"
-                )));
+            let Some(volume) = used else { continue };
+            if let Some(driver) = driver_of(cluster, &volume, has_csi_node) {
+                new.volumes.insert(CountedVolume { driver, volume });
             }
-            Err(_) => return Ok(None),
-        };
-        if wanted.is_ephemeral {
-            check_ownership(pod, claim).map_err(Failure::Broken)?;
         }
-        Ok(Some(claim))
-    }
-
-    fn of_claim(self, claim: VolumeClaim<'c>) -> Option<CountedVolume<'c>> {
-        let bound = Some(claim.volume_name()).filter(|name| !name.is_empty());
-        let counted = match bound.and_then(|name| volume(self.cluster, name).ok()) {
-            Some(volume) => self.of_volume(volume)?,
-            None => self.of_class(claim)?,
-        };
-        let is_named = !matches!(&counted.handle, Handle::Volume(handle) if handle.is_empty());
-        (is_named && !counted.driver.is_empty()).then_some(counted)
-    }
-
-    fn of_volume(self, volume: PersistentVolume<'c>) -> Option<CountedVolume<'c>> {
-        if let Some((driver, handle)) = volume.csi_source() {
-            return Some(CountedVolume {
-                driver: driver.into(),
-                handle: Handle::Volume(handle.into()),
-            });
+        if !new.volumes.is_empty() {
+            new.find_classes(cluster, has_csi_node);
         }
-        let plugin = InTreePlugin::of_volume(volume).filter(|plugin| self.migrates(*plugin))?;
-        let translated = translate_volume(plugin, volume).ok()?;
-        Some(CountedVolume {
-            driver: translated.driver.into(),
-            handle: Handle::Volume(translated.handle.into()),
-        })
+        Ok(new)
     }
 
-    /// The volume that a claim will get from its class.
-    fn of_class(self, claim: VolumeClaim<'c>) -> Option<CountedVolume<'c>> {
-        let name = Some(claim.class()).filter(|name| !name.is_empty())?;
-        let provisioner = storage_class(self.cluster, name).ok()?.provisioner();
-        let driver = match InTreePlugin::named(provisioner) {
-            None => provisioner,
-            Some(plugin) => self.migrates(plugin).then(|| plugin.driver())?,
-        };
-        let object = claim.object();
-        Some(CountedVolume {
-            driver: driver.into(),
-            handle: Handle::Unbound { namespace: &object.namespace, name: &object.name },
-        })
+    fn find_classes(&mut self, cluster: ClusterView<'_>, has_csi_node: bool) {
+        for volume in &self.volumes {
+            self.classes.entry(volume.driver.clone()).or_default();
+        }
+        for class in storage_classes(cluster) {
+            let driver = driver_of_provisioner(class.provisioner(), has_csi_node);
+            if let Some(classes) = driver.and_then(|driver| self.classes.get_mut(driver)) {
+                classes.push(class.name().into());
+            }
+        }
+    }
+
+    /// How many places of one of its drivers the pods of a node take.
+    pub(super) fn n_taken(&self, driver: &str, there: &NodeVolumes<'_>) -> usize {
+        let classes = self.classes.get(driver).into_iter().flatten();
+        let n_future: usize = classes.map(|class| there.n_of_class(class)).sum();
+        there.n_of_driver(driver) + n_future
+    }
+}
+
+/// How many volumes are attached to a node that no pod there uses, by driver. Attachments of inline volumes, of volumes that are
+/// gone and of volumes without a CSI source do not count.
+pub(super) fn attached_besides(
+    cluster: ClusterView<'_>,
+    node: &str,
+    there: &NodeVolumes<'_>,
+) -> BTreeMap<Arc<str>, usize> {
+    let attached = cluster.attachments_on(node).filter_map(|attachment| {
+        let (_, handle) = volume(cluster, &attachment.volume).ok()?.csi_source()?;
+        let driver = attachment.attacher.clone();
+        Some(UsedVolume::Existing { driver, handle: handle.into() })
+    });
+    let besides: BTreeSet<UsedVolume> = attached.filter(|volume| !there.contains(volume)).collect();
+    let mut counts = BTreeMap::new();
+    for volume in besides {
+        if let UsedVolume::Existing { driver, .. } = volume {
+            *counts.entry(driver).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// What is wrong with the volumes of a pod on a node, which is the same for whatever pod comes. Claims that are gone do not matter.
+pub(super) fn fault_of(cluster: ClusterView<'_>, pod: &Pod) -> Option<String> {
+    pod.volumes.iter().find_map(|volume| match volume.claim_in(&pod.name) {
+        None => inline(volume, true).err(),
+        Some(wanted) => match usable_claim(cluster, pod, &wanted) {
+            Err(Failure::Broken(text)) => Some(text),
+            Ok(_) | Err(Failure::Missing(_)) => None,
+        },
+    })
+}
+
+fn inline(volume: &Volume, has_csi_node: bool) -> Result<Option<UsedVolume>, String> {
+    UsedVolume::of_inline(&volume.source, has_csi_node)
+        .map_err(|error| format!("converting volume({}) from inline to csi: {error}", volume.name))
+}
+
+fn usable_claim<'c>(
+    cluster: ClusterView<'c>,
+    pod: &Pod,
+    wanted: &ClaimOfVolume<'_>,
+) -> Result<VolumeClaim<'c>, Failure> {
+    if wanted.name.is_empty() {
+        return Err(Failure::Broken("PersistentVolumeClaim had no name".to_owned()));
+    }
+    let claim = claim(cluster, &pod.namespace, &wanted.name).map_err(|missing| {
+        let (namespace, name) = (&pod.namespace, &wanted.name);
+        Failure::Missing(format!("looking up PVC {namespace}/{name}: {missing}"))
+    })?;
+    if wanted.is_ephemeral {
+        check_ownership(pod, claim).map_err(Failure::Broken)?;
+    }
+    Ok(claim)
+}
+
+/// The driver of which a volume takes a place.
+fn driver_of(
+    cluster: ClusterView<'_>,
+    volume: &UsedVolume,
+    has_csi_node: bool,
+) -> Option<Arc<str>> {
+    match volume {
+        UsedVolume::Existing { driver, .. } => Some(driver.clone()),
+        UsedVolume::Future { class, .. } => {
+            let class = storage_class(cluster, class).ok()?;
+            driver_of_provisioner(class.provisioner(), has_csi_node).map(Arc::from)
+        }
+    }
+}
+
+/// The driver that makes the volumes of a provisioner.
+///
+/// Parity: what the node's CSINode lists as migrated does not matter here, unlike in VolumeBinding.
+fn driver_of_provisioner(provisioner: &str, has_csi_node: bool) -> Option<&str> {
+    match InTreePlugin::named(provisioner) {
+        None => Some(provisioner).filter(|driver| !driver.is_empty()),
+        Some(plugin) => (has_csi_node && plugin.is_migration_on()).then(|| plugin.driver()),
     }
 }

@@ -3,13 +3,13 @@
 //! Quirks: no pod is retried for a driver that appears without a count, nor for its ephemeral volumes when an attachment
 //! goes.
 
-use kube_scheduler_framework::api::{Object, Pod, VolumeSource};
+use kube_scheduler_framework::api::{InTreePlugin, Object, Pod, VolumeSource};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, EventRegistration, EventResource, QueueingHint,
 };
 
 use super::can_count;
-use crate::volumes::{CsiNode, InTreePlugin, VolumeAttachment, claim_of, translate_inline};
+use crate::volumes::{CsiNode, VolumeAttachment};
 use crate::{event_objects, event_topics};
 
 /// All events the plugin waits for.
@@ -44,7 +44,7 @@ pub(super) fn events() -> Vec<EventRegistration> {
                 };
                 let is_own = added.namespace == pod.namespace
                     && pod.volumes.iter().any(|volume| {
-                        claim_of(pod, volume).is_some_and(|claim| *claim.name == *added.name)
+                        volume.claim_in(&pod.name).is_some_and(|claim| *claim.name == *added.name)
                     });
                 Ok(hint(is_own))
             },
@@ -87,7 +87,7 @@ fn may_use(pod: &Pod, attacher: &str) -> Result<bool, String> {
             return Ok(true);
         }
         if let Some(plugin) = InTreePlugin::of_inline(&volume.source)
-            && translate_inline(plugin, &volume.source)?.driver == attacher
+            && plugin.translate_inline(&volume.source)?.driver == attacher
         {
             return Ok(true);
         }

@@ -29,7 +29,7 @@ pub(super) struct Scan<'a> {
     cluster: ClusterView<'a>,
     pod: &'a Pod,
     /// What the pod brings to nodes without and with a CSINode.
-    new: [OnceCell<NewVolumes<'a>>; 2],
+    new: [OnceCell<Result<NewVolumes, Status>>; 2],
     /// By number of limits.
     rooms: Vec<Option<Room>>,
 }
@@ -44,7 +44,7 @@ impl<'a> Scan<'a> {
         Self { plugin, cluster, pod, new: Default::default(), rooms }
     }
 
-    fn new_volumes(&self, has_csi_node: bool) -> &NewVolumes<'a> {
+    fn new_volumes(&self, has_csi_node: bool) -> &Result<NewVolumes, Status> {
         let new = &self.new[usize::from(has_csi_node)];
         new.get_or_init(|| new_volumes(self.cluster, self.pod, has_csi_node))
     }
@@ -53,14 +53,14 @@ impl<'a> Scan<'a> {
     fn room(&self, node: NodeIdx) -> Room {
         let csi_node = self.cluster.csi_limits(node);
         let Ok(new) = self.new_volumes(csi_node.is_some()) else { return Room::Unclear };
-        if new.is_empty() {
+        if new.volumes.is_empty() {
             return Room::Any;
         }
         if self.plugin.missing_driver(self.cluster, new, csi_node).is_some() {
             return Room::Unclear;
         }
-        let limits = new.iter().filter_map(|volume| csi_node?.limit(&volume.driver));
-        match (limits.min(), i64::try_from(new.len())) {
+        let limits = new.volumes.iter().filter_map(|volume| csi_node?.limit(&volume.driver));
+        match (limits.min(), i64::try_from(new.volumes.len())) {
             // A limit on a driver that the pod does not use takes a closer look only where volumes cannot be counted.
             (None, _) if csi_node.is_none_or(|node| !node.has_limits()) => Room::Any,
             (None, _) => Room::UpTo(i64::MAX),

@@ -151,3 +151,6 @@ impl Budgets {
         is_violating
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,13 +6,11 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::wire;
-use kube_scheduler_framework::api::{Labels, NodeSelector, Requirement};
+use kube_scheduler_framework::api::{InTreePlugin, Labels, NodeSelector, Requirement};
 use serde::Deserialize;
 
 use super::volume_form::VolumeForm;
-use crate::volumes::{
-    CsiNode, InTreePlugin, PersistentVolume, translate_volume, translated_node_affinity,
-};
+use crate::volumes::{CsiNode, PersistentVolume, translated_node_affinity};
 
 /// What the reference says when no term matches.
 const NO_MATCH: &str = "no matching NodeSelectorTerms";
@@ -64,9 +62,10 @@ pub(super) struct BoundAffinity {
 
 impl BoundAffinity {
     pub(super) fn new(volume: PersistentVolume<'_>) -> Self {
-        let plugin = InTreePlugin::of_volume(volume).filter(|plugin| plugin.is_migration_on());
+        let plugin =
+            InTreePlugin::of_volume(volume.object()).filter(|plugin| plugin.is_migration_on());
         let migrated = plugin.map(|plugin| {
-            let translated = translate_volume(plugin, volume).map(|_| {
+            let translated = plugin.translate_volume(volume.object()).map(|_| {
                 let affinity = translated_node_affinity(plugin, volume);
                 VolumeAffinity(affinity.map(|affinity| NodeSelector::from_wire(&affinity)))
             });
@@ -88,7 +87,9 @@ impl BoundAffinity {
         csi_node: impl FnOnce() -> Option<CsiNode<'a>>,
     ) -> Result<&VolumeAffinity, String> {
         match &self.migrated {
-            Some((plugin, translated)) if plugin.is_migrated_on(csi_node()) => {
+            Some((plugin, translated))
+                if csi_node().is_some_and(|node| node.has_migrated(*plugin)) =>
+            {
                 translated.as_ref().map_err(|error| format!("could not translate pv: {error}"))
             }
             _ => Ok(&self.plain.affinity),

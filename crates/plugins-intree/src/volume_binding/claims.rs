@@ -8,9 +8,7 @@ use kube_scheduler_framework::{ClusterView, Status};
 
 use super::affinity::BoundAffinity;
 use super::delayed::{DelayedClaims, Sorter};
-use crate::volumes::{
-    self, PersistentVolume, VolumeClaim, check_ownership, claim_of, is_delay_binding,
-};
+use crate::volumes::{self, PersistentVolume, VolumeClaim, check_ownership, is_delay_binding};
 
 const CLAIM: &str = "PersistentVolumeClaim";
 const VOLUME: &str = "PersistentVolume";
@@ -58,7 +56,7 @@ impl PodClaims {
     pub(super) fn new(cluster: ClusterView<'_>, pod: &Pod) -> Result<Self, Status> {
         let mut claims = Vec::new();
         for volume in pod.volumes.iter() {
-            let Some(claim) = claim_of(pod, volume) else { continue };
+            let Some(claim) = volume.claim_in(&pod.name) else { continue };
             let unusable = |text: String| Status::unresolvable(text);
             let name = &*claim.name;
             let reported = match volumes::claim(cluster, &pod.namespace, name) {
@@ -122,7 +120,7 @@ impl PodClaims {
 
 /// Whether every claim of the pod is bound, as far as is known; an unusable claim is not.
 pub(super) fn all_bound(cluster: ClusterView<'_>, pod: &Pod) -> bool {
-    pod.volumes.iter().filter_map(|volume| claim_of(pod, volume)).all(|claim| {
+    pod.volumes.iter().filter_map(|volume| volume.claim_in(&pod.name)).all(|claim| {
         latest_claim(cluster, &pod.namespace, &claim.name).is_some_and(|object| {
             let bound = VolumeClaim::new(object);
             bound.is_fully_bound() && (!claim.is_ephemeral || check_ownership(pod, bound).is_ok())

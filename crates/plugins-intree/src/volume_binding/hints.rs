@@ -6,7 +6,7 @@ use kube_scheduler_framework::{
 };
 
 use super::provisioning::limit_of;
-use crate::volumes::{CsiDriver, CsiNode, StorageClass, claim_of};
+use crate::volumes::{CsiDriver, CsiNode, StorageClass};
 use crate::{event_objects, event_topics};
 
 /// Everything the plugin waits for.
@@ -51,7 +51,7 @@ fn class_helps(_: &Pod, old: Option<&Object>, new: &Object) -> bool {
 }
 
 fn claim_helps(pod: &Pod, _: Option<&Object>, new: &Object) -> bool {
-    let mut claims = pod.volumes.iter().filter_map(|volume| claim_of(pod, volume));
+    let mut claims = pod.volumes.iter().filter_map(|volume| volume.claim_in(&pod.name));
     new.namespace == pod.namespace && claims.any(|claim| *claim.name == *new.name)
 }
 

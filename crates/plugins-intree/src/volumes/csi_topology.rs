@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use kube_scheduler_framework::api::InTreePlugin;
 use kube_scheduler_framework::api::wire::{
     List, NodeSelector, NodeSelectorTerm, SelectorRequirement, Text,
 };
 use serde::Deserialize;
 
-use super::csi_migration::InTreePlugin;
 use super::{BETA_REGION, BETA_ZONE, PersistentVolume, REGION, ZONE, ZONE_DELIMITER};
 
 /// The required node affinity of a volume of an in-tree `plugin` once it is translated; `None` when it requires

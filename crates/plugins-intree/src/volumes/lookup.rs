@@ -59,6 +59,11 @@ pub(crate) fn storage_class<'a>(
         .ok_or_else(|| not_found("storageclass.storage.k8s.io", name))
 }
 
+/// All storage classes, by name.
+pub(crate) fn storage_classes(cluster: ClusterView<'_>) -> impl Iterator<Item = StorageClass<'_>> {
+    cluster.objects_of(STORAGE).list("StorageClass").map(|object| StorageClass(object))
+}
+
 /// The CSINode of the node `name`, which lists its drivers. `None` if it is missing, which is never an error.
 pub(crate) fn csi_node<'a>(cluster: ClusterView<'a>, name: &str) -> Option<CsiNode<'a>> {
     cluster.objects_of(STORAGE).get("CSINode", "", name).map(|object| CsiNode(object))

@@ -1,6 +1,6 @@
 //! What nodes and drivers say about storage: CSINode, CSIDriver, VolumeAttachment.
 
-use kube_scheduler_framework::api::Object;
+use kube_scheduler_framework::api::{InTreePlugin, Object};
 
 use super::MIGRATED_PLUGINS;
 use super::objects::{annotation, text};
@@ -15,9 +15,10 @@ impl<'a> CsiNode<'a> {
         annotation(self.0, MIGRATED_PLUGINS).unwrap_or_default()
     }
 
-    /// Whether an in-tree plugin is listed as migrated. Names are compared as they stand between the commas.
-    pub(crate) fn is_migrated(self, in_tree_name: &str) -> bool {
-        self.migrated_plugins().split(',').any(|name| name == in_tree_name)
+    /// Whether an in-tree plugin is migrated, and listed as such. Names are compared as they stand between the commas.
+    pub(crate) fn has_migrated(self, plugin: InTreePlugin) -> bool {
+        plugin.is_migration_on()
+            && self.migrated_plugins().split(',').any(|name| name == plugin.name())
     }
 
     /// The drivers, with how many volumes each can attach, in order.
@@ -60,5 +61,27 @@ impl<'a> VolumeAttachment<'a> {
     /// The driver that attaches.
     pub(crate) fn attacher(self) -> &'a str {
         text(&self.0.json["spec"]["attacher"]).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_node_lists_its_migrated_plugins_to_the_letter() {
+        let object = Object::from_value(json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+            "metadata": {"name": "n", "annotations": {
+                "storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs, kubernetes.io/cinder,kubernetes.io/azure-file",
+            }},
+        }))
+        .unwrap();
+        let node = CsiNode(&object);
+        assert!(node.has_migrated(InTreePlugin::AwsElasticBlockStore));
+        assert!(!node.has_migrated(InTreePlugin::Cinder));
+        assert!(!node.has_migrated(InTreePlugin::AzureFile));
     }
 }

@@ -115,13 +115,6 @@ impl<'a> VolumeClaim<'a> {
     pub(crate) fn selector(self) -> Option<&'a Json> {
         Some(&self.spec()["selector"]).filter(|selector| !selector.is_null())
     }
-
-    /// The UID of the owner that controls it: the first owner reference that says so.
-    pub(crate) fn controller_uid(self) -> Option<&'a str> {
-        let owners = self.object().json["metadata"]["ownerReferences"].as_array()?;
-        let controller = owners.iter().find(|owner| owner["controller"] == true)?;
-        Some(text(&controller["uid"]).unwrap_or_default())
-    }
 }
 
 /// A persistent volume.

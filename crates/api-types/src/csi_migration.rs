@@ -6,14 +6,17 @@
 mod ebs;
 mod gce;
 
-use kube_scheduler_framework::api::{Json, VolumeSource};
+use crate::{Json, Object, VolumeSource};
 
-use super::objects::text;
-use super::{CsiNode, PersistentVolume};
+/// Labels of nodes and volumes that say in which zone they are; `BETA` is the name used before Kubernetes 1.17.
+const ZONE: &str = "topology.kubernetes.io/zone";
+const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
+/// What separates several zones in one label value.
+const ZONE_DELIMITER: &str = "__";
 
 /// An in-tree volume plugin that has a successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum InTreePlugin {
+pub enum InTreePlugin {
     /// `awsElasticBlockStore`
     AwsElasticBlockStore,
     /// `gcePersistentDisk`
@@ -32,11 +35,11 @@ pub(crate) enum InTreePlugin {
 
 /// A CSI volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CsiVolume {
+pub struct CsiVolume {
     /// Name of the driver.
-    pub(crate) driver: &'static str,
+    pub driver: &'static str,
     /// What the driver calls the volume.
-    pub(crate) handle: String,
+    pub handle: String,
 }
 
 impl InTreePlugin {
@@ -64,7 +67,7 @@ impl InTreePlugin {
     }
 
     /// The plugin's name, as provisioner and in annotations.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::AwsElasticBlockStore => "kubernetes.io/aws-ebs",
             Self::GcePersistentDisk => "kubernetes.io/gce-pd",
@@ -77,7 +80,7 @@ impl InTreePlugin {
     }
 
     /// The CSI driver that took over.
-    pub(crate) fn driver(self) -> &'static str {
+    pub fn driver(self) -> &'static str {
         match self {
             Self::AwsElasticBlockStore => "ebs.csi.aws.com",
             Self::GcePersistentDisk => "pd.csi.storage.gke.io",
@@ -90,7 +93,7 @@ impl InTreePlugin {
     }
 
     /// The label by which the driver says where a volume is; `None` when places are not translated.
-    pub(super) fn topology_key(self) -> Option<&'static str> {
+    pub fn topology_key(self) -> Option<&'static str> {
         match self {
             Self::AwsElasticBlockStore => Some("topology.ebs.csi.aws.com/zone"),
             Self::GcePersistentDisk => Some("topology.gke.io/zone"),
@@ -100,17 +103,17 @@ impl InTreePlugin {
     }
 
     /// The plugin of this name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|plugin| plugin.name() == name)
     }
 
-    /// The plugin behind a volume.
-    pub(crate) fn of_volume(volume: PersistentVolume<'_>) -> Option<Self> {
-        Self::ALL.into_iter().find(|plugin| !volume.spec()[plugin.field()].is_null())
+    /// The plugin behind a persistent volume.
+    pub fn of_volume(volume: &Object) -> Option<Self> {
+        Self::ALL.into_iter().find(|plugin| !volume.json["spec"][plugin.field()].is_null())
     }
 
     /// The plugin behind an inline volume of a pod.
-    pub(crate) fn of_inline(source: &VolumeSource) -> Option<Self> {
+    pub fn of_inline(source: &VolumeSource) -> Option<Self> {
         match source {
             VolumeSource::AwsElasticBlockStore { .. } => Some(Self::AwsElasticBlockStore),
             VolumeSource::GcePersistentDisk { .. } => Some(Self::GcePersistentDisk),
@@ -122,53 +125,48 @@ impl InTreePlugin {
     }
 
     /// Whether the scheduler treats the plugin's volumes as those of its successor at all.
-    pub(crate) fn is_migration_on(self) -> bool {
+    pub fn is_migration_on(self) -> bool {
         !matches!(self, Self::AzureFile | Self::Vsphere)
     }
 
-    /// Whether the plugin is migrated and the node says so.
-    pub(crate) fn is_migrated_on(self, node: Option<CsiNode<'_>>) -> bool {
-        self.is_migration_on() && node.is_some_and(|node| node.is_migrated(self.name()))
+    /// The CSI volume that a persistent volume of the plugin is.
+    ///
+    /// # Errors
+    /// If there is none; the text is that of the reference.
+    pub fn translate_volume(self, volume: &Object) -> Result<CsiVolume, String> {
+        let source = &volume.json["spec"][self.field()];
+        let handle = match self {
+            Self::GcePersistentDisk => {
+                gce::handle_of_volume(field(source, "pdName"), &volume.labels)?
+            }
+            _ => handle(self, source)?,
+        };
+        Ok(CsiVolume { driver: self.driver(), handle })
     }
-}
 
-/// The CSI volume that a persistent volume of an in-tree `plugin` is.
-pub(crate) fn translate_volume(
-    plugin: InTreePlugin,
-    volume: PersistentVolume<'_>,
-) -> Result<CsiVolume, String> {
-    let source = &volume.spec()[plugin.field()];
-    let handle = match plugin {
-        InTreePlugin::GcePersistentDisk => {
-            gce::handle_of_volume(field(source, "pdName"), &volume.object().labels)?
-        }
-        _ => handle(plugin, source)?,
-    };
-    Ok(CsiVolume { driver: plugin.driver(), handle })
-}
-
-/// The CSI volume that an inline volume of an in-tree `plugin` is.
-pub(crate) fn translate_inline(
-    plugin: InTreePlugin,
-    source: &VolumeSource,
-) -> Result<CsiVolume, String> {
-    let handle = match source {
-        VolumeSource::GcePersistentDisk { disk, .. } => gce::handle_of_inline(disk),
-        VolumeSource::AwsElasticBlockStore { volume_id } => ebs::handle(volume_id)?,
-        VolumeSource::Other { json, .. } => {
-            let source: Json = serde_json::from_str(json).unwrap_or_default();
-            handle(plugin, &source)?
-        }
-        _ => String::new(),
-    };
-    Ok(CsiVolume { driver: plugin.driver(), handle })
+    /// The CSI volume that an inline volume of the plugin is.
+    ///
+    /// # Errors
+    /// If there is none; the text is that of the reference.
+    pub fn translate_inline(self, source: &VolumeSource) -> Result<CsiVolume, String> {
+        let handle = match source {
+            VolumeSource::GcePersistentDisk { disk, .. } => gce::handle_of_inline(disk),
+            VolumeSource::AwsElasticBlockStore { volume_id } => ebs::handle(volume_id)?,
+            VolumeSource::Other { json, .. } => {
+                let source: Json = serde_json::from_str(json).unwrap_or_default();
+                handle(self, &source)?
+            }
+            _ => String::new(),
+        };
+        Ok(CsiVolume { driver: self.driver(), handle })
+    }
 }
 
 fn handle(plugin: InTreePlugin, source: &Json) -> Result<String, String> {
     match plugin {
         InTreePlugin::AwsElasticBlockStore => ebs::handle(field(source, "volumeID")),
         InTreePlugin::GcePersistentDisk => Ok(gce::handle_of_inline(field(source, "pdName"))),
-        InTreePlugin::AzureDisk => match text(&source["kind"]) {
+        InTreePlugin::AzureDisk => match source["kind"].as_str() {
             Some(kind) if !kind.eq_ignore_ascii_case("Managed") => {
                 Err(format!("kind({kind}) is not supported in csi migration"))
             }
@@ -180,7 +178,7 @@ fn handle(plugin: InTreePlugin, source: &Json) -> Result<String, String> {
 }
 
 fn field<'a>(source: &'a Json, name: &str) -> &'a str {
-    text(&source[name]).unwrap_or_default()
+    source[name].as_str().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use kube_scheduler_framework::api::Labels;
-
-use crate::volumes::{BETA_ZONE, ZONE, ZONE_DELIMITER};
+use super::{BETA_ZONE, ZONE, ZONE_DELIMITER};
+use crate::Labels;
 
 const UNSPECIFIED: &str = "UNSPECIFIED";
 

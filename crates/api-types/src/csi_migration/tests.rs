@@ -1,10 +1,9 @@
 //! Handles of every in-tree plugin, in volumes and inline, and the errors about those that have none.
 
-use kube_scheduler_framework::api::{Object, Pod};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::volumes::{BETA_ZONE, ZONE};
+use crate::Pod;
 
 fn volume(labels: &Value, source: &Value) -> Object {
     let mut spec = json!({});
@@ -20,8 +19,8 @@ fn volume(labels: &Value, source: &Value) -> Object {
 
 fn handle_of(labels: &Value, source: &Value) -> Result<String, String> {
     let object = volume(labels, source);
-    let plugin = InTreePlugin::of_volume(PersistentVolume::new(&object)).unwrap();
-    translate_volume(plugin, PersistentVolume::new(&object)).map(|volume| {
+    let plugin = InTreePlugin::of_volume(&object).unwrap();
+    plugin.translate_volume(&object).map(|volume| {
         assert_eq!(volume.driver, plugin.driver());
         volume.handle
     })
@@ -35,7 +34,7 @@ fn inline_handle_of(source: &Value) -> Result<String, String> {
     }))
     .unwrap();
     let source = &pod.volumes[0].source;
-    translate_inline(InTreePlugin::of_inline(source).unwrap(), source).map(|volume| volume.handle)
+    InTreePlugin::of_inline(source).unwrap().translate_inline(source).map(|volume| volume.handle)
 }
 
 fn ebs(id: &str) -> Result<String, String> {
@@ -141,20 +140,4 @@ fn plugins_are_found_by_name() {
     }
     assert_eq!(InTreePlugin::named("ebs.csi.aws.com"), None);
     assert_eq!(InTreePlugin::ALL.iter().filter(|plugin| plugin.is_migration_on()).count(), 5);
-}
-
-#[test]
-fn a_node_lists_its_migrated_plugins_to_the_letter() {
-    let object = Object::from_value(json!({
-        "apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
-        "metadata": {"name": "n", "annotations": {
-            "storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs, kubernetes.io/cinder,kubernetes.io/azure-file",
-        }},
-    }))
-    .unwrap();
-    let node = Some(CsiNode(&object));
-    assert!(InTreePlugin::AwsElasticBlockStore.is_migrated_on(node));
-    assert!(!InTreePlugin::Cinder.is_migrated_on(node));
-    assert!(!InTreePlugin::AzureFile.is_migrated_on(node));
-    assert!(!InTreePlugin::AwsElasticBlockStore.is_migrated_on(None));
 }
