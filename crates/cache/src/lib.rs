@@ -115,7 +115,6 @@ pub use overlay::NodeOverlay;
 pub use pod_groups::{MemberPlace, PodGroupError, PodGroupState};
 pub use ports::HostPorts;
 pub use state::ClusterState;
-pub use volume_counts::VolumeCounts;
 
 /// Values of all nodes by slot, for scans over many nodes.
 pub mod columns {
@@ -129,6 +128,7 @@ pub mod columns {
     pub use crate::resource_columns::ResourceColumns;
     pub use crate::spare::{PooledVec, VecPool};
     pub use crate::taint_sets::{TaintSetId, TaintSets};
+    pub use crate::volume_counts::VolumeCounts;
     pub use crate::volumes_in_use::{NodeVolumes, UsedVolume};
 }
 

@@ -8,13 +8,13 @@ use kube_scheduler_api_types::{
 use kube_scheduler_cache::affinity::{TermId, TermKind};
 use kube_scheduler_cache::columns::{
     Column, CsiLimits, CsiLimitsId, Headroom, LabelColumn, NodeGroup, NodeSet, ResourceColumns,
-    TaintSetId, TaintSets, UsedVolume,
+    TaintSetId, TaintSets, UsedVolume, VolumeCounts,
 };
 use kube_scheduler_cache::counters::{CounterSpec, PodCounter};
 use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
 use kube_scheduler_cache::{
     Attachment, BoundPreferences, BoundRequirements, BoundSelector, ClusterState, HostPorts,
-    ImageState, NodeIdx, ObjectStore, PodGroupError, PodGroupState, VolumeCounts,
+    ImageState, NodeIdx, ObjectStore, PodGroupError, PodGroupState,
 };
 
 use crate::group_objects::GroupObjects;
