@@ -7,7 +7,7 @@
 //! such as the anti-affinity of running pods, is not counted, so no tenant can make another tenant's pods too expensive.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use kube_scheduler_api_types::{
     Json, LabelSelector, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, Requirement,
@@ -399,9 +399,7 @@ fn volumes_and_claims(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     let n_claims = units(pod.spec.resource_claims.len());
     let mut sum = Comparisons { per_filling: n_volumes + n_claims, ..Comparisons::default() };
     if n_volumes > 0 {
-        let n_known = units(cluster.objects().n_objects("", "PersistentVolume"));
-        sum.once = n_volumes.saturating_mul(n_known);
-        sum = sum.and(volume_claims(pod, cluster, n_known));
+        sum = sum.and(volume_claims(pod, cluster));
     }
     if n_claims > 0 {
         let n_known = units(cluster.objects().n_objects("resource.k8s.io", "ResourceSlice"));
@@ -423,10 +421,12 @@ const COMPILING_A_TEXT: u64 = 8;
 /// No pod may have claims that select by more texts than this.
 const MOST_TEXTS: u64 = 1 << 20;
 
-/// What claims cost besides a look at every volume. What a class has is found out once for all claims of the pod, but claims with a
-/// selector choose on their own: each goes through volumes that others have taken.
-fn volume_claims(pod: &Pod, cluster: &ClusterState, n_volumes: u64) -> Comparisons {
+/// What claims cost. For each there is a look at every volume; what a class has is found out once for all claims of the pod, but claims with
+/// a selector choose on their own: each goes through volumes that others have taken. A claim that is not there ends the attempt before
+/// any of that.
+fn volume_claims(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     let objects = cluster.objects();
+    let n_volumes = units(objects.n_objects("", "PersistentVolume"));
     let names = pod.volumes.iter().filter_map(|volume| match &volume.source {
         VolumeSource::Claim { claim, .. } => Some(Cow::Borrowed(&**claim)),
         VolumeSource::Ephemeral { .. } => Some(format!("{}-{}", pod.name, volume.name).into()),
@@ -434,11 +434,15 @@ fn volume_claims(pod: &Pod, cluster: &ClusterState, n_volumes: u64) -> Compariso
     });
     let names: Vec<Cow<'_, str>> = names.collect();
     let n_claims = units(names.len());
-    let (mut n_selecting, mut n_compared, mut n_listed) = (0_u64, 0_u64, 0_u64);
-    for name in names.into_iter().collect::<BTreeSet<_>>() {
+    let (mut n_found, mut n_selecting, mut n_compared, mut n_listed) = (0_u64, 0_u64, 0_u64, 0_u64);
+    let mut by_name: BTreeMap<Cow<'_, str>, u64> = BTreeMap::new();
+    names.into_iter().for_each(|name| *by_name.entry(name).or_default() += 1);
+    for (name, n) in by_name {
         let claim = objects.get("", "PersistentVolumeClaim", &pod.namespace, &name);
-        let selector = claim.map(|claim| &claim.json["spec"]["selector"]);
-        if let Some(selector) = selector.filter(|selector| !selector.is_null()) {
+        let Some(claim) = claim else { continue };
+        n_found += n;
+        let selector = &claim.json["spec"]["selector"];
+        if !selector.is_null() {
             let (compared, listed) = written_requirements("PersistentVolumeClaim", selector);
             n_selecting += 1;
             n_compared = n_compared.saturating_add(compared);
@@ -450,8 +454,9 @@ fn volume_claims(pod: &Pod, cluster: &ClusterState, n_volumes: u64) -> Compariso
     }
     let of_kind = |kind| units(objects.n_objects("storage.k8s.io", kind));
     let n_capacities = of_kind("CSIStorageCapacity");
-    let once = n_claims.min(of_kind("StorageClass")).saturating_mul(n_capacities);
+    let once = n_found.min(of_kind("StorageClass")).saturating_mul(n_capacities);
     let once = once
+        .saturating_add(n_found.saturating_mul(n_volumes))
         .saturating_add(n_compared.saturating_mul(n_volumes))
         .saturating_add(n_listed * COMPILING_A_TEXT);
     let of_others = n_claims.min(SERVING_A_CLAIM * PARTS_OF_A_UNIT);
@@ -462,7 +467,6 @@ fn volume_claims(pod: &Pod, cluster: &ClusterState, n_volumes: u64) -> Compariso
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::sync::Arc;
 
     use kube_scheduler_api_types::{Node, Object};
@@ -628,6 +632,9 @@ mod tests {
                 json!({"selector": selector}),
             );
         }
+        for at in 0..1001 {
+            upsert("v1", "PersistentVolumeClaim", "a", format!("plain{at}"), json!({}));
+        }
         let price = |n: usize, name: &dyn Fn(usize) -> String| {
             let volume = |at: usize| json!({"name": at.to_string(), "persistentVolumeClaim": {"claimName": name(at)}});
             Price::of(&pod(json!({"volumes": (0..n).map(volume).collect::<Vec<_>>()})), &cluster)
@@ -638,6 +645,8 @@ mod tests {
         // The volume, its claim and the capacities, once; then one on each node.
         assert_eq!(price(1, &plain) - before, 1000 + 1000 + 1000);
         assert_eq!(price(3, &plain) - before, 3000 + 1000 + 3000);
+        // One that is not there, for its node alone.
+        assert_eq!(price(1, &|_| "missing".to_owned()) - before, 1000);
         // Of very many claims each costs twenty more on each node.
         let of_one_more = price(1001, &plain) - price(1000, &plain);
         assert_eq!(of_one_more, 1000 + 21 * 1000);
