@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 
-/// A pod by namespace and name. Parses `NAMESPACE/NAME`, as it is displayed.
+/// A pod by namespace and name. Parses `NAMESPACE/NAME`, or `NAME` in namespace `default`; with another namespace, use
+/// [`parse_in`](Self::parse_in).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodName {
     /// The namespace of the pod.
@@ -43,7 +44,7 @@ impl FromStr for PodName {
     type Err = PodNameError;
 
     fn from_str(text: &str) -> Result<Self, PodNameError> {
-        Self::parse_in("", text)
+        Self::parse_in("default", text)
     }
 }
 
@@ -71,7 +72,7 @@ mod tests {
         for text in ["", "/", "a/", "/b", "a/b/c"] {
             assert_eq!(parsed(text), Err(PodNameError(text.to_owned())));
         }
-        assert_eq!("web".parse::<PodName>(), Err(PodNameError("web".to_owned())));
+        assert_eq!("web".parse(), PodName::parse_in("default", "web"));
         assert_eq!("shop/web".parse(), PodName::parse_in("shop", "web"));
     }
 }
