@@ -129,28 +129,38 @@ impl Endpoint {
     /// # Errors
     /// If the file cannot be read or used, or `master` is no address.
     pub async fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Self, ConnectError> {
-        let mut endpoint = Self::from_context(path, None).await?;
+        let mut endpoint = Self::from_context(&[path], None).await?;
         if let Some(master) = master {
             endpoint.config.cluster_url = parse_url(master)?;
         }
         Ok(endpoint)
     }
 
-    /// The API server that a context of a kubeconfig file means; its current one without `context`.
+    /// The API server that a context of kubeconfig files means; the current one without `context`. Files are merged as kubectl
+    /// merges those of `$KUBECONFIG`: of a name, and of the current context, the first counts.
     ///
     /// # Errors
-    /// [`ConnectError::Kubeconfig`] if the file cannot be read, or has no such context or none that can be used.
-    pub async fn from_context(path: &Path, context: Option<&str>) -> Result<Self, ConnectError> {
-        let refused = |source: Box<dyn StdError + Send + Sync>| ConnectError::Kubeconfig {
-            path: path.to_owned(),
-            source,
+    /// [`ConnectError::Kubeconfig`] if a file cannot be read, or there is no such context or none that can be used.
+    pub async fn from_context(
+        paths: &[impl AsRef<Path>],
+        context: Option<&str>,
+    ) -> Result<Self, ConnectError> {
+        let refused = |path: &Path, source: Box<dyn StdError + Send + Sync>| {
+            ConnectError::Kubeconfig { path: path.to_owned(), source }
         };
-        let kubeconfig = Kubeconfig::read_from(path).map_err(|error| refused(error.into()))?;
+        let mut kubeconfig = Kubeconfig::default();
+        for path in paths.iter().map(AsRef::as_ref) {
+            let read = Kubeconfig::read_from(path).and_then(|next| kubeconfig.merge(next));
+            kubeconfig = read.map_err(|error| refused(path, error.into()))?;
+        }
+        // As the variable lists them.
+        let path = std::env::join_paths(paths.iter().map(AsRef::as_ref)).map(PathBuf::from);
+        let path = path.unwrap_or_default();
         let options =
             KubeConfigOptions { context: context.map(str::to_owned), ..Default::default() };
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
-            .map_err(|error| refused(error.into()))?;
+            .map_err(|error| refused(&path, error.into()))?;
         Ok(Self::new(config, format!("(from kubeconfig {})", path.display())))
     }
 

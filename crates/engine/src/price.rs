@@ -13,6 +13,7 @@ use kube_scheduler_api_types::{
     Json, LabelSelector, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, Requirement,
     VolumeSource,
 };
+use kube_scheduler_cache::counters::RequiredNodeAffinity;
 use kube_scheduler_cache::{ClusterState, ServiceSelectors};
 
 /// What messages call a part of a pod, and what the part costs.
@@ -285,11 +286,18 @@ fn spread_constraints(pod: &Pod, cluster: &ClusterState) -> Comparisons {
         // Which nodes count is found out once, and for each constraint that honours taints.
         let per_constraint = tolerations(pod, cluster).once;
         let once = per_constraint.saturating_mul(units(constraints.len()));
-        let Comparisons { once: listed, per_node, .. } = node_selection(pod, cluster);
-        let listed = listed.saturating_add(units(pod.spec.tolerations.len()));
+        let per_node = node_selection(pod, cluster).per_node;
+        let listed = listed_about_nodes(pod, units(constraints.len()));
         sum = sum.and(Comparisons { once, per_node, listed, ..Comparisons::default() });
     }
     sum
+}
+
+/// How many texts the counters of so many constraints list at most about nodes, and beside what is selected: each has its own key and
+/// namespace.
+fn listed_about_nodes(pod: &Pod, n_constraints: u64) -> u64 {
+    let required = RequiredNodeAffinity::of(pod).map_or(0, |required| required.n_listed());
+    units(required + pod.spec.tolerations.len()).saturating_add(3 * n_constraints)
 }
 
 /// A pod without constraints is spread by what its services and its owner select. Of its services only those labels
@@ -319,6 +327,7 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     if n_selected == 0 {
         return Comparisons { once, once_per_cycle, ..Comparisons::default() };
     }
+    let listed = listed_about_nodes(pod, DEFAULT_CONSTRAINTS);
     let per_pod_and_constraint = of_services.saturating_mul(2).saturating_add(of_owner);
     let per_neighbour = DEFAULT_CONSTRAINTS.saturating_mul(per_pod_and_constraint);
     Comparisons {
@@ -329,7 +338,8 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
         per_pod: DEFAULT_CONSTRAINTS,
         per_neighbour,
         n_counters: DEFAULT_CONSTRAINTS,
-        listed: n_selected,
+        // Each pair is a key and a value.
+        listed: n_selected.saturating_add(of_services).saturating_add(listed),
     }
 }
 
@@ -742,6 +752,26 @@ mod tests {
         };
         assert_eq!([n_kept(0, 0), n_kept(10, 1), n_kept(64, 1)], [Some(0), Some(10), Some(64)]);
         assert_eq!([n_kept(65, 1), n_kept(10, 210), n_kept(1, 2100)], [None; 3]);
+    }
+
+    /// Counters of pods that are spread list which nodes count, too.
+    #[test]
+    fn what_is_counted_on_too_many_kinds_of_nodes_is_not_kept() {
+        let mut cluster = cluster();
+        add(&mut cluster, "Service", "a", "s", &json!({"app": "a"}));
+        let constraints = json!([{"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app": "a"}}}]);
+        for (constraints, n_counters) in [(json!([]), 2), (constraints, 1)] {
+            let n_kept = |n_values: usize| {
+                let values: Vec<_> = (0..n_values).map(|at| at.to_string()).collect();
+                let terms = json!([{"matchExpressions": [{"key": "zone", "operator": "In", "values": values}]}]);
+                let spec = json!({"topologySpreadConstraints": constraints, "affinity": {"nodeAffinity":
+                    {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}});
+                let pod = json!({"metadata": {"namespace": "a", "name": "p", "labels": {"app": "a"}}, "spec": spec});
+                n_kept_counters(&Pod::from_value(&pod).unwrap(), &cluster)
+            };
+            assert_eq!([n_kept(2000), n_kept(2100)], [Some(n_counters), None]);
+        }
     }
 
     #[test]

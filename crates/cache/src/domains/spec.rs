@@ -176,7 +176,8 @@ impl CountedNodes {
 }
 
 impl RequiredNodeAffinity {
-    fn n_listed(&self) -> usize {
+    /// How many keys and values are listed.
+    pub fn n_listed(&self) -> usize {
         let terms = self.required.iter().flat_map(|selector| selector.terms().iter()).flatten();
         let of_term = |term: &NodeSelectorTerm| -> usize {
             let values: usize = term.expressions.iter().map(|listed| 1 + listed.values.len()).sum();

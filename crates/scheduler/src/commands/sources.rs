@@ -82,8 +82,8 @@ pub(crate) struct Source {
     #[arg(long, requires = "server", conflicts_with = "server_ca")]
     insecure_skip_server_check: bool,
 
-    /// Without --filename, the cluster is read with the rights of this file: $KUBECONFIG or ~/.kube/config by default. Nothing
-    /// is written.
+    /// Without --filename, the cluster is read with the rights of this file: those of $KUBECONFIG, merged as by kubectl, or
+    /// ~/.kube/config by default. Nothing is written.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
@@ -182,11 +182,12 @@ impl Source {
                 "--config and --feature-gates are for answers that are given here, and not by a running scheduler"
             );
         }
-        let Some(path) = self.kubeconfig.clone().or_else(usual_kubeconfig) else {
+        let paths = self.kubeconfigs();
+        if paths.is_empty() {
             return if is_wanted { Err(anyhow!("give --kubeconfig FILE")) } else { Ok(None) };
-        };
+        }
         let runtime = runtime()?;
-        let endpoint = runtime.block_on(self.endpoint(&path))?;
+        let endpoint = runtime.block_on(self.endpoint(&paths))?;
         // Clients begin tasks when they are made.
         let entered = runtime.enter();
         let scheduler = match &self.server {
@@ -232,19 +233,21 @@ impl Source {
 
     /// The same, as the kubeconfig has it now.
     pub(crate) async fn namespace(&self) -> Result<String> {
-        let path = match self.filename.is_empty() {
-            true => self.kubeconfig.clone().or_else(usual_kubeconfig),
-            false => None,
-        };
-        let endpoint = match path {
-            Some(path) => Some(self.endpoint(&path).await?),
-            None => None,
+        let paths = if self.filename.is_empty() { self.kubeconfigs() } else { Vec::new() };
+        let endpoint = match &paths[..] {
+            [] => None,
+            paths => Some(self.endpoint(paths).await?),
         };
         Ok(self.namespace_at(endpoint.as_ref()))
     }
 
-    async fn endpoint(&self, kubeconfig: &Path) -> Result<Endpoint, ConnectError> {
-        let endpoint = Endpoint::from_context(kubeconfig, self.context.as_deref()).await?;
+    /// The kubeconfig that is given, or else what kubectl would read.
+    fn kubeconfigs(&self) -> Vec<PathBuf> {
+        self.kubeconfig.clone().map_or_else(usual_kubeconfigs, |path| vec![path])
+    }
+
+    async fn endpoint(&self, kubeconfigs: &[PathBuf]) -> Result<Endpoint, ConnectError> {
+        let endpoint = Endpoint::from_context(kubeconfigs, self.context.as_deref()).await?;
         Ok(if self.keeps_input { endpoint.without_input() } else { endpoint })
     }
 
@@ -367,11 +370,12 @@ impl Source {
         input: &mut ClusterInput,
         remarks: Remarks<'_>,
     ) -> Result<(Endpoint, Option<String>)> {
-        let path = self.kubeconfig.clone().or_else(usual_kubeconfig).ok_or_else(|| {
-            anyhow!("no cluster to ask about: give --filename FILE or --kubeconfig FILE")
-        })?;
+        let paths = self.kubeconfigs();
+        if paths.is_empty() {
+            bail!("no cluster to ask about: give --filename FILE or --kubeconfig FILE");
+        }
         let (found, endpoint) = runtime()?.block_on(async {
-            let endpoint = self.endpoint(&path).await?;
+            let endpoint = self.endpoint(&paths).await?;
             let lists = wanted(&self.interrupt, ClusterLists::read(&endpoint)).await??;
             anyhow::Ok((lists, endpoint))
         })?;
@@ -404,12 +408,16 @@ async fn wanted<T>(interrupt: &Interrupt, work: impl Future<Output = T>) -> Resu
     }
 }
 
-/// What kubectl would read.
-fn usual_kubeconfig() -> Option<PathBuf> {
-    let listed = std::env::var_os("KUBECONFIG")
-        .and_then(|paths| std::env::split_paths(&paths).find(|path| path.is_file()));
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".kube").join("config"));
-    listed.or_else(home).filter(|path| path.is_file())
+/// The files that kubectl would read: those of `$KUBECONFIG` that are there, or else the user's own.
+fn usual_kubeconfigs() -> Vec<PathBuf> {
+    let listed = std::env::var_os("KUBECONFIG");
+    let listed = listed.iter().flat_map(std::env::split_paths);
+    let listed: Vec<PathBuf> = listed.filter(|path| path.is_file()).collect();
+    if !listed.is_empty() {
+        return listed;
+    }
+    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".kube/config"));
+    home.into_iter().filter(|path| path.is_file()).collect()
 }
 
 /// How to simulate, from flags.

@@ -1,6 +1,8 @@
 //! Where pods and manifests are that name no namespace: as for kubectl, that of `-n`, else that of the kubeconfig's context, else
 //! `default`.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use crate::assisting::Assistant;
@@ -115,4 +117,35 @@ fn a_dump_has_no_context() {
     assert!(said(&both).contains("default/bare: fits"));
     let refused = run(&[&["queue", "-n", ""], &source[..]].concat());
     assert_eq!(refused.status.code(), Some(2));
+}
+
+/// Of a name, and of the current context, the first file counts, as for kubectl; files that are not there are passed over.
+#[test]
+fn the_files_of_the_variable_are_merged() {
+    let world = World::start();
+    let text = std::fs::read_to_string(&world.cluster.kubeconfig).unwrap();
+    let whole: Value = serde_saphyr::from_str(&text).unwrap();
+    let mut context = whole["contexts"][0]["context"].clone();
+    context["namespace"] = "shop".into();
+    let contexts = json!([{"name": "shop", "context": context}]);
+    let first = json!({"apiVersion": "v1", "kind": "Config", "contexts": contexts, "current-context": "shop"});
+    let mut others = whole.clone();
+    others["contexts"][0]["name"] = "shop".into();
+    others["current-context"] = "none".into();
+    let first = world.files.write("first", &first.to_string());
+    let others = world.files.write("others", &others.to_string());
+    let said = |paths: [&str; 3]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_kube-scheduler-rs"))
+            .args(["explain", "none", "--local"])
+            .env("KUBECONFIG", std::env::join_paths(paths).unwrap())
+            .output()
+            .unwrap();
+        stderr(&output)
+    };
+    let missing = world.files.path("missing");
+    assert!(said([&missing, &first, &others]).contains("there is no pod shop/none"));
+    let alone = said([&missing, &first, ""]);
+    assert!(alone.contains(&format!("kubeconfig {first}")), "{alone}");
+    let wrong = said([&others, &first, &missing]);
+    assert!(wrong.contains(&format!("kubeconfig {others}:{first}")), "{wrong}");
 }
