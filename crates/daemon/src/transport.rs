@@ -153,9 +153,9 @@ impl Endpoint {
             let read = Kubeconfig::read_from(path).and_then(|next| kubeconfig.merge(next));
             kubeconfig = read.map_err(|error| refused(path, error.into()))?;
         }
-        // As the variable lists them.
-        let path = std::env::join_paths(paths.iter().map(AsRef::as_ref)).map(PathBuf::from);
-        let path = path.unwrap_or_default();
+        // As the variable lists them. A path that could not stand there is given by itself.
+        let all = paths.iter().map(AsRef::as_ref);
+        let path = std::env::join_paths(all.clone()).map_or_else(|_| all.collect(), PathBuf::from);
         let options =
             KubeConfigOptions { context: context.map(str::to_owned), ..Default::default() };
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)

@@ -13,7 +13,7 @@ const LISTED_BY_STEP: u64 = 64;
 /// This many selectors that a device has to pass count as one step, beside what evaluating them takes.
 const SELECTORS_BY_STEP: u64 = 8;
 
-/// Looking up a selector by its text takes as long as this many steps.
+/// Looking up a selector by its text counts as this many steps.
 const STEPS_OF_LOOKUP: u64 = 8;
 
 /// How many steps searches may still take. Trying a device is one; listing devices and evaluating selectors counts, too,

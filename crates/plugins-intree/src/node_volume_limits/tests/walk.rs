@@ -10,6 +10,7 @@ use kube_scheduler_framework::api::{ClaimOfVolume, InTreePlugin, Pod, Volume, Vo
 use kube_scheduler_framework::{ClusterView, NodeView, Status};
 
 use crate::node_volume_limits::REASON;
+use crate::node_volume_limits::counted::Failure;
 use crate::volumes::{
     PersistentVolume, VolumeClaim, check_ownership, claim, csi_driver, storage_class, volume,
 };
@@ -35,27 +36,9 @@ pub(super) enum Handle<'a> {
     },
 }
 
-/// Why the volumes of a pod cannot be counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// Something is not there yet.
-    Missing(String),
-    /// Something is wrong.
-    Broken(String),
-}
-
-impl Failure {
-    pub(super) fn into_status(self) -> Status {
-        match self {
-            Self::Missing(text) => Status::unresolvable(text),
-            Self::Broken(text) => Status::error(text),
-        }
-    }
-
-    fn into_text(self) -> String {
-        match self {
-            Self::Missing(text) | Self::Broken(text) => text,
-        }
+fn text_of(failure: Failure) -> String {
+    match failure {
+        Failure::Missing(text) | Failure::Broken(text) => text,
     }
 }
 
@@ -83,7 +66,7 @@ impl<'c> Collector<'c> {
         pod: &Pod,
         into: &mut BTreeSet<CountedVolume<'c>>,
     ) -> Result<(), String> {
-        self.collect(pod, false, into).map_err(Failure::into_text)
+        self.collect(pod, false, into).map_err(text_of)
     }
 
     /// Adds the attached volumes of a node, whether or not a pod uses them. Attachments of inline volumes, of volumes
