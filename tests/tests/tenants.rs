@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Node, Pod, Timestamp};
+use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{
@@ -286,6 +286,80 @@ fn a_namespace_that_has_used_up_its_allowance_waits_and_others_do_not() {
         placed += costs(&mut world).iter().filter(|cost| is_placed(cost)).count();
     }
     assert_eq!(placed, 50);
+}
+
+/// A claim that no node can fulfil, which takes some ten thousand steps to find out on each node; none is like another.
+fn hopeless_claim(namespace: &str, name: &str) -> Object {
+    let selector = json!({"cel": {"expression": format!("device.driver != '{namespace}-{name}'")}});
+    let exactly = json!({"deviceClassName": "any", "allocationMode": "ExactCount", "count": 11,
+        "selectors": [selector]});
+    let constraints = json!([{"distinctAttribute": "d/group"}]);
+    let requests = json!([{"name": "r", "exactly": exactly}]);
+    Object::from_value(json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"namespace": namespace, "name": name, "uid": format!("{namespace}-{name}")},
+        "spec": {"devices": {"requests": requests, "constraints": constraints}},
+    }))
+    .unwrap()
+}
+
+/// Twenty devices on a node, two of each group.
+fn devices_on(node: &str) -> Object {
+    let device = |at: usize| {
+        json!({"name": at.to_string(), "attributes": {"group": {"int": at / 2}}})
+    };
+    let devices: Vec<_> = (0..20).map(device).collect();
+    let pool = json!({"name": node, "generation": 1, "resourceSliceCount": 1});
+    Object::from_value(json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+        "metadata": {"name": node, "uid": node},
+        "spec": {"driver": "d", "nodeName": node, "pool": pool, "devices": devices},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn searches_for_devices_are_taken_from_the_allowance_of_the_namespace() {
+    let work = WorkLimits { base: 1_000_000, per_node: 0, refill_per_second: 1000 };
+    let mut world = World::with(EngineOptions { work, ..EngineOptions::default() });
+    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass",
+        "metadata": {"name": "any", "uid": "any"}, "spec": {}});
+    let nodes = (0..6).map(|at| devices_on(&format!("n{at}")));
+    for object in nodes.chain([Object::from_value(class).unwrap()]) {
+        world.handle(Input::ObjectApplied(Arc::new(object)));
+    }
+    let try_pod = |world: &mut World, namespace: &str, name: &str| {
+        let claim = hopeless_claim(namespace, name);
+        world.handle(Input::ObjectApplied(Arc::new(claim)));
+        let claims = json!([{"name": "c", "resourceClaimName": name}]);
+        let json = json!({"metadata": {"namespace": namespace, "name": name,
+            "uid": format!("{namespace}-{name}")}, "spec": {"resourceClaims": claims}});
+        world.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+        let turn = world.engine.schedule_next(world.now).unwrap();
+        world.handle(Input::PodDeleted { namespace: namespace.into(), name: name.into() });
+        (turn.work, turn.result)
+    };
+    let (mut searched, mut n_searches) = (0, 0);
+    let refusal = loop {
+        let (units, result) = try_pod(&mut world, "tenant", &format!("p{n_searches}"));
+        match result {
+            AttemptResult::Unschedulable(_) => assert!((100_000..1_000_000).contains(&units)),
+            AttemptResult::Error(text) => break text,
+            other => panic!("{other:?}"),
+        }
+        (searched, n_searches) = (searched + units, n_searches + 1);
+        assert!(n_searches < 1000);
+    };
+    // Ten attempts at the hard limit are the allowance.
+    assert!((10_000_000..11_000_000).contains(&searched), "{searched} in {n_searches}");
+    assert!(refusal.contains("most of them for its searches, such as for devices"), "{refusal}");
+    assert!(refusal.contains("more than the limit of 100000,"), "{refusal}");
+    // Others search as long as they did.
+    let (units, result) = try_pod(&mut world, "other", "p");
+    assert!(matches!(result, AttemptResult::Unschedulable(_)), "{units}: {result:?}");
+    world.now = world.now + Duration::from_secs(10_000);
+    let (_, result) = try_pod(&mut world, "tenant", "later");
+    assert!(matches!(result, AttemptResult::Unschedulable(_)), "{result:?}");
 }
 
 #[test]

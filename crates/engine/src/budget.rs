@@ -4,9 +4,10 @@
 //! may be many such pods and each would need its own cache entries. Beyond the hard limit the attempt fails before it starts, and
 //! the pod is tried again after a delay that grows with each failure. The cost of attempts beyond the soft limit is taken from an
 //! allowance of their namespace, which fills up again with time. While a namespace has used up its allowance, its attempts fail
-//! at the soft limit already.
+//! at the soft limit already. So does what plugins count because nothing says beforehand how much it is: the search for devices.
 //!
-//! Invariant: the price of a pod and the time are inputs, so the same history has the same attempts over their limits.
+//! Invariant: the price of a pod, what plugins count and the time are inputs, so the same history has the same attempts over their
+//! limits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ impl Default for WorkLimits {
 pub(crate) struct AttemptLimits {
     /// Beyond this the attempt's results are not cached.
     pub(crate) soft: u64,
-    /// Beyond this the attempt fails.
+    /// Beyond this the attempt fails. What plugins count has the same limit once more.
     pub(crate) hard: u64,
     /// What `hard` is for namespaces that have not used up their allowance.
     usual: u64,

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kube_scheduler_api_types::{Object, Pod, Timestamp};
+use kube_scheduler_api_types::{Object, Pod, Timestamp, WorkMeter};
 use kube_scheduler_cache::reads::Memo;
 use kube_scheduler_cache::{ClusterState, PodGroupState};
 use kube_scheduler_framework::{
@@ -80,6 +80,8 @@ pub(crate) struct Core {
     pub(crate) now: Timestamp,
     /// What plugins found out in the present cycle.
     pub(crate) memo: Memo,
+    /// What plugins count of the present attempt.
+    pub(crate) work: WorkMeter,
     queue: NominatingQueue,
     /// How often the queue was changed.
     n_queue_changes: u64,
@@ -143,6 +145,7 @@ impl Core {
             notices: Notices::default(),
             now: Timestamp::default(),
             memo: Memo::default(),
+            work: WorkMeter::new(u64::MAX),
             queue: NominatingQueue(queue),
             n_queue_changes: 0,
             activated: None,
@@ -177,6 +180,7 @@ impl Core {
             notices: Notices::default(),
             now: self.now,
             memo: Memo::default(),
+            work: WorkMeter::new(u64::MAX),
             queue: NominatingQueue(self.queue.0.clone()),
             n_queue_changes: self.n_queue_changes,
             activated: self.activated.clone(),
@@ -230,6 +234,7 @@ impl Core {
             nominated: &self.queue,
             preemptions: &self.held_back,
             memo: &self.memo,
+            work: Some(&self.work),
             now: self.now,
         }
     }

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::{Pod, WorkMeter};
 use kube_scheduler_api_types::numbers::Numbers;
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::Status;
@@ -36,6 +36,9 @@ use crate::preference::TieBreak;
 use crate::price::{KeptCounters, Price, ScopeSize, most_expensive_part};
 use crate::profiles::ProfileIdx;
 use crate::turn::{AttemptResult, Turn};
+
+/// What costs most, for messages, where plugins have counted too much.
+const SEARCHES: &str = "searches, such as for devices";
 
 /// What the cycle is made with.
 #[derive(Clone, Debug)]
@@ -271,8 +274,7 @@ impl SchedulingCycle {
         if price.search > limits.hard {
             // There is no search, so no step of one is reported.
             let n_errors = queued.consecutive_errors();
-            let part = most_expensive_part(pod, &core.cluster, size);
-            let price = (price.search, part);
+            let price = (price.search, most_expensive_part(pod, &core.cluster, size));
             let refusal = self.budgets.refusal(limits, &pod.namespace, price, n_errors, now);
             return (Err(NoChoice::OverBudget(refusal)), price.0);
         }
@@ -281,6 +283,7 @@ impl SchedulingCycle {
         let may_preempt =
             scope.may_preempt && price.search.saturating_add(price.preemption) <= limits.hard;
         let scope = Scope { may_preempt, ..scope };
+        core.work = WorkMeter::new(limits.hard);
         let guide = SearchGuide { watched: &watched, is_kept, scope };
         let found = guarded(|| run(self.search(core, queued, profile, guide)));
         if is_kept || price.search <= size.counters.up_to {
@@ -297,10 +300,20 @@ impl SchedulingCycle {
         });
         let has_tried_to_preempt = may_preempt && matches!(found, Err(NoChoice::Unfit(_)));
         let preemption = if has_tried_to_preempt { price.preemption } else { 0 };
-        let cost = price.search.saturating_add(preemption);
+        let cost = price.search.saturating_add(preemption).saturating_add(core.work.done());
         if cost > limits.soft && scope.paid.is_none() {
             self.budgets.spend(&pod.namespace, cost, now);
         }
+        let found = match found {
+            // Whatever the plugin said: it was stopped, and would be again.
+            Err(NoChoice::Broken(_)) if core.work.left() == 0 => {
+                let n_errors = queued.consecutive_errors();
+                let price = (cost, SEARCHES);
+                let refusal = self.budgets.refusal(limits, &pod.namespace, price, n_errors, now);
+                Err(NoChoice::OverBudget(refusal))
+            }
+            found => found,
+        };
         (found, cost)
     }
 

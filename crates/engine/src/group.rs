@@ -90,6 +90,8 @@ pub(crate) struct Effort {
     pub(crate) as_a_whole: u64,
     /// How much of `as_a_whole` is taken from the allowance of the namespace already.
     pub(crate) paid: u64,
+    /// Whether pods of the group have more counted in the whole cluster, in each placement, than is kept for the next one.
+    pub(crate) counts_anew: bool,
     /// Whether something was given up because of a limit of work: what is not found then may exist all the same.
     pub(crate) hit_limit: bool,
 }

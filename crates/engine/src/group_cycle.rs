@@ -44,6 +44,8 @@ static WAITS: LazyLock<Status> = LazyLock::new(|| Status::new(Code::Wait, []));
 
 /// For how many pods at most a group may cost half as much as the most expensive one.
 const MAX_PODS_PAID: usize = 80;
+/// The same for a group with pods that have everything counted anew in each placement.
+const MAX_PODS_PAID_ANEW: usize = 20;
 
 /// What a member costs at most that is like the one before, which was refused, in units; each node that it may go to adds one.
 const REFUSED_ALIKE: u64 = 100;
@@ -90,10 +92,6 @@ impl Asked {
             _ => Self { more: true, ..self },
         }
     }
-}
-
-fn n_pods_paid(group: &Group) -> usize {
-    group.pods.len().min(MAX_PODS_PAID)
 }
 
 impl SchedulingCycle {
@@ -246,11 +244,12 @@ impl SchedulingCycle {
 
     /// How much work may be spent on members one after the other, in units.
     fn limit_of(&self, cx: &GroupWork<'_>, group: &Group) -> u64 {
-        self.limits_of(cx, group).hard.saturating_mul(n_pods_paid(group) as u64) / 2
+        let most = if cx.effort.counts_anew { MAX_PODS_PAID_ANEW } else { MAX_PODS_PAID };
+        self.limits_of(cx, group).hard.saturating_mul(group.pods.len().min(most) as u64) / 2
     }
 
     /// The limits of one member's attempt.
-    fn limits_of(&self, cx: &GroupWork<'_>, group: &Group) -> AttemptLimits {
+    pub(crate) fn limits_of(&self, cx: &GroupWork<'_>, group: &Group) -> AttemptLimits {
         self.budgets.of(&group.namespace, cx.core.cluster.n_nodes(), cx.core.now)
     }
 

@@ -173,7 +173,13 @@ impl SchedulingCycle {
         let (mut first, mut kept, mut findings) = (None, Vec::new(), Vec::new());
         let mut trial = Trial { may_preempt, counters: KeptCounters::default() };
         if placements.len() > 2 {
-            trial.counters.up_to = self.keeps_counters_up_to(cx.core, group);
+            let of_members = group.pods.iter().map(|pod| n_kept_counters(pod, &cx.core.cluster));
+            let n_counters: Option<u64> = of_members.sum();
+            cx.effort.counts_anew = n_counters.is_none();
+            // All that may be tried, if there is room for the counters of all members.
+            if n_counters.is_some_and(|n| cx.core.cluster.can_follow(n)) {
+                trial.counters.up_to = self.limits_of(cx, group).hard;
+            }
         }
         for (at, placement) in placements.into_iter().enumerate() {
             // Some counters are kept only once they were needed twice, and what scores need may be counted later.
@@ -217,14 +223,6 @@ impl SchedulingCycle {
             }
         }
         Ok(AllTried { first, kept, findings })
-    }
-
-    /// See [`KeptCounters::up_to`]: all that may be tried, if there is room for the counters of all members.
-    fn keeps_counters_up_to(&self, core: &Core, group: &Group) -> u64 {
-        let of_members = group.pods.iter().map(|pod| n_kept_counters(pod, &core.cluster));
-        let n_counters: Option<u64> = of_members.sum();
-        let limits = self.budgets.of(&group.namespace, core.cluster.n_nodes(), core.now);
-        if n_counters.is_some_and(|n| core.cluster.can_follow(n)) { limits.hard } else { 0 }
     }
 
     /// Tries all members in a placement.

@@ -6,7 +6,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
+use kube_scheduler_api_types::{Node, Object, Pod, Timestamp, WorkMeter};
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_cache::reads::{DISCARDED, Memo, ReadSet, Reads};
 use smallvec::SmallVec;
@@ -32,6 +32,8 @@ pub struct Sources<'a> {
     pub preemptions: &'a dyn RunningPreemptions,
     /// What plugins found out in this cycle.
     pub memo: &'a Memo,
+    /// Where plugins count the work of the attempt, if anything is to be counted.
+    pub work: Option<&'a WorkMeter>,
     /// The time of the attempt.
     pub now: Timestamp,
 }
@@ -97,6 +99,22 @@ impl<'a> Context<'a> {
         self.reads.note(own_reads.get());
         memo.keep(key.clone(), value.clone(), own_reads.get(), now);
         value
+    }
+
+    /// How much work that nobody could foresee plugins may still do in this attempt, in [units](Self::count_work).
+    ///
+    /// It is little once pods of the namespace have cost too much. A plugin that depends on it has to fail the attempt with an error,
+    /// which is in no cache: there may be more of it next time.
+    pub fn work_left(&self) -> u64 {
+        self.sources.work.map_or(u64::MAX, WorkMeter::left)
+    }
+
+    /// Counts work that depends on more than the size of the pod and the cluster, such as a search through combinations: one unit
+    /// for a comparison or an entry of a table, some nanoseconds. Much of it is taken from what pods of the namespace may cost.
+    pub fn count_work(&self, units: u64) {
+        if let Some(work) = self.sources.work {
+            work.add(units);
+        }
     }
 
     /// Every pod of the API server, pending ones included.

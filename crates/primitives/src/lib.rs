@@ -1,5 +1,5 @@
-//! What every part of a scheduler needs and no Kubernetes object defines: points in time, and hash tables for keys that
-//! other people choose.
+//! What every part of a scheduler needs and no Kubernetes object defines: points in time, hash tables for keys that
+//! other people choose, and work that is counted.
 //!
 //! The crate has no I/O, no clock and no threads; the only randomness is the key of [`KeyedState`].
 //!
@@ -15,6 +15,8 @@
 
 mod keyed;
 mod time;
+mod work;
 
 pub use keyed::{KeyedMap, KeyedSet, KeyedState};
 pub use time::Timestamp;
+pub use work::WorkMeter;

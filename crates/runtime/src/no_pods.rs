@@ -21,6 +21,7 @@ pub fn cluster_alone(cluster: &ClusterState, now: Timestamp) -> Sources<'_> {
         nominated: &NoPods,
         preemptions: &NoPods,
         memo: &Memo::NONE,
+        work: None,
         now,
     }
 }

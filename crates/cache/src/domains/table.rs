@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use hashbrown::Equivalent;
+use hashbrown::{Equivalent, HashTable};
 use kube_scheduler_api_types::{KeyedMap, KeyedSet, KeyedState, Node, Pod};
 use smallvec::SmallVec;
 
@@ -58,14 +58,34 @@ impl Equivalent<Common> for BorrowedCommon<'_> {
     }
 }
 
+/// Slots by the hash of something that a specification says; several may have the same.
+#[derive(Clone, Debug, Default)]
+struct ByHash(HashTable<(u64, u32)>);
+
+impl ByHash {
+    fn slots(&self, hash: u64) -> impl Iterator<Item = u32> {
+        self.0.iter_hash(hash).filter(move |entry| entry.0 == hash).map(|(_, slot)| *slot)
+    }
+
+    fn insert(&mut self, hash: u64, slot: u32) {
+        self.0.insert_unique(hash, (hash, slot), |entry| entry.0);
+    }
+
+    fn remove(&mut self, hash: u64, slot: u32) {
+        if let Ok(entry) = self.0.find_entry(hash, |entry| *entry == (hash, slot)) {
+            entry.remove();
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct Index {
-    by_spec: KeyedMap<u64, Slots>,
+    by_spec: ByHash,
     by_common: KeyedMap<Common, Slots>,
     /// By what pods count.
-    by_pods: KeyedMap<u64, Slots>,
+    by_pods: ByHash,
     /// By which nodes count, and by what key.
-    by_nodes: KeyedMap<u64, Slots>,
+    by_nodes: ByHash,
     /// How many counters need the column of a label key.
     n_by_key: KeyedMap<Arc<str>, usize>,
 }
@@ -153,21 +173,24 @@ impl CounterTable {
 
     /// A counter of the same pods.
     pub(crate) fn with_pods(&self, pods: &CountedPods) -> Option<&Arc<DomainCounts>> {
-        let slots = self.index.by_pods.get(&KeyedState::default().hash_one(pods))?;
+        let slots = self.index.by_pods.slots(KeyedState::default().hash_one(pods));
         self.at(slots).find(|counts| counts.spec().pods == *pods)
     }
 
     /// A counter on the same nodes, by the same key.
     pub(crate) fn with_nodes(&self, spec: &CounterSpec) -> Option<&Arc<DomainCounts>> {
-        let slots = self.index.by_nodes.get(&hash_of_nodes(spec))?;
+        let slots = self.index.by_nodes.slots(hash_of_nodes(spec));
         let is_same = |other: &CounterSpec| {
             other.topology_key == spec.topology_key && other.nodes == spec.nodes
         };
         self.at(slots).find(|counts| is_same(counts.spec()))
     }
 
-    fn at<'a>(&'a self, slots: &'a Slots) -> impl Iterator<Item = &'a Arc<DomainCounts>> {
-        slots.iter().filter_map(|slot| self.slots.try_get(*slot as usize)?.as_ref())
+    fn at<'a>(
+        &'a self,
+        slots: impl Iterator<Item = u32> + 'a,
+    ) -> impl Iterator<Item = &'a Arc<DomainCounts>> + 'a {
+        slots.filter_map(|slot| self.slots.try_get(slot as usize)?.as_ref())
     }
 
     /// The number under which a counter is found as long as it is the same one.
@@ -258,12 +281,12 @@ impl CounterTable {
         self.n_bytes += n_bytes;
         self.n_counters += 1;
         let index = Arc::make_mut(&mut self.index);
-        index.by_spec.entry(hash_of(counts.spec())).or_default().push(slot);
+        index.by_spec.insert(hash_of(counts.spec()), slot);
+        index.by_pods.insert(hash_of_pods(counts.spec()), slot);
+        index.by_nodes.insert(hash_of_nodes(counts.spec()), slot);
         for common in commons(counts.spec()) {
             index.by_common.entry(common).or_default().push(slot);
         }
-        index.by_pods.entry(hash_of_pods(counts.spec())).or_default().push(slot);
-        index.by_nodes.entry(hash_of_nodes(counts.spec())).or_default().push(slot);
         if let Some(key) = &counts.spec().topology_key {
             *index.n_by_key.entry(key.clone()).or_default() += 1;
         }
@@ -343,12 +366,11 @@ impl CounterTable {
     }
 
     fn find(&self, spec: &CounterSpec) -> Option<u32> {
-        let candidates = self.index.by_spec.get(&hash_of(spec))?;
-        let is_wanted = |slot: &&u32| {
-            let counts = self.slots.try_get(**slot as usize).and_then(Option::as_ref);
+        let is_wanted = |slot: &u32| {
+            let counts = self.slots.try_get(*slot as usize).and_then(Option::as_ref);
             counts.is_some_and(|counts| counts.spec() == spec)
         };
-        candidates.iter().find(is_wanted).copied()
+        self.index.by_spec.slots(hash_of(spec)).find(is_wanted)
     }
 
     /// Drops a counter and returns its topology key.
@@ -359,18 +381,9 @@ impl CounterTable {
         self.n_bytes -= self.sizes.take(slot);
         self.free.push(number);
         let index = Arc::make_mut(&mut self.index);
-        for (slots_by, hash) in [
-            (&mut index.by_spec, hash_of(counts.spec())),
-            (&mut index.by_pods, hash_of_pods(counts.spec())),
-            (&mut index.by_nodes, hash_of_nodes(counts.spec())),
-        ] {
-            if let Some(slots) = slots_by.get_mut(&hash) {
-                slots.retain(|slot| *slot != number);
-                if slots.is_empty() {
-                    slots_by.remove(&hash);
-                }
-            }
-        }
+        index.by_spec.remove(hash_of(counts.spec()), number);
+        index.by_pods.remove(hash_of_pods(counts.spec()), number);
+        index.by_nodes.remove(hash_of_nodes(counts.spec()), number);
         if let Some(key) = &counts.spec().topology_key
             && let Some(n) = index.n_by_key.get_mut(key)
         {

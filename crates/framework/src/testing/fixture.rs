@@ -176,6 +176,7 @@ impl Fixture {
             nominated: self,
             preemptions: self,
             memo: &Memo::NONE,
+            work: None,
             now: self.now,
         }
     }

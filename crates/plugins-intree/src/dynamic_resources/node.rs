@@ -205,11 +205,12 @@ impl Trial<'_> {
     ) -> Result<(Answer, Vec<Allocation>), Status> {
         let devices = self.all.devices;
         let limits = &self.all.settings.steps;
-        let limit = devices.found().steps_left(limits);
+        let limit = devices.found().steps_left(limits).min(self.all.cx.work_left());
         let steps = Steps::new(limit);
         let found = allocate(devices, allocator, special, self.node, &steps, &mut Arc::default);
         let is_cut = matches!(found, Err(AllocationError::TooManySteps));
         devices.found().count_steps(limits, limit, &steps, is_cut);
+        self.all.cx.count_work(limit - steps.left());
         match found {
             Ok(Some(allocations)) => {
                 let claims = self.all.devices.to_allocate().zip(&allocations);
