@@ -56,6 +56,8 @@ struct Comparisons {
     per_pod: u64,
     /// With each of those that are in the pod's namespace.
     per_neighbour: u64,
+    /// With a pod that is put on a node or taken off it, where what was counted is kept.
+    per_shift: u64,
     /// How many counters of what is compared with the whole cluster there are.
     n_counters: u64,
     /// How many texts one of them lists at most.
@@ -140,8 +142,7 @@ impl Extent {
 
     /// The price of parts that are compared with the whole cluster if what they count there has been counted.
     fn price_of_counted(&self, compared: Comparisons) -> u64 {
-        let Comparisons { once, n_counters, per_pod, per_neighbour, .. } = compared;
-        let per_shift = per_pod.saturating_add(per_neighbour);
+        let Comparisons { once, n_counters, per_shift, .. } = compared;
         once.saturating_add(compared.with_node().saturating_mul(units(self.scope.n_nodes)))
             .saturating_add(n_counters.saturating_mul(KEEPING_A_COUNTER))
             .saturating_add(per_shift.saturating_mul(2))
@@ -221,6 +222,7 @@ impl Comparisons {
             per_filling: self.per_filling.saturating_add(other.per_filling),
             per_pod: self.per_pod.saturating_add(other.per_pod),
             per_neighbour: self.per_neighbour.saturating_add(other.per_neighbour),
+            per_shift: self.per_shift.saturating_add(other.per_shift),
             n_counters: self.n_counters.saturating_add(other.n_counters),
             listed: self.listed.saturating_add(other.listed),
         }
@@ -280,7 +282,8 @@ fn spread_constraints(pod: &Pod, cluster: &ClusterState) -> Comparisons {
         // No pod is counted without a requirement.
         let per_pod = u64::from(per_neighbour > 0);
         let of_one = Comparisons { once, per_filling: 1, n_counters: 1, ..Comparisons::default() };
-        sum = sum.and(Comparisons { per_pod, per_neighbour, listed: once, ..of_one });
+        let per_shift = per_pod + per_neighbour;
+        sum = sum.and(Comparisons { per_pod, per_neighbour, per_shift, listed: once, ..of_one });
     }
     if !constraints.is_empty() {
         // Which nodes count is found out once, and for each constraint that honours taints.
@@ -337,6 +340,8 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
         per_filling: DEFAULT_CONSTRAINTS,
         per_pod: DEFAULT_CONSTRAINTS,
         per_neighbour,
+        // All constraints count the same pods, and hosts need no counter of their own.
+        per_shift: per_pod_and_constraint.saturating_add(1),
         n_counters: DEFAULT_CONSTRAINTS,
         // Each pair is a key and a value.
         listed: n_selected.saturating_add(of_services).saturating_add(listed),
@@ -381,7 +386,8 @@ fn pod_affinity(pod: &Pod, cluster: &ClusterState) -> Comparisons {
             true => {
                 let of_one =
                     Comparisons { once, per_filling: 1, per_pod, ..Comparisons::default() };
-                Comparisons { per_neighbour, n_counters: 1, listed, ..of_one }
+                let per_shift = per_pod + per_neighbour;
+                Comparisons { per_neighbour, per_shift, n_counters: 1, listed, ..of_one }
             }
             // What has no domain is not counted.
             false => Comparisons { once, listed, ..Comparisons::default() },

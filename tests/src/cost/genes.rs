@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 /// The most of anything in one part.
 const MAX_N: usize = 40_000;
-/// The most texts that one selector lists.
-const MAX_LISTED: usize = 2_000;
+/// The most texts that one selector lists: more than are kept of one.
+const MAX_LISTED: usize = 2_200;
 /// The most texts that all of a part list together: more are longer than any input may be.
 const MAX_ALL_LISTED: usize = 300_000;
 /// The most pods of one input.

@@ -45,7 +45,7 @@ pub struct DomainCounts {
     on_nodes: Column<u32, 64>,
     eligible: NodeSet,
     domains: Column<Cell, 64>,
-    by_sum: BTreeMap<i64, u32>,
+    by_sum: BTreeMap<u32, u32>,
     n_domains: usize,
     n_pods: i64,
     /// The labels of a topology key that the state has no column for.
@@ -60,7 +60,7 @@ pub(crate) struct PlainCounts {
     pub(crate) domains: BTreeMap<Option<String>, (i64, u32)>,
     pub(crate) n_domains: usize,
     pub(crate) n_pods: i64,
-    pub(crate) by_sum: BTreeMap<i64, u32>,
+    pub(crate) by_sum: BTreeMap<u32, u32>,
 }
 
 /// # Reading
@@ -121,7 +121,7 @@ impl DomainCounts {
 
     /// The number of pods in the emptiest domain; `None` when there is no domain. O(log distinct numbers).
     pub fn least(&self) -> Option<i64> {
-        self.by_sum.first_key_value().map(|(sum, _)| *sum)
+        self.by_sum.first_key_value().map(|(sum, _)| i64::from(*sum))
     }
 
     /// The number of pods in the emptiest domain that is not one of `values`, which are distinct.
@@ -131,15 +131,16 @@ impl DomainCounts {
         };
         let mut sums = self.by_sum.iter();
         let least = sums.find(|(sum, n)| {
-            let n_left_out = values.iter().filter(|value| is_left_out(value, **sum)).count();
+            let is_left_out = |value: &&ValueId| is_left_out(value, i64::from(**sum));
+            let n_left_out = values.iter().filter(is_left_out).count();
             **n as usize > n_left_out
         });
-        least.map(|(sum, _)| *sum)
+        least.map(|(sum, _)| i64::from(*sum))
     }
 
     /// How many domains have exactly this many pods.
     pub fn n_domains_with(&self, n_pods: i64) -> u32 {
-        self.by_sum.get(&n_pods).copied().unwrap_or(0)
+        u32::try_from(n_pods).ok().and_then(|sum| self.by_sum.get(&sum)).copied().unwrap_or(0)
     }
 }
 
@@ -221,10 +222,10 @@ impl DomainCounts {
     fn shift_domain(&mut self, value: ValueId, n_pods: i64, n_nodes: i32) {
         self.domains.grow(value.index() + 1);
         let domain = self.domains.get_mut(value.index());
-        let old = Domain::from(*domain);
-        domain.n_pods = u32::try_from(old.n_pods + n_pods).unwrap_or(0);
+        let old = *domain;
+        domain.n_pods = u32::try_from(i64::from(old.n_pods) + n_pods).unwrap_or(0);
         domain.n_nodes = domain.n_nodes.saturating_add_signed(n_nodes);
-        let new = Domain::from(*domain);
+        let new = *domain;
         self.n_pods += n_pods;
         if old.n_nodes > 0 {
             self.n_domains -= 1;

@@ -58,24 +58,33 @@ impl Equivalent<Common> for BorrowedCommon<'_> {
     }
 }
 
-/// Slots by the hash of something that a specification says; several may have the same.
+/// Slots by the hash of something that a specification says; several may have the same. Half of a hash is stored, and the table
+/// goes by that.
 #[derive(Clone, Debug, Default)]
-struct ByHash(HashTable<(u64, u32)>);
+struct ByHash(HashTable<(u32, u32)>);
 
 impl ByHash {
     fn slots(&self, hash: u64) -> impl Iterator<Item = u32> {
-        self.0.iter_hash(hash).filter(move |entry| entry.0 == hash).map(|(_, slot)| *slot)
+        let half = hash as u32;
+        self.0.iter_hash(spread(half)).filter(move |entry| entry.0 == half).map(|(_, slot)| *slot)
     }
 
     fn insert(&mut self, hash: u64, slot: u32) {
-        self.0.insert_unique(hash, (hash, slot), |entry| entry.0);
+        let half = hash as u32;
+        self.0.insert_unique(spread(half), (half, slot), |entry| spread(entry.0));
     }
 
     fn remove(&mut self, hash: u64, slot: u32) {
-        if let Ok(entry) = self.0.find_entry(hash, |entry| *entry == (hash, slot)) {
+        let half = hash as u32;
+        if let Ok(entry) = self.0.find_entry(spread(half), |entry| *entry == (half, slot)) {
             entry.remove();
         }
     }
+}
+
+/// The table uses the lowest and the highest bits.
+fn spread(half: u32) -> u64 {
+    u64::from(half) << 32 | u64::from(half)
 }
 
 #[derive(Clone, Debug, Default)]

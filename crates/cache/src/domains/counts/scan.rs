@@ -170,12 +170,12 @@ impl DomainCounts {
         for domain in domains.iter().filter(|domain| domain.n_nodes > 0) {
             match domain.n_pods {
                 0 => n_empty += 1,
-                n_pods => sums.push(i64::from(n_pods)),
+                n_pods => sums.push(n_pods),
             }
         }
         sums.sort_unstable();
         self.n_domains = sums.len() + n_empty as usize;
-        self.n_pods = sums.iter().sum();
+        self.n_pods = sums.iter().map(|sum| i64::from(*sum)).sum();
         let runs = sums.chunk_by(|a, b| a == b);
         self.by_sum = runs.filter_map(|run| Some((*run.first()?, run.len() as u32))).collect();
         if n_empty > 0 {
