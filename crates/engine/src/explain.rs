@@ -168,7 +168,7 @@ pub(crate) fn explained(
     if n_nodes == 0 && explanation.error.is_none() {
         explanation.message = Some(NO_NODES.to_owned());
     }
-    if price.search <= limits.soft {
+    if price.is_kept(limits.soft) {
         core.cluster.follow_requested();
     } else {
         core.cluster.forget_requested();

@@ -70,7 +70,7 @@ pub(crate) struct Price {
     /// What it costs to look for pods to evict.
     pub(crate) preemption: u64,
     /// Whether what is counted for the pod in the whole cluster can be kept for others.
-    pub(crate) keeps_counters: bool,
+    keeps_counters: bool,
 }
 
 /// Which searches for other nodes of the same attempt share their counters.
@@ -186,6 +186,12 @@ impl Price {
         };
         let keeps_counters = everywhere.keeps_counters();
         Self { search, preemption, keeps_counters }
+    }
+
+    /// Whether what a search finds out is kept for later ones, if `soft` is the limit for that. An evaluation of a pod whose
+    /// counters cannot be kept would hold them all.
+    pub(crate) fn is_kept(&self, soft: u64) -> bool {
+        self.search <= soft && self.keeps_counters
     }
 }
 
