@@ -223,12 +223,16 @@ pub(crate) fn has_affinity(pod: &Pod) -> bool {
     pod.spec.pod_affinity.is_some() || pod.spec.pod_anti_affinity.is_some()
 }
 
-/// How many members have to be placed before one of them is bound, if that is all of them or more, and what plugins would say of
-/// each on its node follows from it: Permit plugins go by the number of members that are placed, and no pod waits that they could
-/// let through; Reserve and PreBind plugins have nothing to do. None of the pods has affinity, which is not
-/// [listed](kube_scheduler_cache::ClusterState::freeze_affinity_lists) during trials. So members need not be asked about on trial,
-/// can stay on their nodes from there until they are bound, and [set off together](Bindings::start_together). To be asked before
-/// any of them is on trial.
+/// How many members must be placed before one of them is bound, if that is already known to be all of them, and if it is all that
+/// plugins would decide by once a member has its node:
+///
+/// - Permit plugins go by the number of members that are placed, and no pod waits that they could let through.
+/// - Reserve and PreBind plugins have nothing to do for any member.
+/// - No member has affinity to other pods, as its terms are not
+///   [listed](kube_scheduler_cache::ClusterState::freeze_affinity_lists) during trials.
+///
+/// Then no plugin need be asked about a member on trial: it can stay on its node until it is bound, and all members
+/// [set off together](Bindings::start_together). Must be called before any of them is on trial.
 pub(crate) fn foreseen(core: &Core, group: &Group) -> Option<usize> {
     if core.permits.len() > 0 {
         return None;

@@ -19,12 +19,12 @@ use kube_scheduler_cache::{ClusterState, ServiceSelectors};
 /// What messages call a part of a pod, and what the part costs.
 type Part = (&'static str, Reach, fn(&Pod, &ClusterState) -> Comparisons);
 
-/// With which nodes a part is compared if the pod may only go to some.
+/// Which nodes a part of a pod is compared with if the pod may only go to some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
-    /// With these.
+    /// Those that the pod may go to.
     Scope,
-    /// With all: what is on others counts.
+    /// All nodes: what is on those that it may not go to counts, too.
     Cluster,
 }
 
@@ -427,8 +427,8 @@ fn volumes_and_claims(pod: &Pod, cluster: &ClusterState) -> Comparisons {
 /// What it costs at most to serve one claim of very many on a node, in units, beside the one for the volume.
 const SERVING_A_CLAIM: u64 = 20;
 
-/// Each claim of a pod adds a sixteenth of a unit to what every other costs on a node, up to [`SERVING_A_CLAIM`]: so that pods with a
-/// few claims cost what they always did.
+/// On a node each claim of a pod costs one part of a unit for each claim that the pod has, up to [`SERVING_A_CLAIM`] units. A unit has
+/// so many of these parts that pods with few claims cost next to nothing.
 const PARTS_OF_A_UNIT: u64 = 16;
 
 /// What it costs to compile a text that a selector lists, in units.

@@ -205,7 +205,8 @@ fn add_scaled(runs: &mut [ScoredRun<'_>], (at, scorer): (usize, &Scorer<'_>)) ->
         (lowest.min(run.bounds[at].0), highest.max(run.bounds[at].1))
     });
     let scale = Scale::new(scorer.normalization, lowest, highest);
-    // Scaling never turns the order of two scores around halfway: if both ends are fine, all are.
+    // Scaling either keeps the order of all raw scores or reverses all of it: if what becomes of the lowest and the highest one is
+    // within bounds, so is the rest.
     let is_fine = |raw: i64| is_within_bounds(scale.score(raw));
     (is_fine(lowest) && is_fine(highest)).then_some(())?;
     // One score for all changes nothing about which node is best, and unscaled ones were added with their run.
