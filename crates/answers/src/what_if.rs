@@ -56,9 +56,9 @@ pub enum Change {
     EvictPod(PodName),
     /// A node joins.
     AddNode(Arc<Node>),
-    /// Nodes join that are like one that is there: empty, and with names and host names of their own.
+    /// Copies of an existing node join: empty, and with new names and host names.
     AddNodesLike {
-        /// The one that is there.
+        /// The existing node.
         node: Arc<str>,
         /// How many join.
         count: usize,

@@ -89,7 +89,7 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "FILE")]
     add: Vec<PathBuf>,
 
-    /// Nodes are added that are like one that is there. May be repeated.
+    /// Copies of an existing node are added: empty, and with new names. May be repeated.
     #[arg(long, value_name = "NODE=COUNT", value_parser = nodes_like)]
     nodes_like: Vec<(Arc<str>, usize)>,
 
