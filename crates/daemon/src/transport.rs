@@ -205,7 +205,7 @@ impl Endpoint {
         Ok(Self::new(config, self.origin.clone()))
     }
 
-    /// The same, whose credential plugins get nothing of this process's standard input.
+    /// This endpoint, whose credential plugins get nothing of this process's standard input.
     #[must_use]
     pub fn without_input(mut self) -> Self {
         if let Some(exec) = &mut self.config.auth_info.exec {
@@ -275,7 +275,7 @@ impl Endpoint {
         self.client_for(purpose, Traffic::Requests)
     }
 
-    /// The same for answers so long that each had better have a connection to itself.
+    /// A client as of [`client`](Self::client), for answers so long that each had better have a connection to itself.
     pub(crate) fn client_for_long_answers(&self, purpose: &str) -> Result<Api, ConnectError> {
         self.client_for(purpose, Traffic::LongAnswers)
     }
@@ -375,7 +375,7 @@ impl Api {
         &self.served_versions
     }
 
-    /// The same server, with its requests counted.
+    /// This client, with its requests counted in `metrics`.
     pub(crate) fn observed_by(self, metrics: Arc<Metrics>) -> Self {
         Self { metrics: Some(metrics), ..self }
     }
@@ -385,7 +385,7 @@ impl Api {
         &self.host
     }
 
-    /// The same server, which is sent changes only while the fence is open.
+    /// This client, which sends changes only while the fence is open.
     pub(crate) fn behind(self, fence: Option<Fence>) -> Self {
         Self { fence, ..self }
     }

@@ -58,7 +58,7 @@ pub struct NodeExplanation {
     pub is_explicit: bool,
     /// Scores, if the node is feasible and scoring worked.
     pub scores: Option<NodeScores>,
-    /// The same by plugin, in plugin order; plugins that skipped the pod are not listed.
+    /// What each plugin gives the node, in plugin order; plugins that skipped the pod are not listed.
     pub by_plugin: Vec<PluginScore>,
 }
 

@@ -196,7 +196,7 @@ impl PlacementOutcome {
         }
     }
 
-    /// The same for observers.
+    /// What observers are told about it.
     pub(crate) fn report(&self, group: &Group) -> PlacementAttempt {
         let members = self.outcomes.iter().zip(&group.pods).map(|(outcome, pod)| MemberAttempt {
             pod: PodRef::from(&**pod),

@@ -167,7 +167,7 @@ impl Price {
         Self::on(pod, cluster, ScopeSize::all(cluster))
     }
 
-    /// The same if it may go to the nodes of `scope` only.
+    /// The price of an attempt for `pod` if it may go to the nodes of `scope` only.
     pub(crate) fn on(pod: &Pod, cluster: &ClusterState, scope: ScopeSize) -> Self {
         let extent = Extent::new(pod, cluster, scope);
         let (mut in_scope, mut everywhere) = (Comparisons::default(), Comparisons::default());

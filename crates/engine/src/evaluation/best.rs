@@ -82,7 +82,8 @@ impl<'a> Search<'a> {
         self.best_of(&runs, &bounded)
     }
 
-    /// The same, with all scores computed first: which of several errors is reported depends on the order of nodes.
+    /// The best node, with all scores computed in the order of the list first: which of several errors is reported depends on that
+    /// order.
     fn best_in_list_order(&self, skip: &SkipSet) -> Result<Option<NodeIdx>, Status> {
         let cluster = self.runner.cx.cluster;
         let mut in_order = self.feasible.to_vec();
