@@ -131,11 +131,7 @@ impl EnqueueExtensions for NodePorts {
                 let frees_a_port = deleted.spec.host_ports.iter().any(|held| {
                     pod.spec.host_ports.iter().any(|wanted| is_in_conflict(held, wanted))
                 });
-                Ok(if held_a_place && frees_a_port {
-                    QueueingHint::Queue
-                } else {
-                    QueueingHint::Skip
-                })
+                Ok(QueueingHint::queue_if(held_a_place && frees_a_port))
             }),
             EventRegistration::always(ClusterEvent::new(EventResource::Node, ActionType::ADD)),
         ]

@@ -161,10 +161,6 @@ impl Sign for VolumeRestrictions {
     }
 }
 
-fn hint(helps: bool) -> QueueingHint {
-    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
-}
-
 impl EnqueueExtensions for VolumeRestrictions {
     fn events_to_register(&self) -> Vec<EventRegistration> {
         let pod_event = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
@@ -179,7 +175,9 @@ impl EnqueueExtensions for VolumeRestrictions {
                 if deleted.namespace != pod.namespace {
                     return Ok(QueueingHint::Skip);
                 }
-                Ok(hint(Disks::of(pod).are_in_conflict_with(deleted) || share_claim(pod, deleted)))
+                Ok(QueueingHint::queue_if(
+                    Disks::of(pod).are_in_conflict_with(deleted) || share_claim(pod, deleted),
+                ))
             }),
             EventRegistration::always(node_event),
             EventRegistration::with_hint(claim_event, |_, pod, old, new| {
@@ -188,7 +186,7 @@ impl EnqueueExtensions for VolumeRestrictions {
                 };
                 let is_own = added.namespace == pod.namespace
                     && plain_claims(pod).any(|name| *name == added.name);
-                Ok(hint(is_own))
+                Ok(QueueingHint::queue_if(is_own))
             })
             .by_topic(event_topics::volume_claims, event_topics::object),
         ]

@@ -131,10 +131,6 @@ impl Sign for VolumeZone {
     }
 }
 
-fn hint(helps: bool) -> QueueingHint {
-    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
-}
-
 fn is_bound_late(class: &Object) -> bool {
     StorageClass(class).binding_mode() == Some(BindingMode::WaitForFirstConsumer)
 }
@@ -155,7 +151,7 @@ impl EnqueueExtensions for VolumeZone {
         vec![
             EventRegistration::with_hint(class_event, |_, _, old, new| {
                 let (_, added) = event_objects::others(old, new)?;
-                Ok(hint(added.is_none_or(|class| is_bound_late(class))))
+                Ok(QueueingHint::queue_if(added.is_none_or(|class| is_bound_late(class))))
             }),
             EventRegistration::always(node_event),
             EventRegistration::with_hint(claim_event, |_, pod, old, new| {
@@ -164,7 +160,7 @@ impl EnqueueExtensions for VolumeZone {
                 };
                 let is_own = claim.namespace == pod.namespace
                     && plain_claims(pod).any(|name| *name == claim.name);
-                Ok(hint(is_own))
+                Ok(QueueingHint::queue_if(is_own))
             })
             .by_topic(event_topics::volume_claims, event_topics::object),
             // Quirk: whether the pod uses the volume does not matter.
@@ -172,7 +168,9 @@ impl EnqueueExtensions for VolumeZone {
                 let (Some(before), Some(after)) = event_objects::others(old, new)? else {
                     return Ok(QueueingHint::Queue);
                 };
-                Ok(hint(before.name != after.name || places_of(before) != places_of(after)))
+                Ok(QueueingHint::queue_if(
+                    before.name != after.name || places_of(before) != places_of(after),
+                ))
             }),
         ]
     }

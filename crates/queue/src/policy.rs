@@ -100,6 +100,13 @@ pub enum QueueingHint {
     Queue,
 }
 
+impl QueueingHint {
+    /// [`Queue`](Self::Queue) if the event may help the pod, else [`Skip`](Self::Skip).
+    pub const fn queue_if(may_help: bool) -> Self {
+        if may_help { Self::Queue } else { Self::Skip }
+    }
+}
+
 /// What a pod waits for, or what an event is about, so that a queueing hint is not asked about every pod at every event.
 ///
 /// A topic is any number, such as the hash of a name. That two things have the same number costs a question too many and changes

@@ -32,7 +32,7 @@ pub(super) fn events() -> Vec<EventRegistration> {
 }
 
 fn hint(is_worth_it: bool) -> Result<QueueingHint, String> {
-    Ok(if is_worth_it { QueueingHint::Queue } else { QueueingHint::Skip })
+    Ok(QueueingHint::queue_if(is_worth_it))
 }
 
 /// Whether there are terms and `other` matches every one.

@@ -39,13 +39,13 @@ pub(super) fn events(defaults: &Arc<Defaults>) -> Vec<EventRegistration> {
                 return Ok(QueueingHint::Skip);
             }
             let constraints = hard(&for_pods, cx, pod)?;
-            Ok(hint(is_helped_by_pod(pod, &constraints, old, new)))
+            Ok(QueueingHint::queue_if(is_helped_by_pod(pod, &constraints, old, new)))
         })
         .by_topic(pod_topics, event_topics),
         EventRegistration::with_hint(node_event, move |cx, pod, old, new| {
             let (old, new) = event_objects::nodes(old, new)?;
             let constraints = hard(&for_nodes, cx, pod)?;
-            Ok(hint(is_helped_by_node(&constraints, old, new)))
+            Ok(QueueingHint::queue_if(is_helped_by_node(&constraints, old, new)))
         }),
     ]
 }
@@ -61,10 +61,6 @@ fn event_topics(_: &Context<'_>, old: Option<&EventObject>, new: Option<&EventOb
         Some(changed) => pod_topics(changed),
         None => Topics::All,
     }
-}
-
-fn hint(helps: bool) -> QueueingHint {
-    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
 }
 
 fn hard(defaults: &Defaults, cx: &Context<'_>, pod: &Pod) -> Result<Vec<Constraint>, String> {
