@@ -124,8 +124,7 @@ fn are_alike(group: &Group) -> bool {
         same_requests && pod.priority() == first.priority() && is_free(pod)
     };
     signature.is_some()
-        && first.spec.pod_affinity.is_none()
-        && first.spec.pod_anti_affinity.is_none()
+        && !first.has_pod_affinity()
         && is_free(first)
         && group.members.iter().all(|queued| queued.signature() == signature)
         && others.iter().all(is_same)

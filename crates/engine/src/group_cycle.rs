@@ -28,7 +28,7 @@ use crate::effect::PodRef;
 use crate::exact::{Exact, restore_nominations, withdraw_nominations};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::group::{
-    Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE, foreseen, has_affinity,
+    Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE, foreseen,
 };
 use crate::group_report::GroupReport;
 use crate::observer::Observer;
@@ -163,7 +163,7 @@ impl SchedulingCycle {
     ) -> PlacementOutcome {
         // The reference does not look for the anti-affinity of earlier members against later ones.
         let freezes = group.exact.is_none()
-            && group.pods.iter().any(|pod| has_affinity(pod))
+            && group.pods.iter().any(|pod| pod.has_pod_affinity())
             && cx.core.cluster.freeze_affinity_lists();
         // What is found out about some nodes is of no use for all of them.
         let kept = scope.nodes.map(|_| std::mem::take(&mut self.classes));

@@ -79,10 +79,7 @@ impl TermLimits {
     /// Takes in a running pod that was added or changed. Returns the form in which the cluster state has to know it: without
     /// terms that are ignored. O(its terms).
     pub(crate) fn admit(&mut self, pod: &Arc<Pod>) -> Arc<Pod> {
-        if pod.spec.pod_affinity.is_none()
-            && pod.spec.pod_anti_affinity.is_none()
-            && self.carriers.is_empty()
-        {
+        if !pod.has_pod_affinity() && self.carriers.is_empty() {
             return pod.clone();
         }
         let n = n_terms(pod);

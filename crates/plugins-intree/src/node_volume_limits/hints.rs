@@ -72,7 +72,7 @@ fn has_more_room(old: &Object, new: &Object) -> bool {
 
 /// Whether a deleted pod had a volume that could count, and was on or about to be on a node.
 fn made_room(deleted: &Pod) -> bool {
-    (deleted.is_assigned() || deleted.nominated_node_name().is_some())
+    deleted.is_assigned_or_nominated()
         && deleted.volumes.iter().any(|volume| can_count(&volume.source))
 }
 

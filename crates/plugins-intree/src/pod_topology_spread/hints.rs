@@ -69,9 +69,7 @@ fn hard(defaults: &Defaults, cx: &Context<'_>, pod: &Pod) -> Result<Vec<Constrai
 
 /// Whether another pod can matter: the waiting pod itself, or one of its namespace that has a node or expects one.
 fn is_involved(pod: &Pod, other: &Pod) -> bool {
-    other.uid == pod.uid
-        || (other.is_assigned() || other.nominated_node_name().is_some())
-            && other.namespace == pod.namespace
+    other.uid == pod.uid || other.is_assigned_or_nominated() && other.namespace == pod.namespace
 }
 
 fn is_helped_by_pod(

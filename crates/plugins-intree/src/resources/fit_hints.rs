@@ -73,9 +73,7 @@ pub(super) fn events(delegates: bool) -> Vec<EventRegistration> {
 
 fn is_freed_by_pod(pod: &Pod, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) -> bool {
     let Some(updated) = new else {
-        return old.is_none_or(|deleted| {
-            deleted.is_assigned() || deleted.nominated_node_name().is_some()
-        });
+        return old.is_none_or(|deleted| deleted.is_assigned_or_nominated());
     };
     if updated.uid == pod.uid {
         return true;
