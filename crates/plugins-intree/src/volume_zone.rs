@@ -6,7 +6,7 @@ mod places;
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Labels, Object, Pod, VolumeSource};
+use kube_scheduler_framework::api::{Labels, Object, Pod};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
@@ -14,7 +14,9 @@ use kube_scheduler_framework::{
 };
 
 use self::places::{Place, is_placed, places_of};
-use crate::volumes::{BindingMode, StorageClass, claim, storage_class, volume, write_volumes};
+use crate::volumes::{
+    BindingMode, StorageClass, claim, plain_claims, storage_class, volume, write_volumes,
+};
 use crate::{event_objects, event_topics};
 
 pub(crate) const NAME: &str = "VolumeZone";
@@ -38,14 +40,6 @@ impl Places {
     fn allow(&self, node: &Labels) -> bool {
         !is_placed(node) || self.0.iter().all(|place| place.includes(node))
     }
-}
-
-/// The claims that count here: those of ephemeral volumes do not.
-fn plain_claims(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
-    pod.volumes.iter().filter_map(|volume| match &volume.source {
-        VolumeSource::Claim { claim, .. } => Some(claim),
-        _ => None,
-    })
 }
 
 /// Where the volumes of the pod's claims are, or why the pod fits nowhere.
