@@ -174,7 +174,7 @@ impl ClusterState {
 
     /// The list of taints of a node, by number.
     #[inline]
-    pub fn taint_set(&self, node: NodeIdx) -> TaintSetId {
+    pub(crate) fn taint_set(&self, node: NodeIdx) -> TaintSetId {
         self.taint_ids.get(node)
     }
 
