@@ -232,7 +232,7 @@ impl Endpoint {
             .map_err(|error| ConnectError::Client { server: self.url(), source: error.into() })
     }
 
-    fn new(mut config: kube::Config, origin: String) -> Self {
+    pub(super) fn new(mut config: kube::Config, origin: String) -> Self {
         config.default_retry = false;
         Self { config, origin, outage: Arc::default() }
     }
