@@ -45,7 +45,7 @@ impl Verdicts {
         }
     }
 
-    /// The same in memory that is used again.
+    /// As [`absent`](Self::absent), in memory that is used again.
     pub fn absent_in(spare: &Arc<VecPool<VerdictId>>, n_slots: usize) -> Self {
         let ids = spare.lend_filled(VerdictId::ABSENT, n_slots);
         let mut verdicts = Self::absent(0);

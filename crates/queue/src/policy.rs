@@ -16,8 +16,8 @@ pub trait QueuePolicy<E, O> {
     /// Must be a strict weak order. Not called while [`sort_key`](Self::sort_key) gives keys.
     fn precedes(&self, a: &QueuedPod<E>, b: &QueuedPod<E>) -> bool;
 
-    /// The same order as a key, smallest first, if it can be expressed as one: `(-priority, timestamp)` for the default
-    /// sort. It is computed once per insertion and saves most of the cost of comparing.
+    /// The order of [`precedes`](Self::precedes) as a key, smallest first, if it can be expressed as one: `(-priority, timestamp)` for
+    /// the default sort. It is computed once per insertion and saves most of the cost of comparing.
     ///
     /// Either every pod has a key or none has, for the whole life of a queue.
     fn sort_key(&self, pod: &QueuedPod<E>) -> Option<(i64, i64)> {

@@ -39,7 +39,7 @@ impl ObjectStore {
         self.present(object).is_some_and(|known| is_older(known, object))
     }
 
-    /// The same object in its present revision.
+    /// The present revision of this object; `None` if there is none, or another one of the same name.
     fn present(&self, object: &Object) -> Option<&Arc<Object>> {
         let known = self.get(&object.group, &object.kind, &object.namespace, &object.name);
         known.filter(|known| known.uid == object.uid)

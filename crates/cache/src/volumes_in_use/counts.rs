@@ -16,7 +16,7 @@ struct Use {
     volume: UsedVolume,
 }
 
-/// The same, borrowed.
+/// A borrowed [`Use`], which hashes like it.
 #[derive(Hash)]
 struct BorrowedUse<'a> {
     node: NodeIdx,
@@ -38,7 +38,7 @@ struct Group {
     name: Arc<str>,
 }
 
-/// The same, borrowed; field order and types hash like [`Group`].
+/// A borrowed [`Group`]: order and types of the fields are such that it hashes like it.
 #[derive(Hash)]
 struct BorrowedGroup<'a> {
     node: NodeIdx,

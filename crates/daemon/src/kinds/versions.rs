@@ -66,7 +66,7 @@ pub(crate) fn as_written<'p>(
     renamed(patch, old, new)
 }
 
-/// The same with another type of condition in its status.
+/// The value with the type of conditions in its status renamed.
 fn renamed<'v>(value: &'v Value, from: &str, to: &str) -> Cow<'v, Value> {
     let conditions = value["status"]["conditions"].as_array();
     if !conditions.into_iter().flatten().any(|condition| condition["type"] == from) {
