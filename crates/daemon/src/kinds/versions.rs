@@ -66,7 +66,7 @@ pub(crate) fn as_written<'p>(
     renamed(patch, old, new)
 }
 
-/// The value with the type of conditions in its status renamed.
+/// The same with another type of condition in its status.
 fn renamed<'v>(value: &'v Value, from: &str, to: &str) -> Cow<'v, Value> {
     let conditions = value["status"]["conditions"].as_array();
     if !conditions.into_iter().flatten().any(|condition| condition["type"] == from) {
