@@ -34,7 +34,7 @@ struct AmountsForm {
     requests: Option<Map<String, Value>>,
 }
 
-/// The same of a claim for devices; what a request says is read by the plugin.
+/// What is read of a claim for devices; what its requests say is read by the plugin.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct DeviceClaimForm {

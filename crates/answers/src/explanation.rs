@@ -83,7 +83,7 @@ pub fn explain(
     explain_until(engine, subject, options, &Interrupt::default(), now)
 }
 
-/// The same, which does not try the pod's group any more after an `interrupt`.
+/// As [`explain`]; after an `interrupt` the pod's group is not tried any more.
 pub(crate) fn explain_until(
     engine: &mut Engine,
     subject: &Subject,

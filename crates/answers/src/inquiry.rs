@@ -125,7 +125,7 @@ impl Answer {
         }
     }
 
-    /// The same of a scheduler that does not lead, which says so if it follows from the queue.
+    /// The answer as a scheduler that does not lead gives it: with a warning that says so, unless the answer does not depend on the queue.
     #[must_use]
     pub fn of_standby(mut self) -> Self {
         if !matches!(self, Self::Capacity(_) | Self::Fragmentation(_)) {
@@ -134,7 +134,7 @@ impl Answer {
         self
     }
 
-    /// The same for its reader: without the names that may not be seen, and with shorter lists.
+    /// The answer as its reader gets it: without the names that may not be seen, and with shorter lists.
     #[must_use]
     pub fn for_reader(
         self,

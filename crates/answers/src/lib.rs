@@ -51,6 +51,7 @@ mod manifests;
 mod pod_name;
 mod preemption;
 mod queue;
+mod readiness;
 mod rehearsal;
 mod request;
 mod schema;

@@ -30,7 +30,7 @@ pub fn preemption(
     preemption_until(engine, subject, options, &Interrupt::default(), now)
 }
 
-/// The same, which does not try the pod's group any more after an `interrupt`.
+/// As [`preemption`]; after an `interrupt` the pod's group is not tried any more.
 pub(crate) fn preemption_until(
     engine: &mut Engine,
     subject: &Subject,

@@ -53,7 +53,7 @@ pub fn queue(engine: &Engine, options: QueueOptions, now: Timestamp) -> Queue {
     queue_until(engine, options, &Interrupt::default(), now)
 }
 
-/// The same, which makes no more attempts on the copy after an `interrupt`.
+/// As [`queue`]; after an `interrupt` no more attempts are made on the copy.
 pub(crate) fn queue_until(
     engine: &Engine,
     options: QueueOptions,

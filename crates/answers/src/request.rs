@@ -225,7 +225,7 @@ impl Question {
         Ok(Self { kind, demands, asked, objects, namespace, metadata, spec })
     }
 
-    /// The same for an engine that was given the objects of a cluster and has tried none of its pods: what waits for what is
+    /// This question, for an engine that was given the objects of a cluster and has tried none of its pods: what waits for what is
     /// found out first.
     #[must_use]
     pub fn of_objects(mut self) -> Self {

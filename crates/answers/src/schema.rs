@@ -52,7 +52,7 @@ fn kind<T: JsonSchema>(generator: &mut SchemaGenerator, kind: &str) -> Value {
     one_of_kinds::<T>(generator, json!({"const": kind}))
 }
 
-/// The same where `kinds` says which kinds there are.
+/// A reference to the schema of a type, whose version is always the same, and whose kinds are `kinds`.
 fn one_of_kinds<T: JsonSchema>(generator: &mut SchemaGenerator, kinds: Value) -> Value {
     let reference = generator.subschema_for::<T>().to_value();
     let definition = generator.definitions_mut().get_mut(&*T::schema_name());

@@ -56,9 +56,9 @@ pub enum Change {
     EvictPod(PodName),
     /// A node joins.
     AddNode(Arc<Node>),
-    /// Nodes join that are like one that is there: empty, and with names and host names of their own.
+    /// Copies of an existing node join: empty, and with new names and host names.
     AddNodesLike {
-        /// The one that is there.
+        /// The existing node.
         node: Arc<str>,
         /// How many join.
         count: usize,
@@ -75,7 +75,7 @@ pub enum Change {
     /// Pods go as disruption budgets allow. All nodes of a question are drained together, after all other changes: in each round
     /// as many pods are evicted as may go then, and the next one begins when the scheduler has placed what it can.
     Drain(Arc<str>),
-    /// The same at once, whatever budgets say: pods are deleted and not evicted.
+    /// A node is drained at once, whatever budgets say: its pods are deleted and not evicted.
     DrainAtOnce(Arc<str>),
     /// A node gets a taint. `NoExecute` does not evict running pods here.
     Taint {
@@ -157,7 +157,7 @@ pub fn what_if(
     what_if_under(engine, engine, changes, limits, now)
 }
 
-/// The same where another scheduler decides after the changes: `other` has the same cluster, and a configuration of its own.
+/// As [`what_if`], but another scheduler decides after the changes: `other` has the same cluster, and a configuration of its own.
 /// Pods that run stay where they are.
 ///
 /// # Errors

@@ -105,7 +105,7 @@ impl Object {
         self.n_bytes = json.n_bytes();
     }
 
-    /// The same with other JSON. What was read of the object besides stays as it is.
+    /// This object with other JSON. What was read of the object besides stays as it is.
     #[must_use]
     pub fn with_json(self, json: impl Into<Json>) -> Self {
         let json: Json = json.into();

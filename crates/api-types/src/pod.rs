@@ -81,6 +81,16 @@ impl Pod {
         self.node_name.is_some()
     }
 
+    /// Whether the pod has been given a node, or is nominated to one in its status.
+    pub fn is_assigned_or_nominated(&self) -> bool {
+        self.is_assigned() || self.nominated_node_name().is_some()
+    }
+
+    /// Whether the pod has affinity or anti-affinity to other pods, even if without any term.
+    pub fn has_pod_affinity(&self) -> bool {
+        self.spec.pod_affinity.is_some() || self.spec.pod_anti_affinity.is_some()
+    }
+
     /// `status.nominatedNodeName`, `None` when empty.
     pub fn nominated_node_name(&self) -> Option<&str> {
         self.status.nominated_node_name.as_deref()

@@ -95,8 +95,8 @@ impl Quantity {
         text: None,
     };
 
-    /// Reads a quantity such as `250m` or `1.5Gi`. Surrounding space is not accepted here; see
-    /// [`Quantity::parse_json_text`].
+    /// Reads a quantity such as `250m` or `1.5Gi`. Surrounding space is not accepted here, other than by
+    /// [`from_json`](Self::from_json).
     ///
     /// # Errors
     /// If the text is not a quantity, in the words of the reference.
@@ -108,7 +108,7 @@ impl Quantity {
     ///
     /// # Errors
     /// As [`parse`](Self::parse).
-    pub fn parse_json_text(text: &str) -> Result<Self, QuantityError> {
+    pub(crate) fn parse_json_text(text: &str) -> Result<Self, QuantityError> {
         parse::parse(text.trim())
     }
 
@@ -136,7 +136,7 @@ impl Quantity {
     }
 
     /// Thousandths, printed with decimal suffixes.
-    pub const fn from_milli(value: i64) -> Self {
+    pub(crate) const fn from_milli(value: i64) -> Self {
         Self { amount: Amount::Small { value, scale: -3 }, format: Format::DecimalSi, text: None }
     }
 

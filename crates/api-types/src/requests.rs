@@ -27,7 +27,7 @@ use totals::Totals;
 pub struct PodRequests {
     /// What the pod takes on its node: for resized pods the status counts too. NodeResourcesBalancedAllocation scores by it.
     pub accounted: Resources,
-    /// The same with defaults for CPU and memory where nothing is asked.
+    /// What the pod takes on its node, with defaults for CPU and memory where nothing is asked.
     pub non_zero: NonZeroRequest,
     /// What NodeResourcesFit filters by: specification only, nothing below zero.
     pub fit: Resources,

@@ -151,11 +151,6 @@ fn preferred(
     })
 }
 
-/// Whether a pod may carry terms at all: most do not.
-pub(crate) fn has_terms(pod: &Pod) -> bool {
-    pod.spec.pod_affinity.is_some() || pod.spec.pod_anti_affinity.is_some()
-}
-
 /// Whether two versions of a pod carry the same terms in the same order.
 pub(crate) fn has_same_terms(old: &Pod, new: &Pod) -> bool {
     Arc::ptr_eq(&old.spec, &new.spec) || terms_of(old).eq(terms_of(new))

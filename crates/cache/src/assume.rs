@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 
-use crate::affinity_terms::{has_same_terms, has_terms, terms_of};
+use crate::affinity_terms::{has_same_terms, terms_of};
 use crate::change_log::ChangeKinds;
 use crate::error::{CacheError, PodIdentity};
 use crate::node_table::NodeIdx;
@@ -194,7 +194,7 @@ impl ClusterState {
 
     /// The terms of a pod that has come to a node begin to count.
     fn carry_terms(&mut self, pod: &Pod, node: NodeIdx) {
-        if !has_terms(pod) {
+        if !pod.has_pod_affinity() {
             return;
         }
         for term in terms_of(pod) {
@@ -205,7 +205,7 @@ impl ClusterState {
 
     /// The terms of a pod that has left a node cease to count.
     fn drop_terms(&mut self, pod: &Pod, node: NodeIdx) {
-        if !has_terms(pod) {
+        if !pod.has_pod_affinity() {
             return;
         }
         self.affinity_terms.remove(pod, node, &self.labels);

@@ -38,6 +38,13 @@ pub use self::volume_classes::storage_class_of;
 
 type ByName = BTreeMap<Arc<str>, Arc<Object>>;
 
+/// Namespace and name of an object, which no other object of its kind has.
+type KeyInKind = (Arc<str>, Arc<str>);
+
+fn key_in_kind(object: &Object) -> KeyInKind {
+    (object.namespace.clone(), object.name.clone())
+}
+
 /// Objects by kind, namespace and name.
 ///
 /// Kinds are named by API group and kind, without the version, since an object is the same in all of them:

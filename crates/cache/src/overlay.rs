@@ -130,7 +130,7 @@ impl NodeOverlay {
         &self.requested
     }
 
-    /// The same with defaults for CPU and memory.
+    /// [`requested_delta`](Self::requested_delta), with defaults for CPU and memory.
     pub fn non_zero_delta(&self) -> NonZeroRequest {
         self.non_zero
     }

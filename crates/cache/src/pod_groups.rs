@@ -133,7 +133,7 @@ impl KnownGroup {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct GroupKey(Arc<str>, Arc<str>);
 
-/// The same, borrowed: members of a group that is tried ask several times.
+/// A borrowed [`GroupKey`]: members of a group that is tried ask several times.
 #[derive(Clone, Copy, Hash)]
 struct GroupName<'a>(&'a str, &'a str);
 

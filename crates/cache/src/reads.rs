@@ -188,7 +188,7 @@ impl ReadSet {
         Self { reads: AtomicU32::new(0), counters: None }
     }
 
-    /// The same, keeping the counters that are asked for.
+    /// A set in which nothing is noted yet, and which keeps the counters that are asked for.
     pub fn with_counters() -> Self {
         Self { counters: Some(Box::default()), ..Self::new() }
     }

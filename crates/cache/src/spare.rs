@@ -27,7 +27,7 @@ impl<T> VecPool<T> {
         PooledVec { vector, home: Some(self.clone()) }
     }
 
-    /// The same with `len` values that are all alike.
+    /// A vector with `len` values, all of them `value`.
     pub fn lend_filled(self: &Arc<Self>, value: T, len: usize) -> PooledVec<T>
     where
         T: Clone,

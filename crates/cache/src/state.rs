@@ -106,7 +106,7 @@ impl ClusterState {
         self.nodes.order()
     }
 
-    /// The same, to keep: unless nodes come or go, it is one list that all have.
+    /// [`order`](Self::order), to keep: unless nodes come or go, all who keep it share one list.
     pub fn shared_order(&self) -> Arc<[NodeIdx]> {
         self.nodes.order().clone()
     }
@@ -174,7 +174,7 @@ impl ClusterState {
 
     /// The list of taints of a node, by number.
     #[inline]
-    pub fn taint_set(&self, node: NodeIdx) -> TaintSetId {
+    pub(crate) fn taint_set(&self, node: NodeIdx) -> TaintSetId {
         self.taint_ids.get(node)
     }
 
@@ -374,7 +374,7 @@ impl ClusterState {
         &self.objects
     }
 
-    /// The same, to assume changes of them. What the API server reports comes in by
+    /// All objects that are neither pods nor nodes, to assume changes of them. What the API server reports comes in by
     /// [`upsert_object`](Self::upsert_object) and [`remove_object`](Self::remove_object).
     pub fn objects_mut(&mut self) -> &mut ObjectStore {
         &mut self.objects

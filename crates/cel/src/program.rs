@@ -46,7 +46,7 @@ impl Environment {
         self.compile_metered(expression, &mut 0)
     }
 
-    /// The same. Adds to `steps` what it takes, in steps of some 5 ns, also where the expression is refused.
+    /// As [`compile`](Self::compile). Adds to `steps` what it takes, in steps of some 5 ns, also where the expression is refused.
     ///
     /// # Errors
     /// As of [`compile`](Self::compile).

@@ -101,7 +101,7 @@ pub struct GateSpec {
     /// Whether it is on unless set.
     pub default: bool,
     /// Whether it cannot be set to anything else.
-    pub is_locked: bool,
+    pub(crate) is_locked: bool,
 }
 
 impl GateSpec {

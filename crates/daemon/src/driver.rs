@@ -28,7 +28,7 @@ use crate::watchdog::Heartbeat;
 
 /// Decisions between two looks at the inputs.
 const MAX_TURNS: usize = 64;
-/// The same in time, for decisions that take long.
+/// How long decisions are made between two looks at the inputs: fewer than [`MAX_TURNS`] if they take long.
 const MAX_DECIDING: Duration = Duration::from_millis(5);
 /// Inputs between two rounds of decisions, so that a flood of changes does not hold up pods for ever.
 const MAX_INPUTS: usize = 4_096;

@@ -135,7 +135,7 @@ impl Candidacy {
         (Self { elector, leadership }, fence)
     }
 
-    /// The same, which announces in the lease by which certificate it can be known when it leads.
+    /// This candidate, which announces in the lease by which certificate it can be known when it leads.
     pub(crate) fn announcing(mut self, certificate: watch::Receiver<CertificateDigest>) -> Self {
         self.elector.lease = self.elector.lease.announcing(certificate);
         self

@@ -138,7 +138,7 @@ impl Column {
         expression.len() + self.answers.len() + selector
     }
 
-    /// The same for this many shapes.
+    /// This selector, with room for the answers about so many shapes.
     fn grown(&self, n_shapes: usize) -> Self {
         let known = self.answers.iter().map(|answer| answer.load(Ordering::Relaxed));
         let answers = known.chain(std::iter::repeat(UNKNOWN)).take(n_shapes).map(AtomicU8::new);
@@ -167,7 +167,7 @@ impl Column {
         result
     }
 
-    /// The same without keeping the answer: for facts that are not quite those of a shape.
+    /// The answer about a device, which is not kept: for facts that are not quite those of a shape.
     pub(crate) fn evaluate(
         &self,
         facts: DeviceFacts<'_>,

@@ -70,7 +70,8 @@ impl Alike {
         is_known.then_some(Self { needed, state, skip: run.skip })
     }
 
-    /// Nodes for `most` members or as many as fit, each node as often as it takes one more; `None` if members have to be tried.
+    /// The nodes that members get, one entry for each member: a node is listed as often as members fit there. Ends with `most`
+    /// members or when no more fit. `None` if the filters cannot count, so that members have to be tried.
     pub(crate) fn places(
         &self,
         core: &Core,
@@ -93,7 +94,8 @@ impl Alike {
         Some(places)
     }
 
-    /// Lets filters be asked about a member; `None` if they cannot tell.
+    /// What `ask` finds out from the filters, which judge nodes for any one of the members; `None` if they cannot do so by the sums
+    /// of nodes' requests, or if `ask` gives up.
     pub(crate) fn with_filters<T>(
         &self,
         core: &Core,
@@ -122,8 +124,7 @@ fn are_alike(group: &Group) -> bool {
         same_requests && pod.priority() == first.priority() && is_free(pod)
     };
     signature.is_some()
-        && first.spec.pod_affinity.is_none()
-        && first.spec.pod_anti_affinity.is_none()
+        && !first.has_pod_affinity()
         && is_free(first)
         && group.members.iter().all(|queued| queued.signature() == signature)
         && others.iter().all(is_same)

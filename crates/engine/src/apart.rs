@@ -14,7 +14,7 @@ pub(crate) const GIVEN_UP: &str = "the question was given up";
 
 /// State that only a copy of an engine has.
 #[derive(Debug, Default)]
-pub(crate) struct Apart {
+pub(crate) struct ForkState {
     /// The extenders of a copy: always empty.
     pub(crate) extenders: Extenders,
     /// Plugins whose outside work was assumed to have succeeded, without being started.

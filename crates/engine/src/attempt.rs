@@ -366,14 +366,8 @@ impl Search<'_, '_> {
             self.watched.scored(&named.collect::<Vec<_>>());
         }
         let added = self.extenders.prioritize(cluster, pod, &nodes);
-        // Ties fall by the place in the list of all nodes, or in the sample.
-        let by_name = (self.ties == TieBreak::ByName).then(|| ranks_by_name(cluster, &nodes));
-        let place = |at: usize| match &by_name {
-            Some(ranks) => ranks.get(at).copied(),
-            None if is_sample => Some(at),
-            None => cluster.position(nodes[at]),
-        };
-        Ok(best_with(table.totals, added, |at| self.ties.order(place(at))).map(|at| nodes[at]))
+        let order = order_of(self.ties, &nodes, is_sample, cluster);
+        Ok(best_with(table.totals, added, order).map(|at| nodes[at]))
     }
 
     /// Whether every score is needed, and not only the best.
@@ -461,8 +455,26 @@ impl Search<'_, '_> {
     }
 }
 
+/// Which of several equally good `nodes`, by their places among these, goes first: the one with the lowest number. Ties are broken by
+/// name, or else by the place in the list of all nodes; in a sample of them, by the place there.
+pub(crate) fn order_of(
+    ties: TieBreak,
+    nodes: &[NodeIdx],
+    is_sample: bool,
+    cluster: &ClusterState,
+) -> impl Fn(usize) -> u64 {
+    let by_name = (ties == TieBreak::ByName).then(|| ranks_by_name(cluster, nodes));
+    move |at| {
+        ties.order(match &by_name {
+            Some(ranks) => ranks.get(at).copied(),
+            None if is_sample => Some(at),
+            None => cluster.position(nodes[at]),
+        })
+    }
+}
+
 /// The place of each node among `nodes` in the order of names.
-pub(crate) fn ranks_by_name(cluster: &ClusterState, nodes: &[NodeIdx]) -> Vec<usize> {
+fn ranks_by_name(cluster: &ClusterState, nodes: &[NodeIdx]) -> Vec<usize> {
     let mut by_name: Vec<usize> = (0..nodes.len()).collect();
     by_name.sort_unstable_by_key(|at| cluster.node_name(nodes[*at]));
     let mut ranks = vec![0; nodes.len()];

@@ -52,15 +52,17 @@ pub(crate) struct Backfill {
     /// How long a gang may hold room at a time; zero for not at all.
     pub(crate) longest: Duration,
     pub(crate) head: Option<Head>,
-    /// Nobody holds room before this time: others have a chance at what a gang held in vain.
+    /// Before this time no gang may hold room, so that other pods get a chance at what the last one held in vain.
     pub(crate) pause: Timestamp,
+    /// Gangs that may not hold room before these times.
     pub(crate) resting: BTreeMap<GroupKey, Timestamp>,
-    /// Until when gangs might have held room that were the head before and are not placed.
+    /// Gangs that were the head before and are not placed yet, each with the time until which it might have held room: that stays
+    /// its limit if it becomes the head again.
     pub(crate) earlier: BTreeMap<GroupKey, Timestamp>,
 }
 
 impl Backfill {
-    /// Nobody holds room yet; each may for so long.
+    /// No gang holds room yet. Each may hold it for `longest` at a time.
     pub(crate) fn new(longest: Duration) -> Self {
         Self { longest, ..Self::default() }
     }

@@ -78,7 +78,7 @@ struct Binding {
     started: Timestamp,
     /// The meter's reading when the current extension point started, if it is measured.
     point_start: Option<u64>,
-    /// The same for the current Bind plugin.
+    /// The meter's reading when the current Bind plugin started, if it is measured.
     plugin_start: Option<u64>,
     /// The number of this binding in the order in which bindings were started.
     serial: Serial,

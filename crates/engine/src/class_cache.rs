@@ -45,8 +45,8 @@ const ATTEMPTS_WITHOUT: u32 = 32;
 /// times as long.
 const CATCH_UP_SHARE: usize = 4;
 
-/// What tells the number of a class of which ties fall by name from that of the same class of which they do not: a ranking is
-/// made for one of the two.
+/// Set in the number of a class where ties between equally good nodes are broken by name. A ranking is made for one way of breaking
+/// ties, so the same class has another entry for each.
 const BY_NAME: u64 = 1 << 63;
 
 /// The evaluation of a class.

@@ -21,7 +21,7 @@ use kube_scheduler_framework::{
 use kube_scheduler_queue::{Move, QueueReport, QueuedPod};
 use kube_scheduler_runtime::Extenders;
 
-use crate::apart::Apart;
+use crate::apart::ForkState;
 use crate::backfill::Backfill;
 use crate::binding::PermitWaits;
 use crate::class_cache::Signatures;
@@ -30,7 +30,7 @@ use crate::deadlines::{Deadlines, WakeUp};
 use crate::effect::{Effect, FAILED_SCHEDULING, PodRef};
 use crate::failure::truncated;
 use crate::foreign_groups::ForeignGroups;
-use crate::incomplete::IncompleteGroups;
+use crate::incomplete::{GroupKey, IncompleteGroups};
 use crate::measures::Measures;
 use crate::notice::{Notice, Notices, QUEUE_REPORTS_FROM};
 use crate::pods::PodIndex;
@@ -41,9 +41,6 @@ use crate::term_limits::TermLimits;
 
 /// How many notes are kept until they are fetched; later ones are dropped.
 const MAX_NOTES: usize = 256;
-
-/// Namespace and name of a pod group.
-type GroupName = (Arc<str>, Arc<str>);
 
 /// What all parts of the engine work on.
 #[derive(Debug)]
@@ -86,11 +83,11 @@ pub(crate) struct Core {
     /// How often the queue was changed.
     n_queue_changes: u64,
     /// The group whose members were made ready last, and how often the queue had been changed then.
-    activated: Option<(GroupName, u64)>,
+    activated: Option<(GroupKey, u64)>,
     signatures: Signatures,
     notes: Vec<String>,
-    /// Present only in a copy that is made for questions.
-    apart: Option<Apart>,
+    /// What only a copy has, on which questions are answered; `None` in the engine that schedules.
+    fork_state: Option<ForkState>,
 }
 
 /// A user-visible event about a pod.
@@ -151,7 +148,7 @@ impl Core {
             activated: None,
             signatures: Signatures::default(),
             notes: Vec::new(),
-            apart: None,
+            fork_state: None,
         }
     }
 
@@ -186,38 +183,38 @@ impl Core {
             activated: self.activated.clone(),
             signatures: self.signatures.fork(),
             notes: Vec::new(),
-            apart: Some(Apart::default()),
+            fork_state: Some(ForkState::default()),
         }
     }
 
     /// The extenders that are asked.
     pub(crate) fn extenders(&self) -> &Extenders {
-        self.apart.as_ref().map_or(&self.plans.extenders, |apart| &apart.extenders)
+        self.fork_state.as_ref().map_or(&self.plans.extenders, |state| &state.extenders)
     }
 
     /// Whether this is a copy, so that a plugin's outside work is assumed to succeed without being started. If so, notes the
     /// plugin.
     pub(crate) fn trusts(&mut self, plugin: &PluginName) -> bool {
-        let Some(apart) = &mut self.apart else { return false };
-        apart.trusted.insert(plugin.clone());
+        let Some(state) = &mut self.fork_state else { return false };
+        state.trusted.insert(plugin.clone());
         true
     }
 
     /// Whether this is a copy whose work is not wanted any more.
     pub(crate) fn is_given_up(&self) -> bool {
-        self.apart.as_ref().is_some_and(|apart| apart.is_given_up.load(Ordering::Relaxed))
+        self.fork_state.as_ref().is_some_and(|state| state.is_given_up.load(Ordering::Relaxed))
     }
 
     /// Names the flag that says so; without effect on what is no copy.
     pub(crate) fn give_up_when(&mut self, is_given_up: Arc<AtomicBool>) {
-        if let Some(apart) = &mut self.apart {
-            apart.is_given_up = is_given_up;
+        if let Some(state) = &mut self.fork_state {
+            state.is_given_up = is_given_up;
         }
     }
 
     /// The plugins whose outside work was assumed to have succeeded, by name.
     pub(crate) fn trusted(&self) -> impl Iterator<Item = &PluginName> {
-        self.apart.iter().flat_map(|apart| &apart.trusted)
+        self.fork_state.iter().flat_map(|state| &state.trusted)
     }
 
     /// What plugins may look at.
@@ -378,7 +375,7 @@ impl Core {
 
     /// As [`activate`](Self::activate) for all members of a group that have no node, except one. Every member of a large gang
     /// asks for this, so it does nothing if the queue has not changed since the last call other than by members that were placed.
-    pub(crate) fn activate_group(&mut self, group: GroupName, except: &str) {
+    pub(crate) fn activate_group(&mut self, group: GroupKey, except: &str) {
         let now = (group, self.n_queue_changes);
         if self.activated.as_ref() == Some(&now) {
             return;
@@ -426,7 +423,7 @@ impl Core {
 
     /// Records an event about each running pod whose affinity terms are ignored for other pods, once for each pod.
     pub(crate) fn record_ignored_terms(&mut self) {
-        for (pod, note) in self.term_limits.take_unsaid() {
+        for (pod, note) in self.term_limits.take_unreported() {
             let profiles = &self.plans.profiles;
             let profile = profiles.of(&pod).map(|profile| &profiles[profile]);
             let reporting = profile.or(profiles.first()).map(|it| it.scheduler_name.clone());

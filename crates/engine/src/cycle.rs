@@ -278,8 +278,7 @@ impl SchedulingCycle {
             let refusal = self.budgets.refusal(limits, &pod.namespace, price, n_errors, now);
             return (Err(NoChoice::OverBudget(refusal)), price.0);
         }
-        // An evaluation of a pod whose counters cannot be kept would hold them all.
-        let is_kept = price.search <= limits.soft && price.keeps_counters;
+        let is_kept = price.is_kept(limits.soft);
         let may_preempt =
             scope.may_preempt && price.search.saturating_add(price.preemption) <= limits.hard;
         let scope = Scope { may_preempt, ..scope };

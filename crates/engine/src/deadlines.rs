@@ -27,7 +27,7 @@ pub(crate) enum WakeUp {
 
 type Times = BTreeSet<(Timestamp, Serial)>;
 
-/// All deadlines. Of those of one kind the earlier comes first, then that of the pod that set off first.
+/// All deadlines. Within a kind the earliest comes first; of several at the same time, the one of the binding that began first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deadlines {
     permits: Times,

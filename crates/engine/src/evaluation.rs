@@ -91,7 +91,7 @@ impl Evaluation {
         Self::after_pre_filter(runner, pool, state, pre_filter)
     }
 
-    /// The same when PreFilter ran before.
+    /// The evaluation of a pod for which PreFilter has run already, with the state and the results that it left.
     pub(crate) fn after_pre_filter(
         runner: &Runner<'_>,
         pool: &Pool,

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::preemption::PreemptionReport;
 use kube_scheduler_framework::{
     Commands, CycleState, NodeIdx, NodeOverlay, PluginName, PostFilterContext, PostFilterOutcome,
@@ -16,7 +15,7 @@ use kube_scheduler_framework::{
 };
 use kube_scheduler_runtime::{HypotheticalRunner, Rejections, Runner, SkipSet};
 
-use crate::attempt::{NO_NODES, TOO_EXPENSIVE, n_feasible_to_find, ranks_by_name};
+use crate::attempt::{NO_NODES, TOO_EXPENSIVE, n_feasible_to_find, order_of};
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;
 use crate::diagnosis::{Diagnosis, FitError};
@@ -58,7 +57,7 @@ pub struct NodeExplanation {
     pub is_explicit: bool,
     /// Scores, if the node is feasible and scoring worked.
     pub scores: Option<NodeScores>,
-    /// The same by plugin, in plugin order; plugins that skipped the pod are not listed.
+    /// What each plugin gives the node, in plugin order; plugins that skipped the pod are not listed.
     pub by_plugin: Vec<PluginScore>,
 }
 
@@ -168,7 +167,7 @@ pub(crate) fn explained(
     if n_nodes == 0 && explanation.error.is_none() {
         explanation.message = Some(NO_NODES.to_owned());
     }
-    if price.search <= limits.soft {
+    if price.is_kept(limits.soft) {
         core.cluster.follow_requested();
     } else {
         core.cluster.forget_requested();
@@ -303,7 +302,7 @@ fn add_nodes(
             let tied = feasible.iter().zip(&totals).filter(|(_, total)| Some(**total) == best);
             explanation.best = tied.filter_map(|(idx, _)| name_of(*idx)).collect();
             if explanation.chosen.is_none() {
-                let order = order_of(manner.ties, &feasible, cluster);
+                let order = order_of(manner.ties, &feasible, false, cluster);
                 let chosen = first_best(&totals, order);
                 explanation.chosen = chosen.and_then(|at| name_of(feasible[at]));
             }
@@ -319,17 +318,6 @@ fn add_nodes(
             }
             explanation.error = Some(status);
         }
-    }
-}
-
-/// Which of several equally good nodes goes first.
-fn order_of(ties: TieBreak, nodes: &[NodeIdx], cluster: &ClusterState) -> impl Fn(usize) -> u64 {
-    let by_name = (ties == TieBreak::ByName).then(|| ranks_by_name(cluster, nodes));
-    move |at| {
-        ties.order(match &by_name {
-            Some(ranks) => ranks.get(at).copied(),
-            None => cluster.position(nodes[at]),
-        })
     }
 }
 

@@ -61,7 +61,7 @@ impl Failure {
         matches!(self, Self::Unfit(..) | Self::Rejected(..))
     }
 
-    /// The same as a status.
+    /// The status that says why the attempt failed.
     pub(crate) fn status(&self) -> Status {
         match self {
             Self::Unfit(error, _) => Status::unschedulable(error.to_string()),

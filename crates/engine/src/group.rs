@@ -196,7 +196,7 @@ impl PlacementOutcome {
         }
     }
 
-    /// The same for observers.
+    /// What observers are told about it.
     pub(crate) fn report(&self, group: &Group) -> PlacementAttempt {
         let members = self.outcomes.iter().zip(&group.pods).map(|(outcome, pod)| MemberAttempt {
             pod: PodRef::from(&**pod),
@@ -218,17 +218,16 @@ impl PlacementOutcome {
     }
 }
 
-/// Whether a pod carries terms of affinity to other pods, or against them.
-pub(crate) fn has_affinity(pod: &Pod) -> bool {
-    pod.spec.pod_affinity.is_some() || pod.spec.pod_anti_affinity.is_some()
-}
-
-/// How many members have to be placed before one of them is bound, if that is all of them or more, and what plugins would say of
-/// each on its node follows from it: Permit plugins go by the number of members that are placed, and no pod waits that they could
-/// let through; Reserve and PreBind plugins have nothing to do. None of the pods has affinity, which is not
-/// [listed](kube_scheduler_cache::ClusterState::freeze_affinity_lists) during trials. So members need not be asked about on trial,
-/// can stay on their nodes from there until they are bound, and [set off together](Bindings::start_together). To be asked before
-/// any of them is on trial.
+/// How many members must be placed before one of them is bound, if that is already known to be all of them (or more than there are),
+/// and if it is all that plugins would decide by once a member has its node:
+///
+/// - Permit plugins go by the number of members that are placed, and no pod waits that they could let through.
+/// - Reserve and PreBind plugins have nothing to do for any member.
+/// - No member has affinity to other pods: the terms of members on trial are not
+///   [listed](kube_scheduler_cache::ClusterState::freeze_affinity_lists).
+///
+/// Then no plugin need be asked about a member on trial: it can stay on its node until it is bound, and all members
+/// [set off together](Bindings::start_together). Must be called before any of them is on trial.
 pub(crate) fn foreseen(core: &Core, group: &Group) -> Option<usize> {
     if core.permits.len() > 0 {
         return None;
@@ -238,7 +237,8 @@ pub(crate) fn foreseen(core: &Core, group: &Group) -> Option<usize> {
         let needed = group.members_needed(core)?;
         let reserves = |idx: PluginIdx| profile.reserve().any(|(other, ..)| other == idx);
         let is_plain = |pod: &Arc<Pod>| {
-            !has_affinity(pod) && profile.reserve().all(|(_, _, plugin)| plugin.is_idle_for(pod))
+            !pod.has_pod_affinity()
+                && profile.reserve().all(|(_, _, plugin)| plugin.is_idle_for(pod))
         };
         let is_idle = profile.pre_bind().all(|(idx, ..)| reserves(idx));
         let is_known = needed >= group.pods.len() && is_idle && group.pods.iter().all(is_plain);

@@ -28,7 +28,7 @@ use crate::effect::PodRef;
 use crate::exact::{Exact, restore_nominations, withdraw_nominations};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::group::{
-    Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE, foreseen, has_affinity,
+    Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE, foreseen,
 };
 use crate::group_report::GroupReport;
 use crate::observer::Observer;
@@ -42,9 +42,9 @@ const WAITING: &str = "pod group is waiting for preemption to complete";
 /// What Permit would say of a member before the last one that is needed. It is asked for reasons where they are told.
 static WAITS: LazyLock<Status> = LazyLock::new(|| Status::new(Code::Wait, []));
 
-/// For how many pods at most a group may cost half as much as the most expensive one.
+/// A group's work limit is half the limit of one pod, times the number of its pods, which is taken for this many at most.
 const MAX_PODS_PAID: usize = 80;
-/// The same for a group with pods that have everything counted anew in each placement.
+/// The same number for a group with pods whose counters cannot be kept, so that everything is counted anew in each placement.
 const MAX_PODS_PAID_ANEW: usize = 20;
 
 /// What a member costs at most that is like the one before, which was refused, in units; each node that it may go to adds one.
@@ -163,7 +163,7 @@ impl SchedulingCycle {
     ) -> PlacementOutcome {
         // The reference does not look for the anti-affinity of earlier members against later ones.
         let freezes = group.exact.is_none()
-            && group.pods.iter().any(|pod| has_affinity(pod))
+            && group.pods.iter().any(|pod| pod.has_pod_affinity())
             && cx.core.cluster.freeze_affinity_lists();
         // What is found out about some nodes is of no use for all of them.
         let kept = scope.nodes.map(|_| std::mem::take(&mut self.classes));

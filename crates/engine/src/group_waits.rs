@@ -56,7 +56,7 @@ impl Engine {
 
 /// # Groups that are waited for
 impl Core {
-    /// The same with these plugins that have groups of their own.
+    /// Sets the plugins that have groups of their own.
     pub(crate) fn with_groups_of_plugins(mut self, foreign: ForeignGroups) -> Self {
         self.foreign = foreign;
         self

@@ -25,8 +25,8 @@ const MAX_WAKES: usize = 32;
 
 /// # Room that is held
 impl Core {
-    /// The same with such a time until anything is said of groups that wait, `None` for ever, and gangs that may hold room for
-    /// so long at most.
+    /// Sets the times that are about groups: after `patience` a group that lacks members is reported (never if it is `None`), and
+    /// for `longest` a gang may hold room.
     pub(crate) fn with_group_times(
         mut self,
         patience: Option<Duration>,
@@ -101,7 +101,8 @@ impl Core {
         self.give_back(head.plan);
     }
 
-    /// The head has held room for as long as it may. No group may for as long again, and after that, for as long again, only other groups.
+    /// The head has held room for as long as it may. Now no gang may hold any for the same time, and this one not for twice that
+    /// time.
     pub(crate) fn expire_hold(&mut self) {
         let Some(head) = &self.backfill.head else { return };
         let group = head.group.clone();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::Timestamp;
 
-/// Namespace and name.
+/// Namespace and name of a pod group.
 pub(crate) type GroupKey = (Arc<str>, Arc<str>);
 
 /// Groups with members that are held back, and when to look whether they still are.
@@ -20,7 +20,7 @@ pub(crate) struct IncompleteGroups {
 }
 
 impl IncompleteGroups {
-    /// None, and none ever if there is no end to the patience.
+    /// No groups yet. Each that is added is looked at after `patience`; if that is `None`, none is ever added.
     pub(crate) fn new(patience: Option<Duration>) -> Self {
         Self { patience, ..Self::default() }
     }

@@ -248,7 +248,7 @@ impl Intake<'_> {
     }
 
     fn assigned_pod_removed(&mut self, pod: &Arc<Pod>) {
-        self.core.term_limits.gone(pod);
+        self.core.term_limits.forget(pod);
         self.core.cluster.group_member_gone(pod);
         self.core.member_is_gone(pod);
         if let Err(error) = self.core.cluster.remove_pod(&pod.uid) {

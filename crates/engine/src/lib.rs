@@ -23,7 +23,6 @@ mod counts;
 mod cycle;
 mod deadlines;
 mod diagnosis;
-mod duration;
 mod effect;
 mod engine;
 mod evaluation;

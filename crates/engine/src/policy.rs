@@ -151,7 +151,7 @@ impl Plans {
         Some(meter.point_ended(point, code, start?))
     }
 
-    /// The same for one plugin that was waited for.
+    /// Measures a call of one plugin that was waited for.
     pub(crate) fn plugin_ended(
         &self,
         profile: ProfileIdx,

@@ -97,7 +97,7 @@ impl Preemptions {
         Self { tasks: TaskTable::default(), awaiting: Vec::new(), is_in_background }
     }
 
-    /// The same without any preemption. Gangs go on waiting for pods that are leaving.
+    /// The table of a copy of the engine: it has no preemption that is going on, but gangs still wait for the pods that are leaving.
     pub(crate) fn fork(&self) -> Self {
         let awaiting = self.awaiting.clone();
         Self { tasks: self.tasks.fork(), awaiting, ..Self::new(self.is_in_background) }
@@ -149,7 +149,7 @@ impl Preemptions {
         (n_to_do > 0).then(|| Plan { node: node.clone(), victims, terminating, plugin })
     }
 
-    /// The same for a pod group, whose victims may be anywhere.
+    /// The plan to evict pods for a pod group: they may be on any nodes.
     pub(crate) fn plan_for_group(
         &self,
         victims: Vec<Arc<Pod>>,

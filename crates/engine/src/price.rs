@@ -5,42 +5,23 @@
 //!
 //! Only what the pod asks for has a price, and what its namespace says about it (services and owner). What other tenants wrote,
 //! such as the anti-affinity of running pods, is not counted, so no tenant can make another tenant's pods too expensive.
+//! [`parts`] says what each part of a pod costs.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+mod parts;
 
-use kube_scheduler_api_types::{
-    Json, LabelSelector, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, Requirement,
-    VolumeSource,
-};
-use kube_scheduler_cache::counters::RequiredNodeAffinity;
-use kube_scheduler_cache::{ClusterState, ServiceSelectors};
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::ClusterState;
 
-/// What messages call a part of a pod, and what the part costs.
-type Part = (&'static str, Reach, fn(&Pod, &ClusterState) -> Comparisons);
+use self::parts::PARTS;
 
-/// With which nodes a part is compared if the pod may only go to some.
+/// Which nodes a part of a pod is compared with if the pod may only go to some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
-    /// With these.
+    /// Those that the pod may go to.
     Scope,
-    /// With all: what is on others counts.
+    /// All nodes: what is on those that it may not go to counts, too.
     Cluster,
 }
-
-/// The parts of a pod that cost something.
-const PARTS: [Part; 7] = [
-    ("nodeSelector and node affinity", Reach::Scope, node_selection),
-    ("topology spread constraints", Reach::Cluster, spread_constraints),
-    ("spreading by services and owner", Reach::Cluster, default_spreading),
-    ("pod affinity and anti-affinity", Reach::Cluster, pod_affinity),
-    ("tolerations", Reach::Scope, tolerations),
-    ("resources, host ports and images", Reach::Scope, requests),
-    ("volumes and resource claims", Reach::Scope, volumes_and_claims),
-];
-
-/// Constraints that a pod without any gets by default. An operator who configures more decides about the work as well.
-const DEFAULT_CONSTRAINTS: u64 = 2;
 
 /// How often something is compared, table entries and slots of columns included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +53,7 @@ pub(crate) struct Price {
     /// What it costs to look for pods to evict.
     pub(crate) preemption: u64,
     /// Whether what is counted for the pod in the whole cluster can be kept for others.
-    pub(crate) keeps_counters: bool,
+    keeps_counters: bool,
 }
 
 /// Which searches for other nodes of the same attempt share their counters.
@@ -107,10 +88,6 @@ impl ScopeSize {
 /// What it costs to find a counter of an earlier search, and to bring it up to date when a pod is put on a node and taken off
 /// again, beside comparing the pod both times, in units.
 const KEEPING_A_COUNTER: u64 = 20;
-
-/// What it costs to note an affinity term where a pod is put, and to drop it again, in units. It took 0.3 µs with few terms on the
-/// node, and 1.5 µs with six thousand (inputs of the cost fuzzer).
-const CARRYING_A_TERM: u64 = 80;
 
 /// With how many of each the parts of a pod are compared.
 #[derive(Clone, Copy)]
@@ -168,7 +145,7 @@ impl Price {
         Self::on(pod, cluster, ScopeSize::all(cluster))
     }
 
-    /// The same if it may go to the nodes of `scope` only.
+    /// The price of an attempt for `pod` if it may go to the nodes of `scope` only.
     pub(crate) fn on(pod: &Pod, cluster: &ClusterState, scope: ScopeSize) -> Self {
         let extent = Extent::new(pod, cluster, scope);
         let (mut in_scope, mut everywhere) = (Comparisons::default(), Comparisons::default());
@@ -187,6 +164,12 @@ impl Price {
         };
         let keeps_counters = everywhere.keeps_counters();
         Self { search, preemption, keeps_counters }
+    }
+
+    /// Whether what a search finds out is kept for later ones, if `soft` is the limit for that. An evaluation of a pod whose
+    /// counters cannot be kept would hold them all.
+    pub(crate) fn is_kept(&self, soft: u64) -> bool {
+        self.search <= soft && self.keeps_counters
     }
 }
 
@@ -242,252 +225,15 @@ fn units(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
-/// What a search in a sorted list costs.
-fn log(n: usize) -> u64 {
-    u64::from(usize::BITS - n.leading_zeros())
-}
-
-/// What one comparison with requirements costs, and how many texts they list.
-fn requirements(all: &[Requirement]) -> (u64, u64) {
-    let cost = |(cost, listed), one: &Requirement| {
-        (cost + 1 + log(one.values.len()), listed + 1 + units(one.values.len()))
-    };
-    all.iter().fold((0, 0), cost)
-}
-
-fn selector(selector: Option<&LabelSelector>) -> (u64, u64) {
-    selector.map_or((0, 0), |selector| requirements(selector.requirements()))
-}
-
-fn node_selection(pod: &Pod, _: &ClusterState) -> Comparisons {
-    let n_pairs = pod.spec.node_selector.as_ref().map_or(0, |pairs| units(pairs.len()));
-    let mut sum = Comparisons { once: n_pairs, per_node: n_pairs, ..Comparisons::default() };
-    let Some(affinity) = pod.spec.node_affinity.as_deref() else { return sum };
-    let required = affinity.required.iter().flat_map(|selector| selector.terms()).flatten();
-    let preferred = affinity.preferred.iter().flatten().flat_map(|terms| terms.iter());
-    for term in required.chain(preferred.map(|preferred| &preferred.term)) {
-        let NodeSelectorTerm { expressions, fields } = term;
-        let (per_node, once) = requirements(expressions);
-        let per_node = 1 + per_node + units(fields.len());
-        sum = sum.and(Comparisons { once, per_node, ..Comparisons::default() });
-    }
-    sum
-}
-
-fn spread_constraints(pod: &Pod, cluster: &ClusterState) -> Comparisons {
-    let constraints = &pod.spec.topology_spread_constraints;
-    let mut sum = Comparisons::default();
-    for constraint in constraints.iter() {
-        let (per_neighbour, once) = selector(constraint.selector.as_ref());
-        // No pod is counted without a requirement.
-        let per_pod = u64::from(per_neighbour > 0);
-        let of_one = Comparisons { once, per_filling: 1, n_counters: 1, ..Comparisons::default() };
-        let per_shift = per_pod + per_neighbour;
-        sum = sum.and(Comparisons { per_pod, per_neighbour, per_shift, listed: once, ..of_one });
-    }
-    if !constraints.is_empty() {
-        // Which nodes count is found out once, and for each constraint that honours taints.
-        let per_constraint = tolerations(pod, cluster).once;
-        let once = per_constraint.saturating_mul(units(constraints.len()));
-        let per_node = node_selection(pod, cluster).per_node;
-        let listed = listed_about_nodes(pod, units(constraints.len()));
-        sum = sum.and(Comparisons { once, per_node, listed, ..Comparisons::default() });
-    }
-    sum
-}
-
-/// How many texts the counters of so many constraints list at most about nodes, and beside what is selected: each has its own key and
-/// namespace.
-fn listed_about_nodes(pod: &Pod, n_constraints: u64) -> u64 {
-    let required = RequiredNodeAffinity::of(pod).map_or(0, |required| required.n_listed());
-    units(required + pod.spec.tolerations.len()).saturating_add(3 * n_constraints)
-}
-
-/// A pod without constraints is spread by what its services and its owner select. Of its services only those labels
-/// count that it has itself.
-fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
-    if !pod.spec.topology_spread_constraints.is_empty() {
-        return Comparisons::default();
-    }
-    let objects = cluster.objects();
-    let ServiceSelectors { n_services, n_pairs } = objects.service_selectors(&pod.namespace);
-    let (n_services, n_labels) = (units(n_services), units(pod.labels.len()));
-    let n_compared = units(n_pairs).min(n_services.saturating_mul(n_labels));
-    // Each service's pairs are looked up among the labels, and listed if the service selects the pod.
-    let n_steps = n_compared.saturating_mul(2 * log(pod.labels.len()));
-    let once_per_cycle = n_services.saturating_add(n_steps);
-    let of_owner = pod.controller.as_ref().and_then(|owner| {
-        let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-        let owner = objects.get(group, &owner.kind, &pod.namespace, &owner.name)?;
-        Some(written_requirements(&owner.kind, &owner.json["spec"]["selector"]))
-    });
-    let (of_owner, n_owned) = of_owner.unwrap_or_default();
-    let of_services = units(n_pairs).min(n_labels);
-    let n_selected = of_services.saturating_add(n_owned);
-    // What services select is known to be about a pod with these labels. What the owner selects is listed anew only together
-    // with it.
-    let once = if of_services > 0 { n_labels + of_services + n_owned } else { of_owner };
-    if n_selected == 0 {
-        return Comparisons { once, once_per_cycle, ..Comparisons::default() };
-    }
-    let listed = listed_about_nodes(pod, DEFAULT_CONSTRAINTS);
-    let per_pod_and_constraint = of_services.saturating_mul(2).saturating_add(of_owner);
-    let per_neighbour = DEFAULT_CONSTRAINTS.saturating_mul(per_pod_and_constraint);
-    Comparisons {
-        once,
-        once_per_cycle,
-        per_node: node_selection(pod, cluster).per_node,
-        per_filling: DEFAULT_CONSTRAINTS,
-        per_pod: DEFAULT_CONSTRAINTS,
-        per_neighbour,
-        // All constraints count the same pods, and hosts need no counter of their own.
-        per_shift: per_pod_and_constraint.saturating_add(1),
-        n_counters: DEFAULT_CONSTRAINTS,
-        // Each pair is a key and a value.
-        listed: n_selected.saturating_add(of_services).saturating_add(listed),
-    }
-}
-
-/// What [`requirements`] says of the selector in an object of this kind: pairs, or `matchLabels` and `matchExpressions`.
-fn written_requirements(kind: &str, selector: &Json) -> (u64, u64) {
-    let pairs = if kind == "ReplicationController" { selector } else { &selector["matchLabels"] };
-    let of_pairs = 2 * pairs.as_object().map_or(0, |pairs| units(pairs.len()));
-    let expressions = selector["matchExpressions"].as_array().unwrap_or_default();
-    expressions.iter().fold((of_pairs, of_pairs), |(cost, listed), expression| {
-        let n_values = expression["values"].as_array().map_or(0, <[_]>::len);
-        (cost + 1 + log(n_values), listed + 1 + units(n_values))
-    })
-}
-
-fn pod_affinity(pod: &Pod, cluster: &ClusterState) -> Comparisons {
-    let affinities = [&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity];
-    let affinities = affinities.into_iter().flatten();
-    let terms = affinities.flat_map(|affinity| {
-        let PodAffinity { required, preferred, .. } = &**affinity;
-        required.iter().chain(preferred.iter().map(|weighted| &weighted.term))
-    });
-    let mut sum = Comparisons::default();
-    for term in terms {
-        let PodAffinityTerm { selector: pods, namespaces, namespace_selector, topology_key } = term;
-        let of_pods = selector(pods.as_ref());
-        let of_namespaces = selector(namespace_selector.as_ref());
-        // Others are compared by their namespace alone.
-        let is_about_neighbours =
-            **namespaces == [pod.namespace.clone()] && namespace_selector.is_none();
-        let (per_pod, per_neighbour) = match pods {
-            Some(_) if is_about_neighbours => (1, of_pods.0),
-            Some(_) => (1 + of_pods.0 + of_namespaces.0 + log(namespaces.len()), 0),
-            // A term without a selector selects no pod, and is compared with none.
-            None => (0, 0),
-        };
-        let listed = 1 + of_pods.1 + of_namespaces.1 + units(namespaces.len());
-        let once = listed.saturating_add(CARRYING_A_TERM);
-        sum = sum.and(match cluster.is_on_nodes(topology_key) {
-            true => {
-                let of_one =
-                    Comparisons { once, per_filling: 1, per_pod, ..Comparisons::default() };
-                let per_shift = per_pod + per_neighbour;
-                Comparisons { per_neighbour, per_shift, n_counters: 1, listed, ..of_one }
-            }
-            // What has no domain is not counted.
-            false => Comparisons { once, listed, ..Comparisons::default() },
-        });
-    }
-    sum
-}
-
-fn tolerations(pod: &Pod, cluster: &ClusterState) -> Comparisons {
-    let n_tolerations = units(pod.spec.tolerations.len());
-    // Nodes have few different lists of taints, and each list is compared once.
-    let once = n_tolerations.saturating_mul(units(cluster.taint_sets().n_ids()));
-    Comparisons { once, per_filling: 1, ..Comparisons::default() }
-}
-
-fn requests(pod: &Pod, _: &ClusterState) -> Comparisons {
-    let n_asked =
-        pod.requests.totals.len() + pod.spec.host_ports.len() + pod.spec.images.names.len();
-    let (once, per_filling) = (units(pod.labels.len()), 1 + units(n_asked));
-    Comparisons { once, per_filling, ..Comparisons::default() }
-}
-
-fn volumes_and_claims(pod: &Pod, cluster: &ClusterState) -> Comparisons {
-    let n_volumes = units(pod.volumes.len());
-    let n_claims = units(pod.spec.resource_claims.len());
-    let mut sum = Comparisons { per_filling: n_volumes + n_claims, ..Comparisons::default() };
-    if n_volumes > 0 {
-        sum = sum.and(volume_claims(pod, cluster));
-    }
-    if n_claims > 0 {
-        let n_known = units(cluster.objects().n_objects("resource.k8s.io", "ResourceSlice"));
-        sum.once = sum.once.saturating_add(n_claims.saturating_mul(n_known));
-    }
-    sum
-}
-
-/// What it costs at most to serve one claim of very many on a node, in units, beside the one for the volume.
-const SERVING_A_CLAIM: u64 = 20;
-
-/// Each claim of a pod adds a sixteenth of a unit to what every other costs on a node, up to [`SERVING_A_CLAIM`]: so that pods with a
-/// few claims cost what they always did.
-const PARTS_OF_A_UNIT: u64 = 16;
-
-/// What it costs to compile a text that a selector lists, in units.
-const COMPILING_A_TEXT: u64 = 8;
-
-/// No pod may have claims that select by more texts than this.
-const MOST_TEXTS: u64 = 1 << 20;
-
-/// What claims cost. For each there is a look at every volume; what a class has is found out once for all claims of the pod, but claims with
-/// a selector choose on their own: each goes through volumes that others have taken. A claim that is not there ends the attempt before
-/// any of that.
-fn volume_claims(pod: &Pod, cluster: &ClusterState) -> Comparisons {
-    let objects = cluster.objects();
-    let n_volumes = units(objects.n_objects("", "PersistentVolume"));
-    let names = pod.volumes.iter().filter_map(|volume| match &volume.source {
-        VolumeSource::Claim { claim, .. } => Some(Cow::Borrowed(&**claim)),
-        VolumeSource::Ephemeral { .. } => Some(format!("{}-{}", pod.name, volume.name).into()),
-        _ => None,
-    });
-    let names: Vec<Cow<'_, str>> = names.collect();
-    let n_claims = units(names.len());
-    let (mut n_found, mut n_selecting, mut n_compared, mut n_listed) = (0_u64, 0_u64, 0_u64, 0_u64);
-    let mut by_name: BTreeMap<Cow<'_, str>, u64> = BTreeMap::new();
-    names.into_iter().for_each(|name| *by_name.entry(name).or_default() += 1);
-    for (name, n) in by_name {
-        let claim = objects.get("", "PersistentVolumeClaim", &pod.namespace, &name);
-        let Some(claim) = claim else { continue };
-        n_found += n;
-        let selector = &claim.json["spec"]["selector"];
-        if !selector.is_null() {
-            let (compared, listed) = written_requirements("PersistentVolumeClaim", selector);
-            n_selecting += 1;
-            n_compared = n_compared.saturating_add(compared);
-            n_listed = n_listed.saturating_add(listed);
-        }
-        if n_listed > MOST_TEXTS {
-            return Comparisons { once: u64::MAX, ..Comparisons::default() };
-        }
-    }
-    let of_kind = |kind| units(objects.n_objects("storage.k8s.io", kind));
-    let n_capacities = of_kind("CSIStorageCapacity");
-    let once = n_found.min(of_kind("StorageClass")).saturating_mul(n_capacities);
-    let once = once
-        .saturating_add(n_found.saturating_mul(n_volumes))
-        .saturating_add(n_compared.saturating_mul(n_volumes))
-        .saturating_add(n_listed * COMPILING_A_TEXT);
-    let of_others = n_claims.min(SERVING_A_CLAIM * PARTS_OF_A_UNIT);
-    let per_node = n_claims.saturating_mul(of_others) / PARTS_OF_A_UNIT;
-    let of_taken = n_selecting.saturating_mul(n_claims.min(n_volumes)).saturating_mul(2);
-    Comparisons { once, per_node: per_node.saturating_add(of_taken), ..Comparisons::default() }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use kube_scheduler_api_types::{Node, Object};
+    use kube_scheduler_api_types::{Json, LabelSelector, Node, Object};
     use serde_json::{Value, json};
 
+    use super::parts::{CARRYING_A_TERM, requirements, written_requirements};
     use super::*;
 
     fn pod(spec: Value) -> Pod {
@@ -754,7 +500,10 @@ mod tests {
                 json!({"topologyKey": "zone", "labelSelector": {}, "namespaces": namespaces});
             let terms = vec![term; n_terms];
             let spec = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}});
-            n_kept_counters(&pod(spec), &cluster)
+            let pod = pod(spec);
+            let n_kept = n_kept_counters(&pod, &cluster);
+            assert_eq!(Price::of(&pod, &cluster).is_kept(u64::MAX), n_kept.is_some());
+            n_kept
         };
         assert_eq!([n_kept(0, 0), n_kept(10, 1), n_kept(64, 1)], [Some(0), Some(10), Some(64)]);
         assert_eq!([n_kept(65, 1), n_kept(10, 210), n_kept(1, 2100)], [None; 3]);

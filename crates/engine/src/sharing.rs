@@ -341,7 +341,7 @@ impl<T: Part> Table<T> {
     fn sweep(&mut self) {
         let n_bytes = &mut self.n_bytes;
         self.parts.retain(|(weighed, part)| {
-            // What has one holder is held by this table alone.
+            // The table is one of the holders: a part without another one is not in use.
             let is_held = part.n_holders() > 1;
             *n_bytes -= if is_held { 0 } else { weighed.n_bytes() };
             is_held

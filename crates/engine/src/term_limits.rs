@@ -43,8 +43,8 @@ impl Reach {
         }
     }
 
-    /// For users.
-    fn whose(self) -> &'static str {
+    /// What such terms are about, in the text of events.
+    fn description(self) -> &'static str {
         match self {
             Self::Far => "other namespaces",
             Self::Near => "its own namespace",
@@ -72,33 +72,30 @@ pub(crate) struct TermLimits {
     /// How many terms of such pods count, by namespace.
     counted: KeyedMap<Arc<str>, [usize; 2]>,
     /// Pods whose terms are ignored and for which no event was recorded yet, each with the text of the event; by UID.
-    unsaid: BTreeMap<Arc<str>, (Arc<Pod>, String)>,
+    unreported: BTreeMap<Arc<str>, (Arc<Pod>, String)>,
 }
 
 impl TermLimits {
     /// Takes in a running pod that was added or changed. Returns the form in which the cluster state has to know it: without
     /// terms that are ignored. O(its terms).
     pub(crate) fn admit(&mut self, pod: &Arc<Pod>) -> Arc<Pod> {
-        if pod.spec.pod_affinity.is_none()
-            && pod.spec.pod_anti_affinity.is_none()
-            && self.carriers.is_empty()
-        {
+        if !pod.has_pod_affinity() && self.carriers.is_empty() {
             return pod.clone();
         }
         let n = n_terms(pod);
         let terms = match self.carriers.get(&pod.uid) {
             Some(known) if known.map(|terms| terms.n) == n => *known,
             _ => {
-                self.gone(pod);
-                self.comes(pod, n)
+                self.forget(pod);
+                self.register(pod, n)
             }
         };
         let ignored = |reach: Reach| !terms[reach as usize].count;
         if Reach::BOTH.into_iter().any(ignored) { without(pod, ignored) } else { pod.clone() }
     }
 
-    /// Which terms of a pod count that has so many.
-    fn comes(&mut self, pod: &Arc<Pod>, n: [usize; 2]) -> [Terms; 2] {
+    /// Takes in a pod with `n` terms of each reach that is not among the carriers, and says which of them count.
+    fn register(&mut self, pod: &Arc<Pod>, n: [usize; 2]) -> [Terms; 2] {
         let mut terms = n.map(|n| Terms { n, count: true });
         let many = |reach: &Reach| n[*reach as usize] > reach.usual();
         if !Reach::BOTH.iter().any(many) {
@@ -116,25 +113,25 @@ impl TermLimits {
                     "{} pod affinity terms about {} do not count for any other pod: with {counted} of other pods of this \
                      namespace they are more than {MOST}",
                     n[at],
-                    reach.whose()
+                    reach.description()
                 ));
             }
         }
         if !notes.is_empty() {
-            self.unsaid.insert(pod.uid.clone(), (pod.clone(), notes.join("; ")));
+            self.unreported.insert(pod.uid.clone(), (pod.clone(), notes.join("; ")));
         }
         self.carriers.insert(pod.uid.clone(), terms);
         terms
     }
 
     /// The pods whose terms are ignored and for which no event was recorded yet, each with the text of the event.
-    pub(crate) fn take_unsaid(&mut self) -> impl Iterator<Item = (Arc<Pod>, String)> + use<> {
-        std::mem::take(&mut self.unsaid).into_values()
+    pub(crate) fn take_unreported(&mut self) -> impl Iterator<Item = (Arc<Pod>, String)> + use<> {
+        std::mem::take(&mut self.unreported).into_values()
     }
 
     /// Forgets a pod that is gone, or whose terms have changed.
-    pub(crate) fn gone(&mut self, pod: &Pod) {
-        self.unsaid.remove(&pod.uid);
+    pub(crate) fn forget(&mut self, pod: &Pod) {
+        self.unreported.remove(&pod.uid);
         let Some(terms) = self.carriers.remove(&pod.uid) else { return };
         let Some(counted) = self.counted.get_mut(&pod.namespace) else { return };
         for reach in Reach::BOTH {
@@ -226,7 +223,7 @@ mod tests {
                 pod.spec.pod_affinity.as_ref().unwrap().preferred.len() - n_terms(pod)[0] / 2;
             assert_eq!(near, 10, "terms about its own namespace stay");
         }
-        let said: Vec<_> = far.take_unsaid().collect();
+        let said: Vec<_> = far.take_unreported().collect();
         assert!(said.iter().map(|(pod, _)| &pod.uid).eq(pods[5..].iter().map(|pod| &pod.uid)));
         let note = &said[0].1;
         assert!(
@@ -235,19 +232,19 @@ mod tests {
         );
         // The event is sent once, and an ignored pod stays ignored when there is room later.
         assert_eq!(n_terms(&far.admit(&pods[6]))[0], 0);
-        far.gone(&pods[0]);
+        far.forget(&pods[0]);
         assert_eq!(n_terms(&far.admit(&pods[6]))[0], 0);
-        assert_eq!(far.take_unsaid().count(), 0);
-        far.gone(&pods[6]);
+        assert_eq!(far.take_unreported().count(), 0);
+        far.forget(&pods[6]);
         assert_eq!(n_terms(&far.admit(&pods[6]))[0], 100);
         // Others have room of their own.
         assert_eq!(n_terms(&far.admit(&pod("b", "q", 400, 0)))[0], 400);
         // Of what is gone before anything could be said, nothing is.
         assert_eq!(n_terms(&far.admit(&pod("b", "r", 200, 0)))[0], 0);
-        far.gone(&pod("b", "r", 200, 0));
-        assert_eq!(far.take_unsaid().count(), 0);
-        pods.iter().for_each(|pod| far.gone(pod));
-        far.gone(&pod("b", "q", 400, 0));
+        far.forget(&pod("b", "r", 200, 0));
+        assert_eq!(far.take_unreported().count(), 0);
+        pods.iter().for_each(|pod| far.forget(pod));
+        far.forget(&pod("b", "q", 400, 0));
         assert!(far.carriers.is_empty() && far.counted.is_empty());
     }
 
@@ -263,12 +260,12 @@ mod tests {
         let pods: Vec<_> = (0..3).map(|at| pod("a", &format!("p{at}"), 100, 200)).collect();
         let admitted: Vec<_> = pods.iter().map(|pod| n_terms(&limits.admit(pod))).collect();
         assert_eq!(admitted, [[100, 200], [100, 200], [100, 0]], "room for far ones is not taken");
-        let said: Vec<_> = limits.take_unsaid().collect();
+        let said: Vec<_> = limits.take_unreported().collect();
         let [(pod, note)] = &*said else { unreachable!("{said:?}") };
         assert_eq!(pod.uid, pods[2].uid);
         assert!(note.starts_with("200 pod affinity terms about its own namespace"), "{note}");
         assert_eq!(n_terms(&limits.admit(&pods[2])), [100, 0], "the same as before");
-        pods.iter().for_each(|pod| limits.gone(pod));
+        pods.iter().for_each(|pod| limits.forget(pod));
         assert!(limits.carriers.is_empty() && limits.counted.is_empty());
         assert_eq!(n_terms(&limits.admit(&pods[2])), [100, 200]);
     }
@@ -280,6 +277,6 @@ mod tests {
         assert_eq!(n_terms(&far.admit(&pod("a", "p", 300, 0)))[0], 300);
         assert_eq!(far.counted["a"], [300, 0]);
         assert_eq!(n_terms(&far.admit(&pod("a", "p", 2, 0)))[0], 2);
-        assert!(far.carriers.is_empty() && far.counted.is_empty() && far.unsaid.is_empty());
+        assert!(far.carriers.is_empty() && far.counted.is_empty() && far.unreported.is_empty());
     }
 }

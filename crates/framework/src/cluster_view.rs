@@ -65,7 +65,7 @@ impl<'a> ClusterView<'a> {
         Self { state, reads, scope }
     }
 
-    /// The same with what is read noted in `reads`.
+    /// This view of the cluster, with what is read noted in `reads`.
     #[inline]
     pub(crate) fn with_reads<'b>(self, reads: &'b ReadSet) -> ClusterView<'b>
     where

@@ -56,7 +56,7 @@ impl<'a> Sources<'a> {
         Context { sources: self, reads, scope: Scope::OneNode }
     }
 
-    /// The same for calls about many nodes, each by its slot.
+    /// A context for calls about many nodes, each by its slot, with what is read noted in `reads`.
     pub fn scan_recorded_by(self, reads: &'a ReadSet) -> Context<'a> {
         Context { sources: self, reads, scope: Scope::Asked }
     }
@@ -142,7 +142,7 @@ impl<'a> Context<'a> {
         self.anything().now
     }
 
-    /// The same for a call about one node of a scan.
+    /// This context, for a call about one node of a scan.
     pub(crate) fn about_one_node(&self) -> Self {
         Self { scope: Scope::OneNode, ..*self }
     }

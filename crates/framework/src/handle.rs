@@ -63,7 +63,7 @@ impl fmt::Debug for Handle {
 }
 
 impl Handle {
-    /// The same with these feature gates on.
+    /// This handle, with these feature gates on and all others off.
     #[must_use]
     pub fn with_features(self, features: impl IntoIterator<Item = Arc<str>>) -> Self {
         let mut features: Vec<Arc<str>> = features.into_iter().collect();
@@ -72,31 +72,31 @@ impl Handle {
         Self { features: features.into(), ..self }
     }
 
-    /// The same for the profile of this name, at this place of the configuration.
+    /// This handle, for plugins of the profile of this name, which is the `profile`th in the configuration.
     #[must_use]
     pub fn for_profile(&self, scheduler_name: &Arc<str>, profile: usize) -> Self {
         Self { scheduler_name: scheduler_name.clone(), profile, ..self.clone() }
     }
 
-    /// The same with these services.
+    /// This handle, with `services` in the place of those that it has.
     #[must_use]
     pub fn with_services(self, services: Arc<dyn Services>) -> Self {
         Self { services, ..self }
     }
 
-    /// The same with metrics that are shown.
+    /// This handle, with `metrics` that are shown to somebody.
     #[must_use]
     pub fn with_metrics(self, metrics: PluginMetrics) -> Self {
         Self { metrics, ..self }
     }
 
-    /// The same handle, with threads for long computations.
+    /// This handle, with threads for long computations.
     #[must_use]
     pub fn with_parallel(self, parallel: Arc<dyn Parallel>) -> Self {
         Self { parallel, ..self }
     }
 
-    /// The same for a plugin whose arguments stand at this place of `pluginConfig`, or nowhere.
+    /// This handle, for the plugin `name`, whose arguments are the `at`th in `pluginConfig`; `None` if it has none there.
     #[must_use]
     pub fn for_plugin(&self, name: &str, at: Option<usize>) -> Self {
         let profile = self.profile;

@@ -7,7 +7,7 @@ use kube_scheduler_api_types::Pod;
 /// Read access to all pods as the API server last reported them, whichever scheduler is responsible for them.
 ///
 /// A pod that is assumed on a node but not yet bound has no node here. Use
-/// [`ClusterState::pod`](kube_scheduler_cache::ClusterState::pod) to find the node where it is assumed, and
+/// [`ClusterView::pod`](crate::ClusterView::pod) to find the node where it is assumed, and
 /// [`WaitingPods`](crate::WaitingPods) to find out whether it waits on Permit.
 ///
 /// Answers of plugins that read this are not cached.

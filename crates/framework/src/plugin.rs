@@ -33,7 +33,7 @@ pub trait Plugin: Send + Sync + 'static {
         false
     }
 
-    /// The same for nodes: [`NodeView::source`](crate::NodeView::source).
+    /// Whether the plugin reads nodes in full, with [`NodeView::source`](crate::NodeView::source). Then all nodes are kept with it.
     fn reads_node_sources(&self) -> bool {
         false
     }

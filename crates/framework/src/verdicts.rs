@@ -45,7 +45,7 @@ impl Verdicts {
         }
     }
 
-    /// The same in memory that is used again.
+    /// As [`absent`](Self::absent), in memory that is used again.
     pub fn absent_in(spare: &Arc<VecPool<VerdictId>>, n_slots: usize) -> Self {
         let ids = spare.lend_filled(VerdictId::ABSENT, n_slots);
         let mut verdicts = Self::absent(0);
@@ -132,8 +132,8 @@ impl Verdicts {
         self.counts[usize::from(VerdictId::ABSENT.0)] -= n_absent;
     }
 
-    /// Puts `id` on those of `nodes` that pass so far and for which `meant` is true. `meant` is called for all of them, without a
-    /// branch for each: the answers are close to random, and a mispredicted branch takes longer than the call.
+    /// Puts `id` on those of `nodes` that pass so far and for which `is_meant` is true. `is_meant` is called for all of them, without
+    /// a branch for each: the answers are close to random, and a mispredicted branch takes longer than the call.
     pub(crate) fn set_where(
         &mut self,
         nodes: &[NodeIdx],
@@ -153,7 +153,7 @@ impl Verdicts {
         }
     }
 
-    /// The same for an answer that follows from the value of the node's slot in `column`.
+    /// As [`set_where`](Self::set_where); `is_meant` is also given the value of the node's slot in `column`.
     pub(crate) fn set_by_value<T: Copy>(
         &mut self,
         nodes: &[NodeIdx],

@@ -37,7 +37,7 @@ impl<'a> NodeView<'a> {
         Some(Self { overlay: Some(overlay), ..Self::new(view, overlay.node())? })
     }
 
-    /// The same with what is read noted in `reads`.
+    /// This view of the node, with what is read noted in `reads`.
     #[inline]
     pub fn with_reads<'b>(&self, reads: &'b ReadSet) -> NodeView<'b>
     where

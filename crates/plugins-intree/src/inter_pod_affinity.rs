@@ -28,7 +28,7 @@ use self::attraction::Attraction;
 use self::neighbours::{Neighbours, Rule};
 use self::own_terms::{compile_error, has_preferred};
 use crate::plugin_args::{self, WRONG_ARGS};
-use crate::signature::write_pod_affinity;
+use crate::signature::{write_labels, write_pod_affinity};
 
 pub(crate) const NAME: &str = "InterPodAffinity";
 
@@ -263,11 +263,7 @@ impl Sign for InterPodAffinity {
         write_pod_affinity(pod.spec.pod_affinity.as_deref(), signature);
         write_pod_affinity(pod.spec.pod_anti_affinity.as_deref(), signature);
         signature.text(&pod.namespace);
-        signature.len(pod.labels.len());
-        for (key, value) in pod.labels.iter() {
-            signature.text(key);
-            signature.text(value);
-        }
+        write_labels(&pod.labels, signature);
         true
     }
 }

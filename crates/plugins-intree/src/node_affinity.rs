@@ -20,7 +20,7 @@ use kube_scheduler_framework::{
 
 use self::added::AddedAffinity;
 use crate::event_objects;
-use crate::signature::{write_node_selector, write_node_selector_term};
+use crate::signature::{write_labels, write_node_selector, write_node_selector_term};
 
 pub(crate) const NAME: &str = "NodeAffinity";
 
@@ -229,11 +229,7 @@ impl Sign for NodeAffinity {
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
         signature.present(pod.spec.node_selector.is_some());
         if let Some(labels) = &pod.spec.node_selector {
-            signature.len(labels.len());
-            for (key, value) in labels.iter() {
-                signature.text(key);
-                signature.text(value);
-            }
+            write_labels(labels, signature);
         }
         let required = required(pod);
         signature.present(required.is_some());

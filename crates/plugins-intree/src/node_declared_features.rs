@@ -130,7 +130,7 @@ impl EnqueueExtensions for NodeDeclaredFeatures {
                 let is_same = old
                     .zip(new)
                     .is_some_and(|(old, new)| old.declared_features == new.declared_features);
-                Ok(if is_same { QueueingHint::Skip } else { QueueingHint::Queue })
+                Ok(QueueingHint::queue_if(!is_same))
             }),
             EventRegistration::with_hint(pod_event, |_, pod, old, new| {
                 let (old, new) = event_objects::pods(old, new)?;
@@ -140,7 +140,7 @@ impl EnqueueExtensions for NodeDeclaredFeatures {
                 }
                 let before = old.map_or(0, |old| old.spec.required_features);
                 let is_same = before == new.spec.required_features;
-                Ok(if is_same { QueueingHint::Skip } else { QueueingHint::Queue })
+                Ok(QueueingHint::queue_if(!is_same))
             }),
         ]
     }

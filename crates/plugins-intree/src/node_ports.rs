@@ -127,15 +127,11 @@ impl EnqueueExtensions for NodePorts {
                 let (Some(deleted), _) = event_objects::pods(old, new)? else {
                     return Ok(QueueingHint::Queue);
                 };
-                let held_a_place = deleted.is_assigned() || deleted.nominated_node_name().is_some();
+                let held_a_place = deleted.is_assigned_or_nominated();
                 let frees_a_port = deleted.spec.host_ports.iter().any(|held| {
                     pod.spec.host_ports.iter().any(|wanted| is_in_conflict(held, wanted))
                 });
-                Ok(if held_a_place && frees_a_port {
-                    QueueingHint::Queue
-                } else {
-                    QueueingHint::Skip
-                })
+                Ok(QueueingHint::queue_if(held_a_place && frees_a_port))
             }),
             EventRegistration::always(ClusterEvent::new(EventResource::Node, ActionType::ADD)),
         ]

@@ -109,18 +109,14 @@ impl EnqueueExtensions for NodeUnschedulable {
                 let (old, new) = event_objects::nodes(old, new)?;
                 let Some(new) = new else { return Ok(QueueingHint::Queue) };
                 let was_closed = old.is_none_or(|old| old.unschedulable);
-                Ok(if was_closed && !new.unschedulable {
-                    QueueingHint::Queue
-                } else {
-                    QueueingHint::Skip
-                })
+                Ok(QueueingHint::queue_if(was_closed && !new.unschedulable))
             }),
             EventRegistration::with_hint(pod_event, move |_, pod, old, new| {
                 let (_, updated) = event_objects::pods(old, new)?;
                 let helps = updated.is_some_and(|updated| {
                     updated.uid == pod.uid && cordon.is_tolerated_by(updated)
                 });
-                Ok(if helps { QueueingHint::Queue } else { QueueingHint::Skip })
+                Ok(QueueingHint::queue_if(helps))
             }),
         ]
     }

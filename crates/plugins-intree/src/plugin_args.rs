@@ -29,7 +29,7 @@ pub(crate) fn checked<T: DeserializeOwned + Default>(
     checked_with(args, wrap, &FeatureGates::default())
 }
 
-/// The same for arguments to which it makes a difference which gates are on.
+/// As [`checked`], for arguments to which it makes a difference which gates are on.
 pub(crate) fn checked_with<T: DeserializeOwned + Default>(
     args: &PluginArgs,
     wrap: fn(T) -> ConfigArgs,

@@ -48,7 +48,7 @@ impl EnqueueExtensions for SchedulingGates {
         vec![EventRegistration::with_hint(eliminated, |_, pod, old, new| {
             let (_, updated) = event_objects::pods(old, new)?;
             let is_self = updated.is_some_and(|updated| updated.uid == pod.uid);
-            Ok(if is_self { QueueingHint::Queue } else { QueueingHint::Skip })
+            Ok(QueueingHint::queue_if(is_self))
         })]
     }
 }

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::SignatureWriter;
-use kube_scheduler_framework::api::Resources;
-use kube_scheduler_framework::api::{LabelSelector, PodAffinity, PodAffinityTerm, Requirement};
+use kube_scheduler_framework::api::{LabelSelector, Labels};
 use kube_scheduler_framework::api::{NodeNames, NodeSelector, NodeSelectorTerm, Operator};
+use kube_scheduler_framework::api::{PodAffinity, PodAffinityTerm, Requirement, Resources};
 use kube_scheduler_framework::api::{TaintEffect, Toleration, TolerationOperator};
 
 /// Tolerations, without `tolerationSeconds`, which has no influence on scheduling.
@@ -50,6 +50,15 @@ pub(crate) fn write_resources(resources: &Resources, signature: &mut SignatureWr
     for (name, amount) in &resources.scalars {
         signature.text(name);
         signature.int(*amount);
+    }
+}
+
+/// Labels, or what a node selector asks of them.
+pub(crate) fn write_labels(labels: &Labels, signature: &mut SignatureWriter) {
+    signature.len(labels.len());
+    for (key, value) in labels.iter() {
+        signature.text(key);
+        signature.text(value);
     }
 }
 

@@ -187,13 +187,13 @@ impl EnqueueExtensions for TaintToleration {
                 };
                 let opened =
                     old.is_none_or(|old| is_kept_out(&old.taints)) && !is_kept_out(&new.taints);
-                Ok(if opened { QueueingHint::Queue } else { QueueingHint::Skip })
+                Ok(QueueingHint::queue_if(opened))
             }),
             EventRegistration::with_hint(pod_event, |_, pod, old, new| {
                 // Whether the new toleration helps is not asked.
                 let (_, updated) = event_objects::pods(old, new)?;
                 let is_self = updated.is_some_and(|updated| updated.uid == pod.uid);
-                Ok(if is_self { QueueingHint::Queue } else { QueueingHint::Skip })
+                Ok(QueueingHint::queue_if(is_self))
             }),
         ]
     }

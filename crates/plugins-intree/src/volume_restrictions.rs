@@ -8,7 +8,7 @@ mod disks;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Pod, VolumeSource};
+use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
@@ -17,7 +17,7 @@ use kube_scheduler_framework::{
 };
 
 use self::disks::Disks;
-use crate::volumes::{claim, write_volumes};
+use crate::volumes::{claim, plain_claims, write_volumes};
 use crate::{event_objects, event_topics};
 
 pub(crate) const NAME: &str = "VolumeRestrictions";
@@ -56,14 +56,6 @@ impl Exclusives {
         let n = plain_claims(pod).filter(|name| self.names.contains(*name)).count();
         i64::try_from(n).unwrap_or(i64::MAX)
     }
-}
-
-/// Claims named by the pod itself. Those of ephemeral volumes are left out: no other pod can use them.
-fn plain_claims(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
-    pod.volumes.iter().filter_map(|volume| match &volume.source {
-        VolumeSource::Claim { claim, .. } => Some(claim),
-        _ => None,
-    })
 }
 
 /// Whether two pods of one namespace name the same claim.
@@ -161,10 +153,6 @@ impl Sign for VolumeRestrictions {
     }
 }
 
-fn hint(helps: bool) -> QueueingHint {
-    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
-}
-
 impl EnqueueExtensions for VolumeRestrictions {
     fn events_to_register(&self) -> Vec<EventRegistration> {
         let pod_event = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
@@ -179,7 +167,9 @@ impl EnqueueExtensions for VolumeRestrictions {
                 if deleted.namespace != pod.namespace {
                     return Ok(QueueingHint::Skip);
                 }
-                Ok(hint(Disks::of(pod).are_in_conflict_with(deleted) || share_claim(pod, deleted)))
+                Ok(QueueingHint::queue_if(
+                    Disks::of(pod).are_in_conflict_with(deleted) || share_claim(pod, deleted),
+                ))
             }),
             EventRegistration::always(node_event),
             EventRegistration::with_hint(claim_event, |_, pod, old, new| {
@@ -188,7 +178,7 @@ impl EnqueueExtensions for VolumeRestrictions {
                 };
                 let is_own = added.namespace == pod.namespace
                     && plain_claims(pod).any(|name| *name == added.name);
-                Ok(hint(is_own))
+                Ok(QueueingHint::queue_if(is_own))
             })
             .by_topic(event_topics::volume_claims, event_topics::object),
         ]

@@ -6,7 +6,7 @@ mod places;
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Labels, Object, Pod, VolumeSource};
+use kube_scheduler_framework::api::{Labels, Object, Pod};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
@@ -14,7 +14,9 @@ use kube_scheduler_framework::{
 };
 
 use self::places::{Place, is_placed, places_of};
-use crate::volumes::{BindingMode, StorageClass, claim, storage_class, volume, write_volumes};
+use crate::volumes::{
+    BindingMode, StorageClass, claim, plain_claims, storage_class, volume, write_volumes,
+};
 use crate::{event_objects, event_topics};
 
 pub(crate) const NAME: &str = "VolumeZone";
@@ -38,14 +40,6 @@ impl Places {
     fn allow(&self, node: &Labels) -> bool {
         !is_placed(node) || self.0.iter().all(|place| place.includes(node))
     }
-}
-
-/// The claims that count here: those of ephemeral volumes do not.
-fn plain_claims(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
-    pod.volumes.iter().filter_map(|volume| match &volume.source {
-        VolumeSource::Claim { claim, .. } => Some(claim),
-        _ => None,
-    })
 }
 
 /// Where the volumes of the pod's claims are, or why the pod fits nowhere.
@@ -131,10 +125,6 @@ impl Sign for VolumeZone {
     }
 }
 
-fn hint(helps: bool) -> QueueingHint {
-    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
-}
-
 fn is_bound_late(class: &Object) -> bool {
     StorageClass(class).binding_mode() == Some(BindingMode::WaitForFirstConsumer)
 }
@@ -155,7 +145,7 @@ impl EnqueueExtensions for VolumeZone {
         vec![
             EventRegistration::with_hint(class_event, |_, _, old, new| {
                 let (_, added) = event_objects::others(old, new)?;
-                Ok(hint(added.is_none_or(|class| is_bound_late(class))))
+                Ok(QueueingHint::queue_if(added.is_none_or(|class| is_bound_late(class))))
             }),
             EventRegistration::always(node_event),
             EventRegistration::with_hint(claim_event, |_, pod, old, new| {
@@ -164,7 +154,7 @@ impl EnqueueExtensions for VolumeZone {
                 };
                 let is_own = claim.namespace == pod.namespace
                     && plain_claims(pod).any(|name| *name == claim.name);
-                Ok(hint(is_own))
+                Ok(QueueingHint::queue_if(is_own))
             })
             .by_topic(event_topics::volume_claims, event_topics::object),
             // Quirk: whether the pod uses the volume does not matter.
@@ -172,7 +162,9 @@ impl EnqueueExtensions for VolumeZone {
                 let (Some(before), Some(after)) = event_objects::others(old, new)? else {
                     return Ok(QueueingHint::Queue);
                 };
-                Ok(hint(before.name != after.name || places_of(before) != places_of(after)))
+                Ok(QueueingHint::queue_if(
+                    before.name != after.name || places_of(before) != places_of(after),
+                ))
             }),
         ]
     }

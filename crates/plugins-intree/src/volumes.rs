@@ -20,7 +20,7 @@ pub(crate) use lookup::{
 };
 pub(crate) use node_objects::{CsiDriver, CsiNode, VolumeAttachment};
 pub(crate) use objects::{BindingMode, PersistentVolume, StorageClass, StorageObject, VolumeClaim};
-pub(crate) use pod_claims::{check_ownership, has_claims};
+pub(crate) use pod_claims::{check_ownership, has_claims, plain_claims};
 pub(crate) use signature::write_volumes;
 
 /// Annotation of a claim: the node for which a volume is to be provisioned.

@@ -97,7 +97,7 @@ impl Nominator {
         self.by_node.keys().map(|node| &**node).filter(|node| !node.is_empty())
     }
 
-    /// The same with the pods nominated to each.
+    /// The nodes with nominated pods, each with these pods.
     pub(crate) fn by_node(&self) -> impl Iterator<Item = (&Arc<str>, &[Nominee])> {
         self.by_node
             .iter()

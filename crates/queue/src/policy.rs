@@ -16,8 +16,8 @@ pub trait QueuePolicy<E, O> {
     /// Must be a strict weak order. Not called while [`sort_key`](Self::sort_key) gives keys.
     fn precedes(&self, a: &QueuedPod<E>, b: &QueuedPod<E>) -> bool;
 
-    /// The same order as a key, smallest first, if it can be expressed as one: `(-priority, timestamp)` for the default
-    /// sort. It is computed once per insertion and saves most of the cost of comparing.
+    /// The order of [`precedes`](Self::precedes) as a key, smallest first, if it can be expressed as one: `(-priority, timestamp)` for
+    /// the default sort. It is computed once per insertion and saves most of the cost of comparing.
     ///
     /// Either every pod has a key or none has, for the whole life of a queue.
     fn sort_key(&self, pod: &QueuedPod<E>) -> Option<(i64, i64)> {
@@ -98,6 +98,13 @@ pub enum QueueingHint {
     Skip,
     /// The event may make the pod schedulable.
     Queue,
+}
+
+impl QueueingHint {
+    /// [`Queue`](Self::Queue) if the event may help the pod, else [`Skip`](Self::Skip).
+    pub const fn queue_if(may_help: bool) -> Self {
+        if may_help { Self::Queue } else { Self::Skip }
+    }
 }
 
 /// What a pod waits for, or what an event is about, so that a queueing hint is not asked about every pod at every event.

@@ -46,14 +46,6 @@ impl Registry {
         Ok(())
     }
 
-    /// Removes a plugin.
-    ///
-    /// # Errors
-    /// [`RegistryError::Unknown`] if there is none of this name.
-    pub fn unregister(&mut self, name: &str) -> Result<(), RegistryError> {
-        self.0.remove(name).map(drop).ok_or_else(|| RegistryError::Unknown(name.to_owned()))
-    }
-
     /// Replaces the factory of a plugin.
     ///
     /// # Errors

@@ -237,7 +237,7 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Calls `tell` for every plugin with pod extensions, in order; the first that does not accept decides
+    /// Calls `notify` for every plugin with pod extensions, in order; the first that does not accept decides
     /// (`docs/spec/core.md` §10.5).
     fn notify_extensions(
         &self,

@@ -193,8 +193,17 @@ impl EventQueue {
         if passed(&mut self.refresh_at, REFRESH_EVERY, now) {
             self.refresh();
         }
+        let mut due = Vec::new();
         while let Some(first) = self.deferred.first_entry().filter(|first| first.key().0 <= now) {
             let write = first.remove();
+            if self.waiting.len() + due.len() < MAX_WAITING {
+                due.push(write);
+            } else {
+                self.n_dropped += 1;
+            }
+        }
+        // Each is put before what is there already, so the last one comes first here.
+        for write in due.into_iter().rev() {
             self.waiting.push_front(write);
         }
     }
@@ -260,20 +269,21 @@ impl EventQueue {
     fn refresh(&mut self) {
         let series = self.remembered.iter().filter(|(_, event)| event.series.is_some());
         let writes: Vec<_> = series.map(|(key, event)| event.write(key)).collect();
-        self.waiting.extend(writes);
+        writes.into_iter().for_each(|write| self.enqueue(write));
     }
 
     /// Forgets what has stopped repeating, after writing its series a last time.
     fn finish(&mut self, now: Timestamp) {
-        let waiting = &mut self.waiting;
+        let mut writes = Vec::new();
         self.remembered.retain(|key, event| {
             let last = event.series.map_or(event.time, |series| series.last);
             let is_over = now.saturating_since(last) > FORGET_AFTER;
             if is_over && event.series.is_some() {
-                waiting.push_back(event.write(key));
+                writes.push(event.write(key));
             }
             !is_over
         });
+        writes.into_iter().for_each(|write| self.enqueue(write));
     }
 
     /// How many events were dropped since the last call.
@@ -429,6 +439,45 @@ mod tests {
         assert_eq!(queue.take_dropped(), 3);
         assert_eq!(queue.len(), MAX_WAITING);
         assert_eq!(&*queue.pop().unwrap().key.resource_version, "0");
+    }
+
+    #[test]
+    fn what_comes_again_when_there_is_no_room_is_dropped_too() {
+        let mut queue = EventQueue::new(1, Timestamp::EPOCH);
+        queue.record(key("series"), "a", at(1));
+        queue.record(key("series"), "a", at(1));
+        assert!(queue.pop().is_some() && queue.pop().is_some());
+        queue.record(key("deferred"), "a", at(1));
+        let deferred = queue.pop().unwrap();
+        assert_eq!(queue.defer(deferred, at(2), 1), Ok(()));
+        for i in 0..MAX_WAITING {
+            queue.record(key(&i.to_string()), "a", at(1));
+        }
+        assert_eq!((queue.take_dropped(), queue.len()), (0, MAX_WAITING + 1));
+        queue.wake(at(2));
+        assert_eq!((queue.take_dropped(), queue.len()), (1, MAX_WAITING), "it is due");
+        queue.refresh();
+        assert_eq!((queue.take_dropped(), queue.len()), (1, MAX_WAITING), "the series goes on");
+        queue.finish(at(1000));
+        assert_eq!((queue.take_dropped(), queue.len()), (1, MAX_WAITING), "the series is over");
+        assert_eq!(&*queue.pop().unwrap().key.resource_version, "0");
+    }
+
+    #[test]
+    fn what_is_due_goes_before_others_in_the_order_in_which_it_was_put_off() {
+        let mut queue = EventQueue::new(1, Timestamp::EPOCH);
+        for version in ["1", "2", "3", "4"] {
+            queue.record(key(version), "a", at(1));
+        }
+        for due in [at(2), at(2), at(1)] {
+            let write = queue.pop().unwrap();
+            assert_eq!(queue.defer(write, due, 1), Ok(()));
+        }
+        queue.wake(at(2));
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop())
+            .map(|write| write.key.resource_version.to_string())
+            .collect();
+        assert_eq!(order, ["3", "1", "2", "4"]);
     }
 
     #[test]

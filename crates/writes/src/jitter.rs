@@ -27,7 +27,7 @@ impl Jitter {
     }
 
     /// A UUID (version 4) in its usual form.
-    pub fn next_uuid(&mut self) -> String {
+    pub(crate) fn next_uuid(&mut self) -> String {
         let (high, low) = (self.next_bits(), self.next_bits());
         let high = (high & !0xf000) | 0x4000;
         let low = (low & !(0b11 << 62)) | (0b10 << 62);

@@ -35,7 +35,7 @@ pub(crate) struct Lanes {
     /// before.
     again: VecDeque<Arc<str>>,
     now: VecDeque<Arc<str>>,
-    /// The same for writes that are not urgent.
+    /// Pods whose next write may start and is not urgent, in the order in which that came to be.
     soon: VecDeque<Arc<str>>,
     /// Pods whose write comes again, by when; the number keeps those of the same moment in order.
     deferred: BTreeMap<(Timestamp, u64), Arc<str>>,

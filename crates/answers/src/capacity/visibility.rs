@@ -4,14 +4,14 @@ use super::data::{Capacity, LimitAnswer};
 use crate::explanation::{ERROR_HIDDEN, ExplainOptions, NODES_HIDDEN, Visibility, merged};
 
 impl Capacity {
-    /// The same with shorter lists; nodes with more pods are all listed.
+    /// The answer with shorter lists; nodes with more pods are all listed.
     #[must_use]
     pub(crate) fn limited(mut self, options: ExplainOptions) -> Self {
         self.limited_by = self.limited_by.map(|answer| answer.limited(options));
         self
     }
 
-    /// The same without the names that its reader may not see. Counts and reasons stay.
+    /// The answer without the names that its reader may not see. Counts and reasons stay.
     #[must_use]
     pub(crate) fn visible_to(mut self, reader: Visibility) -> Self {
         if !reader.nodes {
@@ -27,7 +27,7 @@ impl Capacity {
     }
 }
 
-/// The same limits without the texts of errors; those of one plugin become one.
+/// The limits without the texts of errors; those of one plugin become one.
 fn without_errors(limits: Vec<LimitAnswer>) -> Vec<LimitAnswer> {
     let nameless = limits.into_iter().map(|mut limit| {
         if limit.is_error {

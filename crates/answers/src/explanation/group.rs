@@ -110,7 +110,7 @@ impl GroupAnswer {
         self.attempt.iter_mut().flat_map(|attempt| &mut attempt.victims)
     }
 
-    /// The same with shorter lists.
+    /// Shortens the lists.
     pub(crate) fn limit(&mut self, max_examples: usize) {
         let Some(attempt) = &mut self.attempt else { return };
         attempt.domains.truncate(max_examples);

@@ -28,7 +28,7 @@ pub struct Visibility {
 }
 
 impl Explanation {
-    /// The same with shorter lists.
+    /// The answer with shorter lists.
     #[must_use]
     pub fn limited(mut self, options: ExplainOptions) -> Self {
         self.feasible.truncate(options.max_feasible);
@@ -39,7 +39,7 @@ impl Explanation {
         self
     }
 
-    /// The same without the names that its reader may not see. Counts, reasons and verdicts stay.
+    /// The answer without the names that its reader may not see. Counts, reasons and verdicts stay.
     ///
     /// Reasons are in the words of plugins, as in the pod's events; those of errors, which may name nodes, are left out with them.
     #[must_use]

@@ -9,7 +9,7 @@ use crate::explanation::{
 };
 
 impl Preemption {
-    /// The same with shorter lists.
+    /// The answer with shorter lists.
     #[must_use]
     pub fn limited(mut self, options: ExplainOptions) -> Self {
         self.candidates.truncate(options.max_feasible);
@@ -18,7 +18,7 @@ impl Preemption {
         self
     }
 
-    /// The same without the names that its reader may not see. What is compared, codes and reasons stay.
+    /// The answer without the names that its reader may not see. What is compared, codes and reasons stay.
     #[must_use]
     pub fn visible_to(mut self, reader: Visibility) -> Self {
         if !reader.nodes {

@@ -7,7 +7,7 @@ use super::groups;
 use crate::explanation::{ERROR_HIDDEN, NODES_HIDDEN, OTHERS_HIDDEN, Visibility, is_of};
 
 impl Queue {
-    /// The same without the names that its reader may not see: pods of other namespaces than `namespace` are counted, and
+    /// The answer without the names that its reader may not see: pods of other namespaces than `namespace` are counted, and
     /// keep their places in the order, but are not listed.
     #[must_use]
     pub(crate) fn visible_to(mut self, reader: Visibility, namespace: &str) -> Self {
@@ -40,7 +40,7 @@ impl Queue {
         self.n_groups = self.groups.len();
     }
 
-    /// The same with at most this many pods and groups listed.
+    /// The answer with at most this many pods and groups listed.
     #[must_use]
     pub(crate) fn limited(mut self, max_listed: usize) -> Self {
         self.pods.truncate(max_listed);

@@ -1,6 +1,6 @@
 //! Objects that come with the pods of a question: claims for volumes and devices, services, and controllers.
 //!
-//! Invariant: one that the cluster has counts as it is there.
+//! Invariant: if the cluster already has an object of that name, the cluster's version is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

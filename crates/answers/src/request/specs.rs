@@ -22,7 +22,8 @@ pub(super) struct PodQuestionSpec {
 
 /// What comes with the pods: PersistentVolumeClaims, ResourceClaims, Services, ReplicationControllers, ReplicaSets and StatefulSets, as
 /// an API server would store them; at most 1,000. They are of the question's namespace unless they name another one, which is for
-/// readers who may list pods there. They are part of the cluster for the answer, before any change. One that the cluster has counts as it is there. Of services and controllers only `spec.selector` matters: pods without
+/// readers who may list pods there. They are part of the cluster for the answer, before any change. If the cluster already has an
+/// object of that name, the cluster's version is used. Of services and controllers only `spec.selector` matters: pods without
 /// spread constraints are spread by it. Claims that have their volume or devices are for readers who may list nodes.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
@@ -55,7 +56,7 @@ pub(super) enum ChangeSpec {
     EvictPod(PodReferenceSpec),
     /// A node joins.
     AddNode(AddNodeSpec),
-    /// Nodes join that are like one that is there.
+    /// Copies of an existing node join: empty, and with new names.
     AddNodesLike(AddNodesLikeSpec),
     /// A node leaves; pods of controllers come again.
     RemoveNode(NodeReferenceSpec),

@@ -90,7 +90,7 @@ impl Candidate {
         }
     }
 
-    /// The same without amounts and nodes: of those with the same kind, the smallest that helps is enough.
+    /// The change without amounts and nodes: of those with the same kind, the smallest that helps is enough.
     pub(super) fn kind(&self) -> Self {
         match self {
             Self::LowerRequest { resource, .. } => {
@@ -121,7 +121,7 @@ impl Candidate {
         }
     }
 
-    /// The same by another amount, if it is a change by an amount that has to be tried.
+    /// The change by another amount, if it is one by an amount that has to be tried.
     pub(super) fn by(&self, amount: i64) -> Self {
         match self {
             Self::RaiseMaxSkew { topology_key, from, .. } => {

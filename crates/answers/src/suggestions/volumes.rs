@@ -49,7 +49,7 @@ impl VolumeChange {
         }
     }
 
-    /// The same wherever it is about.
+    /// The change without the places that it is about.
     pub(super) fn kind(&self) -> Self {
         match self {
             Self::Move { claim, volume, .. } => {

@@ -12,6 +12,7 @@ use super::candidates::Candidate;
 use super::repairs::{Crowd, PODS};
 use crate::amounts::requested;
 use crate::pod_name::PodName;
+use crate::readiness::is_ready;
 
 /// How many workloads are looked at, the largest first, and how many pods fewer of one.
 const MAX_WORKLOADS: usize = 6;
@@ -94,11 +95,6 @@ fn in_order_of_deletion(pods: &mut [&Arc<Pod>]) {
         );
         (last_first, use_of_it, pod.name.clone())
     });
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let mut conditions = pod.status.conditions.iter();
-    conditions.any(|condition| *condition.kind == *"Ready" && *condition.status == *"True")
 }
 
 /// After how many pods fewer a node has what is missing there that had it not before.

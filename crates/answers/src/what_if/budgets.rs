@@ -13,6 +13,8 @@ use kube_scheduler_framework::ObjectStore;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::readiness::is_ready;
+
 const GROUP: &str = "policy";
 const KIND: &str = "PodDisruptionBudget";
 /// A pod does not count as disrupted by its eviction in these phases, and so needs no budget.
@@ -246,13 +248,6 @@ pub(super) fn is_overlooked(pod: &Pod) -> bool {
 fn counts_as_healthy(pod: &Pod) -> bool {
     let is_idle = IDLE_PHASES.contains(&&*pod.status.phase);
     !is_idle && pod.deletion_requested.is_none() && is_ready(pod)
-}
-
-/// Whether the pod is ready. A pod without conditions comes from a manifest and counts as ready.
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = &pod.status.conditions;
-    let ready = conditions.iter().find(|condition| *condition.kind == *"Ready");
-    ready.map_or(conditions.is_empty(), |condition| *condition.status == *"True")
 }
 
 #[cfg(test)]

@@ -267,7 +267,8 @@ pub(super) fn recreate(course: &mut Course, pod: &Pod, touched: &mut Touched) ->
     is_recreated
 }
 
-/// The same of one that nobody asked to delete.
+/// Creates a pod again as its controller would, and says whether it has one. For pods whose deletion nobody asked for: those without a
+/// controller are not noted as gone.
 pub(super) fn recreate_if_controlled(
     course: &mut Course,
     pod: &Pod,

@@ -19,7 +19,7 @@ use crate::format::count;
 use crate::pod_name::PodName;
 
 /// How often one pod comes again after it was evicted for another one. If it is evicted once more, this is taken to go on for ever:
-/// two gangs that never become complete can make room for their members by turns, for example, which the pod takes again each time.
+/// two gangs that never become complete can alternately make room for their members, for example, which the pod takes again each time.
 pub const MAX_RETURNS: usize = 16;
 
 /// What became of the pods that are to be evicted.

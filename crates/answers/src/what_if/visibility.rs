@@ -8,7 +8,7 @@ use super::data::WhatIf;
 use crate::explanation::{ERROR_HIDDEN, NODES_HIDDEN, OTHERS_HIDDEN, Visibility, is_of};
 
 impl WhatIf {
-    /// The same without the names that its reader may not see. Entries and codes stay, so that they can be counted.
+    /// The answer without the names that its reader may not see. Entries and codes stay, so that they can be counted.
     ///
     /// `namespace` is the one whose pods the reader may see in any case; empty if there is none.
     #[must_use]
@@ -22,7 +22,7 @@ impl WhatIf {
         self
     }
 
-    /// The same with at most `max` entries in each list, and as many pods in those of nodes together.
+    /// The answer with at most `max` entries in each list, and as many pods in those of nodes together.
     #[must_use]
     pub(crate) fn limited(mut self, max: usize) -> Self {
         let lengths = [

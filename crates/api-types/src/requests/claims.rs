@@ -10,16 +10,17 @@ use crate::node_claims::NodeResourceClaim;
 use crate::quantity::Quantity;
 use crate::resources::{ResourceName, Resources};
 
-/// The exact amounts that claims are added to. Most are the same ones, which are there once: a pod may name 20,000 resources.
+/// The exact amounts to which is added what claims take. Where several of them are equal, they are kept once, as a pod may name 20,000
+/// resources.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Unclaimed {
     /// What the pod takes on its node.
     pub(super) accounted: Arc<Totals>,
-    /// The same with defaults for CPU and memory.
+    /// What the pod takes on its node, with defaults for CPU and memory.
     pub(super) with_defaults: Arc<Totals>,
-    /// By the specification alone.
+    /// What the pod takes by its specification alone.
     pub(super) spec: Arc<Totals>,
-    /// The same without what the pod asks for as a whole.
+    /// What the pod takes by its specification alone, without what it asks for as a whole.
     pub(super) containers: Arc<Totals>,
     /// What the pod asks for as a whole, whatever its containers and claims take.
     pub(super) pod_level: Box<[ResourceName]>,

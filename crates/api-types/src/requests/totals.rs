@@ -47,7 +47,7 @@ impl Totals {
         }
     }
 
-    /// The same without room for more.
+    /// These totals, without memory for more.
     pub(super) fn shrunk(mut self) -> Self {
         self.0.shrink_to_fit();
         self

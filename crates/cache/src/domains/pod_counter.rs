@@ -22,18 +22,19 @@ const FEW_VALUES: usize = 64;
 /// Stands for the domain of a node that lacks the label: no domain has so many pods.
 const NO_DOMAIN: u32 = u32::MAX;
 
-/// What of a counter was read about a node. Several are a set.
+/// Which facts about nodes were read from a counter: a set of [`DOMAIN`](Self::DOMAIN), [`IDENTITY`](Self::IDENTITY) and
+/// [`NODE`](Self::NODE).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looks(u8);
 
 impl Looks {
     /// The empty set: nothing was read.
     pub const NOTHING: Self = Self(0);
-    /// What its domain holds, or whether it has one.
+    /// Whether the node has a domain, and what is counted there.
     pub const DOMAIN: Self = Self(1);
-    /// Which domain it is in.
+    /// Which domain the node is in.
     pub const IDENTITY: Self = Self(1 << 1);
-    /// What is on the node itself, and whether it counts.
+    /// How many pods that count are on the node itself, and whether the node counts.
     pub const NODE: Self = Self(1 << 2);
 
     const fn contains(self, other: Self) -> bool {
@@ -287,7 +288,8 @@ impl PodCounter {
         matches!(self.0.source, Source::Term(..))
     }
 
-    /// Appends numbers that are equal for nodes about which `looks` have shown the same: as many for every node.
+    /// Appends to `standing` numbers that are the same for two nodes only if all facts in `looks` are the same for both. For every node
+    /// they are equally many.
     pub fn stand(
         &self,
         cluster: &ClusterState,

@@ -15,7 +15,7 @@ impl ClusterState {
         self.storage.limits.get(number).map(|limits| &**limits)
     }
 
-    /// The same by number, for all nodes: equal numbers mean equal drivers with equal limits.
+    /// The drivers of all nodes, by number: equal numbers mean equal drivers with equal limits.
     pub fn csi_limits_ids(&self) -> &Column<CsiLimitsId> {
         &self.storage.limits_ids
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::Object;
 use thiserror::Error;
 
-use super::{KindStore, ObjectStore};
+use super::{KeyInKind, KindStore, ObjectStore, key_in_kind};
 
 /// Names one object of any kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,20 +61,16 @@ pub enum AssumeObjectError {
 
 /// The assumed objects of one kind, by namespace and name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Assumed(BTreeMap<(Arc<str>, Arc<str>), Arc<Object>>);
+pub(super) struct Assumed(BTreeMap<KeyInKind, Arc<Object>>);
 
 impl Assumed {
-    fn key(object: &Object) -> (Arc<str>, Arc<str>) {
-        (object.namespace.clone(), object.name.clone())
-    }
-
     /// The assumed copy of `reported`, or itself if nothing is assumed of it.
     fn over<'a>(&'a self, reported: &'a Arc<Object>) -> &'a Arc<Object> {
         // Nearly always nothing is assumed.
         if self.0.is_empty() {
             reported
         } else {
-            self.0.get(&Self::key(reported)).unwrap_or(reported)
+            self.0.get(&key_in_kind(reported)).unwrap_or(reported)
         }
     }
 
@@ -83,7 +79,7 @@ impl Assumed {
         if self.0.is_empty() {
             return;
         }
-        let key = Self::key(object);
+        let key = key_in_kind(object);
         if self.0.get(&key).is_some_and(|copy| copy.resource_version != object.resource_version) {
             self.0.remove(&key);
         }
@@ -92,7 +88,7 @@ impl Assumed {
     /// The object is gone.
     pub(super) fn removed(&mut self, object: &Object) {
         if !self.0.is_empty() {
-            self.0.remove(&Self::key(object));
+            self.0.remove(&key_in_kind(object));
         }
     }
 
@@ -145,7 +141,7 @@ impl ObjectStore {
     pub fn assume(&mut self, object: Arc<Object>) -> Result<(), AssumeObjectError> {
         self.check_assumable(&object)?;
         if let Some(store) = self.kind_mut(&object.group, &object.kind) {
-            store.assumed.0.insert(Assumed::key(&object), object);
+            store.assumed.0.insert(key_in_kind(&object), object);
             let changed = store.count_change();
             self.versions.count_change(changed);
         }
@@ -156,7 +152,7 @@ impl ObjectStore {
     /// that was so.
     pub fn restore(&mut self, object: &Object) -> bool {
         let Some(store) = self.kind_mut(&object.group, &object.kind) else { return false };
-        let key = Assumed::key(object);
+        let key = key_in_kind(object);
         let is_same = store
             .assumed
             .0

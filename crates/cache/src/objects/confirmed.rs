@@ -8,22 +8,18 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Object;
 
-use super::ObjectStore;
+use super::{KeyInKind, ObjectStore, key_in_kind};
 
 /// The confirmed objects of one kind, by namespace and name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Confirmed(BTreeSet<(Arc<str>, Arc<str>)>);
+pub(super) struct Confirmed(BTreeSet<KeyInKind>);
 
 impl Confirmed {
-    fn key(object: &Object) -> (Arc<str>, Arc<str>) {
-        (object.namespace.clone(), object.name.clone())
-    }
-
     /// A newer revision was reported, or the object is gone.
     pub(super) fn forget(&mut self, object: &Object) {
         // Nearly always there is none.
         if !self.0.is_empty() {
-            self.0.remove(&Self::key(object));
+            self.0.remove(&key_in_kind(object));
         }
     }
 }
@@ -33,7 +29,7 @@ impl ObjectStore {
     /// Whether a watch event with this revision of an object is older than what a write was answered with, or the same.
     pub fn is_stale(&self, object: &Object) -> bool {
         let Some(store) = self.kind(&object.group, &object.kind) else { return false };
-        let is_confirmed = store.confirmed.0.contains(&Confirmed::key(object));
+        let is_confirmed = store.confirmed.0.contains(&key_in_kind(object));
         // One with another uid was made after this one was deleted.
         is_confirmed && self.present(object).is_some_and(|known| !is_older(known, object))
     }
@@ -43,7 +39,7 @@ impl ObjectStore {
         self.present(object).is_some_and(|known| is_older(known, object))
     }
 
-    /// The same object in its present revision.
+    /// The present revision of this object; `None` if there is none, or another one of the same name.
     fn present(&self, object: &Object) -> Option<&Arc<Object>> {
         let known = self.get(&object.group, &object.kind, &object.namespace, &object.name);
         known.filter(|known| known.uid == object.uid)
@@ -52,7 +48,7 @@ impl ObjectStore {
     /// Notes that the present revision of an object is known from an answer.
     pub(super) fn note_confirmed(&mut self, object: &Object) {
         if let Some(store) = self.kind_mut(&object.group, &object.kind) {
-            store.confirmed.0.insert(Confirmed::key(object));
+            store.confirmed.0.insert(key_in_kind(object));
         }
     }
 }

@@ -16,7 +16,7 @@ struct Use {
     volume: UsedVolume,
 }
 
-/// The same, borrowed.
+/// A borrowed [`Use`], which hashes like it.
 #[derive(Hash)]
 struct BorrowedUse<'a> {
     node: NodeIdx,
@@ -38,7 +38,7 @@ struct Group {
     name: Arc<str>,
 }
 
-/// The same, borrowed; field order and types hash like [`Group`].
+/// A borrowed [`Group`]: order and types of the fields are such that it hashes like it.
 #[derive(Hash)]
 struct BorrowedGroup<'a> {
     node: NodeIdx,
@@ -72,7 +72,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// So many pods' volumes on a node begin to be this volume, or cease to be.
+    /// Counts `n` more volumes of pods on a node that are `volume` if `comes` is true; otherwise `n` fewer.
     pub(super) fn change(&mut self, node: NodeIdx, volume: &UsedVolume, n: u32, comes: bool) {
         let (is_class, name) = group_of(volume);
         if comes {
@@ -92,7 +92,7 @@ impl Counts {
         }
     }
 
-    /// So many volumes of a pod begin to be impossible to count, or cease to be.
+    /// Notes `n` more volumes of a pod that cannot be counted if `comes` is true; otherwise `n` fewer.
     pub(super) fn change_broken(&mut self, node: NodeIdx, uid: &Arc<str>, n: u32, comes: bool) {
         if comes {
             let pods = self.broken.get_or_insert_with(&node, BTreeMap::new);
@@ -110,7 +110,7 @@ impl Counts {
         }
     }
 
-    /// So many volumes of a user of a claim begin to count as the claim does, or cease to.
+    /// Counts `n` more volumes of a user of a claim as what the claim stands for if `comes` is true; otherwise `n` fewer.
     pub(super) fn change_user(&mut self, user: &User, n: u32, found: &FoundClaim, comes: bool) {
         match (found.standing(user.made_for.as_deref()), &user.made_for) {
             (Standing::Used(volume), _) => self.change(user.node, volume, n, comes),

@@ -41,7 +41,7 @@ impl LeaseClient {
         Self { api, namespace: namespace.into(), name: name.into(), certificate: None }
     }
 
-    /// The same, whose holder announces the certificate by which it can be known.
+    /// This client, which also writes into the lease by which certificate the holder can be known.
     pub(crate) fn announcing(self, certificate: watch::Receiver<CertificateDigest>) -> Self {
         Self { certificate: Some(certificate), ..self }
     }

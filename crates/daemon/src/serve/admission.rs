@@ -17,18 +17,18 @@ use tokio::sync::Notify;
 
 /// How many connections there is room for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
-    /// For callers who have not authenticated.
-    pub(crate) strangers: usize,
-    /// The same, from one address.
-    pub(crate) strangers_of_one_address: usize,
-    /// For callers who have.
-    pub(crate) known: usize,
+pub(crate) struct ConnectionLimits {
+    /// Connections whose caller has not authenticated.
+    pub(crate) unauthenticated: usize,
+    /// Those of them that come from one address.
+    pub(crate) unauthenticated_of_one_address: usize,
+    /// Connections whose caller has authenticated.
+    pub(crate) authenticated: usize,
 }
 
 /// The connections there are.
 #[derive(Clone, Debug)]
-pub(crate) struct Admission(Arc<Mutex<Guests>>);
+pub(crate) struct Admission(Arc<Mutex<Connections>>);
 
 /// A connection's place, given back when dropped.
 #[derive(Debug)]
@@ -39,79 +39,85 @@ pub(crate) struct Place {
 }
 
 #[derive(Debug)]
-struct Guests {
-    room: Room,
+struct Connections {
+    limits: ConnectionLimits,
     /// Numbers grow, so the order is that of age.
-    all: BTreeMap<u64, Guest>,
+    all: BTreeMap<u64, Connection>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Guest {
+struct Connection {
     address: IpAddr,
-    is_known: bool,
+    is_authenticated: bool,
     evicted: Arc<Notify>,
 }
 
 impl Admission {
-    pub(crate) fn new(room: Room) -> Self {
-        Self(Arc::new(Mutex::new(Guests { room, all: BTreeMap::new(), next: 0 })))
+    pub(crate) fn new(limits: ConnectionLimits) -> Self {
+        Self(Arc::new(Mutex::new(Connections { limits, all: BTreeMap::new(), next: 0 })))
     }
 
     /// Takes in a connection from this address, and says whether another had to go for it.
     pub(crate) fn admit(&self, address: IpAddr) -> (Place, bool) {
         let address = network(address);
-        let mut guests = self.lock();
-        let Room { strangers, strangers_of_one_address, .. } = guests.room;
-        let of_one = guests.make_room(strangers_of_one_address, |guest| {
-            !guest.is_known && guest.address == address
+        let mut connections = self.lock();
+        let ConnectionLimits { unauthenticated, unauthenticated_of_one_address, .. } =
+            connections.limits;
+        let of_one = connections.make_room(unauthenticated_of_one_address, |connection| {
+            !connection.is_authenticated && connection.address == address
         });
-        let of_all = guests.make_room(strangers, |guest| !guest.is_known);
-        let number = guests.next;
-        guests.next += 1;
+        let of_all =
+            connections.make_room(unauthenticated, |connection| !connection.is_authenticated);
+        let number = connections.next;
+        connections.next += 1;
         let evicted = Arc::new(Notify::new());
-        guests.all.insert(number, Guest { address, is_known: false, evicted: evicted.clone() });
+        connections.all.insert(
+            number,
+            Connection { address, is_authenticated: false, evicted: evicted.clone() },
+        );
         (Place { number, admission: self.clone(), evicted }, of_one || of_all)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Guests> {
+    fn lock(&self) -> MutexGuard<'_, Connections> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Guests {
-    /// Makes room for one more of these. Returns whether one had to go.
-    fn make_room(&mut self, limit: usize, is_one: impl Fn(&Guest) -> bool) -> bool {
+impl Connections {
+    /// Makes room for one more connection of those for which `is_one` is true, of which there may be `limit`. Returns whether one had
+    /// to go.
+    fn make_room(&mut self, limit: usize, is_one: impl Fn(&Connection) -> bool) -> bool {
         // By address: how many, and which is the oldest.
         let mut by_address: BTreeMap<IpAddr, (usize, Reverse<u64>)> = BTreeMap::new();
         let mut n = 0;
-        for (&number, guest) in self.all.iter().filter(|(_, guest)| is_one(guest)) {
+        for (&number, connection) in self.all.iter().filter(|(_, connection)| is_one(connection)) {
             n += 1;
-            by_address.entry(guest.address).or_insert((0, Reverse(number))).0 += 1;
+            by_address.entry(connection.address).or_insert((0, Reverse(number))).0 += 1;
         }
         if n < limit.max(1) {
             return false;
         }
         if let Some((_, Reverse(oldest))) = by_address.into_values().max()
-            && let Some(guest) = self.all.remove(&oldest)
+            && let Some(connection) = self.all.remove(&oldest)
         {
-            guest.evicted.notify_one();
+            connection.evicted.notify_one();
         }
         true
     }
 }
 
 impl Place {
-    /// The caller has authenticated.
-    pub(crate) fn is_known(&self) {
-        let mut guests = self.admission.lock();
-        if guests.all.get(&self.number).is_none_or(|guest| guest.is_known) {
+    /// Counts the connection as that of an authenticated caller from now on.
+    pub(crate) fn mark_authenticated(&self) {
+        let mut connections = self.admission.lock();
+        if connections.all.get(&self.number).is_none_or(|connection| connection.is_authenticated) {
             return;
         }
-        let limit = guests.room.known;
-        guests.make_room(limit, |guest| guest.is_known);
-        if let Some(guest) = guests.all.get_mut(&self.number) {
-            guest.is_known = true;
+        let limit = connections.limits.authenticated;
+        connections.make_room(limit, |connection| connection.is_authenticated);
+        if let Some(connection) = connections.all.get_mut(&self.number) {
+            connection.is_authenticated = true;
         }
     }
 
@@ -147,8 +153,16 @@ mod tests {
 
     use super::*;
 
-    fn admission(strangers: usize, strangers_of_one_address: usize, known: usize) -> Admission {
-        Admission::new(Room { strangers, strangers_of_one_address, known })
+    fn admission(
+        unauthenticated: usize,
+        unauthenticated_of_one_address: usize,
+        authenticated: usize,
+    ) -> Admission {
+        Admission::new(ConnectionLimits {
+            unauthenticated,
+            unauthenticated_of_one_address,
+            authenticated,
+        })
     }
 
     fn address(last: u8) -> IpAddr {
@@ -189,8 +203,8 @@ mod tests {
         let known: Vec<Place> = (0..3)
             .map(|_| {
                 let (place, _) = admission.admit(address(1));
-                place.is_known();
-                place.is_known();
+                place.mark_authenticated();
+                place.mark_authenticated();
                 place
             })
             .collect();
@@ -198,7 +212,7 @@ mod tests {
         let _strangers: Vec<Place> = (0..10).map(|_| admission.admit(address(1)).0).collect();
         assert_eq!(known.iter().map(is_evicted).collect::<Vec<_>>(), [true, false, false]);
         // One that was evicted meanwhile does not come back.
-        known[0].is_known();
+        known[0].mark_authenticated();
         assert!(is_evicted(&known[0]));
     }
 
@@ -229,12 +243,12 @@ mod tests {
     proptest! {
         #[test]
         fn the_limits_hold_and_the_newest_stays(
-            strangers in 1_usize..6,
+            unauthenticated in 1_usize..6,
             of_one in 1_usize..6,
             known in 1_usize..4,
             steps in prop::collection::vec(step(), 1..60),
         ) {
-            let admission = admission(strangers, of_one, known);
+            let admission = admission(unauthenticated, of_one, known);
             let mut places: Vec<Place> = Vec::new();
             for step in steps {
                 match step {
@@ -242,20 +256,20 @@ mod tests {
                         places.push(admission.admit(address(last)).0);
                         prop_assert!(!is_evicted(&places[places.len() - 1]));
                     }
-                    Step::Know(at) if !places.is_empty() => places[at % places.len()].is_known(),
+                    Step::Know(at) if !places.is_empty() => places[at % places.len()].mark_authenticated(),
                     Step::Leave(at) if !places.is_empty() => drop(places.swap_remove(at % places.len())),
                     Step::Know(_) | Step::Leave(_) => {}
                 }
-                let guests = admission.lock();
-                let of = |is_one: &dyn Fn(&Guest) -> bool| guests.all.values().filter(|guest| is_one(guest)).count();
-                prop_assert!(of(&|guest| !guest.is_known) <= strangers);
-                prop_assert!(of(&|guest| guest.is_known) <= known);
+                let connections = admission.lock();
+                let of = |is_one: &dyn Fn(&Connection) -> bool| connections.all.values().filter(|connection| is_one(connection)).count();
+                prop_assert!(of(&|connection| !connection.is_authenticated) <= unauthenticated);
+                prop_assert!(of(&|connection| connection.is_authenticated) <= known);
                 for last in 0..4 {
-                    prop_assert!(of(&|guest| !guest.is_known && guest.address == address(last)) <= of_one);
+                    prop_assert!(of(&|connection| !connection.is_authenticated && connection.address == address(last)) <= of_one);
                 }
                 // Every place is of a connection that is still there.
                 let there: BTreeSet<u64> = places.iter().map(|place| place.number).collect();
-                prop_assert!(guests.all.keys().all(|number| there.contains(number)));
+                prop_assert!(connections.all.keys().all(|number| there.contains(number)));
             }
         }
     }

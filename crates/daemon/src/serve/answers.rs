@@ -201,7 +201,7 @@ impl Answers {
         place: Place,
     ) -> Result<String, Problem> {
         let late_at = tokio::time::Instant::now() + self.patience.turn;
-        // The user's other questions first, so that there is at most one of them before those of others.
+        // First wait for the user's other questions: so at most one question of a user waits together with those of others.
         let own_turn = turn_of(&place.line, late_at).await?;
         let thread = turn_of(&self.threads, late_at).await?;
         let (inquiry, moment) = self.inquire(&question, inbox, late_at).await?;

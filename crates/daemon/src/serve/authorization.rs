@@ -83,7 +83,7 @@ pub(crate) enum Verdict {
     Allowed,
     /// With the reason, if one was given.
     Forbidden(String),
-    /// The same, said outright and not for lack of a rule that allows it.
+    /// Forbidden outright, and not for lack of a rule that allows it; with the reason, if one was given.
     Denied(String),
     /// There was no verdict, for this reason.
     Unknown(String),

@@ -1,8 +1,9 @@
 //! One connection after another: handshake, requests, end.
 //!
-//! Invariants: a peer that sends nothing, or half of something, is given up in time; so is one that is done but does not
-//! go; a new connection is always accepted, and the number of connections and what each of them holds in memory are
-//! bounded; stopping lets answers under way finish within their time; a handler that panics costs its request only.
+//! Invariants: a connection is closed after a while if the peer sends nothing or half of a request, and also if all has been
+//! answered but the peer does not close it; a new connection is always accepted, and the number of connections and what each of
+//! them holds in memory are bounded; stopping lets answers under way finish within their time; a handler that panics ends its
+//! request only.
 
 use std::future::Future;
 use std::io;
@@ -30,14 +31,18 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
-use super::admission::{Admission, Place, Room};
+use super::admission::{Admission, ConnectionLimits, Place};
 use super::listener;
 use super::options::ConnectionPatience;
 use super::reply;
 use super::tls::TlsState;
 
 /// How many connections are kept. One that has not authenticated may hold about 160 KiB.
-const ROOM: Room = Room { strangers: 512, strangers_of_one_address: 256, known: 512 };
+const CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
+    unauthenticated: 512,
+    unauthenticated_of_one_address: 256,
+    authenticated: 512,
+};
 /// How long the head of a request may be.
 const MAX_HEAD: usize = 64 << 10;
 /// Names and values in a head.
@@ -96,7 +101,7 @@ pub(crate) async fn serve<H, F>(
     H: Fn(Call) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Answer> + Send + 'static,
 {
-    let admission = Admission::new(ROOM);
+    let admission = Admission::new(CONNECTION_LIMITS);
     let mut connections = JoinSet::new();
     let mut is_failing = false;
     let mut complained: Option<Instant> = None;
@@ -194,11 +199,11 @@ where
         address,
         certificates: certificates.iter().map(|der| der.clone().into_owned()).collect(),
     });
-    let is_known = move || place.is_known();
-    requests(stream, is_http2, peer, limits, handler, stop, is_known).await
+    let authenticated = move || place.mark_authenticated();
+    requests(stream, is_http2, peer, limits, handler, stop, authenticated).await
 }
 
-/// Answers requests until the connection ends. `is_known` is called with every request of a caller who has authenticated.
+/// Answers requests until the connection ends. `authenticated` is called with every request of a caller who has authenticated.
 pub(super) async fn requests<S, H, F>(
     stream: S,
     is_http2: bool,
@@ -206,7 +211,7 @@ pub(super) async fn requests<S, H, F>(
     limits: Limits,
     handler: H,
     mut stop: watch::Receiver<bool>,
-    is_known: impl Fn() + Clone + Send + Sync + 'static,
+    authenticated: impl Fn() + Clone + Send + Sync + 'static,
 ) -> Result<(), ConnectionError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -219,12 +224,12 @@ where
         let activity = activity.clone();
         service_fn(move |request: Request<Incoming>| {
             let (handler, activity) = (handler.clone(), activity.clone());
-            let is_known = is_known.clone();
+            let authenticated = authenticated.clone();
             let call = Call { request, peer: peer.clone() };
             async move {
                 let answer = answered(handler, call, &activity).await;
                 if answer.is_to_known_caller {
-                    is_known();
+                    authenticated();
                 }
                 Ok::<_, std::convert::Infallible>(answer.response)
             }

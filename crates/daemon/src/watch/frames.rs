@@ -154,7 +154,7 @@ mod tests {
         found
     }
 
-    /// The same as lines and as messages.
+    /// What is read of `texts` that come as lines, and of the same as messages.
     fn both(texts: &[&str], size: usize, limit: usize) -> [Vec<String>; 2] {
         let mut messages = Vec::new();
         for text in texts {

@@ -62,7 +62,7 @@ pub(super) async fn send(
 }
 
 /// Patches the status of an object. If the patch names a revision and the object has another one, that is named instead, so often
-/// that it is tried `max_tries` times in all.
+/// that it is tried `max_tries` times in total.
 async fn patch_status(
     api: &Api,
     path: &str,

@@ -66,8 +66,8 @@ impl<'a> Likeness<'a> {
         attributes.dedup();
         let context = Context {
             attributes,
-            // A request for all takes its devices in a fixed order, and ends with an error at the first one that a constraint
-            // forbids. So it matters which of them others have taken.
+            // A request for all devices takes them in a fixed order, and fails at the first one that a constraint forbids. Which one
+            // that is depends on which ones others have taken, so that no device can stand for another.
             are_all_singular: has_constrained_all(search.plan),
             needs_capacity: requests.iter().any(|request| request.exact.capacity.is_some()),
         };
@@ -142,7 +142,9 @@ impl<'a> Likeness<'a> {
 struct Context<'a> {
     /// The attributes that constraints look at.
     attributes: Vec<&'a str>,
+    /// Whether each device is a class of its own.
     are_all_singular: bool,
+    /// Whether requests ask for a part of a device's capacity.
     needs_capacity: bool,
 }
 

@@ -16,7 +16,6 @@ use smallvec::SmallVec;
 use super::{Bindings, Serial};
 use crate::core::Core;
 use crate::deadlines::{Deadlines, WakeUp};
-use crate::duration::go_duration;
 
 /// One plugin's wait for one pod.
 #[derive(Clone, Debug)]
@@ -157,11 +156,10 @@ impl Bindings {
     /// The first wait of a binding has lasted too long.
     pub(crate) fn permit_ended(&mut self, core: &mut Core, serial: Serial) {
         let Some((uid, wait)) = core.permits.first_of(serial) else { return };
-        let text = format!(
-            "rejected due to timeout after waiting {} at plugin {}",
-            go_duration(wait.timeout),
-            wait.plugin
-        );
+        let waited = i64::try_from(wait.timeout.as_nanos()).unwrap_or(i64::MAX);
+        let waited = kube_scheduler_config::Duration::from_nanos(waited);
+        let plugin = &wait.plugin;
+        let text = format!("rejected due to timeout after waiting {waited} at plugin {plugin}");
         self.reject(core, &uid, &wait.plugin, text.into());
     }
 

@@ -16,7 +16,7 @@ pub(crate) struct Progress {
 }
 
 impl Bindings {
-    /// The same without any pod on its way.
+    /// The table of a copy of the engine, in which no pod is on its way to a node.
     pub(crate) fn fork(&self) -> Self {
         Self { table: self.table.fork(), ..Self::new(self.announces) }
     }

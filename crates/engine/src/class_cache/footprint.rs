@@ -79,13 +79,14 @@ impl Footprint {
     }
 }
 
-/// What the values in a selector take.
+/// How many bytes the values in a selector take.
 fn of_texts(selector: &LabelSelector) -> usize {
     let values = selector.requirements().iter().flat_map(|requirement| requirement.values.iter());
     values.map(|value| PER_VALUE + 2 * value.len()).sum()
 }
 
-/// What all evaluations may take: as much as pods have whose terms and constraints are as many as usual.
+/// How many bytes all evaluations together may take: as much as [`MAX_EVALUATIONS`] evaluations of pods with [`USUAL`] terms and
+/// constraints.
 pub(super) fn of_all(n_nodes: usize) -> usize {
     Footprint::with_counters(USUAL).with_nodes(n_nodes).saturating_mul(MAX_EVALUATIONS)
 }

@@ -82,7 +82,8 @@ impl<'a> Search<'a> {
         self.best_of(&runs, &bounded)
     }
 
-    /// The same, with all scores computed first: which of several errors is reported depends on the order of nodes.
+    /// The best node, with all scores computed in the order of the list first: which of several errors is reported depends on that
+    /// order.
     fn best_in_list_order(&self, skip: &SkipSet) -> Result<Option<NodeIdx>, Status> {
         let cluster = self.runner.cx.cluster;
         let mut in_order = self.feasible.to_vec();
@@ -205,7 +206,8 @@ fn add_scaled(runs: &mut [ScoredRun<'_>], (at, scorer): (usize, &Scorer<'_>)) ->
         (lowest.min(run.bounds[at].0), highest.max(run.bounds[at].1))
     });
     let scale = Scale::new(scorer.normalization, lowest, highest);
-    // Scaling never turns the order of two scores around halfway: if both ends are fine, all are.
+    // Scaling either keeps the order of all raw scores or reverses all of it: if what becomes of the lowest and the highest one is
+    // within bounds, so is the rest.
     let is_fine = |raw: i64| is_within_bounds(scale.score(raw));
     (is_fine(lowest) && is_fine(highest)).then_some(())?;
     // One score for all changes nothing about which node is best, and unscaled ones were added with their run.

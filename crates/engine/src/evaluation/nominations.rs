@@ -25,7 +25,8 @@ pub(crate) struct NominatedVerdicts {
 
 #[derive(Debug)]
 struct NominatedVerdict {
-    /// Those that pods of the class must leave room for. As long as this refers to one that is gone, no other has its address.
+    /// The nominated pods that pods of the class must leave room for. They are compared by address: as long as there is a weak reference
+    /// to a pod, no other pod gets its address, even if the pod is gone.
     pods: SmallVec<[Weak<Pod>; 1]>,
     rejection: Option<Status>,
     /// The latest attempt at which pods were nominated to the node.

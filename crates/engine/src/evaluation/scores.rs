@@ -76,7 +76,7 @@ impl<'a> ScoreTable<'a> {
         table
     }
 
-    /// The same when PreScore ran before and named plugins to `skip`.
+    /// The scores of a pod for which PreScore has run already; `skip` are the plugins that it left out.
     pub(super) fn after_pre_score(
         runner: &Runner<'a>,
         state: &CycleState,

@@ -232,7 +232,7 @@ impl Groups {
 
     /// What they take in memory at most, in bytes, beside what they take for each node.
     pub(super) fn n_bytes(&self) -> usize {
-        // All stand by as many numbers.
+        // The standings of all groups are equally long.
         let standing = self.groups.first().map_or(0, |group| size_of_val(&*group.standing));
         let of_one = standing + PER_GROUP + self.n_scaled * PER_RAW;
         self.groups.capacity() * size_of::<Group>() + self.groups.len() * of_one

@@ -9,7 +9,8 @@ use super::Part;
 /// What a part takes beside its content: a pointer or two with counts, and its place in the table.
 const OVERHEAD: usize = 48;
 
-/// What is kept of a part's content beside it. Two words of 32 bits: there are as many of these as there are texts.
+/// The hash and the size of a part. Both have 32 bits only, as a table keeps them for every part, and there may be as many parts as
+/// different texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Weighed {
     pub(super) hash: u32,

@@ -252,8 +252,8 @@ impl<'a> FilterSink<'a> {
         self.verdicts.set(node, id);
     }
 
-    /// Rejects those of `nodes` that no plugin has rejected yet and for which `meant` is true. `meant` is called for all
-    /// `nodes`: this is the fast form when it is a look into a table and true for many of them.
+    /// Rejects those of `nodes` that no plugin has rejected yet and for which `is_meant` is true. `is_meant` is called for
+    /// all `nodes`: this is the fast form when it is a look into a table and true for many of them.
     pub fn reject_where(
         &mut self,
         nodes: &[NodeIdx],
@@ -263,7 +263,7 @@ impl<'a> FilterSink<'a> {
         self.verdicts.set_where(nodes, id, is_meant);
     }
 
-    /// The same where it is the value of the node's slot in `column` that counts.
+    /// As [`reject_where`](Self::reject_where); `is_meant` is also given the value of the node's slot in `column`.
     pub fn reject_by_value<T: Copy>(
         &mut self,
         nodes: &[NodeIdx],

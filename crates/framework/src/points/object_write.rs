@@ -14,7 +14,7 @@ use kube_scheduler_cache::ObjectKey;
 pub enum ObjectWrite {
     /// Puts the object in place of the revision that it carries; a newer revision at the server is a conflict.
     Replace(Arc<Object>),
-    /// The same for `status` alone.
+    /// Puts the `status` of the object in place of that of the revision that it carries.
     ReplaceStatus(Arc<Object>),
     /// Creates the object. One without a name gets one that starts with its `metadata.generateName`.
     Create(Arc<Object>),

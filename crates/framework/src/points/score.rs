@@ -26,12 +26,13 @@ impl<'a> FeasibleNodes<'a> {
         Self::recorded_by(nodes, &DISCARDED)
     }
 
-    /// The same with the reading noted in `reads`.
+    /// These nodes, with the fact that they are read noted in `reads`.
     pub fn recorded_by(nodes: &'a [NodeIdx], reads: &'a ReadSet) -> Self {
         Self { nodes, numbers: &[], reads }
     }
 
-    /// The same where each of `nodes` stands for as many as `numbers` says at its place.
+    /// Groups of nodes: each of `nodes` stands for as many nodes as `numbers` says at the same place. That they are read is noted in
+    /// `reads`.
     pub fn grouped(nodes: &'a [NodeIdx], numbers: &'a [usize], reads: &'a ReadSet) -> Self {
         Self { nodes, numbers, reads }
     }

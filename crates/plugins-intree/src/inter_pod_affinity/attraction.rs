@@ -57,7 +57,7 @@ impl Attraction {
         self.sums().filter_map(|sum| sum.number_at(cluster, node)).sum()
     }
 
-    /// The same for many nodes.
+    /// The sums over all topology keys of many nodes.
     pub(super) fn of_nodes(
         &self,
         cluster: ClusterView<'_>,

@@ -32,17 +32,13 @@ pub(super) fn events() -> Vec<EventRegistration> {
 }
 
 fn hint(is_worth_it: bool) -> Result<QueueingHint, String> {
-    Ok(if is_worth_it { QueueingHint::Queue } else { QueueingHint::Skip })
+    Ok(QueueingHint::queue_if(is_worth_it))
 }
 
 /// Whether there are terms and `other` matches every one.
 fn all_match(terms: &[PodAffinityTerm], other: &Pod) -> bool {
     let nothing = Labels::default();
     !terms.is_empty() && terms.iter().all(|term| term.matches(other, &nothing))
-}
-
-fn is_on_its_way(pod: &Pod) -> bool {
-    pod.is_assigned() || pod.nominated_node_name().is_some()
 }
 
 /// Whether a required term of the pod does not compile.
@@ -62,7 +58,7 @@ fn after_pod_change(
     {
         return hint(true);
     }
-    if new.or(old).is_some_and(|changed| !is_on_its_way(changed)) {
+    if new.or(old).is_some_and(|changed| !changed.is_assigned_or_nominated()) {
         return hint(false);
     }
     if is_broken(pod) {
@@ -148,7 +144,7 @@ fn event_topics(_: &Context<'_>, old: Option<&EventObject>, new: Option<&EventOb
     let Ok((old, new)) = event_objects::pods(old, new) else { return Topics::All };
     let Some(changed) = new.or(old) else { return Topics::Only(Vec::new()) };
     let mut topics = vec![topic(Subject::Pod(&changed.uid))];
-    if !is_on_its_way(changed) {
+    if !changed.is_assigned_or_nominated() {
         return Topics::Only(topics);
     }
     for pod in [old, new].into_iter().flatten() {

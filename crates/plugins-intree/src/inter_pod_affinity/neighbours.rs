@@ -196,7 +196,7 @@ impl Neighbours {
             && wanted.map(|sum| sum.n_occupied(cluster)).sum::<i64>() + self.more_wanted == 0
     }
 
-    /// The same as [`refusal`](Self::refusal) for many nodes. `None` when hypothetical pods are involved.
+    /// As [`refusal`](Self::refusal), for many nodes. `None` when hypothetical pods are involved.
     pub(super) fn refuse_all<'a>(
         &self,
         cluster: ClusterView<'_>,

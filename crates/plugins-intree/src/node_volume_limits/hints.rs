@@ -24,7 +24,7 @@ pub(super) fn events() -> Vec<EventRegistration> {
                 let (Some(old), Some(new)) = event_objects::others(old, new)? else {
                     return Ok(QueueingHint::Queue);
                 };
-                Ok(hint(has_more_room(old, new)))
+                Ok(QueueingHint::queue_if(has_more_room(old, new)))
             },
         ),
         EventRegistration::with_hint(
@@ -33,7 +33,7 @@ pub(super) fn events() -> Vec<EventRegistration> {
                 let (Some(deleted), _) = event_objects::pods(old, new)? else {
                     return Ok(QueueingHint::Queue);
                 };
-                Ok(hint(made_room(deleted)))
+                Ok(QueueingHint::queue_if(made_room(deleted)))
             },
         ),
         EventRegistration::with_hint(
@@ -46,7 +46,7 @@ pub(super) fn events() -> Vec<EventRegistration> {
                     && pod.volumes.iter().any(|volume| {
                         volume.claim_in(&pod.name).is_some_and(|claim| *claim.name == *added.name)
                     });
-                Ok(hint(is_own))
+                Ok(QueueingHint::queue_if(is_own))
             },
         )
         .by_topic(event_topics::volume_claims, event_topics::object),
@@ -56,14 +56,10 @@ pub(super) fn events() -> Vec<EventRegistration> {
                 let (Some(deleted), _) = event_objects::others(old, new)? else {
                     return Ok(QueueingHint::Queue);
                 };
-                Ok(hint(may_use(pod, VolumeAttachment(deleted).attacher())?))
+                Ok(QueueingHint::queue_if(may_use(pod, VolumeAttachment(deleted).attacher())?))
             },
         ),
     ]
-}
-
-fn hint(helps: bool) -> QueueingHint {
-    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
 }
 
 /// Whether a node can attach more volumes of some driver than before.
@@ -76,7 +72,7 @@ fn has_more_room(old: &Object, new: &Object) -> bool {
 
 /// Whether a deleted pod had a volume that could count, and was on or about to be on a node.
 fn made_room(deleted: &Pod) -> bool {
-    (deleted.is_assigned() || deleted.nominated_node_name().is_some())
+    deleted.is_assigned_or_nominated()
         && deleted.volumes.iter().any(|volume| can_count(&volume.source))
 }
 

@@ -12,7 +12,9 @@ use kube_scheduler_framework::{Context, SignatureWriter};
 
 use super::args::Defaults;
 use super::default_selector::default_selector;
-use crate::signature::{write_label_selector, write_node_selector, write_tolerations};
+use crate::signature::{
+    write_label_selector, write_labels, write_node_selector, write_tolerations,
+};
 
 pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
@@ -160,11 +162,7 @@ pub(super) fn sign(defaults: &Defaults, pod: &Pod, signature: &mut SignatureWrit
         return;
     }
     signature.text(&pod.namespace);
-    signature.len(pod.labels.len());
-    for (key, value) in pod.labels.iter() {
-        signature.text(key);
-        signature.text(value);
-    }
+    write_labels(&pod.labels, signature);
     if own.is_empty() {
         signature.present(pod.controller.is_some());
         if let Some(controller) = &pod.controller {
@@ -175,11 +173,9 @@ pub(super) fn sign(defaults: &Defaults, pod: &Pod, signature: &mut SignatureWrit
     }
     own.iter().for_each(|constraint| write_constraint(constraint, signature));
     write_tolerations(&pod.spec.tolerations, signature);
-    let pairs = pod.spec.node_selector.iter().flat_map(Labels::iter);
-    signature.len(pod.spec.node_selector.as_ref().map_or(0, Labels::len));
-    for (key, value) in pairs {
-        signature.text(key);
-        signature.text(value);
+    match &pod.spec.node_selector {
+        Some(pairs) => write_labels(pairs, signature),
+        None => signature.len(0),
     }
     let required = pod.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
     signature.present(required.is_some());

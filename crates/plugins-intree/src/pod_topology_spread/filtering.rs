@@ -128,7 +128,8 @@ impl HardState {
         verdicts.into_iter().find(|verdict| *verdict != Verdict::Fits).unwrap_or(Verdict::Fits)
     }
 
-    /// The same for all open nodes, each domain judged once.
+    /// Rejects those of `nodes` that a constraint does not accept, each for the reason that [`judge`](Self::judge) gives. Each
+    /// domain is judged once.
     pub(super) fn judge_all(
         &self,
         cluster: ClusterView<'_>,
@@ -138,8 +139,15 @@ impl HardState {
         rejection_label: &Status,
     ) {
         for (at, limit) in self.limits.iter().enumerate() {
-            let Some(counts) = limit.read(cluster) else { continue };
-            let (Some(column), counts) = (counts.column(), counts.numbers()) else { continue };
+            let read = limit.read(cluster);
+            let Some((column, counts)) =
+                read.and_then(|counts| Some((counts.column()?, counts.numbers())))
+            else {
+                // As for a single node: none is known to be in a domain.
+                let unlabelled = sink.code_for(rejection_label.clone());
+                sink.reject_where(nodes, unlabelled, |_| true);
+                return;
+            };
             let most = self.most(at, limit, counts);
             // A domain without nodes that count has no pods.
             let mut is_skewed = vec![0 > most; column.n_ids()];

@@ -39,13 +39,13 @@ pub(super) fn events(defaults: &Arc<Defaults>) -> Vec<EventRegistration> {
                 return Ok(QueueingHint::Skip);
             }
             let constraints = hard(&for_pods, cx, pod)?;
-            Ok(hint(is_helped_by_pod(pod, &constraints, old, new)))
+            Ok(QueueingHint::queue_if(is_helped_by_pod(pod, &constraints, old, new)))
         })
         .by_topic(pod_topics, event_topics),
         EventRegistration::with_hint(node_event, move |cx, pod, old, new| {
             let (old, new) = event_objects::nodes(old, new)?;
             let constraints = hard(&for_nodes, cx, pod)?;
-            Ok(hint(is_helped_by_node(&constraints, old, new)))
+            Ok(QueueingHint::queue_if(is_helped_by_node(&constraints, old, new)))
         }),
     ]
 }
@@ -63,19 +63,13 @@ fn event_topics(_: &Context<'_>, old: Option<&EventObject>, new: Option<&EventOb
     }
 }
 
-fn hint(helps: bool) -> QueueingHint {
-    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
-}
-
 fn hard(defaults: &Defaults, cx: &Context<'_>, pod: &Pod) -> Result<Vec<Constraint>, String> {
     defaults.constraints_of(cx, pod, WhenUnsatisfiable::DoNotSchedule)
 }
 
 /// Whether another pod can matter: the waiting pod itself, or one of its namespace that has a node or expects one.
 fn is_involved(pod: &Pod, other: &Pod) -> bool {
-    other.uid == pod.uid
-        || (other.is_assigned() || other.nominated_node_name().is_some())
-            && other.namespace == pod.namespace
+    other.uid == pod.uid || other.is_assigned_or_nominated() && other.namespace == pod.namespace
 }
 
 fn is_helped_by_pod(

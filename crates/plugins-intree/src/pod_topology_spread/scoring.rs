@@ -203,7 +203,7 @@ impl SoftState {
         Some(rounded(score))
     }
 
-    /// The same for many nodes.
+    /// The scores of many nodes.
     pub(super) fn score_all(
         &self,
         cluster: ClusterView<'_>,

@@ -158,7 +158,7 @@ fn gain(amounts: impl Iterator<Item = Amounts>) -> i64 {
     50 + (50 + balance(&after) - balance(&before)) / 2
 }
 
-/// The same for exactly two resources.
+/// The gain in balance of exactly two resources.
 #[inline]
 fn gain_of_two(a: &Amounts, b: &Amounts) -> i64 {
     let before = [fraction(a.before, a.allocatable), fraction(b.before, b.allocatable)];

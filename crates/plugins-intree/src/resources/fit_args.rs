@@ -9,9 +9,6 @@ use super::shape::Shape;
 use super::strategy::Strategy;
 use crate::plugin_args::{self, WRONG_ARGS};
 
-/// Highest score in a configured shape; scores of nodes go to 100.
-const MAX_SHAPE_SCORE: i64 = 10;
-
 /// What the plugin needs of its arguments.
 #[derive(Clone, Debug)]
 pub(super) struct FitArgs {
@@ -29,12 +26,8 @@ impl FitArgs {
             "LeastAllocated" => Strategy::LeastAllocated,
             "MostAllocated" => Strategy::MostAllocated,
             _ => {
-                let points =
-                    scoring.requested_to_capacity_ratio.unwrap_or_default().shape.into_iter();
-                let scale = kube_scheduler_framework::MAX_NODE_SCORE / MAX_SHAPE_SCORE;
-                let scaled = points
-                    .map(|point| (i64::from(point.utilization), i64::from(point.score) * scale));
-                Strategy::RequestedToCapacityRatio(Shape::new(scaled))
+                let ratio = scoring.requested_to_capacity_ratio.unwrap_or_default();
+                Strategy::RequestedToCapacityRatio(Shape::configured(&ratio.shape))
             }
         };
         Ok(Self {

@@ -31,13 +31,18 @@ pub(super) fn events(delegates: bool) -> Vec<EventRegistration> {
     let mut events = vec![
         EventRegistration::with_hint(pod_event, |_, pod, old, new| {
             let (old, new) = event_objects::pods(old, new)?;
-            Ok(hint(is_freed_by_pod(pod, old, new)))
+            Ok(QueueingHint::queue_if(is_freed_by_pod(pod, old, new)))
         }),
         EventRegistration::with_hint(node_event, move |cx, pod, old, new| {
             let (old, new) = event_objects::nodes(old, new)?;
             let Some(new) = new else { return Ok(QueueingHint::Queue) };
             let cluster = delegates.then_some(cx.cluster());
-            Ok(hint(is_helped_by_node(pod, old.map(|node| &**node), new, cluster)))
+            Ok(QueueingHint::queue_if(is_helped_by_node(
+                pod,
+                old.map(|node| &**node),
+                new,
+                cluster,
+            )))
         }),
     ];
     // A device class matters only by the extended resources that it serves: the one it names, and one made from its own
@@ -60,21 +65,15 @@ pub(super) fn events(delegates: bool) -> Vec<EventRegistration> {
                     false
                 }
             };
-            Ok(hint(is_new_to_pod || name.is_some_and(asks_for)))
+            Ok(QueueingHint::queue_if(is_new_to_pod || name.is_some_and(asks_for)))
         }));
     }
     events
 }
 
-fn hint(helps: bool) -> QueueingHint {
-    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
-}
-
 fn is_freed_by_pod(pod: &Pod, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) -> bool {
     let Some(updated) = new else {
-        return old.is_none_or(|deleted| {
-            deleted.is_assigned() || deleted.nominated_node_name().is_some()
-        });
+        return old.is_none_or(|deleted| deleted.is_assigned_or_nominated());
     };
     if updated.uid == pod.uid {
         return true;

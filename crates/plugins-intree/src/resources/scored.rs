@@ -145,7 +145,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// The same over columns: finds the columns once, for all nodes.
+    /// This plan for many nodes: finds the columns once, for all of them.
     pub(crate) fn over(&self, cluster: ClusterView<'a>) -> ScanPlan<'a> {
         let (allocatable, requested) = (cluster.allocatable(), cluster.requested());
         let (non_zero_milli_cpu, non_zero_memory) = cluster.non_zero_requested();

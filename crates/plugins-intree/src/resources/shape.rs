@@ -2,6 +2,12 @@
 //!
 //! Answers to `plugins/helper/shape_score.go` of the reference; behaviour in `docs/spec/plugins-node.md` §2.10.
 
+use kube_scheduler_config::UtilizationShapePoint;
+use kube_scheduler_framework::MAX_NODE_SCORE;
+
+/// Highest score in a configured shape; scores of nodes go to 100.
+const MAX_SHAPE_SCORE: i64 = 10;
+
 /// Points by increasing utilization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape(Box<[(i64, i64)]>);
@@ -10,6 +16,16 @@ impl Shape {
     /// A curve through `(utilization, score)` points, given by increasing utilization.
     pub(crate) fn new(points: impl IntoIterator<Item = (i64, i64)>) -> Self {
         Self(points.into_iter().collect())
+    }
+
+    /// The curve through configured points.
+    pub(crate) fn configured(points: &[UtilizationShapePoint]) -> Self {
+        let scale = MAX_NODE_SCORE / MAX_SHAPE_SCORE;
+        Self::new(
+            points
+                .iter()
+                .map(|point| (i64::from(point.utilization), i64::from(point.score) * scale)),
+        )
     }
 
     /// The score at `utilization`: flat before the first and after the last point. The division truncates toward

@@ -32,7 +32,7 @@ impl VolumeAffinity {
         self.0.as_ref().is_none_or(|selector| selector.matches(labels, ""))
     }
 
-    /// The same, with the reason why not.
+    /// Says why nodes with these labels cannot reach the volume, if they cannot.
     pub(super) fn check(&self, labels: &Labels) -> Result<(), String> {
         let Some(selector) = &self.0 else { return Ok(()) };
         match selector.matches_or_error(labels, "") {

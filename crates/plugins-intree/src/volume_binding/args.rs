@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use kube_scheduler_config::{FeatureGates, Gate, PluginArgs as ConfigArgs};
-use kube_scheduler_framework::{Handle, MAX_NODE_SCORE, PluginArgs};
+use kube_scheduler_framework::{Handle, PluginArgs};
 
 use crate::plugin_args::{self, WRONG_ARGS};
 use crate::resources::shape::Shape;
-
-/// Highest score in a configured shape; scores of nodes go to 100.
-const MAX_SHAPE_SCORE: i64 = 10;
 
 /// What the plugin needs of its arguments.
 #[derive(Clone, Debug)]
@@ -28,13 +25,7 @@ impl BindingArgs {
         let checked = plugin_args::checked_with(args, ConfigArgs::VolumeBinding, &gates)?;
         let ConfigArgs::VolumeBinding(args) = checked else { return Err(WRONG_ARGS.into()) };
         let timeout = args.bind_timeout_seconds.unwrap_or_default();
-        let shape = scores_capacity.then(|| {
-            let scale = MAX_NODE_SCORE / MAX_SHAPE_SCORE;
-            let points = args.shape.unwrap_or_default().into_iter();
-            Shape::new(
-                points.map(|point| (i64::from(point.utilization), i64::from(point.score) * scale)),
-            )
-        });
+        let shape = scores_capacity.then(|| Shape::configured(&args.shape.unwrap_or_default()));
         Ok(Self { timeout: Duration::from_secs(u64::try_from(timeout).unwrap_or_default()), shape })
     }
 }

@@ -19,11 +19,7 @@ pub(super) fn registrations() -> Vec<EventRegistration> {
             move |_, pod: &Pod, old: Option<&EventObject>, new: Option<&EventObject>| {
                 let (old, new) = event_objects::others(old, new)?;
                 let Some(new) = new else { return Ok(QueueingHint::Queue) };
-                Ok(if hint(pod, old.map(|old| &**old), new) {
-                    QueueingHint::Queue
-                } else {
-                    QueueingHint::Skip
-                })
+                Ok(QueueingHint::queue_if(hint(pod, old.map(|old| &**old), new)))
             },
         )
     };

@@ -63,7 +63,7 @@ pub(super) enum Place<'a> {
 /// What a class can do on one node.
 #[derive(Clone, Debug)]
 pub(super) enum Room<'a> {
-    /// The same for every volume.
+    /// Every volume has this place, whatever its size.
     Always(Place<'a>),
     /// It depends on the size of the volume.
     Limited {

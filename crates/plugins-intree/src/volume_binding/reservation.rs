@@ -69,7 +69,7 @@ impl Reservation {
         self.give_back_from(0, 0, commands);
     }
 
-    /// The same for bindings from the `n_bound`th and provisions from the `n_provisioned`th on.
+    /// As [`give_back`](Self::give_back), but without the first `n_bound` bindings and the first `n_provisioned` provisions.
     pub(super) fn give_back_from(
         &self,
         n_bound: usize,

@@ -32,7 +32,7 @@ impl PodVolumes {
         (**on == *node).then_some(reservation)
     }
 
-    /// The same, to change it.
+    /// What is reserved on a node, to be changed.
     pub(super) fn reserved_on_mut(&mut self, node: &str) -> Option<&mut Reservation> {
         let (on, reservation) = self.reserved.as_mut()?;
         (**on == *node).then_some(reservation)

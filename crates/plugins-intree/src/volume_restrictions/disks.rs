@@ -18,7 +18,7 @@ pub(super) struct Disks {
     gce: ByName,
     ebs: ByName,
     iscsi: ByName,
-    /// By image, then pool, the monitors: an image is the same if one of them is.
+    /// RBD images by image, then pool, then monitor: two pods mean the same image if they name at least one monitor that is the same.
     rbd: KeyedMap<Arc<str>, KeyedMap<Arc<str>, ByName>>,
 }
 
@@ -42,7 +42,7 @@ impl Disks {
             VolumeSource::GcePersistentDisk { disk, is_read_only } => {
                 add(&mut self.gce, disk, *is_read_only);
             }
-            // Whoever only reads one needs it for itself all the same.
+            // Two pods on one node cannot have the same one, even if both only read it.
             VolumeSource::AwsElasticBlockStore { volume_id } => {
                 add(&mut self.ebs, volume_id, false);
             }

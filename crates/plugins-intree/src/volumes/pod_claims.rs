@@ -1,8 +1,18 @@
 //! What the claims of a pod are to it (`docs/spec/plugins-storage.md` §2.1).
 
+use std::sync::Arc;
+
 use kube_scheduler_framework::api::{Pod, VolumeSource};
 
 use super::VolumeClaim;
+
+/// The names of the claims that the pod names itself. Those of ephemeral volumes are left out: no other pod can use them.
+pub(crate) fn plain_claims(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
+    pod.volumes.iter().filter_map(|volume| match &volume.source {
+        VolumeSource::Claim { claim, .. } => Some(claim),
+        _ => None,
+    })
+}
 
 /// Whether any volume of the pod has a claim behind it.
 pub(crate) fn has_claims(pod: &Pod) -> bool {

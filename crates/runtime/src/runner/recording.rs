@@ -14,7 +14,7 @@ impl<'a> Runner<'a> {
         Self { profile, cx, reads: None }
     }
 
-    /// The same with what plugins read noted in `reads`.
+    /// This runner, with what plugins read noted in `reads`.
     pub fn recording<'b>(&self, reads: &'b EvaluationReads) -> Runner<'b>
     where
         'a: 'b,

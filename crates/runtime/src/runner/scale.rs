@@ -1,4 +1,4 @@
-//! Bringing raw scores to the scale from 0 to 100.
+//! What the raw scores of one plugin are scaled by, the weighted scores that come of it, and the check that scores are from 0 to 100.
 //!
 //! Behaviour: `docs/spec/plugins-node.md` §2.10, `docs/spec/plugins-topology.md` §5.6.
 

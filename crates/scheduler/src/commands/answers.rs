@@ -25,6 +25,18 @@ use super::sources::{Asked, Output, Source, print_remark};
 use super::terminal::{begin_work, end_work, print_answer};
 use crate::failure;
 
+/// The pods that a question is about.
+#[derive(Clone, Debug, clap::Args)]
+struct PodArgs {
+    /// A pod of the cluster, by its name alone if it is in the namespace of --namespace.
+    #[arg(value_name = "[NAMESPACE/]POD", required_unless_present = "pods", value_parser = pod_name)]
+    pod: Vec<String>,
+
+    /// Manifests of pods that need not exist. May be repeated.
+    #[arg(short, long, value_name = "FILE")]
+    pods: Vec<PathBuf>,
+}
+
 /// Say why a pod fits where it fits: what rejects it on each node, every plugin's score, and what evicting pods would do.
 ///
 /// The answer is what the next attempt at the pod would find. Nothing is changed.
@@ -33,13 +45,8 @@ use crate::failure;
 /// error.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// A pod of the cluster, by its name alone if it is in the namespace of --namespace.
-    #[arg(value_name = "[NAMESPACE/]POD", required_unless_present = "pods", value_parser = pod_name)]
-    pod: Vec<String>,
-
-    /// Manifests of pods that need not exist. May be repeated.
-    #[arg(short, long, value_name = "FILE")]
-    pods: Vec<PathBuf>,
+    #[command(flatten)]
+    about: PodArgs,
 
     /// Try which small changes of the pod or the cluster make it fit, and list those that do, smallest first.
     #[arg(long)]
@@ -61,13 +68,8 @@ pub(crate) struct ExplainArgs {
 /// Exit code: 0 when the pod fits, has a node or would fit after evictions, 1 when not, 2 on an error.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PreemptArgs {
-    /// A pod of the cluster, by its name alone if it is in the namespace of --namespace.
-    #[arg(value_name = "[NAMESPACE/]POD", required_unless_present = "pods", value_parser = pod_name)]
-    pod: Vec<String>,
-
-    /// Manifests of pods that need not exist. May be repeated.
-    #[arg(short, long, value_name = "FILE")]
-    pods: Vec<PathBuf>,
+    #[command(flatten)]
+    about: PodArgs,
 
     #[command(flatten)]
     source: Source,
@@ -89,7 +91,7 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "FILE")]
     add: Vec<PathBuf>,
 
-    /// Nodes are added that are like one that is there. May be repeated.
+    /// Copies of an existing node are added: empty, and with new names. May be repeated.
     #[arg(long, value_name = "NODE=COUNT", value_parser = nodes_like)]
     nodes_like: Vec<(Arc<str>, usize)>,
 
@@ -271,8 +273,8 @@ fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
         return live::explained(args, &scheduler);
     }
     let Asked { mut engine, now, pods, namespace, resource_version, .. } =
-        args.source.load(&args.pods, registry, &mut print_remark)?.with_groups();
-    let subjects = subjects(names_in(&namespace, &args.pod)?, &pods)?;
+        args.source.load(&args.about.pods, registry, &mut print_remark)?.with_groups();
+    let subjects = subjects(names_in(&namespace, &args.about.pod)?, &pods)?;
     let mut answers: Vec<Explanation> = Vec::new();
     for subject in &subjects {
         let mut answer = explain(&mut engine, subject, ExplainOptions::ALL, now)?;
@@ -342,9 +344,9 @@ fn preempted(args: &PreemptArgs, registry: Registry) -> Result<bool> {
         return live::preempted(args, &scheduler);
     }
     let Asked { mut engine, now, pods, namespace, resource_version, .. } =
-        args.source.load(&args.pods, registry, &mut print_remark)?.with_groups();
+        args.source.load(&args.about.pods, registry, &mut print_remark)?.with_groups();
     let mut answers: Vec<Preemption> = Vec::new();
-    for subject in &subjects(names_in(&namespace, &args.pod)?, &pods)? {
+    for subject in &subjects(names_in(&namespace, &args.about.pod)?, &pods)? {
         answers.push(preemption(&mut engine, subject, ExplainOptions::ALL, now)?);
     }
     print_all(&answers, resource_version.as_deref(), args.output.format, Preemption::table)?;

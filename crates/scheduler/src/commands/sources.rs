@@ -150,12 +150,12 @@ pub(crate) fn print_remark(text: String) {
 }
 
 impl Source {
-    /// The same, with standard input left to this process.
+    /// This source, with standard input left to this process.
     pub(crate) fn keeping_input(self) -> Self {
         Self { keeps_input: true, ..self }
     }
 
-    /// The same for a question that may be given up: what is being read then is given up, too.
+    /// This source, for a question that may be given up: what is being read then is given up, too.
     pub(crate) fn until(&self, interrupt: Interrupt) -> Self {
         Self { interrupt, ..self.clone() }
     }
@@ -231,7 +231,7 @@ impl Source {
         given.or(endpoint.map(Endpoint::namespace)).unwrap_or(DEFAULT_NAMESPACE).to_owned()
     }
 
-    /// The same, as the kubeconfig has it now.
+    /// The namespace of what names none, as the kubeconfig has it now.
     pub(crate) async fn namespace(&self) -> Result<String> {
         let paths = if self.filename.is_empty() { self.kubeconfigs() } else { Vec::new() };
         let endpoint = match &paths[..] {
@@ -293,7 +293,7 @@ impl Source {
         self.load_under(question, None, registry, remarks)
     }
 
-    /// The same, with another configuration for the same cluster.
+    /// As [`load`](Self::load), and with another configuration for the same cluster, if there is one.
     pub(crate) fn load_under(
         &self,
         question: &[PathBuf],

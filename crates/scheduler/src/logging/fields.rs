@@ -34,7 +34,7 @@ impl Fields {
             0..=LONGEST => text.to_owned(),
             n_bytes => {
                 let end = (0..=LONGEST).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
-                format!("{}... ({n_bytes} bytes in all)", &text[..end])
+                format!("{}... ({n_bytes} bytes in total)", &text[..end])
             }
         };
         if field.name() == "message" {

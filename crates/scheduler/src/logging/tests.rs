@@ -104,7 +104,7 @@ fn no_value_breaks_out_of_its_line() {
     assert!(!text.contains(['\u{1b}', '\r', '\u{7}']));
     assert!(text.contains("] \"a\\nb\" value=<\n\tone\n\tE0101"), "{text:.400}");
     assert!(text.contains("] FLAG: --x=\"y\"\nI: \u{fffd}\n"), "{text:.800}");
-    assert!(text.contains("... (3000000 bytes in all)\""));
+    assert!(text.contains("... (3000000 bytes in total)\""));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Places for questions that are read, wait or are answered: so many in all, and so many for one user.
+//! Places for questions that are read, wait or are answered: a limited number in total, and fewer for one user.
 //!
 //! Invariants: one user has at most [`MAX_OF_USER`] of the [`MAX_QUESTIONS`] places, so that others find one, however slowly that user
 //! sends questions and however long their answers take; one question of a user at a time goes on from its place.

@@ -132,16 +132,16 @@ fn about_pods(
 pub(super) fn explained(args: &ExplainArgs, live: &Live) -> Result<bool> {
     let mut answered = Answered::new(args.output, live);
     let more = if args.suggest { json!({"suggest": true}) } else { json!({}) };
-    let manifests = without_groups(live.manifests(&args.pods)?)?;
-    let named = names_in(live.namespace(), &args.pod)?;
+    let manifests = without_groups(live.manifests(&args.about.pods)?)?;
+    let named = names_in(live.namespace(), &args.about.pod)?;
     about_pods(&mut answered, QuestionKind::Explanation, &named, &manifests, &more)?;
     answered.print(has_verdict(&["Fits", "Bound"]))
 }
 
 pub(super) fn preempted(args: &PreemptArgs, live: &Live) -> Result<bool> {
     let mut answered = Answered::new(args.output, live);
-    let manifests = without_groups(live.manifests(&args.pods)?)?;
-    let named = names_in(live.namespace(), &args.pod)?;
+    let manifests = without_groups(live.manifests(&args.about.pods)?)?;
+    let named = names_in(live.namespace(), &args.about.pod)?;
     about_pods(&mut answered, QuestionKind::Preemption, &named, &manifests, &json!({}))?;
     answered.print(has_verdict(&["Fits", "FitsAfterPreemption", "Bound"]))
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// Pods in a row whose names are the numbers from `first` on behind one `generateName`.
 struct Run<'a> {
     head: &'a Value,
-    /// The same without its name and UID.
+    /// The first pod without its name and UID.
     template: Value,
     first: usize,
     count: usize,
