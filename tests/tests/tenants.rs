@@ -45,7 +45,7 @@ impl World {
     }
 
     fn sized(n_nodes: usize, options: EngineOptions) -> Self {
-        let config = load(CONFIG, &FeatureGates::default()).unwrap();
+        let config = load(CONFIG, &options.gates).unwrap();
         let registry = kube_scheduler_plugins_intree::registry();
         let limit = options.work.base + options.work.per_node * n_nodes as u64;
         let engine = Engine::new(&config, &registry, options).unwrap();
@@ -364,6 +364,59 @@ fn searches_for_devices_are_taken_from_the_allowance_of_the_namespace() {
     world.now = world.now + Duration::from_secs(10_000);
     let (_, result) = try_pod(&mut world, "tenant", "later");
     assert!(matches!(result, AttemptResult::Unschedulable(_)), "{result:?}");
+}
+
+/// A member of a gang of ten, of which three have room on a node.
+fn gang_member(at: usize) -> Input {
+    let terms = vec![json!({"matchExpressions": [{"key": "zone", "operator": "Exists"}]}); 40];
+    let required = json!({"nodeSelectorTerms": terms});
+    let affinity =
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
+    let name = format!("g{at}");
+    let json = json!({"metadata": {"namespace": "tenant", "name": name, "uid": name}, "spec": {
+        "schedulingGroup": {"podGroupName": "gang"}, "affinity": affinity,
+        "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "20"}}}]}});
+    Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap()))
+}
+
+#[test]
+fn a_group_that_is_too_expensive_waits_as_a_whole_and_pays_for_its_members() {
+    // A member costs less than that, and ten of them may cost 900 units together.
+    let work = WorkLimits { base: 180, per_node: 0, refill_per_second: 1 };
+    let mut gates = FeatureGates::default();
+    let on = ["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"];
+    gates.set(&on.map(|gate| (gate.to_owned(), true)).into()).unwrap();
+    let mut world = World::with(EngineOptions { work, gates, ..EngineOptions::default() });
+    let group = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+        "metadata": {"namespace": "tenant", "name": "gang", "uid": "gang"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 10}},
+            "schedulingConstraints": {"topology": [{"key": "kubernetes.io/hostname"}]}}});
+    world.handle(Input::ObjectApplied(Arc::new(Object::from_value(group).unwrap())));
+    (0..10).for_each(|at| world.handle(gang_member(at)));
+    let (start, mut tried_at, mut works) = (world.now, Vec::new(), Vec::new());
+    while tried_at.len() < 4 {
+        if let Some(turn) = world.engine.schedule_next(world.now) {
+            let AttemptResult::Error(message) = &turn.result else { panic!("{:?}", turn.result) };
+            assert!(message.contains("the pod group is too expensive"), "{message}");
+            // Those that came later, too.
+            let n_members = turn.group.map(|group| group.members.len());
+            assert_eq!(n_members, Some(10 + tried_at.len()));
+            tried_at.push(world.now.saturating_since(start).as_secs());
+            works.push(turn.work);
+            // Who comes later is tried alone, and brings none of the others back.
+            world.handle(gang_member(10 + tried_at.len()));
+            let turn = world.engine.schedule_next(world.now).unwrap();
+            assert_eq!(turn.group.map(|group| group.members.len()), Some(1));
+            assert!(turn.work <= 180, "{}", turn.work);
+            assert!(world.engine.schedule_next(world.now).is_none());
+            world.engine.drain_effects().for_each(drop);
+        }
+        world.now = world.now + Duration::from_secs(1);
+    }
+    assert!((10..=12).contains(&tried_at[1]), "{tried_at:?}");
+    // By then the members have used up what their namespace may spend, which comes back by a unit a second.
+    assert!(tried_at[2] > 200 && tried_at[3] > tried_at[2] + 40, "{tried_at:?}");
+    assert!(works[0] > 900 && works[2] < 180, "{works:?}");
 }
 
 #[test]

@@ -124,16 +124,28 @@ impl Budgets {
              of them for its {part}",
             rounded_up(search)
         );
-        let wait = FIRST_WAIT.saturating_mul(1 << n_errors.min(16)).min(LONGEST_WAIT);
-        let mut not_before = now + wait;
         if hard < usual {
             let text = format!(
                 "; the limit is {usual} again when expensive pods of this namespace have not been tried for a while"
             );
             message.push_str(&text);
-            not_before = not_before.max(self.refilled(namespace, usual, now));
         }
+        let not_before = self.next_try(limits, namespace, n_errors, now);
         OverBudget { message, not_before }
+    }
+
+    /// When to try a pod again whose attempt was over its limit, after `n_errors` earlier failures in a row.
+    pub(crate) fn next_try(
+        &self,
+        limits: AttemptLimits,
+        namespace: &str,
+        n_errors: u32,
+        now: Timestamp,
+    ) -> Timestamp {
+        let AttemptLimits { hard, usual, .. } = limits;
+        let wait = FIRST_WAIT.saturating_mul(1 << n_errors.min(16)).min(LONGEST_WAIT);
+        let refilled = (hard < usual).then(|| self.refilled(namespace, usual, now));
+        refilled.map_or(now + wait, |refilled| refilled.max(now + wait))
     }
 
     /// When a namespace may have attempts up to the hard limit again; an hour from now at the latest.

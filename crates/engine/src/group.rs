@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::groups::{GroupCycleState, PlacedGroup};
 use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Status};
 use kube_scheduler_queue::QueuedPod;
@@ -86,6 +86,8 @@ pub(crate) struct GroupWork<'a> {
 pub(crate) struct Effort {
     /// What was spent on members one after the other.
     pub(crate) one_by_one: u64,
+    /// How much of `one_by_one` is taken from the allowance of the namespace already.
+    pub(crate) one_by_one_paid: u64,
     /// What was spent on planning a gang as a whole.
     pub(crate) as_a_whole: u64,
     /// How much of `as_a_whole` is taken from the allowance of the namespace already.
@@ -157,12 +159,14 @@ pub(crate) struct PlacementOutcome {
     pub(crate) waits: bool,
     /// The members that were placed, in the order in which they were, if that is not their own.
     pub(crate) order: Vec<usize>,
+    /// When members that fail may be tried again, if the group was too expensive.
+    pub(crate) not_before: Option<Timestamp>,
 }
 
 impl PlacementOutcome {
     /// The group fails before any member is tried.
     pub(crate) const fn failed(status: Status) -> Self {
-        Self { outcomes: Vec::new(), status, waits: false, order: Vec::new() }
+        Self { outcomes: Vec::new(), status, waits: false, order: Vec::new(), not_before: None }
     }
 
     /// Takes back what was tried, the last one first, unless it can stay; members that fit keep what plugins left for them.

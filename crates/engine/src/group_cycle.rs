@@ -94,6 +94,12 @@ impl Asked {
     }
 }
 
+/// What a group may cost by a limit of one member's attempt.
+fn for_all_members(limit: u64, cx: &GroupWork<'_>, group: &Group) -> u64 {
+    let most = if cx.effort.counts_anew { MAX_PODS_PAID_ANEW } else { MAX_PODS_PAID };
+    limit.saturating_mul(group.pods.len().min(most) as u64) / 2
+}
+
 impl SchedulingCycle {
     /// Tries the group of a pod that was popped.
     pub(crate) fn group_turn(
@@ -137,12 +143,12 @@ impl SchedulingCycle {
                 self.preempt_for_group(&mut cx, &group, &mut tried, &mut report);
             }
             ahead = self.look_ahead(&mut cx, &group, &tried);
+            self.settle(&cx, &group, &mut tried);
             restore_nominations(cx.core, &group, nominations);
             report.status = tried.status.clone();
             report.waits_for_preemption = tried.waits;
             cx.observer.group_decided(&report);
             turn.work = cx.effort.one_by_one.saturating_add(cx.effort.as_a_whole);
-            self.spend_on_searches(&cx, &group.namespace);
             group_turn.members = cx.submit(group, tried);
         }
         if let Some(ahead) = ahead {
@@ -152,6 +158,24 @@ impl SchedulingCycle {
             turn.result = result.clone();
         }
         turn.group = Some(group_turn);
+    }
+
+    /// Takes what the group has cost from the allowance of its namespace if it is much, and has a group wait that was too
+    /// expensive.
+    fn settle(&mut self, cx: &GroupWork<'_>, group: &Group, tried: &mut PlacementOutcome) {
+        let (namespace, now) = (&group.namespace, cx.core.now);
+        let Effort { one_by_one, one_by_one_paid, hit_limit, .. } = cx.effort;
+        let soft = self.limits_of(cx, group).soft;
+        if one_by_one > for_all_members(soft, cx, group) {
+            self.budgets.spend(namespace, one_by_one.saturating_sub(one_by_one_paid), now);
+        }
+        self.spend_on_searches(cx, namespace);
+        if hit_limit && !tried.status.is_success() && !tried.status.is_rejected() {
+            let n_errors = group.members.iter().map(QueuedPod::consecutive_errors).max();
+            let limits = self.limits_of(cx, group);
+            let next = self.budgets.next_try(limits, namespace, n_errors.unwrap_or(0), now);
+            tried.not_before = Some(next);
+        }
     }
 
     /// Tries all members on the nodes of a placement, and takes back what it did (`docs/spec/podgroups.md` §5.2).
@@ -244,8 +268,7 @@ impl SchedulingCycle {
 
     /// How much work may be spent on members one after the other, in units.
     fn limit_of(&self, cx: &GroupWork<'_>, group: &Group) -> u64 {
-        let most = if cx.effort.counts_anew { MAX_PODS_PAID_ANEW } else { MAX_PODS_PAID };
-        self.limits_of(cx, group).hard.saturating_mul(group.pods.len().min(most) as u64) / 2
+        for_all_members(self.limits_of(cx, group).hard, cx, group)
     }
 
     /// The limits of one member's attempt.
@@ -360,8 +383,12 @@ impl SchedulingCycle {
             );
             return Outcome::Failed(Failure::Error(text));
         }
+        let soft = self.limits_of(cx, group).soft;
         let (found, work) = self.find(cx.core, queued, group.profile, scope, cx.observer);
         cx.effort.one_by_one = cx.effort.one_by_one.saturating_add(work);
+        if work > soft && scope.paid.is_none() {
+            cx.effort.one_by_one_paid = cx.effort.one_by_one_paid.saturating_add(work);
+        }
         *fits_nowhere = matches!(found, Err(NoChoice::Unfit(_)));
         let failure = match found {
             Ok(choice) => return cx.place(group, queued, choice, None),

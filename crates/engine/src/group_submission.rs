@@ -11,6 +11,7 @@ use kube_scheduler_queue::QueuedPod;
 use serde_json::json;
 
 use crate::binding::{Placement, Trial};
+use crate::budget::OverBudget;
 use crate::condition::Condition;
 use crate::core::Core;
 use crate::effect::{Effect, PodRef};
@@ -29,7 +30,7 @@ impl GroupWork<'_> {
         tried: PlacementOutcome,
     ) -> Vec<(PodRef, AttemptResult)> {
         let Group { namespace, name, profile, members, pods, .. } = group;
-        let PlacementOutcome { mut outcomes, status, waits, order } = tried;
+        let PlacementOutcome { mut outcomes, status, waits, order, not_before } = tried;
         if !self.later.as_slice().iter().all(is_about_queue) {
             let fits = outcomes.iter_mut().rev().filter_map(Outcome::fit_mut);
             fits.for_each(|fit| fit.leave(self.core));
@@ -45,6 +46,7 @@ impl GroupWork<'_> {
                 let result = match what_next(outcome, &status, waits) {
                     Next::Bind(fit) => self.bind(queued, profile, *fit),
                     Next::Fail(failure) => {
+                        let failure = held_back(failure, not_before);
                         let failed = FailedAttempt { queued, profile, assumed: None, failure };
                         failed.send_back(self.core)
                     }
@@ -119,6 +121,16 @@ fn in_order<T>(all: Vec<T>, order: &[usize]) -> Vec<T> {
     let mut placed: Vec<(usize, T)> = places.into_iter().zip(all).collect();
     placed.sort_by_key(|(place, _)| *place);
     placed.into_iter().map(|(_, it)| it).collect()
+}
+
+/// Has a member of a group that was too expensive wait as long as the group has to.
+fn held_back(failure: Failure, not_before: Option<Timestamp>) -> Failure {
+    match (failure, not_before) {
+        (Failure::Error(message), Some(not_before)) => {
+            Failure::OverBudget(OverBudget { message, not_before })
+        }
+        (failure, _) => failure,
+    }
 }
 
 /// What is done with a member.

@@ -193,9 +193,15 @@ impl<E> QueuedPod<E> {
         !self.unschedulable_plugins.is_empty() || !self.pending_plugins.is_empty()
     }
 
-    /// Makes the backoff after the attempt that has failed last at least until `at`.
+    /// Makes the backoff after the attempt that has failed last at least until `at`. Until then the pod is not
+    /// [activated](crate::SchedulingQueue::activate) or [taken](crate::SchedulingQueue::pop_specific) with others either.
     pub const fn wait_until(&mut self, at: Timestamp) {
         self.not_before = Some(at);
+    }
+
+    /// The time that was set with [`wait_until`](Self::wait_until).
+    pub const fn waits_until(&self) -> Option<Timestamp> {
+        self.not_before
     }
 
     /// Forgets all rejectors, the gate, and until when to [wait](Self::wait_until). To be called at the start of failure

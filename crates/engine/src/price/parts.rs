@@ -116,8 +116,12 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     let of_services = units(n_pairs).min(n_labels);
     let n_selected = of_services.saturating_add(n_owned);
     // What services select is known to be about a pod with these labels. What the owner selects is listed anew only together
-    // with it.
-    let once = if of_services > 0 { n_labels + of_services + n_owned } else { of_owner };
+    // with it, or if it is pairs without operators.
+    let has_pairs_only =
+        pod.controller.as_ref().is_some_and(|owner| *owner.kind == *"ReplicationController");
+    let is_listed = of_services > 0 || has_pairs_only;
+    let once = if is_listed { n_labels + of_services + n_owned } else { 0 };
+    let once_per_cycle = once_per_cycle.saturating_add(of_owner);
     if n_selected == 0 {
         return Comparisons { once, once_per_cycle, ..Comparisons::default() };
     }

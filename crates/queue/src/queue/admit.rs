@@ -87,8 +87,8 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         }
     }
 
-    /// Makes queued pods ready now, without waiting for events or backoff, unless a PreEnqueue plugin gates them. A pod in
-    /// flight whose attempt fails waits for its backoff only. Unknown pods are ignored. Returns the number of pods that
+    /// Makes queued pods ready now, without waiting for events or backoff, unless a PreEnqueue plugin gates them or they have
+    /// to [wait](QueuedPod::wait_until). A pod in flight whose attempt fails waits for its backoff only. Unknown pods are ignored. Returns the number of pods that
     /// became ready.
     pub fn activate<P>(&mut self, entries: &[E], now: Timestamp, policy: &mut P) -> usize
     where
@@ -125,6 +125,10 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             Some(Place::Backoff | Place::ErrorBackoff) => true,
             Some(Place::Active) | None => return false,
         };
+        let until = self.records.pod(slot).and_then(QueuedPod::waits_until);
+        if until.is_some_and(|until| now < until) {
+            return false;
+        }
         let label = ClusterEvent::FORCE_ACTIVATE.label();
         self.send_to_active(slot, &label, from_backoff, now, policy) == Queue::Active
     }

@@ -38,7 +38,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     }
 
     /// Takes a given pod, ready or not: for schedulers that try the members of a pod group together. `None` if the pod is
-    /// unknown, in flight or gated.
+    /// unknown, in flight or gated, or has to [wait](QueuedPod::wait_until).
     pub fn pop_specific<P>(
         &mut self,
         entry: &E,

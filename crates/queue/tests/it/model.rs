@@ -34,6 +34,7 @@ pub(crate) struct Record {
     pub(crate) gated_by: Option<String>,
     pub(crate) unschedulable: BTreeSet<String>,
     pub(crate) pending: BTreeSet<String>,
+    pub(crate) not_before: Option<Timestamp>,
 }
 
 impl Record {
@@ -116,14 +117,16 @@ impl Model {
         } else {
             record.unschedulable_count
         };
+        let not_before = record.not_before.map(|at| self.align(at));
         if count == 0 || self.settings.max_backoff.is_zero() {
-            return None;
+            return not_before;
         }
         let mut length = self.settings.initial_backoff;
         for _ in 1..count {
             length = (length * 2).min(self.settings.max_backoff);
         }
-        Some(self.align(record.timestamp + length.min(self.settings.max_backoff)))
+        let counted = self.align(record.timestamp + length.min(self.settings.max_backoff));
+        Some(not_before.map_or(counted, |at| at.max(counted)))
     }
 
     fn is_backing_off(&self, record: &Record, now: Timestamp) -> bool {
@@ -283,6 +286,7 @@ impl Model {
             gated_by: None,
             unschedulable: BTreeSet::new(),
             pending: BTreeSet::new(),
+            not_before: None,
         };
         let is_gated = self.ask_gates(record.clone(), policy).gated_by.is_some();
         let Some(at) = self.find(pod) else {
@@ -513,6 +517,9 @@ impl Model {
             Some(Place::Backoff | Place::ErrorBackoff) => true,
             _ => return false,
         };
+        if self.records[at].not_before.is_some_and(|until| now < until) {
+            return false;
+        }
         let record = self.records.remove(at);
         self.send_to_active(record, "ForceActivate", from_backoff, now, policy) == Queue::Active
     }

@@ -1,6 +1,7 @@
 //! Random operations on the queue and on the naive model: after each the two must be equal in everything observable.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use kube_scheduler_queue::{
     ActionType, ClusterEvent, EventResource, HintId, Nomination, Place, ProfileSpec, QueueSettings,
@@ -82,7 +83,8 @@ enum Op {
     Pop,
     PopSpecific(Look),
     Done(usize),
-    Fail(usize, Vec<usize>, Vec<usize>, Option<Look>),
+    /// The last is for how many milliseconds more the pod has to wait at least.
+    Fail(usize, Vec<usize>, Vec<usize>, Option<Look>, Option<u64>),
     Event(usize, Option<u32>, Option<Look>, Option<i32>),
     Advance(i64),
     FlushBackoff,
@@ -120,8 +122,10 @@ fn op() -> impl Strategy<Value = Op> {
         7 => Just(Op::Pop),
         1 => look().prop_map(Op::PopSpecific),
         1 => (0usize..4).prop_map(Op::Done),
-        7 => (0usize..4, plugins(), plugins(), prop::option::weighted(0.2, look()))
-            .prop_map(|(at, u, p, look)| Op::Fail(at, u, if p.len() > 1 { p } else { vec![] }, look)),
+        7 => (0usize..4, plugins(), plugins(), prop::option::weighted(0.2, look()), prop::option::weighted(0.2, 1u64..60_000))
+            .prop_map(|(at, u, p, look, waits)| {
+                Op::Fail(at, u, if p.len() > 1 { p } else { vec![] }, look, waits)
+            }),
         5 => (0usize..11, prop::option::of(0u32..3), prop::option::weighted(0.3, look()), prop::option::weighted(0.3, 0i32..3))
             .prop_map(|(e, thing, look, limit)| Op::Event(e, thing, look, limit)),
         4 => prop_oneof![Just(1i64), Just(300), Just(1_000), Just(2_000), Just(11_000), Just(301_000)]
@@ -270,13 +274,17 @@ impl Pair {
                 // Twice does no harm.
                 world.queue.done(&pod.entry().0.uid);
             }
-            Op::Fail(at, unschedulable, pending, replaced) if at < popped.len() => {
+            Op::Fail(at, unschedulable, pending, replaced, waits) if at < popped.len() => {
                 let (mut pod, mut record) = popped.remove(at);
                 pod.clear_rejectors();
                 record.unschedulable =
                     unschedulable.iter().map(|&at| PLUGINS[at].to_owned()).collect();
                 record.pending = pending.iter().map(|&at| PLUGINS[at].to_owned()).collect();
                 record.gated_by = None;
+                record.not_before = waits.map(|millis| now + Duration::from_millis(millis));
+                if let Some(at) = record.not_before {
+                    pod.wait_until(at);
+                }
                 for name in &record.unschedulable {
                     pod.add_unschedulable_plugin(world.queue.intern_plugin(name));
                 }
@@ -513,6 +521,7 @@ fn record(place: Option<Place>, pod: &QueuedPod<Pod>, world: &World) -> Record {
         gated_by: pod.gated_by().map(name),
         unschedulable: pod.unschedulable_plugins().iter().map(name).collect(),
         pending: pod.pending_plugins().iter().map(name).collect(),
+        not_before: pod.waits_until(),
     }
 }
 
@@ -530,7 +539,7 @@ proptest! {
     ) {
         let mut settings = QueueSettings { pop_from_backoff, hurries_groups, ..QueueSettings::default() };
         if !has_backoff {
-            settings.max_backoff = std::time::Duration::ZERO;
+            settings.max_backoff = Duration::ZERO;
         }
         let mut pair = Pair::new(settings, has_sort_keys, has_topics);
         for op in ops {
