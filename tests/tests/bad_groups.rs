@@ -85,6 +85,31 @@ impl World {
     }
 }
 
+/// A group of Kubernetes 1.37, all fields of which are set.
+fn beta_group(change: impl FnOnce(&mut Value)) -> Arc<Object> {
+    let mut object = json!({
+        "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
+        "metadata": {"namespace": "x", "name": "g", "uid": "g", "generation": 1},
+        "spec": {
+            "workloadRef": {"workloadName": "train", "templateName": "workers"},
+            "schedulingPolicy": {"gang": {"minCount": 2}},
+            "schedulingConstraints": {"topology": [{"key": "zone"}]},
+            "resourceClaims": [{"name": "link", "resourceClaimTemplateName": "one-link"}],
+            "disruptionMode": {"all": {}},
+            "priorityClassName": "high", "priority": 7, "preemptionPolicy": "PreemptLowerPriority",
+        },
+        "status": {
+            "conditions": [{
+                "type": "DisruptionTarget", "status": "False", "reason": "No", "message": "",
+                "lastTransitionTime": "2026-11-28T10:00:00Z", "observedGeneration": 1,
+            }],
+            "resourceClaimStatuses": [{"name": "link", "resourceClaimName": "g-link-x7k2p"}],
+        },
+    });
+    change(&mut object);
+    Arc::new(Object::from_value(object).unwrap())
+}
+
 fn group(min_count: u32, topology: Option<&str>) -> Arc<Object> {
     let constraints = topology.map(|key| json!({"topology": [{"key": key}]}));
     let object = json!({
@@ -168,6 +193,107 @@ fn a_group_that_is_changed_half_way_counts_as_it_is() {
         world.member("m2");
         world.run();
         assert_eq!(world.bound(), ["bystander", "m0", "m1", "m2"]);
+    }
+}
+
+#[test]
+fn a_group_of_a_later_version_is_bound() {
+    for is_exact in BOTH_MODES {
+        let mut world = World::new(&ALL, is_exact);
+        world.handle(Input::ObjectApplied(beta_group(|_| ())));
+        world.member("m0");
+        world.member("m1");
+        world.run();
+        assert_eq!(world.bound(), ["m0", "m1"]);
+    }
+}
+
+#[test]
+fn a_group_that_cannot_be_read_is_waited_for_until_it_is_mended() {
+    for is_exact in BOTH_MODES {
+        let mut world = World::new(&ALL, is_exact);
+        let mode = json!({"some": {}});
+        world.handle(Input::ObjectApplied(beta_group(|group| {
+            group["spec"]["disruptionMode"] = mode
+        })));
+        world.member("m0");
+        world.member("m1");
+        world.bystander();
+        world.run();
+        assert_eq!(world.bound(), ["bystander"]);
+        let text = "the pod group cannot be read: podgroup x/g: spec.disruptionMode: unknown field `some`, \
+                    expected `single` or `all`";
+        world.expect_reasons(&["m0", "m1"], text, None);
+        world.handle(Input::ObjectApplied(beta_group(|_| ())));
+        world.run();
+        assert_eq!(world.bound(), ["bystander", "m0", "m1"]);
+    }
+}
+
+#[test]
+fn members_are_tried_as_soon_as_a_lower_minimum_has_them_all() {
+    for is_exact in BOTH_MODES {
+        let mut world = World::new(&ALL, is_exact);
+        world.group(5, None);
+        for name in ["m0", "m1", "m2"] {
+            world.member(name);
+        }
+        world.run();
+        assert_eq!(world.bound(), Vec::<&str>::new());
+        world.group(4, None);
+        world.run();
+        assert_eq!(world.bound(), Vec::<&str>::new(), "one is missing still");
+        world.expect_reasons(
+            &["m0", "m1", "m2"],
+            "\\\"g\\\": it needs 4",
+            Some("it needs 4, and 3 exist"),
+        );
+        world.group(3, None);
+        assert_eq!(world.engine.queue().pending_counts().gated, 0, "woken by the change");
+        world.run();
+        assert_eq!(world.bound(), ["m0", "m1", "m2"]);
+    }
+}
+
+/// Also where they have been tried, and where they do not fit all.
+#[test]
+fn members_that_do_not_fit_are_bound_once_fewer_are_enough() {
+    for is_exact in BOTH_MODES {
+        let mut world = World::new(&ALL, is_exact);
+        world.group(3, Some("zone"));
+        for name in ["m0", "m1", "m2"] {
+            let containers = json!([{"name": "c", "resources": {"requests": {"cpu": "7"}}}]);
+            world.pod(
+                name,
+                &json!({"schedulingGroup": {"podGroupName": "g"}, "containers": containers}),
+            );
+        }
+        world.run();
+        assert_eq!(world.bound(), Vec::<&str>::new());
+        world.group(2, Some("zone"));
+        world.run();
+        assert_eq!(world.bound(), ["m0", "m1"]);
+    }
+}
+
+/// What has a node keeps it; the others wait for so many as are needed now.
+#[test]
+fn a_higher_minimum_counts_for_those_that_come() {
+    for is_exact in BOTH_MODES {
+        let mut world = World::new(&ALL, is_exact);
+        world.group(2, None);
+        world.member("m0");
+        world.member("m1");
+        world.run();
+        world.group(4, None);
+        world.member("m2");
+        world.bystander();
+        world.run();
+        assert_eq!(world.bound(), ["bystander", "m0", "m1"]);
+        world.expect_reasons(&["m2"], "it needs 4", None);
+        world.member("m3");
+        world.run();
+        assert_eq!(world.bound(), ["bystander", "m0", "m1", "m2", "m3"]);
     }
 }
 

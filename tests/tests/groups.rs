@@ -805,6 +805,73 @@ fn a_group_whose_preemption_costs_too_much_evicts_nothing() {
 }
 
 /// As long as members are missing, those that wait are left alone: each that comes costs no more than the first.
+/// Two nodes full of pods of one group, and a gang of Kubernetes 1.37 whose member needs the place of one of them. The pods that
+/// have to go, and the log.
+fn gang_among_a_group(mode: serde_json::Value, policy: &str) -> (Vec<String>, String) {
+    let mut history = History::new(GATES[3], true);
+    let beta = |name: &str, spec: serde_json::Value| {
+        let object = json!({
+            "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
+            "metadata": {"namespace": "x", "name": name, "uid": name}, "spec": spec,
+        });
+        Input::ObjectApplied(Arc::new(Object::from_value(object).unwrap()))
+    };
+    let basic = json!({"basic": {}});
+    history.handle(beta(
+        "r",
+        json!({"schedulingPolicy": basic, "disruptionMode": mode, "priority": 5}),
+    ));
+    let gang = json!({"gang": {"minCount": 1}});
+    let spec = json!({"schedulingPolicy": gang, "priority": 20, "preemptionPolicy": policy});
+    history.handle(beta("g", spec));
+    for n in 0..2 {
+        let node = json!({
+            "metadata": {"name": format!("n{n}")},
+            "status": {"allocatable": {"cpu": "2", "memory": "8Gi", "pods": "110"}},
+        });
+        history.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
+    }
+    let pod = |name: &str, group: &str, priority: i32, node: Option<String>| {
+        let mut pod = pod_json(name, 0, Some(&json!({"podGroupName": group})));
+        pod["spec"]["nodeName"] = node.into();
+        pod["spec"]["priority"] = priority.into();
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1".into();
+        pod
+    };
+    for n in 0..4 {
+        history.add(pod(&format!("r{n}"), "r", 5, Some(format!("n{}", n % 2))));
+    }
+    history.add(pod("m", "g", 20, None));
+    history.turn();
+    let is_victim = |name: &&String| {
+        let start = format!("x/{name} ");
+        history.log.iter().any(|line| line.starts_with("evict ") && line.contains(&start))
+    };
+    let running: Vec<String> = (0..4).map(|n| format!("r{n}")).collect();
+    let evicted = running.iter().filter(is_victim).cloned().collect();
+    (evicted, history.log.join("\n"))
+}
+
+#[test]
+fn groups_of_later_versions_are_evicted_as_their_disruption_mode_says() {
+    let lower = "PreemptLowerPriority";
+    for whole in [json!({"all": {}}), json!("PodGroup")] {
+        let (evicted, _) = gang_among_a_group(whole, lower);
+        assert_eq!(evicted, ["r0", "r1", "r2", "r3"]);
+    }
+    for single in [json!({"single": {}}), json!("Pod"), json!(null)] {
+        let (evicted, said) = gang_among_a_group(single, lower);
+        assert_eq!(evicted.len(), 1, "{evicted:?} {said}");
+    }
+}
+
+#[test]
+fn a_group_that_never_preempts_evicts_nothing() {
+    let (evicted, said) = gang_among_a_group(json!({"single": {}}), "Never");
+    assert_eq!(evicted, Vec::<String>::new());
+    assert!(said.contains("not eligible due to preemptionPolicy=Never."), "{said}");
+}
+
 #[test]
 fn members_of_a_gang_wake_up_when_the_last_one_comes() {
     let mut history = History::new(&["GenericWorkload", "GangScheduling"], true);

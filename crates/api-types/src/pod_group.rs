@@ -2,9 +2,11 @@
 //!
 //! Behaviour: `docs/spec/podgroups.md` §1.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, Unexpected, Visitor};
 
 use crate::Timestamp;
 use crate::compile::{DecodeError, decode};
@@ -34,10 +36,10 @@ pub enum GroupPolicy {
 /// What happens to the others when a pod of the group is evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DisruptionMode {
-    /// Nothing.
+    /// Nothing: `Pod` in `v1alpha2`, `{single: {}}` in later versions.
     #[default]
     Pod,
-    /// They are evicted, too.
+    /// They are evicted, too: `PodGroup`, or `{all: {}}`.
     PodGroup,
 }
 
@@ -62,6 +64,8 @@ pub struct PodGroup {
     pub resource_claims: Vec<PodResourceClaim>,
     /// `spec.priority`; 0 if there is none.
     pub priority: i32,
+    /// Whether `spec.preemptionPolicy` is `Never`; the field is there from `v1alpha3` and `v1beta1` on.
+    pub never_preempts: bool,
     /// `status.conditions`.
     pub conditions: Vec<PodCondition>,
 }
@@ -94,15 +98,12 @@ impl PodGroup {
             scheduling_constraints,
             disruption_mode,
             priority,
+            preemption_policy,
             resource_claims,
         } = fields.spec;
         let policy = match scheduling_policy.gang {
             Some(gang) => GroupPolicy::Gang { min_count: gang.min_count },
             None => GroupPolicy::Basic,
-        };
-        let disruption_mode = match &*disruption_mode.0 {
-            "PodGroup" => DisruptionMode::PodGroup,
-            _ => DisruptionMode::Pod,
         };
         let lists = [
             ("status.conditions", fields.status.conditions.len(), MAX_CONDITIONS),
@@ -126,6 +127,7 @@ impl PodGroup {
             disruption_mode,
             resource_claims: resource_claims.into_iter().map(PodResourceClaim::from).collect(),
             priority: priority.unwrap_or(0),
+            never_preempts: *preemption_policy == *"Never",
             conditions: fields.status.conditions.into_iter().map(PodCondition::from).collect(),
         })
     }
@@ -163,11 +165,64 @@ struct Spec {
     #[serde(deserialize_with = "crate::wire::or_default")]
     scheduling_policy: Policy,
     scheduling_constraints: Option<Constraints>,
-    disruption_mode: Text,
+    disruption_mode: DisruptionMode,
     priority: Option<i32>,
+    preemption_policy: Text,
     #[serde(deserialize_with = "crate::wire::or_default")]
     resource_claims: Vec<Claim>,
 }
+
+/// The text of `v1alpha2`, or the object of later versions, one member of which is set. `null`, and no text, are the default.
+impl<'de> Deserialize<'de> for DisruptionMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ModeVisitor)
+    }
+}
+
+struct ModeVisitor;
+
+impl<'de> Visitor<'de> for ModeVisitor {
+    type Value = DisruptionMode;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"Pod\" or \"PodGroup\", or an object with one of single and all")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<DisruptionMode, E> {
+        Ok(DisruptionMode::default())
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<DisruptionMode, E> {
+        match text {
+            "" | "Pod" => Ok(DisruptionMode::Pod),
+            "PodGroup" => Ok(DisruptionMode::PodGroup),
+            _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<DisruptionMode, A::Error> {
+        let mut modes = Vec::new();
+        while let Some(member) = members.next_key::<Text>()? {
+            let mode = match &*member {
+                "single" => DisruptionMode::Pod,
+                "all" => DisruptionMode::PodGroup,
+                _ => return Err(A::Error::unknown_field(&member, &["single", "all"])),
+            };
+            if members.next_value::<Option<NothingYet>>()?.is_some() {
+                modes.push(mode);
+            }
+        }
+        match modes[..] {
+            [mode] => Ok(mode),
+            _ => Err(A::Error::custom("expected exactly one of single and all")),
+        }
+    }
+}
+
+/// An object that may have members one day.
+#[derive(Deserialize)]
+#[serde(expecting = "an object")]
+struct NothingYet {}
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -252,10 +307,12 @@ impl From<Condition> for PodCondition {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn group(spec: &serde_json::Value) -> Result<PodGroup, DecodeError> {
-        let json = serde_json::json!({
+        let json = json!({
             "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
             "metadata": {"namespace": "a", "name": "g", "uid": "u", "generation": 3}, "spec": spec,
             "status": {"conditions": [{"type": "PodGroupScheduled", "status": "True", "observedGeneration": 2,
@@ -266,7 +323,7 @@ mod tests {
 
     #[test]
     fn reads_what_counts_and_defaults_the_rest() {
-        let read = group(&serde_json::json!({
+        let read = group(&json!({
             "schedulingPolicy": {"gang": {"minCount": 4}}, "disruptionMode": "PodGroup", "priority": -7,
             "schedulingConstraints": {"topology": [{"key": "zone"}]},
             "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "four"}],
@@ -281,15 +338,78 @@ mod tests {
         let [condition] = &read.conditions[..] else { panic!("{:?}", read.conditions) };
         assert_eq!((&*condition.status, condition.observed_generation), ("True", 2));
 
-        let basic = group(&serde_json::json!({"schedulingPolicy": {"basic": {}}})).unwrap();
+        let basic = group(&json!({"schedulingPolicy": {"basic": {}}})).unwrap();
         assert_eq!((basic.min_count(), basic.priority, &basic.topology_keys), (None, 0, &None));
-        let empty = group(&serde_json::json!({"schedulingConstraints": {}})).unwrap();
+        let empty = group(&json!({"schedulingConstraints": {}})).unwrap();
         assert_eq!(empty.topology_keys, Some(Vec::new()), "present, but empty");
     }
 
     #[test]
+    fn the_disruption_mode_is_read_in_the_forms_of_all_versions() {
+        use DisruptionMode as Mode;
+        let cases = [
+            (json!(null), Mode::Pod),
+            (json!(""), Mode::Pod),
+            (json!("Pod"), Mode::Pod),
+            (json!("PodGroup"), Mode::PodGroup),
+            (json!({"single": {}}), Mode::Pod),
+            (json!({"all": {}}), Mode::PodGroup),
+            (json!({"single": null, "all": {"later": 1}}), Mode::PodGroup),
+        ];
+        for (given, mode) in cases {
+            let read = group(&json!({"disruptionMode": given})).unwrap();
+            assert_eq!(read.disruption_mode, mode, "{given}");
+        }
+        assert_eq!(group(&json!({})).unwrap().disruption_mode, Mode::Pod);
+    }
+
+    #[test]
+    fn a_disruption_mode_that_is_none_is_named_with_what_is_allowed() {
+        let allowed = "\"Pod\" or \"PodGroup\", or an object with one of single and all";
+        let either = "expected exactly one of single and all";
+        for (given, at, why) in [
+            (json!("Node"), "", allowed),
+            (json!("All"), "", allowed),
+            (json!(3), "", allowed),
+            (json!(["all"]), "", allowed),
+            (json!({}), "", either),
+            (json!({"all": null}), "", either),
+            (json!({"all": {}, "single": {}}), "", either),
+            (json!({"most": {}}), "", "expected `single` or `all`"),
+            (json!({"all": true}), ".all", "expected an object"),
+        ] {
+            let error = group(&json!({"disruptionMode": given})).unwrap_err().to_string();
+            let start = format!("podgroup a/g: spec.disruptionMode{at}: ");
+            assert!(error.starts_with(&start) && error.contains(why), "{given}: {error}");
+        }
+    }
+
+    /// As the API server of 1.37 has it, with all gates.
+    #[test]
+    fn a_group_of_v1beta1_is_read() {
+        let read = group(&json!({
+            "parentCompositePodGroupName": "parent",
+            "workloadRef": {"workloadName": "train", "templateName": "workers"},
+            "schedulingPolicy": {"gang": {"minCount": 4}},
+            "schedulingConstraints": {"topology": [{"key": "rack"}]},
+            "resourceClaims": [{"name": "link", "resourceClaimTemplateName": "one-link"}],
+            "disruptionMode": {"all": {}},
+            "priorityClassName": "high", "priority": 7, "preemptionPolicy": "Never",
+        }));
+        let read = read.unwrap();
+        assert_eq!((read.min_count(), read.priority), (Some(4), 7));
+        assert_eq!(read.disruption_mode, DisruptionMode::PodGroup);
+        assert_eq!(read.topology_keys, Some(vec!["rack".into()]));
+        assert_eq!(read.resource_claims.len(), 1);
+        assert!(read.never_preempts);
+        for policy in [json!("PreemptLowerPriority"), json!(null)] {
+            assert!(!group(&json!({"preemptionPolicy": policy})).unwrap().never_preempts);
+        }
+    }
+
+    #[test]
     fn errors_name_the_group_and_the_field() {
-        let error = group(&serde_json::json!({"schedulingPolicy": {"gang": {"minCount": "x"}}}));
+        let error = group(&json!({"schedulingPolicy": {"gang": {"minCount": "x"}}}));
         let error = error.unwrap_err().to_string();
         assert!(error.starts_with("podgroup a/g: spec.schedulingPolicy.gang.minCount:"), "{error}");
     }

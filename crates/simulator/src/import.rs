@@ -25,7 +25,9 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{CompileOptions, DecodeError, Node, Object, Pod, Timestamp};
+use kube_scheduler_api_types::{
+    CompileOptions, DecodeError, Node, Object, Pod, PodGroup, Timestamp,
+};
 use kube_scheduler_config::FeatureGates;
 use kube_scheduler_workloads::Controller;
 use kube_scheduler_workloads::defaults::complete_pod;
@@ -304,8 +306,16 @@ impl ClusterInput {
         if let Err(error) = groups::check(&self.documents[at].value) {
             return Err(self.decode_error(at, error));
         }
-        Object::from_value(self.documents[at].value.clone())
-            .map_err(|error| self.decode_error(at, error))
+        let group = Object::from_value(self.documents[at].value.clone())
+            .map_err(|error| self.decode_error(at, error))?;
+        // A scheduler goes on without a group that it cannot read, and the pods wait.
+        match PodGroup::from_object(&group) {
+            Ok(_) => Ok(group),
+            Err(error) => {
+                let object = format!("PodGroup {}", group.key());
+                Err(self.decode_error(at, DecodeError { object, ..error }))
+            }
+        }
     }
 
     /// Sets the priority of a pod or a group of pods that has none.

@@ -32,3 +32,4 @@ mod workload;
 
 pub use controller::{Controller, PodName, template_hash};
 pub use dependents::Dependent;
+pub use workload::workload_of_group;

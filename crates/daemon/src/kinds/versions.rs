@@ -1,7 +1,8 @@
 //! Kinds that servers serve in different versions, and what is different in them.
 //!
-//! The engine reads and writes objects as the oldest of these versions has them. PodGroups are in `v1alpha2` of Kubernetes
-//! 1.36; the condition of scheduling has another name from `v1beta1`, of 1.37, on.
+//! The engine writes objects as the oldest of these versions has them. PodGroups are in `v1alpha2` of Kubernetes 1.36, and in
+//! `v1alpha3` and `v1beta1` of 1.37, where the condition of scheduling has another name; `v1` is planned to follow. What else
+//! differs in their fields is read in each form.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,8 +13,10 @@ use serde_json::Value;
 
 /// Name of the kind, and versions, the best first. What a server without the definition of a custom kind does not serve is
 /// looked for here, too, so that it is said once.
-const VERSIONS: [(&str, &[&str]); 2] =
-    [(POD_GROUPS, &["v1beta1", OLDEST]), ("podgroups.scheduling.x-k8s.io", &["v1alpha1"])];
+const VERSIONS: [(&str, &[&str]); 2] = [
+    (POD_GROUPS, &["v1", "v1beta1", "v1alpha3", OLDEST]),
+    ("podgroups.scheduling.x-k8s.io", &["v1alpha1"]),
+];
 
 const POD_GROUPS: &str = "podgroups.scheduling.k8s.io";
 const OLDEST: &str = "v1alpha2";
@@ -105,9 +108,11 @@ mod tests {
                 .map(|one| one["type"].as_str().unwrap().to_owned())
                 .collect::<Vec<_>>()
         };
-        let read = as_read(POD_GROUPS, group("v1beta1", "PodGroupInitiallyScheduled"));
-        assert_eq!(&*read.version, "v1beta1");
-        assert_eq!(types(read), ["DisruptionTarget", "PodGroupScheduled"]);
+        for version in ["v1", "v1beta1", "v1alpha3"] {
+            let read = as_read(POD_GROUPS, group(version, "PodGroupInitiallyScheduled"));
+            assert_eq!(&*read.version, version);
+            assert_eq!(types(read), ["DisruptionTarget", "PodGroupScheduled"]);
+        }
         let old = group("v1alpha2", "PodGroupInitiallyScheduled");
         let untouched = types(old.clone());
         assert_eq!(
@@ -124,7 +129,9 @@ mod tests {
         let written = |kind, version| {
             as_written(kind, &patch, version)["status"]["conditions"][0]["type"].clone()
         };
-        assert_eq!(written("PodGroup", Some("v1beta1")), "PodGroupInitiallyScheduled");
+        for version in ["v1", "v1beta1", "v1alpha3"] {
+            assert_eq!(written("PodGroup", Some(version)), "PodGroupInitiallyScheduled");
+        }
         assert_eq!(written("PodGroup", Some("v1alpha2")), "PodGroupScheduled");
         assert_eq!(written("PodGroup", None), "PodGroupScheduled");
         assert_eq!(written("ResourceClaim", Some("v1beta1")), "PodGroupScheduled");

@@ -161,6 +161,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn later_versions_are_preferred_where_they_have_the_kind() {
+        let all = (
+            ROOT,
+            r#"{"versions":[{"version":"v1"},{"version":"v1beta1"},{"version":"v1alpha3"}]}"#,
+        );
+        let with = |version: &str, kind: &str| {
+            let list = format!(r#"{{"resources":[{{"name":"{kind}"}}]}}"#);
+            (format!("{ROOT}/{version}"), list)
+        };
+        // What Kubernetes 1.37 may serve, and what may follow: v1 has priority classes, and one day groups.
+        for (groups_in, best) in [
+            (&["v1", "v1beta1", "v1alpha3"][..], "v1"),
+            (&["v1beta1", "v1alpha3"], "v1beta1"),
+            (&["v1alpha3"], "v1alpha3"),
+        ] {
+            let lists = ["v1", "v1beta1", "v1alpha3"].map(|version| {
+                let has_groups = groups_in.contains(&version);
+                with(version, if has_groups { "podgroups" } else { "priorityclasses" })
+            });
+            let mut answers = vec![all];
+            answers.extend(lists.iter().map(|(path, list)| (&**path, &**list)));
+            assert_eq!(ask(&answers).await, Ok(Some(best)));
+        }
+    }
+
+    #[tokio::test]
     async fn a_kind_may_be_served_in_no_version() {
         let stable = (ROOT, r#"{"versions":[{"version":"v1"}]}"#);
         assert_eq!(ask(&[stable, ALPHA]).await, Ok(None), "not among the group's versions");

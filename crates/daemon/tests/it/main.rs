@@ -9,6 +9,7 @@ mod extender_server;
 mod extenders;
 mod faults;
 mod governor;
+mod groups;
 mod https;
 mod intake;
 mod leader;

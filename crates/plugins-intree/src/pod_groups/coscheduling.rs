@@ -172,8 +172,7 @@ impl EnqueueExtensions for Coscheduling {
             ClusterEvent::new(EventResource::Node, changed),
             ClusterEvent::new(EventResource::AssignedPod, ActionType::DELETE),
         ];
-        let mut registrations =
-            vec![member_added(), group_changed(ClusterEvent::new(self.resource(), changed))];
+        let mut registrations = vec![member_added(), group_changed(self.resource())];
         registrations.extend(room.map(|event| {
             EventRegistration::with_hint(event, |cx, pod, _, _| {
                 let found =

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_framework::api::{Pod, PodGroup};
+use kube_scheduler_framework::api::{Object, Pod, PodGroup};
 use kube_scheduler_framework::groups::{MemberPlace, PlacedGroup, PodGroupError, PodGroupState};
 use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{
@@ -78,22 +78,32 @@ fn own_group(pod: &Pod) -> Topics {
     Topics::Only(group.map(|name| topic((&*pod.namespace, &**name))).into_iter().collect())
 }
 
-/// A group that comes, or that changes where that is of interest, may let its pods be tried.
-pub(super) fn group_changed(event: ClusterEvent) -> EventRegistration {
+/// A group that comes, or that asks for something else, may let its pods be tried: its minimum may have been lowered.
+pub(super) fn group_changed(resource: EventResource) -> EventRegistration {
+    let event = ClusterEvent::new(resource, ActionType::ADD | ActionType::UPDATE);
     EventRegistration::with_hint(event, |_, pod, old, new| {
         let (before, added) = event_objects::others(old, new)?;
         Ok(worth_if(added.is_some_and(|added| {
-            // A change of the status lets no pod fit.
-            before.is_none_or(|before| before.json != added.json)
-                && *added.kind == *PodGroup::KIND
+            *added.kind == *PodGroup::KIND
                 && added.namespace == pod.namespace
                 && pod.spec.pod_group.as_ref() == Some(&added.name)
+                && asks_anew(before, added)
         })))
     })
     .by_topic(own_group, |_, old, new| match event_objects::others(old, new) {
-        Ok((_, Some(added))) => Topics::Only(vec![topic((&*added.namespace, &*added.name))]),
-        Ok((_, None)) => Topics::Only(Vec::new()),
+        Ok((before, Some(added))) if asks_anew(before, added) => {
+            Topics::Only(vec![topic((&*added.namespace, &*added.name))])
+        }
+        Ok(_) => Topics::Only(Vec::new()),
         Err(_) => Topics::All,
+    })
+}
+
+/// Whether a group asks for something else than before. A change of its status lets no pod fit, unless it is why the group could
+/// not be read.
+fn asks_anew(before: Option<&Arc<Object>>, after: &Object) -> bool {
+    before.is_none_or(|before| {
+        before.json["spec"] != after.json["spec"] || PodGroup::from_object(before).is_err()
     })
 }
 
@@ -220,8 +230,7 @@ impl Permit for GangScheduling {
 
 impl EnqueueExtensions for GangScheduling {
     fn events_to_register(&self) -> Vec<EventRegistration> {
-        let group_added = ClusterEvent::new(EventResource::PodGroup, ActionType::ADD);
-        vec![member_added(), group_changed(group_added)]
+        vec![member_added(), group_changed(EventResource::PodGroup)]
     }
 }
 

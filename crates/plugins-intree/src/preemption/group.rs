@@ -59,7 +59,8 @@ impl PodGroupPostFilter for DefaultPreemption {
         if is_constrained && !trial.plans_as_a_whole() {
             return Err(Status::unschedulable(CONSTRAINED));
         }
-        if group.members.iter().any(|pod| pod.spec.never_preempts) {
+        // Those of the group and its pods are the same where the API has both; Kubernetes 1.37 refuses groups where they differ.
+        if preemptor.never_preempts || group.members.iter().any(|pod| pod.spec.never_preempts) {
             return Err(Status::unschedulable(NEVER));
         }
         let mut candidates = units(cx.cluster(), cx.now());

@@ -98,6 +98,40 @@ fn a_pod_that_joins_a_gang_concerns_its_members_once_it_is_complete() {
 }
 
 #[test]
+fn a_group_that_asks_for_something_else_concerns_its_members() {
+    let groups = registered(&EventResource::PodGroup);
+    let world = Fixture::new();
+    let with = |change: &dyn Fn(&mut serde_json::Value)| {
+        let group = gang("a", "g", 4);
+        let mut json = serde_json::Value::from(&*group.json);
+        change(&mut json);
+        EventObject::Other(Arc::new(Object::from_value(json).unwrap()))
+    };
+    let (before, of_g) = (with(&|_| ()), member("w", "a", Some("g")));
+    let nobody = Topics::Only(Vec::new());
+    let min_count =
+        |n| with(&move |group| group["spec"]["schedulingPolicy"]["gang"]["minCount"] = json!(n));
+    let lowered = min_count(2);
+    assert!(helps(&world, &groups, &of_g, (Some(&before), Some(&lowered))));
+    assert!(!helps(&world, &groups, &member("w", "a", Some("h")), (Some(&before), Some(&lowered))));
+    assert_ne!(groups.topics_of_event(&world.cx(), Some(&before), Some(&lowered)), nobody);
+    // The scheduler itself writes conditions.
+    let condition = json!({"conditions": [{"type": "PodGroupScheduled", "status": "False"}]});
+    let said = with(&|group| group["status"] = condition.clone());
+    assert!(!helps(&world, &groups, &of_g, (Some(&before), Some(&said))));
+    assert_eq!(groups.topics_of_event(&world.cx(), Some(&before), Some(&said)), nobody);
+    // A group that could not be read, because of its specification or of its status.
+    let unreadable = [
+        with(&|group| group["spec"]["disruptionMode"] = json!({"most": {}})),
+        with(&|group| group["status"] = json!({"conditions": 3})),
+    ];
+    for bad in &unreadable {
+        assert!(helps(&world, &groups, &of_g, (Some(bad), Some(&before))));
+        assert_ne!(groups.topics_of_event(&world.cx(), Some(bad), Some(&before)), nobody);
+    }
+}
+
+#[test]
 fn a_group_that_comes_concerns_its_members() {
     let groups = registered(&EventResource::PodGroup);
     let world = Fixture::new();

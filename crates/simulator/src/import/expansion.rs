@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use kube_scheduler_api_types::Node;
 use kube_scheduler_workloads::json::{list_at, text_at};
-use kube_scheduler_workloads::{Controller, Dependent};
+use kube_scheduler_workloads::{Controller, Dependent, workload_of_group};
 
 use super::defaults;
 use super::error::ImportError;
@@ -135,7 +135,7 @@ fn owners(document: &Document) -> impl Iterator<Item = Key> {
     let owners = list_at(value, &["metadata", "ownerReferences"]).iter();
     let controllers = owners.filter(|owner| owner.get("controller") == Some(&true.into()));
     let named = controllers.map(|owner| (text_at(owner, &["kind"]), text_at(owner, &["name"])));
-    let workload = text_at(value, &["spec", "podGroupTemplateRef", "workload", "workloadName"]);
+    let workload = workload_of_group(value);
     let workload = (!workload.is_empty()).then_some(("Workload", workload));
     named
         .chain(workload)

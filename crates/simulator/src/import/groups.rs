@@ -11,14 +11,19 @@ use super::ClusterObjects;
 /// The API group of pod groups and workloads.
 pub(super) const GROUP: &str = "scheduling.k8s.io";
 
+/// The version in which disruption modes are names.
+const FIRST_VERSION: &str = "scheduling.k8s.io/v1alpha2";
+
 /// How many groups a warning names.
 const MAX_NAMED: usize = 5;
 
 /// Fills in what the server fills in, except for the priority.
 pub(super) fn complete(group: &mut Value) {
+    let is_first = group.get("apiVersion").is_some_and(|version| version == FIRST_VERSION);
     let Some(spec) = group.as_object_mut().and_then(|group| map_at(group, "spec")) else { return };
     if spec.get("disruptionMode").is_none_or(Value::is_null) {
-        spec.insert("disruptionMode".to_owned(), json!("Pod"));
+        let single = if is_first { json!("Pod") } else { json!({"single": {}}) };
+        spec.insert("disruptionMode".to_owned(), single);
     }
 }
 

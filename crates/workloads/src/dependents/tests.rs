@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::json::text_at;
+use crate::workload_of_group;
 
 fn dependents(value: &Value) -> Vec<Dependent> {
     Controller::new(value).dependents(&[]).collect()
@@ -168,15 +169,26 @@ fn a_cron_job_makes_one_run_and_a_job_set_all_its_jobs() {
 fn a_workload_makes_the_groups_of_its_templates() {
     let policy = json!({"gang": {"minCount": 4}});
     let templates = json!([{"name": "workers", "schedulingPolicy": policy}]);
-    let value =
-        workload("scheduling.k8s.io/v1alpha2", "Workload", json!({"podGroupTemplates": templates}));
-    let [group] = &dependents(&value)[..] else { panic!("one group") };
-    assert_eq!(group.value["metadata"]["name"], "web-workers");
-    assert_eq!(group.value["spec"]["schedulingPolicy"], policy);
-    assert_eq!(
-        group.value["spec"]["podGroupTemplateRef"]["workload"]["podGroupTemplateName"],
-        "workers"
-    );
+    let of_1_36 = json!({"podGroupTemplateRef": {"workload": {"workloadName": "web", "podGroupTemplateName": "workers"}}});
+    let later = json!({"workloadRef": {"workloadName": "web", "templateName": "workers"}});
+    for (version, reference) in [
+        ("v1alpha2", of_1_36),
+        ("v1alpha3", later.clone()),
+        ("v1beta1", later.clone()),
+        ("v1", later),
+    ] {
+        let api_version = format!("scheduling.k8s.io/{version}");
+        let value = workload(&api_version, "Workload", json!({"podGroupTemplates": templates}));
+        let [group] = &dependents(&value)[..] else { panic!("one group") };
+        let group = &group.value;
+        assert_eq!(group["apiVersion"], *api_version);
+        assert_eq!(group["metadata"]["name"], "web-workers");
+        let mut spec = reference;
+        spec["schedulingPolicy"] = policy.clone();
+        assert_eq!(group["spec"], spec, "{version}");
+        assert_eq!(workload_of_group(group), "web");
+    }
+    assert_eq!(workload_of_group(&json!({"spec": {"schedulingPolicy": policy}})), "");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Manifests and dumps.
 
+use serde_json::json;
+
 use super::{manifests, refusal};
 use crate::import::ClusterInput;
 
@@ -257,27 +259,38 @@ status: {conditions: [{type: Complete, status: 'True'}]}";
 
 #[test]
 fn workloads_get_the_groups_that_are_missing() {
-    let text = "
-apiVersion: scheduling.k8s.io/v1alpha2
+    let of_1_36 =
+        "podGroupTemplateRef: {workload: {workloadName: train, podGroupTemplateName: workers}}";
+    let later = "workloadRef: {workloadName: train, templateName: workers}";
+    for (version, reference) in
+        [("v1alpha2", of_1_36), ("v1alpha3", later), ("v1beta1", later), ("v1", later)]
+    {
+        let text = format!(
+            "
+apiVersion: scheduling.k8s.io/{version}
 kind: Workload
-metadata: {name: train}
-spec: {podGroupTemplates: [{name: workers, schedulingPolicy: {gang: {minCount: 2}}}]}
-";
-    let groups = |text: &str| -> Vec<String> {
-        let objects = manifests(&[("f", text)]).unwrap().objects;
-        let groups = objects.iter().filter(|object| &*object.kind == "PodGroup");
-        groups.map(|group| group.key()).collect()
-    };
-    assert_eq!(groups(text), ["default/train-workers"]);
-    let made = "---
-apiVersion: scheduling.k8s.io/v1alpha2
+metadata: {{name: train}}
+spec: {{podGroupTemplates: [{{name: workers, schedulingPolicy: {{gang: {{minCount: 2}}}}}}]}}
+"
+        );
+        let groups = |text: &str| -> Vec<String> {
+            let objects = manifests(&[("f", text)]).unwrap().objects;
+            let groups = objects.iter().filter(|object| &*object.kind == "PodGroup");
+            groups.map(|group| group.key()).collect()
+        };
+        assert_eq!(groups(&text), ["default/train-workers"]);
+        let made = format!(
+            "---
+apiVersion: scheduling.k8s.io/{version}
 kind: PodGroup
-metadata: {name: mine}
+metadata: {{name: mine}}
 spec:
-  podGroupTemplateRef: {workload: {workloadName: train, podGroupTemplateName: workers}}
-  schedulingPolicy: {gang: {minCount: 2}}
-";
-    assert_eq!(groups(&format!("{text}{made}")), ["default/mine"]);
+  {reference}
+  schedulingPolicy: {{gang: {{minCount: 2}}}}
+"
+        );
+        assert_eq!(groups(&format!("{text}{made}")), ["default/mine"], "{version}");
+    }
 }
 
 #[test]
@@ -571,6 +584,21 @@ fn pod_groups_get_the_defaults_of_a_server() {
 }
 
 #[test]
+fn pod_groups_of_later_versions_get_the_defaults_of_theirs() {
+    let beta = GROUP.replace("v1alpha2", "v1beta1");
+    let spec = "spec: {schedulingPolicy: {gang: {minCount: 2}}";
+    for (more, mode) in [
+        ("", json!({"single": {}})),
+        (", disruptionMode: null", json!({"single": {}})),
+        (", disruptionMode: {all: {}}, preemptionPolicy: Never", json!({"all": {}})),
+    ] {
+        let objects = manifests(&[("g", &format!("{beta}{spec}{more}}}\n"))]).unwrap();
+        let [group] = &objects.objects[..] else { panic!("one group") };
+        assert_eq!(serde_json::Value::from(&group.json["spec"]["disruptionMode"]), mode);
+    }
+}
+
+#[test]
 fn pod_groups_that_cannot_be_are_refused() {
     for (spec, why) in [
         ("{}", "spec.schedulingPolicy: expected exactly one of basic and gang"),
@@ -585,6 +613,14 @@ fn pod_groups_that_cannot_be_are_refused() {
         (
             "{schedulingPolicy: {basic: {}}, schedulingConstraints: {topology: [{key: a}, {key: b}]}}",
             "spec.schedulingConstraints.topology: expected at most one, found 2",
+        ),
+        (
+            "{schedulingPolicy: {basic: {}}, disruptionMode: Node}",
+            "spec.disruptionMode: invalid value: string \"Node\", expected \"Pod\" or \"PodGroup\", or an object with",
+        ),
+        (
+            "{schedulingPolicy: {basic: {}}, disruptionMode: {all: {}, single: {}}}",
+            "spec.disruptionMode: expected exactly one of single and all",
         ),
         (
             "{schedulingPolicy: {basic: {}}, priorityClassName: none}",
