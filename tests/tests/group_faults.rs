@@ -22,7 +22,7 @@ use kube_scheduler_tests::questioner::{Questioner, Waiting};
 use serde_json::json;
 
 /// How many seeds the tests try, and how many steps each has. `KUBE_SCHEDULER_GROUP_SEEDS` sets another number of seeds.
-const N_SEEDS: u64 = 60;
+const N_SEEDS: u64 = 200;
 const N_STEPS: u64 = 120;
 /// How many seeds are tried with questions and without.
 const N_ASKED_SEEDS: u64 = 18;
