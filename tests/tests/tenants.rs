@@ -305,9 +305,8 @@ fn hopeless_claim(namespace: &str, name: &str) -> Object {
 
 /// Twenty devices on a node, two of each group.
 fn devices_on(node: &str) -> Object {
-    let device = |at: usize| {
-        json!({"name": at.to_string(), "attributes": {"group": {"int": at / 2}}})
-    };
+    let device =
+        |at: usize| json!({"name": at.to_string(), "attributes": {"group": {"int": at / 2}}});
     let devices: Vec<_> = (0..20).map(device).collect();
     let pool = json!({"name": node, "generation": 1, "resourceSliceCount": 1});
     Object::from_value(json!({
