@@ -1045,6 +1045,23 @@ fn a_gang_for_which_preemption_ends_at_its_limit_is_refused_and_holds_room() {
     assert_eq!(nominated.count(), 4, "it holds room: {effects:#?}");
 }
 
+/// However much of the allowed work the first try leaves for preemption, what that costs is no fault of the gang.
+#[test]
+fn a_limit_of_preemption_does_not_take_the_place_of_the_reasons() {
+    let mut n_ended = 0;
+    for base in (20..600).step_by(10) {
+        let work = WorkLimits { base, per_node: 0, refill_per_second: 1_000_000 };
+        let text = "cluster: the search for a way to place 4 pods ended at its limit";
+        let alone = decide(hard_to_place(10), with_limits(&[], true, work));
+        let decision =
+            decide(hard_to_place(10), with_limits(&["WorkloadAwarePreemption"], true, work));
+        assert_eq!(says(&alone, text), says(&decision, text), "{base}: {decision:#?}");
+        let ends = says(&decision, "too expensive") || says(&decision, "preemption ended");
+        n_ended += u64::from(says(&decision, text) && ends);
+    }
+    assert!(n_ended > 0);
+}
+
 /// The largest number of small members beside so many large ones on nodes that may hold either.
 fn most_small(machines: &[u64], (large, n_large): (u64, u64), small: u64) -> Option<u64> {
     let n = usize::try_from(n_large).unwrap();
