@@ -519,13 +519,17 @@ fn devices_are_part_of_the_plan() {
 
 /// An engine with more gates on.
 fn with_gates(more: &[&str], plans_gangs_exactly: bool) -> Engine {
+    with_limits(more, plans_gangs_exactly, WorkLimits::default())
+}
+
+fn with_limits(more: &[&str], plans_gangs_exactly: bool, work: WorkLimits) -> Engine {
     let mut gates = FeatureGates::default();
     let on = ["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"];
     let on = on.iter().chain(more).map(|gate| ((*gate).to_owned(), true));
     gates.set(&on.collect()).unwrap();
     let text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
     let config = load(&text.to_string(), &gates).unwrap();
-    let options = EngineOptions { gates, plans_gangs_exactly, ..EngineOptions::default() };
+    let options = EngineOptions { gates, plans_gangs_exactly, work, ..EngineOptions::default() };
     Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options).unwrap()
 }
 
@@ -710,6 +714,96 @@ fn a_claim_of_the_group_goes_where_all_its_members_fit() {
     assert_eq!(places, BTreeMap::from([(0, 0), (1, 1), (2, 0)]), "{decision:#?}");
 }
 
+/// The API server takes 256 users of a claim, so that one more would be refused when the others are bound.
+#[test]
+fn a_gang_does_not_share_a_claim_among_more_pods_than_may_use_it() {
+    let text = "cluster: resource claim x/shared: 257 pods would use it, and 256 may; as one of the PodGroup's resourceClaims";
+    for (n_sharing, n_others, room, min_count, is_of_group, n_placed) in [
+        (256, 0, 300, 256, false, 256),
+        (257, 0, 300, 257, false, 0),
+        (257, 0, 300, 257, true, 257),
+        // Those that share the claim come first, and there is room for no more than are needed.
+        (257, 3, 258, 258, false, 258),
+        (257, 3, 300, 200, false, 259),
+    ] {
+        let members = std::iter::repeat_n((1, true, false), n_sharing);
+        let members = members.chain(std::iter::repeat_n((1, false, false), n_others));
+        let members = members.collect();
+        let machines = vec![(room, 1)];
+        let case = Sharing { machines, members, n_shared: 1, min_count, is_of_group };
+        let mut inputs = case.inputs();
+        for input in &mut inputs {
+            if let Input::NodeApplied(node) = input {
+                *input = Input::NodeApplied(Arc::new(roomy(node)));
+            }
+        }
+        let decision = decide(inputs, with_gates(&["DRAWorkloadResourceClaims"], true));
+        assert_eq!(decision.placed.len(), n_placed, "{n_sharing} share: {:#?}", decision.effects);
+        assert!(n_placed > 0 || says(&decision, text), "{:#?}", decision.effects);
+    }
+}
+
+/// The same node, with room for a thousand pods.
+fn roomy(node: &Node) -> Node {
+    let cpu = node.allocatable.milli_cpu / 1000;
+    let allocatable = json!({"cpu": cpu.to_string(), "memory": "64Gi", "pods": "1000"});
+    let node = json!({"metadata": {"name": *node.name}, "status": {"allocatable": allocatable}});
+    Node::from_value(&node).unwrap()
+}
+
+/// Only the devices that are found first are tried, and that is what is said.
+#[test]
+fn a_gang_with_devices_is_not_said_to_fit_in_no_way() {
+    let mut inputs = gang(&[8], &[1, 1]).inputs();
+    inputs.retain(|input| !matches!(input, Input::PodApplied(_)));
+    inputs.push(object(
+        json!({"apiVersion": DEVICES, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}),
+    ));
+    let devices = [("x", "x"), ("x", "y"), ("y", "x"), ("y", "z"), ("z", "y")];
+    let devices = devices.iter().enumerate().map(|(at, (a, b))| {
+        json!({"name": format!("d{at}"), "attributes": {"a": {"string": a}, "b": {"string": b}}})
+    });
+    let devices: Vec<Value> = devices.collect();
+    inputs.push(object(json!({
+        "apiVersion": DEVICES, "kind": "ResourceSlice", "metadata": {"name": "n0"},
+        "spec": {
+            "driver": "gpu.example.com", "nodeName": "n0", "devices": devices,
+            "pool": {"name": "n0", "generation": 1, "resourceSliceCount": 1},
+        },
+    })));
+    // The first two devices for one leave no two for the other, the third and the fourth would.
+    for (name, attribute) in [("m0", "a"), ("m1", "b")] {
+        let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2});
+        let constraint = json!({"matchAttribute": format!("gpu.example.com/{attribute}")});
+        inputs.push(object(json!({
+            "apiVersion": DEVICES, "kind": "ResourceClaim", "metadata": {"namespace": "x", "name": name, "uid": name},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}], "constraints": [constraint]}},
+            "status": {},
+        })));
+        let mut pod = member(1).json(name, None, Some("g"));
+        pod["spec"]["resourceClaims"] = json!([{"name": "own", "resourceClaimName": name}]);
+        inputs.push(Input::PodApplied(Arc::new(Pod::from_value(&pod).unwrap())));
+    }
+    for alone in ["m0", "m1"] {
+        let mut inputs = inputs.clone();
+        inputs.retain(|input| !matches!(input, Input::PodApplied(pod) if *pod.name != *alone));
+        for input in &mut inputs {
+            if let Input::ObjectApplied(group) = input
+                && *group.kind == *"PodGroup"
+            {
+                let one = json!({"gang": {"minCount": 1}});
+                Arc::make_mut(group).set_field(&["spec", "schedulingPolicy"], one.into());
+            }
+        }
+        let decision = decide(inputs, exact());
+        assert_eq!(decision.placed.len(), 1, "{alone} alone fits: {:#?}", decision.effects);
+    }
+    let decision = decide(inputs, exact());
+    let text =
+        "no way to place 2 pods, in any order, with the volumes and devices that are found first";
+    assert!(says(&decision, text), "{:#?}", decision.effects);
+}
+
 /// What a cluster does in some minutes: everything succeeds at once, and evicted pods are gone.
 struct Live {
     engine: Engine,
@@ -874,6 +968,98 @@ fn members_that_run_or_are_nominated_are_part_of_the_plan() {
     let mut live = Live::new(exact(), case.inputs());
     live.run();
     assert_eq!(live.places("m"), BTreeMap::new());
+}
+
+/// Pods have the priority zero, and their group a higher one: they are no victims of their own group, which would have to evict
+/// one after the other without end.
+#[test]
+fn a_gang_does_not_evict_its_own_members() {
+    for has_stranger in [false, true] {
+        let mut case = gang(&[2 + u64::from(has_stranger)], &[1]);
+        case.min_count = 2;
+        case.running = has_stranger.then(|| (member(1), 0)).into_iter().collect();
+        let mut inputs = case.inputs();
+        for name in ["m8", "m9"] {
+            let running = member(1).json(name, Some("n0".to_owned()), Some("g"));
+            inputs.push(Input::PodApplied(Arc::new(Pod::from_value(&running).unwrap())));
+        }
+        for input in &mut inputs {
+            if let Input::ObjectApplied(group) = input {
+                Arc::make_mut(group).set_field(&["spec", "priority"], json!(10).into());
+            }
+        }
+        let mut live = Live::new(with_gates(&["WorkloadAwarePreemption"], true), inputs);
+        live.run();
+        let evicted: Vec<&str> = live.evicted.iter().map(String::as_str).collect();
+        let expected: &[&str] = if has_stranger { &["r0"] } else { &[] };
+        assert_eq!(evicted, expected, "{:#?}", live.effects);
+        let n_running = 2 + usize::from(has_stranger);
+        assert_eq!(live.places("m").len(), n_running, "{:#?}", live.effects);
+    }
+}
+
+/// A gang of four kinds that greedy placing cannot bring under on the first nodes, where a search takes more than `base` allows;
+/// on the last one there is room for all once its pod is gone.
+fn hard_to_place(blocker: i32) -> Vec<Input> {
+    let mut case = gang(&[5, 4, 3, 2, 40, 1], &[2, 3, 4, 5]);
+    case.running = vec![(member(40), 4), (member(1), 5)];
+    let mut inputs = preempting(&case);
+    for input in &mut inputs {
+        if let Input::PodApplied(pod) = input
+            && *pod.name == *"r0"
+        {
+            Arc::make_mut(&mut Arc::make_mut(pod).spec).priority = Some(blocker);
+        }
+    }
+    inputs
+}
+
+const LITTLE: WorkLimits = WorkLimits { base: 600, per_node: 0, refill_per_second: 1_000_000 };
+
+/// A first search that ends at its limit leaves preemption work of its own: once the pod is gone, no search is needed.
+#[test]
+fn a_gang_makes_room_after_a_search_that_ended_at_its_limit() {
+    let engine = || with_limits(&["WorkloadAwarePreemption"], true, LITTLE);
+    let first = decide(hard_to_place(10), engine());
+    assert!(says(&first, "ended at its limit, there may be one"), "{first:#?}");
+    let mut live = Live::new(engine(), hard_to_place(0));
+    live.run();
+    let evicted: Vec<&str> = live.evicted.iter().map(String::as_str).collect();
+    assert_eq!((evicted, live.places("m").len()), (vec!["r0"], 4), "{:#?}", live.effects);
+}
+
+/// Where preemption ends at its limit, too, the gang is refused for the reasons that it had, and holds room.
+#[test]
+fn a_gang_for_which_preemption_ends_at_its_limit_is_refused_and_holds_room() {
+    let mut live =
+        Live::new(with_limits(&["WorkloadAwarePreemption"], true, LITTLE), hard_to_place(10));
+    live.engine.schedule_next(live.now);
+    let effects: Vec<String> = live.engine.drain_effects().map(|it| it.to_string()).collect();
+    let condition = effects.iter().find(|effect| effect.contains("PodGroup x/g")).unwrap();
+    for text in
+        ["Unschedulable", "cluster: the search for a way to place 4 pods ended at its limit"]
+    {
+        assert!(condition.contains(text), "{effects:#?}");
+    }
+    let nominated = (0..4).filter(|at| live.engine.queue().nomination(&format!("m{at}")).is_some());
+    assert_eq!(nominated.count(), 4, "it holds room: {effects:#?}");
+}
+
+/// However much of the allowed work the first try leaves for preemption, what that costs is no fault of the gang.
+#[test]
+fn a_limit_of_preemption_does_not_take_the_place_of_the_reasons() {
+    let mut n_ended = 0;
+    for base in (20..600).step_by(10) {
+        let work = WorkLimits { base, per_node: 0, refill_per_second: 1_000_000 };
+        let text = "cluster: the search for a way to place 4 pods ended at its limit";
+        let alone = decide(hard_to_place(10), with_limits(&[], true, work));
+        let decision =
+            decide(hard_to_place(10), with_limits(&["WorkloadAwarePreemption"], true, work));
+        assert_eq!(says(&alone, text), says(&decision, text), "{base}: {decision:#?}");
+        let ends = says(&decision, "too expensive") || says(&decision, "preemption ended");
+        n_ended += u64::from(says(&decision, text) && ends);
+    }
+    assert!(n_ended > 0);
 }
 
 /// The largest number of small members beside so many large ones on nodes that may hold either.

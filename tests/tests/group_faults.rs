@@ -1,6 +1,7 @@
 //! Pod groups while everything goes wrong that can: watches lag behind, bindings are refused, get lost or arrive late, and the
 //! scheduler ends half-way and another one takes over; meanwhile nodes, groups and members come and go in any order, and groups
-//! ask for more or fewer pods. In the end, with all faults gone, no gang is left half-bound that could be completed, and no pod
+//! ask for more or fewer pods. Some groups matter more and evict others, and evictions fail in the same ways; in some worlds groups
+//! are those of scheduler-plugins. In the end, with all faults gone, no gang is left half-bound that could be completed, and no pod
 //! waits that would fit (`docs/groups.md`, "What happens when the scheduler ends half-way").
 //!
 //! Invariants: everything is a function of the seed. A scheduler knows only what was reported to it; what the API server has is kept
@@ -15,7 +16,7 @@ use std::time::Duration;
 use kube_scheduler_api_types::{Node, Object, Pod, PodGroup, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_config::{FeatureGates, decode, default};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input, PodRef, Token};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Token};
 use kube_scheduler_framework::ApiError;
 use kube_scheduler_tests::history::Numbers;
 use kube_scheduler_tests::questioner::{Questioner, Waiting};
@@ -32,8 +33,17 @@ const ASKED_ONCE_IN: u64 = 3;
 const N_GROUPS: u64 = 4;
 const N_PODS: u64 = 24;
 const N_NODES: u64 = 5;
-/// What each pod asks for.
+/// What most pods ask for.
 const POD_MILLIS: u64 = 600;
+/// The group whose pods ask for twice as much.
+const LARGE: u64 = 0;
+/// The group that matters more than others, with its pods; and the one that does without its pods.
+const IMPORTANT: u64 = 1;
+const IMPORTANT_ALONE: u64 = 2;
+const PRIORITY: i32 = 10;
+
+/// The label of pods in groups of scheduler-plugins.
+const LABEL: &str = "scheduling.x-k8s.io/pod-group";
 
 const NAMESPACE: &str = "x";
 
@@ -52,7 +62,7 @@ struct World {
     numbers: Numbers,
     engine: Engine,
     now: Timestamp,
-    has_topology: bool,
+    kind: Kind,
     n_made: u64,
     nodes: BTreeMap<u64, Arc<Node>>,
     groups: BTreeMap<u64, Group>,
@@ -61,6 +71,11 @@ struct World {
     unseen: VecDeque<Input>,
     /// Bindings that are still on their way to the server, also when the one who sent them is gone.
     late: Vec<(PodRef, Arc<str>)>,
+    /// Pods that are being deleted, and evictions that are still on their way, by number and UID.
+    going: Vec<(u64, Arc<str>)>,
+    n_evicted: u64,
+    /// How often another scheduler took over while preemptions were under way.
+    n_half_evicted: u64,
     /// Answers that the scheduler still waits for.
     unanswered: Vec<(Token, Result<(), ApiError>)>,
     is_calm: bool,
@@ -95,42 +110,92 @@ fn group_of(pod: u64) -> Option<u64> {
     (group < N_GROUPS).then_some(group)
 }
 
-/// Every third world plans gangs as a whole.
-fn is_exact(seed: u64) -> bool {
-    seed % 3 == 2
+/// What kind of world it is.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    has_topology: bool,
+    /// Whether gangs are planned as a whole.
+    is_exact: bool,
+    /// Whether pods and groups matter differently, so that some are evicted.
+    has_priorities: bool,
+    /// Whether groups make room as groups.
+    preempts_for_groups: bool,
+    /// Whether the groups are those of scheduler-plugins.
+    is_foreign: bool,
 }
 
-fn engine(has_topology: bool, plans_gangs_exactly: bool) -> Engine {
-    let mut on = vec!["GenericWorkload", "GangScheduling"];
-    on.extend(has_topology.then_some("TopologyAwareWorkloadScheduling"));
-    let mut gates = FeatureGates::default();
-    gates.set(&on.into_iter().map(|gate| (gate.to_owned(), true)).collect()).unwrap();
-    let text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
-    let mut config = decode(&text.to_string()).unwrap();
-    default(&mut config, &gates);
-    // Room is held in vain here: no pod ends once all is calm.
-    let longest_hold = Duration::from_secs(60);
-    let options =
-        EngineOptions { gates, plans_gangs_exactly, longest_hold, ..EngineOptions::default() };
-    Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options).unwrap()
+impl Kind {
+    fn of(seed: u64, has_topology: bool) -> Self {
+        let is_foreign = seed % 5 == 4;
+        Self {
+            has_topology: has_topology && !is_foreign,
+            is_exact: seed % 3 == 2,
+            has_priorities: seed % 4 >= 1,
+            preempts_for_groups: seed % 4 >= 2,
+            is_foreign,
+        }
+    }
+
+    fn engine(self) -> Engine {
+        let mut on = Vec::new();
+        if !self.is_foreign {
+            on.extend(["GenericWorkload", "GangScheduling"]);
+            on.extend(self.has_topology.then_some("TopologyAwareWorkloadScheduling"));
+            on.extend(self.preempts_for_groups.then_some("WorkloadAwarePreemption"));
+        }
+        let mut gates = FeatureGates::default();
+        gates.set(&on.into_iter().map(|gate| (gate.to_owned(), true)).collect()).unwrap();
+        let mut text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
+        if self.is_foreign {
+            let plugin = json!([{"name": "Coscheduling"}]);
+            let queue_sort = json!({"enabled": plugin, "disabled": [{"name": "*"}]});
+            let plugins = json!({"multiPoint": {"enabled": plugin}, "queueSort": queue_sort});
+            text["profiles"] = json!([{"schedulerName": "default-scheduler", "plugins": plugins}]);
+        }
+        let mut config = decode(&text.to_string()).unwrap();
+        default(&mut config, &gates);
+        // Room is held in vain here: no pod ends once all is calm.
+        let longest_hold = Duration::from_secs(60);
+        let plans_gangs_exactly = self.is_exact;
+        let options =
+            EngineOptions { gates, plans_gangs_exactly, longest_hold, ..EngineOptions::default() };
+        Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options).unwrap()
+    }
+
+    fn priority_of_group(self, group: Option<u64>) -> i32 {
+        let matters = [Some(IMPORTANT), Some(IMPORTANT_ALONE)].contains(&group);
+        if self.has_priorities && matters { PRIORITY } else { 0 }
+    }
+
+    fn priority_of_pod(self, group: Option<u64>) -> i32 {
+        if group == Some(IMPORTANT) { self.priority_of_group(group) } else { 0 }
+    }
+}
+
+/// What a pod of the group, or of none, asks for.
+fn size(group: Option<u64>) -> u64 {
+    if group == Some(LARGE) { 2 * POD_MILLIS } else { POD_MILLIS }
 }
 
 impl World {
     fn new(seed: u64) -> Self {
         let mut numbers = Numbers::new(seed);
-        let has_topology = numbers.one_in(2);
+        let kind = Kind::of(seed, numbers.one_in(2));
         Self {
             seed,
             numbers,
-            engine: engine(has_topology, is_exact(seed)),
+            engine: kind.engine(),
             now: Timestamp::from_millis(1_000_000),
-            has_topology,
+            kind,
             n_made: 0,
             nodes: BTreeMap::new(),
             groups: BTreeMap::new(),
             pods: BTreeMap::new(),
             unseen: VecDeque::new(),
             late: Vec::new(),
+            going: Vec::new(),
+            n_evicted: 0,
+            n_half_evicted: 0,
             unanswered: Vec::new(),
             is_calm: false,
             n_bound: 0,
@@ -203,7 +268,7 @@ impl World {
                         let answer = Input::NominationCleared { token, result: Ok(()) };
                         self.engine.handle(answer, self.now);
                     }
-                    Effect::EvictPod { pod, .. } => panic!("{}: {pod} is evicted", self.seed),
+                    Effect::EvictPod { token, pod, .. } => self.eviction(token, &pod),
                     _ => {}
                 }
             }
@@ -215,9 +280,8 @@ impl World {
         let cluster = self.engine.cluster();
         let known = self.engine.known_pod(&pod.namespace, &pod.name);
         let Some(name) = known.and_then(|pod| pod.spec.pod_group.clone()) else { return };
-        let object = cluster.objects().get(PodGroup::GROUP, PodGroup::KIND, NAMESPACE, &name);
-        let group = object.map(|object| PodGroup::from_object(object).unwrap());
-        let Some(min_count) = group.and_then(|group| group.min_count()) else { return };
+        let group = cluster.pod_group_object(NAMESPACE, &name).ok();
+        let Some(min_count) = group.and_then(PodGroup::min_count) else { return };
         let n_scheduled = cluster.pod_group(NAMESPACE, &name).unwrap().n_scheduled();
         let is_enough = n_scheduled >= usize::try_from(min_count).unwrap();
         assert!(is_enough, "seed {}: {pod} is bound, {n_scheduled} of {min_count}", self.seed);
@@ -248,6 +312,52 @@ impl World {
         }
     }
 
+    /// An eviction is carried out at once, in two steps or later, refused or lost; the answer may be lost, too.
+    fn eviction(&mut self, token: Token, pod: &PodRef) {
+        assert!(self.kind.has_priorities, "{}: {pod} is evicted", self.seed);
+        let number = pod_number(&pod.name);
+        let is_there = self.pods.get(&number).is_some_and(|known| known.uid == pod.uid);
+        let fate = if self.is_calm { 9 } else { self.numbers.below(10) };
+        self.trace.push(format!("eviction of {pod}: fate {fate}"));
+        let no_answer = || Err(ApiError::new("", "timed out"));
+        let result = match fate {
+            0 => Err(ApiError { code: Some(500), ..ApiError::new("InternalError", "no") }),
+            1 => no_answer(),
+            _ if !is_there => Ok(EvictionOutcome::AlreadyGone),
+            2 | 3 => {
+                self.going.push((number, pod.uid.clone()));
+                no_answer()
+            }
+            4 => {
+                self.delete(number);
+                no_answer()
+            }
+            5 | 6 => {
+                let mut leaving = Pod::clone(&self.pods[&number]);
+                leaving.deletion_requested = Some(self.now);
+                let leaving = Arc::new(leaving);
+                self.pods.insert(number, leaving.clone());
+                self.unseen.push_back(Input::PodApplied(leaving));
+                self.going.push((number, pod.uid.clone()));
+                Ok(EvictionOutcome::Deleted)
+            }
+            _ => {
+                self.delete(number);
+                Ok(EvictionOutcome::Deleted)
+            }
+        };
+        self.n_evicted += u64::from(result.is_ok());
+        self.engine.handle(Input::PodEvicted { token, result }, self.now);
+    }
+
+    /// A pod is gone, and that is going to be reported.
+    fn delete(&mut self, number: u64) {
+        if let Some(pod) = self.pods.remove(&number) {
+            let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
+            self.unseen.push_back(Input::PodDeleted { namespace, name });
+        }
+    }
+
     /// The API server takes a binding over, if the pod is still the same and has no node.
     fn bind(&mut self, pod: &PodRef, node: &Arc<str>) -> Result<(), ApiError> {
         let number = pod_number(&pod.name);
@@ -268,7 +378,8 @@ impl World {
     /// Makes a group, or changes how many pods of it are needed.
     fn put_group(&mut self) {
         let group = self.numbers.below(N_GROUPS);
-        let min_count = (group != 3).then(|| 2 + usize::try_from(self.numbers.below(3)).unwrap());
+        let is_basic = group == 3 && !self.kind.is_foreign;
+        let min_count = (!is_basic).then(|| 2 + usize::try_from(self.numbers.below(3)).unwrap());
         let known = self.groups.get(&group);
         let uid = known.map(|group| group.object.uid.to_string());
         if known.is_some_and(|known| known.min_count == min_count) {
@@ -279,20 +390,41 @@ impl World {
             self.trace.push(format!("group g{group}: {before} to {min_count:?}"));
         }
         let uid = uid.unwrap_or_else(|| self.next_uid());
-        let is_in_one_zone = group == 2;
+        self.apply_group(group, min_count, &uid);
+    }
+
+    fn apply_group(&mut self, group: u64, min_count: Option<usize>, uid: &str) {
+        let is_in_one_zone = group == 2 && !self.kind.is_foreign;
         let policy = match min_count {
             Some(min_count) => json!({"gang": {"minCount": min_count}}),
             None => json!({"basic": {}}),
         };
         let constraints = is_in_one_zone.then(|| json!({"topology": [{"key": "zone"}]}));
-        let object = json!({
+        let mut object = json!({
             "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
             "metadata": {"namespace": NAMESPACE, "name": group_name(group), "uid": uid},
-            "spec": {"schedulingPolicy": policy, "schedulingConstraints": constraints},
+            "spec": {
+                "schedulingPolicy": policy, "schedulingConstraints": constraints,
+                "priority": self.kind.priority_of_group(Some(group)),
+            },
         });
+        if self.kind.is_foreign {
+            object["apiVersion"] = json!("scheduling.x-k8s.io/v1alpha1");
+            object["spec"] = json!({"minMember": min_count});
+        }
         let object = Arc::new(Object::from_value(object).unwrap());
         self.groups.insert(group, Group { min_count, is_in_one_zone, object: object.clone() });
         self.changed(Input::ObjectApplied(object));
+    }
+
+    /// A gang asks for one more.
+    fn raise_min_count(&mut self) {
+        let group = self.numbers.below(N_GROUPS);
+        let Some(Group { min_count: Some(min_count), object, .. }) = self.groups.get(&group) else {
+            return;
+        };
+        let (more, uid) = (min_count + 1, object.uid.clone());
+        self.apply_group(group, Some(more), &uid);
     }
 
     fn remove_group(&mut self) {
@@ -307,11 +439,16 @@ impl World {
         if self.pods.contains_key(&number) {
             return;
         }
-        let group = group_of(number).map(|group| json!({"podGroupName": group_name(group)}));
-        let requests = json!({"cpu": format!("{POD_MILLIS}m")});
+        let group = group_of(number);
+        let name = group.map(group_name);
+        let (label, field) = if self.kind.is_foreign { (name, None) } else { (None, name) };
+        let requests = json!({"cpu": format!("{}m", size(group))});
         let pod = json!({
-            "metadata": {"namespace": NAMESPACE, "name": format!("p{number}"), "uid": self.next_uid()},
-            "spec": {"schedulerName": "default-scheduler", "schedulingGroup": group,
+            "metadata": {"namespace": NAMESPACE, "name": format!("p{number}"), "uid": self.next_uid(),
+                "labels": label.map(|name| json!({LABEL: name}))},
+            "spec": {"schedulerName": "default-scheduler",
+                "schedulingGroup": field.map(|name| json!({"podGroupName": name})),
+                "priority": self.kind.priority_of_pod(group),
                 "containers": [{"name": "c", "resources": {"requests": requests}}]},
         });
         let pod = Arc::new(Pod::from_value(&pod).unwrap());
@@ -348,7 +485,8 @@ impl World {
     /// The scheduler ends without notice, and another one takes over with what the API server has.
     fn crash(&mut self) {
         self.trace.push("take-over".to_owned());
-        self.engine = engine(self.has_topology, is_exact(self.seed));
+        self.n_half_evicted += u64::from(self.engine.n_preempting() > 0);
+        self.engine = self.kind.engine();
         self.unseen.clear();
         self.unanswered.clear();
         let nodes = self.nodes.values().cloned().map(Input::NodeApplied);
@@ -367,6 +505,12 @@ impl World {
         for (pod, node) in std::mem::take(&mut self.late) {
             let result = self.bind(&pod, &node);
             self.trace.push(format!("late binding of {pod}: {result:?}"));
+        }
+        for (number, uid) in std::mem::take(&mut self.going) {
+            if self.pods.get(&number).is_some_and(|pod| pod.uid == uid) {
+                self.trace.push(format!("p{number} is gone"));
+                self.delete(number);
+            }
         }
     }
 
@@ -391,7 +535,7 @@ impl World {
     }
 
     fn step(&mut self) {
-        match self.numbers.below(40) {
+        match self.numbers.below(42) {
             0..3 => self.put_group(),
             3 => self.remove_group(),
             4..14 => self.put_pod(),
@@ -406,6 +550,7 @@ impl World {
                 let seconds = self.numbers.below(100);
                 self.wait(seconds);
             }
+            30 => self.raise_min_count(),
             _ => drop(self.turn()),
         }
     }
@@ -425,22 +570,35 @@ impl World {
         self.see_all();
     }
 
-    /// How many more pods fit on the nodes of a zone, or on all.
-    fn room(&self, only: Option<u64>) -> usize {
+    /// How many more pods of a group, or of none, fit on the nodes of a zone, or on all. Room that others are nominated to and that do
+    /// not matter less is theirs.
+    fn room(&self, group: Option<u64>, only: Option<u64>) -> usize {
+        let priority = self.kind.priority_of_pod(group);
         let nodes = self.nodes.keys().filter(|node| only.is_none_or(|only| zone(**node) == only));
         let room = nodes.map(|node| {
             let name = format!("n{node}");
-            let on_it = |pod: &&Arc<Pod>| pod.node_name.as_deref() == Some(&*name);
-            let used = self.pods.values().filter(on_it).count() as u64 * POD_MILLIS;
-            millis(*node).saturating_sub(used) / POD_MILLIS
+            let takes = |(number, pod): &(&u64, &Arc<Pod>)| match pod.node_name.as_deref() {
+                Some(on) => *on == *name,
+                None => {
+                    let (other, nominated) =
+                        (group_of(**number), self.engine.queue().nomination(&pod.uid));
+                    other != group
+                        && nominated == Some(&*name)
+                        && self.kind.priority_of_pod(other) >= priority
+                }
+            };
+            let used: u64 =
+                self.pods.iter().filter(takes).map(|(number, _)| size(group_of(*number))).sum();
+            millis(*node).saturating_sub(used) / size(group)
         });
         usize::try_from(room.sum::<u64>()).unwrap()
     }
 
     /// How many pods of a group could still be bound; `None` if something else than room is in the way.
-    fn room_for(&self, group: &Group, members: &[&Arc<Pod>]) -> Option<usize> {
-        if !group.is_in_one_zone || !self.has_topology {
-            return Some(self.room(None));
+    fn room_for(&self, number: u64, group: &Group, members: &[&Arc<Pod>]) -> Option<usize> {
+        let room = |zone| self.room(Some(number), zone);
+        if !group.is_in_one_zone || !self.kind.has_topology {
+            return Some(room(None));
         }
         let mut zones = Vec::new();
         for node in members.iter().filter_map(|pod| pod.node_name.as_deref()) {
@@ -452,8 +610,8 @@ impl World {
         zones.sort_unstable();
         zones.dedup();
         match zones[..] {
-            [] => Some(self.room(Some(0)).max(self.room(Some(1)))),
-            [zone] => Some(self.room(Some(zone))),
+            [] => Some(room(Some(0)).max(room(Some(1)))),
+            [zone] => Some(room(Some(zone))),
             // Late bindings have put its members into several zones.
             _ => None,
         }
@@ -461,25 +619,27 @@ impl World {
 
     fn check_settled(&self) {
         let Self { seed, trace, .. } = self;
-        assert_eq!(self.engine.cluster().n_assumed(), 0, "seed {seed}: {trace:#?}");
+        let in_work = (self.engine.cluster().n_assumed(), self.engine.n_preempting());
+        assert_eq!(in_work, (0, 0), "seed {seed}: {trace:#?}");
         let waits = |pod: &&Arc<Pod>| !pod.is_assigned();
         let alone = self.pods.iter().filter(|(number, _)| group_of(**number).is_none());
         let n_alone = alone.map(|(_, pod)| pod).filter(waits).count();
-        assert!(n_alone == 0 || self.room(None) == 0, "seed {seed}: {n_alone} wait beside room");
+        let room = self.room(None, None);
+        assert!(n_alone == 0 || room == 0, "seed {seed}: {n_alone} wait beside room: {trace:#?}");
         for (number, group) in &self.groups {
             let members = self.pods.iter().filter(|(pod, _)| group_of(**pod) == Some(*number));
             let members: Vec<&Arc<Pod>> = members.map(|(_, pod)| pod).collect();
             let n_waiting = members.iter().copied().filter(waits).count();
             let n_bound = members.len() - n_waiting;
             let min_count = group.min_count.unwrap_or(0);
-            let Some(room) = self.room_for(group, &members) else { continue };
+            let Some(room) = self.room_for(*number, group, &members) else { continue };
             let more = room.min(n_waiting);
             let is_blocked = members.len() < min_count;
             assert!(
                 is_blocked || more == 0 || n_bound + more < min_count,
                 "seed {seed}: group g{number}: {n_bound} bound, {n_waiting} wait, {min_count} wanted, room for {room}, \
-                 topology {}: {trace:#?}",
-                self.has_topology
+                 {:?}: {trace:#?}",
+                self.kind
             );
         }
     }
@@ -488,6 +648,25 @@ impl World {
 fn simulate(seed: u64) -> (u64, Vec<String>) {
     let world = live(World::new(seed));
     (world.n_bound, world.trace)
+}
+
+/// How many evictions there were; everything that a world has is gone then, and nothing of it is left.
+fn clear(mut world: World) -> u64 {
+    for number in world.pods.keys().copied().collect::<Vec<u64>>() {
+        world.delete(number);
+    }
+    let groups: Vec<Arc<Object>> =
+        world.groups.values().map(|group| group.object.clone()).collect();
+    groups.into_iter().for_each(|group| world.handle(Input::ObjectDeleted(group)));
+    for node in world.nodes.keys().copied().collect::<Vec<u64>>() {
+        world.handle(Input::NodeDeleted { name: format!("n{node}").into() });
+    }
+    world.settle();
+    for size in world.engine.table_sizes() {
+        let is_empty = size.n_entries == 0 && size.n_bytes.is_none_or(|n| n == 0);
+        assert!(!size.is_bound_to_objects || is_empty, "seed {}: {size:?} is left", world.seed);
+    }
+    world.n_evicted
 }
 
 fn live(mut world: World) -> World {
@@ -500,6 +679,11 @@ fn live(mut world: World) -> World {
     world
 }
 
+/// The seed to begin with: `FIRST_SEED`, or zero.
+fn first_seed() -> u64 {
+    std::env::var("FIRST_SEED").map_or(0, |text| text.parse().unwrap())
+}
+
 /// As many seeds as are wanted, else so many.
 fn n_seeds(usual: u64) -> u64 {
     let n_seeds = std::env::var("KUBE_SCHEDULER_GROUP_SEEDS");
@@ -509,18 +693,28 @@ fn n_seeds(usual: u64) -> u64 {
 #[test]
 fn gangs_survive_whatever_happens() {
     let n_seeds = n_seeds(N_SEEDS);
-    let (mut n_bound, mut n_lowered, mut n_taken_over) = (0, 0, 0);
-    for seed in 0..n_seeds {
+    let (mut n_bound, mut n_lowered, mut n_taken_over, mut n_half_evicted) = (0, 0, 0, 0);
+    let mut n_evicted = [0; 4];
+    for seed in first_seed()..first_seed() + n_seeds {
         let world = live(World::new(seed));
+        let Kind { is_exact, preempts_for_groups, is_foreign, .. } = world.kind;
         n_bound += world.n_bound;
         n_lowered += world.n_lowered;
         n_taken_over += world.trace.iter().filter(|line| *line == "take-over").count();
+        n_half_evicted += world.n_half_evicted;
+        let n = clear(world);
+        let kinds = [is_exact && preempts_for_groups, !is_exact && preempts_for_groups, is_foreign];
+        for (counted, is_it) in n_evicted.iter_mut().zip(kinds.into_iter().chain([true])) {
+            *counted += if is_it { n } else { 0 };
+        }
     }
-    // It would prove nothing if nothing were ever bound, or no other scheduler ever took over.
+    // It would prove nothing if nothing were ever bound or evicted, or no other scheduler ever took over, also half-way.
     assert!(
-        n_bound > 5 * n_seeds && n_lowered > n_seeds && n_taken_over > 0,
-        "{n_bound} bound, {n_lowered} times lowered, {n_taken_over} taken over"
+        n_bound > 5 * n_seeds && n_lowered > n_seeds && n_taken_over > 0 && n_half_evicted > 0,
+        "{n_bound} bound, {n_lowered} times lowered, {n_taken_over} taken over, {n_half_evicted} of them while pods were \
+         evicted"
     );
+    assert!(n_evicted.iter().all(|n| *n > 0), "{n_evicted:?} evicted");
 }
 
 #[test]

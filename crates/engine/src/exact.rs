@@ -23,15 +23,17 @@ use kube_scheduler_framework::groups::GroupDemand;
 use kube_scheduler_framework::{NodeIdx, Status};
 use kube_scheduler_queue::Nomination;
 
-use self::board::{GangBoard, Placed, counted_out, price_of_counting};
+use self::board::{GangBoard, Placed, counted_out, leaves_choice, price_of_counting};
 use self::search::{Answer, Halt, search};
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope};
 use crate::group::{Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
 use crate::price::Price;
 
-/// How many times the work of the most expensive pod the exact searches of one attempt may cost.
+/// How many times the work of the most expensive pod the exact searches of one stage of an attempt may cost.
 const MAX_SEARCH_WORK: u64 = 10;
+/// The part of what is left of that for one try in a changed cluster: a try that ends at its limit leaves something for others.
+const TRY_PART: u64 = 4;
 
 /// The name of the widest level.
 const CLUSTER: &str = "cluster";
@@ -148,8 +150,8 @@ impl SchedulingCycle {
         if !cx.core.plans.extenders.is_empty() {
             return (greedy, Some(Why::Extenders));
         }
-        let limits = self.budgets.of(namespace, cx.core.cluster.n_nodes(), cx.core.now);
-        let limit = limits.hard.saturating_mul(MAX_SEARCH_WORK);
+        let stage = self.search_limit(cx, namespace);
+        let limit = cx.effort.until.unwrap_or(stage).min(stage);
         let mut board = GangBoard::new(self, cx, group, (scope, nodes), limit);
         let problem = board.problem(needed);
         match search(&mut board, &problem) {
@@ -160,7 +162,10 @@ impl SchedulingCycle {
             Ok(Answer::Nowhere) => (greedy, Some(Why::Nowhere)),
             Err(Halt::Broken(status)) => (PlacementOutcome::failed(status), None),
             Err(Halt::Limit | Halt::LooksFurther) => {
-                cx.effort.hit_limit = true;
+                // A try that ends at its own limit has not found a way, and those that come later may.
+                let limits = self.budgets.of(namespace, cx.core.cluster.n_nodes(), cx.core.now);
+                let left = stage.saturating_sub(cx.effort.as_a_whole);
+                cx.effort.hit_limit |= cx.effort.until.is_none() || left < limits.hard;
                 (greedy, Some(Why::Limit))
             }
         }
@@ -206,6 +211,19 @@ impl SchedulingCycle {
             self.put_back_classes(kept);
         }
         tried
+    }
+
+    /// What planning as a whole may have cost at the end of the present stage.
+    fn search_limit(&self, cx: &GroupWork<'_>, namespace: &Arc<str>) -> u64 {
+        let limits = self.budgets.of(namespace, cx.core.cluster.n_nodes(), cx.core.now);
+        cx.effort.before_stage.saturating_add(limits.hard.saturating_mul(MAX_SEARCH_WORK))
+    }
+
+    /// What planning as a whole may have cost at the end of a try in a changed cluster. What is not found by then counts as not
+    /// there, unless nothing is left for later tries.
+    pub(crate) fn try_limit(&self, cx: &GroupWork<'_>, namespace: &Arc<str>) -> u64 {
+        let spent = cx.effort.as_a_whole;
+        spent.saturating_add(self.search_limit(cx, namespace).saturating_sub(spent) / TRY_PART)
     }
 
     /// Takes what the searches have cost from the allowance of the group's namespace, but for what is taken already.
@@ -256,10 +274,14 @@ pub(crate) fn refusal(core: &Core, group: &Group, findings: &[Finding]) -> Strin
     let Some(Exact { needed, level }) = &group.exact else { return text };
     let (members, nodes) = (&group.pods[..], core.cluster.order());
     let demand = GroupDemand { members, needed: *needed, nodes };
+    let chosen = match members.iter().any(|pod| leaves_choice(core, group, pod)) {
+        true => ", with the volumes and devices that are found first",
+        false => "",
+    };
     let said = |why: &Why| match why {
         Why::TooFew(n) => format!("{needed} pods have to be placed, and only {n} can be tried"),
         Why::Counted(text) => text.clone(),
-        Why::Nowhere => format!("no way to place {needed} pods, in any order"),
+        Why::Nowhere => format!("no way to place {needed} pods, in any order{chosen}"),
         Why::Limit => {
             format!(
                 "the search for a way to place {needed} pods ended at its limit, there may be one"

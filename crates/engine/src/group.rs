@@ -90,12 +90,25 @@ pub(crate) struct Effort {
     pub(crate) one_by_one_paid: u64,
     /// What was spent on planning a gang as a whole.
     pub(crate) as_a_whole: u64,
+    /// How much of `as_a_whole` was spent before the present stage: the group is tried, makes room, and is planned ahead. Each stage
+    /// has an allowance of its own.
+    pub(crate) before_stage: u64,
+    /// What `as_a_whole` may come to in the present try, if that is less than the stage may cost.
+    pub(crate) until: Option<u64>,
     /// How much of `as_a_whole` is taken from the allowance of the namespace already.
     pub(crate) paid: u64,
     /// Whether pods of the group have more counted in the whole cluster, in each placement, than is kept for the next one.
     pub(crate) counts_anew: bool,
     /// Whether something was given up because of a limit of work: what is not found then may exist all the same.
     pub(crate) hit_limit: bool,
+}
+
+impl Effort {
+    /// What comes now has an allowance of its own.
+    pub(crate) const fn begin_stage(&mut self) {
+        self.before_stage = self.as_a_whole;
+        self.hit_limit = false;
+    }
 }
 
 /// A node for a member.

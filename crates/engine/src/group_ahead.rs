@@ -62,6 +62,7 @@ impl SchedulingCycle {
         }
         // However often the group is tried for it, what comes later draws the same numbers.
         let number = self.number;
+        cx.effort.begin_stage();
         let found = self.plan_again(cx, group, &key);
         self.number = number;
         let next = match found {

@@ -210,8 +210,8 @@ impl Rehearsal<'_, '_> {
         gone.into_iter().for_each(|(_, pod)| self.take_off(&[pod]));
     }
 
-    /// Tries the group as things stand.
-    fn decide(&mut self) -> PlacementOutcome {
+    /// Tries the group as things stand. A search may cost what `until` says, if that is less than it may in any case.
+    fn decide(&mut self, until: Option<u64>) -> PlacementOutcome {
         let GroupWork { core, bindings, preemptions, later, effort, .. } = &mut *self.cx;
         let mut cx = GroupWork {
             core,
@@ -220,12 +220,12 @@ impl Rehearsal<'_, '_> {
             observer: &mut NoObserver,
             later: std::mem::take(later),
             started: Vec::new(),
-            effort: Effort { hit_limit: false, ..*effort },
+            effort: Effort { hit_limit: false, until, ..*effort },
             is_final: false,
             is_permitted: None,
         };
         let tried = self.cycle.decide(&mut cx, self.group, false, &mut GroupReport::default());
-        (self.cx.later, self.cx.effort) = (cx.later, cx.effort);
+        (self.cx.later, self.cx.effort) = (cx.later, Effort { until: None, ..cx.effort });
         tried
     }
 }
@@ -270,15 +270,15 @@ impl GroupTrial for Rehearsal<'_, '_> {
             Some(false) => return Status::unschedulable(UNSCHEDULABLE),
             None => {}
         }
-        let tried = self.decide();
-        // A search that was given up says nothing of the pods that are there or not: they would go without need.
-        if tried.status.is_rejected() && self.cx.effort.hit_limit {
-            return Status::error(format!(
-                "preemption ended at its limit: {}",
-                tried.status.message()
-            ));
+        let tried = self.decide(Some(self.cycle.try_limit(self.cx, &self.group.namespace)));
+        if !tried.status.is_rejected() || !self.cx.effort.hit_limit {
+            return tried.status;
         }
-        tried.status
+        // With nothing left for searches, this says nothing of the pods that are there or not: they would go without need.
+        Status::error(match self.group.exact {
+            Some(_) => "preemption ended at its limit".to_owned(),
+            None => format!("preemption ended at its limit: {}", tried.status.message()),
+        })
     }
 }
 
@@ -293,8 +293,11 @@ impl SchedulingCycle {
     ) {
         // However often the group is tried for it, what comes later draws the same numbers.
         let number = self.number;
+        cx.effort.begin_stage();
         let found = self.victims(cx, group);
         self.number = number;
+        // That planning as a whole has cost as much as it may is no fault: the group does not fit, as far as is known.
+        let is_at_limit = group.exact.is_some() && cx.effort.hit_limit;
         let status = match found {
             Ok((plugin, victims, plan)) => {
                 tried.waits = true;
@@ -304,7 +307,7 @@ impl SchedulingCycle {
                 register(cx, group, victims, plugin);
                 Status::SUCCESS
             }
-            Err(status) if status.is_rejected() => {
+            Err(status) if status.is_rejected() || is_at_limit => {
                 tried.status = tried.status.clone().with_reason(status.message());
                 status
             }
@@ -355,7 +358,7 @@ impl SchedulingCycle {
         let mut plan = None;
         if found.is_ok() && group.exact.is_some() {
             trial.take_over();
-            let planned = trial.decide();
+            let planned = trial.decide(None);
             plan = planned.status.is_success().then_some(planned.outcomes);
         }
         cx.core.cluster = before;

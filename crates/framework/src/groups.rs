@@ -35,3 +35,8 @@ impl fmt::Debug for GroupCycleState {
         f.debug_tuple("GroupCycleState").finish()
     }
 }
+
+/// A value of the [`GroupCycleState`] of a group that is planned as a whole, where more may be asked of its members than the
+/// reference asks.
+#[derive(Clone, Copy, Debug)]
+pub struct PlannedAsAWhole;

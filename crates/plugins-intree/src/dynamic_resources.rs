@@ -8,6 +8,7 @@ mod answers;
 mod attempt;
 mod bind;
 mod binding;
+mod consumers;
 mod decoded;
 mod extended;
 mod following;
@@ -41,7 +42,7 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{NodeResourceClaim, Pod};
 use kube_scheduler_framework::following::PreFilterFollower;
-use kube_scheduler_framework::groups::GroupCycleState;
+use kube_scheduler_framework::groups::{GroupCycleState, GroupDemand, PlacementBound};
 use kube_scheduler_framework::{
     Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
@@ -119,6 +120,7 @@ impl Plugin for DynamicResources {
         Score,
         Reserve,
         PreBind,
+        PlacementBound,
         EnqueueExtensions,
         ObjectReader,
         Sign
@@ -328,6 +330,11 @@ impl Reserve for DynamicResources {
     fn is_idle_for(&self, pod: &Pod) -> bool {
         !self.may_concern(pod) && pod.status.node_resource_claims.is_empty()
     }
+
+    fn chooses_for(&self, cx: &Context<'_>, pod: &Pod) -> bool {
+        !pod.spec.resource_claims.is_empty()
+            || self.shared.settings.serves_extended && extended::is_served(cx.cluster(), pod)
+    }
 }
 
 impl PreBind for DynamicResources {
@@ -355,6 +362,12 @@ impl PreBind for DynamicResources {
 
     fn reads_cycle_state(&self, pod: &Pod) -> bool {
         self.may_concern(pod)
+    }
+}
+
+impl PlacementBound for DynamicResources {
+    fn rules_out(&self, cx: &Context<'_>, demand: GroupDemand<'_>) -> Option<String> {
+        consumers::rules_out(&self.shared, cx, demand)
     }
 }
 

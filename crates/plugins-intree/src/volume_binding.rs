@@ -210,6 +210,10 @@ impl Reserve for VolumeBinding {
     fn is_idle_for(&self, pod: &Pod) -> bool {
         !has_claims(pod)
     }
+
+    fn chooses_for(&self, _: &Context<'_>, pod: &Pod) -> bool {
+        has_claims(pod)
+    }
 }
 
 impl PreBind for VolumeBinding {

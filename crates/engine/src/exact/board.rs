@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, Resources, VolumeSource};
+use kube_scheduler_api_types::{Pod, Resources};
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_cache::reads::Reads;
 use kube_scheduler_framework::groups::GroupDemand;
@@ -31,8 +31,8 @@ struct Class {
     n_placed: usize,
     /// Whether nothing is known of what plugins read of them.
     is_unknown: bool,
-    /// Whether what is left for others may depend on the order in which they and others come: volumes are chosen then.
-    chooses_volumes: bool,
+    /// Whether what is left for others may depend on the order in which they and others come: volumes or devices are chosen then.
+    leaves_choice: bool,
 }
 
 /// A member on its node.
@@ -84,8 +84,8 @@ impl<'b, 'w> GangBoard<'b, 'w> {
                 Some((_, class)) => class.members.push(member),
                 None => {
                     let (members, is_unknown) = (vec![member], class.is_none());
-                    let chooses_volumes = has_claims(pod);
-                    let new = Class { members, n_placed: 0, is_unknown, chooses_volumes };
+                    let leaves_choice = leaves_choice(cx.core, group, pod);
+                    let new = Class { members, n_placed: 0, is_unknown, leaves_choice };
                     classes.push((class, new));
                 }
             }
@@ -112,7 +112,7 @@ impl<'b, 'w> GangBoard<'b, 'w> {
             remembers_order: self
                 .classes
                 .iter()
-                .map(|class| class.is_unknown || class.chooses_volumes)
+                .map(|class| class.is_unknown || class.leaves_choice)
                 .collect(),
             needed,
         }
@@ -154,7 +154,10 @@ impl Board for GangBoard<'_, '_> {
                 return Err(Halt::Broken(Status::error(unfit.error.to_string())));
             }
             Err(NoChoice::Broken(status)) => return Err(Halt::Broken(status)),
-            Err(NoChoice::OverBudget(_)) => return Err(Halt::Limit),
+            Err(NoChoice::OverBudget(_)) => {
+                self.cx.effort.hit_limit = true;
+                return Err(Halt::Limit);
+            }
         };
         self.reads = self.reads.union(reads);
         self.goes_by_sums &= goes_by_sums;
@@ -231,11 +234,11 @@ impl Board for GangBoard<'_, '_> {
     }
 }
 
-fn has_claims(pod: &Pod) -> bool {
-    let is_claim = |source: &VolumeSource| {
-        matches!(source, VolumeSource::Claim { .. } | VolumeSource::Ephemeral { .. })
-    };
-    pod.volumes.iter().any(|volume| is_claim(&volume.source))
+/// Whether one of several volumes or devices may have to be chosen for a member.
+pub(super) fn leaves_choice(core: &Core, group: &Group, pod: &Pod) -> bool {
+    let mut reserve = core.plans.profiles[group.profile].reserve();
+    let cx = core.context();
+    reserve.any(|(_, _, plugin)| guarded(|| plugin.chooses_for(&cx, pod)).unwrap_or(true))
 }
 
 /// The sums that a node is judged by.
@@ -261,11 +264,12 @@ fn standing(cluster: &ClusterState, node: NodeIdx) -> Standing {
 }
 
 /// What [`counted_out`] costs: the resources of each node that all nodes have and of which a pod asks for most, and what all
-/// pods ask for.
+/// pods ask for, claims included.
 pub(super) fn price_of_counting(members: &[Arc<Pod>], n_nodes: usize) -> u64 {
     let n_scalars = members.iter().map(|pod| pod.requests.fit.scalars.len());
     let n_kinds = 3 + n_scalars.clone().max().unwrap_or(0) as u64;
-    let n_amounts = n_scalars.sum::<usize>() + members.len();
+    let n_claims = members.iter().map(|pod| pod.spec.resource_claims.len());
+    let n_amounts = n_scalars.sum::<usize>() + n_claims.sum::<usize>() + members.len();
     n_kinds.saturating_mul(n_nodes as u64).saturating_add(n_amounts as u64)
 }
 

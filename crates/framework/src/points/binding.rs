@@ -64,6 +64,13 @@ pub trait Reserve: Send + Sync {
         let _ = pod;
         false
     }
+
+    /// Whether it may choose one of several things for such a pod, such as volumes or devices of a node. Which are left for others
+    /// depends on the order in which pods come then, and only one choice is tried.
+    fn chooses_for(&self, cx: &Context<'_>, pod: &Pod) -> bool {
+        let _ = (cx, pod);
+        false
+    }
 }
 
 /// What Permit decided: the binding goes on, waits, or is rejected.

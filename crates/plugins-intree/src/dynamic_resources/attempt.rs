@@ -14,7 +14,7 @@ use super::group::{self, GroupClaims};
 use super::resolve::Resolved;
 use super::shared::Shared;
 use super::state::{GivenBack, PodClaim, PodDevices};
-use super::{in_flight, kinds};
+use super::{consumers, in_flight, kinds};
 
 /// Makes the state of an attempt.
 pub(super) struct Preparation<'a> {
@@ -54,6 +54,7 @@ impl Preparation<'_> {
         if state.claims.is_empty() {
             return Ok(state);
         }
+        self.check_consumers(&state)?;
         let mut classes = Classes::default();
         let mut is_any_to_allocate = false;
         for claim in state.to_allocate() {
@@ -77,6 +78,22 @@ impl Preparation<'_> {
             state.allocator = Some(Arc::new(allocator));
         }
         Ok(state)
+    }
+
+    /// Checks that the pod may use its claims beside all that do.
+    fn check_consumers(&self, state: &PodDevices) -> Result<(), Status> {
+        let is_used_alone = |claim: &&PodClaim| !claim.is_special && claim.group.is_none();
+        let cluster = self.cx.cluster();
+        let is_full = |claim: &&PodClaim| {
+            consumers::is_full(self.shared, cluster, self.state, self.pod, &claim.claim)
+        };
+        match state.claims.iter().filter(is_used_alone).find(is_full) {
+            Some(claim) => Err(Status::unresolvable(format!(
+                "resource claim {} has as many users as it may have",
+                claim.claim.key()
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// The pod's demand for resources that classes serve, and the claim that stands for it.

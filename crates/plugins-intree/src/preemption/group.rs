@@ -34,6 +34,14 @@ impl Unit {
         self.pods.first().is_some_and(|pod| pod.spec.pod_group.is_some())
     }
 
+    /// Whether one of the pods belongs to the group.
+    fn has_member_of(&self, group: PlacedGroup<'_>) -> bool {
+        self.pods.iter().any(|pod| {
+            *pod.namespace == *group.namespace
+                && pod.spec.pod_group.as_ref().is_some_and(|name| **name == *group.name)
+        })
+    }
+
     /// Lower is more important.
     fn rank(&self) -> impl Ord + use<> {
         let is_group = self.is_group();
@@ -65,6 +73,11 @@ impl PodGroupPostFilter for DefaultPreemption {
         }
         let mut candidates = units(cx.cluster(), cx.now());
         candidates.retain(|unit| unit.priority < priority);
+        if trial.plans_as_a_whole() {
+            // Quirk of the reference: a group may evict its own members, whose priority may be lower than its own. The others would
+            // take their places, and so on without end.
+            candidates.retain(|unit| !unit.has_member_of(group));
+        }
         if candidates.is_empty() {
             return Err(Status::unresolvable(NO_VICTIMS));
         }
