@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 use http_body_util::{BodyExt, Limited};
 
 use hyper::body::Incoming;
@@ -36,6 +36,8 @@ use crate::progress::Progress;
 const MAX_BODY: usize = 4 << 10;
 /// How long the core thread may take to list its pods.
 const CORE_PATIENCE: Duration = Duration::from_secs(30);
+/// The type of a patch that applies a configuration.
+const APPLY: &str = "application/apply-patch+yaml";
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// What the endpoints report on.
@@ -78,7 +80,7 @@ impl Site {
     pub(crate) async fn answer(&self, call: Call) -> Answer {
         let start = Instant::now();
         let (mut request, peer) = (call.request, call.peer);
-        let uri = request.uri().to_string();
+        let (uri, verb) = (request_uri(&request), logged_verb(&request));
         let agent = request.headers().get(USER_AGENT).cloned();
         let metrics = self.sources.metrics.serving();
         if let Some(seconds) = peer.certificates.first().and_then(remaining_lifetime) {
@@ -116,11 +118,15 @@ impl Site {
             }
         };
         reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        let agent = agent.as_ref().map(HeaderValue::as_bytes).unwrap_or_default();
         tracing::debug!(
             target: "V3",
+            verb,
             URI = %uri,
             latency = ?start.elapsed(),
-            userAgent = ?agent.as_ref().map(HeaderValue::as_bytes).map(String::from_utf8_lossy),
+            userAgent = %String::from_utf8_lossy(agent),
+            // The reference's scheduler gives requests no such id, and prints none.
+            "audit-ID" = "",
             srcIP = %peer.address,
             resp = reply.status().as_u16(),
             "HTTP"
@@ -329,6 +335,28 @@ impl Site {
     }
 }
 
+/// What was asked for as it stands in the request: for HTTP/2, whose addresses have host and scheme here, path and query.
+fn request_uri<B>(request: &Request<B>) -> String {
+    let uri = request.uri();
+    match uri.path_and_query() {
+        Some(path) if request.version() == Version::HTTP_2 => path.as_str().to_owned(),
+        _ => uri.to_string(),
+    }
+}
+
+/// The verb of the log's access lines: the method, but for requests of the API that it does not tell apart.
+fn logged_verb<B>(request: &Request<B>) -> String {
+    let asked = query_pairs(request.uri().query().unwrap_or_default());
+    let watch = asked.iter().find(|(key, _)| key == "watch").map(|(_, value)| value);
+    let watches = watch.is_some_and(|value| !matches!(&*value.to_lowercase(), "0" | "false"));
+    let applies = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == APPLY);
+    match *request.method() {
+        Method::GET if watches => "WATCH".to_owned(),
+        Method::PATCH if applies => "APPLY".to_owned(),
+        ref method => method.to_string(),
+    }
+}
+
 /// Metrics were set back.
 fn reset_done() -> Reply {
     reply::plain(StatusCode::OK, "metrics reset\n")
@@ -368,6 +396,27 @@ pub(super) fn query_pairs(query: &str) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn access_lines_have_what_the_request_says() {
+        let of = |method: &str, uri: &str, version: Version, kind: &str| {
+            let request = Request::builder().method(method).uri(uri).version(version);
+            let request = request.header(CONTENT_TYPE, kind).body(()).unwrap();
+            (logged_verb(&request), request_uri(&request))
+        };
+        let said = |verb: &str, uri: &str| (verb.to_owned(), uri.to_owned());
+        let (old, new) = (Version::HTTP_11, Version::HTTP_2);
+        assert_eq!(of("GET", "/readyz?verbose", old, ""), said("GET", "/readyz?verbose"));
+        assert_eq!(of("GET", "https://x:1/readyz?a=b", new, ""), said("GET", "/readyz?a=b"));
+        // Some clients of HTTP/1.1 send the whole address.
+        assert_eq!(of("DELETE", "http://x:1/y", old, ""), said("DELETE", "http://x:1/y"));
+        for (query, verb) in [("watch", "WATCH"), ("watch=True", "WATCH"), ("watch=0", "GET")] {
+            assert_eq!(of("GET", &format!("/x?{query}"), old, "").0, verb);
+        }
+        assert_eq!(of("PUT", "/x?watch=1", old, "").0, "PUT");
+        assert_eq!(of("PATCH", "/x", old, APPLY).0, "APPLY");
+        assert_eq!(of("PATCH", "/x", old, "application/json").0, "PATCH");
+    }
 
     #[test]
     fn queries_are_taken_apart_and_decoded() {
