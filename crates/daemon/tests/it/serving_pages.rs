@@ -79,6 +79,9 @@ async fn health_metrics_and_configuration_are_served() {
     for path in ["/readyz/ping", "/livez/shutdown", "/healthz/", "/nothing", "/", "/metrics/"] {
         assert_eq!(get(&client, path).await, (404, "404 page not found\n".to_owned()), "{path}");
     }
+    // Each binding takes its pod out of the queue.
+    let dequeued = "scheduler_event_handling_duration_seconds_count{event=\"UnschedulablePodDelete\"} 3";
+    until("all seen", || scheduler.handle.metrics().contains(dequeued)).await;
     let (_, metrics) = get(&client, "/metrics").await;
     for line in [
         "scheduler_schedule_attempts_total{profile=\"default-scheduler\",result=\"scheduled\"} 3",
