@@ -76,7 +76,7 @@ fn text_is_klogs() {
         tracing::warn!(pod = "x/p", n = 3, error = "no \"room\"", "Failed to bind pod");
     });
     let (head, rest) = line.split_once("] ").unwrap();
-    assert_eq!(rest, "\"Failed to bind pod\" err=\"no \\\"room\\\"\" pod=\"x/p\" n=3\n");
+    assert_eq!(rest, "\"Failed to bind pod\" pod=\"x/p\" n=3 err=\"no \\\"room\\\"\"\n");
     let parts: Vec<&str> = head.split_whitespace().collect();
     let &[day, time, pid, caller] = parts.as_slice() else { panic!("{head}") };
     assert!(day.len() == 5 && day.starts_with('W'), "{head}");
@@ -85,6 +85,39 @@ fn text_is_klogs() {
     assert!(caller.starts_with("tests.rs:"), "{head}");
     // The process is aligned to the right in seven places.
     assert_eq!(head.find(pid).unwrap() + pid.len(), 29, "{head}");
+}
+
+#[test]
+fn what_went_wrong_comes_first_where_something_did() {
+    let lines = said(
+        |_| {
+            tracing::error!(pod = "x/p", err = "boom", "Error updating pod");
+            tracing::debug!(pod = "x/p", err = "no room", "Unable to schedule pod; no fit; waiting");
+        },
+        Verbosities::new(2, Vec::new()),
+    );
+    let expected = [
+        "\"Error updating pod\" err=\"boom\" pod=\"x/p\"",
+        "\"Unable to schedule pod; no fit; waiting\" pod=\"x/p\" err=\"no room\"",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn lists_are_printed_as_lists() {
+    let log = |_: &Verbosities| {
+        let (missed, redundant) = (["a-uid", "b\"c"], [""; 0]);
+        tracing::info!(missedPods = ?missed, redundantPods = ?redundant, "Cache mismatch");
+        tracing::info!(missedNodes = ?redundant, redundantNodes = ?missed, "Cache mismatch");
+    };
+    let both = r#"["a-uid","b\"c"]"#;
+    let expected = [
+        format!("\"Cache mismatch\" missedPods={both} redundantPods=[]"),
+        format!("\"Cache mismatch\" missedNodes=[] redundantNodes={both}"),
+    ];
+    assert_eq!(said(log, Verbosities::new(0, Vec::new())), expected);
+    let text = logged(true, Verbosities::new(0, Vec::new()), log);
+    assert!(text.lines().next().unwrap().ends_with(&format!("\"missedPods\":{both},\"redundantPods\":[]}}")));
 }
 
 #[test]
