@@ -36,6 +36,8 @@ use crate::progress::Progress;
 const MAX_BODY: usize = 4 << 10;
 /// How long the core thread may take to list its pods.
 const CORE_PATIENCE: Duration = Duration::from_secs(30);
+/// The header of metrics that says when the process started, in seconds since the epoch.
+const STARTED_AT: &str = "process-start-time-unix";
 /// The type of a patch that applies a configuration.
 const APPLY: &str = "application/apply-patch+yaml";
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
@@ -153,12 +155,12 @@ impl Site {
                 self.sources.metrics.reset();
                 reset_done()
             }
-            "/metrics" => exposition(headers, self.sources.metrics.text()),
+            "/metrics" => self.exposition(headers, self.sources.metrics.text()),
             "/metrics/slis" if is_reset => {
                 self.slis.reset();
                 reset_done()
             }
-            "/metrics/slis" => exposition(headers, self.slis_text()),
+            "/metrics/slis" => self.exposition(headers, self.slis_text()),
             "/metrics/resources" => self.resources(method, headers).await,
             "/metrics/fragmentation" => self.fragmentation(method, headers, &query, user).await,
             "/flagz" if self.zpages.has(Page::Flagz) => self.zpage(Page::Flagz, headers, &query),
@@ -244,7 +246,7 @@ impl Site {
         }
         let by = query.iter().find(|(key, _)| key == "by").map(|(_, label)| label.as_str());
         match self.answers.fragmentation(by, user, headers, self.desk()).await {
-            Ok(text) => exposition(headers, text),
+            Ok(text) => self.exposition(headers, text),
             Err(refused) => refused,
         }
     }
@@ -282,7 +284,7 @@ impl Site {
             Err(problem) => Err(problem),
         };
         match text {
-            Ok(text) => exposition(headers, text),
+            Ok(text) => self.exposition(headers, text),
             Err(problem) => reply::plain(StatusCode::INTERNAL_SERVER_ERROR, problem + "\n"),
         }
     }
@@ -322,6 +324,13 @@ impl Site {
                 reply::plain(StatusCode::INTERNAL_SERVER_ERROR, text)
             }
         }
+    }
+
+    /// Metrics in text form, with the time since when they have been counted.
+    fn exposition(&self, asked: &HeaderMap, text: String) -> Reply {
+        let mut reply = exposition(asked, text);
+        reply.headers_mut().insert(STARTED_AT, HeaderValue::from(self.sources.started_at as i64));
+        reply
     }
 
     fn slis_text(&self) -> String {

@@ -120,7 +120,14 @@ async fn metrics_are_packed_on_request_and_set_back() {
         "{}",
         reply.head
     );
+    let started = reply.head.lines().find_map(|line| line.strip_prefix("process-start-time-unix: "));
+    assert!(started.unwrap().parse::<i64>().unwrap() > 1_700_000_000, "{}", reply.head);
+    for path in ["/metrics/slis", "/metrics/resources"] {
+        let head = client.get(path).await.head;
+        assert!(head.contains(&format!("process-start-time-unix: {}\r\n", started.unwrap())), "{head}");
+    }
     let reply = client.ask("DELETE", "/metrics", "").await;
+    assert!(!reply.head.contains("process-start-time-unix"), "{}", reply.head);
     assert_eq!((reply.code, reply.body.as_str()), (200, "metrics reset\n"));
     let (_, metrics) = get(&client, "/metrics").await;
     assert!(metrics.contains("scheduler_pod_scheduling_attempts_count 0\n"), "{metrics}");
