@@ -17,7 +17,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
 
 use super::error::ServeError;
-use super::identity::User;
+use super::identity::{User, remaining_lifetime};
 use super::options::AuthenticationOptions;
 use super::review::Reviewer;
 use crate::metrics::{Delegated, Metrics};
@@ -33,6 +33,7 @@ pub(crate) struct Authenticator {
     trust: watch::Receiver<Arc<Trust>>,
     /// `None` when there is no API server to ask.
     tokens: Option<Tokens>,
+    metrics: Arc<Metrics>,
 }
 
 /// Keeps what authentication trusts up to date; see [`Authenticator::new`].
@@ -86,7 +87,8 @@ impl Authenticator {
             let reviewer = Reviewer::new(api, Delegated::Authentication, metrics.clone());
             Tokens::new(reviewer, options.token_cache_ttl, metrics.clone())
         });
-        let authenticator = Self { trust: trust.subscribe(), tokens };
+        let metrics = metrics.clone();
+        let authenticator = Self { trust: trust.subscribe(), tokens, metrics };
         Ok((authenticator, TrustKeeper { trust, anchors, lookup }))
     }
 
@@ -129,6 +131,9 @@ impl Authenticator {
         if let (Some(authorities), Some((leaf, chain))) =
             (&trust.client_ca, certificates.split_first())
         {
+            if let Some(seconds) = remaining_lifetime(leaf) {
+                self.metrics.serving().certificate_lasts(seconds);
+            }
             match authorities.verify(leaf, chain).and_then(|()| User::of_certificate(leaf)) {
                 Ok(Some(user)) => return Some(user),
                 Ok(None) => {}

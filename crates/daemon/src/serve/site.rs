@@ -23,7 +23,7 @@ use super::authentication::Authenticator;
 use super::authorization::{Attributes, Authorizer, Verdict};
 use super::connection::{Answer, Call};
 use super::health::{self, Check, Endpoint, Slis};
-use super::identity::{User, remaining_lifetime};
+use super::identity::User;
 use super::options::VerbositySetter;
 use super::reply::{self, Reply};
 use super::zpages::{Page, ZPages};
@@ -85,9 +85,6 @@ impl Site {
         let (uri, verb) = (request_uri(&request), logged_verb(&request));
         let agent = request.headers().get(USER_AGENT).cloned();
         let metrics = self.sources.metrics.serving();
-        if let Some(seconds) = peer.certificates.first().and_then(remaining_lifetime) {
-            metrics.certificate_lasts(seconds);
-        }
         let user = self.authenticator.recognise(request.headers_mut(), &peer.certificates).await;
         metrics.authenticated(user.as_ref().ok().map(|user| &*user.name), start.elapsed());
         let (mut reply, is_to_known_caller, ends_connection) = match user {
