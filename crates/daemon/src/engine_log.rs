@@ -219,7 +219,7 @@ fn preemption(notice: &Notice) {
                 "Start the preemption asynchronously"
             );
         }
-        Notice::VictimGone { preemptor, victim, node, end } => {
+        Notice::VictimGone { preemptor_type, preemptor, victim, node, end } => {
             let node = &**node;
             match end {
                 VictimEnd::Evicted => {
@@ -231,7 +231,7 @@ fn preemption(notice: &Notice) {
                 VictimEnd::RejectedOnPermit => {
                     tracing::debug!(
                         target: "V2",
-                        preemptorType = "pod",
+                        preemptorType = preemptor_type,
                         %preemptor,
                         waitingPod = %victim,
                         node,
@@ -241,7 +241,7 @@ fn preemption(notice: &Notice) {
                 VictimEnd::RejectedInPreBind => {
                     tracing::debug!(
                         target: "V2",
-                        preemptorType = "pod",
+                        preemptorType = preemptor_type,
                         %preemptor,
                         podInPreBind = %victim,
                         node,

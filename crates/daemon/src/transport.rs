@@ -15,6 +15,7 @@ mod opening;
 mod outage;
 mod pod;
 mod times;
+mod warnings;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -554,6 +555,7 @@ impl Api {
         if self.outage.ends() {
             tracing::info!(server = &*self.host, "The API server answers again");
         }
+        warnings::log(response.headers());
         if response.status().is_success() {
             return Ok(response);
         }

@@ -21,7 +21,7 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{ApiError, Commands, EventKind, NominatedPods, PluginName};
 use kube_scheduler_queue::QueuedPod;
 
-use self::table::{Errand, Step, Task, TaskTable};
+use self::table::{Errand, Step, Task, TaskTable, noun};
 use crate::binding::Bindings;
 use crate::condition::{Condition, changed_condition};
 use crate::core::{Core, PodEvent};
@@ -166,9 +166,7 @@ impl Preemptions {
         plan: Plan,
     ) -> TaskId {
         let GroupPreemptor { identity, members } = preemptor;
-        let id = self.register(core, identity, plan, None);
-        self.tasks.set_members(id, members);
-        id
+        self.register_one(core, (identity, members), plan, None)
     }
 
     /// Registers a preemption; [`advance`](Self::advance) sets it going. From here on the pod is held back, unless its
@@ -180,11 +178,22 @@ impl Preemptions {
         plan: Plan,
         held: Option<HeldAttempt>,
     ) -> TaskId {
+        self.register_one(core, (preemptor, Vec::new()), plan, held)
+    }
+
+    fn register_one(
+        &mut self,
+        core: &mut Core,
+        (preemptor, members): (Arc<Pod>, Vec<Arc<Pod>>),
+        plan: Plan,
+        held: Option<HeldAttempt>,
+    ) -> TaskId {
         let Plan { node, victims, terminating, plugin } = plan;
         let n_victims = victims.len() + terminating.len();
         core.counts.preemption_started(n_victims);
         for victim in &terminating {
             core.notices.add(2, || Notice::VictimGone {
+                preemptor_type: noun(&members),
                 preemptor: PodRef::from(&*preemptor),
                 victim: PodRef::from(&**victim),
                 node: node.clone(),
@@ -201,7 +210,7 @@ impl Preemptions {
         }
         let task = Task {
             preemptor,
-            members: Vec::new(),
+            members,
             plugin,
             node,
             victims,
@@ -341,6 +350,7 @@ impl Preemptions {
     fn notice_victim(&self, core: &mut Core, id: TaskId, victim: &Pod, end: VictimEnd) {
         let Some(task) = self.tasks.get(id) else { return };
         core.notices.add(2, || Notice::VictimGone {
+            preemptor_type: task.noun(),
             preemptor: PodRef::from(&*task.preemptor),
             victim: PodRef::from(victim),
             node: task.node.clone(),

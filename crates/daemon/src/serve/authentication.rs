@@ -25,7 +25,7 @@ use crate::transport::Endpoint;
 use lookup::Lookup;
 use token::Tokens;
 
-use trust::Anchors;
+use trust::{Anchors, Missing};
 pub(crate) use trust::Trust;
 
 /// Recognises callers.
@@ -73,12 +73,8 @@ impl Authenticator {
                 }
                 Some(lookup)
             }
-            None if !options.skip_lookup && wanted.is_any() => {
-                tracing::warn!(
-                    "No authentication-kubeconfig provided in order to lookup client-ca-file in \
-                     configmap/extension-apiserver-authentication in kube-system, so client certificate \
-                     authentication won't work."
-                );
+            None if !options.skip_lookup => {
+                warn_of_missing(wanted);
                 None
             }
             _ => None,
@@ -189,6 +185,22 @@ impl TrustKeeper {
             }
         };
         tokio::join!(lookup, files);
+    }
+}
+
+/// Logs which authorities are neither in a file nor can be looked up.
+fn warn_of_missing(wanted: Missing) {
+    let Missing { client_ca, front_proxy } = wanted;
+    for (is_missing, key, purpose) in [
+        (client_ca, "client-ca-file", "client certificate"),
+        (front_proxy, "requestheader-client-ca-file", "request-header client certificate"),
+    ] {
+        if is_missing {
+            tracing::warn!(
+                "No authentication-kubeconfig provided in order to lookup {key} in \
+                 configmap/extension-apiserver-authentication in kube-system, so {purpose} authentication won't work."
+            );
+        }
     }
 }
 

@@ -61,10 +61,15 @@ pub(super) struct Task {
     pub(super) held: Option<HeldAttempt>,
 }
 
+/// What a preemptor with these members is.
+pub(super) const fn noun(members: &[Arc<Pod>]) -> &'static str {
+    if members.is_empty() { "pod" } else { "podgroup" }
+}
+
 impl Task {
     /// What the preemptor is.
     pub(super) fn noun(&self) -> &'static str {
-        if self.members.is_empty() { "pod" } else { "podgroup" }
+        noun(&self.members)
     }
 
     fn step_after(&self) -> Step {
@@ -172,13 +177,6 @@ impl TaskTable {
         }
         self.tasks.insert(id, task);
         id
-    }
-
-    /// The preemptor is a pod group with these members.
-    pub(super) fn set_members(&mut self, id: TaskId, members: Vec<Arc<Pod>>) {
-        if let Some(task) = self.tasks.get_mut(&id) {
-            task.members = members;
-        }
     }
 
     pub(super) fn get(&self, id: TaskId) -> Option<&Task> {
