@@ -162,6 +162,21 @@ fn json_is_one_object_per_line() {
     assert!(text.starts_with("{\"ts\":"), "{text}");
 }
 
+#[test]
+fn json_has_objects_where_the_reference_has_them() {
+    let text = logged(true, Verbosities::new(5, Vec::new()), |_| {
+        tracing::debug!(target: "V3", node = "n1", "Add event for node");
+        tracing::debug!(target: "V2", pod = "x/p", node = "n1", "Successfully bound pod to node");
+        tracing::trace!(target: "V5", PV = "v", node = "n1", pod = "x/p", "PersistentVolume and node matches for pod");
+        tracing::info!(lock = "kube-system/kube-scheduler", "Attempting to acquire leader lease...");
+    });
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let node = serde_json::json!({"name": "n1"});
+    assert_eq!((&lines[0]["node"], &lines[1]["node"]), (&node, &"n1".into()));
+    assert_eq!((&lines[2]["node"], &lines[2]["PV"]), (&node, &serde_json::json!({"name": "v"})));
+    assert_eq!(lines[3]["lock"], "kube-system/kube-scheduler");
+}
+
 fn at_all_verbosities() {
     tracing::error!("E");
     tracing::warn!("W");
