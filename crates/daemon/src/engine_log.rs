@@ -7,6 +7,9 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_engine::{Effect, Engine, Input, Notice, Rejection, VictimEnd};
 use tracing::Level;
 
+/// The name under which the reference logs errors that nobody else deals with.
+pub(crate) const UNHANDLED_ERROR: &str = "UnhandledError";
+
 /// From this verbosity on, changes of pods and nodes are logged.
 pub(crate) const CHANGES_FROM: u8 = 3;
 
