@@ -69,7 +69,7 @@ impl SecurePort {
         let listener = listener::listen(&options)?;
         let address = listener
             .local_addr()
-            .map_err(|source| ServeError::Listen { address: options.address, source })?;
+            .map_err(|error| ServeError::listen(options.address, &error))?;
         let (authenticator, trust) = Authenticator::new(&options.authentication, metrics).await?;
         let tls = Tls::load(&options, trust.asks_clients())?;
         let authorizer = Authorizer::new(&options.authorization, metrics).await?;

@@ -122,7 +122,7 @@ impl Settings {
 
 fn read(path: &str) -> Result<Configuration> {
     let text = text_file::read(path.as_ref(), text_file::MAX_CONFIG);
-    let text = text.with_context(|| path.to_owned())?;
+    let text = text.map_err(|error| anyhow!("{}", text_file::unread(path, &error)))?;
     decode(&text).with_context(|| path.to_owned())
 }
 

@@ -161,7 +161,7 @@ async fn certificates_that_cannot_be_used_are_errors_at_start() {
     )
     .await;
     assert!(
-        text.starts_with(&format!("open {}: No such file", file("none.crt").display())),
+        text.starts_with(&format!("open {}: no such file or directory", file("none.crt").display())),
         "{text}"
     );
 
