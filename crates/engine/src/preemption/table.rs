@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{HeldAttempt, HeldPreemptors};
-use crate::effect::Token;
+use crate::effect::{ObjectRef, Token};
 
 /// What a preemption does at the moment. In the background: `New`, `Nominations`, `Others` if there are any, `Last`,
 /// `Done`. With an attempt that waits: `NewHeld`, `Everybody`, `NominationsAfter`, `Done`. A failed eviction leads to
@@ -41,6 +41,8 @@ pub(super) struct Task {
     pub(super) preemptor: Arc<Pod>,
     /// The members, if a pod group preempts.
     pub(super) members: Vec<Arc<Pod>>,
+    /// The object of the pod group.
+    pub(super) related: Option<Arc<ObjectRef>>,
     /// The plugin that wants it.
     pub(super) plugin: PluginName,
     pub(super) node: Arc<str>,

@@ -118,7 +118,7 @@ fn configurations_name_field_and_plugin() {
         &["--config", &strict, "--master", "http://127.0.0.1:1"],
         &["profiles[0].plugins.filtre"],
     );
-    let missing = "open /no/such/config.yaml: no such file or directory\"";
+    let missing = "open /no/such/config.yaml: no such file or directory";
     failed(&["--config", "/no/such/config.yaml"], &[missing]);
 }
 
