@@ -18,6 +18,7 @@ mod health;
 mod identity;
 mod listener;
 mod options;
+mod plain_http;
 mod pod_resources;
 mod reply;
 mod review;
