@@ -244,7 +244,11 @@ impl WatchedKind {
                 Some(Self { is_optional: true, ..Self::new(group, version, plural, "") })
             }
             None => {
-                tracing::error!(logger = UNHANDLED_ERROR, gvk = name, "Incorrect event registration");
+                tracing::error!(
+                    logger = UNHANDLED_ERROR,
+                    gvk = name,
+                    "Incorrect event registration"
+                );
                 None
             }
         }

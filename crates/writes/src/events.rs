@@ -346,7 +346,8 @@ mod tests {
         for key in [key("7"), group("1"), group("2"), group("1")] {
             queue.record(key, "gone", at(1));
         }
-        let counts = std::iter::from_fn(|| queue.pop()).map(|write| write.series.map(|it| it.count));
+        let counts =
+            std::iter::from_fn(|| queue.pop()).map(|write| write.series.map(|it| it.count));
         assert_eq!(counts.collect::<Vec<_>>(), [None, None, None, Some(2)]);
     }
 

@@ -25,8 +25,8 @@ use crate::transport::Endpoint;
 use lookup::Lookup;
 use token::Tokens;
 
-use trust::{Anchors, Missing};
 pub(crate) use trust::Trust;
+use trust::{Anchors, Missing};
 
 /// Recognises callers.
 pub(crate) struct Authenticator {

@@ -8,7 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// What servers in Go answer, to the letter.
-const ANSWER: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+const ANSWER: &[u8] =
+    b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 /// How HTTP's methods begin. TLS begins with a byte that is no letter.
 const METHODS: &[u8] = b"CDGHOPT";
 /// How much of such a request is read: what is left unread at the end can cost the client the answer.

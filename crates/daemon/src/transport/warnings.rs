@@ -80,7 +80,10 @@ mod tests {
         for (header, expected) in [
             (r#"299 - "v1 is deprecated""#, &["v1 is deprecated"][..]),
             (r#"  299 kube "say \"no\" \\ now"  "#, &[r#"say "no" \ now"#]),
-            (r#"299 - "one" "Sat, 25 Aug 2012 23:34:45 GMT", 299 - "two",299 - "three""#, &["one", "two", "three"]),
+            (
+                r#"299 - "one" "Sat, 25 Aug 2012 23:34:45 GMT", 299 - "two",299 - "three""#,
+                &["one", "two", "three"],
+            ),
             (r#"199 - "other", 299 - "mine", 299 - """#, &["mine"]),
             (r#"299 - "one", nonsense, 299 - "two""#, &["one"]),
             (r#"299 - "one" and, 299 - "two""#, &[]),

@@ -199,10 +199,7 @@ fn modern_message(write: &EventWrite, hostname: &str) -> Vec<u8> {
             .text(6, &related.resource_version);
         event = event.message(9, &related);
     }
-    event
-        .text(10, &write.note)
-        .text(11, key.type_name())
-        .seal("events.k8s.io/v1", "Event")
+    event.text(10, &write.note).text(11, key.type_name()).seal("events.k8s.io/v1", "Event")
 }
 
 /// Seconds, and the microseconds of the rest in nanoseconds.

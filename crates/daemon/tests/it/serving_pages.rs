@@ -80,7 +80,8 @@ async fn health_metrics_and_configuration_are_served() {
         assert_eq!(get(&client, path).await, (404, "404 page not found\n".to_owned()), "{path}");
     }
     // Each binding takes its pod out of the queue.
-    let dequeued = "scheduler_event_handling_duration_seconds_count{event=\"UnschedulablePodDelete\"} 3";
+    let dequeued =
+        "scheduler_event_handling_duration_seconds_count{event=\"UnschedulablePodDelete\"} 3";
     until("all seen", || scheduler.handle.metrics().contains(dequeued)).await;
     let (_, metrics) = get(&client, "/metrics").await;
     for line in [
@@ -120,11 +121,15 @@ async fn metrics_are_packed_on_request_and_set_back() {
         "{}",
         reply.head
     );
-    let started = reply.head.lines().find_map(|line| line.strip_prefix("process-start-time-unix: "));
+    let started =
+        reply.head.lines().find_map(|line| line.strip_prefix("process-start-time-unix: "));
     assert!(started.unwrap().parse::<i64>().unwrap() > 1_700_000_000, "{}", reply.head);
     for path in ["/metrics/slis", "/metrics/resources"] {
         let head = client.get(path).await.head;
-        assert!(head.contains(&format!("process-start-time-unix: {}\r\n", started.unwrap())), "{head}");
+        assert!(
+            head.contains(&format!("process-start-time-unix: {}\r\n", started.unwrap())),
+            "{head}"
+        );
     }
     let reply = client.ask("DELETE", "/metrics", "").await;
     assert!(!reply.head.contains("process-start-time-unix"), "{}", reply.head);

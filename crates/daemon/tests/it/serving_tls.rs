@@ -161,7 +161,10 @@ async fn certificates_that_cannot_be_used_are_errors_at_start() {
     )
     .await;
     assert!(
-        text.starts_with(&format!("open {}: no such file or directory", file("none.crt").display())),
+        text.starts_with(&format!(
+            "open {}: no such file or directory",
+            file("none.crt").display()
+        )),
         "{text}"
     );
 
@@ -498,7 +501,8 @@ async fn a_port_can_be_shared_on_request() {
 async fn plain_http_is_not_served() {
     let cluster = cluster(1).await;
     let running = serving(&cluster, options()).await;
-    let answer = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+    let answer =
+        "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
     let address = running.handle.address().unwrap();
     for (sent, expected) in [
         (&b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"[..], Some(answer)),

@@ -92,7 +92,11 @@ fn what_went_wrong_comes_first_where_something_did() {
     let lines = said(
         |_| {
             tracing::error!(pod = "x/p", err = "boom", "Error updating pod");
-            tracing::debug!(pod = "x/p", err = "no room", "Unable to schedule pod; no fit; waiting");
+            tracing::debug!(
+                pod = "x/p",
+                err = "no room",
+                "Unable to schedule pod; no fit; waiting"
+            );
         },
         Verbosities::new(2, Vec::new()),
     );
@@ -117,7 +121,12 @@ fn lists_are_printed_as_lists() {
     ];
     assert_eq!(said(log, Verbosities::new(0, Vec::new())), expected);
     let text = logged(true, Verbosities::new(0, Vec::new()), log);
-    assert!(text.lines().next().unwrap().ends_with(&format!("\"missedPods\":{both},\"redundantPods\":[]}}")));
+    assert!(
+        text.lines()
+            .next()
+            .unwrap()
+            .ends_with(&format!("\"missedPods\":{both},\"redundantPods\":[]}}"))
+    );
 }
 
 #[test]
@@ -168,7 +177,10 @@ fn json_has_objects_where_the_reference_has_them() {
         tracing::debug!(target: "V3", node = "n1", "Add event for node");
         tracing::debug!(target: "V2", pod = "x/p", node = "n1", "Successfully bound pod to node");
         tracing::trace!(target: "V5", PV = "v", node = "n1", pod = "x/p", "PersistentVolume and node matches for pod");
-        tracing::info!(lock = "kube-system/kube-scheduler", "Attempting to acquire leader lease...");
+        tracing::info!(
+            lock = "kube-system/kube-scheduler",
+            "Attempting to acquire leader lease..."
+        );
     });
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let node = serde_json::json!({"name": "n1"});

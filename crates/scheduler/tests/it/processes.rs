@@ -195,7 +195,8 @@ fn lines_have_the_keys_of_the_reference_in_its_order() {
     let scheduler = logged(&[args, served].concat(), &log, &[failed, "Serving securely"]);
     // Nobody may ask here, which is answered all the same.
     let server = format!("https://127.0.0.1:{port}");
-    let asked = ["explain", "default/p-0", "--kubeconfig", &cluster.kubeconfig, "--server", &server];
+    let asked =
+        ["explain", "default/p-0", "--kubeconfig", &cluster.kubeconfig, "--server", &server];
     assert!(!run(&[&asked[..], &["--insecure-skip-server-check"]].concat()).status.success());
     wait_for_log(&log, &["\"HTTP\" "]);
     let said = std::fs::read_to_string(&log).unwrap();

@@ -162,7 +162,10 @@ fn what_the_secure_port_cannot_use_is_named() {
         (["--tls-curve-preferences", "23,23"], "duplicate curve preference 23"),
         (["--authorization-always-allow-paths", "/a*b"], "only trailing * allowed in"),
         (["--authentication-kubeconfig", "/no/such/config"], "/no/such/config"),
-        (["--tls-sni-cert-key", "/no/such.crt,/no/such.key:a.example"], "failed to load SNI cert and key: open /no/such.crt: no such file or directory"),
+        (
+            ["--tls-sni-cert-key", "/no/such.crt,/no/such.key:a.example"],
+            "failed to load SNI cert and key: open /no/such.crt: no such file or directory",
+        ),
     ] {
         // Port 0 would turn it off, so any free port will do.
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -202,6 +205,10 @@ fn all_that_is_wrong_with_flags_is_reported_at_once() {
             "these feature gates stay off, because their features do not exist here: CoordinatedLeaderElection"
         ) && said.contains("missing filename for serving cert"),
         "{said}"
+    );
+    assert!(
+        !said.contains("No authentication-kubeconfig"),
+        "the port comes before its callers: {said}"
     );
     failed(
         &["--leader-elect-resource-lock=foo", "--master=http://127.0.0.1:1"],
