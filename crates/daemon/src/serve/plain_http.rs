@@ -25,8 +25,7 @@ pub(crate) async fn turn_away(stream: &mut TcpStream) -> io::Result<()> {
     if n == 0 || !METHODS.contains(&first[0]) {
         return Ok(());
     }
-    let mut request = vec![0; MAX_REQUEST];
-    let _ = stream.read(&mut request).await?;
+    stream.read_buf(&mut Vec::with_capacity(MAX_REQUEST)).await?;
     stream.write_all(ANSWER).await?;
     stream.shutdown().await?;
     Err(io::Error::new(io::ErrorKind::InvalidData, "the client speaks HTTP without TLS"))

@@ -192,7 +192,7 @@ fn lines_have_the_keys_of_the_reference_in_its_order() {
     let args = ["--kubeconfig", &cluster.kubeconfig, "--config", &config, "--leader-elect=false"];
     let served = ["--bind-address=127.0.0.1", "--secure-port", &port, "-v=3"];
     let failed = "\"Error scheduling pod; retrying\" err=\"";
-    let scheduler = logged(&[args, served].concat(), &log, &[failed, "Serving securely"]);
+    let scheduler = logged(&[&args[..], &served].concat(), &log, &[failed, "Serving securely"]);
     // Nobody may ask here, which is answered all the same.
     let server = format!("https://127.0.0.1:{port}");
     let asked =
