@@ -224,7 +224,7 @@ async fn certificates_that_cannot_be_used_are_errors_at_start() {
         },
     )
     .await;
-    assert!(text.starts_with("open "), "{text}");
+    assert!(text.starts_with("failed to load SNI cert and key: open "), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -488,7 +488,7 @@ async fn a_port_can_be_shared_on_request() {
     let first = serving(&cluster, ServingOptions { permit_port_sharing: true, ..options() }).await;
     let address = first.handle.address().unwrap();
     let text = start_error(&cluster, ServingOptions { address, ..options() }).await;
-    assert!(text.contains("Address already in use"), "{text}");
+    assert!(text.contains("address already in use"), "{text}");
     let sharing = ServingOptions { address, permit_port_sharing: true, ..options() };
     let second = serving(&cluster, sharing).await;
     assert_eq!(second.handle.address(), Some(address));

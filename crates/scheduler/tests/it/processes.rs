@@ -220,7 +220,7 @@ fn lines_have_the_keys_of_the_reference_in_its_order() {
         "\"HTTP\" verb=\"",
         "\" URI=\"/apis/answers.kube-scheduler.rs/v1alpha1/",
         "\" latency=\"",
-        "\" userAgent=\"kube-scheduler-rs/",
+        "\" userAgent=\"",
         "\" audit-ID=\"\" srcIP=\"127.0.0.1:",
         "\" resp=403",
     ] {
