@@ -18,7 +18,7 @@ use tokio::sync::{oneshot, watch};
 use crate::clock::Clock;
 use crate::cycle_log::{CycleLog, GroupOutcome, ProcessLog};
 use crate::debugger;
-use crate::engine_log;
+use crate::engine_log::{self, UNHANDLED_ERROR};
 use crate::inbox::{InboxReceiver, Moment, Notice, Observation};
 use crate::metrics::{CoreNumbers, Metrics, PluginNames};
 use crate::newest::Newest;
@@ -311,7 +311,12 @@ impl Driver {
                 Some((&*turn.profile, "unschedulable"))
             }
             AttemptResult::Error(message) => {
-                tracing::error!(pod = %turn.pod, err = message, "Error scheduling pod; retrying");
+                tracing::error!(
+                    logger = UNHANDLED_ERROR,
+                    pod = %turn.pod,
+                    err = message,
+                    "Error scheduling pod; retrying"
+                );
                 Some((&*turn.profile, "error"))
             }
             AttemptResult::Skipped => {

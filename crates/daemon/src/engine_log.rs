@@ -7,6 +7,9 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_engine::{Effect, Engine, Input, Notice, Rejection, VictimEnd};
 use tracing::Level;
 
+/// The name under which the reference logs errors that nobody else deals with.
+pub(crate) const UNHANDLED_ERROR: &str = "UnhandledError";
+
 /// From this verbosity on, changes of pods and nodes are logged.
 pub(crate) const CHANGES_FROM: u8 = 3;
 
@@ -219,7 +222,7 @@ fn preemption(notice: &Notice) {
                 "Start the preemption asynchronously"
             );
         }
-        Notice::VictimGone { preemptor, victim, node, end } => {
+        Notice::VictimGone { preemptor_type, preemptor, victim, node, end } => {
             let node = &**node;
             match end {
                 VictimEnd::Evicted => {
@@ -231,7 +234,7 @@ fn preemption(notice: &Notice) {
                 VictimEnd::RejectedOnPermit => {
                     tracing::debug!(
                         target: "V2",
-                        preemptorType = "pod",
+                        preemptorType = preemptor_type,
                         %preemptor,
                         waitingPod = %victim,
                         node,
@@ -241,7 +244,7 @@ fn preemption(notice: &Notice) {
                 VictimEnd::RejectedInPreBind => {
                     tracing::debug!(
                         target: "V2",
-                        preemptorType = "pod",
+                        preemptorType = preemptor_type,
                         %preemptor,
                         podInPreBind = %victim,
                         node,

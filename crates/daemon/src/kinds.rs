@@ -10,6 +10,8 @@ pub(crate) mod versions;
 use kube_scheduler_api_types::CompileOptions;
 use kube_scheduler_framework::ObjectKey;
 
+use crate::engine_log::UNHANDLED_ERROR;
+
 /// How objects of a kind are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -242,7 +244,11 @@ impl WatchedKind {
                 Some(Self { is_optional: true, ..Self::new(group, version, plural, "") })
             }
             None => {
-                tracing::error!(resource = name, "Incorrect event registration");
+                tracing::error!(
+                    logger = UNHANDLED_ERROR,
+                    gvk = name,
+                    "Incorrect event registration"
+                );
                 None
             }
         }

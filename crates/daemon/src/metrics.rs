@@ -120,11 +120,10 @@ impl Metrics {
             &["", "rustc", "", "", version, "", &major.to_string(), &minor.to_string(), &platform],
             1.0,
         );
-        let version = |minor: u32| format!("{major}.{minor}");
-        let emulated = u32::from(gates.minor());
-        let versions = [version(minor), version(emulated), version(emulated.saturating_sub(1))];
-        let [binary, emulation, min_compat] = &versions;
-        register(desc::VERSION_INFO).set(&[binary, "kube", emulation, min_compat], 1.0);
+        let [emulation, min_compat] =
+            [gates.minor(), gates.compatibility_minor()].map(|minor| format!("{major}.{minor}"));
+        let binary = version.trim_start_matches('v');
+        register(desc::VERSION_INFO).set(&[binary, "kube", &emulation, &min_compat], 1.0);
         let features = register(desc::FEATURE_ENABLED);
         for (name, spec, is_on) in gates.iter().filter(|(_, spec, _)| spec.stage != Stage::PreAlpha)
         {

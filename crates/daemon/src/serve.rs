@@ -18,6 +18,7 @@ mod health;
 mod identity;
 mod listener;
 mod options;
+mod plain_http;
 mod pod_resources;
 mod reply;
 mod review;
@@ -67,11 +68,14 @@ impl SecurePort {
         metrics: &Arc<Metrics>,
     ) -> Result<Self, ServeError> {
         let listener = listener::listen(&options)?;
-        let address = listener
-            .local_addr()
-            .map_err(|source| ServeError::Listen { address: options.address, source })?;
+        let address =
+            listener.local_addr().map_err(|error| ServeError::listen(options.address, &error))?;
+        // What is wrong with the port is reported before anything about its callers.
+        let mut tls = Tls::load(&options)?;
         let (authenticator, trust) = Authenticator::new(&options.authentication, metrics).await?;
-        let tls = Tls::load(&options, trust.asks_clients())?;
+        if trust.asks_clients() {
+            tls.ask_clients();
+        }
         let authorizer = Authorizer::new(&options.authorization, metrics).await?;
         Ok(Self { options, listener, address, tls, authenticator, trust, authorizer })
     }

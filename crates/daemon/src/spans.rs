@@ -212,6 +212,7 @@ mod tests {
         Effect::RecordEvent {
             pod: pod(uid),
             resource_version: "1".into(),
+            related: None,
             kind: EventKind::Normal,
             reason: reason.into(),
             action: "Binding".into(),

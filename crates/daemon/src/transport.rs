@@ -16,6 +16,7 @@ mod opening;
 mod outage;
 mod pod;
 mod times;
+mod warnings;
 
 use std::error::Error as _;
 use std::fmt;
@@ -253,6 +254,7 @@ impl Api {
         if self.outage.ends() {
             tracing::info!(server = &*self.host, "The API server answers again");
         }
+        warnings::log(response.headers());
         if response.status().is_success() {
             return Ok(response);
         }

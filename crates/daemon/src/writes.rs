@@ -29,6 +29,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::backoff::random_bits;
 use crate::clock::Clock;
+use crate::engine_log::UNHANDLED_ERROR;
 use crate::inbox::Inbox;
 use crate::metrics::Metrics;
 use crate::transport::{Api, MAX_PATIENCE};
@@ -306,7 +307,7 @@ fn log(EndedWrite { write, result }: &EndedWrite) {
             tracing::debug!(%pod, err = %error, "Pod to update is gone");
         }
         (PodWrite::Patch { pod, .. }, Err(error)) => {
-            tracing::error!(%pod, err = %error, "Error updating pod");
+            tracing::error!(logger = UNHANDLED_ERROR, %pod, err = %error, "Error updating pod");
         }
         (_, Ok(_)) => {}
     }

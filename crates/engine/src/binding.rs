@@ -267,6 +267,7 @@ impl Bindings {
             action: "Binding".into(),
             note,
             reporting: plans.profiles[profile].scheduler_name.clone(),
+            related: None,
         };
         core.record(&binding.pod, event);
         core.notices.add(2, || Notice::Bound {

@@ -27,7 +27,7 @@ use crate::binding::PermitWaits;
 use crate::class_cache::Signatures;
 use crate::counts::Counts;
 use crate::deadlines::{Deadlines, WakeUp};
-use crate::effect::{Effect, FAILED_SCHEDULING, PodRef};
+use crate::effect::{Effect, FAILED_SCHEDULING, ObjectRef, PodRef};
 use crate::failure::truncated;
 use crate::foreign_groups::ForeignGroups;
 use crate::incomplete::{GroupKey, IncompleteGroups};
@@ -99,6 +99,8 @@ pub(crate) struct PodEvent {
     pub(crate) note: String,
     /// The name of the profile that reports it.
     pub(crate) reporting: Arc<str>,
+    /// What else it is about.
+    pub(crate) related: Option<Arc<ObjectRef>>,
 }
 
 impl PodEvent {
@@ -110,6 +112,7 @@ impl PodEvent {
             action: "Scheduling".into(),
             note: truncated(note),
             reporting: reporting.clone(),
+            related: None,
         }
     }
 }
@@ -433,6 +436,7 @@ impl Core {
                 action: "Scheduling".into(),
                 note,
                 reporting: reporting.unwrap_or_default(),
+                related: None,
             };
             self.record(&pod, event);
         }
@@ -440,10 +444,11 @@ impl Core {
 
     /// Has an event recorded about a pod.
     pub(crate) fn record(&mut self, pod: &Pod, event: PodEvent) {
-        let PodEvent { kind, reason, action, note, reporting } = event;
+        let PodEvent { kind, reason, action, note, reporting, related } = event;
         self.effects.push(Effect::RecordEvent {
             pod: PodRef::from(pod),
             resource_version: pod.resource_version.clone(),
+            related,
             kind,
             reason,
             action,

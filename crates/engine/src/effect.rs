@@ -37,6 +37,30 @@ impl fmt::Display for PodRef {
     }
 }
 
+/// Which object an event is related to, and the revision of it that counted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectRef {
+    /// API group and version, such as `scheduling.k8s.io/v1alpha2`.
+    pub api_version: Arc<str>,
+    /// The kind of the object.
+    pub kind: Arc<str>,
+    /// The namespace of the object; empty for cluster-wide kinds.
+    pub namespace: Arc<str>,
+    /// The name of the object.
+    pub name: Arc<str>,
+    /// `metadata.uid`.
+    pub uid: Arc<str>,
+    /// `metadata.resourceVersion`.
+    pub resource_version: Arc<str>,
+}
+
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { api_version, kind, namespace, name, .. } = self;
+        write!(f, "{api_version} {kind} {namespace}/{name}")
+    }
+}
+
 /// A change to a pod's status. Sent as one patch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusPatch {
@@ -114,6 +138,8 @@ pub enum Effect {
         pod: PodRef,
         /// The version of the pod that was decided about.
         resource_version: Arc<str>,
+        /// What else it is about.
+        related: Option<Arc<ObjectRef>>,
         /// Whether something went as planned or not.
         kind: EventKind,
         /// Machine-readable cause.
@@ -185,8 +211,9 @@ impl fmt::Display for Effect {
             Self::PatchStatus { pod, patch, .. } => {
                 write!(f, "patch {pod} uid={}{patch}", pod.uid)
             }
-            Self::RecordEvent { pod, kind, reason, action, note, .. } => {
-                write!(f, "event {pod} {} {reason} {action} {note:?}", kind.as_str())
+            Self::RecordEvent { pod, kind, reason, action, note, related, .. } => {
+                write!(f, "event {pod} {} {reason} {action} {note:?}", kind.as_str())?;
+                related.as_ref().map_or(Ok(()), |object| write!(f, " related={object}"))
             }
             Self::WriteObject { write, awaited_by, pod } => {
                 match awaited_by {

@@ -13,6 +13,7 @@ use kube_scheduler_runtime::Profile;
 use serde_json::{Value, json};
 
 use crate::changes;
+use crate::effect::ObjectRef;
 use crate::guard::guarded;
 
 /// The name of a profile, and its plugin that knows of such groups.
@@ -99,6 +100,24 @@ impl ForeignGroups {
         Some(Arc::new(object))
     }
 
+    /// The object of a group as the API server has it, given the PodGroup that it is here.
+    pub(crate) fn reference(&self, group: &Object) -> ObjectRef {
+        let foreign = PodGroup::foreign_parts(&group.name).and_then(|(api_group, name)| {
+            let source = self.sources().find(|source| source.kind().0 == api_group)?;
+            Some((api_group, source.kind().1, name))
+        });
+        let own = (&*group.group, &*group.kind, &*group.name);
+        let (api_group, kind, name) = foreign.unwrap_or(own);
+        ObjectRef {
+            api_version: format!("{api_group}/{}", group.version).into(),
+            kind: kind.into(),
+            namespace: group.namespace.clone(),
+            name: name.into(),
+            uid: group.uid.clone(),
+            resource_version: group.resource_version.clone(),
+        }
+    }
+
     /// The resource that plugins register for to be notified of an object.
     pub(crate) fn resource_of(
         &self,
@@ -164,5 +183,24 @@ mod tests {
         let group = groups.as_pod_group(&Object::from_value(team).unwrap()).unwrap();
         assert_eq!(&*group.name, "example.com/t");
         assert!(PodGroup::from_object(&group).is_err());
+    }
+
+    #[test]
+    fn events_name_a_group_as_the_api_server_has_it() {
+        let plugin: Arc<dyn Plugin> = Arc::new(Broken);
+        let by_profile = vec![("default-scheduler".into(), Some(plugin))];
+        let groups = ForeignGroups { by_profile, exist: true, latest: None };
+        let object = |api_version: &str, kind: &str| {
+            let metadata =
+                json!({"namespace": "x", "name": "t", "uid": "u", "resourceVersion": "7"});
+            let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+            Object::from_value(object).unwrap()
+        };
+        let team = groups.as_pod_group(&object("example.com/v1", "Team")).unwrap();
+        let named = groups.reference(&team);
+        assert_eq!(named.to_string(), "example.com/v1 Team x/t");
+        assert_eq!((&*named.uid, &*named.resource_version), ("u", "7"));
+        let own = object("scheduling.k8s.io/v1alpha2", "PodGroup");
+        assert_eq!(groups.reference(&own).to_string(), "scheduling.k8s.io/v1alpha2 PodGroup x/t");
     }
 }

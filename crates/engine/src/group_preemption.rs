@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::{Pod, PodGroup};
 use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_framework::groups::GroupTrial;
 use kube_scheduler_framework::{Context, NodeIdx, PluginName, Status};
@@ -387,5 +387,11 @@ fn preemptor(core: &Core, group: &Group) -> Option<GroupPreemptor> {
     identity.uid = found.uid.clone();
     identity.name = found.name.clone();
     Arc::make_mut(&mut identity.spec).priority = Some(group.placed().priority(found));
-    Some(GroupPreemptor { identity: Arc::new(identity), members: group.pods.clone() })
+    let (kind, namespace, name) = (PodGroup::KIND, &group.namespace, &group.name);
+    let object = core.cluster.objects().get(PodGroup::GROUP, kind, namespace, name);
+    Some(GroupPreemptor {
+        identity: Arc::new(identity),
+        members: group.pods.clone(),
+        object: object.map(|object| Arc::new(core.foreign.reference(object))),
+    })
 }

@@ -206,6 +206,7 @@ impl Intake<'_> {
         self.forget_unanswered(new);
         if self.is_ours(old) {
             self.dequeue(old.clone());
+            self.core.measures.follow_up_handled(ClusterEvent::UNSCHEDULABLE_POD_DELETE.label());
         }
         if let Some(assumed) = assumed {
             let object = EventObject::Pod(assumed);

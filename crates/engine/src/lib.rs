@@ -68,7 +68,7 @@ pub use budget::WorkLimits;
 pub use build::{BuildError, EngineOptions};
 pub use counts::{BoundPod, EndedPreemption, PreemptionCounts, ProfileCounts};
 pub use cycle::ClassCacheCounts;
-pub use effect::{Effect, FAILED_SCHEDULING, PodRef, StatusPatch, Token};
+pub use effect::{Effect, FAILED_SCHEDULING, ObjectRef, PodRef, StatusPatch, Token};
 pub use engine::Engine;
 pub use evaluation::NodeScores;
 pub use exact::without_domains;

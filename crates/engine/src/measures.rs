@@ -111,6 +111,15 @@ impl Measures {
         self.add_event(label, nanos);
     }
 
+    /// Something was handled that follows from the events of the input, and has a label of its own.
+    pub(crate) fn follow_up_handled(&mut self, label: EventLabel) {
+        let Some(timer) = &self.timer else { return };
+        let now = timer.nanos();
+        let nanos = now.saturating_sub(self.event_start);
+        self.event_start = now;
+        self.add_event(label, nanos);
+    }
+
     fn add_event(&mut self, label: EventLabel, nanos: u64) {
         self.events.entry(label).or_insert_with(|| Lengths::new(POINT_BOUNDS)).add(nanos);
     }

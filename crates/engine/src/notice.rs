@@ -137,7 +137,9 @@ pub enum Notice {
     },
     /// A victim of preemption is out of the way.
     VictimGone {
-        /// The pod that needs room.
+        /// What needs room: `pod` or `podgroup`.
+        preemptor_type: &'static str,
+        /// The pod or pod group that needs room.
         preemptor: PodRef,
         /// The pod that made room.
         victim: PodRef,

@@ -21,11 +21,11 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{ApiError, Commands, EventKind, NominatedPods, PluginName};
 use kube_scheduler_queue::QueuedPod;
 
-use self::table::{Errand, Step, Task, TaskTable};
+use self::table::{Errand, Step, Task, TaskTable, noun};
 use crate::binding::Bindings;
 use crate::condition::{Condition, changed_condition};
 use crate::core::{Core, PodEvent};
-use crate::effect::{Effect, PodRef, StatusPatch, Token};
+use crate::effect::{Effect, ObjectRef, PodRef, StatusPatch, Token};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::input::EvictionOutcome;
 use crate::notice::{Notice, VictimEnd};
@@ -50,12 +50,14 @@ pub(crate) struct Plan {
     plugin: PluginName,
 }
 
-/// A pod group for which pods have to go.
+/// A pod group for which pods have to go; without members and object, a pod.
 #[derive(Debug)]
 pub(crate) struct GroupPreemptor {
     /// A pod with the name, UID and priority of the group, and the scheduler of its members.
     pub(crate) identity: Arc<Pod>,
     pub(crate) members: Vec<Arc<Pod>>,
+    /// The object of the group.
+    pub(crate) object: Option<Arc<ObjectRef>>,
 }
 
 /// An attempt that waits for the end of its own preemption.
@@ -165,10 +167,7 @@ impl Preemptions {
         preemptor: GroupPreemptor,
         plan: Plan,
     ) -> TaskId {
-        let GroupPreemptor { identity, members } = preemptor;
-        let id = self.register(core, identity, plan, None);
-        self.tasks.set_members(id, members);
-        id
+        self.register_one(core, preemptor, plan, None)
     }
 
     /// Registers a preemption; [`advance`](Self::advance) sets it going. From here on the pod is held back, unless its
@@ -180,11 +179,24 @@ impl Preemptions {
         plan: Plan,
         held: Option<HeldAttempt>,
     ) -> TaskId {
+        let preemptor = GroupPreemptor { identity: preemptor, members: Vec::new(), object: None };
+        self.register_one(core, preemptor, plan, held)
+    }
+
+    fn register_one(
+        &mut self,
+        core: &mut Core,
+        preemptor: GroupPreemptor,
+        plan: Plan,
+        held: Option<HeldAttempt>,
+    ) -> TaskId {
+        let GroupPreemptor { identity: preemptor, members, object } = preemptor;
         let Plan { node, victims, terminating, plugin } = plan;
         let n_victims = victims.len() + terminating.len();
         core.counts.preemption_started(n_victims);
         for victim in &terminating {
             core.notices.add(2, || Notice::VictimGone {
+                preemptor_type: noun(&members),
                 preemptor: PodRef::from(&*preemptor),
                 victim: PodRef::from(&**victim),
                 node: node.clone(),
@@ -201,7 +213,8 @@ impl Preemptions {
         }
         let task = Task {
             preemptor,
-            members: Vec::new(),
+            members,
+            related: object,
             plugin,
             node,
             victims,
@@ -341,6 +354,7 @@ impl Preemptions {
     fn notice_victim(&self, core: &mut Core, id: TaskId, victim: &Pod, end: VictimEnd) {
         let Some(task) = self.tasks.get(id) else { return };
         core.notices.add(2, || Notice::VictimGone {
+            preemptor_type: task.noun(),
             preemptor: PodRef::from(&*task.preemptor),
             victim: PodRef::from(victim),
             node: task.node.clone(),
@@ -369,6 +383,8 @@ impl Preemptions {
                 task.node
             ),
             reporting: task.preemptor.spec.scheduler_name.clone(),
+            // Parity: of a pod that preempts the reference makes no reference, as its own type for it is no API type.
+            related: task.related.clone(),
         };
         core.record(victim, event);
     }

@@ -10,8 +10,8 @@
 //! - Events of libraries for connections are 2 for errors and warnings, 4 for info, 8 for debug and 11 for trace.
 //!
 //! `tracing::enabled!(target: "V10", tracing::Level::TRACE)` says whether such an event is enabled, for events that are
-//! costly to prepare. Keys are klog's: camel case, an error is `error` or `err` and comes first. `--vmodule` patterns are
-//! matched against the names of source files without `.rs`.
+//! costly to prepare. Keys are klog's: camel case, an error is `error` or `err`, and comes first in events
+//! that are errors. `--vmodule` patterns are matched against the names of source files without `.rs`.
 //!
 //! Invariants: an event is written at once or not at all, so that lines of different threads do not mix; no value can
 //! start a line at the left edge, or add a control character to the log; logging never fails the caller.

@@ -17,7 +17,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use kube_scheduler_api_types::validation::aggregate;
 use kube_scheduler_config::{
-    Configuration, FeatureGates, Gate, Invalid, PluginArgs, decode, default, validate,
+    Configuration, FeatureGates, Gate, GateSpec, Invalid, PluginArgs, Stage, decode, default,
+    validate,
 };
 use kube_scheduler_daemon::RateLimit;
 
@@ -58,7 +59,8 @@ impl Settings {
         if !errors.is_empty() {
             return Err(anyhow!(aggregate(errors)));
         }
-        let mut warnings = flags.authentication.warnings();
+        let mut warnings: Vec<String> = warn_of_alpha(&gates).into_iter().collect();
+        warnings.extend(flags.authentication.warnings());
         if !without_effect.is_empty() {
             let names: Vec<&str> = without_effect.iter().map(|gate| gate.as_str()).collect();
             warnings.push(format!(
@@ -120,7 +122,7 @@ impl Settings {
 
 fn read(path: &str) -> Result<Configuration> {
     let text = text_file::read(path.as_ref(), text_file::MAX_CONFIG);
-    let text = text.with_context(|| path.to_owned())?;
+    let text = text.map_err(|error| anyhow!("{}", text_file::unread(path, &error)))?;
     decode(&text).with_context(|| path.to_owned())
 }
 
@@ -223,6 +225,18 @@ fn kubeconfig(
     Some(flag.into())
 }
 
+/// The reference's warning about features that an older version had only begun with.
+fn warn_of_alpha(gates: &FeatureGates) -> Option<String> {
+    let is_alpha = |spec: GateSpec, is_on: bool| is_on && spec.stage == Stage::Alpha;
+    let enabled = gates.iter().filter(|&(_, spec, is_on)| is_alpha(spec, is_on));
+    let enabled: Vec<&str> = enabled.map(|(name, ..)| name).collect();
+    let is_older = gates.minor() < FeatureGates::default().minor();
+    (is_older && !enabled.is_empty()).then(|| {
+        let names = enabled.join(" ");
+        format!("component has alpha features enabled in emulated version, this is unsupported: features=[{names}]")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,6 +254,20 @@ mod tests {
         let Ok(CommandLine::Flags(flags)) = parsed else { panic!("{parsed:?}") };
         let gates = flags.feature_gates.apply().unwrap();
         Settings::load(*flags, gates).unwrap().warnings
+    }
+
+    #[test]
+    fn alpha_features_of_older_versions_are_named() {
+        let gates = "--feature-gates=GenericWorkload=true";
+        let about = |flags: &[&str]| {
+            let all = warnings(flags, "").into_iter();
+            all.filter(|text| text.contains("alpha features")).collect::<Vec<_>>()
+        };
+        let expected = "component has alpha features enabled in emulated version, this is unsupported: \
+                        features=[GenericWorkload]";
+        assert_eq!(about(&["--emulated-version=1.35", gates]), [expected]);
+        assert_eq!(about(&["--emulated-version=1.35"]), [""; 0]);
+        assert_eq!(about(&[gates]), [""; 0]);
     }
 
     fn coscheduling(args: &str) -> String {

@@ -34,6 +34,18 @@ pub(crate) fn read_from(source: impl Read, max_bytes: u64) -> io::Result<String>
     String::from_utf8(bytes).map_err(|_| io::Error::new(ErrorKind::InvalidData, "not UTF-8"))
 }
 
+/// That a file cannot be read, in the words that programs in Go have for it; what has none there names the file first.
+pub(crate) fn unread(path: &str, error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((text, _)) if error.kind() == ErrorKind::IsADirectory => {
+            format!("read {path}: {}", text.to_lowercase())
+        }
+        Some((text, _)) => format!("open {path}: {}", text.to_lowercase()),
+        None => format!("{path}: {text}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +57,17 @@ mod tests {
         assert_eq!(read("aäb".as_bytes()), Ok("aäb".to_owned()));
         assert_eq!(read(b"12345"), Err(ErrorKind::FileTooLarge));
         assert_eq!(read(b"\xff"), Err(ErrorKind::InvalidData));
+    }
+
+    #[test]
+    fn files_that_cannot_be_read_are_reported_as_by_the_reference() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().to_str().unwrap();
+        let said = |path: &str| unread(path, &read(path.as_ref(), 4).unwrap_err());
+        assert_eq!(said(path), format!("read {path}: is a directory"));
+        let none = format!("{path}/none");
+        assert_eq!(said(&none), format!("open {none}: no such file or directory"));
+        assert_eq!(said("/dev/zero"), "/dev/zero: larger than 0 MiB, the limit for such files");
     }
 
     #[test]

@@ -152,6 +152,7 @@ mod tests {
             reason: "FailedScheduling".into(),
             action: "Scheduling".into(),
             reporting: "default-scheduler".into(),
+            related: None,
         })
     }
 

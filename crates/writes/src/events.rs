@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_engine::PodRef;
+use kube_scheduler_engine::{ObjectRef, PodRef};
 use kube_scheduler_framework::EventKind;
 
 use crate::jitter::Jitter;
@@ -56,6 +56,8 @@ pub struct EventKey {
     pub action: Cow<'static, str>,
     /// The profile that reports it.
     pub reporting: Arc<str>,
+    /// What else it is about.
+    pub related: Option<Arc<ObjectRef>>,
 }
 
 impl EventKey {
@@ -329,11 +331,34 @@ mod tests {
             reason: "FailedScheduling".into(),
             action: "Scheduling".into(),
             reporting: "default-scheduler".into(),
+            related: None,
         }
     }
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_millis(seconds * 1000)
+    }
+
+    #[test]
+    fn events_about_other_objects_besides_are_others() {
+        let group = |version: &str| {
+            let related = ObjectRef {
+                api_version: "scheduling.k8s.io/v1alpha2".into(),
+                kind: "PodGroup".into(),
+                namespace: "x".into(),
+                name: "g".into(),
+                uid: "2".into(),
+                resource_version: version.into(),
+            };
+            EventKey { related: Some(Arc::new(related)), ..key("7") }
+        };
+        let mut queue = EventQueue::new(1, Timestamp::EPOCH);
+        for key in [key("7"), group("1"), group("2"), group("1")] {
+            queue.record(key, "gone", at(1));
+        }
+        let counts =
+            std::iter::from_fn(|| queue.pop()).map(|write| write.series.map(|it| it.count));
+        assert_eq!(counts.collect::<Vec<_>>(), [None, None, None, Some(2)]);
     }
 
     #[test]

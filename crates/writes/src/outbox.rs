@@ -260,6 +260,7 @@ impl Outbox {
             Effect::RecordEvent {
                 pod,
                 resource_version,
+                related,
                 kind,
                 reason,
                 action,
@@ -270,7 +271,15 @@ impl Outbox {
                 if is_warning && reason == FAILED_SCHEDULING {
                     self.lanes.withdraw_announcement(&pod.uid);
                 }
-                let key = EventKey { pod, resource_version, is_warning, reason, action, reporting };
+                let key = EventKey {
+                    pod,
+                    resource_version,
+                    is_warning,
+                    reason,
+                    action,
+                    reporting,
+                    related,
+                };
                 self.events.record(key, &note, now);
                 return None;
             }

@@ -44,15 +44,15 @@ catalog! {
     );
     POD_GROUP_ATTEMPTS = Desc::counter(
         "scheduler_podgroup_schedule_attempts_total", Alpha, &["profile", "result"],
-        "Number of attempts to schedule pod groups, by the result. 'unschedulable' means a pod group could not be scheduled, 'waiting_on_preemption' that it waits for pods to be evicted, and 'error' an internal scheduler problem.",
+        "Number of attempts to schedule pod group, by the result. 'unschedulable' means a pod group could not be scheduled, while 'error' means an internal scheduler problem.",
     );
     POD_GROUP_ATTEMPT_DURATION = Desc::histogram(
         "scheduler_podgroup_scheduling_attempt_duration_seconds", Alpha, &["profile", "result"], E2,
-        "Pod group scheduling attempt latency in seconds.",
+        "Pod group scheduling attempt latency in seconds (scheduling algorithm + binding)",
     );
     POD_GROUP_ALGORITHM_DURATION = Desc::histogram(
         "scheduler_podgroup_scheduling_algorithm_duration_seconds", Alpha, &[], E2,
-        "Pod group scheduling algorithm latency in seconds.",
+        "Pod group scheduling algorithm latency in seconds",
     );
     PREEMPTION_VICTIMS = Desc::histogram(
         "scheduler_preemption_victims", Stable, &[], Buckets::Exponential(1.0, 2.0, 7),

@@ -54,7 +54,7 @@ fn what_the_core_brings_in_is_printed() {
             "scheduler_inflight_events{event=\"NodeAdd\"} 2",
             "scheduler_goroutines{operation=\"binding\"} 7",
             "process_start_time_seconds 1",
-            "version_info{binary=\"1.36\",component=\"kube\",emulation=\"1.36\",min_compat=\"1.35\"} 1",
+            "version_info{binary=\"1.36.0\",component=\"kube\",emulation=\"1.36\",min_compat=\"1.35\"} 1",
             "kubernetes_feature_enabled{name=\"SchedulerQueueingHints\",stage=\"\"} 1",
         ],
     );
@@ -76,6 +76,37 @@ fn what_the_core_brings_in_is_printed() {
     expect(
         &metrics.text(),
         &["scheduler_queue_incoming_pods_total{event=\"NodeAdd\",queue=\"active\"} 1"],
+    );
+}
+
+#[test]
+fn the_versions_that_are_stood_in_for_are_those_of_the_flags() {
+    for (emulated, compatible, expected) in [
+        ("1.36", Some(34), "emulation=\"1.36\",min_compat=\"1.34\""),
+        ("1.34", None, "emulation=\"1.34\",min_compat=\"1.33\""),
+        // There is nothing before it.
+        ("1.33", None, "emulation=\"1.33\",min_compat=\"1.33\""),
+    ] {
+        let mut gates = FeatureGates::emulating(emulated).unwrap();
+        if let Some(minor) = compatible {
+            gates = gates.compatible_with(minor).unwrap();
+        }
+        let line = format!("version_info{{binary=\"1.36.0\",component=\"kube\",{expected}}} 1");
+        expect(&metrics(&gates).text(), &[&line]);
+    }
+}
+
+#[test]
+fn metrics_of_pod_groups_have_the_references_texts() {
+    let metrics = metrics(&FeatureGates::default().with(Gate::GenericWorkload, true));
+    metrics.observe_group_cycle("p", "error", Duration::ZERO, Duration::ZERO);
+    expect(
+        &metrics.text(),
+        &[
+            "# HELP scheduler_podgroup_schedule_attempts_total [ALPHA] Number of attempts to schedule pod group, by the result. 'unschedulable' means a pod group could not be scheduled, while 'error' means an internal scheduler problem.",
+            "# HELP scheduler_podgroup_scheduling_attempt_duration_seconds [ALPHA] Pod group scheduling attempt latency in seconds (scheduling algorithm + binding)",
+            "# HELP scheduler_podgroup_scheduling_algorithm_duration_seconds [ALPHA] Pod group scheduling algorithm latency in seconds",
+        ],
     );
 }
 

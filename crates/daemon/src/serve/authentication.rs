@@ -17,7 +17,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
 
 use super::error::ServeError;
-use super::identity::User;
+use super::identity::{User, remaining_lifetime};
 use super::options::AuthenticationOptions;
 use super::review::Reviewer;
 use crate::metrics::{Delegated, Metrics};
@@ -25,14 +25,15 @@ use crate::transport::Endpoint;
 use lookup::Lookup;
 use token::Tokens;
 
-use trust::Anchors;
 pub(crate) use trust::Trust;
+use trust::{Anchors, Missing};
 
 /// Recognises callers.
 pub(crate) struct Authenticator {
     trust: watch::Receiver<Arc<Trust>>,
     /// `None` when there is no API server to ask.
     tokens: Option<Tokens>,
+    metrics: Arc<Metrics>,
 }
 
 /// Keeps what authentication trusts up to date; see [`Authenticator::new`].
@@ -72,12 +73,8 @@ impl Authenticator {
                 }
                 Some(lookup)
             }
-            None if !options.skip_lookup && wanted.is_any() => {
-                tracing::warn!(
-                    "No authentication-kubeconfig provided in order to lookup client-ca-file in \
-                     configmap/extension-apiserver-authentication in kube-system, so client certificate \
-                     authentication won't work."
-                );
+            None if !options.skip_lookup => {
+                warn_of_missing(wanted);
                 None
             }
             _ => None,
@@ -86,7 +83,8 @@ impl Authenticator {
             let reviewer = Reviewer::new(api, Delegated::Authentication, metrics.clone());
             Tokens::new(reviewer, options.token_cache_ttl, metrics.clone())
         });
-        let authenticator = Self { trust: trust.subscribe(), tokens };
+        let metrics = metrics.clone();
+        let authenticator = Self { trust: trust.subscribe(), tokens, metrics };
         Ok((authenticator, TrustKeeper { trust, anchors, lookup }))
     }
 
@@ -129,6 +127,9 @@ impl Authenticator {
         if let (Some(authorities), Some((leaf, chain))) =
             (&trust.client_ca, certificates.split_first())
         {
+            if let Some(seconds) = remaining_lifetime(leaf) {
+                self.metrics.serving().certificate_lasts(seconds);
+            }
             match authorities.verify(leaf, chain).and_then(|()| User::of_certificate(leaf)) {
                 Ok(Some(user)) => return Some(user),
                 Ok(None) => {}
@@ -184,6 +185,22 @@ impl TrustKeeper {
             }
         };
         tokio::join!(lookup, files);
+    }
+}
+
+/// Logs which authorities are neither in a file nor can be looked up.
+fn warn_of_missing(wanted: Missing) {
+    let Missing { client_ca, front_proxy } = wanted;
+    for (is_missing, key, purpose) in [
+        (client_ca, "client-ca-file", "client certificate"),
+        (front_proxy, "requestheader-client-ca-file", "request-header client certificate"),
+    ] {
+        if is_missing {
+            tracing::warn!(
+                "No authentication-kubeconfig provided in order to lookup {key} in \
+                 configmap/extension-apiserver-authentication in kube-system, so {purpose} authentication won't work."
+            );
+        }
     }
 }
 

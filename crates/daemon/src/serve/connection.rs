@@ -34,6 +34,7 @@ use tokio_rustls::TlsAcceptor;
 use super::admission::{Admission, ConnectionLimits, Place};
 use super::listener;
 use super::options::ConnectionPatience;
+use super::plain_http;
 use super::reply;
 use super::tls::TlsState;
 
@@ -168,7 +169,7 @@ async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
 type ConnectionError = Box<dyn std::error::Error + Send + Sync>;
 
 async fn connection<H, F>(
-    stream: TcpStream,
+    mut stream: TcpStream,
     address: SocketAddr,
     tls: &TlsState,
     limits: Limits,
@@ -184,6 +185,7 @@ where
     let handshake = async {
         // A silent peer costs no more than its socket.
         stream.readable().await?;
+        plain_http::turn_away(&mut stream).await?;
         acceptor.accept(stream).await
     };
     let stream = tokio::select! {

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::transport::ConnectError;
 
@@ -50,6 +50,15 @@ pub enum ServeError {
         /// The file that is not there.
         path: PathBuf,
     },
+    /// What is used for a purpose cannot be used.
+    #[error("{purpose}")]
+    Unusable {
+        /// The purpose, in the reference's words.
+        purpose: &'static str,
+        /// Why not.
+        #[source]
+        source: Box<Self>,
+    },
     /// A file does not hold what it should.
     #[error("{}: {problem}", path.display())]
     Malformed {
@@ -88,6 +97,31 @@ pub enum ServeError {
     /// The cluster does not publish its authorities, and that is not tolerated.
     #[error("unable to load configmap based request-header-client-ca-file: {0}")]
     Lookup(String),
+}
+
+impl ServeError {
+    /// The file cannot be read.
+    pub(crate) fn read(path: &Path, error: &io::Error) -> Self {
+        Self::Read { path: path.to_owned(), source: worded(error, "") }
+    }
+
+    /// The port cannot be had.
+    pub(crate) fn listen(address: SocketAddr, error: &io::Error) -> Self {
+        let source = worded(error, &format!("listen tcp {address}: bind: "));
+        Self::Listen { address, source }
+    }
+
+    /// This is why something cannot be used for a purpose.
+    pub(crate) fn for_purpose(purpose: &'static str) -> impl FnOnce(Self) -> Self {
+        move |error| Self::Unusable { purpose, source: Box::new(error) }
+    }
+}
+
+/// The system's error in the words that programs in Go have for it.
+fn worded(error: &io::Error, before: &str) -> io::Error {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    io::Error::new(error.kind(), format!("{before}{}", text.to_lowercase()))
 }
 
 /// An error with its causes, each said once.

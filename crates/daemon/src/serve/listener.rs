@@ -21,7 +21,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(3 * 60);
 /// Takes the port.
 pub(crate) fn listen(options: &ServingOptions) -> Result<TcpListener, ServeError> {
     let address = options.address;
-    let refused = |source| ServeError::Listen { address, source };
+    let refused = |error: io::Error| ServeError::listen(address, &error);
     if !address.ip().is_unspecified() {
         return bind(address, options).map_err(refused);
     }

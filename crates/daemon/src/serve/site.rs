@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 use http_body_util::{BodyExt, Limited};
 
 use hyper::body::Incoming;
@@ -23,7 +23,7 @@ use super::authentication::Authenticator;
 use super::authorization::{Attributes, Authorizer, Verdict};
 use super::connection::{Answer, Call};
 use super::health::{self, Check, Endpoint, Slis};
-use super::identity::{User, remaining_lifetime};
+use super::identity::User;
 use super::options::VerbositySetter;
 use super::reply::{self, Reply};
 use super::zpages::{Page, ZPages};
@@ -36,6 +36,10 @@ use crate::progress::Progress;
 const MAX_BODY: usize = 4 << 10;
 /// How long the core thread may take to list its pods.
 const CORE_PATIENCE: Duration = Duration::from_secs(30);
+/// The header of metrics that says when the process started, in seconds since the epoch.
+const STARTED_AT: &str = "process-start-time-unix";
+/// The type of a patch that applies a configuration.
+const APPLY: &str = "application/apply-patch+yaml";
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// What the endpoints report on.
@@ -78,12 +82,9 @@ impl Site {
     pub(crate) async fn answer(&self, call: Call) -> Answer {
         let start = Instant::now();
         let (mut request, peer) = (call.request, call.peer);
-        let uri = request.uri().to_string();
+        let (uri, verb) = (request_uri(&request), logged_verb(&request));
         let agent = request.headers().get(USER_AGENT).cloned();
         let metrics = self.sources.metrics.serving();
-        if let Some(seconds) = peer.certificates.first().and_then(remaining_lifetime) {
-            metrics.certificate_lasts(seconds);
-        }
         let user = self.authenticator.recognise(request.headers_mut(), &peer.certificates).await;
         metrics.authenticated(user.as_ref().ok().map(|user| &*user.name), start.elapsed());
         let (mut reply, is_to_known_caller, ends_connection) = match user {
@@ -116,11 +117,15 @@ impl Site {
             }
         };
         reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        let agent = agent.as_ref().map(HeaderValue::as_bytes).unwrap_or_default();
         tracing::debug!(
             target: "V3",
+            verb,
             URI = %uri,
             latency = ?start.elapsed(),
-            userAgent = ?agent.as_ref().map(HeaderValue::as_bytes).map(String::from_utf8_lossy),
+            userAgent = %String::from_utf8_lossy(agent),
+            // The reference's scheduler gives requests no such id, and prints none.
+            "audit-ID" = "",
             srcIP = %peer.address,
             resp = reply.status().as_u16(),
             "HTTP"
@@ -147,12 +152,12 @@ impl Site {
                 self.sources.metrics.reset();
                 reset_done()
             }
-            "/metrics" => exposition(headers, self.sources.metrics.text()),
+            "/metrics" => self.exposition(headers, self.sources.metrics.text()),
             "/metrics/slis" if is_reset => {
                 self.slis.reset();
                 reset_done()
             }
-            "/metrics/slis" => exposition(headers, self.slis_text()),
+            "/metrics/slis" => self.exposition(headers, self.slis_text()),
             "/metrics/resources" => self.resources(method, headers).await,
             "/metrics/fragmentation" => self.fragmentation(method, headers, &query, user).await,
             "/flagz" if self.zpages.has(Page::Flagz) => self.zpage(Page::Flagz, headers, &query),
@@ -238,7 +243,7 @@ impl Site {
         }
         let by = query.iter().find(|(key, _)| key == "by").map(|(_, label)| label.as_str());
         match self.answers.fragmentation(by, user, headers, self.desk()).await {
-            Ok(text) => exposition(headers, text),
+            Ok(text) => self.exposition(headers, text),
             Err(refused) => refused,
         }
     }
@@ -276,7 +281,7 @@ impl Site {
             Err(problem) => Err(problem),
         };
         match text {
-            Ok(text) => exposition(headers, text),
+            Ok(text) => self.exposition(headers, text),
             Err(problem) => reply::plain(StatusCode::INTERNAL_SERVER_ERROR, problem + "\n"),
         }
     }
@@ -318,6 +323,13 @@ impl Site {
         }
     }
 
+    /// Metrics in text form, with the time since when they have been counted.
+    fn exposition(&self, asked: &HeaderMap, text: String) -> Reply {
+        let mut reply = exposition(asked, text);
+        reply.headers_mut().insert(STARTED_AT, HeaderValue::from(self.sources.started_at as i64));
+        reply
+    }
+
     fn slis_text(&self) -> String {
         let mut page = TextPage::default();
         self.slis.print(&mut page);
@@ -326,6 +338,28 @@ impl Site {
         page.metric(name, "gauge", help);
         page.sample(name, &[], self.sources.started_at);
         page.into_string()
+    }
+}
+
+/// What was asked for as it stands in the request: for HTTP/2, whose addresses have host and scheme here, path and query.
+fn request_uri<B>(request: &Request<B>) -> String {
+    let uri = request.uri();
+    match uri.path_and_query() {
+        Some(path) if request.version() == Version::HTTP_2 => path.as_str().to_owned(),
+        _ => uri.to_string(),
+    }
+}
+
+/// The verb of the log's access lines: the method, but for requests of the API that it does not tell apart.
+fn logged_verb<B>(request: &Request<B>) -> String {
+    let asked = query_pairs(request.uri().query().unwrap_or_default());
+    let watch = asked.iter().find(|(key, _)| key == "watch").map(|(_, value)| value);
+    let watches = watch.is_some_and(|value| !matches!(&*value.to_lowercase(), "0" | "false"));
+    let applies = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == APPLY);
+    match *request.method() {
+        Method::GET if watches => "WATCH".to_owned(),
+        Method::PATCH if applies => "APPLY".to_owned(),
+        ref method => method.to_string(),
     }
 }
 
@@ -368,6 +402,27 @@ pub(super) fn query_pairs(query: &str) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn access_lines_have_what_the_request_says() {
+        let of = |method: &str, uri: &str, version: Version, kind: &str| {
+            let request = Request::builder().method(method).uri(uri).version(version);
+            let request = request.header(CONTENT_TYPE, kind).body(()).unwrap();
+            (logged_verb(&request), request_uri(&request))
+        };
+        let said = |verb: &str, uri: &str| (verb.to_owned(), uri.to_owned());
+        let (old, new) = (Version::HTTP_11, Version::HTTP_2);
+        assert_eq!(of("GET", "/readyz?verbose", old, ""), said("GET", "/readyz?verbose"));
+        assert_eq!(of("GET", "https://x:1/readyz?a=b", new, ""), said("GET", "/readyz?a=b"));
+        // Some clients of HTTP/1.1 send the whole address.
+        assert_eq!(of("DELETE", "http://x:1/y", old, ""), said("DELETE", "http://x:1/y"));
+        for (query, verb) in [("watch", "WATCH"), ("watch=True", "WATCH"), ("watch=0", "GET")] {
+            assert_eq!(of("GET", &format!("/x?{query}"), old, "").0, verb);
+        }
+        assert_eq!(of("PUT", "/x?watch=1", old, "").0, "PUT");
+        assert_eq!(of("PATCH", "/x", old, APPLY).0, "APPLY");
+        assert_eq!(of("PATCH", "/x", old, "application/json").0, "PATCH");
+    }
 
     #[test]
     fn queries_are_taken_apart_and_decoded() {

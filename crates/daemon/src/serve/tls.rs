@@ -52,17 +52,16 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Reads or makes certificates. `asks_clients` says whether certificates of clients mean anything.
-    pub(crate) fn load(options: &ServingOptions, asks_clients: bool) -> Result<Self, ServeError> {
+    /// Reads or makes certificates. Clients are not asked for theirs yet.
+    pub(crate) fn load(options: &ServingOptions) -> Result<Self, ServeError> {
         let settings = Settings::parse(options)?;
         let certificates = Certificates::load(options, settings.provider())?;
-        let authorities = asks_clients.then(Vec::new);
         let chosen = certificates.chosen();
-        let state = build(&settings, &chosen, authorities.as_deref())?;
+        let state = build(&settings, &chosen, None)?;
         Ok(Self {
             settings,
             certificates,
-            authorities,
+            authorities: None,
             state: watch::Sender::new(Arc::new(state)),
             certificate: watch::Sender::new(chosen.usual()),
             complaint: None,
@@ -96,6 +95,12 @@ impl Tls {
                 }
             }
         }
+    }
+
+    /// From now on clients are asked for certificates, as these can mean something.
+    pub(crate) fn ask_clients(&mut self) {
+        self.authorities = Some(Vec::new());
+        self.publish();
     }
 
     /// Announces to clients which authorities may have signed their certificates.

@@ -25,8 +25,9 @@ const NOTICE: &str = "Warning: This endpoint is not meant to be machine parseabl
                       guarantees and is for debugging purposes only.";
 /// One of these stands between keys and values, so that no client comes to rely on any.
 const DELIMITERS: [&str; 4] = [":", ": ", "=", " "];
-/// What `/statusz` lists: the first folder of every path that is not for debugging.
-const PATHS: [&str; 6] = ["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz"];
+const FLAGZ: &str = "/flagz";
+/// What `/statusz` lists: the first folder of every path that is served and not for debugging.
+const PATHS: [&str; 6] = ["/configz", FLAGZ, "/healthz", "/livez", "/metrics", "/readyz"];
 
 /// The pages.
 #[derive(Debug)]
@@ -111,6 +112,10 @@ impl ZPages {
         }
     }
 
+    fn paths(&self) -> Vec<&'static str> {
+        PATHS.into_iter().filter(|&path| path != FLAGZ || self.has(Page::Flagz)).collect()
+    }
+
     /// The page in the form that is wanted. `is_pretty` is what the query says.
     pub(crate) fn reply(&self, page: Page, asked: &HeaderMap, is_pretty: Option<bool>) -> Reply {
         let accept = asked.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
@@ -141,7 +146,7 @@ impl ZPages {
                     go_version: &self.introspection.toolchain,
                     binary_version: &self.introspection.binary_version,
                     emulation_version: &self.introspection.emulation_version,
-                    paths: &PATHS,
+                    paths: &self.paths(),
                 };
                 structured(format, is_pretty, &page)
             }
@@ -189,7 +194,7 @@ impl ZPages {
             introspection.toolchain,
             introspection.binary_version,
             introspection.emulation_version,
-            PATHS.join(" "),
+            self.paths().join(" "),
         )
     }
 }
@@ -396,8 +401,11 @@ mod tests {
 
     #[test]
     fn statusz_tells_of_times_and_versions() {
-        let introspection =
-            Introspection { toolchain: "rustc 1.95.0".to_owned(), ..Introspection::default() };
+        let introspection = Introspection {
+            toolchain: "rustc 1.95.0".to_owned(),
+            flags: Some(BTreeMap::new()),
+            ..Introspection::default()
+        };
         let pages = ZPages::new(introspection, 1_732_190_405.7);
         let text = pages.statusz_text(1_732_190_405 + 90_061);
         let lines: Vec<&str> = text.lines().collect();
@@ -405,5 +413,10 @@ mod tests {
         assert!(lines[4].ends_with("Thu Nov 21 12:00:05 UTC 2024"), "{text}");
         assert!(lines[5].ends_with("25 hr 01 min 01 sec"), "{text}");
         assert!(lines[9].ends_with(" /configz /flagz /healthz /livez /metrics /readyz"), "{text}");
+        let without_flags = ZPages::new(Introspection::default(), 0.0).statusz_text(1);
+        assert!(
+            without_flags.ends_with("/configz /healthz /livez /metrics /readyz\n"),
+            "{without_flags}"
+        );
     }
 }

@@ -151,6 +151,16 @@ fn modern(write: &EventWrite, hostname: &str) -> Value {
         "note": &*write.note,
         "regarding": reference(key),
     });
+    if let Some(related) = &key.related {
+        body["related"] = json!({
+            "apiVersion": &*related.api_version,
+            "kind": &*related.kind,
+            "namespace": &*related.namespace,
+            "name": &*related.name,
+            "uid": &*related.uid,
+            "resourceVersion": &*related.resource_version,
+        });
+    }
     if let Some(occurrences) = write.series {
         body["series"] = series(occurrences);
     }
@@ -173,15 +183,23 @@ fn modern_message(write: &EventWrite, hostname: &str) -> Vec<u8> {
         let series = Message::default().integer(1, count.into()).message(2, &micro_time(last));
         event = event.message(3, &series);
     }
-    event
+    event = event
         .text(4, &key.reporting)
         .text(5, &format!("{}-{hostname}", key.reporting))
         .text(6, &key.action)
         .text(7, &key.reason)
-        .message(8, &regarding)
-        .text(10, &write.note)
-        .text(11, key.type_name())
-        .seal("events.k8s.io/v1", "Event")
+        .message(8, &regarding);
+    if let Some(related) = &key.related {
+        let related = Message::default()
+            .text(1, &related.kind)
+            .text(2, &related.namespace)
+            .text(3, &related.name)
+            .text(4, &related.uid)
+            .text(5, &related.api_version)
+            .text(6, &related.resource_version);
+        event = event.message(9, &related);
+    }
+    event.text(10, &write.note).text(11, key.type_name()).seal("events.k8s.io/v1", "Event")
 }
 
 /// Seconds, and the microseconds of the rest in nanoseconds.
@@ -213,7 +231,7 @@ fn classic(event: &CoreEvent) -> Value {
 mod tests {
     use std::sync::Arc;
 
-    use kube_scheduler_engine::{Effect, PodRef};
+    use kube_scheduler_engine::{Effect, ObjectRef, PodRef};
     use kube_scheduler_framework::EventKind;
     use kube_scheduler_writes::{Outbox, OutboxOptions, Write};
 
@@ -232,7 +250,7 @@ mod tests {
                     Field::Varint(number) => number.into(),
                     Field::Bytes(bytes) => match name {
                         "metadata" => read(bytes, &["name", "", "namespace"]),
-                        "regarding" => read(
+                        "regarding" | "related" => read(
                             bytes,
                             &["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion"],
                         ),
@@ -282,16 +300,18 @@ mod tests {
             reason: "FailedScheduling".into(),
             action: "Scheduling".into(),
             reporting: "default-scheduler".into(),
+            related: None,
         };
         let mut outbox = Outbox::new(OutboxOptions::default(), Timestamp::EPOCH);
         outbox.set_event_api(EventApi::Modern);
-        let mut record = |millis| {
+        let mut record = |millis, related: Option<Arc<ObjectRef>>| {
             let now = Timestamp::from_millis(millis);
             let EventKey { pod, resource_version, reason, action, reporting, .. } = key.clone();
             let (kind, note) = (EventKind::Warning, "no room".to_owned());
             let effect = Effect::RecordEvent {
                 pod,
                 resource_version,
+                related,
                 kind,
                 reason,
                 action,
@@ -314,15 +334,32 @@ mod tests {
                 "apiVersion": "v1", "kind": "Pod", "namespace": "x", "name": "p", "uid": "u", "resourceVersion": "7",
             },
         });
-        let first = record(1_500);
+        let first = record(1_500, None);
         assert_eq!(modern(&first, "host"), expected);
         assert_eq!(in_protobuf(&first), expected);
-        let again = record(2_500);
+        let again = record(2_500, None);
         assert_eq!(in_protobuf(&again), modern(&again, "host"));
         let again = modern(&again, "host");
         assert_eq!(
             again["series"],
             json!({"count": 2, "lastObservedTime": "1970-01-01T00:00:02.500000Z"})
+        );
+        let group = ObjectRef {
+            api_version: "scheduling.k8s.io/v1alpha2".into(),
+            kind: "PodGroup".into(),
+            namespace: "x".into(),
+            name: "g".into(),
+            uid: "v".into(),
+            resource_version: "8".into(),
+        };
+        let related = record(3_500, Some(Arc::new(group)));
+        assert_eq!(in_protobuf(&related), modern(&related, "host"));
+        assert_eq!(
+            modern(&related, "host")["related"],
+            json!({
+                "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "namespace": "x", "name": "g", "uid": "v",
+                "resourceVersion": "8",
+            })
         );
         let event = CoreEvent {
             key: Arc::new(key),

@@ -256,8 +256,15 @@ async fn proxies_speak_for_others() {
             "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
         })
     );
+    // Only certificates that may be a client's are counted.
+    let is_counted = |n: usize| {
+        let count = format!("apiserver_client_certificate_expiration_seconds_count {n}");
+        world.running.handle.metrics().lines().any(|line| line == count)
+    };
+    assert!(is_counted(0), "{}", world.running.handle.metrics());
     // A proxy's request that names no user is anonymous: the proxy's certificate is not a client's.
     assert_eq!(proxy.get("/healthz").await.code, 401);
+    assert!(is_counted(1), "{}", world.running.handle.metrics());
     let impostor = world.client().with_certificate(&proxies.client("other", &[]));
     assert_eq!(speaking(impostor).get("/healthz").await.code, 401);
     // Headers of a caller that is no proxy are ignored.
@@ -271,6 +278,11 @@ async fn proxies_speak_for_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn authorities_are_looked_up_in_the_cluster_and_followed() {
     let world = World::new(|_, _| {}).await;
+    // As long as no authority is known, a certificate says nothing.
+    let early = world.client().with_certificate(&Authority::new("early").client("joe", &[]));
+    assert_eq!(early.get("/healthz").await.code, 200);
+    let uncounted = "apiserver_client_certificate_expiration_seconds_count 0\n";
+    assert!(world.running.handle.metrics().contains(uncounted));
     let publish = |clients: &Authority, proxies: &Authority| {
         world.reviews.published.send_replace(BTreeMap::from([
             ("client-ca-file".to_owned(), clients.pem.clone()),

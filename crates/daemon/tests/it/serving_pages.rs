@@ -79,6 +79,10 @@ async fn health_metrics_and_configuration_are_served() {
     for path in ["/readyz/ping", "/livez/shutdown", "/healthz/", "/nothing", "/", "/metrics/"] {
         assert_eq!(get(&client, path).await, (404, "404 page not found\n".to_owned()), "{path}");
     }
+    // Each binding takes its pod out of the queue.
+    let dequeued =
+        "scheduler_event_handling_duration_seconds_count{event=\"UnschedulablePodDelete\"} 3";
+    until("all seen", || scheduler.handle.metrics().contains(dequeued)).await;
     let (_, metrics) = get(&client, "/metrics").await;
     for line in [
         "scheduler_schedule_attempts_total{profile=\"default-scheduler\",result=\"scheduled\"} 3",
@@ -117,7 +121,18 @@ async fn metrics_are_packed_on_request_and_set_back() {
         "{}",
         reply.head
     );
+    let started =
+        reply.head.lines().find_map(|line| line.strip_prefix("process-start-time-unix: "));
+    assert!(started.unwrap().parse::<i64>().unwrap() > 1_700_000_000, "{}", reply.head);
+    for path in ["/metrics/slis", "/metrics/resources"] {
+        let head = client.get(path).await.head;
+        assert!(
+            head.contains(&format!("process-start-time-unix: {}\r\n", started.unwrap())),
+            "{head}"
+        );
+    }
     let reply = client.ask("DELETE", "/metrics", "").await;
+    assert!(!reply.head.contains("process-start-time-unix"), "{}", reply.head);
     assert_eq!((reply.code, reply.body.as_str()), (200, "metrics reset\n"));
     let (_, metrics) = get(&client, "/metrics").await;
     assert!(metrics.contains("scheduler_pod_scheduling_attempts_count 0\n"), "{metrics}");

@@ -161,7 +161,10 @@ async fn certificates_that_cannot_be_used_are_errors_at_start() {
     )
     .await;
     assert!(
-        text.starts_with(&format!("open {}: No such file", file("none.crt").display())),
+        text.starts_with(&format!(
+            "open {}: no such file or directory",
+            file("none.crt").display()
+        )),
         "{text}"
     );
 
@@ -221,7 +224,7 @@ async fn certificates_that_cannot_be_used_are_errors_at_start() {
         },
     )
     .await;
-    assert!(text.starts_with("open "), "{text}");
+    assert!(text.starts_with("failed to load SNI cert and key: open "), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,9 +233,10 @@ async fn a_port_in_use_is_an_error_at_start() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
     let text = start_error(&cluster, ServingOptions { address, ..options() }).await;
-    let expected =
-        format!("failed to create listener: failed to listen on {address}: Address already in use");
-    assert!(text.starts_with(&expected), "{text}");
+    let expected = format!(
+        "failed to create listener: failed to listen on {address}: listen tcp {address}: bind: address already in use"
+    );
+    assert_eq!(text, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -484,7 +488,7 @@ async fn a_port_can_be_shared_on_request() {
     let first = serving(&cluster, ServingOptions { permit_port_sharing: true, ..options() }).await;
     let address = first.handle.address().unwrap();
     let text = start_error(&cluster, ServingOptions { address, ..options() }).await;
-    assert!(text.contains("Address already in use"), "{text}");
+    assert!(text.contains("address already in use"), "{text}");
     let sharing = ServingOptions { address, permit_port_sharing: true, ..options() };
     let second = serving(&cluster, sharing).await;
     assert_eq!(second.handle.address(), Some(address));
@@ -497,10 +501,24 @@ async fn a_port_can_be_shared_on_request() {
 async fn plain_http_is_not_served() {
     let cluster = cluster(1).await;
     let running = serving(&cluster, options()).await;
-    let mut stream = TcpStream::connect(running.handle.address().unwrap()).await.unwrap();
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-    let reply = until_closed(&mut stream).await;
-    assert!(!reply.contains("200"), "{reply}");
+    let answer =
+        "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+    let address = running.handle.address().unwrap();
+    for (sent, expected) in [
+        (&b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"[..], Some(answer)),
+        (b"DELETE /metrics HTTP/1.1\r\nHost: x\r\n\r\n", Some(answer)),
+        // The rest is not waited for.
+        (b"P", Some(answer)),
+        (b"hello\r\n", None),
+    ] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(sent).await.unwrap();
+        let reply = until_closed(&mut stream).await;
+        assert!(!reply.contains("200"), "{reply}");
+        let is_http = reply.starts_with("HTTP/");
+        assert_eq!(is_http.then_some(&*reply), expected, "{}", String::from_utf8_lossy(sent));
+    }
+    assert_eq!(client(&running).get("/healthz").await.code, 200);
     running.stop().await;
 }
 

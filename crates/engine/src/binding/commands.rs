@@ -68,6 +68,7 @@ impl Bindings {
                     action: action.to_string().into(),
                     note: truncated(&note),
                     reporting: pod.spec.scheduler_name.clone(),
+                    related: None,
                 };
                 core.record(&pod, event);
             }

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{HeldAttempt, HeldPreemptors};
-use crate::effect::Token;
+use crate::effect::{ObjectRef, Token};
 
 /// What a preemption does at the moment. In the background: `New`, `Nominations`, `Others` if there are any, `Last`,
 /// `Done`. With an attempt that waits: `NewHeld`, `Everybody`, `NominationsAfter`, `Done`. A failed eviction leads to
@@ -41,6 +41,8 @@ pub(super) struct Task {
     pub(super) preemptor: Arc<Pod>,
     /// The members, if a pod group preempts.
     pub(super) members: Vec<Arc<Pod>>,
+    /// The object of the pod group.
+    pub(super) related: Option<Arc<ObjectRef>>,
     /// The plugin that wants it.
     pub(super) plugin: PluginName,
     pub(super) node: Arc<str>,
@@ -61,10 +63,15 @@ pub(super) struct Task {
     pub(super) held: Option<HeldAttempt>,
 }
 
+/// What a preemptor with these members is.
+pub(super) const fn noun(members: &[Arc<Pod>]) -> &'static str {
+    if members.is_empty() { "pod" } else { "podgroup" }
+}
+
 impl Task {
     /// What the preemptor is.
     pub(super) fn noun(&self) -> &'static str {
-        if self.members.is_empty() { "pod" } else { "podgroup" }
+        noun(&self.members)
     }
 
     fn step_after(&self) -> Step {
@@ -172,13 +179,6 @@ impl TaskTable {
         }
         self.tasks.insert(id, task);
         id
-    }
-
-    /// The preemptor is a pod group with these members.
-    pub(super) fn set_members(&mut self, id: TaskId, members: Vec<Arc<Pod>>) {
-        if let Some(task) = self.tasks.get_mut(&id) {
-            task.members = members;
-        }
     }
 
     pub(super) fn get(&self, id: TaskId) -> Option<&Task> {

@@ -1,18 +1,27 @@
 //! The parts of an event: its message, and keys with values.
 //!
-//! Invariants: an error comes first among the keys; a text longer than [`LONGEST`] is cut, and says so.
+//! Invariants: of an event that is an error, what went wrong comes first among the keys; in others the keys have the order in
+//! which they were given. A text longer than [`LONGEST`] is cut, and says so.
 
 use std::fmt::{self, Write as _};
 
 use serde_json::Value;
-use tracing::Event;
 use tracing::field::{Field, Visit};
+use tracing::{Event, Level};
 
 /// How many bytes of a text are printed. A whole configuration has less; an object that is made to fill logs has more.
 const LONGEST: usize = 256 * 1024;
 
 /// Keys whose values are lists. Rust prints lists of numbers and of plain texts as JSON does.
-const LISTS: [&str; 3] = ["unschedulable plugins", "allocatableResource", "requestedResource"];
+const LISTS: [&str; 7] = [
+    "unschedulable plugins",
+    "allocatableResource",
+    "requestedResource",
+    "missedNodes",
+    "redundantNodes",
+    "missedPods",
+    "redundantPods",
+];
 
 /// The message and the fields of an event.
 #[derive(Default)]
@@ -25,7 +34,9 @@ impl Fields {
     pub(super) fn of(event: &Event<'_>) -> Self {
         let mut fields = Self::default();
         event.record(&mut fields);
-        fields.others.sort_by_key(|(name, _)| *name != "err");
+        if *event.metadata().level() == Level::ERROR {
+            fields.others.sort_by_key(|(name, _)| *name != "err");
+        }
         fields
     }
 

@@ -76,7 +76,7 @@ fn text_is_klogs() {
         tracing::warn!(pod = "x/p", n = 3, error = "no \"room\"", "Failed to bind pod");
     });
     let (head, rest) = line.split_once("] ").unwrap();
-    assert_eq!(rest, "\"Failed to bind pod\" err=\"no \\\"room\\\"\" pod=\"x/p\" n=3\n");
+    assert_eq!(rest, "\"Failed to bind pod\" pod=\"x/p\" n=3 err=\"no \\\"room\\\"\"\n");
     let parts: Vec<&str> = head.split_whitespace().collect();
     let &[day, time, pid, caller] = parts.as_slice() else { panic!("{head}") };
     assert!(day.len() == 5 && day.starts_with('W'), "{head}");
@@ -85,6 +85,48 @@ fn text_is_klogs() {
     assert!(caller.starts_with("tests.rs:"), "{head}");
     // The process is aligned to the right in seven places.
     assert_eq!(head.find(pid).unwrap() + pid.len(), 29, "{head}");
+}
+
+#[test]
+fn what_went_wrong_comes_first_where_something_did() {
+    let lines = said(
+        |_| {
+            tracing::error!(pod = "x/p", err = "boom", "Error updating pod");
+            tracing::debug!(
+                pod = "x/p",
+                err = "no room",
+                "Unable to schedule pod; no fit; waiting"
+            );
+        },
+        Verbosities::new(2, Vec::new()),
+    );
+    let expected = [
+        "\"Error updating pod\" err=\"boom\" pod=\"x/p\"",
+        "\"Unable to schedule pod; no fit; waiting\" pod=\"x/p\" err=\"no room\"",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn lists_are_printed_as_lists() {
+    let log = |_: &Verbosities| {
+        let (missed, redundant) = (["a-uid", "b\"c"], [""; 0]);
+        tracing::info!(missedPods = ?missed, redundantPods = ?redundant, "Cache mismatch");
+        tracing::info!(missedNodes = ?redundant, redundantNodes = ?missed, "Cache mismatch");
+    };
+    let both = r#"["a-uid","b\"c"]"#;
+    let expected = [
+        format!("\"Cache mismatch\" missedPods={both} redundantPods=[]"),
+        format!("\"Cache mismatch\" missedNodes=[] redundantNodes={both}"),
+    ];
+    assert_eq!(said(log, Verbosities::new(0, Vec::new())), expected);
+    let text = logged(true, Verbosities::new(0, Vec::new()), log);
+    assert!(
+        text.lines()
+            .next()
+            .unwrap()
+            .ends_with(&format!("\"missedPods\":{both},\"redundantPods\":[]}}"))
+    );
 }
 
 #[test]
@@ -127,6 +169,24 @@ fn json_is_one_object_per_line() {
     assert_eq!((error.get("v"), &error["node"]), (None, &"n1".into()));
     assert_eq!((&info["v"], &info["is"]), (&4.into(), &true.into()));
     assert!(text.starts_with("{\"ts\":"), "{text}");
+}
+
+#[test]
+fn json_has_objects_where_the_reference_has_them() {
+    let text = logged(true, Verbosities::new(5, Vec::new()), |_| {
+        tracing::debug!(target: "V3", node = "n1", "Add event for node");
+        tracing::debug!(target: "V2", pod = "x/p", node = "n1", "Successfully bound pod to node");
+        tracing::trace!(target: "V5", PV = "v", node = "n1", pod = "x/p", "PersistentVolume and node matches for pod");
+        tracing::info!(
+            lock = "kube-system/kube-scheduler",
+            "Attempting to acquire leader lease..."
+        );
+    });
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let node = serde_json::json!({"name": "n1"});
+    assert_eq!((&lines[0]["node"], &lines[1]["node"]), (&node, &"n1".into()));
+    assert_eq!((&lines[2]["node"], &lines[2]["PV"]), (&node, &serde_json::json!({"name": "v"})));
+    assert_eq!(lines[3]["lock"], "kube-system/kube-scheduler");
 }
 
 fn at_all_verbosities() {

@@ -1,5 +1,6 @@
 //! The scheduler and the cluster as processes of their own: started, killed, asked to end.
 
+use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -173,6 +174,61 @@ fn caches_are_dumped_on_request() {
     );
     assert!(!std::fs::read_to_string(&log).unwrap().contains("Cache mismatch"));
     assert_eq!(scheduler.terminate(), Some(0));
+}
+
+/// An error, an access line and warnings.
+#[test]
+fn lines_have_the_keys_of_the_reference_in_its_order() {
+    let files = Files::new();
+    let cluster = Cluster::start(&files, &["--nodes", "1"]);
+    cluster.create_pods(1);
+    let config = files.write(
+        "config.yaml",
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+         extenders: [{urlPrefix: 'http://127.0.0.1:1', filterVerb: f}]\n",
+    );
+    let log = files.path("log");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let args = ["--kubeconfig", &cluster.kubeconfig, "--config", &config, "--leader-elect=false"];
+    let served = ["--bind-address=127.0.0.1", "--secure-port", &port, "-v=3"];
+    let failed = "\"Error scheduling pod; retrying\" err=\"";
+    let scheduler = logged(&[&args[..], &served].concat(), &log, &[failed, "Serving securely"]);
+    // Nobody may ask here, which is answered all the same.
+    let server = format!("https://127.0.0.1:{port}");
+    let asked =
+        ["explain", "default/p-0", "--kubeconfig", &cluster.kubeconfig, "--server", &server];
+    assert!(!run(&[&asked[..], &["--insecure-skip-server-check"]].concat()).status.success());
+    wait_for_log(&log, &["\"HTTP\" "]);
+    let said = std::fs::read_to_string(&log).unwrap();
+    let line = |message: &str| said.lines().find(|line| line.contains(message)).unwrap();
+    let error = line(failed);
+    assert!(error.ends_with("\" logger=\"UnhandledError\" pod=\"default/p-0\""), "{error}");
+    for (key, purpose) in [
+        ("client-ca-file", "client certificate"),
+        ("requestheader-client-ca-file", "request-header client certificate"),
+    ] {
+        let warning = format!(
+            "No authentication-kubeconfig provided in order to lookup {key} in \
+             configmap/extension-apiserver-authentication in kube-system, so {purpose} authentication won't work."
+        );
+        assert!(said.contains(&warning), "{said}");
+    }
+    let access = line("\"HTTP\" ");
+    let (_, access) = access.split_once("] ").unwrap();
+    let mut rest = access;
+    for part in [
+        "\"HTTP\" verb=\"",
+        "\" URI=\"/apis/answers.kube-scheduler.rs/v1alpha1/",
+        "\" latency=\"",
+        "\" userAgent=\"",
+        "\" audit-ID=\"\" srcIP=\"127.0.0.1:",
+        "\" resp=403",
+    ] {
+        let found = rest.split_once(part);
+        (_, rest) = found.unwrap_or_else(|| panic!("{part} is not in its place in {access}"));
+    }
+    assert_eq!(rest, "", "{access}");
+    assert_eq!(scheduler.terminate(), Some(1));
 }
 
 #[test]

@@ -118,7 +118,8 @@ fn configurations_name_field_and_plugin() {
         &["--config", &strict, "--master", "http://127.0.0.1:1"],
         &["profiles[0].plugins.filtre"],
     );
-    failed(&["--config", "/no/such/config.yaml"], &["/no/such/config.yaml"]);
+    let missing = "open /no/such/config.yaml: no such file or directory";
+    failed(&["--config", "/no/such/config.yaml"], &[missing]);
 }
 
 #[test]
@@ -129,7 +130,11 @@ fn ports_in_use_are_named() {
     let kubeconfig = files.write("kubeconfig", KUBECONFIG);
     let args =
         ["--kubeconfig", &*kubeconfig, "--bind-address", "127.0.0.1", "--secure-port", &*port];
-    failed(&args, &[&*port, "in use"]);
+    let reported = format!(
+        "failed to create listener: failed to listen on 127.0.0.1:{port}: listen tcp 127.0.0.1:{port}: bind: \
+         address already in use"
+    );
+    failed(&args, &[&reported]);
     refused(&["devcluster", "--port", &port], 1, &[&*port, "in use"]);
 }
 
@@ -144,13 +149,23 @@ fn what_the_secure_port_cannot_use_is_named() {
             "missing filename for serving cert: --tls-private-key-file",
         ),
         (["--client-ca-file", &rubbish], "no certificate in PEM found"),
-        (["--requestheader-client-ca-file", "/no/such/ca"], "open /no/such/ca: No such file"),
+        (
+            ["--client-ca-file", "/no/such/ca"],
+            "unable to load client CA provider: open /no/such/ca: no such file or directory",
+        ),
+        (
+            ["--requestheader-client-ca-file", "/no/such/ca"],
+            "unable to create request header authentication config: open /no/such/ca: no such file or directory",
+        ),
         (["--tls-cipher-suites", "TLS_FOO"], "Cipher suite TLS_FOO not supported or doesn't exist"),
         (["--tls-min-version", "TLS9"], "unknown tls version"),
         (["--tls-curve-preferences", "23,23"], "duplicate curve preference 23"),
         (["--authorization-always-allow-paths", "/a*b"], "only trailing * allowed in"),
         (["--authentication-kubeconfig", "/no/such/config"], "/no/such/config"),
-        (["--tls-sni-cert-key", "/no/such.crt,/no/such.key:a.example"], "open /no/such.crt"),
+        (
+            ["--tls-sni-cert-key", "/no/such.crt,/no/such.key:a.example"],
+            "failed to load SNI cert and key: open /no/such.crt: no such file or directory",
+        ),
     ] {
         // Port 0 would turn it off, so any free port will do.
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -190,6 +205,10 @@ fn all_that_is_wrong_with_flags_is_reported_at_once() {
             "these feature gates stay off, because their features do not exist here: CoordinatedLeaderElection"
         ) && said.contains("missing filename for serving cert"),
         "{said}"
+    );
+    assert!(
+        !said.contains("No authentication-kubeconfig"),
+        "the port comes before its callers: {said}"
     );
     failed(
         &["--leader-elect-resource-lock=foo", "--master=http://127.0.0.1:1"],

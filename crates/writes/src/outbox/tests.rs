@@ -34,6 +34,7 @@ fn event(name: &str) -> Effect {
     Effect::RecordEvent {
         pod: pod(name),
         resource_version: "7".into(),
+        related: None,
         kind: EventKind::Warning,
         reason: "FailedScheduling".into(),
         action: "Scheduling".into(),

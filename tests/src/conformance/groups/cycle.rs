@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use anyhow::Result;
-use kube_scheduler_engine::{Effect, EvictionOutcome, Input, PodRef, StatusPatch};
+use kube_scheduler_engine::{Effect, EvictionOutcome, Input, ObjectRef, PodRef, StatusPatch};
 use kube_scheduler_framework::{ApiError, ObjectKey, ObjectWrite};
 use serde_json::{Value, json};
 
@@ -24,25 +24,18 @@ impl Carried {
     /// What differs from the recording; the order counts for each object alone.
     pub(super) fn difference(&self, expect: &Value) -> Option<String> {
         // Which binding comes first is free, and with it which of the pods starts first.
-        let free = ["startTime", "related"];
-        difference_by_object("writes", "name", &self.writes, &without(&free, &expect["writes"]))
-            .or_else(|| {
-                difference_by_object(
-                    "events",
-                    "regarding",
-                    &self.events,
-                    &without(&free, &expect["events"]),
-                )
-            })
+        let writes = without("startTime", &expect["writes"]);
+        difference_by_object("writes", "name", &self.writes, &writes).or_else(|| {
+            difference_by_object("events", "regarding", &self.events, &expect["events"])
+        })
     }
 }
 
-/// Recorded entries without what is not compared: `related` is no part of the engine's events
-/// (`docs/spec/observability.md` §3.2).
-fn without(fields: &[&str], entries: &Value) -> Value {
+/// Recorded entries without what is not compared.
+fn without(field: &str, entries: &Value) -> Value {
     let mut entries = entries.clone();
     for entry in entries.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
-        fields.iter().for_each(|field| drop(entry.remove(*field)));
+        entry.remove(field);
     }
     entries
 }
@@ -114,11 +107,16 @@ impl History {
                 self.handle(Input::BindingWritten { token, result });
             }
             Effect::PatchStatus { pod, patch, .. } => self.patch(&pod, &patch, carried)?,
-            Effect::RecordEvent { pod, kind, reason, action, note, .. } => {
-                carried.events.push(json!({
+            Effect::RecordEvent { pod, kind, reason, action, note, related, .. } => {
+                let mut event = json!({
                     "regarding": format!("Pod {pod}"), "type": kind.as_str(), "reason": reason, "action": action,
                     "note": note,
-                }));
+                });
+                if let Some(object) = related {
+                    let ObjectRef { kind, namespace, name, .. } = &*object;
+                    event["related"] = format!("{kind} {namespace}/{name}").into();
+                }
+                carried.events.push(event);
             }
             Effect::EvictPod { token, pod, patch } => {
                 let outcome = if self.has(&pod) {

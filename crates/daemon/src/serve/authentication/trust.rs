@@ -123,7 +123,9 @@ impl Anchors {
         let mut trust = Trust::default();
         let client_ca = match &options.client_ca_file {
             Some(path) => {
-                let (bundle, authorities) = Bundle::load(path)?;
+                let purpose = "unable to load client CA provider";
+                let loaded = Bundle::load(path).map_err(ServeError::for_purpose(purpose));
+                let (bundle, authorities) = loaded?;
                 trust.client_ca = Some(Arc::new(authorities));
                 Some(bundle)
             }
@@ -131,7 +133,9 @@ impl Anchors {
         };
         let front_proxy = match &options.request_header.client_ca_file {
             Some(path) => {
-                let (bundle, authorities) = Bundle::load(path)?;
+                let purpose = "unable to create request header authentication config";
+                let loaded = Bundle::load(path).map_err(ServeError::for_purpose(purpose));
+                let (bundle, authorities) = loaded?;
                 trust.front_proxy =
                     Some(Arc::new(FrontProxy { authorities, headers: headers.clone() }));
                 Some((bundle, headers))
@@ -173,8 +177,7 @@ impl Anchors {
 
 impl Bundle {
     fn load(path: &Path) -> Result<(Self, Authorities), ServeError> {
-        let read =
-            fs::read(path).map_err(|source| ServeError::Read { path: path.to_owned(), source })?;
+        let read = fs::read(path).map_err(|error| ServeError::read(path, &error))?;
         let authorities = Authorities::read(&read)
             .map_err(|problem| ServeError::Malformed { path: path.to_owned(), problem })?;
         Ok((Self { path: path.to_owned(), read, complaint: None }, authorities))

@@ -78,7 +78,8 @@ impl Certificates {
         let main = main_source(options, provider)?;
         let named = options.tls_sni_cert_keys.iter().map(|sni| {
             let pair = Pair { certificate: sni.cert_file.clone(), key: sni.key_file.clone() };
-            Source::read(pair, sni.names.clone(), provider)
+            let read = Source::read(pair, sni.names.clone(), provider);
+            read.map_err(ServeError::for_purpose("failed to load SNI cert and key"))
         });
         Ok(Self { main, named: named.collect::<Result<_, _>>()? })
     }
@@ -274,7 +275,7 @@ fn write_file(path: &Path, contents: &[u8], mode: u32) -> Result<(), ServeError>
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, ServeError> {
-    fs::read(path).map_err(|source| ServeError::Read { path: path.to_owned(), source })
+    fs::read(path).map_err(|error| ServeError::read(path, &error))
 }
 
 /// The certificates of a PEM text: at least one, each well-formed.
