@@ -142,8 +142,10 @@ impl SchedulingCycle {
             {
                 self.preempt_for_group(&mut cx, &group, &mut tried, &mut report);
             }
+            // Planning ahead has limits of its own.
+            let is_over = cx.effort.hit_limit;
             ahead = self.look_ahead(&mut cx, &group, &tried);
-            self.settle(&cx, &group, &mut tried);
+            self.settle(&cx, &group, &mut tried, is_over);
             restore_nominations(cx.core, &group, nominations);
             report.status = tried.status.clone();
             report.waits_for_preemption = tried.waits;
@@ -162,15 +164,21 @@ impl SchedulingCycle {
 
     /// Takes what the group has cost from the allowance of its namespace if it is much, and has a group wait that was too
     /// expensive.
-    fn settle(&mut self, cx: &GroupWork<'_>, group: &Group, tried: &mut PlacementOutcome) {
+    fn settle(
+        &mut self,
+        cx: &GroupWork<'_>,
+        group: &Group,
+        tried: &mut PlacementOutcome,
+        is_over: bool,
+    ) {
         let (namespace, now) = (&group.namespace, cx.core.now);
-        let Effort { one_by_one, one_by_one_paid, hit_limit, .. } = cx.effort;
+        let Effort { one_by_one, one_by_one_paid, .. } = cx.effort;
         let soft = self.limits_of(cx, group).soft;
         if one_by_one > for_all_members(soft, cx, group) {
             self.budgets.spend(namespace, one_by_one.saturating_sub(one_by_one_paid), now);
         }
         self.spend_on_searches(cx, namespace);
-        if hit_limit && !tried.status.is_success() && !tried.status.is_rejected() {
+        if is_over && !tried.status.is_success() && !tried.status.is_rejected() {
             let n_errors = group.members.iter().map(QueuedPod::consecutive_errors).max();
             let limits = self.limits_of(cx, group);
             let next = self.budgets.next_try(limits, namespace, n_errors.unwrap_or(0), now);

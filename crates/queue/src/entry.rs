@@ -200,7 +200,7 @@ impl<E> QueuedPod<E> {
     }
 
     /// The time that was set with [`wait_until`](Self::wait_until).
-    pub const fn waits_until(&self) -> Option<Timestamp> {
+    pub(crate) const fn waits_until(&self) -> Option<Timestamp> {
         self.not_before
     }
 
