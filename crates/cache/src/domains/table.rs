@@ -120,7 +120,7 @@ pub(crate) struct CounterTable {
     counted_at: Column<u64, 64>,
     n_counted: u64,
     /// By slot: what the counter takes at most, in bytes.
-    sizes: Column<usize, 64>,
+    sizes: Column<u32, 64>,
     n_counters: usize,
     n_bytes: usize,
     /// Behind an `Arc` because it changes with the set of counters alone.
@@ -286,8 +286,9 @@ impl CounterTable {
         self.marks[slot as usize].take();
         self.n_counted += 1;
         self.counted_at.set(slot as usize, self.n_counted);
-        self.sizes.set(slot as usize, n_bytes);
-        self.n_bytes += n_bytes;
+        let size = u32::try_from(n_bytes).unwrap_or(u32::MAX);
+        self.sizes.set(slot as usize, size);
+        self.n_bytes += size as usize;
         self.n_counters += 1;
         let index = Arc::make_mut(&mut self.index);
         index.by_spec.insert(hash_of(counts.spec()), slot);
@@ -387,7 +388,7 @@ impl CounterTable {
         let counts = self.slots.take(slot)?;
         let number = slot as u32;
         self.n_counters -= 1;
-        self.n_bytes -= self.sizes.take(slot);
+        self.n_bytes -= self.sizes.take(slot) as usize;
         self.free.push(number);
         let index = Arc::make_mut(&mut self.index);
         index.by_spec.remove(hash_of(counts.spec()), number);
