@@ -31,6 +31,8 @@ pub(crate) use trust::Trust;
 /// Recognises callers.
 pub(crate) struct Authenticator {
     trust: watch::Receiver<Arc<Trust>>,
+    /// Whether the certificate of a caller says the user's uid.
+    certificates_have_uids: bool,
     /// `None` when there is no API server to ask.
     tokens: Option<Tokens>,
 }
@@ -86,7 +88,8 @@ impl Authenticator {
             let reviewer = Reviewer::new(api, Delegated::Authentication, metrics.clone());
             Tokens::new(reviewer, options.token_cache_ttl, metrics.clone())
         });
-        let authenticator = Self { trust: trust.subscribe(), tokens };
+        let certificates_have_uids = options.certificates_have_uids;
+        let authenticator = Self { trust: trust.subscribe(), certificates_have_uids, tokens };
         Ok((authenticator, TrustKeeper { trust, anchors, lookup }))
     }
 
@@ -129,7 +132,10 @@ impl Authenticator {
         if let (Some(authorities), Some((leaf, chain))) =
             (&trust.client_ca, certificates.split_first())
         {
-            match authorities.verify(leaf, chain).and_then(|()| User::of_certificate(leaf)) {
+            let has_uid = self.certificates_have_uids;
+            let user =
+                authorities.verify(leaf, chain).and_then(|()| User::of_certificate(leaf, has_uid));
+            match user {
                 Ok(Some(user)) => return Some(user),
                 Ok(None) => {}
                 Err(problem) => tried.push(problem),
