@@ -20,6 +20,9 @@ use super::credentials::{Contents, CredentialFiles};
 
 type Make = Box<dyn Fn(&kube::Config) -> Result<Client<Wire, Body>, BoxError> + Send + Sync>;
 
+/// What stands in the files, and a client with it.
+type Renewed = (Contents, Client<Wire, Body>);
+
 /// A client that goes on with what stands in files now.
 #[derive(Clone)]
 pub(super) struct RenewedClient(Arc<Shared>);
@@ -83,7 +86,7 @@ impl RenewedClient {
 
 impl Shared {
     /// What has changed, if anything has.
-    fn changed(&self, old: &Contents) -> Result<Option<(Contents, Client<Wire, Body>)>, BoxError> {
+    fn changed(&self, old: &Contents) -> Result<Option<Renewed>, BoxError> {
         let contents = self.files.read()?;
         if contents == *old {
             return Ok(None);
