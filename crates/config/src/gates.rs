@@ -45,7 +45,8 @@ macro_rules! gates {
 }
 
 gates! {
-    CBORServingAndStorage ComponentFlagz ComponentStatusz ContextualLogging CoordinatedLeaderElection
+    AllowParsingUserUIDFromCertAuth CBORServingAndStorage ComponentFlagz ComponentStatusz ContextualLogging
+    CoordinatedLeaderElection
     DRAAdminAccess DRAConsumableCapacity DRADeviceBindingConditions DRADeviceTaintRules DRADeviceTaints
     DRAExtendedResource DRAListTypeAttributes DRANodeAllocatableResources DRAPartitionableDevices DRAPrioritizedList
     DRAResourceClaimDeviceStatus DRASchedulerFilterTimeout DRAWorkloadResourceClaims DynamicResourceAllocation

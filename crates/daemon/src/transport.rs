@@ -8,13 +8,18 @@
 
 mod call;
 mod connection;
+mod credentials;
 mod endpoint;
 pub(crate) mod envelope;
 mod error;
+mod kubeconfig;
 mod log;
 mod opening;
 mod outage;
 mod pod;
+pub(crate) mod proxy;
+mod renewal;
+mod source;
 mod times;
 mod warnings;
 

@@ -48,6 +48,7 @@ pub(crate) fn options(
             kubeconfig: path(&authentication.kubeconfig),
             token_cache_ttl: time(authentication.token_webhook_cache_ttl),
             client_ca_file: path(&authentication.client_ca_file),
+            certificates_have_uids: gates.is_enabled(Gate::AllowParsingUserUIDFromCertAuth),
             request_header: RequestHeaderOptions {
                 client_ca_file: path(&authentication.requestheader_client_ca_file),
                 allowed_names: authentication.requestheader_allowed_names.clone(),
@@ -99,6 +100,20 @@ fn time(length: kube_scheduler_config::Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flags::{CommandLine, Flags};
+
+    #[test]
+    fn a_gate_says_whether_certificates_have_uids() {
+        let off = "--feature-gates=AllowParsingUserUIDFromCertAuth=false".to_owned();
+        for (args, expected) in [(vec![], true), (vec![off], false)] {
+            let parsed = Flags::parse(&args);
+            let Ok(CommandLine::Flags(flags)) = parsed else { panic!("{parsed:?}") };
+            let gates = flags.feature_gates.apply().unwrap();
+            let settings = Settings::load(*flags, gates).unwrap();
+            let options = options(&settings, None).unwrap();
+            assert_eq!(options.authentication.certificates_have_uids, expected, "{args:?}");
+        }
+    }
 
     #[test]
     fn versions_are_shortened_to_their_minor() {

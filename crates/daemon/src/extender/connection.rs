@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ::http::header::CONTENT_TYPE;
+use ::http::header::{CONTENT_TYPE, PROXY_AUTHORIZATION};
 use ::http::{HeaderValue, Method, Request, StatusCode, Uri};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -18,6 +18,7 @@ use kube_scheduler_api_types::validation::quoted;
 use kube_scheduler_config::Extender as ExtenderConfig;
 
 use super::tls::{ExtenderTlsError, Material, chain};
+use crate::transport::proxy::{Proxies, Proxy};
 
 /// The longest answer, unless the question was long as well.
 const MAX_ANSWER: usize = 16 << 20;
@@ -47,6 +48,8 @@ struct Current {
 pub(super) struct Connection {
     config: ExtenderConfig,
     timeout: Duration,
+    /// Through which it leads, or why that is impossible.
+    proxy: Result<Option<Proxy>, String>,
     current: Mutex<Current>,
 }
 
@@ -61,11 +64,15 @@ impl Connection {
     pub(super) fn new(
         config: &ExtenderConfig,
         timeout: Duration,
+        proxies: &Proxies,
     ) -> Result<Self, ExtenderTlsError> {
+        // What is no URL is refused when it is asked for.
+        let url = parsed(&config.url_prefix).unwrap_or_default();
+        let proxy = proxies.to(&url).map_err(|error| error.to_string());
         let material = Material::load(config)?;
-        let transport = material.transport()?;
+        let transport = material.transport(proxy.as_ref().ok().and_then(Option::as_ref), &url)?;
         let current = Mutex::new(Current { material, transport, read: Instant::now() });
-        Ok(Self { config: config.clone(), timeout, current })
+        Ok(Self { config: config.clone(), timeout, proxy, current })
     }
 
     /// Asks for `verb` and gives the answer as it is.
@@ -73,12 +80,19 @@ impl Connection {
         let url = format!("{}/{verb}", self.config.url_prefix.trim_end_matches('/'));
         let failed = |why: String| format!("Post {}: {why}", quoted(&url));
         let uri = parsed(&url).map_err(failed)?;
-        let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
+        let proxy = self.proxy.as_ref().map_err(|why| failed(why.clone()))?.as_ref();
+        let dialled = match proxy {
+            Some(proxy) => format!("proxyconnect tcp: dial tcp {}", proxy.host_and_port()),
+            None => format!("dial tcp {}", uri.authority().map_or("", |host| host.as_str())),
+        };
+        let is_plain = uri.scheme_str() == Some("http");
+        let authorization = proxy.filter(|_| is_plain).and_then(Proxy::authorization);
         let limit = MAX_ANSWER.max(question.len().saturating_mul(ANSWER_TO_QUESTION));
         let mut request = Request::new(Full::new(Bytes::from(question)));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        request.headers_mut().extend(authorization.map(|value| (PROXY_AUTHORIZATION, value)));
 
         let deadline = tokio::time::Instant::now() + self.timeout;
         let response = tokio::time::timeout_at(deadline, (self.transport().0)(request));
@@ -86,7 +100,7 @@ impl Connection {
             let why = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
             failed(why.to_owned())
         })?;
-        let response = response.map_err(|error| failed(cause(&error, &authority)))?;
+        let response = response.map_err(|error| failed(cause(&error, &dialled)))?;
         if response.status() != StatusCode::OK {
             let code = response.status().as_u16();
             return Err(format!("failed {verb} with extender at URL {url}, code {code}"));
@@ -113,7 +127,7 @@ impl Connection {
             current.read = Instant::now();
             match Material::load(&self.config) {
                 Ok(material) if material == current.material => {}
-                Ok(material) => match material.transport() {
+                Ok(material) => match self.transport_with(&material) {
                     Ok(transport) => {
                         current.transport = transport;
                         current.material = material;
@@ -124,6 +138,11 @@ impl Connection {
             }
         }
         current.transport.clone()
+    }
+
+    fn transport_with(&self, material: &Material) -> Result<Transport, ExtenderTlsError> {
+        let url = parsed(&self.config.url_prefix).unwrap_or_default();
+        material.transport(self.proxy.as_ref().ok().and_then(Option::as_ref), &url)
     }
 
     fn complain(&self, error: &ExtenderTlsError) {
@@ -150,12 +169,12 @@ fn parsed(url: &str) -> Result<Uri, String> {
 }
 
 /// What kept a request from being answered.
-fn cause(error: &(dyn std::error::Error + 'static), authority: &str) -> String {
+fn cause(error: &(dyn std::error::Error + 'static), dialled: &str) -> String {
     let mut next = Some(error);
     while let Some(error) = next {
         let io = error.downcast_ref::<io::Error>();
         if io.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            return format!("dial tcp {authority}: connect: connection refused");
+            return format!("{dialled}: connect: connection refused");
         }
         next = error.source();
     }
@@ -164,6 +183,8 @@ fn cause(error: &(dyn std::error::Error + 'static), authority: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncReadExt as _;
+
     use super::*;
 
     #[test]
@@ -182,5 +203,66 @@ mod tests {
             assert!(parsed(url).is_err(), "{url}");
         }
         assert_eq!(parsed("https://a:1/x?y=z/filter").unwrap().path(), "/x");
+    }
+
+    /// A proxy that hangs up after it has read the head of a request, which it gives.
+    async fn proxy() -> (String, tokio::task::JoinHandle<String>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let head = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            String::from_utf8(head).unwrap().to_ascii_lowercase()
+        });
+        (address, head)
+    }
+
+    /// A connection to an extender, where the environment names the same proxy for both schemes.
+    fn connection(url: &str, proxy: &str, exceptions: &str) -> Connection {
+        let config = ExtenderConfig { url_prefix: url.to_owned(), ..ExtenderConfig::default() };
+        let proxies = Proxies::read(|name| match name {
+            "HTTP_PROXY" | "HTTPS_PROXY" => Some(proxy.to_owned()),
+            "NO_PROXY" => Some(exceptions.to_owned()),
+            _ => None,
+        });
+        Connection::new(&config, Duration::from_secs(60), &proxies).unwrap()
+    }
+
+    #[tokio::test]
+    async fn extenders_are_reached_through_the_proxy_of_the_environment() {
+        for (url, request) in [
+            ("http://extender.example/x", "post http://extender.example/x/filter http/1.1\r\n"),
+            ("https://extender.example/x", "connect extender.example:443 http/1.1\r\n"),
+        ] {
+            let (address, head) = proxy().await;
+            let connection = connection(url, &format!("http://me:secret@{address}"), "");
+            let said = connection.post("filter", "{}".to_owned()).await.unwrap_err();
+            let head = head.await.unwrap();
+            assert!(head.starts_with(request), "{head}");
+            assert!(head.contains("proxy-authorization: basic bwu6c2vjcmv0\r\n"), "{head}");
+            assert!(!said.contains("secret"), "{said}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_proxy_that_is_not_there_is_named() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let through = connection("http://extender.example", &free.to_string(), "");
+        let said = through.post("filter", String::new()).await.unwrap_err();
+        let expected = format!("proxyconnect tcp: dial tcp {free}: connect: connection refused");
+        assert!(said.ends_with(&expected), "{said}");
+        // Directly there is nobody either, which is said as before.
+        for exceptions in ["", "*"] {
+            let direct = connection(&format!("http://{free}"), "http://127.0.0.1:1", exceptions);
+            let said = direct.post("filter", String::new()).await.unwrap_err();
+            let expected = format!("/filter\": dial tcp {free}: connect: connection refused");
+            assert!(said.ends_with(&expected), "{said}");
+        }
+        let unusable = connection("http://extender.example", "gopher://p", "");
+        let said = unusable.post("filter", String::new()).await.unwrap_err();
+        assert!(said.contains("HTTP_PROXY: unsupported scheme"), "{said}");
     }
 }

@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use super::connection::Connection;
 use super::tls::ExtenderTlsError;
 use super::{answers, questions};
+use crate::transport::proxy::Proxies;
 use crate::watchdog::Heartbeat;
 
 /// How long a call may take when nothing is configured.
@@ -65,7 +66,7 @@ impl HttpExtender {
         let managed_resources =
             config.managed_resources.iter().map(|resource| resource.name.clone()).collect();
         Ok(Self {
-            connection: Arc::new(Connection::new(config, timeout)?),
+            connection: Arc::new(Connection::new(config, timeout, &Proxies::of_environment())?),
             config: config.clone(),
             managed_resources,
             runtime: Handle::try_current().ok(),

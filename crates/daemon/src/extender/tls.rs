@@ -5,14 +5,18 @@
 
 use std::fs;
 
+use ::http::Uri;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
 use kube::client::ConfigExt as _;
 use kube_scheduler_config::{Extender as ExtenderConfig, ExtenderTls};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
 use super::connection::Transport;
+use crate::transport::proxy::{Dialer, Proxy};
 
 /// Certificates and keys that cannot be used. The texts are the reference's where it has them.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -80,13 +84,15 @@ impl Material {
         Ok(Self { is_insecure, server_name: tls.server_name.clone(), ca, identity })
     }
 
-    /// Ways to extenders, with these certificates.
-    pub(super) fn transport(&self) -> Result<Transport, ExtenderTlsError> {
+    /// The way to the extender at a URL, with these certificates, through a proxy if there is one.
+    pub(super) fn transport(
+        &self,
+        proxy: Option<&Proxy>,
+        url: &Uri,
+    ) -> Result<Transport, ExtenderTlsError> {
         // Only what it says about TLS counts; the address is not used.
-        let mut config = kube::Config::new(::http::Uri::from_static("https://localhost"));
+        let mut config = kube::Config::new(Uri::from_static("https://localhost"));
         config.accept_invalid_certs = self.is_insecure;
-        config.tls_server_name =
-            Some(self.server_name.clone()).filter(|server_name| !server_name.is_empty());
         if let Some(ca) = &self.ca {
             config.root_cert = Some(root_certificates(ca)?);
         }
@@ -95,9 +101,18 @@ impl Material {
             config.auth_info.client_certificate_data = Some(STANDARD.encode(cert));
             config.auth_info.client_key_data = Some(STANDARD.encode(key).into());
         }
-        let connector = config
-            .rustls_https_connector()
-            .map_err(|error| ExtenderTlsError::Identity(format!("tls: {}", chain(&error))))?;
+        let unusable = |why: String| ExtenderTlsError::Identity(format!("tls: {why}"));
+        let tls = config.rustls_client_config().map_err(|error| unusable(chain(&error)))?;
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        let dialer = Dialer::new(http, proxy, url.scheme_str() == Some("https"), &tls);
+        let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+        if !self.server_name.is_empty() {
+            let name = ServerName::try_from(self.server_name.clone())
+                .map_err(|error| unusable(format!("invalid server name: {error}")))?;
+            https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
+        }
+        let connector = https.enable_http1().wrap_connector(dialer);
         Ok(Transport::new(connector))
     }
 }
@@ -182,7 +197,8 @@ mod tests {
         let mut tls = ExtenderTls::default();
         change(&mut config, &mut tls);
         config.tls_config = Some(tls);
-        let made = Material::load(&config).and_then(|material| material.transport().map(drop));
+        let made = Material::load(&config)
+            .and_then(|material| material.transport(None, &Uri::default()).map(drop));
         made.err().map(|error| error.to_string()).unwrap_or_default()
     }
 

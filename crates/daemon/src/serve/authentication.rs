@@ -31,6 +31,8 @@ use trust::{Anchors, Missing};
 /// Recognises callers.
 pub(crate) struct Authenticator {
     trust: watch::Receiver<Arc<Trust>>,
+    /// Whether the certificate of a caller says the user's uid.
+    certificates_have_uids: bool,
     /// `None` when there is no API server to ask.
     tokens: Option<Tokens>,
     metrics: Arc<Metrics>,
@@ -83,8 +85,9 @@ impl Authenticator {
             let reviewer = Reviewer::new(api, Delegated::Authentication, metrics.clone());
             Tokens::new(reviewer, options.token_cache_ttl, metrics.clone())
         });
-        let metrics = metrics.clone();
-        let authenticator = Self { trust: trust.subscribe(), tokens, metrics };
+        let (metrics, certificates_have_uids) = (metrics.clone(), options.certificates_have_uids);
+        let authenticator =
+            Self { trust: trust.subscribe(), certificates_have_uids, tokens, metrics };
         Ok((authenticator, TrustKeeper { trust, anchors, lookup }))
     }
 
@@ -130,7 +133,10 @@ impl Authenticator {
             if let Some(seconds) = remaining_lifetime(leaf) {
                 self.metrics.serving().certificate_lasts(seconds);
             }
-            match authorities.verify(leaf, chain).and_then(|()| User::of_certificate(leaf)) {
+            let has_uid = self.certificates_have_uids;
+            let user =
+                authorities.verify(leaf, chain).and_then(|()| User::of_certificate(leaf, has_uid));
+            match user {
                 Ok(Some(user)) => return Some(user),
                 Ok(None) => {}
                 Err(problem) => tried.push(problem),

@@ -56,8 +56,12 @@ impl User {
         self
     }
 
-    /// The user that a certificate names, `None` if it names none.
-    pub(crate) fn of_certificate(certificate: &CertificateDer<'_>) -> Result<Option<Self>, String> {
+    /// The user that a certificate names, `None` if it names none. Unless `has_uid`, attributes with a uid mean nothing, not even
+    /// where they are wrong.
+    pub(crate) fn of_certificate(
+        certificate: &CertificateDer<'_>,
+        has_uid: bool,
+    ) -> Result<Option<Self>, String> {
         let parsed = Certificate::from_der(certificate)
             .map_err(|error| format!("malformed certificate: {error}"))?;
         let subject = subject_of(parsed.tbs_certificate().subject());
@@ -65,6 +69,7 @@ impl User {
             return Ok(None);
         }
         let uid = match &*subject.uids {
+            _ if !has_uid => String::new(),
             [] => String::new(),
             [uid] if uid.is_empty() => return Err("UID cannot be an empty string".to_owned()),
             [uid] => uid.clone(),

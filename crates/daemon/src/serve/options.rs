@@ -120,6 +120,8 @@ pub struct AuthenticationOptions {
     pub token_cache_ttl: Duration,
     /// `--client-ca-file`: authorities whose certificates identify callers. Looked up in the cluster when not given.
     pub client_ca_file: Option<PathBuf>,
+    /// Whether the certificate of a caller says the user's uid: the gate `AllowParsingUserUIDFromCertAuth`.
+    pub certificates_have_uids: bool,
     /// Proxies that pass on requests of other users, which they name in headers.
     pub request_header: RequestHeaderOptions,
     /// `--authentication-skip-lookup`.
@@ -134,6 +136,7 @@ impl Default for AuthenticationOptions {
             kubeconfig: None,
             token_cache_ttl: Duration::from_secs(10),
             client_ca_file: None,
+            certificates_have_uids: true,
             request_header: RequestHeaderOptions::default(),
             skip_lookup: false,
             tolerate_lookup_failure: true,

@@ -2,22 +2,29 @@
 //! HTTP/1.1 connections, one per request under way. Long answers come over HTTP/1.1 in any case.
 //!
 //! Both were chosen by measurement (`docs/performance/intake.md`). Whether a connection is still alive is found out by
-//! pings, as in the reference's client: one after 30 quiet seconds, to be answered within 15. Credentials, certificates and
-//! names are kube's business.
+//! pings, as in the reference's client: one after 30 quiet seconds, to be answered within 15. Tokens, exec credentials and TLS
+//! set-up are kube's business.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use http::header::PROXY_AUTHORIZATION;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::{Connect, HttpConnector};
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use rustls::pki_types::ServerName;
 use tower::util::option_layer;
-use tower::{BoxError, Layer, ServiceExt};
+use tower::{BoxError, Layer, Service, ServiceExt};
 
+use super::credentials::{CredentialFiles, without_secrets};
+use super::kubeconfig::PROXY_URL;
+use super::proxy::{Dialer, Proxies, Proxy, ProxyError};
+use super::renewal::RenewedClient;
 use super::times::{ConnectionTimes, Step, Timed, TimedResolver};
 
 const PING_AFTER: Duration = Duration::from_secs(30);
@@ -35,32 +42,76 @@ pub(super) enum Traffic {
     LongAnswers,
 }
 
-/// A client for the API server that `config` means, and what it will know of its connections. Nothing is sent yet.
+/// How a server is reached: which proxy leads to it, and with what its client shows who we are.
+pub(super) struct Way<'e> {
+    pub(super) config: kube::Config,
+    pub(super) files: &'e CredentialFiles,
+    pub(super) proxies: &'e Proxies,
+}
+
+/// What connections are made with, from the bottom: a dialer, TLS and a limit of time.
+pub(super) type Wire =
+    TimeoutConnector<Timed<HttpsConnector<Timed<Dialer<HttpConnector<TimedResolver>>>>>>;
+
+/// A client for the API server that `way` leads to, and what it will know of its connections. Nothing is sent yet.
+///
+/// Over plain HTTP no credentials are sent, as in the reference; whom to act as is.
 pub(super) fn client(
-    config: kube::Config,
+    way: Way<'_>,
     traffic: Traffic,
-) -> Result<(kube::Client, Arc<ConnectionTimes>), kube::Error> {
-    let times = Arc::default();
-    let name = config.tls_server_name.clone().map(ServerName::try_from).transpose();
-    let (None, Ok(name)) = (&config.proxy_url, name) else {
-        // Proxies, and names that are none, are what kube has messages for.
-        return Ok((kube::Client::try_from(config)?, times));
+) -> Result<(kube::Client, Arc<ConnectionTimes>), BoxError> {
+    let Way { mut config, files, proxies } = way;
+    let proxy = match &config.proxy_url {
+        Some(url) => {
+            let parsed = Proxy::parse(&url.to_string(), PROXY_URL);
+            Some(parsed.map_err(ProxyError::from)?)
+        }
+        None => proxies.to(&config.cluster_url)?,
     };
+    if let Some(proxy) = &proxy {
+        let server = config.cluster_url.to_string();
+        tracing::debug!(server, %proxy, "The server is reached through a proxy");
+    }
+    let is_plain = config.cluster_url.scheme_str() == Some("http");
+    let mut followed = files.clone();
+    if is_plain {
+        config.auth_info = without_secrets(config.auth_info);
+        followed = CredentialFiles::default();
+        let authorization = proxy.as_ref().and_then(Proxy::authorization);
+        config.headers.extend(authorization.map(|value| (PROXY_AUTHORIZATION, value)));
+    }
+    let times: Arc<ConnectionTimes> = Arc::default();
+    let make = {
+        let times = times.clone();
+        Box::new(move |config: &kube::Config| wired(config, proxy.as_ref(), traffic, &times))
+    };
+    let client = RenewedClient::new(config.clone(), followed, make)?;
+    Ok((layered(config, client)?, times))
+}
+
+fn wired(
+    config: &kube::Config,
+    proxy: Option<&Proxy>,
+    traffic: Traffic,
+    times: &Arc<ConnectionTimes>,
+) -> Result<Client<Wire, Body>, BoxError> {
     let mut http = HttpConnector::new_with_resolver(TimedResolver::new(times.clone()));
     http.enforce_http(false);
     http.set_nodelay(true);
-    let http = Timed::new(http, Step::Dial, &times);
-    let mut https = HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
-        .https_or_http();
-    if let Some(name) = name {
+    let tls = config.rustls_client_config()?;
+    let is_tls = config.cluster_url.scheme_str() == Some("https");
+    let dialer = Timed::new(Dialer::new(http, proxy, is_tls, &tls), Step::Dial, times);
+    let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = ServerName::try_from(name.clone())
+            .map_err(|_| format!("tls-server-name {name:?} is no name of a server"))?;
         https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     let https = match traffic {
-        Traffic::Requests => https.enable_http1().enable_http2().wrap_connector(http),
-        Traffic::LongAnswers => https.enable_http1().wrap_connector(http),
+        Traffic::Requests => https.enable_http1().enable_http2().wrap_connector(dialer),
+        Traffic::LongAnswers => https.enable_http1().wrap_connector(dialer),
     };
-    let mut connector = TimeoutConnector::new(Timed::new(https, Step::Tls, &times));
+    let mut connector = TimeoutConnector::new(Timed::new(https, Step::Tls, times));
     connector.set_connect_timeout(config.connect_timeout);
     let mut builder = Client::builder(TokioExecutor::new());
     builder
@@ -71,24 +122,24 @@ pub(super) fn client(
     if traffic == Traffic::LongAnswers {
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(LONG_ANSWERS_IDLE);
     }
-    let client: Client<_, Body> = builder.build(connector);
-    Ok((layered(config, client)?, times))
+    Ok(builder.build(connector))
 }
 
 /// The client whose requests have the address, the headers and the credentials of `config`.
-pub(super) fn layered<C>(
-    config: kube::Config,
-    client: Client<C, Body>,
-) -> Result<kube::Client, kube::Error>
+pub(super) fn layered<S>(config: kube::Config, service: S) -> Result<kube::Client, kube::Error>
 where
-    C: Connect + Clone + Send + Sync + 'static,
+    S: Service<Request<Body>, Response = Response<Incoming>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
 {
-    let service = config.extra_headers_layer()?.layer(client.map_err(BoxError::from));
+    let service = config.extra_headers_layer()?.layer(service.map_err(Into::<BoxError>::into));
     let service = option_layer(config.auth_layer()?).layer(service);
     let service = config.base_uri_layer().layer(service);
     Ok(kube::Client::new(service, config.default_namespace))
 }
 
+#[cfg(test)]
+mod reaching;
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
@@ -96,7 +147,7 @@ mod tests {
 
     use bytes::Bytes;
     use futures::future::join_all;
-    use http::{Request, Response, Version};
+    use http::Version;
     use http_body_util::Full;
     use hyper::server::conn::{http1, http2};
     use hyper::service::service_fn;
@@ -143,7 +194,7 @@ mod tests {
                         seen.len() - 1
                     };
                     let seen = seen.clone();
-                    let answer = service_fn(move |request: Request<hyper::body::Incoming>| {
+                    let answer = service_fn(move |request: Request<Incoming>| {
                         seen.lock().unwrap()[number].push(request.version());
                         async { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("{}")))) }
                     });

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::header::{HeaderValue, USER_AGENT};
-use kube::config::{ExecInteractiveMode, KubeConfigOptions, Kubeconfig};
+use kube::config::ExecInteractiveMode;
 
-use super::connection::{self, Traffic};
+use super::connection::{self, Traffic, Way};
+use super::credentials::CredentialFiles;
 use super::outage::Outage;
 use super::pod::{self, PodPort};
+use super::proxy::Proxies;
 use super::times::ConnectionTimes;
-use super::{Api, Call};
+use super::{Api, Call, kubeconfig};
 use crate::backoff::Backoff;
 use crate::version::{KUBERNETES_VERSION, architecture};
 
@@ -67,10 +69,14 @@ pub enum ConnectError {
 /// Where the API server is and who we are there.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    config: kube::Config,
-    origin: String,
+    pub(super) config: kube::Config,
+    /// What of it stands in files that may change.
+    pub(super) files: CredentialFiles,
+    /// Which proxy leads to the server, unless `config` says so.
+    pub(super) proxies: Arc<Proxies>,
+    pub(super) origin: String,
     /// Shared by all clients.
-    outage: Arc<Outage>,
+    pub(super) outage: Arc<Outage>,
 }
 
 impl Endpoint {
@@ -91,16 +97,14 @@ impl Endpoint {
         }
     }
 
-    /// The API server that a kubeconfig file means, its address replaced by `master` if given.
+    /// The API server that a kubeconfig file means, its address replaced by `master` if given. A file that says nothing about a
+    /// server means the cluster that this process runs in.
     ///
     /// # Errors
     /// If the file cannot be read or used, or `master` is no address.
     pub async fn from_kubeconfig(path: &Path, master: Option<&str>) -> Result<Self, ConnectError> {
-        let mut endpoint = Self::from_context(&[path], None).await?;
-        if let Some(master) = master {
-            endpoint.config.cluster_url = parse_url(master)?;
-        }
-        Ok(endpoint)
+        let master = master.map(parse_url).transpose()?;
+        Self::from_files(&[path], None, master, Self::around)
     }
 
     /// The API server that a context of kubeconfig files means; the current one without `context`. Files are merged as kubectl
@@ -112,23 +116,8 @@ impl Endpoint {
         paths: &[impl AsRef<Path>],
         context: Option<&str>,
     ) -> Result<Self, ConnectError> {
-        let refused = |path: &Path, source: Box<dyn StdError + Send + Sync>| {
-            ConnectError::Kubeconfig { path: path.to_owned(), source }
-        };
-        let mut kubeconfig = Kubeconfig::default();
-        for path in paths.iter().map(AsRef::as_ref) {
-            let read = Kubeconfig::read_from(path).and_then(|next| kubeconfig.merge(next));
-            kubeconfig = read.map_err(|error| refused(path, error.into()))?;
-        }
-        // As the variable lists them. A path that could not stand there is given by itself.
-        let all = paths.iter().map(AsRef::as_ref);
-        let path = std::env::join_paths(all.clone()).map_or_else(|_| all.collect(), PathBuf::from);
-        let options =
-            KubeConfigOptions { context: context.map(str::to_owned), ..Default::default() };
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
-            .await
-            .map_err(|error| refused(&path, error.into()))?;
-        Ok(Self::new(config, format!("(from kubeconfig {})", path.display())))
+        let paths: Vec<&Path> = paths.iter().map(AsRef::as_ref).collect();
+        Self::from_files(&paths, context, None, Self::around)
     }
 
     /// An API server that asks for no credentials, at this URL.
@@ -144,7 +133,8 @@ impl Endpoint {
     /// # Errors
     /// [`ConnectError::NotConfigured`] outside of a pod, [`ConnectError::InCluster`] if token or authority cannot be read.
     pub fn in_cluster() -> Result<Self, ConnectError> {
-        if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        if !is_set("KUBERNETES_SERVICE_HOST") || !is_set("KUBERNETES_SERVICE_PORT") {
             return Err(ConnectError::NotConfigured);
         }
         let config =
@@ -167,9 +157,12 @@ impl Endpoint {
             .filter(|url| url.scheme_str() == Some("https"))
             .ok_or_else(|| ConnectError::Server { address: url.to_owned() })?;
         config.tls_server_name = None;
+        let files = self.files.clone();
+        let files = if authorities.is_some() { files.without_authority() } else { files };
         config.root_cert = authorities.or(config.root_cert);
         config.accept_invalid_certs = !is_checked;
-        Ok(Self::new(config, self.origin.clone()))
+        let proxies = self.proxies.clone();
+        Ok(Self { files, proxies, ..Self::new(config, self.origin.clone()) })
     }
 
     /// This endpoint, whose credential plugins get nothing of this process's standard input.
@@ -228,13 +221,15 @@ impl Endpoint {
         config: kube::Config,
         traffic: Traffic,
     ) -> Result<(kube::Client, Arc<ConnectionTimes>), ConnectError> {
-        connection::client(config, traffic)
-            .map_err(|error| ConnectError::Client { server: self.url(), source: error.into() })
+        let way = Way { config, files: &self.files, proxies: &self.proxies };
+        connection::client(way, traffic)
+            .map_err(|source| ConnectError::Client { server: self.url(), source })
     }
 
     pub(super) fn new(mut config: kube::Config, origin: String) -> Self {
         config.default_retry = false;
-        Self { config, origin, outage: Arc::default() }
+        let (files, proxies) = (CredentialFiles::default(), Proxies::of_environment());
+        Self { config, files, proxies, origin, outage: Arc::default() }
     }
 
     /// A client whose requests say what they are for. Nothing is sent yet.
@@ -304,14 +299,7 @@ impl Endpoint {
 }
 
 fn parse_url(text: &str) -> Result<http::Uri, ConnectError> {
-    let refused = || ConnectError::Master { address: text.to_owned() };
-    // Upstream accepts an address without a scheme and means plain HTTP.
-    let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let uri: http::Uri = full.parse().map_err(|_| refused())?;
-    match (uri.scheme_str(), uri.host()) {
-        (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(uri),
-        _ => Err(refused()),
-    }
+    kubeconfig::address(text).ok_or_else(|| ConnectError::Master { address: text.to_owned() })
 }
 
 #[cfg(test)]

@@ -98,6 +98,17 @@ impl Authority {
         self.sign(&params)
     }
 
+    /// A certificate for a client, with the uid of its user.
+    pub(crate) fn client_with_uid(&self, name: &str, uid: &str) -> IssuedCertificate {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let attribute = DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]);
+        params.distinguished_name.push(attribute, uid);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(&params)
+    }
+
     fn sign(&self, params: &CertificateParams) -> IssuedCertificate {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();

@@ -222,6 +222,31 @@ async fn client_certificates_name_callers() {
     world.running.stop().await;
 }
 
+/// The gate AllowParsingUserUIDFromCertAuth.
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_say_uids_unless_that_is_off() {
+    for has_uid in [true, false] {
+        let authority = Authority::new("client-ca");
+        let world = World::new(|options, directory| {
+            let file = directory.path().join("ca.crt");
+            std::fs::write(&file, &authority.pem).unwrap();
+            options.authentication.client_ca_file = Some(file);
+            options.authentication.certificates_have_uids = has_uid;
+        })
+        .await;
+        world.reviews.allow("jane", "/metrics");
+        let jane = world.client().with_certificate(&authority.client_with_uid("jane", "7"));
+        assert_eq!(jane.get("/metrics").await.code, 200);
+        let asked = world.reviews.state.lock().unwrap().access_reviews[0]["spec"]["uid"].clone();
+        assert_eq!(asked, if has_uid { json!("7") } else { json!(null) });
+        // One that makes no sense is none of our business then.
+        let nobody = world.client().with_certificate(&authority.client_with_uid("jane", ""));
+        let code = if has_uid { 401 } else { 200 };
+        assert_eq!(nobody.get("/metrics").await.code, code);
+        world.running.stop().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn proxies_speak_for_others() {
     let (clients, proxies) = (Authority::new("client-ca"), Authority::new("proxy-ca"));

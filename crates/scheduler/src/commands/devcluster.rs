@@ -70,8 +70,8 @@ pub(crate) struct Args {
     #[arg(long)]
     tls: bool,
 
-    /// Reject requests that no role allows: roles, bindings and reviews work as in a control plane. kubectl needs --tls
-    /// besides, since it sends no token over plain HTTP
+    /// Reject requests that no role allows: roles, bindings and reviews work as in a control plane. kubectl and schedulers
+    /// need --tls besides, since they send no token over plain HTTP
     #[arg(long)]
     rbac: bool,
 

@@ -1,7 +1,7 @@
 //! The scheduler and the cluster as processes of their own: started, killed, asked to end.
 
 use std::net::TcpListener;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -109,6 +109,31 @@ fn a_server_that_goes_away_is_reported_once() {
     let _back = Process::start(&["devcluster", "--port", &port]);
     wait_for_log(&log, &["The API server answers again"]);
     assert_eq!(scheduler.terminate(), Some(1));
+}
+
+/// A proxy of the environment is not for loopback, and `--master` is enough for a kubeconfig that says nothing.
+#[test]
+fn neither_a_proxy_nor_an_empty_kubeconfig_keeps_it_from_a_cluster_nearby() {
+    for says_nothing in [false, true] {
+        let files = Files::new();
+        let cluster = Cluster::start(&files, &["--nodes", "1"]);
+        cluster.create_pods(1);
+        let (empty, master) = (files.write("empty", ""), cluster.address.to_string());
+        let server = match says_nothing {
+            false => vec!["--kubeconfig", &*cluster.kubeconfig],
+            true => vec!["--kubeconfig", &empty, "--master", &master],
+        };
+        let child = Command::new(env!("CARGO_BIN_EXE_kube-scheduler-rs"))
+            .args(["--secure-port", "0", "--leader-elect=false"])
+            .args(server)
+            .env("HTTPS_PROXY", "http://proxy.invalid:3128")
+            .env("HTTP_PROXY", "http://proxy.invalid:3128")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let _scheduler = Process(child.unwrap());
+        cluster.wait_for_bound(1);
+    }
 }
 
 #[test]

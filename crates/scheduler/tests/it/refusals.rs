@@ -181,7 +181,13 @@ fn what_the_secure_port_cannot_use_is_named() {
 fn kubeconfigs_that_lead_nowhere_are_named() {
     failed(
         &["--kubeconfig", "/no/such/kubeconfig", "--secure-port", "0"],
-        &["/no/such/kubeconfig"],
+        &["kubeconfig /no/such/kubeconfig: no such file or directory"],
+    );
+    let files = Files::new();
+    let empty = files.write("empty", "");
+    failed(
+        &["--kubeconfig", &empty, "--secure-port", "0"],
+        &[&format!("kubeconfig {empty}: there is no current context")],
     );
 }
 
