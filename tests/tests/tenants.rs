@@ -341,21 +341,19 @@ fn searches_for_devices_are_taken_from_the_allowance_of_the_namespace() {
         world.handle(Input::PodDeleted { namespace: namespace.into(), name: name.into() });
         (turn.work, turn.result)
     };
-    let (mut searched, mut n_searches) = (0, 0);
+    let mut n_searches = 0;
     let refusal = loop {
         let (units, result) = try_pod(&mut world, "tenant", &format!("p{n_searches}"));
         match result {
-            AttemptResult::Unschedulable(_) => {
-                assert!((20_000..200_000).contains(&units), "{units}");
-            }
+            // Nothing says beforehand that it takes 57,000 steps.
+            AttemptResult::Unschedulable(_) => assert!(units < 1000, "{units}"),
             AttemptResult::Error(text) => break text,
             other => panic!("{other:?}"),
         }
-        (searched, n_searches) = (searched + units, n_searches + 1);
-        assert!(n_searches < 1000);
+        n_searches += 1;
     };
     // Ten attempts at the hard limit are the allowance.
-    assert!((2_000_000..2_200_000).contains(&searched), "{searched} in {n_searches}");
+    assert!((30..40).contains(&n_searches), "{n_searches}");
     assert!(refusal.contains("most of them for its searches, such as for devices"), "{refusal}");
     assert!(refusal.contains("more than the limit of 20000,"), "{refusal}");
     // Others search as long as they did.

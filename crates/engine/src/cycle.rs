@@ -75,6 +75,11 @@ pub(crate) struct SchedulingCycle {
     next_start: usize,
     /// The number of the latest attempt, from 1 on.
     pub(crate) number: u64,
+    /// What plugins have counted since that was set to zero, in units. It depends on which of their answers were kept, and is no
+    /// part of what attempts are said to cost.
+    pub(crate) n_searched: u64,
+    /// How many units were taken from allowances since that was set to zero.
+    pub(crate) n_charged: u64,
 }
 
 /// Some of the nodes.
@@ -137,7 +142,16 @@ struct SearchGuide<'a, 'w> {
 impl SchedulingCycle {
     pub(crate) fn new(options: CycleOptions) -> Self {
         let (budgets, classes) = (Budgets::new(options.work), ClassCache::default());
-        Self { options, classes, budgets, plans_as_a_whole: false, next_start: 0, number: 0 }
+        Self {
+            options,
+            classes,
+            budgets,
+            plans_as_a_whole: false,
+            next_start: 0,
+            number: 0,
+            n_searched: 0,
+            n_charged: 0,
+        }
     }
 
     /// A copy without cached evaluations that works on the calling thread alone: what shields plugins in a copy from the outside
@@ -145,8 +159,8 @@ impl SchedulingCycle {
     pub(crate) fn fork(&self) -> Self {
         let Self { next_start, number, plans_as_a_whole, .. } = *self;
         let options = CycleOptions { pool: Pool::none(), ..self.options.clone() };
-        let (budgets, classes) = (self.budgets.clone(), ClassCache::default());
-        Self { options, classes, budgets, plans_as_a_whole, next_start, number }
+        let budgets = self.budgets.clone();
+        Self { budgets, plans_as_a_whole, next_start, number, ..Self::new(options) }
     }
 
     /// How often an evaluation was brought up to date, and how often one was made from scratch.
@@ -299,15 +313,18 @@ impl SchedulingCycle {
         });
         let has_tried_to_preempt = may_preempt && matches!(found, Err(NoChoice::Unfit(_)));
         let preemption = if has_tried_to_preempt { price.preemption } else { 0 };
-        let cost = price.search.saturating_add(preemption).saturating_add(core.work.done());
-        if cost > limits.soft && scope.paid.is_none() {
-            self.budgets.spend(&pod.namespace, cost, now);
+        let cost = price.search.saturating_add(preemption);
+        self.n_searched = self.n_searched.saturating_add(core.work.done());
+        let all = cost.saturating_add(core.work.done());
+        if all > limits.soft && scope.paid.is_none() {
+            self.budgets.spend(&pod.namespace, all, now);
+            self.n_charged = self.n_charged.saturating_add(all);
         }
         let found = match found {
             // Whatever the plugin said: it was stopped, and would be again.
             Err(NoChoice::Broken(_)) if core.work.left() == 0 => {
                 let n_errors = queued.consecutive_errors();
-                let price = (cost, SEARCHES);
+                let price = (all, SEARCHES);
                 let refusal = self.budgets.refusal(limits, &pod.namespace, price, n_errors, now);
                 Err(NoChoice::OverBudget(refusal))
             }

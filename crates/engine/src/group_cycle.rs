@@ -111,6 +111,7 @@ impl SchedulingCycle {
     ) {
         let (core, bindings, preemptions) = parts;
         let mut ahead = None;
+        (self.n_searched, self.n_charged) = (0, 0);
         let (later, started, effort) = (Commands::default(), Vec::new(), Effort::default());
         let is_final = true;
         let mut cx = GroupWork {
@@ -173,6 +174,7 @@ impl SchedulingCycle {
     ) {
         let (namespace, now) = (&group.namespace, cx.core.now);
         let Effort { one_by_one, one_by_one_paid, .. } = cx.effort;
+        let one_by_one = one_by_one.saturating_add(self.n_searched);
         let soft = self.limits_of(cx, group).soft;
         if one_by_one > for_all_members(soft, cx, group) {
             self.budgets.spend(namespace, one_by_one.saturating_sub(one_by_one_paid), now);
@@ -271,7 +273,8 @@ impl SchedulingCycle {
 
     /// Whether so much more work may be spent on members one after the other.
     pub(crate) fn may_spend(&self, cx: &GroupWork<'_>, group: &Group, more: u64) -> bool {
-        cx.effort.one_by_one.saturating_add(more) <= self.limit_of(cx, group)
+        let spent = cx.effort.one_by_one.saturating_add(self.n_searched);
+        spent.saturating_add(more) <= self.limit_of(cx, group)
     }
 
     /// How much work may be spent on members one after the other, in units.
@@ -382,21 +385,21 @@ impl SchedulingCycle {
     ) -> Outcome {
         let pod = &queued.entry().0;
         let limit = self.limit_of(cx, group);
-        if cx.effort.one_by_one > limit {
+        let spent = cx.effort.one_by_one.saturating_add(self.n_searched);
+        if spent > limit {
             cx.effort.hit_limit = true;
             let text = format!(
                 "the pod group is too expensive to schedule: the pods before this one cost up to {} units of work, more \
                  than the {limit} that are allowed",
-                cx.effort.one_by_one
+                spent
             );
             return Outcome::Failed(Failure::Error(text));
         }
-        let soft = self.limits_of(cx, group).soft;
+        let before = self.n_charged;
         let (found, work) = self.find(cx.core, queued, group.profile, scope, cx.observer);
-        cx.effort.one_by_one = cx.effort.one_by_one.saturating_add(work);
-        if work > soft && scope.paid.is_none() {
-            cx.effort.one_by_one_paid = cx.effort.one_by_one_paid.saturating_add(work);
-        }
+        let Effort { one_by_one, one_by_one_paid, .. } = &mut cx.effort;
+        *one_by_one = one_by_one.saturating_add(work);
+        *one_by_one_paid = one_by_one_paid.saturating_add(self.n_charged - before);
         *fits_nowhere = matches!(found, Err(NoChoice::Unfit(_)));
         let failure = match found {
             Ok(choice) => return cx.place(group, queued, choice, None),

@@ -121,7 +121,8 @@ impl<'b, 'w> GangBoard<'b, 'w> {
     fn spend(&mut self, units: u64) -> Result<(), Halt> {
         let spent = &mut self.cx.effort.as_a_whole;
         *spent = spent.saturating_add(units);
-        if *spent > self.limit { Err(Halt::Limit) } else { Ok(()) }
+        let is_over = *spent > self.limit || self.cycle.n_searched > self.limit;
+        if is_over { Err(Halt::Limit) } else { Ok(()) }
     }
 }
 

@@ -568,8 +568,11 @@ async fn files_that_cannot_be_used_change_nothing() {
         ("ca.crt", ""),
         ("ca.crt", "rubbish"),
     ] {
+        let whole = std::fs::read_to_string(rotation.directory.path().join(name)).unwrap();
         rotation.write(name, text);
         assert_eq!(rotation.way(&api).await, (0, Some(first.der())), "{name} {text}");
+        rotation.write(name, &whole);
+        assert_eq!(rotation.way(&api).await, (0, Some(first.der())), "{name}");
     }
     std::fs::remove_file(rotation.directory.path().join("client.key")).unwrap();
     assert_eq!(rotation.way(&api).await, (0, Some(first.der())));
