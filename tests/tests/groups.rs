@@ -804,7 +804,6 @@ fn a_group_whose_preemption_costs_too_much_evicts_nothing() {
     assert_eq!(log.iter().filter(fails).filter(|line| line.contains("g2")).count(), 1, "{log:#?}");
 }
 
-/// As long as members are missing, those that wait are left alone: each that comes costs no more than the first.
 /// Two nodes full of pods of one group, and a gang of Kubernetes 1.37 whose member needs the place of one of them. The pods that
 /// have to go, and the log.
 fn gang_among_a_group(mode: serde_json::Value, policy: &str) -> (Vec<String>, String) {
@@ -872,6 +871,7 @@ fn a_group_that_never_preempts_evicts_nothing() {
     assert!(said.contains("not eligible due to preemptionPolicy=Never."), "{said}");
 }
 
+/// As long as members are missing, those that wait are left alone: each that comes costs no more than the first.
 #[test]
 fn members_of_a_gang_wake_up_when_the_last_one_comes() {
     let mut history = History::new(&["GenericWorkload", "GangScheduling"], true);

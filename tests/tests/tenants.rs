@@ -396,25 +396,26 @@ fn a_group_that_is_too_expensive_waits_as_a_whole_and_pays_for_its_members() {
         if let Some(turn) = world.engine.schedule_next(world.now) {
             let AttemptResult::Error(message) = &turn.result else { panic!("{:?}", turn.result) };
             assert!(message.contains("the pod group is too expensive"), "{message}");
-            // Those that came later, too.
             let n_members = turn.group.map(|group| group.members.len());
-            assert_eq!(n_members, Some(10 + tried_at.len()));
+            assert_eq!(n_members, Some(if tried_at.is_empty() { 10 } else { 11 }));
             tried_at.push(world.now.saturating_since(start).as_secs());
             works.push(turn.work);
-            // Who comes later is tried alone, and brings none of the others back.
-            world.handle(gang_member(10 + tried_at.len()));
-            let turn = world.engine.schedule_next(world.now).unwrap();
-            assert_eq!(turn.group.map(|group| group.members.len()), Some(1));
-            assert!(turn.work <= 180, "{}", turn.work);
+            if tried_at.len() == 1 {
+                // Who comes later is tried alone, and brings none of the others back.
+                world.handle(gang_member(10));
+                let turn = world.engine.schedule_next(world.now).unwrap();
+                assert_eq!(turn.group.map(|group| group.members.len()), Some(1));
+                assert!(turn.work <= 180, "{}", turn.work);
+            }
             assert!(world.engine.schedule_next(world.now).is_none());
             world.engine.drain_effects().for_each(drop);
         }
         world.now = world.now + Duration::from_secs(1);
     }
     assert!((10..=12).contains(&tried_at[1]), "{tried_at:?}");
-    // By then the members have used up what their namespace may spend, which comes back by a unit a second.
+    // By then the members have used up what their namespace may spend, which comes back by a unit a second: enough for one of them.
     assert!(tried_at[2] > 200 && tried_at[3] > tried_at[2] + 40, "{tried_at:?}");
-    assert!(works[0] > 900 && works[2] < 180, "{works:?}");
+    assert!(works[1] > 900 && works[2] < 180, "{works:?}");
 }
 
 #[test]

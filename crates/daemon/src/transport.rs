@@ -1,6 +1,6 @@
 //! The connection to the API server, one request at a time. [`endpoint`] says where the server is and who we are there.
 //!
-//! kube does configuration, TLS and authentication; nothing outside of here knows kube.
+//! kube reads kubeconfigs, sets TLS up and authenticates; of the rest of this crate only the TLS of extenders knows it.
 //!
 //! Invariants: whether an unanswered request was carried out is never guessed ([`ApiError::is_outcome_unknown`]); no
 //! request waits for ever, watches excepted; kube's own retries are off, because only the caller knows what may be sent

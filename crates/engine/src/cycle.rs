@@ -38,7 +38,7 @@ use crate::profiles::ProfileIdx;
 use crate::turn::{AttemptResult, Turn};
 
 /// What costs most, for messages, where plugins have counted too much.
-const SEARCHES: &str = "searches, such as for devices";
+pub(crate) const SEARCHES: &str = "searches, such as for devices";
 
 /// What the cycle is made with.
 #[derive(Clone, Debug)]

@@ -164,7 +164,7 @@ impl SchedulingCycle {
             Err(Halt::Limit | Halt::LooksFurther) => {
                 // A try that ends at its own limit has not found a way, and those that come later may.
                 let limits = self.budgets.of(namespace, cx.core.cluster.n_nodes(), cx.core.now);
-                let left = stage.saturating_sub(cx.effort.as_a_whole);
+                let left = stage.saturating_sub(cx.effort.planned());
                 cx.effort.hit_limit |= cx.effort.until.is_none() || left < limits.hard;
                 (greedy, Some(Why::Limit))
             }
@@ -222,7 +222,7 @@ impl SchedulingCycle {
     /// What planning as a whole may have cost at the end of a try in a changed cluster. What is not found by then counts as not
     /// there, unless nothing is left for later tries.
     pub(crate) fn try_limit(&self, cx: &GroupWork<'_>, namespace: &Arc<str>) -> u64 {
-        let spent = cx.effort.as_a_whole;
+        let spent = cx.effort.planned();
         spent.saturating_add(self.search_limit(cx, namespace).saturating_sub(spent) / TRY_PART)
     }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::{Pod, WorkMeter};
 use kube_scheduler_framework::preemption::PreemptionReport;
 use kube_scheduler_framework::{
     Commands, CycleState, NodeIdx, NodeOverlay, PluginName, PostFilterContext, PostFilterOutcome,
@@ -17,7 +17,7 @@ use kube_scheduler_runtime::{HypotheticalRunner, Rejections, Runner, SkipSet};
 
 use crate::attempt::{NO_NODES, TOO_EXPENSIVE, n_feasible_to_find, order_of};
 use crate::core::Core;
-use crate::cycle::SchedulingCycle;
+use crate::cycle::{SEARCHES, SchedulingCycle};
 use crate::diagnosis::{Diagnosis, FitError};
 use crate::effect::PodRef;
 use crate::evaluation::{
@@ -146,6 +146,7 @@ pub(crate) fn explained(
         let refusal = cycle.budgets.refusal(limits, &pod.namespace, price, 0, core.now);
         return Some(Explanation::failed(pod, Status::error(refusal.message)));
     }
+    core.work = WorkMeter::new(limits.hard);
     let manner = Manner {
         ties: cycle.options.ties(random),
         random,
@@ -160,6 +161,11 @@ pub(crate) fn explained(
     let explanation = guarded(|| explain(&runner, pod, manner));
     let n_nodes = core.cluster.n_nodes();
     let mut explanation = explanation.unwrap_or_else(|panic| Explanation::failed(pod, panic));
+    if explanation.error.is_some() && core.work.left() == 0 {
+        let price = (price.search.saturating_add(core.work.done()), SEARCHES);
+        let refusal = cycle.budgets.refusal(limits, &pod.namespace, price, 0, core.now);
+        return Some(Explanation::failed(pod, Status::error(refusal.message)));
+    }
     let percentage = profile.percentage_of_nodes_to_score.or(cycle.options.percentage);
     let enough = percentage.map(|percentage| n_feasible_to_find(n_nodes, percentage));
     explanation.enough = enough.filter(|enough| *enough < n_nodes);

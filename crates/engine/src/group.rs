@@ -90,10 +90,12 @@ pub(crate) struct Effort {
     pub(crate) one_by_one_paid: u64,
     /// What was spent on planning a gang as a whole.
     pub(crate) as_a_whole: u64,
-    /// How much of `as_a_whole` was spent before the present stage: the group is tried, makes room, and is planned ahead. Each stage
+    /// What plugins have counted in the steps of that: no part of what the attempt is said to cost.
+    pub(crate) searched: u64,
+    /// How much of that was spent before the present stage: the group is tried, makes room, and is planned ahead. Each stage
     /// has an allowance of its own.
     pub(crate) before_stage: u64,
-    /// What `as_a_whole` may come to in the present try, if that is less than the stage may cost.
+    /// What it may come to in the present try, if that is less than the stage may cost.
     pub(crate) until: Option<u64>,
     /// How much of `as_a_whole` is taken from the allowance of the namespace already.
     pub(crate) paid: u64,
@@ -104,9 +106,14 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
+    /// All that planning as a whole has cost.
+    pub(crate) const fn planned(&self) -> u64 {
+        self.as_a_whole.saturating_add(self.searched)
+    }
+
     /// What comes now has an allowance of its own.
     pub(crate) const fn begin_stage(&mut self) {
-        self.before_stage = self.as_a_whole;
+        self.before_stage = self.planned();
         self.hit_limit = false;
     }
 }

@@ -273,8 +273,13 @@ impl SchedulingCycle {
 
     /// Whether so much more work may be spent on members one after the other.
     pub(crate) fn may_spend(&self, cx: &GroupWork<'_>, group: &Group, more: u64) -> bool {
-        let spent = cx.effort.one_by_one.saturating_add(self.n_searched);
-        spent.saturating_add(more) <= self.limit_of(cx, group)
+        self.spent_on_members(cx).saturating_add(more) <= self.limit_of(cx, group)
+    }
+
+    /// How much work was spent on members one after the other, what plugins have counted included.
+    const fn spent_on_members(&self, cx: &GroupWork<'_>) -> u64 {
+        let searched = self.n_searched.saturating_sub(cx.effort.searched);
+        cx.effort.one_by_one.saturating_add(searched)
     }
 
     /// How much work may be spent on members one after the other, in units.
@@ -385,13 +390,12 @@ impl SchedulingCycle {
     ) -> Outcome {
         let pod = &queued.entry().0;
         let limit = self.limit_of(cx, group);
-        let spent = cx.effort.one_by_one.saturating_add(self.n_searched);
+        let spent = self.spent_on_members(cx);
         if spent > limit {
             cx.effort.hit_limit = true;
             let text = format!(
-                "the pod group is too expensive to schedule: the pods before this one cost up to {} units of work, more \
-                 than the {limit} that are allowed",
-                spent
+                "the pod group is too expensive to schedule: the pods before this one cost up to {spent} units of work, more \
+                 than the {limit} that are allowed"
             );
             return Outcome::Failed(Failure::Error(text));
         }

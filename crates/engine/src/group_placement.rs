@@ -214,6 +214,8 @@ impl SchedulingCycle {
                 if hit_limit && !kept.is_empty() {
                     break;
                 }
+                // The error that counts says whether a limit was the reason.
+                cx.effort.hit_limit = hit_limit;
                 return Err(tried);
             }
             if tried.status.is_success() || tried.waits {

@@ -129,6 +129,10 @@ fn held_back(failure: Failure, not_before: Option<Timestamp>) -> Failure {
         (Failure::Error(message), Some(not_before)) => {
             Failure::OverBudget(OverBudget { message, not_before })
         }
+        (Failure::OverBudget(over), Some(not_before)) => {
+            let not_before = over.not_before.max(not_before);
+            Failure::OverBudget(OverBudget { not_before, ..over })
+        }
         (failure, _) => failure,
     }
 }

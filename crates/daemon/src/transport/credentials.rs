@@ -119,7 +119,9 @@ impl Contents {
 /// The authorities in base64 of PEM.
 pub(super) fn authorities_in_base64(data: &str) -> Result<Vec<Vec<u8>>, String> {
     let refused = |why: String| format!("certificate-authority-data: {why}");
-    let pem = STANDARD.decode(data.trim()).map_err(|error| refused(error.to_string()))?;
+    // Go's reader passes over line breaks.
+    let data: String = data.split_whitespace().collect();
+    let pem = STANDARD.decode(data).map_err(|error| refused(error.to_string()))?;
     authorities(&pem).map_err(refused)
 }
 

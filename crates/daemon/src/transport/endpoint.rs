@@ -156,7 +156,12 @@ impl Endpoint {
             .ok()
             .filter(|url| url.scheme_str() == Some("https"))
             .ok_or_else(|| ConnectError::Server { address: url.to_owned() })?;
+        // What leads to the other address, and who has signed its certificate.
         config.tls_server_name = None;
+        config.proxy_url = None;
+        if authorities.is_some() {
+            config.root_cert_file = None;
+        }
         let files = self.files.clone();
         let files = if authorities.is_some() { files.without_authority() } else { files };
         config.root_cert = authorities.or(config.root_cert);

@@ -12,6 +12,8 @@ use kube::config::{
     AuthInfo, Cluster, Context, ExecAuthCluster, Kubeconfig, KubeconfigError, NamedAuthInfo,
 };
 
+use serde_json::Value;
+
 use super::credentials::{CredentialFiles, authorities_in_base64, reason};
 use super::proxy::{Proxy, ProxyError, ProxyUrlError};
 
@@ -104,23 +106,26 @@ pub(super) fn address(text: &str) -> Option<Uri> {
     let full = if has_scheme { text.to_owned() } else { format!("http://{text}") };
     let uri: Uri = full.parse().ok()?;
     let is_server = matches!(uri.scheme_str(), Some("http" | "https"))
-        && uri.host().is_some_and(|host| !host.is_empty());
+        && uri.host().is_some_and(|host| !host.is_empty())
+        && has_possible_port(&uri);
     (is_server && (has_scheme || matches!(uri.path(), "" | "/"))).then_some(uri)
 }
 
-/// The user of a context, who may be nobody.
+/// Whether the port of an address, if it names one, is a number that a port can have: anything else would be read as none.
+pub(super) fn has_possible_port(uri: &Uri) -> bool {
+    let Some(authority) = uri.authority() else { return true };
+    let host_and_port = authority.as_str().rsplit('@').next().unwrap_or_default();
+    let port = host_and_port.strip_prefix(authority.host());
+    matches!(port, Some("" | ":")) || authority.port_u16().is_some()
+}
+
+/// The user of a context, who may be nobody. Empty texts are as good as none.
 fn user(users: Vec<NamedAuthInfo>, context: &Context) -> AuthInfo {
     let known = users.into_iter().find(|user| Some(&user.name) == context.user.as_ref());
-    let mut user = known.and_then(|known| known.auth_info).unwrap_or_default();
-    for text in [
-        &mut user.client_certificate,
-        &mut user.client_certificate_data,
-        &mut user.client_key,
-        &mut user.token_file,
-    ] {
-        *text = given(text.take());
-    }
-    user
+    let user = known.and_then(|known| known.auth_info).unwrap_or_default();
+    let Ok(Value::Object(mut fields)) = serde_json::to_value(&user) else { return user };
+    fields.retain(|_, field| field.as_str() != Some(""));
+    serde_json::from_value(Value::Object(fields)).unwrap_or(user)
 }
 
 /// Whether nothing is said about a cluster.
@@ -167,7 +172,7 @@ fn said(error: KubeconfigError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -209,6 +214,38 @@ mod tests {
         let elsewhere = config(&kubeconfig("https://api.example:6443"), Some("https://10.0.0.1"));
         assert_eq!(elsewhere.cluster_url, "https://10.0.0.1/");
         assert_eq!((elsewhere.tls_server_name, elsewhere.auth_info.token.is_some()), (None, true));
+    }
+
+    #[test]
+    fn empty_credentials_are_none() {
+        let with = |user: Value| {
+            let mut kubeconfig = kubeconfig("https://a.example");
+            kubeconfig["users"][0]["user"] = user;
+            config(&kubeconfig, None).auth_info
+        };
+        let user = with(json!({"token": "", "tokenFile": "/t", "username": "", "password": "",
+            "client-key-data": "", "as": "jane"}));
+        assert!(user.token.is_none() && user.username.is_none() && user.password.is_none());
+        assert!(user.client_key_data.is_none());
+        assert_eq!(user.token_file.as_deref(), Some("/t"));
+        assert_eq!(user.impersonate.as_deref(), Some("jane"));
+        let user = with(json!({"token": "t", "username": "me", "password": "secret"}));
+        assert!(user.token.is_some() && user.username.is_some() && user.password.is_some());
+    }
+
+    #[test]
+    fn an_address_has_a_port_that_there_is() {
+        for (text, is_one) in [
+            ("https://h:6443", true),
+            ("h:80", true),
+            ("https://[fd00::1]", true),
+            ("https://[fd00::1]:6443", true),
+            ("https://h:99999", false),
+            ("https://h:x", false),
+            ("h:70000", false),
+        ] {
+            assert_eq!(address(text).is_some(), is_one, "{text}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! a proxy. hyper-util has a reader of these variables as well; it follows curl (`ALL_PROXY`, no ports in `NO_PROXY`, loopback
 //! through the proxy), and needs two crates more.
 //!
-//! Invariant: neither the user nor the password of a proxy is in any text.
+//! Invariant: neither the user nor the password of a proxy is in any message, or shown of a [`Proxy`].
 
 mod dialer;
 mod exceptions;
@@ -18,6 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderValue, Uri};
 use percent_encoding::percent_decode_str;
 
+use super::kubeconfig::has_possible_port;
 pub(crate) use dialer::Dialer;
 use exceptions::Exceptions;
 
@@ -152,6 +153,9 @@ impl Proxy {
             }
         };
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(no_url)?;
+        if !has_possible_port(&uri) {
+            return Err(no_url());
+        }
         // hyper's connector speaks plain TCP whatever the scheme is; only https makes another difference here.
         let scheme = if protocol == Protocol::Https { "https" } else { "http" };
         let port = uri.port_u16().unwrap_or(port);
@@ -165,9 +169,10 @@ impl Proxy {
         Ok(Self { protocol, address, user_and_password, origin })
     }
 
-    /// What shows a proxy that is spoken to in HTTP who we are.
+    /// What shows a proxy that is spoken to in HTTP who we are; `None` for others, which would pass it on.
     pub(crate) fn authorization(&self) -> Option<HeaderValue> {
-        let (user, password) = self.user_and_password.as_ref()?;
+        let user_and_password = self.user_and_password.as_ref();
+        let (user, password) = user_and_password.filter(|_| self.protocol != Protocol::Socks5)?;
         let value = format!("Basic {}", STANDARD.encode(format!("{user}:{password}")));
         let mut value = HeaderValue::try_from(value).ok()?;
         value.set_sensitive(true);
@@ -257,7 +262,8 @@ mod tests {
 
     #[test]
     fn what_is_no_proxy_is_ignored_or_refused() {
-        for ignored in ["http://", "http://a b", "://", "http://:80"] {
+        let no_ports = ["http://p:abc", "http://me:secret@p:99999", "http://[fd00::1]:x"];
+        for ignored in ["http://", "http://a b", "://", "http://:80"].into_iter().chain(no_ports) {
             assert_eq!(way(&[("HTTPS_PROXY", ignored)], "https://api.example"), "", "{ignored}");
         }
         let ftp = [("HTTPS_PROXY", "ftp://secret@p"), ("NO_PROXY", "direct.example")];
@@ -280,6 +286,9 @@ mod tests {
         let basic = format!("Basic {}", STANDARD.encode("us@er:pass:word"));
         let sent = proxy.authorization().unwrap();
         assert_eq!((sent.to_str().unwrap(), sent.is_sensitive()), (&*basic, true));
+        // A SOCKS proxy would pass it on to the server.
+        let proxy = Proxy::parse("socks5://me:secret@p", "proxy-url").ok().unwrap();
+        assert_eq!(proxy.authorization(), None);
         let proxy = Proxy::parse("socks5h://p", "proxy-url").ok().unwrap();
         assert_eq!(proxy.to_string(), "proxy socks5://p:1080 (proxy-url)");
         assert_eq!(proxy.authorization(), None);

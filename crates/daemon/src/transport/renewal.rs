@@ -2,9 +2,10 @@
 //!
 //! A check belongs to a request: a scheduler that does anything sends some every few seconds, be it to keep its lease, and one that
 //! sends none needs no certificate. After a change new requests use new connections; those under way, watches among them, end on
-//! the old ones, which are then closed. The reference breaks them off.
+//! the old ones, which are then closed. The reference breaks them off. A plugin for credentials is run again then, while requests
+//! wait.
 //!
-//! Invariant: there is always a client: files that cannot be used change nothing, and are reported once.
+//! Invariant: there is always a client: files that cannot be used change nothing, and are reported once by each client.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};

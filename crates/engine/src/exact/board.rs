@@ -121,8 +121,7 @@ impl<'b, 'w> GangBoard<'b, 'w> {
     fn spend(&mut self, units: u64) -> Result<(), Halt> {
         let spent = &mut self.cx.effort.as_a_whole;
         *spent = spent.saturating_add(units);
-        let is_over = *spent > self.limit || self.cycle.n_searched > self.limit;
-        if is_over { Err(Halt::Limit) } else { Ok(()) }
+        if self.cx.effort.planned() > self.limit { Err(Halt::Limit) } else { Ok(()) }
     }
 }
 
@@ -137,16 +136,20 @@ impl Board for GangBoard<'_, '_> {
         let (queued, is_unknown) = (&self.group.members[*member], *is_unknown);
         let who = (queued, self.group.profile);
         let (core, scope) = (&mut *self.cx.core, self.scope);
+        let before = (self.cycle.n_searched, self.cycle.n_charged);
         let (found, work) =
             self.cycle.look(core, who, scope, &mut NoObserver, |search| search.candidates());
-        // A step that is refused costs nothing.
-        let work = if matches!(found, Err(NoChoice::OverBudget(_))) { 0 } else { work };
-        // What one step costs beyond the soft limit is paid for with the step.
-        let namespace = &self.group.namespace;
-        let (n_nodes, now) = (self.cx.core.cluster.n_nodes(), self.cx.core.now);
-        if work > self.cycle.budgets.of(namespace, n_nodes, now).soft {
-            self.cx.effort.paid = self.cx.effort.paid.saturating_add(work);
-        }
+        let searched = self.cycle.n_searched - before.0;
+        let charged = self.cycle.n_charged - before.1;
+        // A step that is refused beforehand costs nothing.
+        let is_refused = matches!(found, Err(NoChoice::OverBudget(_))) && charged == 0;
+        let work = if is_refused { 0 } else { work };
+        // What was taken from the allowance with the step: its price, and what plugins have counted.
+        let of_price = charged.min(work);
+        let effort = &mut self.cx.effort;
+        effort.searched = effort.searched.saturating_add(searched);
+        effort.paid = effort.paid.saturating_add(of_price);
+        effort.one_by_one_paid = effort.one_by_one_paid.saturating_add(charged - of_price);
         self.spend(work.saturating_add(STEP))?;
         let Candidates { nodes, state, reads, is_local, goes_by_sums } = match found {
             Ok(candidates) => candidates,

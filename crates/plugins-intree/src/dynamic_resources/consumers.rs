@@ -79,13 +79,17 @@ impl<'a> Users<'a> {
         Self { group: found.and_then(Result::ok) }
     }
 
-    /// The names of the claims that a pod uses by itself, each once.
+    /// The names of the claims that a pod uses by itself, each once. Those that are generated for a pod are left out: it is their
+    /// only user.
     fn claims<'p>(&self, pod: &'p Pod) -> impl Iterator<Item = &'p str> {
         let entries = pod.spec.resource_claims.iter();
         let own = entries.filter(|&entry| {
             !self.group.is_some_and(|group| group.resource_claims.contains(entry))
         });
-        let names = own.filter_map(|entry| Some(claim_name(pod, entry).ok().flatten()?.0));
+        let names = own.filter_map(|entry| match claim_name(pod, entry) {
+            Ok(Some((name, false))) => Some(name),
+            _ => None,
+        });
         names.collect::<BTreeSet<&str>>().into_iter()
     }
 

@@ -80,7 +80,7 @@ pub(super) fn claim_name<'a>(
 }
 
 /// Whether the pod is the owner that manages the claim.
-fn is_owned_by(claim: &ResourceClaim, pod: &Pod) -> bool {
+pub(super) fn is_owned_by(claim: &ResourceClaim, pod: &Pod) -> bool {
     let controller = claim.owners.iter().find(|owner| owner.controller == Some(true));
     controller.is_some_and(|owner| *owner.uid == *pod.uid)
 }

@@ -88,8 +88,8 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     }
 
     /// Makes queued pods ready now, without waiting for events or backoff, unless a PreEnqueue plugin gates them or they have
-    /// to [wait](QueuedPod::wait_until). A pod in flight whose attempt fails waits for its backoff only. Unknown pods are ignored. Returns the number of pods that
-    /// became ready.
+    /// to [wait](QueuedPod::wait_until). A pod in flight whose attempt fails waits for its backoff only. Unknown pods are
+    /// ignored. Returns the number of pods that became ready.
     pub fn activate<P>(&mut self, entries: &[E], now: Timestamp, policy: &mut P) -> usize
     where
         P: QueuePolicy<E, O> + ?Sized,
