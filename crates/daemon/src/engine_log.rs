@@ -7,7 +7,7 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_engine::{Effect, Engine, Input, Notice, Rejection, VictimEnd};
 use tracing::Level;
 
-/// The name under which the reference logs errors that nobody else deals with.
+/// The name under which the reference logs errors that no caller handles.
 pub(crate) const UNHANDLED_ERROR: &str = "UnhandledError";
 
 /// From this verbosity on, changes of pods and nodes are logged.

@@ -101,7 +101,7 @@ impl<'a> Context<'a> {
         value
     }
 
-    /// How much work that nobody could foresee plugins may still do in this attempt, in [units](Self::count_work).
+    /// How much work without a price plugins may still do in this attempt, in [units](Self::count_work).
     ///
     /// It is little once pods of the namespace have cost too much. A plugin that depends on it has to fail the attempt with an error,
     /// which is in no cache: there may be more of it next time.

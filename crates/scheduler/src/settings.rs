@@ -225,7 +225,7 @@ fn kubeconfig(
     Some(flag.into())
 }
 
-/// The reference's warning about features that an older version had only begun with.
+/// The reference's warning about features that were alpha in the emulated version.
 fn warn_of_alpha(gates: &FeatureGates) -> Option<String> {
     let is_alpha = |spec: GateSpec, is_on: bool| is_on && spec.stage == Stage::Alpha;
     let enabled = gates.iter().filter(|&(_, spec, is_on)| is_alpha(spec, is_on));

@@ -1,4 +1,4 @@
-//! Clients that speak HTTP without TLS, such as one that was given `http://` by mistake: they are told, as by servers in Go.
+//! Clients that speak HTTP without TLS, such as one that was given `http://` by mistake: they get the answer of servers in Go.
 //!
 //! Invariant: the first byte alone decides, and nothing is waited for after it.
 
