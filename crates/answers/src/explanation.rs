@@ -2,7 +2,7 @@
 
 mod compose;
 mod data;
-mod group;
+pub(crate) mod group;
 mod table;
 mod visibility;
 
@@ -108,32 +108,15 @@ pub(crate) fn explanation_in_group(
         false => group::trial::group_of(engine, &found.pod, options, interrupt, now),
     };
     let mut answer = explanation_of(found, options, now);
-    let alone = answer.judged();
-    let fares_worse = |verdict: &Verdict| match alone {
-        Verdict::Fits => *verdict != Verdict::Fits,
-        Verdict::FitsAfterPreemption => {
-            !matches!(verdict, Verdict::Fits | Verdict::FitsAfterPreemption)
-        }
-        _ => false,
-    };
-    if let Some(verdict) = group.as_ref().and_then(verdict_of).filter(fares_worse) {
+    // Pods of its group may take its room, or be what it has to be near.
+    if let Some(verdict) = group.as_ref().and_then(GroupAnswer::verdict_of_pod)
+        && answer.judged() != Verdict::Error
+        && answer.judged() != verdict
+    {
         answer.judge_by_group(verdict);
     }
     answer.group = group;
     answer
-}
-
-/// Whether a group fits; one that cannot be tried yet does not. `None` if it is not known.
-fn verdict_of(group: &GroupAnswer) -> Option<Verdict> {
-    if group.waits_for.is_some() {
-        return Some(Verdict::DoesNotFit);
-    }
-    Some(match group.attempt.as_ref()?.verdict {
-        "Fits" => Verdict::Fits,
-        "FitsAfterPreemption" => Verdict::FitsAfterPreemption,
-        "Error" => Verdict::Error,
-        _ => Verdict::DoesNotFit,
-    })
 }
 
 /// What an attempt at a pod would find now.
@@ -180,7 +163,7 @@ fn in_its_group(engine: &Engine, pod: &Arc<Pod>) -> Arc<Pod> {
 }
 
 /// Whether the engine knows this very pod, and not only one of its name.
-fn is_known(engine: &Engine, pod: &Pod) -> bool {
+pub(crate) fn is_known(engine: &Engine, pod: &Pod) -> bool {
     engine.known_pod(&pod.namespace, &pod.name).is_some_and(|known| known.uid == pod.uid)
 }
 

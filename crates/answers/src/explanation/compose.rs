@@ -91,7 +91,7 @@ fn warnings(pod: &Pod, found: &engine::Explanation) -> Vec<String> {
     }
     if let Some(group) = &pod.spec.pod_group {
         warnings.push(format!(
-            "rejections, scores and suggestions are about the pod alone, not about its group {group}"
+            "rejections and scores are about the pod alone, not about its group {group}"
         ));
     }
     if found.has_extenders {

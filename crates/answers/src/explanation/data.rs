@@ -43,7 +43,7 @@ pub struct Explanation {
     /// Whether a gated pod would fit if nothing held it back, which is what all the rest of the answer is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_gates: Option<Verdict>,
-    /// Whether that is the verdict of its group, and it would fare better alone.
+    /// Whether that is how it fares with its group, and not how it would fare alone.
     #[serde(skip)]
     pub(crate) is_by_group: bool,
     /// The text of the event if an attempt failed now.
@@ -94,9 +94,14 @@ impl Explanation {
         self.without_gates.unwrap_or(self.verdict)
     }
 
-    /// Whether changes of the pod alone would not help, because of its group.
+    /// Whether it gets no node as things are, and nothing has failed.
+    pub(crate) fn is_rejected(&self) -> bool {
+        matches!(self.judged(), Verdict::DoesNotFit | Verdict::FitsAfterPreemption)
+    }
+
+    /// Whether changes help only if the whole group of the pod then fits.
     pub(crate) fn is_up_to_group(&self) -> bool {
-        self.is_by_group || self.group.as_ref().is_some_and(|group| group.waits_for.is_some())
+        self.group.as_ref().is_some_and(GroupAnswer::is_stuck)
     }
 
     /// Says that it fits or does not, if nothing holds it back, because its group fits or does not.
@@ -272,7 +277,7 @@ pub struct Suggestion {
     /// `DropPodAffinityTerm`, `DropPodAffinity`, `DropPodAntiAffinityTerm`, `DropPodAntiAffinity`, `DropHostPort`,
     /// `DropHostPorts`, `DropNodeSelectorLabel`, `DropNodeSelector`, `DropNodeAffinity`, `LowerDeviceCount`,
     /// `DropDeviceSelector`, `DropDeviceConstraint`, `MoveVolume`, `AllowTopology`, `Uncordon`, `ScaleDown`, `RaisePriority`,
-    /// `AddNodeLike`.
+    /// `AddNodeLike`, `LowerMinCount`.
     pub codes: Vec<&'static str>,
     /// The changes in words.
     pub changes: Vec<String>,
@@ -281,9 +286,9 @@ pub struct Suggestion {
     /// is softened or dropped 30, pod affinity 35 and one of its terms 32, anti-affinity and host ports 40 and one of these 38,
     /// a selector or constraint of devices 40, node selectors and node affinity 45 and one label 40, topologies of a storage
     /// class 45, a cordon 50, fewer pods of a workload 55 and five for each, a priority 60 and one for each victim, a volume at
-    /// another place 70, a node 80.
+    /// another place 70, a node 80 and ten for each further one, a lower minCount of a pod group 55 and five for each pod less.
     pub size: u32,
-    /// On how many nodes the pod then fits, without any eviction.
+    /// On how many nodes the pod itself then fits, without any eviction.
     pub n_feasible: usize,
     /// Pods that would be evicted, `namespace/name`; empty where the reader may not see the pod.
     #[serde(skip_serializing_if = "Vec::is_empty")]

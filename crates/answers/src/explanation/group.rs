@@ -4,7 +4,7 @@
 //! Invariant: a group whose pods are not scheduled together, because the scheduler does not do that, has no answer.
 
 mod table;
-pub(super) mod trial;
+pub(crate) mod trial;
 mod visibility;
 
 use std::collections::BTreeMap;
@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use kube_scheduler_framework::{Code, Status};
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use super::Verdict;
 
 /// The group of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -65,6 +67,9 @@ pub struct GroupAttempt {
     /// Whether only the outcome is known, because there are too many domains and pods to report.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_abridged: bool,
+    /// Whether the pod that was asked about gets a node, if the group fits.
+    #[serde(skip)]
+    pub(crate) places_pod: bool,
     #[serde(skip)]
     is_error: bool,
 }
@@ -105,6 +110,27 @@ pub struct FailedMembers {
 }
 
 impl GroupAnswer {
+    /// Whether the pod that was asked about gets a node with the group, in the words of a pod's verdict; a group that cannot be
+    /// tried yet does not fit. `None` if it was not tried for another reason.
+    pub(crate) fn verdict_of_pod(&self) -> Option<Verdict> {
+        if self.waits_for.is_some() {
+            return Some(Verdict::DoesNotFit);
+        }
+        let attempt = self.attempt.as_ref()?;
+        Some(match attempt.verdict {
+            "Fits" if attempt.places_pod => Verdict::Fits,
+            "FitsAfterPreemption" => Verdict::FitsAfterPreemption,
+            "Error" => Verdict::Error,
+            _ => Verdict::DoesNotFit,
+        })
+    }
+
+    /// Whether the group as a whole gets no nodes as things are.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let fails = |attempt: &GroupAttempt| attempt.verdict != "Fits";
+        self.waits_for.is_some() || self.attempt.as_ref().is_some_and(fails)
+    }
+
     /// The pods that would be evicted for the group.
     pub(crate) fn victims_mut(&mut self) -> impl Iterator<Item = &mut String> {
         self.attempt.iter_mut().flat_map(|attempt| &mut attempt.victims)
@@ -147,6 +173,7 @@ impl GroupAttempt {
             no_domains: None,
             domains: Vec::new(),
             is_abridged: false,
+            places_pod: false,
             is_error: status.code() == Code::Error,
         }
     }

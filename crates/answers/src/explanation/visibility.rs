@@ -90,7 +90,10 @@ impl Explanation {
                     "AllowTopology" => {
                         "let a storage class make volumes at another place".clone_into(text);
                     }
-                    "AddNodeLike" => "one more node like one that is there".clone_into(text),
+                    "AddNodeLike" => {
+                        let how_many = text.split(" like ").next().unwrap_or_default();
+                        *text = format!("{how_many} like one that is there");
+                    }
                     _ => {}
                 }
             }

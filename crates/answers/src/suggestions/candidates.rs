@@ -10,6 +10,7 @@ use kube_scheduler_api_types::{
 use kube_scheduler_framework::ObjectStore;
 
 use super::devices::{DeviceChange, of_devices};
+use super::group::with_min_count;
 use super::volumes::{VolumeChange, of_volumes};
 use crate::amounts::{quantity, with_request};
 use crate::format::count;
@@ -19,14 +20,34 @@ use crate::what_if::Change;
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Candidate {
-    LowerRequest { resource: Arc<str>, less: i64, from: i64 },
+    /// `less` is exact if it is what a node lacks; otherwise it is the most that may be tried.
+    LowerRequest {
+        resource: Arc<str>,
+        less: i64,
+        from: i64,
+        is_exact: bool,
+    },
     Tolerate(Taint),
-    RaiseMaxSkew { topology_key: Arc<str>, from: i32, by: i64 },
-    SoftenSpreadConstraint { topology_key: Arc<str> },
-    DropSpreadConstraint { topology_key: Arc<str> },
-    DropPodAffinityTerm { at: usize, topology_key: Arc<str> },
+    RaiseMaxSkew {
+        topology_key: Arc<str>,
+        from: i32,
+        by: i64,
+    },
+    SoftenSpreadConstraint {
+        topology_key: Arc<str>,
+    },
+    DropSpreadConstraint {
+        topology_key: Arc<str>,
+    },
+    DropPodAffinityTerm {
+        at: usize,
+        topology_key: Arc<str>,
+    },
     DropPodAffinity,
-    DropPodAntiAffinityTerm { at: usize, topology_key: Arc<str> },
+    DropPodAntiAffinityTerm {
+        at: usize,
+        topology_key: Arc<str>,
+    },
     DropPodAntiAffinity,
     DropHostPort(HostPort),
     DropHostPorts,
@@ -36,9 +57,24 @@ pub(super) enum Candidate {
     OfDevices(DeviceChange),
     OfVolumes(VolumeChange),
     Uncordon(Arc<str>),
-    ScaleDown { workload: Arc<str>, pods: Arc<[PodName]> },
-    RaisePriority { from: i32, to: i32 },
-    AddNodeLike(Arc<str>),
+    ScaleDown {
+        workload: Arc<str>,
+        pods: Arc<[PodName]>,
+    },
+    RaisePriority {
+        from: i32,
+        to: i32,
+    },
+    AddNodesLike {
+        node: Arc<str>,
+        count: usize,
+    },
+    LowerMinCount {
+        namespace: Arc<str>,
+        group: Arc<str>,
+        from: i64,
+        by: i64,
+    },
 }
 
 impl Candidate {
@@ -63,7 +99,8 @@ impl Candidate {
             Self::Uncordon(_) => "Uncordon",
             Self::ScaleDown { .. } => "ScaleDown",
             Self::RaisePriority { .. } => "RaisePriority",
-            Self::AddNodeLike(_) => "AddNodeLike",
+            Self::AddNodesLike { .. } => "AddNodeLike",
+            Self::LowerMinCount { .. } => "LowerMinCount",
         }
     }
 
@@ -85,8 +122,14 @@ impl Candidate {
             Self::ScaleDown { pods, .. } => {
                 u32::try_from(pods.len()).unwrap_or(u32::MAX).saturating_mul(5).saturating_add(55)
             }
+            Self::LowerMinCount { by, .. } => {
+                u32::try_from(*by).unwrap_or(u32::MAX).saturating_mul(5).saturating_add(55)
+            }
             Self::RaisePriority { .. } => 60,
-            Self::AddNodeLike(_) => 80,
+            Self::AddNodesLike { count, .. } => {
+                let further = count.saturating_sub(1);
+                u32::try_from(further).unwrap_or(u32::MAX).saturating_mul(10).saturating_add(80)
+            }
         }
     }
 
@@ -94,7 +137,7 @@ impl Candidate {
     pub(super) fn kind(&self) -> Self {
         match self {
             Self::LowerRequest { resource, .. } => {
-                Self::LowerRequest { resource: resource.clone(), less: 0, from: 0 }
+                Self::LowerRequest { resource: resource.clone(), less: 0, from: 0, is_exact: true }
             }
             Self::OfVolumes(change) => Self::OfVolumes(change.kind()),
             Self::Uncordon(_) => Self::Uncordon("".into()),
@@ -102,7 +145,7 @@ impl Candidate {
                 Self::ScaleDown { workload: workload.clone(), pods: Arc::default() }
             }
             Self::RaisePriority { .. } => Self::RaisePriority { from: 0, to: 0 },
-            Self::AddNodeLike(_) => Self::AddNodeLike("".into()),
+            Self::AddNodesLike { .. } => Self::AddNodesLike { node: "".into(), count: 0 },
             other => other.clone(),
         }
     }
@@ -113,9 +156,13 @@ impl Candidate {
 
     /// The greatest amount that may be worth a trial, if it takes trials to know how much helps; each smaller one, down to 1, is a
     /// smaller change.
-    pub(super) const fn most(&self) -> Option<i64> {
+    pub(super) fn most(&self) -> Option<i64> {
         match self {
-            Self::RaiseMaxSkew { by, .. } => Some(*by),
+            Self::RaiseMaxSkew { by, .. } | Self::LowerMinCount { by, .. } => Some(*by),
+            Self::LowerRequest { less, is_exact: false, .. } => Some(*less),
+            Self::AddNodesLike { count, .. } => {
+                i64::try_from(*count).ok().filter(|count| *count > 1)
+            }
             Self::OfDevices(change) => change.most(),
             _ => None,
         }
@@ -128,20 +175,48 @@ impl Candidate {
                 Self::RaiseMaxSkew { topology_key: topology_key.clone(), from: *from, by: amount }
             }
             Self::OfDevices(change) => Self::OfDevices(change.by(amount)),
+            Self::LowerRequest { resource, from, is_exact: false, .. } => Self::LowerRequest {
+                resource: resource.clone(),
+                less: amount,
+                from: *from,
+                is_exact: false,
+            },
+            Self::AddNodesLike { node, .. } => Self::AddNodesLike {
+                node: node.clone(),
+                count: usize::try_from(amount).unwrap_or(1),
+            },
+            Self::LowerMinCount { namespace, group, from, .. } => Self::LowerMinCount {
+                namespace: namespace.clone(),
+                group: group.clone(),
+                from: *from,
+                by: amount,
+            },
             other => other.clone(),
         }
     }
 
-    /// Whether it changes objects that the pod uses.
+    /// Whether it changes objects that the pod uses, or its group.
     pub(super) const fn is_of_objects(&self) -> bool {
-        matches!(self, Self::OfDevices(_) | Self::OfVolumes(_))
+        matches!(self, Self::OfDevices(_) | Self::OfVolumes(_) | Self::LowerMinCount { .. })
     }
 
-    /// The object that the pod uses as it is after the change; `None` for other changes.
+    /// Whether it changes the pod itself.
+    pub(super) const fn is_of_pod(&self) -> bool {
+        !self.is_of_objects()
+            && !matches!(
+                self,
+                Self::Uncordon(_) | Self::ScaleDown { .. } | Self::AddNodesLike { .. }
+            )
+    }
+
+    /// The object that the pod uses, or its group, as it is after the change; `None` for other changes.
     pub(super) fn object(&self, objects: &ObjectStore) -> Option<Object> {
         match self {
             Self::OfDevices(change) => of_devices(change, objects),
             Self::OfVolumes(change) => of_volumes(change, objects),
+            Self::LowerMinCount { namespace, group, from, by } => {
+                with_min_count(objects, namespace, group, from.saturating_sub(*by))
+            }
             _ => None,
         }
     }
@@ -150,7 +225,9 @@ impl Candidate {
     pub(super) fn of_cluster(&self) -> Vec<Change> {
         match self {
             Self::Uncordon(node) => vec![Change::Uncordon(node.clone())],
-            Self::AddNodeLike(node) => vec![Change::AddNodesLike { node: node.clone(), count: 1 }],
+            Self::AddNodesLike { node, count } => {
+                vec![Change::AddNodesLike { node: node.clone(), count: *count }]
+            }
             Self::ScaleDown { pods, .. } => pods.iter().cloned().map(Change::DeletePod).collect(),
             _ => Vec::new(),
         }
@@ -160,7 +237,7 @@ impl Candidate {
     pub(super) fn apply_to(&self, pod: &mut Pod) {
         let mut spec: PodSpec = (*pod.spec).clone();
         match self {
-            Self::LowerRequest { resource, from, less } => {
+            Self::LowerRequest { resource, from, less, .. } => {
                 *pod = with_request(pod, resource, from.saturating_sub(*less));
             }
             Self::Tolerate(taint) => {
@@ -210,13 +287,13 @@ impl Candidate {
             }
             Self::RaisePriority { to, .. } => {
                 spec.priority = Some(*to);
-                spec.never_preempts = false;
             }
             Self::OfDevices(_)
             | Self::OfVolumes(_)
             | Self::Uncordon(_)
             | Self::ScaleDown { .. }
-            | Self::AddNodeLike(_) => {}
+            | Self::LowerMinCount { .. }
+            | Self::AddNodesLike { .. } => {}
         }
         pod.spec = Arc::new(spec);
     }
@@ -276,7 +353,7 @@ fn without_term(affinity: Option<&PodAffinity>, dropped: usize) -> Option<Arc<Po
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::LowerRequest { resource, from, less } => {
+            Self::LowerRequest { resource, from, less, .. } => {
                 let to = from.saturating_sub(*less);
                 let (to, from) = (quantity(resource, to), quantity(resource, *from));
                 write!(f, "request {to} of {resource} instead of {from}")
@@ -319,7 +396,11 @@ impl fmt::Display for Candidate {
                 write!(f, "{} fewer of {workload}", count(pods.len(), "pod"))
             }
             Self::RaisePriority { from, to } => write!(f, "priority {to} instead of {from}"),
-            Self::AddNodeLike(node) => write!(f, "one more node like {node}"),
+            Self::AddNodesLike { node, count: 1 } => write!(f, "one more node like {node}"),
+            Self::AddNodesLike { node, count } => write!(f, "{count} more nodes like {node}"),
+            Self::LowerMinCount { from, by, .. } => {
+                write!(f, "minCount {} instead of {from} of its group", from.saturating_sub(*by))
+            }
         }
     }
 }

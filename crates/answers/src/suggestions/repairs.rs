@@ -35,6 +35,8 @@ const MAX_MODELS: usize = 16;
 /// The pseudo-resource of which each pod takes one.
 pub(super) const PODS: &str = "pods";
 const HOST_NAME: &str = "kubernetes.io/hostname";
+/// The highest priority of a PriorityClass that is not the system's own.
+const HIGHEST_PRIORITY: i32 = 1_000_000_000;
 /// The taint of cordoned nodes, which is not there to be tolerated.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
@@ -47,7 +49,7 @@ pub(super) struct Combination {
 }
 
 impl Combination {
-    fn new(changes: Vec<Candidate>) -> Self {
+    pub(super) fn new(changes: Vec<Candidate>) -> Self {
         let least = |change: &Candidate| change.by(1).size();
         Self { size: changes.iter().map(least).fold(0, u32::saturating_add), changes }
     }
@@ -72,6 +74,11 @@ impl Combination {
 
     pub(super) fn may_evict(&self) -> bool {
         self.iter().any(Candidate::may_evict)
+    }
+
+    /// Whether nodes are added, of which it takes trials to know how many.
+    pub(super) fn adds_nodes(&self) -> bool {
+        self.iter().any(|change| matches!(change, Candidate::AddNodesLike { count: 2.., .. }))
     }
 }
 
@@ -192,11 +199,25 @@ fn is_alike(one: &Node, other: &Node) -> bool {
     kind(one) == kind(other) && labels(one) == labels(other)
 }
 
-/// Priorities just above those of running pods.
+/// The names of nodes that differ in more than their names, the first of each kind.
+pub(super) fn models(cluster: &ClusterState) -> Vec<Arc<str>> {
+    let mut models: Vec<&Node> = Vec::new();
+    for node in cluster.live_nodes().iter().filter_map(|idx| cluster.node(idx)) {
+        if models.len() < MAX_MODELS && !models.iter().any(|model| is_alike(model, node)) {
+            models.push(node);
+        }
+    }
+    models.into_iter().map(|node| node.name.clone()).collect()
+}
+
+/// Priorities just above those of running pods, up to the highest that users may give; none for a pod that may not preempt.
 fn priorities(cluster: &ClusterState, pod: &Pod) -> impl Iterator<Item = Candidate> + use<> {
     let from = pod.priority();
     let higher = cluster.all_pods().map(|(other, _)| other.priority().saturating_add(1));
-    let higher: BTreeSet<i32> = higher.filter(|priority| *priority > from).collect();
+    let may_be_given = |priority: &i32| {
+        !pod.spec.never_preempts && *priority > from && *priority <= HIGHEST_PRIORITY
+    };
+    let higher: BTreeSet<i32> = higher.filter(may_be_given).collect();
     higher.into_iter().take(MAX_PRIORITIES).map(move |to| Candidate::RaisePriority { from, to })
 }
 
@@ -238,7 +259,11 @@ impl<'a> Rejected<'a> {
     fn statuses(&self) -> impl Iterator<Item = &'a Status> + use<'a> {
         let explained = self.explained;
         let all = std::iter::once(&explained.status).chain(&explained.further);
-        all.filter(|status| !status.is_success())
+        // A plugin that leaves the node out before filtering has no status of its own there, but says the same as a filter.
+        let is_said_again = |status: &Status| {
+            status.plugin().is_none() && explained.further.iter().any(|it| it.plugin().is_some())
+        };
+        all.filter(move |status| !status.is_success() && !is_said_again(status))
     }
 
     /// What ends all rejections, beginning with some changes, if few enough changes do; the smallest ways.
@@ -295,7 +320,7 @@ impl<'a> Rejected<'a> {
 
     /// What makes the pod fit on a new node that is like this one, empty, and open for pods.
     fn repairs_of_one_like_it(&self) -> Ways {
-        let new = vec![Candidate::AddNodeLike(self.node.name.clone())];
+        let new = vec![Candidate::AddNodesLike { node: self.node.name.clone(), count: 1 }];
         self.repairs(new, |status| {
             match status.plugin().map(|plugin| &**plugin) {
                 Some("NodeResourcesFit") => self.lower_to_allocatable(),
@@ -349,7 +374,12 @@ impl<'a> Rejected<'a> {
             match available(&resource) {
                 to if to >= from => {}
                 to if to >= 1 => {
-                    lower.push(Candidate::LowerRequest { resource, less: from - to, from });
+                    lower.push(Candidate::LowerRequest {
+                        resource,
+                        less: from - to,
+                        from,
+                        is_exact: true,
+                    });
                 }
                 _ => return Vec::new(),
             }

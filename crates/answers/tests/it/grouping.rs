@@ -165,15 +165,24 @@ fn a_member_fits_only_with_its_group_whatever_is_evicted_for_it() {
         text.starts_with(&(headline + "\n")) && text.contains("tried now with 3 pods"),
         "{text}"
     );
-    // Nothing is suggested for one that fits alone, and that is said.
     let mut suggested = explanation.clone();
     suggested.suggest(&engine, &member("m-0", 2), &Interrupt::default(), NOW);
-    assert_eq!(suggested.suggestions, []);
-    assert!(suggested.table(false).contains("note: no changes are suggested"));
+    let found: Vec<_> =
+        suggested.suggestions.iter().map(|one| (&*one.changes[0], one.size)).collect();
+    let expected = [
+        ("request 1333m of cpu instead of 2000m", 33),
+        ("minCount 2 instead of 3 of its group", 60),
+        ("one more node like a", 80),
+    ];
+    assert_eq!(found, expected);
+    let text = suggested.table(false);
+    assert!(text.contains("note: suggestions are for the whole group"), "{text}");
+    let hidden = suggested.visible_to(Visibility { nodes: false, all_pods: true });
+    assert_eq!(hidden.suggestions[2].changes, ["one more node like one that is there"]);
 }
 
 #[test]
-fn who_waits_for_pods_of_its_group_is_helped_by_nothing_of_its_own() {
+fn who_waits_for_pods_of_its_group_is_helped_once_the_group_can_be_tried() {
     let Cluster { mut engine } = cluster(&ALL);
     node(&mut engine, "a", "z", 4);
     group(&mut engine, 2, None);
@@ -187,11 +196,37 @@ fn who_waits_for_pods_of_its_group_is_helped_by_nothing_of_its_own() {
     let answer = preempted(&mut engine, &Subject::Known("m-0".parse().unwrap()));
     assert_eq!((answer.verdict, answer.victims.len()), (Verdict::DoesNotFit, 0));
     assert_eq!((answer.node, answer.candidates.len()), (None, 1), "where it would go alone");
-    let huge = urgent_member("m-0", 5);
-    let found = explain(&mut engine, &Subject::Manifest(huge.clone()), ExplainOptions::ALL, NOW);
-    let found = found.unwrap();
-    assert_eq!(found.verdict, Verdict::DoesNotFit);
-    assert_eq!(suggestions(&engine, &huge, &found, &Interrupt::default(), NOW), []);
+    // Without the pod that is in the way, a lower minimum is all it takes; until then nothing that is done about nodes helps.
+    let found =
+        suggestions(&engine, &urgent_member("m-0", 2), &explanation, &Interrupt::default(), NOW);
+    assert_eq!(found, []);
+    engine.handle(Input::PodDeleted { namespace: "default".into(), name: "low".into() }, NOW);
+    let explanation = explained(&mut engine, "m-0");
+    let found =
+        suggestions(&engine, &urgent_member("m-0", 2), &explanation, &Interrupt::default(), NOW);
+    let changes: Vec<_> = found.iter().flat_map(|one| &one.changes).collect();
+    assert_eq!(changes, ["minCount 1 instead of 2 of its group"]);
+}
+
+#[test]
+fn a_pod_that_needs_another_of_its_group_beside_it_fits_with_it() {
+    let Cluster { mut engine } = cluster(&ALL);
+    node(&mut engine, "a", "z", 4);
+    group(&mut engine, 2, None);
+    let near = json!({"schedulingGroup": {"podGroupName": "gang"}, "affinity": {"podAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"app": "leader"}}}]}}});
+    let leader = Pod {
+        labels: std::iter::once::<(Arc<str>, Arc<str>)>(("app".into(), "leader".into())).collect(),
+        ..(*member("m-0", 1)).clone()
+    };
+    engine.handle(Input::PodApplied(Arc::new(leader)), NOW);
+    engine.handle(Input::PodApplied(pod("m-1", "1", near)), NOW);
+    let explanation = explained(&mut engine, "m-1");
+    assert_eq!((explanation.verdict, explanation.n_feasible), (Verdict::Fits, 0));
+    let headline = explanation.table(false);
+    let expected = "default/m-1: fits (because of its group; 0 of 1 nodes feasible for it alone)\n";
+    assert!(headline.starts_with(expected), "{headline}");
 }
 
 #[test]
@@ -431,19 +466,112 @@ proptest! {
             prop_assert!(case.members.len() < case.min_count as usize, "{first:?}");
             return Ok(());
         };
+        let names = (0..case.members.len()).map(|at| format!("m-{at}"));
+        let foreseen: BTreeSet<String> =
+            names.filter(|name| explained(&mut engine, name).verdict == Verdict::Fits).collect();
         let turn = engine.schedule_next(NOW).expect("the group is ready");
         let group = turn.group.expect("it is a group's turn");
-        let n_placed = group
+        let has_node = |result: &AttemptResult| {
+            !matches!(result, AttemptResult::Unschedulable(_) | AttemptResult::Error(_))
+        };
+        let placed: BTreeSet<String> = group
             .members
             .iter()
-            .filter(|(_, result)| !matches!(result, AttemptResult::Unschedulable(_) | AttemptResult::Error(_)))
-            .count();
+            .filter_map(|(pod, result)| has_node(result).then(|| pod.name.to_string()))
+            .collect();
+        let n_placed = placed.len();
+        prop_assert_eq!(&foreseen, &placed, "{:?}", attempt);
         let fits = attempt.verdict == "Fits";
         prop_assert_eq!(fits, n_placed > 0, "{:?} {:?}", attempt, group);
         if fits {
             let chosen = |name: &String| attempt.chosen.as_ref().is_none_or(|chosen| chosen == name);
             let domain = attempt.domains.iter().find(|domain| domain.examples.is_empty() || domain.examples.iter().any(chosen));
             prop_assert_eq!(domain.map(|domain| domain.n_placed), Some(n_placed), "{:?} {:?}", attempt, group);
+        }
+    }
+}
+
+impl Case {
+    /// How this cluster decides about `m-0` if its pods ask for this much and nodes like some are added.
+    fn places_first(&self, milli_cpu: u32, min_count: u32, like: &[usize]) -> bool {
+        let Cluster { mut engine } = cluster(&ALL);
+        for (at, (zone, cpu)) in self.nodes.iter().enumerate() {
+            node(&mut engine, &format!("n-{at}"), &format!("z-{zone}"), *cpu);
+        }
+        for (copy, at) in like.iter().enumerate() {
+            let (zone, cpu) = self.nodes[*at];
+            node(&mut engine, &format!("copy-{copy}"), &format!("z-{zone}"), cpu);
+        }
+        group(&mut engine, min_count, self.in_zone.then_some(ZONE));
+        for at in 0..self.members.len() {
+            let spec = json!({"schedulingGroup": {"podGroupName": "gang"}});
+            let pod = pod(&format!("m-{at}"), &format!("{milli_cpu}m"), spec);
+            engine.handle(Input::PodApplied(pod), NOW);
+        }
+        let Some(turn) = engine.schedule_next(NOW) else { return false };
+        let has_node = |result: &AttemptResult| {
+            !matches!(result, AttemptResult::Unschedulable(_) | AttemptResult::Error(_))
+        };
+        let mut members = turn.group.expect("it is a group's turn").members.into_iter();
+        members.any(|(pod, result)| *pod.name == *"m-0" && has_node(&result))
+    }
+}
+
+/// The number at which a text begins, without the unit.
+fn number(text: &str) -> u32 {
+    text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(1)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+    #[test]
+    fn what_is_suggested_for_a_group_makes_it_fit_and_is_the_least(mut case in case()) {
+        // Of different pods small ones may take the room of large ones, as it happens where nodes are equally good.
+        let cpu = case.members[0];
+        case.members.fill(cpu);
+        let Cluster { mut engine } = cluster(&ALL);
+        for (at, (zone, cpu)) in case.nodes.iter().enumerate() {
+            node(&mut engine, &format!("n-{at}"), &format!("z-{zone}"), *cpu);
+        }
+        group(&mut engine, case.min_count, case.in_zone.then_some(ZONE));
+        for (at, cpu) in case.members.iter().enumerate() {
+            engine.handle(Input::PodApplied(member(&format!("m-{at}"), *cpu)), NOW);
+        }
+        let (cpu, min_count) = (case.members[0] * 1_000, case.min_count);
+        let mut explanation = explained(&mut engine, "m-0");
+        let fits = case.places_first(cpu, min_count, &[]);
+        prop_assert_eq!(explanation.verdict == Verdict::Fits, fits);
+        explanation.suggest(&engine, &member("m-0", case.members[0]), &Interrupt::default(), NOW);
+        let is_stuck = explanation.group.as_ref().is_some_and(|group| {
+            group.waits_for.is_some() || group.attempt.as_ref().is_some_and(|it| it.verdict != "Fits")
+        });
+        if fits || !is_stuck {
+            return Ok(());
+        }
+        let of_code = |code: &str| {
+            let alone = |one: &&kube_scheduler_answers::Suggestion| one.codes == [code];
+            explanation.suggestions.iter().find(alone).map(|one| one.changes[0].clone())
+        };
+        let least = (1..min_count).rev().find(|min| case.places_first(cpu, *min, &[]));
+        let expected = least.map(|min| format!("minCount {min} instead of {min_count} of its group"));
+        prop_assert_eq!(of_code("LowerMinCount"), expected);
+        if let Some(text) = of_code("LowerRequest") {
+            let to = text.strip_prefix("request ").unwrap();
+            let to = number(to) * if to.starts_with(&format!("{}m", number(to))) { 1 } else { 1_000 };
+            prop_assert!(case.places_first(to, min_count, &[]), "{}", text);
+            prop_assert!(!case.places_first(to + 1, min_count, &[]), "{}", text);
+        } else {
+            prop_assert!((1..cpu).step_by(100).all(|to| !case.places_first(to, min_count, &[])));
+        }
+        let n_members = case.members.len();
+        let least = (1..=n_members).find(|n| (0..case.nodes.len()).any(|at| {
+            case.places_first(cpu, min_count, &vec![at; *n])
+        }));
+        if let Some(text) = of_code("AddNodeLike") {
+            let n = if text.starts_with("one ") { 1 } else { number(&text) };
+            prop_assert_eq!(Some(n as usize), least, "{}", text);
+        } else {
+            prop_assert_eq!(least, None);
         }
     }
 }

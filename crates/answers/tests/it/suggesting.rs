@@ -129,6 +129,48 @@ fn a_higher_priority_comes_with_its_victims() {
 }
 
 #[test]
+fn no_priority_is_suggested_that_would_not_help_or_cannot_be_given() {
+    let running =
+        |priority: i32| pod("running", "2", json!({"nodeName": "a", "priority": priority}));
+    let codes = |running: Arc<Pod>, spec: Value| {
+        let mut cluster = Cluster::new().node("a", "2", json!({})).pod(running);
+        let found = suggested(&mut cluster, &pod("p", "2", spec));
+        found.iter().map(|one| one.codes.join("+")).collect::<Vec<_>>()
+    };
+    assert_eq!(codes(running(5), json!({})), ["RaisePriority", "AddNodeLike"]);
+    assert_eq!(codes(running(5), json!({"preemptionPolicy": "Never"})), ["AddNodeLike"]);
+    assert_eq!(codes(running(999_999_999), json!({})), ["RaisePriority", "AddNodeLike"]);
+    assert_eq!(codes(running(1_000_000_000), json!({})), ["AddNodeLike"]);
+}
+
+#[test]
+fn affinity_to_a_node_by_name_is_dropped() {
+    let by_name = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}]}}}});
+    let running = pod("running", "2", json!({"nodeName": "b"}));
+    let mut cluster =
+        Cluster::new().node("a", "2", json!({})).node("b", "2", json!({})).pod(running);
+    let found = suggested(&mut cluster, &pod("p", "2", by_name));
+    assert_eq!(found[0].codes, ["DropNodeAffinity"], "{found:?}");
+}
+
+#[test]
+fn where_nothing_helps_that_is_said() {
+    let mut cluster = Cluster::new().node("a", "2", json!({}));
+    let pod = pod(
+        "p",
+        "1",
+        json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "none"}}]}),
+    );
+    let subject = Subject::Manifest(pod.clone());
+    let mut answer = explain(&mut cluster.engine, &subject, ExplainOptions::ALL, NOW).unwrap();
+    answer.suggest(&cluster.engine, &pod, &Interrupt::default(), NOW);
+    assert_eq!(answer.suggestions, []);
+    let note = "note: none of the changes that were tried makes it fit";
+    assert!(answer.table(false).contains(note), "{}", answer.table(false));
+}
+
+#[test]
 fn a_pod_that_fits_needs_nothing() {
     let mut cluster = Cluster::new().node("a", "2", json!({}));
     assert_eq!(suggested(&mut cluster, &pod("p", "2", json!({}))), []);

@@ -11,8 +11,8 @@ use kube_scheduler_engine::{
 use kube_scheduler_framework::{Code, Commands, Status};
 
 use super::{DomainsAnswer, FailedMembers, GroupAnswer, GroupAttempt};
-use crate::explanation::ExplainOptions;
 use crate::explanation::compose::stage_name;
+use crate::explanation::{ExplainOptions, is_known};
 use crate::interrupt::Interrupt;
 use crate::rehearsal::{Happening, Rehearsal};
 
@@ -22,7 +22,7 @@ const MAX_ATTEMPTS: usize = 1_000;
 const MAX_REPORTED: usize = 100_000;
 
 /// The group of `pod`, which need not exist; `None` if it has none, or the scheduler does not try groups together.
-pub(in crate::explanation) fn group_of(
+pub(crate) fn group_of(
     engine: &Engine,
     pod: &Arc<Pod>,
     options: ExplainOptions,
@@ -33,14 +33,7 @@ pub(in crate::explanation) fn group_of(
     if !engine.schedules_groups() {
         return None;
     }
-    let mut trial = engine.fork(now);
-    trial.give_up_when(interrupt.flag());
-    let is_known = |trial: &Engine| {
-        trial.known_pod(&pod.namespace, &pod.name).is_some_and(|known| known.uid == pod.uid)
-    };
-    if !is_known(&trial) {
-        trial.handle(Input::PodApplied(pod.clone()), now);
-    }
+    let mut trial = with_pod(engine, pod, interrupt, now);
     let group = trial.cluster().pod_group_object(&pod.namespace, name).ok().cloned();
     let min_count = match group.as_ref().map(|group| group.policy) {
         Some(GroupPolicy::Gang { min_count }) if engine.schedules_gangs_like(name) => {
@@ -67,15 +60,41 @@ pub(in crate::explanation) fn group_of(
             let n_domains = if has_domains { trial.cluster().n_nodes() } else { 1 };
             let is_abridged = waiting.len().saturating_mul(n_domains) > MAX_REPORTED;
             let mut watcher = Watcher { group: (&pod.namespace, name), is_abridged, report: None };
+            leave_others_aside(&mut trial, watcher.group, interrupt, now);
             try_group(&mut trial, &mut watcher, &waiting, interrupt, now);
             watcher.report.map(|report| GroupAttempt {
                 victims: evicted(&mut trial, now),
+                places_pod: places(&report, pod),
                 ..attempt(&report, waiting.len(), is_abridged, options.max_examples)
             })
         }
     };
     let name = format!("{}/{name}", pod.namespace);
     Some(GroupAnswer { name, min_count, n_pods, n_scheduled, stages, waits_for, attempt })
+}
+
+/// A copy of the engine for trials of the group of `pod`: the pod is there, and no other pods compete.
+pub(crate) fn engine_for_trials(
+    engine: &Engine,
+    pod: &Arc<Pod>,
+    interrupt: &Interrupt,
+    now: Timestamp,
+) -> Engine {
+    let mut trial = with_pod(engine, pod, interrupt, now);
+    if let Some(group) = group_key(pod) {
+        leave_others_aside(&mut trial, group, interrupt, now);
+    }
+    trial
+}
+
+/// A copy of the engine that has the pod.
+fn with_pod(engine: &Engine, pod: &Arc<Pod>, interrupt: &Interrupt, now: Timestamp) -> Engine {
+    let mut copy = engine.fork(now);
+    copy.give_up_when(interrupt.flag());
+    if !is_known(&copy, pod) {
+        copy.handle(Input::PodApplied(pod.clone()), now);
+    }
+    copy
 }
 
 /// Waits for the report about one group.
@@ -99,20 +118,17 @@ impl Observer for Watcher<'_> {
     }
 }
 
-/// Has the group tried, as if all of its pods were ready that nothing else holds back.
-fn try_group(
+/// Deletes the pods that wait and are of no concern to the group: it is tried as if it were its turn.
+fn leave_others_aside(
     trial: &mut Engine,
-    watcher: &mut Watcher<'_>,
-    waiting: &[Arc<Pod>],
+    group: (&str, &str),
     interrupt: &Interrupt,
     now: Timestamp,
 ) {
-    let (namespace, name) = watcher.group;
-    let is_member = |pod: &Pod| group_key(pod) == Some((namespace, name));
-    // Others do not compete, but what is nominated to a node keeps its place. A gang holds room as long as enough of its pods exist.
+    // What is nominated to a node keeps its place. A gang holds room as long as enough of its pods exist.
     let pending = trial.queue().pending_pods().map(|(_, queued)| queued.entry().0.clone());
     let (nominated, others): (Vec<Arc<Pod>>, Vec<Arc<Pod>>) = pending
-        .filter(|pod| !is_member(pod))
+        .filter(|pod| group_key(pod) != Some(group))
         .partition(|pod| trial.queue().nomination(&pod.uid).is_some());
     let holding: BTreeSet<_> = nominated.iter().filter_map(|pod| group_key(pod)).collect();
     let keeps_place = |pod: &Pod| group_key(pod).is_some_and(|group| holding.contains(&group));
@@ -121,6 +137,16 @@ fn try_group(
         let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
         trial.handle(Input::PodDeleted { namespace, name }, now);
     }
+}
+
+/// Has the group tried, as if all of its pods were ready that nothing else holds back.
+fn try_group(
+    trial: &mut Engine,
+    watcher: &mut Watcher<'_>,
+    waiting: &[Arc<Pod>],
+    interrupt: &Interrupt,
+    now: Timestamp,
+) {
     // They keep their age, by which they are tried one after the other.
     let mut commands = Commands::default();
     commands.activate(waiting.to_vec());
@@ -134,6 +160,17 @@ fn try_group(
             return;
         }
         trial.drain_effects().for_each(drop);
+    }
+}
+
+/// Whether the pod gets a node where the group is placed; true if the group fits and its pods were not reported.
+fn places(report: &GroupReport, pod: &Pod) -> bool {
+    let is_taken =
+        |attempt: &&PlacementAttempt| report.chosen.is_none() || attempt.placement == report.chosen;
+    let mut members = report.attempts.iter().filter(is_taken).flat_map(|attempt| &attempt.members);
+    match members.find(|member| member.pod.uid == pod.uid) {
+        Some(member) => member.status.is_success(),
+        None => report.members.is_empty(),
     }
 }
 
