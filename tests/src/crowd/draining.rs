@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube_scheduler_answers::{
-    Change, Idleness, MAX_RETURNS, NextStep, QuestionLimits, WhatIf, what_if,
+    Change, Idleness, MAX_RETURNS, NextStep, PodName, QuestionLimits, WhatIf, what_if,
 };
 use kube_scheduler_engine::{Effect, Input};
 use serde_json::{Value, json};
@@ -25,6 +25,10 @@ const REST: Duration = Duration::from_secs(20 * 60);
 pub struct Drained {
     /// How many nodes.
     pub nodes: u64,
+    /// How often several nodes were drained together.
+    pub together: u64,
+    /// How many pods were evicted by name beside.
+    pub named: u64,
     /// How many pods were evicted for others then.
     pub evictions: u64,
     /// How many of those controllers created again.
@@ -42,6 +46,8 @@ pub struct Drained {
 impl AddAssign for Drained {
     fn add_assign(&mut self, other: Self) {
         self.nodes += other.nodes;
+        self.together += other.together;
+        self.named += other.named;
         self.evictions += other.evictions;
         self.recreated += other.recreated;
         self.circles += other.circles;
@@ -70,34 +76,44 @@ fn full_name(pod: &Value) -> String {
 }
 
 impl Crowd {
-    /// Asks about draining a node, drains it, and compares.
+    /// Asks about draining a node, or some nodes together, and about evicting a pod besides; does so, and compares.
     pub(super) fn drain(&mut self) -> Result<()> {
         self.come_to_rest()?;
         self.put_budgets()?;
-        let node = self.node_to_drain();
-        let Some(mut known) = self.server.node(&node).cloned() else { return Ok(()) };
+        let nodes = self.nodes_to_drain();
         let is_at_once = self.numbers.one_in(6);
-        let changes = Change::draining(std::slice::from_ref(&node), is_at_once);
+        let evicted = if is_at_once { None } else { self.pod_to_evict() };
+        let mut changes = Change::draining(&nodes, is_at_once);
+        changes.extend(evicted.as_ref().map(|(namespace, name)| {
+            let (namespace, name) = (namespace.as_str().into(), name.as_str().into());
+            Change::EvictPod(PodName { namespace, name })
+        }));
+        if changes.is_empty() {
+            return Ok(());
+        }
         let answer = what_if(&self.shared, &changes, QuestionLimits::default(), self.now)?;
         self.evicted_since_asked.clear();
         self.reports.clear();
         self.pushed_out.clear();
         self.idleness = Idleness::new(self.now);
         self.is_draining = true;
-        let mut cordoned = known.clone();
-        cordoned["spec"]["unschedulable"] = true.into();
-        let input = self.server.put_node(cordoned)?;
-        self.feed(&input)?;
-        let drained = self.evict_all(&node, is_at_once)?;
+        for node in &nodes {
+            self.set_unschedulable(node, true)?;
+        }
+        let drained = self.evict_all(&nodes, evicted, is_at_once)?;
         let is_circle = drained.is_circle;
-        self.compare_drained(&node, &answer, drained, !is_at_once)?;
-        let texts = self.compare_pending(&answer).with_context(|| format!("{node} is drained"))?;
+        let what =
+            changes.iter().map(|change| format!("{change:?}")).collect::<Vec<_>>().join(", ");
+        self.compare_drained(&what, &answer, drained, !is_at_once)?;
+        let texts = self.compare_pending(&answer).with_context(|| what)?;
         if !is_circle {
             self.nothing_more_happens()?;
         }
         self.is_draining = false;
         self.drained += Drained {
-            nodes: 1,
+            nodes: nodes.len() as u64,
+            together: u64::from(nodes.len() > 1),
+            named: changes.iter().filter(|it| matches!(it, Change::EvictPod(_))).count() as u64,
             evictions: self.evicted_since_asked.len() as u64,
             recreated: 0,
             circles: u64::from(is_circle),
@@ -106,33 +122,71 @@ impl Crowd {
             further_rounds: answer.rounds.saturating_sub(1) as u64,
         };
         // So that there will be pods again.
-        known["spec"]["unschedulable"] = false.into();
-        let input = self.server.put_node(known)?;
+        nodes.iter().try_for_each(|node| self.set_unschedulable(node, false))
+    }
+
+    fn set_unschedulable(&mut self, node: &str, is_unschedulable: bool) -> Result<()> {
+        let Some(mut node) = self.server.node(node).cloned() else { return Ok(()) };
+        node["spec"]["unschedulable"] = is_unschedulable.into();
+        let input = self.server.put_node(node)?;
         self.feed(&input)
     }
 
-    /// Rather one with many pods.
-    fn node_to_drain(&mut self) -> String {
-        let key = self.server.any_pod(&mut self.numbers);
-        let pod = key.and_then(|key| self.server.pods.get(&key));
-        let node = pod.and_then(|pod| pod["spec"]["nodeName"].as_str()).map(str::to_owned);
-        node.unwrap_or_else(|| kinds::node_name(self.numbers.below(self.n_nodes)))
+    /// One in most cases, rather one with many pods.
+    fn nodes_to_drain(&mut self) -> Vec<String> {
+        let n_nodes = if self.numbers.one_in(3) { 2 + self.numbers.below(2) } else { 1 };
+        let mut nodes: Vec<String> = Vec::new();
+        for _ in 0..n_nodes {
+            let key = self.server.any_pod(&mut self.numbers);
+            let pod = key.and_then(|key| self.server.pods.get(&key));
+            let node = pod.and_then(|pod| pod["spec"]["nodeName"].as_str()).map(str::to_owned);
+            let node = node.unwrap_or_else(|| kinds::node_name(self.numbers.below(self.n_nodes)));
+            if self.server.node(&node).is_some() && !nodes.contains(&node) {
+                nodes.push(node);
+            }
+        }
+        nodes
     }
 
-    /// Evicts the pods of a node in rounds, as budgets allow, or all at once.
-    fn evict_all(&mut self, node: &str, is_at_once: bool) -> Result<Fates> {
-        let is_there = |pod: &Value| pod["spec"]["nodeName"] == *node;
-        let on_node = self.server.pods.iter().filter(|(_, pod)| is_there(pod));
+    /// One that has a node, if there is any to be evicted by its name.
+    fn pod_to_evict(&mut self) -> Option<PodKey> {
+        let key = self.server.any_pod(&mut self.numbers).filter(|_| self.numbers.one_in(4))?;
+        let pod = self.server.pods.get(&key)?;
+        let is_there = pod["spec"]["nodeName"].is_string() && self.is_known(&key);
+        is_there.then_some(key)
+    }
+
+    fn is_known(&self, (namespace, name): &PodKey) -> bool {
+        self.shared.known_pod(namespace, name).is_some()
+    }
+
+    /// Evicts a pod, and those of some nodes, in rounds, as budgets allow, or all at once.
+    fn evict_all(
+        &mut self,
+        nodes: &[String],
+        named: Option<PodKey>,
+        is_at_once: bool,
+    ) -> Result<Fates> {
+        let is_there = |pod: &Value| {
+            pod["spec"]["nodeName"].as_str().is_some_and(|at| nodes.iter().any(|node| node == at))
+        };
+        let is_there = |key: &PodKey, pod: &Value| named.as_ref() == Some(key) || is_there(pod);
+        let on_node = self.server.pods.iter().filter(|(key, pod)| is_there(key, pod));
         let mut left: Vec<(i64, String, PodKey)> = on_node
             .map(|(key, pod)| {
                 let priority = pod["spec"]["priority"].as_i64().unwrap_or(0);
                 (-priority, format!("{}/{}", key.0, key.1), key.clone())
             })
             .collect();
-        left.sort();
+        // The one that is named comes first.
+        left.sort_by_key(|(priority, name, key)| {
+            (named.as_ref() != Some(key), *priority, name.clone())
+        });
         let mut drained = Fates::default();
         for round in 1.. {
-            left.retain(|(.., key)| self.server.pods.get(key).is_some_and(is_there));
+            left.retain(|(.., key)| {
+                self.server.pods.get(key).is_some_and(|pod| is_there(key, pod))
+            });
             let (mut go, mut stay) = (Vec::new(), Vec::new());
             for pod in std::mem::take(&mut left) {
                 let goes = is_at_once || self.may_be_evicted(&pod.2)?;
@@ -236,7 +290,7 @@ impl Crowd {
 
     fn compare_drained(
         &self,
-        node: &str,
+        what: &str,
         answer: &WhatIf,
         drained: Fates,
         has_rounds: bool,
@@ -245,22 +299,19 @@ impl Crowd {
         let has_circle = value["warnings"].to_string().contains("it would never end");
         ensure!(
             has_circle == drained.is_circle,
-            "{node} is drained: whether it ends was foreseen wrong; came again: {:?}, foreseen: {:?}",
+            "{what}: whether it ends was foreseen wrong; came again: {:?}, foreseen: {:?}",
             drained.returns,
             answer.evictions
         );
         for (pod, (at, round)) in &drained.nodes {
             let placed = answer.placements.iter().find(|placed| placed.pod == *pod);
             let foreseen = placed.map(|placed| placed.node.clone());
-            ensure!(
-                foreseen == *at,
-                "{node} is drained: {pod} goes to {at:?}, foreseen was {foreseen:?}"
-            );
+            ensure!(foreseen == *at, "{what}: {pod} goes to {at:?}, foreseen was {foreseen:?}");
             let foreseen = placed.map(|placed| placed.round);
             let expected = placed.map(|_| round.filter(|_| has_rounds));
             ensure!(
                 foreseen == expected,
-                "{node} is drained: {pod} goes in round {round:?}, foreseen was {foreseen:?}"
+                "{what}: {pod} goes in round {round:?}, foreseen was {foreseen:?}"
             );
         }
         let mut blocked: Vec<&str> = answer.blocked.iter().map(|pod| &*pod.pod).collect();
@@ -269,7 +320,7 @@ impl Crowd {
         are_blocked.sort_unstable();
         ensure!(
             blocked == are_blocked,
-            "{are_blocked:?} stay on {node}, foreseen were {blocked:?}"
+            "{are_blocked:?} stay after {what}, foreseen were {blocked:?}"
         );
         let mut evicted: Vec<&str> = answer.evictions.iter().map(|one| &*one.pod).collect();
         let are_evicted =
@@ -279,7 +330,7 @@ impl Crowd {
         are_evicted.sort_unstable();
         ensure!(
             evicted == are_evicted,
-            "{node} is drained: {are_evicted:?} are evicted, foreseen were {evicted:?}"
+            "{what}: {are_evicted:?} are evicted, foreseen were {evicted:?}"
         );
         Ok(())
     }
