@@ -112,7 +112,7 @@ fn a_drain_that_never_ends_is_cut_short() {
     assert!(crowd.drained().circles > 0, "{:?}", crowd.drained());
 }
 
-/// What would happen if a node were drained, asked before, is what happens when it is: where its pods go and in which round, which of
+/// What would happen if nodes were drained and pods evicted, asked before, is what happens then: where the pods go and in which round, which of
 /// them stay because of a disruption budget, who is evicted for them, and where those go when their controllers create them again.
 #[test]
 fn drains_are_really_foreseen() {
@@ -127,6 +127,7 @@ fn drains_are_really_foreseen() {
     println!("{n_crowds} crowds: {all:?}");
     assert!(all.nodes > 4 * n_crowds && all.evictions > all.recreated, "{all:?}");
     assert!(n_crowds < 16 || all.recreated > 0);
+    assert!(all.together > n_crowds && all.named > n_crowds, "{all:?}");
     assert!(all.blocked > n_crowds && all.texts > n_crowds, "{all:?}");
     assert!(all.further_rounds > n_crowds / 4, "{all:?}");
 }

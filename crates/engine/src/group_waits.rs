@@ -7,6 +7,7 @@
 //! Invariant: a group that is waited for has known pods, and [`Deadlines`](crate::deadlines::Deadlines) has the first time at
 //! which one is looked at.
 
+use std::fmt;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
@@ -45,12 +46,69 @@ impl Engine {
         self.core.group_of(pod)
     }
 
-    /// What a pod group waits for before its pods can be tried: the group itself, or more pods; `None` if nothing is missing.
-    pub fn missing_of_group(&self, namespace: &str, name: &str) -> Option<String> {
+    /// What a pod group waits for before its pods can be tried; `None` if nothing is missing.
+    pub fn missing_of_group(&self, namespace: &str, name: &str) -> Option<IncompleteGroup> {
         let gates = &self.core.plans.groups;
-        let missing =
-            gates.has_gangs_like(name).then(|| what_is_missing(&self.core, namespace, name))??;
-        Some(missing.0 + &missing.1)
+        gates.has_gangs_like(name).then(|| what_is_missing(&self.core, namespace, name))?
+    }
+}
+
+/// What a pod group waits for before its pods can be tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IncompleteGroup {
+    /// There is no such object.
+    NoObject {
+        /// The name that pods give.
+        name: Arc<str>,
+    },
+    /// The object cannot be read.
+    Unreadable {
+        /// Why.
+        error: String,
+    },
+    /// It has fewer pods than have to fit together.
+    TooFewPods {
+        /// The name that pods give.
+        name: Arc<str>,
+        /// How many have to fit together.
+        min_count: usize,
+        /// How many there are.
+        n_known: usize,
+    },
+}
+
+impl IncompleteGroup {
+    /// What it comes to for programs: `NoPodGroup`, `UnreadablePodGroup` or `TooFewPods`.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NoObject { .. } => "NoPodGroup",
+            Self::Unreadable { .. } => "UnreadablePodGroup",
+            Self::TooFewPods { .. } => "TooFewPods",
+        }
+    }
+
+    /// The text without how far the group has come, which changes with each pod.
+    fn lasting_text(&self) -> String {
+        match self {
+            Self::NoObject { name } => {
+                format!("waiting for the pod group \"{name}\", which does not exist")
+            }
+            Self::Unreadable { error } => format!("the pod group cannot be read: {error}"),
+            Self::TooFewPods { name, min_count, .. } => {
+                format!("waiting for pods of the pod group \"{name}\": it needs {min_count}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for IncompleteGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.lasting_text())?;
+        match self {
+            Self::TooFewPods { n_known, .. } => write!(f, ", and {n_known} exist"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -115,7 +173,8 @@ impl Core {
     /// Has the members of groups that are due say what they wait for.
     pub(crate) fn report_incomplete_groups(&mut self) {
         while let Some((namespace, name)) = self.incomplete.take_due(self.now) {
-            let Some((text, so_far)) = what_is_missing(self, &namespace, &name) else { continue };
+            let Some(missing) = what_is_missing(self, &namespace, &name) else { continue };
+            let text = missing.lasting_text();
             let state = self.cluster.pod_group(&namespace, &name);
             let members = state.into_iter().flat_map(PodGroupState::members);
             let waiting = members.filter(|(_, place)| *place == MemberPlace::Unscheduled);
@@ -126,7 +185,7 @@ impl Core {
                 say(self, member, &text);
             }
             if let Some(first) = members.first() {
-                let status = Status::unschedulable(text + &so_far);
+                let status = Status::unschedulable(missing.to_string());
                 write_condition(self, PodRef::from(&**first), (&namespace, &name), &status);
             }
         }
@@ -140,24 +199,21 @@ fn is_held_back(core: &Core, pod: &Pod) -> bool {
     queued.is_some_and(|queued| queued.is_gated() && queued.entry().0.uid == pod.uid)
 }
 
-/// What a group waits for, and how far it has come, which changes with each pod; `None` if it is complete.
-fn what_is_missing(core: &Core, namespace: &str, name: &str) -> Option<(String, String)> {
+/// What a group waits for; `None` if it is complete.
+fn what_is_missing(core: &Core, namespace: &str, name: &str) -> Option<IncompleteGroup> {
     let (group, state) = match core.cluster.pod_group_with_pods(namespace, name) {
         Ok(found) => found,
         Err(PodGroupError::NotFound) => {
-            let text = format!("waiting for the pod group \"{name}\", which does not exist");
-            return Some((text, String::new()));
+            return Some(IncompleteGroup::NoObject { name: name.into() });
         }
         Err(PodGroupError::Unreadable(error)) => {
-            return Some((format!("the pod group cannot be read: {error}"), String::new()));
+            return Some(IncompleteGroup::Unreadable { error: error.to_string() });
         }
     };
     let min_count = usize::try_from(group.min_count()?).unwrap_or(0);
     let n_known = state.map_or(0, PodGroupState::n_known);
-    (n_known < min_count).then(|| {
-        let text = format!("waiting for pods of the pod group \"{name}\": it needs {min_count}");
-        (text, format!(", and {n_known} exist"))
-    })
+    let name = name.into();
+    (n_known < min_count).then_some(IncompleteGroup::TooFewPods { name, min_count, n_known })
 }
 
 /// Has an event and a condition of a member written, unless the condition says so already.

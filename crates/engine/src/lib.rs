@@ -74,6 +74,7 @@ pub use evaluation::NodeScores;
 pub use exact::without_domains;
 pub use explain::{Explanation, NodeExplanation, PluginScore};
 pub use group_report::{GroupReport, MemberAttempt, PlacementAttempt, PlacementScores};
+pub use group_waits::IncompleteGroup;
 pub use input::{EvictionOutcome, Input};
 pub use known::{KnownObjects, WatchedKey, WatchedObject};
 pub use measures::{FailedBinding, MeasuredHint, Measurements};

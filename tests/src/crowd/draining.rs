@@ -70,6 +70,16 @@ struct Fates {
     is_circle: bool,
 }
 
+/// A pod that is to leave.
+struct Leaving {
+    order: (bool, Option<usize>, i64),
+    name: String,
+    /// The place of its node among those that are emptied one after the other.
+    node: Option<usize>,
+    key: PodKey,
+    uid: Value,
+}
+
 fn full_name(pod: &Value) -> String {
     let text = |name: &str| pod["metadata"][name].as_str().unwrap_or_default().to_owned();
     format!("{}/{}", text("namespace"), text("name"))
@@ -167,46 +177,57 @@ impl Crowd {
         named: Option<PodKey>,
         is_at_once: bool,
     ) -> Result<Fates> {
-        let is_there = |pod: &Value| {
-            pod["spec"]["nodeName"].as_str().is_some_and(|at| nodes.iter().any(|node| node == at))
-        };
-        let is_there = |key: &PodKey, pod: &Value| named.as_ref() == Some(key) || is_there(pod);
-        let on_node = self.server.pods.iter().filter(|(key, pod)| is_there(key, pod));
-        let mut left: Vec<(i64, String, PodKey)> = on_node
-            .map(|(key, pod)| {
+        let mut left: Vec<Leaving> = Vec::new();
+        for (key, pod) in &self.server.pods {
+            let at = pod["spec"]["nodeName"].as_str();
+            let node = nodes.iter().position(|node| Some(node.as_str()) == at);
+            let is_named = named.as_ref() == Some(key);
+            if node.is_some() || is_named {
                 let priority = pod["spec"]["priority"].as_i64().unwrap_or(0);
-                (-priority, format!("{}/{}", key.0, key.1), key.clone())
-            })
-            .collect();
-        // The one that is named comes first.
-        left.sort_by_key(|(priority, name, key)| {
-            (named.as_ref() != Some(key), *priority, name.clone())
-        });
+                let name = format!("{}/{}", key.0, key.1);
+                // The one that is named comes first.
+                let node = if is_at_once { node } else { None };
+                let order = (!is_named, node, -priority);
+                left.push(Leaving {
+                    order,
+                    name,
+                    node,
+                    key: key.clone(),
+                    uid: pod["metadata"]["uid"].clone(),
+                });
+            }
+        }
+        left.sort_by(|one, other| (one.order, &one.name).cmp(&(other.order, &other.name)));
         let mut drained = Fates::default();
         for round in 1.. {
-            left.retain(|(.., key)| {
-                self.server.pods.get(key).is_some_and(|pod| is_there(key, pod))
+            left.retain(|leaving| {
+                let pod = self.server.pods.get(&leaving.key);
+                pod.is_some_and(|pod| pod["metadata"]["uid"] == leaving.uid)
             });
             let (mut go, mut stay) = (Vec::new(), Vec::new());
             for pod in std::mem::take(&mut left) {
-                let goes = is_at_once || self.may_be_evicted(&pod.2)?;
+                let goes = is_at_once || self.may_be_evicted(&pod.key)?;
                 if goes { go.push(pod) } else { stay.push(pod) }
             }
             if go.is_empty() || drained.is_circle {
-                drained.blocked = go.into_iter().chain(stay).map(|(_, name, _)| name).collect();
+                drained.blocked = go.into_iter().chain(stay).map(|pod| pod.name).collect();
                 break;
             }
-            let gone: Vec<Value> =
-                go.iter().filter_map(|(.., key)| self.server.pods.get(key).cloned()).collect();
-            for (.., key) in &go {
-                let input = self.server.delete_pod(key);
-                self.feed_some(input)?;
-            }
-            if !is_at_once {
-                self.count_for_budgets()?;
-            }
-            for pod in gone {
-                self.recreate(pod, Some(round), &mut drained)?;
+            // Node after node if budgets do not matter, as with kubectl; otherwise as the eviction API lets them go.
+            let is_of_one = |one: &Leaving, other: &Leaving| !is_at_once || one.node == other.node;
+            for go in go.chunk_by(is_of_one) {
+                let gone = go.iter().filter_map(|pod| self.server.pods.get(&pod.key).cloned());
+                let gone: Vec<Value> = gone.collect();
+                for pod in go {
+                    let input = self.server.delete_pod(&pod.key);
+                    self.feed_some(input)?;
+                }
+                if !is_at_once {
+                    self.count_for_budgets()?;
+                }
+                for pod in gone {
+                    self.recreate(pod, Some(round), &mut drained)?;
+                }
             }
             self.come_to_rest()?;
             self.recreate_pushed_out(&mut drained)?;

@@ -33,6 +33,9 @@ pub struct GroupAnswer {
     /// What the group waits for before it is tried, if anything is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
+    /// A code for that: `NoPodGroup`, `UnreadablePodGroup` or `TooFewPods`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for_code: Option<&'static str>,
     /// What trying it now would give, if it can be tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<GroupAttempt>,

@@ -79,10 +79,12 @@ fn what_is_missing_is_said_and_a_manifest_counts() {
     let found = answer(&mut engine, "m-0");
     let missing = "waiting for the pod group \"gang\", which does not exist";
     assert_eq!((found.waits_for.as_deref(), found.attempt), (Some(missing), None));
+    assert_eq!(found.waits_for_code, Some("NoPodGroup"));
     group(&mut engine, 2, None);
     let found = answer(&mut engine, "m-0");
     let missing = "waiting for pods of the pod group \"gang\": it needs 2, and 1 exist";
     assert_eq!(found.waits_for.as_deref(), Some(missing));
+    assert_eq!(found.waits_for_code, Some("TooFewPods"));
     assert_eq!(explained(&mut engine, "m-0").verdict, Verdict::DoesNotFit);
     assert_eq!((found.min_count, found.n_pods, found.n_scheduled), (Some(2), 1, 0));
     assert_eq!(found.stages.get("Gated"), Some(&1));

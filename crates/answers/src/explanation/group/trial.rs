@@ -6,7 +6,8 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{GroupPolicy, Pod, Timestamp};
 use kube_scheduler_cache::PodGroupState;
 use kube_scheduler_engine::{
-    Engine, GroupReport, Input, MemberAttempt, Observer, PlacementAttempt, PodRef, SearchStep,
+    Engine, GroupReport, IncompleteGroup, Input, MemberAttempt, Observer, PlacementAttempt, PodRef,
+    SearchStep,
 };
 use kube_scheduler_framework::{Code, Commands, Status};
 
@@ -52,9 +53,9 @@ pub(crate) fn group_of(
             *stages.entry(stage_name(&place.stage)).or_insert(0) += 1;
         }
     }
-    let waits_for = trial.missing_of_group(&pod.namespace, name);
+    let missing = trial.missing_of_group(&pod.namespace, name);
     let has_domains = group.is_some_and(|group| group.topology_keys.is_some());
-    let attempt = match waits_for {
+    let attempt = match missing {
         Some(_) => None,
         None => {
             let n_domains = if has_domains { trial.cluster().n_nodes() } else { 1 };
@@ -70,7 +71,18 @@ pub(crate) fn group_of(
         }
     };
     let name = format!("{}/{name}", pod.namespace);
-    Some(GroupAnswer { name, min_count, n_pods, n_scheduled, stages, waits_for, attempt })
+    let waits_for_code = missing.as_ref().map(IncompleteGroup::code);
+    let waits_for = missing.map(|missing| missing.to_string());
+    Some(GroupAnswer {
+        name,
+        min_count,
+        n_pods,
+        n_scheduled,
+        stages,
+        waits_for,
+        waits_for_code,
+        attempt,
+    })
 }
 
 /// A copy of the engine for trials of the group of `pod`: the pod is there, and no other pods compete.
