@@ -71,7 +71,7 @@ pub use affinity::{
     NodeAffinity, PodAffinity, PodAffinityTerm, PreferredNodeTerms, WeightedPodAffinityTerm,
     node_satisfies_required_affinity, required_node_affinity_matches,
 };
-pub use kube_scheduler_primitives::{KeyedMap, KeyedSet, KeyedState, Timestamp, WorkMeter};
+pub use kube_scheduler_primitives::{KeyedMap, KeyedSet, KeyedState, Timestamp, WorkMeter, lock};
 
 pub use claim_defaults::default_device_requests;
 pub use compile::DecodeError;

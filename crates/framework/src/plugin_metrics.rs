@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use kube_scheduler_api_types::lock;
 
 use crate::plugin_error::PluginError;
 
@@ -257,11 +259,6 @@ impl fmt::Debug for PluginMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(lock(&self.0).keys()).finish()
     }
-}
-
-/// Locks even after a panic of another holder: the numbers it left behind are still valid.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn refused<T>(name: &str, why: &str) -> Result<T, PluginError> {

@@ -14,9 +14,11 @@
 //! ```
 
 mod keyed;
+mod lock;
 mod time;
 mod work;
 
 pub use keyed::{KeyedMap, KeyedSet, KeyedState};
+pub use lock::lock;
 pub use time::Timestamp;
 pub use work::WorkMeter;

@@ -9,8 +9,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use kube_scheduler_api_types::lock;
 use kube_scheduler_framework::Code;
 
 use crate::profile::PluginIdx;
@@ -367,7 +368,7 @@ impl Meter {
     }
 
     fn rare(&self) -> std::sync::MutexGuard<'_, Rare> {
-        self.rare.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.rare)
     }
 }
 

@@ -7,8 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use kube_scheduler_api_types::lock;
 use kube_scheduler_framework::MetricKind;
 
 use super::options::MetricsOptions;
@@ -239,7 +240,7 @@ impl Family {
     }
 
     fn series(&self) -> MutexGuard<'_, BTreeMap<Vec<String>, Series>> {
-        self.series.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.series)
     }
 }
 
@@ -341,7 +342,7 @@ impl Registry {
     }
 
     fn families(&self) -> MutexGuard<'_, BTreeMap<&'static str, Arc<Family>>> {
-        self.families.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.families)
     }
 }
 

@@ -1,7 +1,9 @@
 //! Health checks in the reference's form: a list of named checks behind each of three endpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use kube_scheduler_api_types::lock;
 
 use crate::metrics::TextPage;
 
@@ -124,7 +126,7 @@ struct Sli {
 
 impl Slis {
     fn count(&self, check: Check, endpoint: Endpoint, is_well: bool) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         let sli = all.entry((check.name(), endpoint.name())).or_default();
         sli.is_well = is_well;
         if is_well {
@@ -136,12 +138,12 @@ impl Slis {
 
     /// Forgets all counts.
     pub(crate) fn reset(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.0).clear();
     }
 
     /// The counts as metrics.
     pub(crate) fn print(&self, page: &mut TextPage) {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let all = lock(&self.0).clone();
         if all.is_empty() {
             return;
         }

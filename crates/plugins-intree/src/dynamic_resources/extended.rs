@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use kube_scheduler_devices::api::{DeviceClass, DeviceRequest, Request, ResourceClaim};
 use kube_scheduler_devices::{ContainerDemand, ExtendedClaim, ExtendedResources};
 use kube_scheduler_framework::api::{
-    Json, Object, Pod, ResourceName, Resources, Timestamp, is_dra_extended_resource,
+    Json, Object, Pod, ResourceName, Resources, Timestamp, is_dra_extended_resource, lock,
 };
 use kube_scheduler_framework::columns::ResourceColumns;
 use kube_scheduler_framework::{ClusterView, ObjectStore, Status};
@@ -90,7 +90,7 @@ impl Demand {
     }
 
     fn claim(&self, served: Served) -> Arc<ExtendedClaim> {
-        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claims = lock(&self.claims);
         if let Some((_, claim)) = claims.iter().find(|(known, _)| *known == served) {
             return claim.clone();
         }
