@@ -41,6 +41,7 @@ pub mod protobuf;
 pub mod quantity;
 pub mod selector;
 pub mod validation;
+pub mod well_known;
 pub mod wire;
 
 mod affinity;

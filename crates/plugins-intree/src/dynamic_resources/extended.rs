@@ -183,7 +183,7 @@ fn is_owned_by(claim: &Object, pod: &Pod) -> bool {
 /// The UIDs of the controllers of a claim that was made for extended resources.
 pub(super) fn pods_of_special(claim: &Object) -> impl Iterator<Item = &str> {
     let annotations = &claim.json["metadata"]["annotations"];
-    let is_special = annotations[kinds::SPECIAL_ANNOTATION] == "true";
+    let is_special = annotations[kinds::EXTENDED_RESOURCE_CLAIM] == "true";
     owners(claim).filter(move |_| is_special).filter_map(|owner| owner["uid"].as_str())
 }
 
@@ -203,7 +203,7 @@ pub(super) fn new_claim(pod: &Pod, now: Timestamp) -> Option<Arc<Object>> {
             "name": kinds::SPECIAL_NAME,
             "generateName": format!("{}-extended-resources-", pod.name),
             "uid": *derived_uuid(&(&*pod.uid, now)),
-            "annotations": {kinds::SPECIAL_ANNOTATION: "true"},
+            "annotations": {kinds::EXTENDED_RESOURCE_CLAIM: "true"},
             "ownerReferences": [{
                 "apiVersion": "v1",
                 "kind": "Pod",
