@@ -292,7 +292,7 @@ impl Metrics {
         self.process.refresh(self.started_at);
         let mut page = TextPage::default();
         self.registry.print(&mut page);
-        self.plugins.families().iter().for_each(|family| page.family(&family.into()));
+        self.plugins.families().iter().for_each(|family| page.family(family));
         page.into_string()
     }
 
