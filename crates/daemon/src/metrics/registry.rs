@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use kube_scheduler_api_types::lock;
+use kube_scheduler_api_types::{lock, named_enum};
 use kube_scheduler_framework::{Metric, MetricFamily, MetricKind};
 
 use super::options::MetricsOptions;
@@ -33,24 +33,15 @@ impl Kind {
     }
 }
 
-/// What is promised about a family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stability {
-    Stable,
-    Beta,
-    Alpha,
-    /// Outside of the reference's promises: what the Go client brings, and what is our own.
-    Unmarked,
-}
-
-impl Stability {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Stable => "STABLE",
-            Self::Beta => "BETA",
-            Self::Alpha => "ALPHA",
-            Self::Unmarked => "",
-        }
+named_enum! {
+    /// What is promised about a family.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(crate) enum Stability {
+        Stable = "STABLE",
+        Beta = "BETA",
+        Alpha = "ALPHA",
+        /// Outside of the reference's promises: what the Go client brings, and what is our own.
+        Unmarked = "",
     }
 }
 

@@ -3,41 +3,33 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use kube_scheduler_api_types::lock;
+use kube_scheduler_api_types::{lock, named_enum};
 
 use crate::metrics::TextPage;
 
-/// One thing that can be well or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Check {
-    /// The lease, if held, is renewed in time, and will be: the core thread does not hang.
-    LeaderElection,
-    /// The process answers, and its core thread does not hang.
-    Ping,
-    /// The scheduler is not terminating.
-    Shutdown,
-    /// Everything in the cluster has been seen.
-    Sync,
-}
-
-impl Check {
-    /// Its name in paths and answers.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::LeaderElection => "leaderElection",
-            Self::Ping => "ping",
-            Self::Shutdown => "shutdown",
-            Self::Sync => "sched-handler-sync",
-        }
+named_enum! {
+    /// One thing that can be well or not.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(crate) enum Check {
+        /// The lease, if held, is renewed in time, and will be: the core thread does not hang.
+        LeaderElection = "leaderElection",
+        /// The process answers, and its core thread does not hang.
+        Ping = "ping",
+        /// The scheduler is not terminating.
+        Shutdown = "shutdown",
+        /// Everything in the cluster has been seen.
+        Sync = "sched-handler-sync",
     }
 }
 
-/// Where checks can be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Endpoint {
-    Healthz,
-    Livez,
-    Readyz,
+named_enum! {
+    /// Where checks can be asked for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(crate) enum Endpoint {
+        Healthz = "healthz",
+        Livez = "livez",
+        Readyz = "readyz",
+    }
 }
 
 impl Endpoint {
@@ -48,15 +40,6 @@ impl Endpoint {
             (Self::Healthz, false) | (Self::Livez, _) => &[Check::Ping],
             (Self::Readyz, true) => &[Check::LeaderElection, Check::Shutdown, Check::Sync],
             (Self::Readyz, false) => &[Check::Shutdown, Check::Sync],
-        }
-    }
-
-    /// Its name in answers and metrics.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Healthz => "healthz",
-            Self::Livez => "livez",
-            Self::Readyz => "readyz",
         }
     }
 }
@@ -73,11 +56,11 @@ pub(crate) fn root(
     let mut unknown: BTreeSet<&str> =
         query.iter().filter(|(key, _)| key == "exclude").map(|(_, value)| value.as_str()).collect();
     let excluded = unknown.clone();
-    let name = endpoint.name();
+    let name = endpoint.as_str();
     let mut failed = Vec::new();
     let mut text = String::new();
     for check in checks {
-        let check_name = check.name();
+        let check_name = check.as_str();
         if excluded.contains(check_name) {
             unknown.remove(check_name);
             text.push_str(&format!("[+]{check_name} excluded: ok\n"));
@@ -127,7 +110,7 @@ struct Sli {
 impl Slis {
     fn count(&self, check: Check, endpoint: Endpoint, is_well: bool) {
         let mut all = lock(&self.0);
-        let sli = all.entry((check.name(), endpoint.name())).or_default();
+        let sli = all.entry((check.as_str(), endpoint.as_str())).or_default();
         sli.is_well = is_well;
         if is_well {
             sli.n_well += 1;
@@ -207,7 +190,7 @@ mod tests {
         assert_eq!(Endpoint::Healthz.checks(true), [Check::LeaderElection]);
         assert_eq!(Endpoint::Livez.checks(true), [Check::Ping]);
         let names: Vec<&str> =
-            Endpoint::Readyz.checks(true).iter().map(|check| check.name()).collect();
+            Endpoint::Readyz.checks(true).iter().map(|check| check.as_str()).collect();
         assert_eq!(names, ["leaderElection", "shutdown", "sched-handler-sync"]);
     }
 
