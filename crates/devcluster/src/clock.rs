@@ -58,8 +58,3 @@ pub(crate) fn add_seconds(at: Timestamp, seconds: i64) -> Timestamp {
 pub(crate) fn to_rfc3339(at: Timestamp) -> String {
     Timestamp::from_second(at.as_second()).unwrap_or(at).to_string()
 }
-
-/// Microseconds in RFC 3339, the form of `metav1.MicroTime`.
-pub(crate) fn to_rfc3339_micro(at: Timestamp) -> String {
-    format!("{at:.6}")
-}

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::kubelet::{node_address, node_info, ready_conditions};
 
 /// The annotation of nodes that were made from a template.
-pub(super) const HOLLOW: &str = "devcluster/hollow";
+const HOLLOW: &str = "devcluster/hollow";
 
 /// A template for nodes.
 #[derive(Debug, Clone)]
