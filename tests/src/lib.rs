@@ -7,6 +7,7 @@ pub mod control_plane;
 pub mod cost;
 pub mod crowd;
 pub mod fault;
+pub mod fixtures;
 pub mod fuzz;
 pub mod history;
 pub mod questioner;

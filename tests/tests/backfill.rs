@@ -7,13 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
+use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_cache::check;
-use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Token,
 };
 use kube_scheduler_runtime::{Extender, ExtenderVerbs, Extenders};
+use kube_scheduler_tests::fixtures::{
+    self, GANG_GATES, gates, node_applied, object_applied, pod_applied, pod_group,
+};
 use kube_scheduler_tests::history::Numbers;
 use serde_json::{Value, json};
 
@@ -22,22 +24,16 @@ const N_CASES: u64 = 150;
 const HOUR: u64 = 3600;
 
 fn engine(longest_hold: u64, preempts: bool, extenders: Extenders) -> Engine {
-    let mut gates = FeatureGates::default();
-    let mut on = vec!["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"];
-    on.extend(preempts.then_some("WorkloadAwarePreemption"));
-    gates.set(&on.into_iter().map(|gate| (gate.to_owned(), true)).collect()).unwrap();
-    let text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
-    let config = load(&text.to_string(), &gates).unwrap();
-    let options = EngineOptions {
-        gates,
+    let preemption = preempts.then_some("WorkloadAwarePreemption");
+    fixtures::engine(EngineOptions {
+        gates: gates(GANG_GATES.into_iter().chain(preemption)),
         plans_gangs_exactly: true,
         longest_hold: Duration::from_secs(longest_hold),
         extenders,
         // Whatever is not woken in time is not woken: what time alone brings back would hide that.
         max_in_unschedulable: Duration::from_secs(1_000_000),
         ..EngineOptions::default()
-    };
-    Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options).unwrap()
+    })
 }
 
 /// A pod to be made.
@@ -104,7 +100,7 @@ impl World {
                 "metadata": {"name": format!("n{at}"), "labels": {"zone": format!("z{zone}")}},
                 "status": {"allocatable": {"cpu": cpu.to_string(), "memory": "64Gi", "pods": "50"}},
             });
-            world.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
+            world.handle(node_applied(&node));
         }
         world
     }
@@ -147,26 +143,21 @@ impl World {
 
     fn group(&mut self, name: &str, min_count: usize, in_one_zone: bool) {
         let constraints = in_one_zone.then(|| json!({"topology": [{"key": "zone"}]}));
-        let group = json!({
-            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
-            "metadata": {"namespace": "x", "name": name, "uid": name},
-            "spec": {
-                "schedulingPolicy": {"gang": {"minCount": min_count}}, "schedulingConstraints": constraints,
-            },
+        let spec = json!({
+            "schedulingPolicy": {"gang": {"minCount": min_count}}, "schedulingConstraints": constraints,
         });
-        self.handle(Input::ObjectApplied(Arc::new(Object::from_value(group).unwrap())));
+        self.handle(object_applied(pod_group(name, spec)));
     }
 
     fn add(&mut self, ask: &Ask) {
-        let pod = Pod::from_value(&ask.json(None, None)).unwrap();
-        self.handle(Input::PodApplied(Arc::new(pod)));
+        self.handle(pod_applied(&ask.json(None, None)));
     }
 
     /// A pod that has run for some seconds.
     fn run(&mut self, ask: &Ask, node: usize, for_seconds: u64) {
         let started = Timestamp::from_millis(START - i64::try_from(for_seconds).unwrap() * 1000);
         let json = ask.json(Some(&format!("n{node}")), Some(started));
-        self.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+        self.handle(pod_applied(&json));
     }
 
     fn end(&mut self, name: &str) {
@@ -389,12 +380,8 @@ fn a_gang_that_begins_to_evict_pods_keeps_its_places() {
     world.run(&Ask { priority: 10, ..ask("x", 2) }, 0, 100);
     world.run(&ask("y", 2), 0, 100);
     world.group("g", 1, false);
-    let json = json!({
-        "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
-        "metadata": {"namespace": "x", "name": "g", "uid": "g"},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}, "priority": 10},
-    });
-    world.handle(Input::ObjectApplied(Arc::new(Object::from_value(json).unwrap())));
+    let spec = json!({"schedulingPolicy": {"gang": {"minCount": 1}}, "priority": 10});
+    world.handle(object_applied(pod_group("g", spec)));
     world.add(&Ask { priority: 10, ..member("g0", 4, "g") });
     world.wait(1);
     world.add(&Ask { priority: 10, ..ask("s", 2) });
@@ -485,7 +472,7 @@ fn a_gang_that_would_never_fit_holds_nothing() {
         owned["metadata"]["ownerReferences"] = json!([
             {"apiVersion": "v1", "kind": kind, "name": "r", "uid": "r", "controller": true},
         ]);
-        world.handle(Input::PodApplied(Arc::new(Pod::from_value(&owned).unwrap())));
+        world.handle(pod_applied(&owned));
         world.group("g", 1, false);
         world.add(&member("g0", 4, "g"));
         world.wait(1);
@@ -502,7 +489,7 @@ fn comes_after(seconds: u64) -> bool {
     endless["metadata"]["ownerReferences"] = json!([
         {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true},
     ]);
-    world.handle(Input::PodApplied(Arc::new(Pod::from_value(&endless).unwrap())));
+    world.handle(pod_applied(&endless));
     world.run(&ask("q", 2), 0, 100);
     world.group("g", 1, false);
     world.add(&member("g0", 4, "g"));

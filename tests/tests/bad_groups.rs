@@ -10,12 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use group_world::GroupWorld;
-use kube_scheduler_api_types::{Node, Object};
-use kube_scheduler_config::FeatureGates;
+use kube_scheduler_api_types::Object;
 use kube_scheduler_engine::Input;
+use kube_scheduler_tests::fixtures::{GANG_GATES, gates, node_applied, pod_group};
 use serde_json::{Value, json};
 
-const ALL: [&str; 3] = ["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"];
 const WITHOUT_GANGS: [&str; 2] = ["GenericWorkload", "TopologyAwareWorkloadScheduling"];
 
 /// An engine with a node in each of two zones, and one in none.
@@ -37,10 +36,9 @@ impl DerefMut for World {
 
 impl World {
     fn new(on: &[&str], plans_gangs_exactly: bool) -> Self {
-        let mut gates = FeatureGates::default();
-        gates.set(&on.iter().map(|gate| ((*gate).to_owned(), true)).collect()).unwrap();
         let profiles = json!([{"schedulerName": "default-scheduler"}, {"schedulerName": "other"}]);
-        let mut world = Self(GroupWorld::new(&profiles, gates, plans_gangs_exactly));
+        let mut world =
+            Self(GroupWorld::new(&profiles, gates(on.iter().copied()), plans_gangs_exactly));
         for (name, labels) in
             [("a", json!({"zone": "a"})), ("b", json!({"zone": "b"})), ("c", json!({}))]
         {
@@ -48,7 +46,7 @@ impl World {
                 "metadata": {"name": name, "labels": labels},
                 "status": {"allocatable": {"cpu": "16", "memory": "64Gi", "pods": "100"}},
             });
-            world.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
+            world.handle(node_applied(&node));
         }
         world
     }
@@ -112,12 +110,10 @@ fn beta_group(change: impl FnOnce(&mut Value)) -> Arc<Object> {
 
 fn group(min_count: u32, topology: Option<&str>) -> Arc<Object> {
     let constraints = topology.map(|key| json!({"topology": [{"key": key}]}));
-    let object = json!({
-        "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
-        "metadata": {"namespace": "x", "name": "g", "uid": "g"},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}, "schedulingConstraints": constraints},
+    let spec = json!({
+        "schedulingPolicy": {"gang": {"minCount": min_count}}, "schedulingConstraints": constraints,
     });
-    Arc::new(Object::from_value(object).unwrap())
+    Arc::new(Object::from_value(pod_group("g", spec)).unwrap())
 }
 
 const BOTH_MODES: [bool; 2] = [false, true];
@@ -125,7 +121,7 @@ const BOTH_MODES: [bool; 2] = [false, true];
 #[test]
 fn a_group_that_does_not_exist_is_waited_for() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&ALL, is_exact);
+        let mut world = World::new(&GANG_GATES, is_exact);
         world.member("m0");
         world.member("m1");
         world.bystander();
@@ -158,7 +154,7 @@ fn where_nothing_waits_for_the_group_its_absence_is_an_error() {
 #[test]
 fn a_group_that_is_deleted_half_way_fails_its_members_until_it_is_back() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&ALL, is_exact);
+        let mut world = World::new(&GANG_GATES, is_exact);
         world.group(2, None);
         world.member("m0");
         world.member("m1");
@@ -177,7 +173,7 @@ fn a_group_that_is_deleted_half_way_fails_its_members_until_it_is_back() {
 #[test]
 fn a_group_that_is_changed_half_way_counts_as_it_is() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&ALL, is_exact);
+        let mut world = World::new(&GANG_GATES, is_exact);
         world.group(2, None);
         world.member("m0");
         world.member("m1");
@@ -199,7 +195,7 @@ fn a_group_that_is_changed_half_way_counts_as_it_is() {
 #[test]
 fn a_group_of_a_later_version_is_bound() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&ALL, is_exact);
+        let mut world = World::new(&GANG_GATES, is_exact);
         world.handle(Input::ObjectApplied(beta_group(|_| ())));
         world.member("m0");
         world.member("m1");
@@ -211,7 +207,7 @@ fn a_group_of_a_later_version_is_bound() {
 #[test]
 fn a_group_that_cannot_be_read_is_waited_for_until_it_is_mended() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&ALL, is_exact);
+        let mut world = World::new(&GANG_GATES, is_exact);
         let mode = json!({"some": {}});
         world.handle(Input::ObjectApplied(beta_group(|group| {
             group["spec"]["disruptionMode"] = mode
@@ -233,7 +229,7 @@ fn a_group_that_cannot_be_read_is_waited_for_until_it_is_mended() {
 #[test]
 fn members_are_tried_as_soon_as_a_lower_minimum_has_them_all() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&ALL, is_exact);
+        let mut world = World::new(&GANG_GATES, is_exact);
         world.group(5, None);
         for name in ["m0", "m1", "m2"] {
             world.member(name);
@@ -259,7 +255,7 @@ fn members_are_tried_as_soon_as_a_lower_minimum_has_them_all() {
 #[test]
 fn members_that_do_not_fit_are_bound_once_fewer_are_enough() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&ALL, is_exact);
+        let mut world = World::new(&GANG_GATES, is_exact);
         world.group(3, Some("zone"));
         for name in ["m0", "m1", "m2"] {
             let containers = json!([{"name": "c", "resources": {"requests": {"cpu": "7"}}}]);
@@ -280,7 +276,7 @@ fn members_that_do_not_fit_are_bound_once_fewer_are_enough() {
 #[test]
 fn a_higher_minimum_counts_for_those_that_come() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&ALL, is_exact);
+        let mut world = World::new(&GANG_GATES, is_exact);
         world.group(2, None);
         world.member("m0");
         world.member("m1");
@@ -300,7 +296,7 @@ fn a_higher_minimum_counts_for_those_that_come() {
 #[test]
 fn a_minimum_above_the_members_is_waited_for() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&ALL, is_exact);
+        let mut world = World::new(&GANG_GATES, is_exact);
         world.group(3, None);
         world.member("m0");
         world.member("m1");
@@ -318,7 +314,7 @@ fn a_minimum_above_the_members_is_waited_for() {
 
 #[test]
 fn members_that_wait_say_so_once_however_many_come() {
-    let mut world = World::new(&ALL, false);
+    let mut world = World::new(&GANG_GATES, false);
     world.group(5, None);
     for n in 0..4 {
         world.member(&format!("m{n}"));
@@ -335,7 +331,7 @@ fn members_that_wait_say_so_once_however_many_come() {
 #[test]
 fn a_topology_that_no_node_has_is_named() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&ALL, is_exact);
+        let mut world = World::new(&GANG_GATES, is_exact);
         world.group(2, Some("nowhere"));
         world.member("m0");
         world.member("m1");
@@ -350,7 +346,7 @@ fn a_topology_that_no_node_has_is_named() {
 #[test]
 fn members_that_run_in_two_domains_contradict_the_topology() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&ALL, is_exact);
+        let mut world = World::new(&GANG_GATES, is_exact);
         world.group(2, Some("zone"));
         for (name, node) in [("r0", "a"), ("r1", "b")] {
             world.pod(name, &json!({"nodeName": node, "schedulingGroup": {"podGroupName": "g"}}));
@@ -367,7 +363,7 @@ fn members_that_run_in_two_domains_contradict_the_topology() {
 #[test]
 fn members_for_different_schedulers_are_refused_together() {
     for is_exact in BOTH_MODES {
-        let mut world = World::new(&ALL, is_exact);
+        let mut world = World::new(&GANG_GATES, is_exact);
         world.group(2, None);
         world.member("m0");
         world.pod(

@@ -8,10 +8,11 @@ mod group_world;
 use std::sync::Arc;
 
 use group_world::GroupWorld;
-use kube_scheduler_api_types::{Node, Object};
+use kube_scheduler_api_types::Object;
 use kube_scheduler_config::FeatureGates;
 use kube_scheduler_engine::Input;
 use kube_scheduler_framework::ApiError;
+use kube_scheduler_tests::fixtures::{self, node_applied, object_applied, pod_group};
 use serde_json::{Value, json};
 
 const LABEL: &str = "scheduling.x-k8s.io/pod-group";
@@ -40,7 +41,7 @@ fn node(world: &mut GroupWorld, name: &str, cpus: u32) {
         "metadata": {"name": name},
         "status": {"allocatable": {"cpu": cpus, "memory": "64Gi", "pods": "100"}},
     });
-    world.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
+    world.handle(node_applied(&node));
 }
 
 fn group(name: &str, spec: Value) -> Arc<Object> {
@@ -290,13 +291,7 @@ fn pods_of_other_schedulers_count_once_they_run() {
 
 /// A world with the plugin and with the gates for PodGroups of `scheduling.k8s.io`.
 fn world_with_both() -> GroupWorld {
-    let gates = ["GenericWorkload", "GangScheduling"].map(|gate| (gate.to_owned(), true));
-    let mut on = FeatureGates::default();
-    on.set(&gates.into()).unwrap();
-    let profiles = json!([{"schedulerName": "default-scheduler", "plugins": enabled()}]);
-    let mut world = GroupWorld::new(&profiles, on, false);
-    node(&mut world, "a", 8);
-    world
+    world_with_gates(&["GenericWorkload", "GangScheduling"], false, 8)
 }
 
 #[test]
@@ -322,12 +317,9 @@ fn the_plugin_for_the_other_kind_leaves_groups_alone() {
 fn groups_of_both_kinds_may_have_one_name() {
     let mut world = world_with_both();
     apply_group(&mut world, "train", json!({"minMember": 2}));
-    let own = json!({
-        "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
-        "metadata": {"namespace": "x", "name": "train", "uid": "own"},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}},
-    });
-    world.handle(Input::ObjectApplied(Arc::new(Object::from_value(own).unwrap())));
+    let mut own = pod_group("train", json!({"schedulingPolicy": {"gang": {"minCount": 1}}}));
+    own["metadata"]["uid"] = "own".into();
+    world.handle(object_applied(own));
     members(&mut world, "train", 1);
     world.pod("own", &json!({"spec": {"schedulingGroup": {"podGroupName": "train"}}}));
     world.run();
@@ -339,10 +331,9 @@ fn groups_of_both_kinds_may_have_one_name() {
 
 /// A world with the plugin and these gates, and a node of so many CPUs.
 fn world_with_gates(gates: &[&str], plans_gangs_exactly: bool, cpus: u32) -> GroupWorld {
-    let mut on = FeatureGates::default();
-    on.set(&gates.iter().map(|gate| ((*gate).to_owned(), true)).collect()).unwrap();
     let profiles = json!([{"schedulerName": "default-scheduler", "plugins": enabled()}]);
-    let mut world = GroupWorld::new(&profiles, on, plans_gangs_exactly);
+    let gates = fixtures::gates(gates.iter().copied());
+    let mut world = GroupWorld::new(&profiles, gates, plans_gangs_exactly);
     node(&mut world, "a", cpus);
     world
 }
@@ -379,12 +370,9 @@ fn a_gang_makes_room_as_its_least_important_pod_may() {
 #[test]
 fn groups_whose_gate_is_off_are_not_planned_as_gangs() {
     let mut world = world_with_gates(&["GenericWorkload"], true, 8);
-    let own = json!({
-        "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
-        "metadata": {"namespace": "x", "name": "train", "uid": "own"},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
-    });
-    world.handle(Input::ObjectApplied(Arc::new(Object::from_value(own).unwrap())));
+    let mut own = pod_group("train", json!({"schedulingPolicy": {"gang": {"minCount": 3}}}));
+    own["metadata"]["uid"] = "own".into();
+    world.handle(object_applied(own));
     world.pod("own", &json!({"spec": {"schedulingGroup": {"podGroupName": "train"}}}));
     assert_eq!(world.engine.missing_of_group("x", "train"), None);
     world.run();

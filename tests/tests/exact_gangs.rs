@@ -7,11 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
+use kube_scheduler_api_types::{Node, Pod, Timestamp};
 use kube_scheduler_cache::check;
-use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Input, Turn, WorkLimits,
+};
+use kube_scheduler_tests::fixtures::{
+    self, GANG_GATES, gates, node_applied, object_applied, pod_applied, pod_group,
 };
 use kube_scheduler_tests::history::Numbers;
 use serde_json::{Value, json};
@@ -26,19 +28,9 @@ fn number(variable: &str, default: u64) -> u64 {
 }
 
 fn engine(uses_class_cache: bool, plans_gangs_exactly: bool, work: WorkLimits) -> Engine {
-    let mut gates = FeatureGates::default();
-    let on = ["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"];
-    gates.set(&on.into_iter().map(|gate| (gate.to_owned(), true)).collect()).unwrap();
-    let text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
-    let config = load(&text.to_string(), &gates).unwrap();
-    let options = EngineOptions {
-        gates,
-        uses_class_cache,
-        plans_gangs_exactly,
-        work,
-        ..EngineOptions::default()
-    };
-    Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options).unwrap()
+    let gates = gates(GANG_GATES);
+    let rest = EngineOptions::default();
+    fixtures::engine(EngineOptions { gates, uses_class_cache, plans_gangs_exactly, work, ..rest })
 }
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -171,24 +163,20 @@ impl Case {
                     "cpu": machine.cpu.to_string(), "memory": "64Gi", "pods": machine.max_pods.to_string(),
                 }},
             });
-            inputs.push(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
+            inputs.push(node_applied(&node));
         }
         let constraints = self.keeps_to_zone.then(|| json!({"topology": [{"key": "zone"}]}));
-        let group = json!({
-            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
-            "metadata": {"namespace": "x", "name": "g", "uid": "g"},
-            "spec": {
-                "schedulingPolicy": {"gang": {"minCount": self.min_count}}, "schedulingConstraints": constraints,
-            },
+        let spec = json!({
+            "schedulingPolicy": {"gang": {"minCount": self.min_count}}, "schedulingConstraints": constraints,
         });
-        inputs.push(Input::ObjectApplied(Arc::new(Object::from_value(group).unwrap())));
+        inputs.push(object_applied(pod_group("g", spec)));
         for (at, (member, node)) in self.running.iter().enumerate() {
             let pod = member.json(&format!("r{at}"), Some(format!("n{node}")), None);
-            inputs.push(Input::PodApplied(Arc::new(Pod::from_value(&pod).unwrap())));
+            inputs.push(pod_applied(&pod));
         }
         for (at, member) in self.members.iter().enumerate() {
             let pod = member.json(&format!("m{at}"), None, Some("g"));
-            inputs.push(Input::PodApplied(Arc::new(Pod::from_value(&pod).unwrap())));
+            inputs.push(pod_applied(&pod));
         }
         inputs
     }
@@ -414,7 +402,7 @@ fn members_of_different_priority_are_not_interchangeable() {
     inputs.retain(|input| !matches!(input, Input::PodApplied(_)));
     let mut add = |mut pod: Value, priority: i32| {
         pod["spec"]["priority"] = priority.into();
-        inputs.push(Input::PodApplied(Arc::new(Pod::from_value(&pod).unwrap())));
+        inputs.push(pod_applied(&pod));
     };
     add(member(2).json("m0", None, Some("g")), 10);
     add(member(2).json("m1", None, Some("g")), 0);
@@ -479,16 +467,15 @@ fn a_search_that_ends_at_its_limit_says_so() {
 /// The first pod takes any device, the second one only a large one, and the node that is best for the first has that.
 #[test]
 fn devices_are_part_of_the_plan() {
-    let object = |json: Value| Input::ObjectApplied(Arc::new(Object::from_value(json).unwrap()));
     let api = "resource.k8s.io/v1";
     let mut inputs = gang(&[16, 8], &[1, 1]).inputs();
     inputs.retain(|input| !matches!(input, Input::PodApplied(_)));
-    inputs.push(object(
+    inputs.push(object_applied(
         json!({"apiVersion": api, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}),
     ));
     for (node, size) in [("n0", "large"), ("n1", "small")] {
         let device = json!({"name": "gpu", "attributes": {"size": {"string": size}}});
-        inputs.push(object(json!({
+        inputs.push(object_applied(json!({
             "apiVersion": api, "kind": "ResourceSlice", "metadata": {"name": node},
             "spec": {
                 "driver": "gpu.example.com", "nodeName": node, "devices": [device],
@@ -502,13 +489,13 @@ fn devices_are_part_of_the_plan() {
         let name = format!("m{at}");
         let request = json!({"name": "r", "exactly": {"deviceClassName": "gpu", "selectors": selectors,
             "allocationMode": "ExactCount", "count": 1}});
-        inputs.push(object(json!({
+        inputs.push(object_applied(json!({
             "apiVersion": api, "kind": "ResourceClaim", "metadata": {"namespace": "x", "name": name, "uid": name},
             "spec": {"devices": {"requests": [request]}}, "status": {},
         })));
         let mut pod = member(1).json(&name, None, Some("g"));
         pod["spec"]["resourceClaims"] = json!([{"name": "c", "resourceClaimName": name}]);
-        inputs.push(Input::PodApplied(Arc::new(Pod::from_value(&pod).unwrap())));
+        inputs.push(pod_applied(&pod));
     }
     let greedy = decide(inputs.clone(), engine(true, false, WorkLimits::default()));
     assert_eq!(greedy.placed, [], "{greedy:#?}");
@@ -523,25 +510,15 @@ fn with_gates(more: &[&str], plans_gangs_exactly: bool) -> Engine {
 }
 
 fn with_limits(more: &[&str], plans_gangs_exactly: bool, work: WorkLimits) -> Engine {
-    let mut gates = FeatureGates::default();
-    let on = ["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"];
-    let on = on.iter().chain(more).map(|gate| ((*gate).to_owned(), true));
-    gates.set(&on.collect()).unwrap();
-    let text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
-    let config = load(&text.to_string(), &gates).unwrap();
-    let options = EngineOptions { gates, plans_gangs_exactly, work, ..EngineOptions::default() };
-    Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options).unwrap()
-}
-
-fn object(json: Value) -> Input {
-    Input::ObjectApplied(Arc::new(Object::from_value(json).unwrap()))
+    let gates = gates(GANG_GATES.iter().chain(more).copied());
+    fixtures::engine(EngineOptions { gates, plans_gangs_exactly, work, ..EngineOptions::default() })
 }
 
 const DEVICES: &str = "resource.k8s.io/v1";
 
 fn claim(name: &str, count: u64) -> Input {
     let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count});
-    object(json!({
+    object_applied(json!({
         "apiVersion": DEVICES, "kind": "ResourceClaim", "metadata": {"namespace": "x", "name": name, "uid": name},
         "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}, "status": {},
     }))
@@ -591,14 +568,14 @@ impl Sharing {
         let sizes: Vec<u64> = self.machines.iter().map(|(cpu, _)| *cpu).collect();
         let mut inputs = gang(&sizes, &[]).inputs();
         inputs.retain(|input| matches!(input, Input::NodeApplied(_)));
-        inputs.push(object(
+        inputs.push(object_applied(
             json!({"apiVersion": DEVICES, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}),
         ));
         for (at, (_, n_devices)) in self.machines.iter().enumerate() {
             let devices: Vec<Value> =
                 (0..*n_devices).map(|n| json!({"name": format!("d{n}")})).collect();
             let node = format!("n{at}");
-            inputs.push(object(json!({
+            inputs.push(object_applied(json!({
                 "apiVersion": DEVICES, "kind": "ResourceSlice", "metadata": {"name": node},
                 "spec": {
                     "driver": "gpu.example.com", "nodeName": node, "devices": devices,
@@ -608,11 +585,9 @@ impl Sharing {
         }
         let shared = json!({"name": "shared", "resourceClaimName": "shared"});
         let of_group = if self.is_of_group { json!([shared]) } else { json!([]) };
-        inputs.push(object(json!({
-            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
-            "metadata": {"namespace": "x", "name": "g", "uid": "g"},
-            "spec": {"schedulingPolicy": {"gang": {"minCount": self.min_count}}, "resourceClaims": of_group},
-        })));
+        let policy = json!({"gang": {"minCount": self.min_count}});
+        let spec = json!({"schedulingPolicy": policy, "resourceClaims": of_group});
+        inputs.push(object_applied(pod_group("g", spec)));
         inputs.push(claim("shared", self.n_shared));
         for (at, (cpu, shares, owns)) in self.members.iter().enumerate() {
             let name = format!("m{at}");
@@ -626,7 +601,7 @@ impl Sharing {
             }
             let mut pod = member(*cpu).json(&name, None, Some("g"));
             pod["spec"]["resourceClaims"] = claims.into();
-            inputs.push(Input::PodApplied(Arc::new(Pod::from_value(&pod).unwrap())));
+            inputs.push(pod_applied(&pod));
         }
         inputs
     }
@@ -756,7 +731,7 @@ fn roomy(node: &Node) -> Node {
 fn a_gang_with_devices_is_not_said_to_fit_in_no_way() {
     let mut inputs = gang(&[8], &[1, 1]).inputs();
     inputs.retain(|input| !matches!(input, Input::PodApplied(_)));
-    inputs.push(object(
+    inputs.push(object_applied(
         json!({"apiVersion": DEVICES, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}),
     ));
     let devices = [("x", "x"), ("x", "y"), ("y", "x"), ("y", "z"), ("z", "y")];
@@ -764,7 +739,7 @@ fn a_gang_with_devices_is_not_said_to_fit_in_no_way() {
         json!({"name": format!("d{at}"), "attributes": {"a": {"string": a}, "b": {"string": b}}})
     });
     let devices: Vec<Value> = devices.collect();
-    inputs.push(object(json!({
+    inputs.push(object_applied(json!({
         "apiVersion": DEVICES, "kind": "ResourceSlice", "metadata": {"name": "n0"},
         "spec": {
             "driver": "gpu.example.com", "nodeName": "n0", "devices": devices,
@@ -775,14 +750,14 @@ fn a_gang_with_devices_is_not_said_to_fit_in_no_way() {
     for (name, attribute) in [("m0", "a"), ("m1", "b")] {
         let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2});
         let constraint = json!({"matchAttribute": format!("gpu.example.com/{attribute}")});
-        inputs.push(object(json!({
+        inputs.push(object_applied(json!({
             "apiVersion": DEVICES, "kind": "ResourceClaim", "metadata": {"namespace": "x", "name": name, "uid": name},
             "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}], "constraints": [constraint]}},
             "status": {},
         })));
         let mut pod = member(1).json(name, None, Some("g"));
         pod["spec"]["resourceClaims"] = json!([{"name": "own", "resourceClaimName": name}]);
-        inputs.push(Input::PodApplied(Arc::new(Pod::from_value(&pod).unwrap())));
+        inputs.push(pod_applied(&pod));
     }
     for alone in ["m0", "m1"] {
         let mut inputs = inputs.clone();
@@ -950,7 +925,7 @@ fn members_that_run_or_are_nominated_are_part_of_the_plan() {
     let mut inputs = case.inputs();
     let mut running = member(0).json("r9", Some("n1".to_owned()), Some("g"));
     running["spec"]["containers"][0]["resources"] = json!({});
-    inputs.push(Input::PodApplied(Arc::new(Pod::from_value(&running).unwrap())));
+    inputs.push(pod_applied(&running));
     // Nominated to the only node on which the other one fits.
     for input in &mut inputs {
         if let Input::PodApplied(pod) = input
@@ -981,7 +956,7 @@ fn a_gang_does_not_evict_its_own_members() {
         let mut inputs = case.inputs();
         for name in ["m8", "m9"] {
             let running = member(1).json(name, Some("n0".to_owned()), Some("g"));
-            inputs.push(Input::PodApplied(Arc::new(Pod::from_value(&running).unwrap())));
+            inputs.push(pod_applied(&running));
         }
         for input in &mut inputs {
             if let Input::ObjectApplied(group) = input {

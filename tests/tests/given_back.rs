@@ -7,13 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
-use kube_scheduler_config::{FeatureGates, load};
+use kube_scheduler_api_types::{Object, Timestamp};
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, Input, PodRef, TableSize, Token,
 };
 use kube_scheduler_framework::{ApiError, ObjectWrite};
 use kube_scheduler_queue::Place;
+use kube_scheduler_tests::fixtures::{engine, node_applied, object_applied, pod_applied};
 use serde_json::{Value, json};
 
 const API_VERSION: &str = "resource.k8s.io/v1";
@@ -28,14 +28,7 @@ struct Scheduler {
 impl Scheduler {
     /// With devices on `a` and `b`, of which only `a` is there; a claim `c` in this state, and a pod `p` that uses it.
     fn new(claim_status: &Value) -> Self {
-        let gates = FeatureGates::default();
-        let config = json!({
-            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
-        });
-        let config = load(&config.to_string(), &gates).unwrap();
-        let registry = kube_scheduler_plugins_intree::registry();
-        let options = EngineOptions { gates, ..EngineOptions::default() };
-        let engine = Engine::new(&config, &registry, options).unwrap();
+        let engine = engine(EngineOptions::default());
         let now = Timestamp::from_millis(1_000_000);
         let mut scheduler = Self { engine, now, effects: Vec::new() };
         scheduler.node("a", true);
@@ -71,7 +64,7 @@ impl Scheduler {
                 pod[part][field] = value.clone();
             }
         }
-        self.handle(Input::PodApplied(Arc::new(Pod::from_value(&pod).unwrap())));
+        self.handle(pod_applied(&pod));
     }
 
     fn is_unschedulable(&self, pod: &str) -> bool {
@@ -90,11 +83,11 @@ impl Scheduler {
             "spec": {"unschedulable": !is_open},
             "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}},
         });
-        self.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
+        self.handle(node_applied(&node));
     }
 
     fn object(&mut self, json: Value) {
-        self.handle(Input::ObjectApplied(Arc::new(Object::from_value(json).unwrap())));
+        self.handle(object_applied(json));
     }
 
     /// The watch shows the claim.

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{Node, Object, Pod, PodGroup, Timestamp};
 use kube_scheduler_cache::check;
-use kube_scheduler_config::{FeatureGates, decode, default};
 use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Token};
 use kube_scheduler_framework::ApiError;
+use kube_scheduler_tests::fixtures::{engine_with, gates};
 use kube_scheduler_tests::history::Numbers;
 use kube_scheduler_tests::questioner::{Questioner, Waiting};
 use serde_json::json;
@@ -144,23 +144,19 @@ impl Kind {
             on.extend(self.has_topology.then_some("TopologyAwareWorkloadScheduling"));
             on.extend(self.preempts_for_groups.then_some("WorkloadAwarePreemption"));
         }
-        let mut gates = FeatureGates::default();
-        gates.set(&on.into_iter().map(|gate| (gate.to_owned(), true)).collect()).unwrap();
-        let mut text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
+        let mut profiles = json!(null);
         if self.is_foreign {
             let plugin = json!([{"name": "Coscheduling"}]);
             let queue_sort = json!({"enabled": plugin, "disabled": [{"name": "*"}]});
             let plugins = json!({"multiPoint": {"enabled": plugin}, "queueSort": queue_sort});
-            text["profiles"] = json!([{"schedulerName": "default-scheduler", "plugins": plugins}]);
+            profiles = json!([{"schedulerName": "default-scheduler", "plugins": plugins}]);
         }
-        let mut config = decode(&text.to_string()).unwrap();
-        default(&mut config, &gates);
         // Room is held in vain here: no pod ends once all is calm.
         let longest_hold = Duration::from_secs(60);
-        let plans_gangs_exactly = self.is_exact;
+        let (gates, plans_gangs_exactly) = (gates(on), self.is_exact);
         let options =
             EngineOptions { gates, plans_gangs_exactly, longest_hold, ..EngineOptions::default() };
-        Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options).unwrap()
+        engine_with(&profiles, &kube_scheduler_plugins_intree::registry(), options)
     }
 
     fn priority_of_group(self, group: Option<u64>) -> i32 {

@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Node, Object, Pod, PodGroup, Timestamp};
+use kube_scheduler_api_types::{Object, Pod, PodGroup, Timestamp};
 use kube_scheduler_cache::check;
-use kube_scheduler_config::{FeatureGates, decode, default};
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, Input, Notice, PodRef, Turn, WorkLimits,
 };
@@ -19,6 +18,7 @@ use kube_scheduler_framework::{
     Commands, Context, CycleState, Permit, PermitDecision, Plugin, Reserve, Status,
     extension_points,
 };
+use kube_scheduler_tests::fixtures::{self, engine_with, node_applied, object_applied, pod_group};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::json;
@@ -115,25 +115,18 @@ impl History {
 
     /// With more plugins, of those that are defined here.
     fn with_plugins(gates: &[&str], options: EngineOptions, more: &[&str]) -> Self {
-        let mut feature_gates = FeatureGates::default();
-        let on: BTreeMap<String, bool> =
-            gates.iter().map(|gate| ((*gate).to_owned(), true)).collect();
-        feature_gates.set(&on).unwrap();
-        let mut text = json!({"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"});
         let mut registry = kube_scheduler_plugins_intree::registry();
         let names: Vec<_> = more.iter().map(|name| json!({"name": name})).collect();
         // Where members stay on their nodes, they are not asked about on trial.
         let denies_from = if more.contains(&"Watcher") { 2 } else { 1 };
         let plugins = json!({"multiPoint": {"enabled": names}});
-        text["profiles"] = json!([{"schedulerName": "default-scheduler", "plugins": plugins}]);
+        let profiles = json!([{"schedulerName": "default-scheduler", "plugins": plugins}]);
         registry.register("Watcher", |_, _| Ok(Arc::new(Watcher))).unwrap();
         let fickle = move || Fickle { n_asked: Mutex::default(), denies_from };
         registry.register("Fickle", move |_, _| Ok(Arc::new(fickle()))).unwrap();
         registry.register("Counter", |_, _| Ok(Arc::new(Counter))).unwrap();
-        let mut config = decode(&text.to_string()).unwrap();
-        default(&mut config, &feature_gates);
-        let options = EngineOptions { gates: feature_gates, ..options };
-        let engine = Engine::new(&config, &registry, options).unwrap();
+        let options = EngineOptions { gates: fixtures::gates(gates.iter().copied()), ..options };
+        let engine = engine_with(&profiles, &registry, options);
         let now = Timestamp::from_millis(1_000_000);
         let has_gangs = gates.contains(&"GangScheduling");
         Self { engine, now, pods: BTreeMap::new(), log: Vec::new(), has_gangs }
@@ -143,12 +136,10 @@ impl History {
         let policy =
             if size == 0 { json!({"basic": {}}) } else { json!({"gang": {"minCount": size}}) };
         let constraints = if n == 1 { json!({"topology": [{"key": "zone"}]}) } else { json!(null) };
-        let object = json!({
-            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
-            "metadata": {"namespace": "x", "name": format!("g{n}"), "uid": format!("g{n}")},
-            "spec": {"schedulingPolicy": policy, "schedulingConstraints": constraints, "priority": 10 * i32::from(n)},
+        let spec = json!({
+            "schedulingPolicy": policy, "schedulingConstraints": constraints, "priority": 10 * i32::from(n),
         });
-        Object::from_value(object).unwrap()
+        Object::from_value(pod_group(&format!("g{n}"), spec)).unwrap()
     }
 
     fn handle(&mut self, input: Input) {
@@ -263,7 +254,7 @@ impl History {
                     "metadata": {"name": format!("n{n}"), "labels": {"zone": format!("z{}", n % 2), "host": format!("n{n}")}},
                     "status": {"allocatable": {"cpu": (1 + 2 * (n % 3)).to_string(), "memory": "8Gi", "pods": "10"}},
                 });
-                self.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
+                self.handle(node_applied(&node));
             }
             Step::NodeGone(n) => self.handle(Input::NodeDeleted { name: format!("n{n}").into() }),
             Step::Turn => self.turn(),
@@ -411,14 +402,6 @@ const ALL_GATES: [&str; 4] = [
 ];
 
 impl UniformCase {
-    fn group(name: &str, spec: serde_json::Value) -> Input {
-        let object = json!({
-            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
-            "metadata": {"namespace": "x", "name": name, "uid": name}, "spec": spec,
-        });
-        Input::ObjectApplied(Arc::new(Object::from_value(object).unwrap()))
-    }
-
     fn pod(name: &str, group: Option<String>, cpu: u8, priority: u8) -> serde_json::Value {
         let group = group.map(|group| json!({"podGroupName": group}));
         let mut pod = pod_json(name, 0, group.as_ref());
@@ -437,11 +420,11 @@ impl UniformCase {
                 "metadata": {"name": format!("n{at}"), "labels": {"zone": format!("z{zone}"), "host": format!("n{at}")}},
                 "status": {"allocatable": {"cpu": cpu.to_string(), "memory": "8Gi", "pods": "10"}},
             });
-            history.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
+            history.handle(node_applied(&node));
         }
         for group in 0..2 {
             let spec = json!({"schedulingPolicy": {"basic": {}}, "disruptionMode": "PodGroup", "priority": group});
-            history.handle(Self::group(&format!("r{group}"), spec));
+            history.handle(object_applied(pod_group(&format!("r{group}"), spec)));
         }
         for (at, (node, cpu, priority, group)) in self.running.iter().enumerate() {
             let group = group.map(|group| format!("r{group}"));
@@ -462,7 +445,7 @@ impl UniformCase {
             if gang.is_in_one_zone {
                 spec["schedulingConstraints"] = json!({"topology": [{"key": "zone"}]});
             }
-            history.handle(Self::group(&format!("g{n}"), spec));
+            history.handle(object_applied(pod_group(&format!("g{n}"), spec)));
             for at in 0..gang.size {
                 let (name, group) = (format!("g{n}-{at}"), Some(format!("g{n}")));
                 let mut pod = Self::pod(&name, group, gang.cpu, gang.priority);
@@ -763,7 +746,7 @@ fn gang_that_preempts(work: WorkLimits, are_alike: bool) -> Vec<String> {
             "metadata": {"name": format!("n{n}")},
             "status": {"allocatable": {"cpu": "2", "memory": "8Gi", "pods": "110"}},
         });
-        history.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
+        history.handle(node_applied(&node));
     }
     let victims =
         (0..200).map(|n| pod(&format!("v{n:03}"), Some(format!("n{}", n % 10)), 0, "100m"));
@@ -813,7 +796,7 @@ fn gang_among_a_group(mode: serde_json::Value, policy: &str) -> (Vec<String>, St
             "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup",
             "metadata": {"namespace": "x", "name": name, "uid": name}, "spec": spec,
         });
-        Input::ObjectApplied(Arc::new(Object::from_value(object).unwrap()))
+        object_applied(object)
     };
     let basic = json!({"basic": {}});
     history.handle(beta(
@@ -828,7 +811,7 @@ fn gang_among_a_group(mode: serde_json::Value, policy: &str) -> (Vec<String>, St
             "metadata": {"name": format!("n{n}")},
             "status": {"allocatable": {"cpu": "2", "memory": "8Gi", "pods": "110"}},
         });
-        history.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())));
+        history.handle(node_applied(&node));
     }
     let pod = |name: &str, group: &str, priority: i32, node: Option<String>| {
         let mut pod = pod_json(name, 0, Some(&json!({"podGroupName": group})));

@@ -3,11 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::sync::Arc;
-
-use kube_scheduler_api_types::{Node, Pod, Timestamp};
-use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input};
+use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_engine::{Effect, EngineOptions, Input};
+use kube_scheduler_tests::fixtures::{engine, node_applied, pod_applied};
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
 
@@ -70,21 +68,14 @@ fn kinds() -> [(&'static str, SpecOf); 7] {
 
 /// Live bytes after many classes of pods, how many evaluations are kept and what they are said to take.
 fn after(of_class: fn(usize) -> Value, uses_class_cache: bool) -> (usize, usize, usize) {
-    let config = load(
-        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n",
-        &FeatureGates::default(),
-    )
-    .unwrap();
-    let registry = kube_scheduler_plugins_intree::registry();
-    let options = EngineOptions { uses_class_cache, ..EngineOptions::default() };
-    let mut engine = Engine::new(&config, &registry, options).unwrap();
+    let mut engine = engine(EngineOptions { uses_class_cache, ..EngineOptions::default() });
     let now = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
     for at in 0..N_NODES {
         let name = format!("n{at}");
         let labels = json!({"kubernetes.io/hostname": name, "zone": format!("z{}", at % 3), "pool": format!("p{}", at % 3)});
         let json = json!({"metadata": {"name": name, "uid": name, "labels": labels},
             "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "500"}}});
-        engine.handle(Input::NodeApplied(Arc::new(Node::from_value(&json).unwrap())), now);
+        engine.handle(node_applied(&json), now);
     }
     let before = ALLOCATOR.current_usage();
     for class in 0..N_CLASSES {
@@ -92,7 +83,7 @@ fn after(of_class: fn(usize) -> Value, uses_class_cache: bool) -> (usize, usize,
             let name = format!("p{class}-{at}");
             let json = json!({"metadata": {"namespace": "a", "name": name, "uid": name,
                 "labels": {"app": format!("c{class}")}}, "spec": of_class(class)});
-            engine.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())), now);
+            engine.handle(pod_applied(&json), now);
             while engine.schedule_next(now).is_some() {
                 for effect in engine.drain_effects().collect::<Vec<_>>() {
                     if let Effect::WriteBinding { token, .. } = effect {

@@ -7,20 +7,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
+use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_cache::check;
-use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, Input, Pool, WorkLimits,
+};
+use kube_scheduler_tests::fixtures::{
+    GANG_GATES, engine, gates, node_applied, object_applied, pod_applied,
 };
 use kube_scheduler_tests::tenants::beside::{Pace, Play, play, quantile};
 use kube_scheduler_tests::tenants::{KINDS, Kind, Share};
 use serde_json::json;
-
-const CONFIG: &str = "\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-";
 
 /// A tenth of the worst is enough to see what stays.
 const SHARE: Share = Share(10);
@@ -45,10 +42,8 @@ impl World {
     }
 
     fn sized(n_nodes: usize, options: EngineOptions) -> Self {
-        let config = load(CONFIG, &options.gates).unwrap();
-        let registry = kube_scheduler_plugins_intree::registry();
         let limit = options.work.base + options.work.per_node * n_nodes as u64;
-        let engine = Engine::new(&config, &registry, options).unwrap();
+        let engine = engine(options);
         let now = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
         let mut world = Self { engine, now, limit };
         for at in 0..n_nodes {
@@ -59,7 +54,7 @@ impl World {
                 }},
                 "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "200"}},
             });
-            world.handle(Input::NodeApplied(Arc::new(Node::from_value(&json).unwrap())));
+            world.handle(node_applied(&json));
         }
         world
     }
@@ -74,14 +69,14 @@ impl World {
         for (key, value) in [("namespace", "tenant"), ("name", &name), ("uid", &name)] {
             json["metadata"][key] = value.into();
         }
-        self.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+        self.handle(pod_applied(&json));
     }
 
     /// Adds a plain pod of another tenant, makes all attempts that are due, and says what its own one cost.
     fn place_plain(&mut self, name: &str) -> u64 {
         let json = json!({"metadata": {"namespace": "other", "name": name, "uid": name,
             "labels": {"app": name}}, "spec": {}});
-        self.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+        self.handle(pod_applied(&json));
         let costs = costs(self);
         for (pod, units, result) in &costs {
             let is_refused =
@@ -222,7 +217,7 @@ fn a_pod_that_is_too_expensive_is_never_tried_and_says_so_and_comes_back_later_e
         .collect();
     let json = json!({"metadata": {"namespace": "tenant", "name": "evil", "uid": "evil"},
         "spec": {"topologySpreadConstraints": constraints}});
-    world.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+    world.handle(pod_applied(&json));
     let start = world.now;
     let mut failed_at = Vec::new();
     while failed_at.len() < 4 {
@@ -264,7 +259,7 @@ fn a_namespace_that_has_used_up_its_allowance_waits_and_others_do_not() {
         let json = json!({"metadata": {"namespace": namespace, "name": format!("{namespace}{at}"),
             "uid": format!("{namespace}{at}")}, "spec": {"affinity": {"nodeAffinity":
             {"requiredDuringSchedulingIgnoredDuringExecution": required}}}});
-        world.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+        world.handle(pod_applied(&json));
     };
     for at in 0..50 {
         add(&mut world, "tenant", at);
@@ -336,7 +331,7 @@ fn searches_for_devices_are_taken_from_the_allowance_of_the_namespace() {
         let claims = json!([{"name": "c", "resourceClaimName": name}]);
         let json = json!({"metadata": {"namespace": namespace, "name": name,
             "uid": format!("{namespace}-{name}")}, "spec": {"resourceClaims": claims}});
-        world.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+        world.handle(pod_applied(&json));
         let turn = world.engine.schedule_next(world.now).unwrap();
         world.handle(Input::PodDeleted { namespace: namespace.into(), name: name.into() });
         (turn.work, turn.result)
@@ -374,22 +369,20 @@ fn gang_member(at: usize) -> Input {
     let json = json!({"metadata": {"namespace": "tenant", "name": name, "uid": name}, "spec": {
         "schedulingGroup": {"podGroupName": "gang"}, "affinity": affinity,
         "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "20"}}}]}});
-    Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap()))
+    pod_applied(&json)
 }
 
 #[test]
 fn a_group_that_is_too_expensive_waits_as_a_whole_and_pays_for_its_members() {
     // A member costs less than that, and ten of them may cost 900 units together.
     let work = WorkLimits { base: 180, per_node: 0, refill_per_second: 1 };
-    let mut gates = FeatureGates::default();
-    let on = ["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"];
-    gates.set(&on.map(|gate| (gate.to_owned(), true)).into()).unwrap();
+    let gates = gates(GANG_GATES);
     let mut world = World::with(EngineOptions { work, gates, ..EngineOptions::default() });
     let group = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
         "metadata": {"namespace": "tenant", "name": "gang", "uid": "gang"},
         "spec": {"schedulingPolicy": {"gang": {"minCount": 10}},
             "schedulingConstraints": {"topology": [{"key": "kubernetes.io/hostname"}]}}});
-    world.handle(Input::ObjectApplied(Arc::new(Object::from_value(group).unwrap())));
+    world.handle(object_applied(group));
     (0..10).for_each(|at| world.handle(gang_member(at)));
     let (start, mut tried_at, mut works) = (world.now, Vec::new(), Vec::new());
     while tried_at.len() < 4 {
@@ -498,7 +491,7 @@ fn terms_about_others_beyond_the_limit_do_not_count_and_an_event_says_so() {
         let json = json!({"metadata": {"namespace": "other", "name": format!("p{at}"), "uid": format!("p{at}"),
             "labels": {"app": format!("a{at}")}}, "spec": {"containers": [
             {"name": "c", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]}});
-        world.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+        world.handle(pod_applied(&json));
         for (_, _, result) in costs(&mut world) {
             let AttemptResult::Assumed(node) = result else { panic!("{result:?}") };
             nodes.insert(node.to_string());

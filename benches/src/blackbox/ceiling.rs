@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
+use kube_scheduler_api_types::well_known::CLAIM_FINALIZER;
 use kube_scheduler_tests::control_plane::{Api, code};
 use serde_json::{Value, json};
 
-use super::devices::{Devices, FINALIZER};
+use super::devices::Devices;
 use super::shape::{Shape, node_name, pod_name};
 
 /// How many pods are on their way at once.
@@ -125,7 +126,7 @@ impl Claims {
         // Items of a list do not name what they are.
         claim["apiVersion"] = "resource.k8s.io/v1".into();
         claim["kind"] = "ResourceClaim".into();
-        claim["metadata"]["finalizers"] = json!([FINALIZER]);
+        claim["metadata"]["finalizers"] = json!([CLAIM_FINALIZER]);
         let put = async |path: &str, object: &Value| {
             let answer = api.send("PUT", path, Some(object), "application/json").await;
             answer.with_context(|| format!("PUT {path}"))

@@ -7,8 +7,6 @@ use super::shape::{ROUND_LABEL, node_name, pod_name};
 /// How many devices a node has.
 const PER_NODE: usize = 8;
 const GROUP: &str = "resource.k8s.io/v1";
-/// What keeps a claim while its devices are allocated.
-pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// The name of the one request of a claim.
 const REQUEST: &str = "device";
 

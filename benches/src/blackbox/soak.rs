@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use futures::AsyncBufRead;
+use kube_scheduler_api_types::lock;
 use kube_scheduler_tests::control_plane::{Api, Change, Features, Process, Watch, open_watch};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -53,10 +54,6 @@ struct Waits {
 }
 
 type Shared = Arc<Mutex<Waits>>;
-
-fn lock(waits: &Shared) -> std::sync::MutexGuard<'_, Waits> {
-    waits.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A pod like no other: its labels, and what it asks for beside room.
 fn pod(index: usize) -> Value {

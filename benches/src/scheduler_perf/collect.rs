@@ -4,9 +4,10 @@
 //! that is skipped, and seconds without any pod are filled up with the mean of the stretch that they end in.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use kube_scheduler_api_types::lock;
 use kube_scheduler_daemon::{DaemonHandle, resident_memory_bytes};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
@@ -61,7 +62,7 @@ impl Collection {
         for task in &self.tasks {
             task.abort();
         }
-        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples = lock(&self.samples);
         samples.memory.push((length, memory()));
         let mut items = Vec::new();
         let item = |metric: &str, unit: &str| DataItem::new(&self.name, metric, unit);
@@ -97,7 +98,7 @@ async fn sample_throughput(
     loop {
         ticks.tick().await;
         let n = counter.n_scheduled();
-        let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples = lock(&samples);
         samples.throughput.sample(start.elapsed(), n);
     }
 }
@@ -107,7 +108,7 @@ async fn sample_memory(start: Instant, samples: Arc<Mutex<Samples>>) {
     loop {
         ticks.tick().await;
         let sample = (start.elapsed(), memory());
-        samples.lock().unwrap_or_else(PoisonError::into_inner).memory.push(sample);
+        lock(&samples).memory.push(sample);
     }
 }
 

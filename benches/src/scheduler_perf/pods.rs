@@ -4,9 +4,10 @@
 //! after it was not known; so pods that are created again under an old name count again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::{Context, Result};
+use kube_scheduler_api_types::lock;
 use kube_scheduler_tests::control_plane::{Api, Change, WatchError, open_watch};
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -86,7 +87,7 @@ impl Pods {
 
     fn lock(&self) -> MutexGuard<'_, Table> {
         // Nothing that holds the lock can panic half way.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 
     /// Counts pods.

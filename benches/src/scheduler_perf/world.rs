@@ -6,10 +6,11 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, anyhow, bail};
 use futures::stream::{self, StreamExt, TryStreamExt};
+use kube_scheduler_api_types::lock;
 use kube_scheduler_config::{Configuration, FeatureGates, Gate, default, load};
 use kube_scheduler_daemon::{Daemon, DaemonHandle, Endpoint};
 use kube_scheduler_plugins_intree::registry;
@@ -149,8 +150,7 @@ impl World {
         if !self.cluster.is_kept() {
             return Ok(());
         }
-        let created =
-            std::mem::take(&mut *self.created.lock().unwrap_or_else(PoisonError::into_inner));
+        let created = std::mem::take(&mut *lock(&self.created));
         let api = &self.cluster.api;
         stream::iter(created.collections.into_iter().chain(created.objects))
             .map(async |path| delete_now(api, &path).await)
@@ -224,7 +224,7 @@ impl Hands {
 
     fn note(&self, path: &str, object: &Value, namespace: &str) {
         let Some(created) = &self.created else { return };
-        let mut created = created.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut created = lock(created);
         let name = object["metadata"]["name"].as_str();
         if !namespace.is_empty() {
             created.collections.insert(path.to_owned());

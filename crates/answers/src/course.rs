@@ -135,11 +135,7 @@ impl Course {
         self.n_feasible = turn.n_feasible;
         self.current =
             Some(PodName { namespace: turn.pod.namespace.clone(), name: turn.pod.name.clone() });
-        let tried = match turn.group {
-            Some(group) => group.members,
-            None => vec![(turn.pod, turn.result)],
-        };
-        for (pod, result) in tried {
+        for (pod, result) in turn.into_results() {
             self.idleness.tried(&pod.uid);
             match result {
                 AttemptResult::Unschedulable(message) => {

@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kube_scheduler_api_types::well_known::POD_SCHEDULED;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_engine::{Engine, PodStage};
 
@@ -178,7 +179,7 @@ fn of_objects(before: &PlaceAnswer, after: PlaceAnswer) -> PlaceAnswer {
 
 /// Why the last attempt failed, as the pod's condition has it, and whether by an error.
 fn last_failure(pod: &Pod) -> Option<(bool, String)> {
-    let condition = pod.status.conditions.iter().find(|one| *one.kind == *"PodScheduled")?;
+    let condition = pod.status.conditions.iter().find(|one| *one.kind == *POD_SCHEDULED)?;
     let message = Some(condition.message.to_string()).filter(|message| !message.is_empty());
     Some((&*condition.reason == "SchedulerError", message?))
 }

@@ -8,13 +8,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use kube_scheduler_api_types::well_known::POD_SCHEDULED;
 use kube_scheduler_api_types::{Pod, PodStatus, Timestamp};
 use kube_scheduler_engine::{Effect, Engine, EvictionOutcome, Input, PodRef, StatusPatch, Token};
 use kube_scheduler_framework::{ApiError, Pending, PluginName, Status};
 
 pub(crate) use self::volumes::edited;
-
-const POD_SCHEDULED: &str = "PodScheduled";
 
 /// Something that happened to a pod while effects were carried out.
 #[derive(Clone, Debug)]

@@ -6,11 +6,10 @@
 mod ebs;
 mod gce;
 
+use crate::well_known::{BETA_ZONE, ZONE};
+
 use crate::{Json, Object, VolumeSource};
 
-/// Labels of nodes and volumes that say in which zone they are; `BETA` is the name used before Kubernetes 1.17.
-const ZONE: &str = "topology.kubernetes.io/zone";
-const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 /// What separates several zones in one label value.
 const ZONE_DELIMITER: &str = "__";
 

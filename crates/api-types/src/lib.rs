@@ -41,6 +41,7 @@ pub mod protobuf;
 pub mod quantity;
 pub mod selector;
 pub mod validation;
+pub mod well_known;
 pub mod wire;
 
 mod affinity;
@@ -71,7 +72,9 @@ pub use affinity::{
     NodeAffinity, PodAffinity, PodAffinityTerm, PreferredNodeTerms, WeightedPodAffinityTerm,
     node_satisfies_required_affinity, required_node_affinity_matches,
 };
-pub use kube_scheduler_primitives::{KeyedMap, KeyedSet, KeyedState, Timestamp, WorkMeter};
+pub use kube_scheduler_primitives::{
+    KeyedMap, KeyedSet, KeyedState, Timestamp, WorkMeter, lock, named_enum,
+};
 
 pub use claim_defaults::default_device_requests;
 pub use compile::DecodeError;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::well_known::{BETA_REGION, BETA_ZONE, REGION, ZONE};
+
 use crate::Timestamp;
 use crate::labels::Labels;
 use crate::quantity::Quantity;
@@ -53,9 +55,8 @@ impl Node {
         let pick = |beta: &str, stable: &str| {
             self.labels.get(beta).or_else(|| self.labels.get(stable)).unwrap_or_default()
         };
-        let zone = pick("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
-        let region =
-            pick("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");
+        let zone = pick(BETA_ZONE, ZONE);
+        let region = pick(BETA_REGION, REGION);
         if zone.is_empty() && region.is_empty() {
             String::new()
         } else {

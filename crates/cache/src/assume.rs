@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::well_known::DISRUPTION_TARGET;
 
 use crate::affinity_terms::{has_same_terms, terms_of};
 use crate::change_log::ChangeKinds;
@@ -251,6 +252,6 @@ fn is_same_for_others(old: &Pod, new: &Pod) -> bool {
 /// A pod that preemption has marked counts as leaving.
 fn disruption_target(pod: &Pod) -> Option<&str> {
     let condition =
-        pod.status.conditions.iter().find(|condition| &*condition.kind == "DisruptionTarget");
+        pod.status.conditions.iter().find(|condition| &*condition.kind == DISRUPTION_TARGET);
     condition.map(|condition| &*condition.status)
 }

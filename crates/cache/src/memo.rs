@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use kube_scheduler_api_types::lock;
+
 use crate::reads::{ObjectVersions, Reads};
 
 /// A value, with what it was found from.
@@ -69,7 +71,7 @@ impl Memo {
         then: impl FnOnce(&mut BTreeMap<K, Found<T>>) -> R,
     ) -> Option<R> {
         // No value is changed in place, so what a panic left behind is whole.
-        let mut tables = self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = lock(self.0.as_ref()?);
         let table = tables
             .entry(TypeId::of::<(K, T)>())
             .or_insert_with(|| Box::new(BTreeMap::<K, Found<T>>::new()));

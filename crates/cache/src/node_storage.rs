@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Object;
+use kube_scheduler_api_types::well_known::STORAGE_GROUP;
 
 use crate::fork::{Column, CowMap};
 use crate::interner::{Interner, NOTHING};
 use crate::node_table::NodeIdx;
 use crate::objects::ObjectStore;
 
-const GROUP: &str = "storage.k8s.io";
 const CSI_NODE: &str = "CSINode";
 const ATTACHMENT: &str = "VolumeAttachment";
 
@@ -119,7 +119,7 @@ impl NodeStorage {
 
     /// A slot got a name.
     pub(crate) fn slot_claimed(&mut self, node: NodeIdx, name: &str, objects: &ObjectStore) {
-        let csi_node = objects.get(GROUP, CSI_NODE, "", name);
+        let csi_node = objects.get(STORAGE_GROUP, CSI_NODE, "", name);
         self.set_limits(node, csi_node.map(|object| CsiLimits::of(object)));
         self.count_attachments(node, name);
     }

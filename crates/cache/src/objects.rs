@@ -28,7 +28,6 @@ use self::unanswered::UnansweredWrites;
 use self::volume_classes::{VOLUMES, VolumeClasses};
 
 pub use self::assumed::{AssumeObjectError, ObjectKey};
-pub(crate) use self::history::DEVICE_GROUP;
 pub use self::history::ObjectChange;
 pub use self::service_selectors::ServiceSelectors;
 pub use self::unanswered::UnansweredWrite;

@@ -7,6 +7,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use kube_scheduler_api_types::lock;
+
 use crate::change_log::ChangeKinds;
 use crate::domains::PodCounter;
 use crate::objects::ObjectClass;
@@ -199,7 +201,7 @@ impl ReadSet {
             self.note(Reads::COUNTER_HANDLES);
         }
         if let Some(all) = &self.counters {
-            all.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(counters);
+            lock(all).extend_from_slice(counters);
         }
     }
 

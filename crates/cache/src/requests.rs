@@ -8,6 +8,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use kube_scheduler_api_types::lock;
+
 use crate::domains::DomainCounts;
 
 /// How many columns are requested until they are made: each costs O(nodes). Pods that read more get the same answers,
@@ -42,7 +44,7 @@ pub(crate) struct RequestedCounter {
 impl Requests {
     fn lock(&self) -> MutexGuard<'_, Requested> {
         // A list of requests is complete after every statement.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// A counter had to be counted.

@@ -9,7 +9,7 @@ mod table;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use kube_scheduler_api_types::CompileOptions;
+use kube_scheduler_api_types::{CompileOptions, named_enum};
 
 use self::table::{TABLE, position};
 
@@ -65,32 +65,20 @@ impl fmt::Display for Gate {
     }
 }
 
-/// How finished a feature is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
-    /// Does not exist at the emulated version.
-    PreAlpha,
-    /// Off unless switched on.
-    Alpha,
-    /// Usually on.
-    Beta,
-    /// Finished.
-    Ga,
-    /// Going away.
-    Deprecated,
-}
-
-impl Stage {
-    /// The stage as upstream prints it; general availability has no name there.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::PreAlpha => "PreAlpha",
-            Self::Alpha => "ALPHA",
-            Self::Beta => "BETA",
-            Self::Ga => "",
-            Self::Deprecated => "DEPRECATED",
-        }
+named_enum! {
+    /// How finished a feature is.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Stage {
+        /// Does not exist at the emulated version.
+        PreAlpha = "PreAlpha",
+        /// Off unless switched on.
+        Alpha = "ALPHA",
+        /// Usually on.
+        Beta = "BETA",
+        /// Finished.
+        Ga = "",
+        /// Going away.
+        Deprecated = "DEPRECATED",
     }
 }
 

@@ -13,9 +13,10 @@ mod serving;
 mod text;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use kube_scheduler_api_types::lock;
 use kube_scheduler_config::{FeatureGates, Gate, Stage};
 use kube_scheduler_framework::PluginMetrics;
 
@@ -291,7 +292,7 @@ impl Metrics {
         self.process.refresh(self.started_at);
         let mut page = TextPage::default();
         self.registry.print(&mut page);
-        self.plugins.families().iter().for_each(|family| page.family(&family.into()));
+        self.plugins.families().iter().for_each(|family| page.family(family));
         page.into_string()
     }
 
@@ -311,7 +312,7 @@ impl Metrics {
     }
 
     fn last(&self) -> MutexGuard<'_, BTreeMap<(&'static str, String, String), u64>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.last)
     }
 }
 

@@ -20,6 +20,7 @@ mod pod;
 pub(crate) mod proxy;
 mod renewal;
 mod source;
+mod stream;
 mod times;
 mod warnings;
 

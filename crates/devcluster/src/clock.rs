@@ -4,9 +4,9 @@
 //! [`FixedClock`] gets the same timestamps on every run. Timers (latencies, bookmarks) run on tokio's clock.
 
 use std::sync::Mutex;
-use std::sync::PoisonError;
 
 use jiff::Timestamp;
+use kube_scheduler_api_types::lock;
 
 /// The source of the times that are written into objects, such as creation timestamps.
 pub trait Clock: Send + Sync + 'static {
@@ -38,14 +38,14 @@ impl FixedClock {
 
     /// Moves the clock by `seconds`, which may be negative; does nothing if the result is out of range.
     pub fn advance(&self, seconds: i64) {
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = lock(&self.now);
         *now = add_seconds(*now, seconds);
     }
 }
 
 impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.now)
     }
 }
 
@@ -57,9 +57,4 @@ pub(crate) fn add_seconds(at: Timestamp, seconds: i64) -> Timestamp {
 /// Whole seconds in RFC 3339, the form of `metav1.Time`.
 pub(crate) fn to_rfc3339(at: Timestamp) -> String {
     Timestamp::from_second(at.as_second()).unwrap_or(at).to_string()
-}
-
-/// Microseconds in RFC 3339, the form of `metav1.MicroTime`.
-pub(crate) fn to_rfc3339_micro(at: Timestamp) -> String {
-    format!("{at:.6}")
 }

@@ -4,6 +4,7 @@
 //! which clients fail.
 
 use kube_scheduler_api_types::default_device_requests;
+use kube_scheduler_api_types::well_known::{POD_SCHEDULED, STORAGE_CLASS_ANNOTATION};
 use serde_json::{Map, Value, json};
 
 use crate::clock::to_rfc3339;
@@ -181,9 +182,8 @@ pub(crate) fn admit(
 /// A claim that names no class gets the default one, if there is any; of several the newest, then the first by name.
 fn choose_class(state: &State, claim: &mut Value) {
     const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
-    const OLD_NAME: &str = "volume.beta.kubernetes.io/storage-class";
     if at(claim, &["spec", "storageClassName"]).is_some()
-        || at(claim, &["metadata", "annotations", OLD_NAME]).is_some()
+        || at(claim, &["metadata", "annotations", STORAGE_CLASS_ANNOTATION]).is_some()
     {
         return;
     }
@@ -227,7 +227,7 @@ fn admit_pod(state: &State, pod: &mut Value) -> Result<(), ApiError> {
     status.entry("qosClass").or_insert(json!(qos));
     if gated {
         let condition = json!({
-            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+            "type": POD_SCHEDULED, "status": "False", "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates", "lastProbeTime": null,
         });
         crate::object::set_condition(list_mut(status, "conditions"), condition, &now);

@@ -19,9 +19,6 @@ pub(crate) use driver::run as run_driver;
 pub use rules::{ClaimController, ClaimKind, ClaimStore};
 pub use sample::SampleDevices;
 
-/// The finalizer of claims that are allocated.
-const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
-
 /// Name and uid of the pod that an object was generated for.
 fn owning_pod(object: &Value) -> Option<(&str, &str)> {
     owner(object, "", "Pod")

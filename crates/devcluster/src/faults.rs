@@ -4,9 +4,10 @@
 //! effect that fires determines the effect. Invariant: which requests are affected depends on the seed, the rules and the
 //! order of requests only.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use kube_scheduler_api_types::lock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -313,7 +314,7 @@ impl Faults {
     }
 
     fn lock(&self) -> MutexGuard<'_, FaultState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

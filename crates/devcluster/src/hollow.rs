@@ -1,6 +1,6 @@
 //! Hollow nodes: kubelets without machines.
 //!
-//! One task is the kubelet of every node that it adopts. Like a kubelet it watches pods, but it writes to the store
+//! One task is the kubelet of every node, also of those that were not made from a template, and of nodes that do not exist. Like a kubelet it watches pods, but it writes to the store
 //! directly. Invariants: a pod is started, finished or removed only if it is still the pod (by uid) that the decision was
 //! made for; without latencies, all steps that follow from one batch of watch events are taken in one write.
 
@@ -21,13 +21,12 @@ use crate::api::WriteOptions;
 use crate::api::create::create_in;
 use crate::history::ChangeType;
 use crate::kinds::{NODES, PODS};
-use crate::object::{Object, at, key_of, text_at};
+use crate::object::{Object, key_of, text_at};
 use crate::selectors::Selection;
 use crate::status::ApiError;
 use crate::store::Store;
 use crate::watch::Watcher;
 use kubelet::{Addresses, PodStep};
-use template::HOLLOW;
 
 pub use kubelet::END_PHASE;
 pub use template::NodeTemplate;
@@ -36,29 +35,11 @@ pub use template::NodeTemplate;
 pub const RUN_SECONDS: &str = "devcluster/run-seconds";
 
 /// How hollow nodes behave.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct HollowOptions {
-    /// Time from binding to phase Running; none by default.
-    pub start_latency: Duration,
     /// The longest time until a deleted pod is removed, whatever its grace period; none by default.
     pub stop_latency: Duration,
-    /// How often node leases are renewed; `None`, the default, for never, since thousands of nodes cause thousands of
-    /// writes.
-    pub lease_interval: Option<Duration>,
-    /// Whether pods also run on nodes that were not made from a template, or do not exist; true by default.
-    pub adopt_all: bool,
-}
-
-impl Default for HollowOptions {
-    fn default() -> Self {
-        Self {
-            start_latency: Duration::ZERO,
-            stop_latency: Duration::ZERO,
-            lease_interval: None,
-            adopt_all: true,
-        }
-    }
 }
 
 /// Adds `count` nodes, whose numbers continue after the number of existing nodes.
@@ -123,8 +104,6 @@ impl HollowTask {
         for pod in &pods {
             self.see_pod(pod);
         }
-        let mut next_renewal =
-            self.options.lease_interval.map(|interval| Instant::now() + interval);
         loop {
             self.work()?;
             let wake = self.queue.peek().map(|Reverse(due)| due.at);
@@ -147,10 +126,6 @@ impl HollowTask {
                     }
                 }
                 () = until(wake) => {}
-                () = until(next_renewal) => {
-                    kubelet::renew_leases(&self.store, &self.addresses)?;
-                    next_renewal = self.options.lease_interval.map(|interval| Instant::now() + interval);
-                }
             }
         }
     }
@@ -159,10 +134,6 @@ impl HollowTask {
         let mut unready = Vec::new();
         for node in nodes {
             let value = node.value();
-            let is_ours = at(&value, &["metadata", "annotations", HOLLOW]).is_some();
-            if !is_ours && !self.options.adopt_all {
-                continue;
-            }
             self.addresses.insert(node.name(), &value);
             if crate::object::list_at(&value, &["status", "conditions"]).is_empty() {
                 unready.push(node.name().to_owned());
@@ -174,7 +145,7 @@ impl HollowTask {
     fn see_pod(&mut self, pod: &Object) {
         // Positions 0 and 1 of a pod's selectable fields are its node and its phase.
         let (node, phase) = (pod.field(0), pod.field(1));
-        if node.is_empty() || !(self.options.adopt_all || self.addresses.contains(node)) {
+        if node.is_empty() {
             return;
         }
         let key = key_of(pod.namespace(), pod.name());
@@ -186,7 +157,7 @@ impl HollowTask {
             let grace = Duration::from_secs(u64::try_from(grace).unwrap_or(0));
             self.decide(grace.min(self.options.stop_latency), PodStep::Remove { key, uid });
         } else if phase == "Pending" {
-            self.decide(self.options.start_latency, PodStep::Start { key, uid });
+            self.decide(Duration::ZERO, PodStep::Start { key, uid });
         } else if phase == "Running" {
             let value = pod.value();
             if let Some(wait) = run_time(&value) {

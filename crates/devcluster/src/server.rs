@@ -1,8 +1,9 @@
 //! What all connections of a server share.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use kube_scheduler_api_types::lock;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Tls};
@@ -51,7 +52,7 @@ impl Server {
 
     /// Closes all connections, and makes the server unreachable for `downtime`.
     pub(crate) fn restart(&self, downtime: Duration) {
-        let mut epoch = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut epoch = lock(&self.epoch);
         let ended =
             std::mem::replace(&mut *epoch, Epoch { over: CancellationToken::new(), downtime });
         ended.over.cancel();
@@ -59,6 +60,6 @@ impl Server {
 
     /// The current epoch.
     pub(crate) fn epoch(&self) -> Epoch {
-        self.epoch.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.epoch).clone()
     }
 }

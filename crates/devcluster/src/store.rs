@@ -9,9 +9,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use jiff::Timestamp;
+use kube_scheduler_api_types::lock;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
@@ -233,7 +234,7 @@ impl Store {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic while the lock is held can at worst lose the change of that one request.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -8,9 +8,9 @@ mod views;
 
 use std::cmp::Ordering;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use kube_scheduler_api_types::Labels;
+use kube_scheduler_api_types::{Labels, lock};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -171,7 +171,7 @@ impl Inventory {
         let is_large = slices.len() > MAX_PREPARED_SLICES || n_devices > MAX_PREPARED;
         slices.sort_by(|a, b| a.name.cmp(&b.name));
         let newest = Newest::of(slices.iter().map(|slice| &**slice));
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = lock(&self.numbers);
         if is_large || !newest.is_some_and(Newest::is_complete) || numbers.are_mostly_gone() {
             return numbers.forget(name);
         }
@@ -205,7 +205,7 @@ impl Inventory {
         let same_pool = |a: &Arc<ResourceSlice>, b: &Arc<ResourceSlice>| {
             a.driver == b.driver && a.pool == b.pool
         };
-        let mut numbers = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = lock(&shared);
         let pools = objects.chunk_by(same_pool);
         let pools: Vec<Arc<Pool>> =
             pools.filter_map(|slices| numbers.pool(slices, features)).collect();

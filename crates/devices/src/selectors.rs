@@ -1,9 +1,9 @@
 //! Selectors, evaluated once per expression and kind of device.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use kube_scheduler_api_types::KeyedMap;
+use kube_scheduler_api_types::{KeyedMap, lock};
 
 use crate::api::ResourceSlice;
 use crate::facts::DeviceFacts;
@@ -83,7 +83,7 @@ impl SelectorTable {
             return Self::new(inventory);
         }
         let n_shapes = inventory.n_shapes();
-        let columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
+        let columns = lock(&self.columns);
         let mut grown = Columns::default();
         for (expression, column) in &columns.by_expression {
             grown.insert(expression.clone(), Arc::new(column.grown(n_shapes)));
@@ -99,7 +99,7 @@ impl SelectorTable {
 
     /// About how many bytes the expressions and answers take.
     pub fn n_bytes(&self) -> usize {
-        self.columns.lock().unwrap_or_else(PoisonError::into_inner).n_bytes
+        lock(&self.columns).n_bytes
     }
 
     /// The inventory whose devices it is about.
@@ -114,7 +114,7 @@ impl SelectorTable {
         compiler: &dyn SelectorCompiler,
         cost: &mut u64,
     ) -> Arc<Column> {
-        let mut columns = self.columns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut columns = lock(&self.columns);
         if let Some(column) = columns.by_expression.get(expression) {
             return column.clone();
         }

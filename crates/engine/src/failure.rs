@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::diagnosis::FitError;
+use kube_scheduler_api_types::well_known::POD_SCHEDULED;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{NominatingInfo, Status};
 use kube_scheduler_queue::{Nomination, QueuedPod};
@@ -19,7 +20,6 @@ use crate::turn::AttemptResult;
 
 /// The longest note of an event, in bytes.
 const MAX_NOTE_LEN: usize = 1024;
-const POD_SCHEDULED: &str = "PodScheduled";
 
 /// What happens to the pod's nomination.
 #[derive(Clone, Debug, PartialEq, Eq)]

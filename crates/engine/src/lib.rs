@@ -79,7 +79,7 @@ pub use input::{EvictionOutcome, Input};
 pub use known::{KnownObjects, WatchedKey, WatchedObject};
 pub use measures::{FailedBinding, MeasuredHint, Measurements};
 pub use notice::{Notice, Rejection, VictimEnd};
-pub use observer::{NoObserver, Observer, SearchStep};
+pub use observer::{Observer, SearchStep};
 pub use place::{PodPlace, PodStage};
 pub use policy::Entry;
 pub use pool::Pool;

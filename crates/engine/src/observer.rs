@@ -60,7 +60,7 @@ pub trait Observer {
 
 /// An observer that ignores everything.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoObserver;
+pub(crate) struct NoObserver;
 
 impl Observer for NoObserver {
     fn reached(&mut self, _: &PodRef, _: SearchStep) {}

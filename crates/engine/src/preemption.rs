@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use crate::diagnosis::FitError;
 use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::well_known::DISRUPTION_TARGET;
 use kube_scheduler_framework::{ApiError, Commands, EventKind, NominatedPods, PluginName};
 use kube_scheduler_queue::QueuedPod;
 
@@ -37,7 +38,6 @@ pub(crate) use self::table::TaskId;
 
 /// The name of the target where a pod group is the preemptor.
 pub(crate) const GROUP_TARGET: &str = "cluster";
-const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// Where an attempt wants to make room, and which pods have to go for it.
 #[derive(Debug)]

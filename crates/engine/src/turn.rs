@@ -48,6 +48,16 @@ pub struct Turn {
     pub group: Option<GroupTurn>,
 }
 
+impl Turn {
+    /// How it ended for each pod that was tried: for the members of the group, or for the one pod.
+    pub fn into_results(self) -> Vec<(PodRef, AttemptResult)> {
+        match self.group {
+            Some(group) => group.members,
+            None => vec![(self.pod, self.result)],
+        }
+    }
+}
+
 /// What a turn did for a group of pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupTurn {

@@ -4,8 +4,9 @@
 //! Behaviour: `docs/spec/podgroups.md`.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use kube_scheduler_api_types::lock;
 pub use kube_scheduler_cache::{MemberPlace, PodGroupError, PodGroupState};
 
 use crate::cycle_state::CycleState;
@@ -26,7 +27,7 @@ impl GroupCycleState {
     /// Reads or changes the values.
     pub fn with<R>(&self, then: impl FnOnce(&mut CycleState) -> R) -> R {
         // What a panic left behind is whole: values are replaced at once.
-        then(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        then(&mut lock(&self.0))
     }
 }
 

@@ -17,6 +17,7 @@ mod group_objects;
 pub mod groups;
 mod handle;
 mod known_pods;
+mod metric_family;
 mod normalization;
 mod parallel;
 mod plugin;
@@ -43,11 +44,12 @@ pub use cycle_state::CycleState;
 pub use group_objects::GroupObjects;
 pub use handle::{Handle, PluginArgs};
 pub use known_pods::KnownPods;
+pub use metric_family::{Metric, MetricFamily, MetricKind};
 pub use normalization::{MAX_NODE_SCORE, Normalization, percent};
 pub use parallel::Parallel;
 pub use plugin::Plugin;
 pub use plugin_error::PluginError;
-pub use plugin_metrics::{Metric, MetricFamily, MetricKind, PluginMetrics};
+pub use plugin_metrics::PluginMetrics;
 pub use pod_counts::PodCounts;
 pub use points::{
     Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,

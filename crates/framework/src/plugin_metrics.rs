@@ -6,9 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use kube_scheduler_api_types::lock;
+
+use crate::metric_family::{MetricFamily, MetricKind};
 use crate::plugin_error::PluginError;
 
 /// Names that begin like this are the scheduler's own.
@@ -30,55 +32,9 @@ const RESERVED: [&str; 12] = [
 /// Exceptions to [`RESERVED`]: metrics that plugins of the default profile count.
 const OF_PLUGINS: [&str; 2] = ["scheduler_dra_", "scheduler_resourceclaim_"];
 
-/// What kind of metric a family is.
-#[derive(Clone, Debug, PartialEq)]
-pub enum MetricKind {
-    /// Only grows.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-    /// Observations by size, with the upper bounds of the buckets except for the last, which has none.
-    Histogram(Vec<f64>),
-}
-
-#[derive(Debug)]
-struct Series {
-    /// A float's bits.
-    value: AtomicU64,
-    buckets: Vec<AtomicU64>,
-}
-
-impl Series {
-    fn change(&self, change: impl Fn(f64) -> f64) {
-        let changed = |bits| Some(change(f64::from_bits(bits)).to_bits());
-        // The closure never declines.
-        let _ = self.value.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
-    }
-}
-
-#[derive(Debug)]
-struct Family {
-    name: String,
-    help: String,
-    kind: MetricKind,
-    labels: Vec<String>,
-    series: Mutex<BTreeMap<Vec<String>, Arc<Series>>>,
-}
-
 /// All metrics of plugins. Cloning shares them.
 #[derive(Clone, Default)]
 pub struct PluginMetrics(Arc<Mutex<BTreeMap<String, MetricFamily>>>);
-
-/// A family of metrics; [`with`](Self::with) gives one series.
-#[derive(Clone, Debug)]
-pub struct MetricFamily(Arc<Family>);
-
-/// One number. Cheap to clone and to change from any thread.
-#[derive(Clone, Debug)]
-pub struct Metric {
-    family: Arc<Family>,
-    series: Arc<Series>,
-}
 
 impl PluginMetrics {
     /// A collection without metrics.
@@ -151,17 +107,15 @@ impl PluginMetrics {
         let labels: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
         let mut families = lock(&self.0);
         if let Some(family) = families.get(name) {
-            let is_same = family.0.kind == kind && family.0.labels == labels;
+            let is_same = *family.kind() == kind && family.labels() == labels;
             return if is_same {
                 Ok(family.clone())
             } else {
                 refused(name, "exists already, as a different one")
             };
         }
-        let (name, help) = (name.to_owned(), help.to_owned());
-        let family = Family { name: name.clone(), help, kind, labels, series: Mutex::default() };
-        let family = MetricFamily(Arc::new(family));
-        families.insert(name, family.clone());
+        let family = MetricFamily::new(name.to_owned(), help.to_owned(), kind, labels);
+        families.insert(name.to_owned(), family.clone());
         Ok(family)
     }
 
@@ -171,97 +125,10 @@ impl PluginMetrics {
     }
 }
 
-impl MetricFamily {
-    /// The name of the family, as it is exported.
-    pub fn name(&self) -> &str {
-        &self.0.name
-    }
-
-    /// What the family measures, in one sentence.
-    pub fn help(&self) -> &str {
-        &self.0.help
-    }
-
-    /// Whether it is a counter, a gauge or a histogram.
-    pub fn kind(&self) -> &MetricKind {
-        &self.0.kind
-    }
-
-    /// The names of the labels.
-    pub fn labels(&self) -> &[String] {
-        &self.0.labels
-    }
-
-    /// All series as they stand: the values of the labels, the number (of a histogram the sum of all observations), and how
-    /// many observations fell into each bucket, the last one included (none unless a histogram).
-    pub fn series(&self) -> Vec<(Vec<String>, f64, Vec<u64>)> {
-        let series = lock(&self.0.series);
-        let values = series.iter().map(|(labels, series)| {
-            let buckets = series.buckets.iter().map(|n| n.load(Ordering::Relaxed)).collect();
-            (labels.clone(), f64::from_bits(series.value.load(Ordering::Relaxed)), buckets)
-        });
-        values.collect()
-    }
-
-    /// The series with these label values; missing ones are empty, those too many are left out. It is shown from now on.
-    pub fn with(&self, labels: &[&str]) -> Metric {
-        let family = &self.0;
-        let n = family.labels.len();
-        let labels: Vec<String> =
-            (0..n).map(|at| labels.get(at).map_or_else(String::new, |v| (*v).to_owned())).collect();
-        let n_buckets = match &family.kind {
-            MetricKind::Histogram(bounds) => bounds.len() + 1,
-            MetricKind::Counter | MetricKind::Gauge => 0,
-        };
-        let series = lock(&family.series)
-            .entry(labels)
-            .or_insert_with(|| {
-                let buckets = (0..n_buckets).map(|_| AtomicU64::new(0)).collect();
-                Arc::new(Series { value: AtomicU64::new(0_f64.to_bits()), buckets })
-            })
-            .clone();
-        Metric { family: family.clone(), series }
-    }
-}
-
-impl Metric {
-    /// Adds one to a counter or a gauge, or observes 1 in a histogram.
-    pub fn inc(&self) {
-        self.add(1.0);
-    }
-
-    /// Adds to a counter or a gauge, or observes a value of a histogram. A counter does not shrink.
-    pub fn add(&self, value: f64) {
-        match &self.family.kind {
-            MetricKind::Counter if value < 0.0 => return,
-            MetricKind::Counter | MetricKind::Gauge => {}
-            MetricKind::Histogram(bounds) => {
-                let at = bounds.iter().position(|bound| value <= *bound).unwrap_or(bounds.len());
-                if let Some(bucket) = self.series.buckets.get(at) {
-                    bucket.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        }
-        self.series.change(|old| old + value);
-    }
-
-    /// Sets a gauge; has no effect on other kinds of metrics.
-    pub fn set(&self, value: f64) {
-        if self.family.kind == MetricKind::Gauge {
-            self.series.change(|_| value);
-        }
-    }
-}
-
 impl fmt::Debug for PluginMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(lock(&self.0).keys()).finish()
     }
-}
-
-/// Locks even after a panic of another holder: the numbers it left behind are still valid.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn refused<T>(name: &str, why: &str) -> Result<T, PluginError> {

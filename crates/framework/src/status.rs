@@ -9,45 +9,35 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
+use kube_scheduler_api_types::named_enum;
 use smallvec::SmallVec;
 
 /// The name of a plugin, as configuration and messages write it.
 pub type PluginName = Arc<str>;
 
-/// The kinds of answer, in the reference's order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Code {
-    /// The plugin accepts the pod, or has done what it was asked for.
-    #[default]
-    Success,
-    /// The attempt failed through an error; no plugin counts as having rejected the pod, which is retried after a backoff.
-    Error,
-    /// The pod does not fit; preempting others may help.
-    Unschedulable,
-    /// The pod does not fit and preemption cannot help.
-    UnschedulableAndUnresolvable,
-    /// Permit only: wait before binding.
-    Wait,
-    /// The plugin has nothing to say about this pod.
-    Skip,
-    /// The pod does not fit until something outside the scheduler happens; no backoff once it has.
-    Pending,
+named_enum! {
+    /// The kinds of answer, in the reference's order, as metric labels and recorded data name them.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    all pub enum Code {
+        /// The plugin accepts the pod, or has done what it was asked for.
+        #[default]
+        Success = "Success",
+        /// The attempt failed through an error; no plugin counts as having rejected the pod, which is retried after a backoff.
+        Error = "Error",
+        /// The pod does not fit; preempting others may help.
+        Unschedulable = "Unschedulable",
+        /// The pod does not fit and preemption cannot help.
+        UnschedulableAndUnresolvable = "UnschedulableAndUnresolvable",
+        /// Permit only: wait before binding.
+        Wait = "Wait",
+        /// The plugin has nothing to say about this pod.
+        Skip = "Skip",
+        /// The pod does not fit until something outside the scheduler happens; no backoff once it has.
+        Pending = "Pending",
+    }
 }
 
 impl Code {
-    /// The name used in metric labels and recorded data.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "Success",
-            Self::Error => "Error",
-            Self::Unschedulable => "Unschedulable",
-            Self::UnschedulableAndUnresolvable => "UnschedulableAndUnresolvable",
-            Self::Wait => "Wait",
-            Self::Skip => "Skip",
-            Self::Pending => "Pending",
-        }
-    }
-
     /// Whether the code is a rejection of the pod, as opposed to acceptance or failure.
     #[inline]
     pub const fn is_rejected(self) -> bool {

@@ -1,20 +1,14 @@
 //! Events of the API that report to users about a pod.
 
-/// The type of an event, as the API has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
-    /// Something went as planned.
-    Normal,
-    /// Something went wrong.
-    Warning,
-}
+use kube_scheduler_api_types::named_enum;
 
-impl EventKind {
-    /// The name in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
+named_enum! {
+    /// The type of an event, as the API has it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum EventKind {
+        /// Something went as planned.
+        Normal = "Normal",
+        /// Something went wrong.
+        Warning = "Warning",
     }
 }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_framework::api::well_known::UNSCHEDULABLE_TAINT;
 use kube_scheduler_framework::api::{Pod, Taint, TaintEffect};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
@@ -22,7 +23,7 @@ const REASON: &str = "node(s) were unschedulable";
 pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let cordon = Cordon {
         taint: Taint {
-            key: "node.kubernetes.io/unschedulable".into(),
+            key: UNSCHEDULABLE_TAINT.into(),
             value: "".into(),
             effect: TaintEffect::NoSchedule,
         },

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::api::well_known::DISRUPTION_TARGET;
 use kube_scheduler_framework::groups::PodGroupPostFilter;
 use kube_scheduler_framework::preemption::{PreemptionCandidate, PreemptionReport};
 use kube_scheduler_framework::{
@@ -224,7 +225,7 @@ fn is_being_preempted(pod: &Pod) -> bool {
             .status
             .conditions
             .iter()
-            .find(|condition| *condition.kind == *"DisruptionTarget")
+            .find(|condition| *condition.kind == *DISRUPTION_TARGET)
             .is_some_and(|condition| {
                 *condition.status == *"True" && *condition.reason == *"PreemptionByScheduler"
             })

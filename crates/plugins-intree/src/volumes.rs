@@ -23,23 +23,8 @@ pub(crate) use objects::{BindingMode, PersistentVolume, StorageClass, StorageObj
 pub(crate) use pod_claims::{check_ownership, has_claims, plain_claims};
 pub(crate) use signature::write_volumes;
 
-/// Annotation of a claim: the node for which a volume is to be provisioned.
-pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// Annotation of a claim: its binding is complete.
-pub(crate) const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// Annotation of a volume: bound by software, not by its author.
-pub(crate) const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// Annotation that overrides the class of a volume or claim.
-pub(crate) const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 /// Annotation of a CSINode: in-tree plugins that are migrated there.
 pub(crate) const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
-/// The provisioner of classes that cannot provision.
-pub(crate) const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// Labels of nodes and volumes that say where they are; `BETA` are the names used before Kubernetes 1.17.
-pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
-pub(crate) const REGION: &str = "topology.kubernetes.io/region";
-pub(crate) const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
-pub(crate) const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
 /// What separates several zones in one label value.
 pub(crate) const ZONE_DELIMITER: &str = "__";

@@ -1,5 +1,5 @@
 //! What every part of a scheduler needs and no Kubernetes object defines: points in time, hash tables for keys that
-//! other people choose, and work that is counted.
+//! other people choose, work that is counted, and enums whose values have names.
 //!
 //! The crate has no I/O, no clock and no threads; the only randomness is the key of [`KeyedState`].
 //!
@@ -14,9 +14,12 @@
 //! ```
 
 mod keyed;
+mod lock;
+mod named;
 mod time;
 mod work;
 
 pub use keyed::{KeyedMap, KeyedSet, KeyedState};
+pub use lock::lock;
 pub use time::Timestamp;
 pub use work::WorkMeter;

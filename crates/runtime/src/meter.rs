@@ -9,8 +9,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use kube_scheduler_api_types::{lock, named_enum};
 use kube_scheduler_framework::Code;
 
 use crate::profile::PluginIdx;
@@ -21,100 +22,46 @@ pub trait Timer: fmt::Debug + Send + Sync {
     fn nanos(&self) -> u64;
 }
 
-/// What is measured, as the label `extension_point` has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MeteredPoint {
-    /// Whether a pod may be tried at all.
-    PreEnqueue,
-    /// Looking at the pod.
-    PreFilter,
-    /// Notifying a plugin that a pod is hypothetically added.
-    PreFilterExtensionAddPod,
-    /// Notifying a plugin that a pod is hypothetically removed.
-    PreFilterExtensionRemovePod,
-    /// Looking at nodes.
-    Filter,
-    /// Looking for help when no node fits.
-    PostFilter,
-    /// Before scoring.
-    PreScore,
-    /// Scoring nodes.
-    Score,
-    /// Bringing scores to a common scale.
-    ScoreExtensionNormalize,
-    /// Taking what the pod needs on its node.
-    Reserve,
-    /// Giving it back.
-    Unreserve,
-    /// Whether the pod may be bound now.
-    Permit,
-    /// Whether PreBind has anything to do.
-    PreBindPreFlight,
-    /// What must be done before binding.
-    PreBind,
-    /// Binding.
-    Bind,
-    /// After binding.
-    PostBind,
-    /// Writing a pod's signature.
-    Sign,
-}
-
-impl MeteredPoint {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 17] = [
-        Self::PreEnqueue,
-        Self::PreFilter,
-        Self::PreFilterExtensionAddPod,
-        Self::PreFilterExtensionRemovePod,
-        Self::Filter,
-        Self::PostFilter,
-        Self::PreScore,
-        Self::Score,
-        Self::ScoreExtensionNormalize,
-        Self::Reserve,
-        Self::Unreserve,
-        Self::Permit,
-        Self::PreBindPreFlight,
-        Self::PreBind,
-        Self::Bind,
-        Self::PostBind,
-        Self::Sign,
-    ];
-
-    /// The value of the label.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::PreEnqueue => "PreEnqueue",
-            Self::PreFilter => "PreFilter",
-            Self::PreFilterExtensionAddPod => "PreFilterExtensionAddPod",
-            Self::PreFilterExtensionRemovePod => "PreFilterExtensionRemovePod",
-            Self::Filter => "Filter",
-            Self::PostFilter => "PostFilter",
-            Self::PreScore => "PreScore",
-            Self::Score => "Score",
-            Self::ScoreExtensionNormalize => "ScoreExtensionNormalize",
-            Self::Reserve => "Reserve",
-            Self::Unreserve => "Unreserve",
-            Self::Permit => "Permit",
-            Self::PreBindPreFlight => "PreBindPreFlight",
-            Self::PreBind => "PreBind",
-            Self::Bind => "Bind",
-            Self::PostBind => "PostBind",
-            Self::Sign => "Sign",
-        }
+named_enum! {
+    /// What is measured, as the label `extension_point` has it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    all pub enum MeteredPoint {
+        /// Whether a pod may be tried at all.
+        PreEnqueue = "PreEnqueue",
+        /// Looking at the pod.
+        PreFilter = "PreFilter",
+        /// Notifying a plugin that a pod is hypothetically added.
+        PreFilterExtensionAddPod = "PreFilterExtensionAddPod",
+        /// Notifying a plugin that a pod is hypothetically removed.
+        PreFilterExtensionRemovePod = "PreFilterExtensionRemovePod",
+        /// Looking at nodes.
+        Filter = "Filter",
+        /// Looking for help when no node fits.
+        PostFilter = "PostFilter",
+        /// Before scoring.
+        PreScore = "PreScore",
+        /// Scoring nodes.
+        Score = "Score",
+        /// Bringing scores to a common scale.
+        ScoreExtensionNormalize = "ScoreExtensionNormalize",
+        /// Taking what the pod needs on its node.
+        Reserve = "Reserve",
+        /// Giving it back.
+        Unreserve = "Unreserve",
+        /// Whether the pod may be bound now.
+        Permit = "Permit",
+        /// Whether PreBind has anything to do.
+        PreBindPreFlight = "PreBindPreFlight",
+        /// What must be done before binding.
+        PreBind = "PreBind",
+        /// Binding.
+        Bind = "Bind",
+        /// After binding.
+        PostBind = "PostBind",
+        /// Writing a pod's signature.
+        Sign = "Sign",
     }
 }
-
-const CODES: [Code; 7] = [
-    Code::Success,
-    Code::Error,
-    Code::Unschedulable,
-    Code::UnschedulableAndUnresolvable,
-    Code::Wait,
-    Code::Skip,
-    Code::Pending,
-];
 
 /// Points whose calls are counted plugin by plugin, in the order of their numbers.
 const COUNTED: [MeteredPoint; 4] =
@@ -228,7 +175,7 @@ impl Meter {
     pub fn new(timer: Arc<dyn Timer>, n_plugins: usize) -> Self {
         Self {
             timer,
-            points: zeros(MeteredPoint::ALL.len() * CODES.len() * CELLS),
+            points: zeros(MeteredPoint::ALL.len() * Code::ALL.len() * CELLS),
             calls: zeros(COUNTED.len() * n_plugins),
             n_plugins,
             is_sampled: AtomicBool::new(false),
@@ -259,7 +206,7 @@ impl Meter {
 
     /// Records a run of a whole point that took `nanos` nanoseconds.
     pub(crate) fn point_took(&self, point: MeteredPoint, code: Code, nanos: u64) {
-        let first = (point as usize * CODES.len() + code as usize) * CELLS;
+        let first = (point as usize * Code::ALL.len() + code as usize) * CELLS;
         let bucket = bucket_of(POINT_BOUNDS, nanos);
         if let Some(count) = self.points.get(first + bucket) {
             count.fetch_add(1, Relaxed);
@@ -334,9 +281,9 @@ impl Meter {
     pub fn take(&self) -> Readings {
         let mut readings = Readings::default();
         for (point, of_point) in
-            MeteredPoint::ALL.into_iter().zip(self.points.chunks(CODES.len() * CELLS))
+            MeteredPoint::ALL.into_iter().zip(self.points.chunks(Code::ALL.len() * CELLS))
         {
-            for (code, cells) in CODES.into_iter().zip(of_point.chunks(CELLS)) {
+            for (code, cells) in Code::ALL.into_iter().zip(of_point.chunks(CELLS)) {
                 let mut lengths = Lengths::new(POINT_BOUNDS);
                 for (count, cell) in lengths.counts.iter_mut().zip(cells) {
                     *count = cell.swap(0, Relaxed);
@@ -367,7 +314,7 @@ impl Meter {
     }
 
     fn rare(&self) -> std::sync::MutexGuard<'_, Rare> {
-        self.rare.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.rare)
     }
 }
 
@@ -402,7 +349,7 @@ mod tests {
         for (at, point) in MeteredPoint::ALL.into_iter().enumerate() {
             assert_eq!(point as usize, at);
         }
-        for (at, code) in CODES.into_iter().enumerate() {
+        for (at, code) in Code::ALL.into_iter().enumerate() {
             assert_eq!(code as usize, at);
         }
     }

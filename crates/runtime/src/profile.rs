@@ -6,7 +6,7 @@ mod build;
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::{Pod, named_enum};
 use kube_scheduler_framework::groups::{PlacementGenerate, PlacementScore};
 use kube_scheduler_framework::{
     Bind, Filter, Permit, Plugin, PluginArgs, PluginName, PostBind, PostFilter, PreBind,
@@ -17,78 +17,42 @@ use crate::meter::{Meter, Timer};
 
 pub use build::ProfileError;
 
-/// The extension points that configuration can name, in the order in which they are processed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ExtensionPoint {
-    /// `preFilter`
-    PreFilter,
-    /// `filter`
-    Filter,
-    /// `postFilter`
-    PostFilter,
-    /// `reserve`
-    Reserve,
-    /// `preScore`
-    PreScore,
-    /// `score`
-    Score,
-    /// `preBind`
-    PreBind,
-    /// `bind`
-    Bind,
-    /// `postBind`
-    PostBind,
-    /// `permit`
-    Permit,
-    /// `preEnqueue`
-    PreEnqueue,
-    /// `queueSort`
-    QueueSort,
-    /// `placementGenerate`
-    PlacementGenerate,
-    /// `placementScore`
-    PlacementScore,
+named_enum! {
+    /// The extension points that configuration can name, in the order in which they are processed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    all pub enum ExtensionPoint {
+        /// `preFilter`
+        PreFilter = "PreFilter",
+        /// `filter`
+        Filter = "Filter",
+        /// `postFilter`
+        PostFilter = "PostFilter",
+        /// `reserve`
+        Reserve = "Reserve",
+        /// `preScore`
+        PreScore = "PreScore",
+        /// `score`
+        Score = "Score",
+        /// `preBind`
+        PreBind = "PreBind",
+        /// `bind`
+        Bind = "Bind",
+        /// `postBind`
+        PostBind = "PostBind",
+        /// `permit`
+        Permit = "Permit",
+        /// `preEnqueue`
+        PreEnqueue = "PreEnqueue",
+        /// `queueSort`
+        QueueSort = "QueueSort",
+        /// `placementGenerate`
+        PlacementGenerate = "PlacementGenerate",
+        /// `placementScore`
+        PlacementScore = "PlacementScore",
+    }
 }
 
 impl ExtensionPoint {
-    /// All of them, in processing order.
-    pub const ALL: [Self; 14] = [
-        Self::PreFilter,
-        Self::Filter,
-        Self::PostFilter,
-        Self::Reserve,
-        Self::PreScore,
-        Self::Score,
-        Self::PreBind,
-        Self::Bind,
-        Self::PostBind,
-        Self::Permit,
-        Self::PreEnqueue,
-        Self::QueueSort,
-        Self::PlacementGenerate,
-        Self::PlacementScore,
-    ];
-
-    /// The name in metrics and messages, such as `PreFilter`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::PreFilter => "PreFilter",
-            Self::Filter => "Filter",
-            Self::PostFilter => "PostFilter",
-            Self::Reserve => "Reserve",
-            Self::PreScore => "PreScore",
-            Self::Score => "Score",
-            Self::PreBind => "PreBind",
-            Self::Bind => "Bind",
-            Self::PostBind => "PostBind",
-            Self::Permit => "Permit",
-            Self::PreEnqueue => "PreEnqueue",
-            Self::QueueSort => "QueueSort",
-            Self::PlacementGenerate => "PlacementGenerate",
-            Self::PlacementScore => "PlacementScore",
-        }
-    }
-
     /// Whether `plugin` implements this point.
     pub(crate) fn is_implemented_by(self, plugin: &dyn Plugin) -> bool {
         match self {

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kube_scheduler_api_types::well_known::RESOURCE_GROUP;
 use kube_scheduler_api_types::{Fields, Json, Object, Quantity};
 use kube_scheduler_framework::ObjectStore;
 
 use crate::report::{ClaimAllocation, ClassUse, DeviceCounts, DeviceReport, DriverUse, PoolUse};
 
-const GROUP: &str = "resource.k8s.io";
 fn list(value: &Json) -> impl Iterator<Item = &Json> {
     value.as_array().into_iter().flatten()
 }
@@ -22,7 +22,7 @@ type DeviceKey<'a> = (&'a str, &'a str, &'a str);
 
 /// Who has which devices; `None` if there are neither slices nor allocated claims.
 pub(crate) fn report(objects: &ObjectStore) -> Option<DeviceReport> {
-    let claims: Vec<&Arc<Object>> = objects.list(GROUP, "ResourceClaim").collect();
+    let claims: Vec<&Arc<Object>> = objects.list(RESOURCE_GROUP, "ResourceClaim").collect();
     let mut used: BTreeSet<DeviceKey<'_>> = BTreeSet::new();
     let mut classes: BTreeMap<&str, usize> = BTreeMap::new();
     let mut allocated = Vec::new();
@@ -75,7 +75,7 @@ fn class_of<'a>(spec: &'a Json, request: &str) -> &'a str {
 /// All pools with their newest generation, by driver, node and name.
 fn pools(objects: &ObjectStore, used: &BTreeSet<DeviceKey<'_>>) -> Vec<PoolUse> {
     let mut slices: BTreeMap<(&str, &str), Vec<&Json>> = BTreeMap::new();
-    for slice in objects.list(GROUP, "ResourceSlice") {
+    for slice in objects.list(RESOURCE_GROUP, "ResourceSlice") {
         let spec = &slice.json["spec"];
         slices.entry((text(&spec["driver"]), text(&spec["pool"]["name"]))).or_default().push(spec);
     }

@@ -186,11 +186,7 @@ impl<'a> Driver<'a> {
         self.n_turns += 1;
         self.current =
             Some(PodName { namespace: turn.pod.namespace.clone(), name: turn.pod.name.clone() });
-        let tried = match turn.group {
-            Some(group) => group.members,
-            None => vec![(turn.pod, turn.result)],
-        };
-        for (pod, result) in tried {
+        for (pod, result) in turn.into_results() {
             self.idleness.tried(&pod.uid);
             let Some(at) = self.ledger.position(&pod.uid) else { continue };
             self.ledger.record_attempt(at, number);

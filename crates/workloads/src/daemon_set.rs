@@ -1,5 +1,6 @@
 //! DaemonSets: a pod for every node that it may run on.
 
+use kube_scheduler_api_types::well_known::UNSCHEDULABLE_TAINT;
 use kube_scheduler_api_types::{Node, Pod, required_node_affinity_matches, untolerated_taint};
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/disk-pressure", "NoSchedule"),
     ("node.kubernetes.io/memory-pressure", "NoSchedule"),
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+    (UNSCHEDULABLE_TAINT, "NoSchedule"),
 ];
 
 /// Which nodes get a pod.

@@ -60,4 +60,4 @@ pub use outbox::{
     Request, Write,
 };
 pub use pace::RateLimit;
-pub use pod_write::{PodWrite, Urgency};
+pub use pod_write::PodWrite;

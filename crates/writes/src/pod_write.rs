@@ -101,7 +101,7 @@ impl PodWrite {
     }
 
     /// Which writes it goes with.
-    pub const fn urgency(&self) -> Urgency {
+    pub(crate) const fn urgency(&self) -> Urgency {
         match self {
             Self::Bind { .. }
             | Self::Evict { .. }
@@ -114,7 +114,7 @@ impl PodWrite {
 
 /// The class of a write: which writes go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
+pub(crate) enum Urgency {
     /// Writes that a binding or a preemption waits for: bindings, evictions, objects.
     Now,
     /// What only people read: status patches.

@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use kube_scheduler_api_types::lock;
 use kube_scheduler_tests::fault::{Counts, Fault, Options, Outcome, run, shrink};
 use serde_json::json;
 
@@ -91,7 +92,7 @@ fn run_all(args: &Args, seeds: std::ops::Range<u64>, bar: &ProgressBar) -> Tally
             }
             let outcome = run(seed, &options);
             bar.inc(1);
-            let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tally = lock(&tally);
             tally.counts = tally.counts.plus(outcome.counts);
             tally.n_seeds += 1;
             tally.hash ^= outcome.hash.rotate_left((seed % 64) as u32);

@@ -6,9 +6,10 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use kube_scheduler_api_types::lock;
 use kube_scheduler_engine::PodRef;
 use kube_scheduler_framework::api::{Object, Pod};
 use kube_scheduler_framework::{
@@ -35,7 +36,7 @@ pub(super) struct Sleepers(Mutex<BTreeSet<Arc<str>>>);
 
 impl Sleepers {
     fn set(&self, uid: &Arc<str>, is_asleep: bool) {
-        let mut sleepers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sleepers = lock(&self.0);
         if is_asleep {
             sleepers.insert(uid.clone());
         } else {
@@ -45,7 +46,7 @@ impl Sleepers {
 
     /// The UIDs of the pods.
     pub(super) fn uids(&self) -> BTreeSet<Arc<str>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0).clone()
     }
 }
 
@@ -130,20 +131,20 @@ impl Dial {
     /// The sleepers of a scheduler that is about to be built.
     pub(super) fn new_sleepers(&self) -> Arc<Sleepers> {
         let sleepers = Arc::<Sleepers>::default();
-        *self.sleepers.lock().unwrap_or_else(PoisonError::into_inner) = sleepers.clone();
+        *lock(&self.sleepers) = sleepers.clone();
         sleepers
     }
 
     /// What the work that was handed over next is about, oldest first.
     pub(super) fn next_intent(&self) -> Option<Intent> {
-        self.intents.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        lock(&self.intents).pop_front()
     }
 
     pub(super) fn intend(&self, intent: Intent) {
         if self.is_apart() {
             return;
         }
-        self.intents.lock().unwrap_or_else(PoisonError::into_inner).push_back(intent);
+        lock(&self.intents).push_back(intent);
     }
 
     pub(super) fn number(&self, point: &str, pod: &str, node: &str) -> u64 {
@@ -183,7 +184,7 @@ pub(super) fn register(registry: &mut Registry, dial: &Arc<Dial>) -> Result<(), 
     for (name, is_late) in [(CHAOS, false), (LATE_CHAOS, true)] {
         let dial = dial.clone();
         registry.register(name, move |_, _| {
-            let sleepers = dial.sleepers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let sleepers = lock(&dial.sleepers).clone();
             Ok(Arc::new(Chaos { name: name.into(), is_late, dial: dial.clone(), sleepers }))
         })?;
     }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_cache::check;
-use kube_scheduler_config::{FeatureGates, load};
+use kube_scheduler_config::FeatureGates;
 use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input, Token};
+use kube_scheduler_tests::fixtures::engine_with;
 use serde_json::{Value, json};
 
 pub(crate) struct GroupWorld {
@@ -24,10 +25,6 @@ pub(crate) struct GroupWorld {
 impl GroupWorld {
     /// Without nodes.
     pub(crate) fn new(profiles: &Value, gates: FeatureGates, plans_gangs_exactly: bool) -> Self {
-        let config = json!({
-            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": profiles,
-        });
-        let config = load(&config.to_string(), &gates).unwrap();
         // Whatever is not woken in time is not woken: what time alone brings back would hide that.
         let max_in_unschedulable = Duration::from_secs(1_000_000);
         let options = EngineOptions {
@@ -37,7 +34,7 @@ impl GroupWorld {
             ..EngineOptions::default()
         };
         let registry = kube_scheduler_plugins_intree::registry();
-        let engine = Engine::new(&config, &registry, options).unwrap();
+        let engine = engine_with(profiles, &registry, options);
         let now = Timestamp::from_millis(1_000_000);
         Self { engine, now, pods: BTreeMap::new(), log: Vec::new(), held: None }
     }

@@ -2,6 +2,8 @@
 //!
 //! The table below is the rule. An edge is allowed when it is listed; a crate that is not listed has no place yet.
 
+use std::fmt;
+
 use super::Finding;
 use crate::metadata::{self, DependencyKind, Metadata};
 
@@ -10,68 +12,81 @@ struct Layer {
     /// Package name without the common prefix.
     name: &'static str,
     /// What its code may use.
-    may_use: &'static [&'static str],
+    may_use: MayUse,
     /// What its tests may use besides.
     tests_may_use: &'static [&'static str],
     /// Whether it must stay free of IO: no crate of [`IO_CRATES`], directly or through others.
     is_pure: bool,
 }
 
+/// Which of our crates another one may use.
+enum MayUse {
+    Only(&'static [&'static str]),
+    AllBut(&'static [&'static str]),
+}
+
+impl MayUse {
+    fn allows(&self, name: &str) -> bool {
+        match self {
+            Self::Only(names) => names.contains(&name),
+            Self::AllBut(names) => !names.contains(&name),
+        }
+    }
+}
+
+impl fmt::Display for MayUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Only([]) => f.write_str("none of ours"),
+            Self::Only(names) => f.write_str(&names.join(", ")),
+            Self::AllBut(names) => write!(f, "all but {}", names.join(", ")),
+        }
+    }
+}
+
+impl Layer {
+    const fn with_tests(self, tests_may_use: &'static [&'static str]) -> Self {
+        Self { tests_may_use, ..self }
+    }
+}
+
+/// A crate without IO.
+const fn pure(name: &'static str, may_use: &'static [&'static str]) -> Layer {
+    Layer { name, may_use: MayUse::Only(may_use), tests_may_use: &[], is_pure: true }
+}
+
+/// A crate that may do IO.
+const fn shell(name: &'static str, may_use: MayUse) -> Layer {
+    Layer { name, may_use, tests_may_use: &[], is_pure: false }
+}
+
 const PREFIX: &str = "kube-scheduler-";
 
 const LAYERS: &[Layer] = &[
-    Layer { name: "primitives", may_use: &[], tests_may_use: &[], is_pure: true },
-    Layer { name: "api-types", may_use: &["primitives"], tests_may_use: &[], is_pure: true },
+    pure("primitives", &[]),
+    pure("api-types", &["primitives"]),
     // What controllers create, for the API server in memory and for simulations.
-    Layer { name: "workloads", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
-    Layer { name: "cel", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
-    Layer { name: "config", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
-    Layer { name: "cache", may_use: &["api-types"], tests_may_use: &[], is_pure: true },
-    Layer { name: "queue", may_use: &["primitives"], tests_may_use: &[], is_pure: true },
+    pure("workloads", &["api-types"]),
+    pure("cel", &["api-types"]),
+    pure("config", &["api-types"]),
+    pure("cache", &["api-types"]),
+    pure("queue", &["primitives"]),
     // Claims and devices, apart from everything that schedules.
-    Layer { name: "devices", may_use: &["api-types", "cel"], tests_may_use: &[], is_pure: true },
-    Layer {
-        name: "framework",
-        may_use: &["api-types", "cache", "queue"],
-        tests_may_use: &[],
-        is_pure: true,
-    },
-    Layer {
-        name: "runtime",
-        may_use: &["api-types", "cache", "queue", "framework"],
-        tests_may_use: &[],
-        is_pure: true,
-    },
+    pure("devices", &["api-types", "cel"]),
+    pure("framework", &["api-types", "cache", "queue"]),
+    pure("runtime", &["api-types", "cache", "queue", "framework"]),
     // Of the runtime it uses the registry alone.
-    Layer {
-        name: "plugins-intree",
-        may_use: &["api-types", "devices", "framework", "runtime", "config"],
-        tests_may_use: &["cache"],
-        is_pure: true,
-    },
-    Layer {
-        name: "engine",
-        may_use: &["api-types", "cache", "queue", "framework", "runtime", "config"],
-        tests_may_use: &[],
-        is_pure: true,
-    },
+    pure("plugins-intree", &["api-types", "devices", "framework", "runtime", "config"])
+        .with_tests(&["cache"]),
+    pure("engine", &["api-types", "cache", "queue", "framework", "runtime", "config"]),
     // Questions about an engine; which plugins it runs is the caller's business.
-    Layer {
-        name: "answers",
-        may_use: &["api-types", "cache", "framework", "engine", "workloads"],
-        tests_may_use: &["config", "plugins-intree"],
-        is_pure: true,
-    },
+    pure("answers", &["api-types", "cache", "framework", "engine", "workloads"])
+        .with_tests(&["config", "plugins-intree"]),
     // The writes of a daemon without its IO, so that the fault simulation runs the same.
-    Layer {
-        name: "writes",
-        may_use: &["api-types", "framework", "engine"],
-        tests_may_use: &[],
-        is_pure: true,
-    },
-    Layer {
-        name: "simulator",
-        may_use: &[
+    pure("writes", &["api-types", "framework", "engine"]),
+    pure(
+        "simulator",
+        &[
             "api-types",
             "workloads",
             "config",
@@ -82,95 +97,29 @@ const LAYERS: &[Layer] = &[
             "answers",
             "plugins-intree",
         ],
-        tests_may_use: &[],
-        is_pure: true,
-    },
-    Layer {
-        name: "daemon",
-        may_use: &["api-types", "config", "framework", "runtime", "engine", "answers", "writes"],
-        tests_may_use: &["plugins-intree", "devcluster"],
-        is_pure: false,
-    },
-    Layer {
-        name: "devcluster",
-        may_use: &["api-types", "workloads"],
-        tests_may_use: &[],
-        is_pure: false,
-    },
-    Layer { name: "rs", may_use: LIBRARIES, tests_may_use: &[], is_pure: false },
+    ),
+    shell(
+        "daemon",
+        MayUse::Only(&[
+            "api-types",
+            "config",
+            "framework",
+            "runtime",
+            "engine",
+            "answers",
+            "writes",
+        ]),
+    )
+    .with_tests(&["plugins-intree", "devcluster"]),
+    shell("devcluster", MayUse::Only(&["api-types", "workloads"])),
+    // What devices are selected by is the business of `devices`.
+    shell("rs", MayUse::AllBut(&["cel", "rs", "examples", "tests", "benches", "xtask"])),
     // Examples use what users have: the public API, and in tests an API server.
-    Layer {
-        name: "examples",
-        may_use: &["framework", "rs"],
-        tests_may_use: &["daemon", "devcluster"],
-        is_pure: false,
-    },
-    Layer { name: "tests", may_use: EVERYTHING, tests_may_use: &[], is_pure: false },
+    shell("examples", MayUse::Only(&["framework", "rs"])).with_tests(&["daemon", "devcluster"]),
+    shell("tests", MayUse::AllBut(&["tests", "benches", "xtask"])),
     // Besides, the control plane that the end-to-end tests start.
-    Layer { name: "benches", may_use: BENCHES, tests_may_use: &[], is_pure: false },
-    Layer { name: "xtask", may_use: &[], tests_may_use: &[], is_pure: false },
-];
-
-const LIBRARIES: &[&str] = &[
-    "primitives",
-    "api-types",
-    "workloads",
-    "config",
-    "cache",
-    "queue",
-    "devices",
-    "framework",
-    "runtime",
-    "plugins-intree",
-    "engine",
-    "answers",
-    "writes",
-    "simulator",
-    "daemon",
-    "devcluster",
-];
-
-const EVERYTHING: &[&str] = &[
-    "examples",
-    "primitives",
-    "api-types",
-    "workloads",
-    "cel",
-    "config",
-    "cache",
-    "queue",
-    "devices",
-    "framework",
-    "runtime",
-    "plugins-intree",
-    "engine",
-    "answers",
-    "writes",
-    "simulator",
-    "daemon",
-    "devcluster",
-    "rs",
-];
-
-const BENCHES: &[&str] = &[
-    "primitives",
-    "api-types",
-    "workloads",
-    "config",
-    "cache",
-    "queue",
-    "devices",
-    "framework",
-    "runtime",
-    "plugins-intree",
-    "engine",
-    "answers",
-    "writes",
-    "simulator",
-    "daemon",
-    "devcluster",
-    "rs",
-    "tests",
+    shell("benches", MayUse::AllBut(&["cel", "examples", "benches", "xtask"])),
+    shell("xtask", MayUse::Only(&[])),
 ];
 
 /// Crates that do IO or run tasks. A trailing `*` stands for any ending; our own packages are never meant.
@@ -196,16 +145,11 @@ pub(super) fn check(metadata: &Metadata) -> Vec<Finding> {
             let is_dev = dependency.kind == DependencyKind::Development;
             let in_tests =
                 is_dev && (layer.tests_may_use.contains(&target) || target == layer.name);
-            if !layer.may_use.contains(&target) && !in_tests {
+            if !layer.may_use.allows(target) && !in_tests {
                 let kind = if is_dev { "dev-dependency" } else { "dependency" };
-                let allowed = if layer.may_use.is_empty() {
-                    "none of ours".into()
-                } else {
-                    layer.may_use.join(", ")
-                };
                 let message = format!(
-                    "{kind} on {} breaks its layer; it may use: {allowed}",
-                    dependency.name
+                    "{kind} on {} breaks its layer; it may use: {}",
+                    dependency.name, layer.may_use
                 );
                 findings.push(Finding::new(package_name, message));
             }

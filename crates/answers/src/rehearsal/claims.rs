@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_api_types::well_known::{CLAIM_FINALIZER, RESOURCE_GROUP};
 use kube_scheduler_api_types::{Json, Object};
 use kube_scheduler_framework::ObjectStore;
 
 use super::volumes::revised;
-
-const GROUP: &str = "resource.k8s.io";
-const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 
 /// What the controller of claims does once a pod is gone.
 #[derive(Debug, Default)]
@@ -22,7 +20,7 @@ pub(crate) struct Released {
 /// Releases the claims of a pod that is gone.
 pub(crate) fn release(objects: &ObjectStore, namespace: &str, pod_uid: &str) -> Released {
     let mut released = Released::default();
-    for claim in objects.list_in(GROUP, "ResourceClaim", namespace) {
+    for claim in objects.list_in(RESOURCE_GROUP, "ResourceClaim", namespace) {
         if list(&claim.json["metadata"]["ownerReferences"]).any(|owner| owner["uid"] == pod_uid) {
             released.removed.push(claim.clone());
             continue;
@@ -35,7 +33,8 @@ pub(crate) fn release(objects: &ObjectStore, namespace: &str, pod_uid: &str) -> 
         }
         let changed = if left.is_empty() {
             let finalizers = list(&claim.json["metadata"]["finalizers"]);
-            let others = finalizers.filter(|finalizer| *finalizer != FINALIZER).cloned().collect();
+            let others =
+                finalizers.filter(|finalizer| *finalizer != CLAIM_FINALIZER).cloned().collect();
             revised(claim, [(&["metadata", "finalizers"], others), (&["status"], Json::Null)])
         } else {
             revised(claim, [(&["status", "reservedFor"], left.into())])

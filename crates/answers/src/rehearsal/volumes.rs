@@ -7,14 +7,13 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_api_types::well_known::{
+    BIND_COMPLETED, NO_PROVISIONER, PROVISIONED_BY, SELECTED_NODE, STORAGE_GROUP,
+};
 use kube_scheduler_api_types::{Json, Object};
 use kube_scheduler_cache::{ClusterState, storage_class_of};
 use kube_scheduler_framework::{ApiError, ObjectKey, ObjectStore, ObjectWrite};
 use serde_json::{Value, json};
-
-const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
-const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
 /// What follows from a write.
 #[derive(Debug)]
@@ -217,7 +216,7 @@ fn bound(claim: &Object, volume: &str) -> Object {
 fn provisioned(cluster: &ClusterState, claim: &Object) -> Option<Object> {
     let objects = cluster.objects();
     let class = storage_class_of(claim);
-    let class_object = objects.get("storage.k8s.io", "StorageClass", "", class)?;
+    let class_object = objects.get(STORAGE_GROUP, "StorageClass", "", class)?;
     let provisioner = class_object.json["provisioner"].as_str().unwrap_or_default();
     let name = format!("pvc-{}", claim.uid);
     if matches!(provisioner, "" | NO_PROVISIONER)
@@ -234,7 +233,7 @@ fn provisioned(cluster: &ClusterState, claim: &Object) -> Option<Object> {
             "name": name,
             "uid": name,
             "resourceVersion": "1",
-            "annotations": {"pv.kubernetes.io/provisioned-by": provisioner},
+            "annotations": {PROVISIONED_BY: provisioner},
         },
         "spec": {
             "capacity": {"storage": spec["resources"]["requests"]["storage"]},
@@ -259,7 +258,7 @@ fn provisioned(cluster: &ClusterState, claim: &Object) -> Option<Object> {
 /// Where a volume can be used that a driver makes for a claim with a selected node; null if everywhere.
 fn reach(cluster: &ClusterState, driver: &str, claim: &Object) -> Value {
     let node = claim.json["metadata"]["annotations"][SELECTED_NODE].as_str().unwrap_or_default();
-    let csi_node = cluster.objects().get("storage.k8s.io", "CSINode", "", node);
+    let csi_node = cluster.objects().get(STORAGE_GROUP, "CSINode", "", node);
     let drivers = csi_node.and_then(|csi_node| csi_node.json["spec"]["drivers"].as_array());
     let driver = drivers.into_iter().flatten().find(|known| known["name"].as_str() == Some(driver));
     let keys = driver.and_then(|driver| driver["topologyKeys"].as_array()).into_iter().flatten();

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use kube_scheduler_api_types::well_known::RESOURCE_GROUP;
 use kube_scheduler_api_types::{Json, Object, Pod};
 use kube_scheduler_framework::ObjectStore;
 use serde_json::Value;
@@ -13,7 +14,6 @@ use super::candidates::{Candidate, percent};
 use crate::format::count;
 use crate::rehearsal::edited;
 
-const GROUP: &str = "resource.k8s.io";
 const KIND: &str = "ResourceClaim";
 /// How many changes of claims are looked at.
 const MAX_CHANGES: usize = 12;
@@ -120,7 +120,7 @@ pub(super) fn changes_of_devices(objects: &ObjectStore, pod: &Pod) -> Vec<Candid
         let statuses = &pod.status.resource_claim_statuses;
         let generated = || statuses.iter().find(|(of, _)| *of == entry.name)?.1.as_ref();
         let Some(name) = entry.claim.as_ref().or_else(generated) else { continue };
-        let object = objects.latest(GROUP, KIND, &pod.namespace, name);
+        let object = objects.latest(RESOURCE_GROUP, KIND, &pod.namespace, name);
         let Some(object) = object.filter(|it| it.json["status"]["allocation"].is_null()) else {
             continue;
         };
@@ -172,7 +172,7 @@ pub(super) fn of_devices(change: &DeviceChange, objects: &ObjectStore) -> Option
         }
         DeviceChange::DropConstraint { claim, .. } => claim,
     };
-    let object = objects.latest(GROUP, KIND, &claim.namespace, &claim.name)?;
+    let object = objects.latest(RESOURCE_GROUP, KIND, &claim.namespace, &claim.name)?;
     edited(object, |json| match change {
         DeviceChange::Fewer { request, from, by } => {
             if let Some(request) = request.of(json) {

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::Arc;
 
+use kube_scheduler_api_types::well_known::{HOSTNAME, UNSCHEDULABLE_TAINT};
 use kube_scheduler_api_types::{Labels, Node, Pod, PodAffinity, Taint};
 use kube_scheduler_cache::{ClusterState, NodeIdx};
 use kube_scheduler_engine::{Engine, Explanation, NodeExplanation};
@@ -34,11 +35,8 @@ const MAX_PRIORITIES: usize = 8;
 const MAX_MODELS: usize = 16;
 /// The pseudo-resource of which each pod takes one.
 pub(super) const PODS: &str = "pods";
-const HOST_NAME: &str = "kubernetes.io/hostname";
 /// The highest priority of a PriorityClass that is not the system's own.
 const HIGHEST_PRIORITY: i32 = 1_000_000_000;
-/// The taint of cordoned nodes, which is not there to be tolerated.
-const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// Changes that are made together, none twice. The smaller come first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -192,7 +190,7 @@ fn both(one: &Candidate, other: &Candidate) -> Vec<Candidate> {
 /// Whether two nodes differ in no more than their names.
 fn is_alike(one: &Node, other: &Node) -> bool {
     let labels = |node: &Node| {
-        let labels = node.labels.iter().filter(|(key, _)| *key != HOST_NAME);
+        let labels = node.labels.iter().filter(|(key, _)| *key != HOSTNAME);
         labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect::<Vec<_>>()
     };
     let kind = |node: &Node| (node.allocatable.clone(), node.allowed_pods, node.taints.clone());
@@ -394,7 +392,7 @@ impl<'a> Rejected<'a> {
             |taint: &Taint| tolerations.iter().any(|toleration| toleration.tolerates(taint, false));
         let taints =
             self.node.taints.iter().filter(|taint| taint.effect.is_hard() && !is_tolerated(taint));
-        let changes = taints.map(|taint| match *taint.key == *UNSCHEDULABLE {
+        let changes = taints.map(|taint| match *taint.key == *UNSCHEDULABLE_TAINT {
             true => Candidate::Uncordon(self.node.name.clone()),
             false => Candidate::Tolerate(taint.clone()),
         });

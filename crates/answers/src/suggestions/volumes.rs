@@ -5,6 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use kube_scheduler_api_types::well_known::{BETA_REGION, BETA_ZONE, REGION, STORAGE_GROUP, ZONE};
 use kube_scheduler_api_types::{Json, Labels, Node, NodeSelector, Object, Pod, VolumeSource, wire};
 use kube_scheduler_cache::storage_class_of;
 use kube_scheduler_framework::ObjectStore;
@@ -15,12 +16,7 @@ use super::candidates::Candidate;
 use crate::rehearsal::edited;
 
 /// The labels of a volume that say where it is.
-const PLACES: [&str; 4] = [
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-];
+const PLACES: [&str; 4] = [ZONE, REGION, BETA_ZONE, BETA_REGION];
 /// Between the values of such a label.
 const DELIMITER: &str = "__";
 
@@ -159,7 +155,7 @@ impl PodVolumes {
                 }
                 None => {
                     let name = storage_class_of(claim);
-                    let class = objects.latest("storage.k8s.io", "StorageClass", "", name);
+                    let class = objects.latest(STORAGE_GROUP, "StorageClass", "", name);
                     let Some(class) = class else { continue };
                     let terms = &class.json["allowedTopologies"];
                     let is_new = classes.iter().all(|known| *known.name != *name);
@@ -247,7 +243,7 @@ pub(super) fn of_volumes(change: &VolumeChange, objects: &ObjectStore) -> Option
             })
         }
         VolumeChange::Allow { class, place } => {
-            let object = objects.latest("storage.k8s.io", "StorageClass", "", class)?;
+            let object = objects.latest(STORAGE_GROUP, "StorageClass", "", class)?;
             edited(object, |json| {
                 let term = json!({"matchLabelExpressions": expressions(place, None)});
                 if let Some(terms) = json["allowedTopologies"].as_array_mut() {

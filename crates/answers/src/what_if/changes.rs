@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kube_scheduler_api_types::well_known::{HOSTNAME, UNSCHEDULABLE_TAINT};
 use kube_scheduler_api_types::{Node, Object, Pod, PodStatus, Taint, TaintEffect};
 use kube_scheduler_engine::Input;
 
@@ -14,10 +15,8 @@ use crate::course::Course;
 use crate::format::count;
 use crate::pod_name::PodName;
 
-const HOST_NAME: &str = "kubernetes.io/hostname";
 /// The end of the warning about a pod that comes with the name of a node.
 pub(super) const NO_SUCH_NODE: &str = "which does not exist";
-const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// The pods that changes are about.
 #[derive(Debug, Default)]
@@ -195,7 +194,7 @@ fn add_like(
         if course.engine.cluster().node_idx(&new).is_some() {
             continue;
         }
-        let node = labelled(model.clone(), &HOST_NAME.into(), &new);
+        let node = labelled(model.clone(), &HOSTNAME.into(), &new);
         let node = Node { name: new.clone(), uid: new, unschedulable: false, ..node };
         course.handle(Input::NodeApplied(Arc::new(node)));
         added += 1;
@@ -212,7 +211,8 @@ fn cordon(course: &mut Course, name: &Arc<str>) -> Result<(), Refusal> {
 fn uncordon(course: &mut Course, name: &Arc<str>) -> Result<(), Refusal> {
     let node = node(course, name)?;
     // What the node controller does once the node is open.
-    let taints = node.taints.iter().filter(|taint| *taint.key != *UNSCHEDULABLE).cloned().collect();
+    let taints =
+        node.taints.iter().filter(|taint| *taint.key != *UNSCHEDULABLE_TAINT).cloned().collect();
     course.handle(Input::NodeApplied(Arc::new(Node { unschedulable: false, taints, ..node })));
     Ok(())
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use kube_scheduler_primitives::named_enum;
 use serde::Serialize;
 
 use super::quote::{json_text, quoted};
@@ -58,33 +59,21 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// What sort of complaint a [`FieldError`] is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// The value is missing.
-    Required,
-    /// The value appears more than once where it must be unique.
-    Duplicate,
-    /// The value breaks a rule.
-    Invalid,
-    /// The value is not one of a closed list.
-    Unsupported,
-    /// The field must not be set here.
-    Forbidden,
-}
-
-impl ErrorKind {
-    /// The words that stand for this kind in a message.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Required => "Required value",
-            Self::Duplicate => "Duplicate value",
-            Self::Invalid => "Invalid value",
-            Self::Unsupported => "Unsupported value",
-            Self::Forbidden => "Forbidden",
-        }
+named_enum! {
+    /// What sort of complaint a [`FieldError`] is.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    pub enum ErrorKind {
+        /// The value is missing.
+        Required = "Required value",
+        /// The value appears more than once where it must be unique.
+        Duplicate = "Duplicate value",
+        /// The value breaks a rule.
+        Invalid = "Invalid value",
+        /// The value is not one of a closed list.
+        Unsupported = "Unsupported value",
+        /// The field must not be set here.
+        Forbidden = "Forbidden",
     }
 }
 

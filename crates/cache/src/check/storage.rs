@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_api_types::well_known::STORAGE_GROUP;
 use kube_scheduler_api_types::{Object, VolumeSource};
 
 use super::{PlainNode, Report};
@@ -10,8 +11,6 @@ use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
 use crate::volume_counts::{VolumeCounts, is_local};
 
-const GROUP: &str = "storage.k8s.io";
-
 pub(super) fn check_node(
     cluster: &ClusterState,
     name: &str,
@@ -19,12 +18,12 @@ pub(super) fn check_node(
     plain: &PlainNode,
     report: &mut Report,
 ) {
-    let csi_node = cluster.objects().get(GROUP, "CSINode", "", name);
+    let csi_node = cluster.objects().get(STORAGE_GROUP, "CSINode", "", name);
     let expected = csi_node.map(|object| CsiLimits::of(object));
     report.compare(|| format!("limits of node {name}"), expected.as_ref(), cluster.csi_limits(idx));
     let attachments: Vec<(&str, &str)> = cluster
         .objects()
-        .list(GROUP, "VolumeAttachment")
+        .list(STORAGE_GROUP, "VolumeAttachment")
         .filter_map(|object| attachment_to(name, object))
         .collect();
     let found: Vec<(&str, &str)> = cluster

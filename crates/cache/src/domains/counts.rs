@@ -84,7 +84,8 @@ impl DomainCounts {
     }
 
     /// The nodes that count by the specification.
-    pub fn eligible(&self) -> &NodeSet {
+    #[cfg(test)]
+    pub(crate) fn eligible(&self) -> &NodeSet {
         &self.eligible
     }
 

@@ -345,15 +345,10 @@ impl CounterTable {
 
     /// A node is about to change in `kinds`, or to go.
     pub(crate) fn hide_node(&mut self, node: NodeIdx, kinds: ChangeKinds, labels: &LabelIndex) {
-        for slot in 0..self.slots.len() {
-            let counts = self.slots[slot].as_ref();
-            if counts.is_some_and(|counts| {
-                is_concerned(counts.spec(), kinds) && counts.is_eligible(node)
-            }) && let Some(counts) = self.slots.get_mut(slot)
-            {
-                Arc::make_mut(counts).hide_node(node, labels);
-            }
-        }
+        self.change_all(
+            |counts| is_concerned(counts.spec(), kinds) && counts.is_eligible(node),
+            |counts| counts.hide_node(node, labels),
+        );
     }
 
     /// A node has changed in `kinds`, or has come.
@@ -364,13 +359,23 @@ impl CounterTable {
         kinds: ChangeKinds,
         labels: &LabelIndex,
     ) {
+        self.change_all(
+            |counts| is_concerned(counts.spec(), kinds) && counts.spec().includes_node(node),
+            |counts| counts.show_node(idx, labels),
+        );
+    }
+
+    /// Changes those counters that `concerns` names. Counters that others share are not copied unless they change.
+    fn change_all(
+        &mut self,
+        concerns: impl Fn(&DomainCounts) -> bool,
+        change: impl Fn(&mut DomainCounts),
+    ) {
         for slot in 0..self.slots.len() {
-            let counts = self.slots[slot].as_ref();
-            if counts.is_some_and(|counts| {
-                is_concerned(counts.spec(), kinds) && counts.spec().includes_node(node)
-            }) && let Some(counts) = self.slots.get_mut(slot)
+            if self.slots[slot].as_deref().is_some_and(&concerns)
+                && let Some(counts) = self.slots.get_mut(slot)
             {
-                Arc::make_mut(counts).show_node(idx, labels);
+                change(Arc::make_mut(counts));
             }
         }
     }

@@ -1,8 +1,9 @@
 //! The storage of a cluster's nodes: how it is read, and how it follows the objects that describe it.
 
 use kube_scheduler_api_types::Object;
+use kube_scheduler_api_types::well_known::STORAGE_GROUP;
 
-use super::{ATTACHMENT, Attachment, CSI_NODE, CsiLimits, CsiLimitsId, GROUP, node_of};
+use super::{ATTACHMENT, Attachment, CSI_NODE, CsiLimits, CsiLimitsId, node_of};
 use crate::fork::Column;
 use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
@@ -41,7 +42,9 @@ impl ClusterState {
 
     /// Follows an object that was added (`old` is `None`), changed or removed (`new` is `None`). Both have the same name.
     pub(crate) fn storage_changed(&mut self, old: Option<&Object>, new: Option<&Object>) {
-        let Some(object) = new.or(old).filter(|object| *object.group == *GROUP) else { return };
+        let Some(object) = new.or(old).filter(|object| *object.group == *STORAGE_GROUP) else {
+            return;
+        };
         match &*object.kind {
             CSI_NODE => {
                 if let Some(node) = self.nodes.slot_of(&object.name) {

@@ -11,18 +11,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Object;
+use kube_scheduler_api_types::well_known::{EXTENDED_RESOURCE_CLAIM, RESOURCE_GROUP};
 
 use super::{KindStore, ObjectStore};
-
-/// The API group of claims, slices and classes of devices.
-pub(crate) const DEVICE_GROUP: &str = "resource.k8s.io";
 
 /// How many changes of a kind are kept at most. Followers that fall further behind start over.
 const MAX_CHANGES: usize = 1024;
 
 const CLAIM: &str = "ResourceClaim";
-/// Marks the claims that schedulers make for pods that ask for devices as for other resources.
-const MADE_BY_SCHEDULER: &str = "resource.kubernetes.io/extended-resource-claim";
 
 /// Bytes of objects that the changes of a kind may hold, even if few objects of it are left.
 const MIN_BYTES: usize = 8 << 20;
@@ -115,7 +111,7 @@ impl ObjectStore {
 
     /// Keeps a change of an object of `group` and `kind`, if changes of that kind are kept.
     pub(super) fn note_change(&mut self, group: &str, kind: &str, change: ObjectChange) {
-        if group != DEVICE_GROUP {
+        if group != RESOURCE_GROUP {
             return;
         }
         let ObjectChange { old, new, is_pending } = change;
@@ -131,7 +127,7 @@ impl ObjectStore {
 
 fn is_of_interest(kind: &str, object: &Object) -> bool {
     let holds_devices = || !object.json["status"]["allocation"].is_null();
-    let is_made = || !object.json["metadata"]["annotations"][MADE_BY_SCHEDULER].is_null();
+    let is_made = || !object.json["metadata"]["annotations"][EXTENDED_RESOURCE_CLAIM].is_null();
     kind != CLAIM || holds_devices() || is_made()
 }
 
@@ -155,7 +151,7 @@ mod tests {
     }
 
     fn held(store: &ObjectStore) -> (usize, usize) {
-        let history = &store.kind(DEVICE_GROUP, CLAIM).unwrap().history;
+        let history = &store.kind(RESOURCE_GROUP, CLAIM).unwrap().history;
         (history.changes.len(), history.n_bytes)
     }
 
@@ -169,15 +165,15 @@ mod tests {
         let (_, n_held) = held(&store);
         assert!(n_held >= 200 * N_BYTES, "all are there, so their changes are kept: {n_held}");
         for i in 0..200 {
-            store.remove(DEVICE_GROUP, CLAIM, "default", &format!("claim-{i}"));
+            store.remove(RESOURCE_GROUP, CLAIM, "default", &format!("claim-{i}"));
         }
         let (n_changes, n_held) = held(&store);
         assert!(n_changes > 0 && n_held <= MIN_BYTES, "{n_changes} {n_held}");
 
         let mut store = ObjectStore::default();
         store.upsert(claim("without-devices", N_BYTES + 1));
-        store.remove(DEVICE_GROUP, CLAIM, "default", "without-devices");
-        assert!(store.latest_change(DEVICE_GROUP, CLAIM).is_none());
+        store.remove(RESOURCE_GROUP, CLAIM, "default", "without-devices");
+        assert!(store.latest_change(RESOURCE_GROUP, CLAIM).is_none());
     }
 
     #[derive(Clone, Debug)]
@@ -206,15 +202,15 @@ mod tests {
     }
 
     fn of_interest(store: &ObjectStore) -> Vec<Arc<Object>> {
-        let all = store.list(DEVICE_GROUP, CLAIM);
+        let all = store.list(RESOURCE_GROUP, CLAIM);
         all.filter(|claim| is_of_interest(CLAIM, claim)).cloned().collect()
     }
 
     impl Follower {
         fn follow(&mut self, store: &ObjectStore) {
-            let latest = store.latest_change(DEVICE_GROUP, CLAIM).cloned();
+            let latest = store.latest_change(RESOURCE_GROUP, CLAIM).cloned();
             let last = std::mem::replace(&mut self.last, latest);
-            let changes = store.changes_after(DEVICE_GROUP, CLAIM, last.as_ref());
+            let changes = store.changes_after(RESOURCE_GROUP, CLAIM, last.as_ref());
             let Some(changes) = changes else {
                 self.known = of_interest(store);
                 return;
@@ -238,7 +234,7 @@ mod tests {
                 match step {
                     Step::Put(name, size) => drop(store.upsert(claim(&name.to_string(), size))),
                     Step::Remove(name) => {
-                        drop(store.remove(DEVICE_GROUP, CLAIM, "default", &name.to_string()));
+                        drop(store.remove(RESOURCE_GROUP, CLAIM, "default", &name.to_string()));
                     }
                     Step::AddPending(name, size) => {
                         store.add_pending(claim(&name.to_string(), size));
@@ -250,7 +246,7 @@ mod tests {
                 }
                 let of_objects = of_interest(&store).iter().map(|object| object.n_bytes()).sum();
                 let may_hold = MIN_BYTES.max(of_objects);
-                if store.latest_change(DEVICE_GROUP, CLAIM).is_some() {
+                if store.latest_change(RESOURCE_GROUP, CLAIM).is_some() {
                     prop_assert!(held(&store).1 <= may_hold);
                 }
             }

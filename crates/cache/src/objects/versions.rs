@@ -2,7 +2,7 @@
 
 use kube_scheduler_api_types::{Object, PodGroup};
 
-use super::DEVICE_GROUP;
+use kube_scheduler_api_types::well_known::RESOURCE_GROUP;
 
 /// Kind of device classes.
 const DEVICE_CLASS: &str = "DeviceClass";
@@ -30,8 +30,8 @@ impl ObjectClass {
     /// That of a kind of an API group.
     pub(crate) fn of(group: &str, kind: &str) -> Self {
         match (group, kind) {
-            (DEVICE_GROUP, DEVICE_CLASS) => Self::DeviceClasses,
-            (DEVICE_GROUP, _) => Self::Devices,
+            (RESOURCE_GROUP, DEVICE_CLASS) => Self::DeviceClasses,
+            (RESOURCE_GROUP, _) => Self::Devices,
             (PodGroup::GROUP, _) => Self::PodGroups,
             _ if Object::selects_pods(group, kind) => Self::PodSelectors,
             _ => Self::Others,

@@ -7,17 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Object;
+use kube_scheduler_api_types::well_known::STORAGE_CLASS_ANNOTATION;
 
 use super::ObjectStore;
 
 pub(super) const VOLUMES: (&str, &str) = ("", "PersistentVolume");
 
-/// Overrides `spec.storageClassName`, also when it is empty.
-const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
-
 /// The storage class of a persistent volume or claim; empty when it has none.
 pub fn storage_class_of(object: &Object) -> &str {
-    let annotation = &object.json["metadata"]["annotations"][CLASS_ANNOTATION];
+    let annotation = &object.json["metadata"]["annotations"][STORAGE_CLASS_ANNOTATION];
     let class = annotation.as_str().or_else(|| object.json["spec"]["storageClassName"].as_str());
     class.unwrap_or_default()
 }

@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ::http::header::{CONTENT_TYPE, PROXY_AUTHORIZATION};
@@ -14,6 +14,7 @@ use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper_util::client::legacy::connect::Connect;
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::TokioExecutor;
+use kube_scheduler_api_types::lock;
 use kube_scheduler_api_types::validation::quoted;
 use kube_scheduler_config::Extender as ExtenderConfig;
 
@@ -122,7 +123,7 @@ impl Connection {
 
     /// The way with the certificates as they are now. Files that cannot be used leave it as it was.
     fn transport(&self) -> Transport {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.current);
         if current.read.elapsed() >= REREAD_AFTER {
             current.read = Instant::now();
             match Material::load(&self.config) {

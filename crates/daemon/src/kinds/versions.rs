@@ -6,9 +6,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use kube_scheduler_api_types::Object;
+use kube_scheduler_api_types::{Object, lock};
 use serde_json::Value;
 
 /// Name of the kind, and versions, the best first. What a server without the definition of a custom kind does not serve is
@@ -35,13 +35,13 @@ pub(crate) struct ServedVersions(Mutex<BTreeMap<String, &'static str>>);
 impl ServedVersions {
     /// The server serves the kind of this name in this version.
     pub(crate) fn set(&self, name: &str, version: &'static str) {
-        let mut versions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut versions = lock(&self.0);
         versions.insert(name.to_owned(), version);
     }
 
     /// The version in which the kind of this group and plural is served; `None` if it is the usual one.
     pub(crate) fn get(&self, group: &str, plural: &str) -> Option<&'static str> {
-        let versions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let versions = lock(&self.0);
         versions.get(&format!("{plural}.{group}")).copied()
     }
 }

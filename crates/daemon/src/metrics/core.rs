@@ -3,8 +3,9 @@
 //! Parity: an extension point is sampled when it runs. A pod that shares a kept evaluation runs neither PreFilter nor
 //! PreScore, and Filter and Score for the changed nodes only; calls are counted alike.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use kube_scheduler_api_types::lock;
 use kube_scheduler_config::{FeatureGates, Gate};
 use kube_scheduler_engine::{BoundPod, Measurements, PreemptionCounts, SharedSize, TableSize};
 use kube_scheduler_runtime::{ExtensionPoint, Lengths, MeteredPoint, PluginIdx, Profile};
@@ -136,7 +137,7 @@ impl CoreFamilies {
 
     /// Makes the series that are there from the start.
     pub(super) fn prepare(&self) {
-        for names in self.names.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for names in lock(&self.names).iter() {
             for (plugin, point) in &names.counted {
                 if let Some(plugin) = names.plugins.get(plugin.index()) {
                     self.calls.add(&[point.as_str(), plugin, &names.profile], 0.0);
@@ -153,7 +154,7 @@ fn absorb(family: &Family, labels: &[&str], lengths: &Lengths) {
 impl Metrics {
     /// Which profiles and plugins there are, once.
     pub(crate) fn prepare(&self, profiles: Vec<PluginNames>) {
-        *self.core.names.lock().unwrap_or_else(PoisonError::into_inner) = profiles;
+        *lock(&self.core.names) = profiles;
         self.core.prepare();
     }
 

@@ -7,12 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use kube_scheduler_framework::MetricKind;
+use kube_scheduler_api_types::{lock, named_enum};
+use kube_scheduler_framework::{Metric, MetricFamily, MetricKind};
 
 use super::options::MetricsOptions;
-use super::text::{FamilySample, TextPage};
+use super::text::TextPage;
 
 /// [`MetricKind`] as a constant: buckets are written out when the family is registered.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,24 +33,15 @@ impl Kind {
     }
 }
 
-/// What is promised about a family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stability {
-    Stable,
-    Beta,
-    Alpha,
-    /// Outside of the reference's promises: what the Go client brings, and what is our own.
-    Unmarked,
-}
-
-impl Stability {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Stable => "STABLE",
-            Self::Beta => "BETA",
-            Self::Alpha => "ALPHA",
-            Self::Unmarked => "",
-        }
+named_enum! {
+    /// What is promised about a family.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(crate) enum Stability {
+        Stable = "STABLE",
+        Beta = "BETA",
+        Alpha = "ALPHA",
+        /// Outside of the reference's promises: what the Go client brings, and what is our own.
+        Unmarked = "",
     }
 }
 
@@ -114,31 +106,20 @@ impl Desc {
     }
 }
 
-/// One series.
-#[derive(Clone, Debug)]
-struct Series {
-    /// The number; of a histogram the sum.
-    value: f64,
-    /// Of a histogram: observations by bucket, one more than bounds.
-    buckets: Vec<u64>,
-}
-
 /// One family. Label values are given in the order of the family's labels, which is alphabetical.
 #[derive(Debug)]
 pub(crate) struct Family {
-    desc: Desc,
-    kind: MetricKind,
+    family: MetricFamily,
     is_disabled: bool,
     /// By label: the only values it may have, if they are limited.
     allowed: Vec<Option<BTreeSet<String>>>,
     n_unexpected: Arc<AtomicU64>,
-    series: Mutex<BTreeMap<Vec<String>, Series>>,
 }
 
 impl Family {
     /// Adds to a counter or gauge.
     pub(crate) fn add(&self, labels: &[&str], by: f64) {
-        self.with(labels, |series| series.value += by);
+        self.with(labels).inspect(|metric| metric.add(by));
     }
 
     /// One more.
@@ -148,98 +129,54 @@ impl Family {
 
     /// Sets a gauge, or a counter that is counted elsewhere.
     pub(crate) fn set(&self, labels: &[&str], to: f64) {
-        self.with(labels, |series| series.value = to);
+        self.with(labels).inspect(|metric| metric.replace(to));
     }
 
     /// One more value of a histogram.
     pub(crate) fn observe(&self, labels: &[&str], observed: f64) {
-        let MetricKind::Histogram(bounds) = &self.kind else { return };
-        self.with(labels, |series| {
-            series.buckets[bounds.partition_point(|bound| *bound < observed)] += 1;
-            series.value += observed;
-        });
+        self.add(labels, observed);
     }
 
     /// Values of a histogram that were counted elsewhere, by the same buckets.
     pub(crate) fn absorb(&self, labels: &[&str], counts: &[u64], sum: f64) {
-        self.with(labels, |series| {
-            for (count, more) in series.buckets.iter_mut().zip(counts) {
-                *count += more;
-            }
-            series.value += sum;
-        });
+        self.with(labels).inspect(|metric| metric.absorb(counts, sum));
     }
 
     /// Sets the series of a gauge with one label; those that are not named go to zero.
     pub(crate) fn set_all<'a>(&self, values: impl Iterator<Item = (&'a str, f64)>) {
-        self.series().values_mut().for_each(|series| series.value = 0.0);
+        for (labels, ..) in self.family.series() {
+            self.family.with(&[&labels[0]]).set(0.0);
+        }
         values.for_each(|(label, value)| self.set(&[label], value));
     }
 
-    fn with(&self, labels: &[&str], work: impl FnOnce(&mut Series)) {
-        if self.is_disabled || labels.len() != self.desc.labels.len() {
-            return;
+    fn with(&self, labels: &[&str]) -> Option<Metric> {
+        if self.is_disabled || labels.len() != self.family.labels().len() {
+            return None;
         }
-        let labels: Vec<String> = labels
-            .iter()
-            .zip(&self.allowed)
-            .map(|(value, allowed)| self.narrowed(value, allowed))
-            .collect();
-        let mut series = self.series();
-        work(series.entry(labels).or_insert_with(|| self.zero()));
+        let narrowed = labels.iter().zip(&self.allowed).map(|(value, allowed)| {
+            if allowed.as_ref().is_some_and(|allowed| !allowed.contains(*value)) {
+                self.n_unexpected.fetch_add(1, Relaxed);
+                return "unexpected";
+            }
+            *value
+        });
+        Some(self.family.with(&narrowed.collect::<Vec<_>>()))
     }
 
-    fn narrowed(&self, value: &str, allowed: &Option<BTreeSet<String>>) -> String {
-        if allowed.as_ref().is_some_and(|allowed| !allowed.contains(value)) {
-            self.n_unexpected.fetch_add(1, Relaxed);
-            return "unexpected".to_owned();
+    /// Makes the one series of a family without labels, which is there from the start.
+    fn prepare(&self) {
+        if self.family.labels().is_empty() {
+            self.with(&[]);
         }
-        value.to_owned()
-    }
-
-    fn zero(&self) -> Series {
-        let n_buckets = match &self.kind {
-            MetricKind::Counter | MetricKind::Gauge => 0,
-            MetricKind::Histogram(bounds) => bounds.len() + 1,
-        };
-        Series { value: 0.0, buckets: vec![0; n_buckets] }
     }
 
     /// Starts over. What is true at the moment stays true: gauges are left alone.
     fn reset(&self) {
-        if self.kind == MetricKind::Gauge {
-            return;
+        if *self.family.kind() != MetricKind::Gauge {
+            self.family.clear();
+            self.prepare();
         }
-        let mut series = self.series();
-        series.clear();
-        if self.desc.labels.is_empty() && !self.is_disabled {
-            series.insert(Vec::new(), self.zero());
-        }
-    }
-
-    /// All series as they stand; `None` if there are none.
-    fn sample(&self) -> Option<FamilySample> {
-        let series: Vec<_> = self
-            .series()
-            .iter()
-            .map(|(labels, series)| (labels.clone(), series.value, series.buckets.clone()))
-            .collect();
-        let Desc { name, stability, help, labels, .. } = self.desc;
-        let help = match stability {
-            Stability::Unmarked => help.to_owned(),
-            marked => format!("[{}] {help}", marked.as_str()),
-        };
-        (!series.is_empty()).then(|| FamilySample {
-            name: name.to_owned(),
-            help,
-            kind: self.kind.clone(),
-            labels: labels.iter().map(|label| (*label).to_owned()).collect(),
-            series,
-        })
-    }
-
-    fn series(&self) -> MutexGuard<'_, BTreeMap<Vec<String>, Series>> {
-        self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -293,22 +230,22 @@ impl Registry {
             return known.clone();
         }
         let is_disabled = self.options.disabled.iter().any(|name| name == desc.name);
+        let help = match desc.stability {
+            Stability::Unmarked => desc.help.to_owned(),
+            marked => format!("[{}] {}", marked.as_str(), desc.help),
+        };
+        let labels = desc.labels.iter().map(|label| (*label).to_owned()).collect();
         let family = Arc::new(Family {
             allowed: desc
                 .labels
                 .iter()
                 .map(|label| self.options.allowed(desc.name, label))
                 .collect(),
-            series: Mutex::default(),
+            family: MetricFamily::new(desc.name.to_owned(), help, desc.kind.written_out(), labels),
             n_unexpected: self.n_unexpected.clone(),
             is_disabled,
-            kind: desc.kind.written_out(),
-            desc,
         });
-        // Without labels there is one series, from the start.
-        if desc.labels.is_empty() {
-            family.with(&[], |_| {});
-        }
+        family.prepare();
         self.families().insert(desc.name, family.clone());
         let count = |desc: Desc, labels: &[&str]| {
             let counter = self.families().get(desc.name).cloned();
@@ -329,19 +266,19 @@ impl Registry {
 
     /// Everything, as text.
     pub(crate) fn print(&self, page: &mut TextPage) {
-        let families: Vec<_> = self.families().values().cloned().collect();
-        for family in families {
-            if family.desc.name == UNEXPECTED.name {
+        let families = self.families().clone();
+        for (name, family) in families {
+            if name == UNEXPECTED.name {
                 family.set(&[], self.n_unexpected.load(Relaxed) as f64);
             }
-            if let Some(sample) = family.sample() {
-                page.family(&sample);
+            if !family.family.series().is_empty() {
+                page.family(&family.family);
             }
         }
     }
 
     fn families(&self) -> MutexGuard<'_, BTreeMap<&'static str, Arc<Family>>> {
-        self.families.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.families)
     }
 }
 

@@ -7,31 +7,6 @@ use std::fmt::Write;
 
 use kube_scheduler_framework::{MetricFamily, MetricKind};
 
-/// A family with all its series, as it stands.
-#[derive(Debug)]
-pub(crate) struct FamilySample {
-    pub(crate) name: String,
-    /// One sentence.
-    pub(crate) help: String,
-    pub(crate) kind: MetricKind,
-    /// The names of the labels.
-    pub(crate) labels: Vec<String>,
-    /// The series as [`MetricFamily::series`] has them.
-    pub(crate) series: Vec<(Vec<String>, f64, Vec<u64>)>,
-}
-
-impl From<&MetricFamily> for FamilySample {
-    fn from(family: &MetricFamily) -> Self {
-        Self {
-            name: family.name().to_owned(),
-            help: family.help().to_owned(),
-            kind: family.kind().clone(),
-            labels: family.labels().to_vec(),
-            series: family.series(),
-        }
-    }
-}
-
 /// A page of metrics under construction.
 #[derive(Debug, Default)]
 pub(crate) struct TextPage(String);
@@ -60,23 +35,27 @@ impl TextPage {
     }
 
     /// A family with all its series. Labels come out in alphabetical order.
-    pub(crate) fn family(&mut self, family: &FamilySample) {
-        let FamilySample { name, help, kind, labels, series } = family;
+    pub(crate) fn family(&mut self, family: &MetricFamily) {
+        let (name, kind) = (family.name(), family.kind());
         let kind_name = match kind {
             MetricKind::Counter => "counter",
             MetricKind::Gauge => "gauge",
             MetricKind::Histogram(_) => "histogram",
         };
-        self.metric(name, kind_name, help);
-        for (values, value, buckets) in series {
-            let mut pairs: Vec<(&str, &str)> =
-                labels.iter().zip(values).map(|(key, value)| (&**key, &**value)).collect();
+        self.metric(name, kind_name, family.help());
+        for (values, value, buckets) in family.series() {
+            let mut pairs: Vec<(&str, &str)> = family
+                .labels()
+                .iter()
+                .zip(&values)
+                .map(|(key, value)| (&**key, &**value))
+                .collect();
             pairs.sort_unstable();
             match kind {
                 MetricKind::Histogram(bounds) => {
-                    self.histogram(name, &pairs, bounds, buckets, *value);
+                    self.histogram(name, &pairs, bounds, &buckets, value);
                 }
-                MetricKind::Counter | MetricKind::Gauge => self.sample(name, &pairs, *value),
+                MetricKind::Counter | MetricKind::Gauge => self.sample(name, &pairs, value),
             }
         }
     }
@@ -165,13 +144,9 @@ mod tests {
 
     #[test]
     fn histograms_count_upwards() {
-        let family = FamilySample {
-            name: "h".to_owned(),
-            help: "Help.".to_owned(),
-            kind: MetricKind::Histogram(vec![1.0, 2.0]),
-            labels: vec!["a".to_owned()],
-            series: vec![(vec!["x\"y".to_owned()], 12.0, vec![2, 1, 1])],
-        };
+        let (kind, labels) = (MetricKind::Histogram(vec![1.0, 2.0]), vec!["a".to_owned()]);
+        let family = MetricFamily::new("h".to_owned(), "Help.".to_owned(), kind, labels);
+        family.with(&["x\"y"]).absorb(&[2, 1, 1], 12.0);
         let mut page = TextPage::default();
         page.family(&family);
         let expected = "# HELP h Help.\n# TYPE h histogram\nh_bucket{a=\"x\\\"y\",le=\"1\"} 2\n\
@@ -187,7 +162,7 @@ mod tests {
         let sizes = metrics.histogram("gang_size", "Sizes.", &[], &[1.0]).unwrap().with(&[]);
         [1.0, 3.0].into_iter().for_each(|size| sizes.add(size));
         let mut page = TextPage::default();
-        metrics.families().iter().for_each(|family| page.family(&family.into()));
+        metrics.families().iter().for_each(|family| page.family(family));
         let expected = "# HELP gang_size Sizes.\n# TYPE gang_size histogram\ngang_size_bucket{le=\"1\"} 1\n\
             gang_size_bucket{le=\"+Inf\"} 2\ngang_size_sum 4\ngang_size_count 2\n\
             # HELP gang_total Gangs.\n# TYPE gang_total counter\ngang_total{a=\"2\",z=\"1\"} 1\n";

@@ -1,41 +1,35 @@
 //! Health checks in the reference's form: a list of named checks behind each of three endpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use kube_scheduler_api_types::{lock, named_enum};
 
 use crate::metrics::TextPage;
 
-/// One thing that can be well or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Check {
-    /// The lease, if held, is renewed in time, and will be: the core thread does not hang.
-    LeaderElection,
-    /// The process answers, and its core thread does not hang.
-    Ping,
-    /// The scheduler is not terminating.
-    Shutdown,
-    /// Everything in the cluster has been seen.
-    Sync,
-}
-
-impl Check {
-    /// Its name in paths and answers.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::LeaderElection => "leaderElection",
-            Self::Ping => "ping",
-            Self::Shutdown => "shutdown",
-            Self::Sync => "sched-handler-sync",
-        }
+named_enum! {
+    /// One thing that can be well or not.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(crate) enum Check {
+        /// The lease, if held, is renewed in time, and will be: the core thread does not hang.
+        LeaderElection = "leaderElection",
+        /// The process answers, and its core thread does not hang.
+        Ping = "ping",
+        /// The scheduler is not terminating.
+        Shutdown = "shutdown",
+        /// Everything in the cluster has been seen.
+        Sync = "sched-handler-sync",
     }
 }
 
-/// Where checks can be asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Endpoint {
-    Healthz,
-    Livez,
-    Readyz,
+named_enum! {
+    /// Where checks can be asked for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(crate) enum Endpoint {
+        Healthz = "healthz",
+        Livez = "livez",
+        Readyz = "readyz",
+    }
 }
 
 impl Endpoint {
@@ -46,15 +40,6 @@ impl Endpoint {
             (Self::Healthz, false) | (Self::Livez, _) => &[Check::Ping],
             (Self::Readyz, true) => &[Check::LeaderElection, Check::Shutdown, Check::Sync],
             (Self::Readyz, false) => &[Check::Shutdown, Check::Sync],
-        }
-    }
-
-    /// Its name in answers and metrics.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Healthz => "healthz",
-            Self::Livez => "livez",
-            Self::Readyz => "readyz",
         }
     }
 }
@@ -71,11 +56,11 @@ pub(crate) fn root(
     let mut unknown: BTreeSet<&str> =
         query.iter().filter(|(key, _)| key == "exclude").map(|(_, value)| value.as_str()).collect();
     let excluded = unknown.clone();
-    let name = endpoint.name();
+    let name = endpoint.as_str();
     let mut failed = Vec::new();
     let mut text = String::new();
     for check in checks {
-        let check_name = check.name();
+        let check_name = check.as_str();
         if excluded.contains(check_name) {
             unknown.remove(check_name);
             text.push_str(&format!("[+]{check_name} excluded: ok\n"));
@@ -124,8 +109,8 @@ struct Sli {
 
 impl Slis {
     fn count(&self, check: Check, endpoint: Endpoint, is_well: bool) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let sli = all.entry((check.name(), endpoint.name())).or_default();
+        let mut all = lock(&self.0);
+        let sli = all.entry((check.as_str(), endpoint.as_str())).or_default();
         sli.is_well = is_well;
         if is_well {
             sli.n_well += 1;
@@ -136,12 +121,12 @@ impl Slis {
 
     /// Forgets all counts.
     pub(crate) fn reset(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.0).clear();
     }
 
     /// The counts as metrics.
     pub(crate) fn print(&self, page: &mut TextPage) {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let all = lock(&self.0).clone();
         if all.is_empty() {
             return;
         }
@@ -205,7 +190,7 @@ mod tests {
         assert_eq!(Endpoint::Healthz.checks(true), [Check::LeaderElection]);
         assert_eq!(Endpoint::Livez.checks(true), [Check::Ping]);
         let names: Vec<&str> =
-            Endpoint::Readyz.checks(true).iter().map(|check| check.name()).collect();
+            Endpoint::Readyz.checks(true).iter().map(|check| check.as_str()).collect();
         assert_eq!(names, ["leaderElection", "shutdown", "sched-handler-sync"]);
     }
 

@@ -4,9 +4,10 @@
 //! is asked again, a few times; memory is bounded.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use kube_scheduler_api_types::lock;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -104,7 +105,7 @@ impl<K: Ord + Clone, V: Clone> TtlCache<K, V> {
     }
 
     fn get_at(&self, key: &K, now: Instant) -> Option<V> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = lock(&self.entries);
         entries.get(key).filter(|(until, _)| now < *until).map(|(_, value)| value.clone())
     }
 
@@ -113,7 +114,7 @@ impl<K: Ord + Clone, V: Clone> TtlCache<K, V> {
         if ttl.is_zero() {
             return;
         }
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = lock(&self.entries);
         if entries.len() >= self.capacity && !entries.contains_key(&key) {
             entries.retain(|_, (until, _)| now < *until);
             if entries.len() >= self.capacity {

@@ -310,7 +310,7 @@ impl Site {
 
     fn health_check(&self, endpoint: Endpoint, name: &str) -> Reply {
         let Some(check) =
-            endpoint.checks(self.sources.elects).iter().find(|check| check.name() == name)
+            endpoint.checks(self.sources.elects).iter().find(|check| check.as_str() == name)
         else {
             return reply::not_found();
         };

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use http::header::{ACCEPT, CONTENT_TYPE, WARNING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
+use kube_scheduler_api_types::lock;
 use kube_scheduler_writes::Jitter;
 use serde::Serialize;
 
@@ -180,7 +181,7 @@ impl ZPages {
     }
 
     fn statusz_text(&self, now: i64) -> String {
-        let d = delimiter(&mut self.jitter.lock().unwrap_or_else(PoisonError::into_inner));
+        let d = delimiter(&mut lock(&self.jitter));
         let up = (now - self.started_at).max(0);
         let started = Timestamp::from_second(self.started_at).unwrap_or_default();
         let started = started.strftime("%a %b %e %H:%M:%S UTC %Y");

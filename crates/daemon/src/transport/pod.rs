@@ -8,11 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::Uri;
-use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -25,6 +23,7 @@ use tokio::io::DuplexStream;
 use tower::{BoxError, Service};
 
 use super::connection::layered;
+use super::stream::ConnectedStream;
 use crate::announcement::CertificateDigest;
 
 /// The name that is asked for. No certificate is for it, so that a server with several shows its usual one.
@@ -77,9 +76,9 @@ struct Forwarder {
 }
 
 impl Service<Uri> for Forwarder {
-    type Response = Forwarded;
+    type Response = ConnectedStream<TokioIo<DuplexStream>>;
     type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Forwarded, BoxError>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
@@ -91,65 +90,12 @@ impl Service<Uri> for Forwarder {
             let mut forwarder = pods.portforward(&name, &[port]).await?;
             let stream = forwarder.take_stream(port).ok_or("the port is not forwarded")?;
             let error = forwarder.take_error(port).ok_or("errors of the port are not forwarded")?;
-            Ok(Forwarded { stream: TokioIo::new(stream), error: Some(Box::pin(error)) })
+            let error = async {
+                let text = error.await?;
+                Some(std::io::Error::other(format!("port-forward: {}", text.trim())))
+            };
+            Ok(ConnectedStream::with_ending(TokioIo::new(stream), error))
         })
-    }
-}
-
-/// What ends with the kubelet's words about why it cannot forward, if it has any.
-type ForwardError = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
-
-/// A forwarded stream.
-struct Forwarded {
-    stream: TokioIo<DuplexStream>,
-    /// Until it has ended.
-    error: Option<ForwardError>,
-}
-
-impl Forwarded {
-    /// Why there is nothing to read any more, if that was said.
-    fn poll_error(&mut self, cx: &mut Context<'_>) -> Option<std::io::Error> {
-        let Poll::Ready(said) = self.error.as_mut()?.as_mut().poll(cx) else { return None };
-        self.error = None;
-        said.map(|text| std::io::Error::other(format!("port-forward: {}", text.trim())))
-    }
-}
-
-impl Connection for Forwarded {
-    fn connected(&self) -> Connected {
-        Connected::new()
-    }
-}
-
-impl Read for Forwarded {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        // The error comes before the end of the stream, which alone would say nothing.
-        if let Some(error) = self.poll_error(cx) {
-            return Poll::Ready(Err(error));
-        }
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl Write for Forwarded {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

@@ -7,13 +7,14 @@
 //!
 //! Invariant: there is always a client: files that cannot be used change nothing, and are reported once by each client.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use http::Request;
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use kube::client::Body;
+use kube_scheduler_api_types::lock;
 use tower::{BoxError, Service};
 
 use super::connection::Wire;
@@ -57,7 +58,7 @@ impl RenewedClient {
 
     fn client(&self) -> Client<Wire, Body> {
         let shared = &*self.0;
-        let mut current = shared.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&shared.current);
         if !shared.files.is_empty() && current.read.elapsed() >= shared.files.reread_after {
             current.read = Instant::now();
             match shared.changed(&current.contents) {

@@ -6,13 +6,14 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use http::{Extensions, Uri};
 use hyper_util::client::legacy::connect::dns::{GaiAddrs, GaiResolver, Name};
 use hyper_util::client::legacy::connect::{CaptureConnection, Connected, Connection, HttpInfo};
+use kube_scheduler_api_types::lock;
 use tower::Service;
 
 use super::log;
@@ -50,7 +51,7 @@ pub(super) struct ConnectionTimes(Mutex<Latest>);
 
 impl ConnectionTimes {
     fn latest(&self) -> MutexGuard<'_, Latest> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// The setup of a connection, if it was ready after `start`.

@@ -1,7 +1,8 @@
 //! What a reflector keeps, for others to look at.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use kube_scheduler_api_types::lock;
 use kube_scheduler_engine::{KnownObjects, SharedSize};
 
 /// What the core knows of one kind, and how much a reflector keeps beside it. The locks are held for moments only.
@@ -13,15 +14,15 @@ pub(crate) struct SharedObjects {
 
 impl SharedObjects {
     pub(crate) fn lock(&self) -> MutexGuard<'_, KnownObjects> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 
     /// The tables in which equal parts of objects are found, as of the last list or bookmark.
     pub(crate) fn parts(&self) -> SharedSize {
-        *self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.parts)
     }
 
     pub(super) fn set_parts(&self, size: SharedSize) {
-        *self.parts.lock().unwrap_or_else(PoisonError::into_inner) = size;
+        *lock(&self.parts) = size;
     }
 }

@@ -1,6 +1,7 @@
 //! A cluster, a scheduler, and ways to wait for what should happen.
 
 use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,6 +28,11 @@ pub(crate) async fn cluster_of(builder: DevClusterBuilder, n_nodes: usize) -> De
     let cluster = builder.start().await.unwrap();
     cluster.add_hollow_nodes(n_nodes, &NodeTemplate::default()).unwrap();
     cluster
+}
+
+/// An address at which no server listens.
+pub(crate) fn absent_server() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 pub(crate) fn pod(name: &str) -> Value {

@@ -11,7 +11,9 @@ use kube_scheduler_daemon::{DaemonBuilder, StartError};
 use kube_scheduler_devcluster::{DevCluster, EVENTS, NODES, PODS, Selection};
 use serde_json::{Value, json};
 
-use crate::cluster::{Running, cluster, daemon, placements, pod, until, until_bound};
+use crate::cluster::{
+    Running, absent_server, cluster, daemon, placements, pod, until, until_bound,
+};
 use crate::extender_server::{Answer, Certificates, ExtenderServer};
 
 fn config(extenders: &[Value]) -> Configuration {
@@ -257,13 +259,14 @@ async fn extenders_that_may_be_ignored_fail_without_harm() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_listening_is_reported_with_the_address() {
     let cluster = cluster(1).await;
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let config = [at(&format!("http://{free}"), json!({"filterVerb": "filter"}))];
+    let absent = absent_server();
+    let config = [at(&format!("http://{absent}"), json!({"filterVerb": "filter"}))];
     let scheduler = Running::start(scheduler(&cluster, &config)).await;
     cluster.create(pod("p")).unwrap();
     let (_, message) = reported(&cluster, "p").await;
-    let expected =
-        format!("Post \"http://{free}/sub/filter\": dial tcp {free}: connect: connection refused");
+    let expected = format!(
+        "Post \"http://{absent}/sub/filter\": dial tcp {absent}: connect: connection refused"
+    );
     assert_eq!(message, expected);
     scheduler.stop().await;
 }

@@ -8,7 +8,8 @@ use kube_scheduler_plugins_intree::registry;
 use serde_json::json;
 
 use crate::cluster::{
-    BindingLog, Running, cluster, cluster_of, daemon, n_bound, pod, pods, until, until_bound,
+    BindingLog, Running, absent_server, cluster, cluster_of, daemon, n_bound, pod, pods, until,
+    until_bound,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -40,8 +41,8 @@ async fn dropped_watches_lost_history_and_a_restart_lose_no_pod() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_gone_keeps_no_scheduler_from_stopping() {
-    let away = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let endpoint = Endpoint::from_url(&format!("http://{away}")).unwrap();
+    let absent = absent_server();
+    let endpoint = Endpoint::from_url(&format!("http://{absent}")).unwrap();
     // It has nothing to write, so it needs none of its grace.
     let daemon = Daemon::builder(endpoint, registry()).grace(Duration::from_secs(24 * 3600));
     let scheduler = Running::start(daemon).await;

@@ -1,7 +1,6 @@
 //! PodGroups of Kubernetes 1.37, which the API server in memory does not have: a server in front of it has them, and passes
 //! everything else on.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -12,8 +11,6 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http1 as client;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use kube_scheduler_config::{Configuration, FeatureGates, Gate};
 use kube_scheduler_daemon::{Daemon, Endpoint};
@@ -24,6 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::cluster::{Running, cluster, pod, until, until_bound};
+use crate::https::serve;
 
 type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 
@@ -56,16 +54,9 @@ impl ServerWithGroups {
             patches: Arc::default(),
         };
         let served = server.clone();
-        tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let served = served.clone();
-                let service = service_fn(move |request| {
-                    let served = served.clone();
-                    async move { Ok::<_, Infallible>(served.answer(request).await) }
-                });
-                tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
-            }
+        serve(listener, move |request| {
+            let served = served.clone();
+            async move { served.answer(request).await }
         });
         server
     }

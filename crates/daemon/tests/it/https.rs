@@ -282,6 +282,26 @@ impl ServerCertVerifier for Believer {
     }
 }
 
+/// Answers HTTP/1.1 requests, for as long as the test runs.
+pub(crate) fn serve<B, F>(
+    listener: TcpListener,
+    answer: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static,
+) where
+    B: hyper::body::Body<Data: Send, Error: std::error::Error + Send + Sync> + Send + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+{
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let answer = answer.clone();
+            let service = service_fn(move |request| {
+                let answering = answer(request);
+                async { Ok::<_, Infallible>(answering.await) }
+            });
+            tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        }
+    });
+}
+
 /// An API server that reviews tokens and access and publishes authorities.
 #[derive(Clone)]
 pub(crate) struct ReviewServer {
@@ -317,16 +337,9 @@ impl ReviewServer {
             published: watch::Sender::new(BTreeMap::new()),
         };
         let served = server.clone();
-        tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.unwrap();
-                let served = served.clone();
-                let service = service_fn(move |request| {
-                    let served = served.clone();
-                    async move { Ok::<_, Infallible>(served.answer(request).await) }
-                });
-                tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
-            }
+        serve(listener, move |request| {
+            let served = served.clone();
+            async move { served.answer(request).await }
         });
         server
     }

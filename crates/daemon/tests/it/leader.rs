@@ -12,7 +12,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::cluster::{BindingLog, cluster, daemon, n_bound, pod, pods, until, until_bound};
+use crate::cluster::{
+    BindingLog, absent_server, cluster, daemon, n_bound, pod, pods, until, until_bound,
+};
 
 /// Long enough that a loaded machine does not lose a lease by accident.
 const LEASE: Duration = Duration::from_secs(3);
@@ -289,8 +291,7 @@ async fn a_standby_that_may_not_watch_the_lease_asks_now_and_then() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_comes_later_is_waited_for() {
-    // A port that is free for now.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = absent_server().port();
     let endpoint =
         kube_scheduler_daemon::Endpoint::from_url(&format!("http://127.0.0.1:{port}")).unwrap();
     let builder = Daemon::builder(endpoint, kube_scheduler_plugins_intree::registry())

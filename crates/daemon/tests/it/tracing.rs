@@ -6,14 +6,12 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
 use kube_scheduler_daemon::TracingOptions;
 use serde_json::Value;
 
-use crate::cluster::{Running, cluster, daemon, pods, until, until_bound};
+use crate::cluster::{Running, absent_server, cluster, daemon, pods, until, until_bound};
+use crate::https::serve;
 
 type Collected = Arc<Mutex<Vec<Value>>>;
 
@@ -22,29 +20,17 @@ async fn collector() -> (String, Collected) {
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let collected = Collected::default();
     let log = collected.clone();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let log = log.clone();
-            tokio::spawn(async move {
-                let service = service_fn(|request| take(request, &log));
-                // A client that closes the connection is no mistake.
-                let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-            });
-        }
-    });
+    serve(listener, move |request| take(request, log.clone()));
     (endpoint, collected)
 }
 
-async fn take(
-    request: Request<Incoming>,
-    log: &Collected,
-) -> Result<Response<Full<Bytes>>, hyper::Error> {
+async fn take(request: Request<Incoming>, log: Collected) -> Response<Full<Bytes>> {
     assert_eq!((request.method().as_str(), request.uri().path()), ("POST", "/v1/traces"));
-    let body = request.into_body().collect().await?.to_bytes();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let spans = &body["resourceSpans"][0]["scopeSpans"][0]["spans"];
     log.lock().unwrap().extend(spans.as_array().cloned().unwrap_or_default());
-    Ok(Response::new(Full::new(Bytes::from_static(b"{}"))))
+    Response::new(Full::new(Bytes::from_static(b"{}")))
 }
 
 fn tracing(endpoint: String) -> Option<TracingOptions> {
@@ -75,11 +61,11 @@ async fn every_bound_pod_is_a_trace() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_is_away_disturbs_nothing() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let absent = absent_server();
     let cluster = cluster(2).await;
     cluster.bulk_create(pods("p", 50)).unwrap();
     let scheduler =
-        Running::start(daemon(&cluster).tracing(tracing(format!("http://{free}")))).await;
+        Running::start(daemon(&cluster).tracing(tracing(format!("http://{absent}")))).await;
     until_bound(&cluster, 50).await;
     until("all counted", || scheduler.handle.progress().n_bound == 50).await;
     until("drops counted", || {

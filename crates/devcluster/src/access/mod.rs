@@ -14,9 +14,10 @@ mod tls;
 mod user;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use http::{HeaderMap, header};
+use kube_scheduler_api_types::lock;
 use serde_json::Value;
 
 use crate::kinds::KindId;
@@ -175,8 +176,4 @@ fn policy_kinds() -> impl Iterator<Item = KindId> {
     ["roles", "rolebindings", "clusterroles", "clusterrolebindings"]
         .into_iter()
         .filter_map(|plural| KindId::by_plural("rbac.authorization.k8s.io", "v1", plural))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

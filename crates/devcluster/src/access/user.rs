@@ -15,7 +15,7 @@ pub struct User {
 
 impl User {
     /// The group whose members may do everything.
-    pub const ADMINISTRATORS: &str = "system:masters";
+    pub(crate) const ADMINISTRATORS: &str = "system:masters";
 
     /// A user without groups.
     pub fn new(name: impl Into<String>) -> Self {

@@ -6,10 +6,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use kube_scheduler_api_types::well_known::ZONE;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::sample::{self, SampleDevices, ZONE, is_sample, zone_slice};
+use super::sample::{self, SampleDevices, is_sample, zone_slice};
 use crate::api::WriteOptions;
 use crate::api::create::create_in;
 use crate::api::delete::{DeleteOptions, delete_in};

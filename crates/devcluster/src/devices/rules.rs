@@ -8,9 +8,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kube_scheduler_api_types::well_known::CLAIM_FINALIZER;
 use serde_json::{Value, json};
 
-use super::{FINALIZER, generated, owning_group, owning_pod};
+use super::{generated, owning_group, owning_pod};
 use crate::groups::group_of;
 use crate::object::{at, child_mut, key_of, list_at, list_mut, meta_mut, text_at};
 
@@ -322,7 +323,8 @@ pub(super) fn settle_claim(store: &mut dyn ClaimStore, key: &str) {
         .cloned()
         .collect();
     let is_unused = valid.is_empty();
-    let has_finalizer = list_at(&value, &["metadata", "finalizers"]).contains(&FINALIZER.into());
+    let has_finalizer =
+        list_at(&value, &["metadata", "finalizers"]).contains(&CLAIM_FINALIZER.into());
     let has_left = valid.len() < reserved.len();
     let releases = has_finalizer && is_unused && (has_left || is_terminating);
     if has_left || (releases && at(&value, &["status", "allocation"]).is_some()) {
@@ -342,7 +344,8 @@ pub(super) fn settle_claim(store: &mut dyn ClaimStore, key: &str) {
     }
     if releases {
         store.change_claim(namespace, name, false, &mut |claim| {
-            list_mut(meta_mut(claim), "finalizers").retain(|finalizer| finalizer != FINALIZER);
+            list_mut(meta_mut(claim), "finalizers")
+                .retain(|finalizer| finalizer != CLAIM_FINALIZER);
         });
     }
     let is_orphan = owning_pod(&value).is_some_and(|(pod, uid)| !needs(store, namespace, pod, uid))

@@ -1,5 +1,6 @@
 //! The sample devices: classes, and slices by node and by zone.
 
+use kube_scheduler_api_types::well_known::ZONE;
 use serde_json::{Value, json};
 
 use crate::object::{meta_mut, text_at};
@@ -97,9 +98,6 @@ impl SampleDevices {
         Some(slice)
     }
 }
-
-/// The label with a node's zone.
-pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The name of the slice of a zone.
 pub(super) fn zone_slice(zone: &str) -> String {

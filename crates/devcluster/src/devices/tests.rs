@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_api_types::well_known::CLAIM_FINALIZER;
 use serde_json::{Value, json};
 
 use super::driver::{publish_classes, settle_node, settle_zone};
@@ -80,7 +81,7 @@ impl World {
     /// What the scheduler writes before it binds the pods.
     fn allocate(&self, claim: &str, pods: &[&str]) {
         self.edit(RESOURCE_CLAIMS, claim, Part::Main, |claim| {
-            claim["metadata"]["finalizers"] = json!([FINALIZER]);
+            claim["metadata"]["finalizers"] = json!([CLAIM_FINALIZER]);
         });
         let reserved: Vec<Value> = pods
             .iter()
@@ -312,7 +313,7 @@ fn what_a_scheduler_left_half_done_does_not_hold_a_claim_that_is_deleted() {
         }
         world.rest();
         let claim = world.claim();
-        assert_eq!(claim["metadata"]["finalizers"], json!([FINALIZER]), "it may still come");
+        assert_eq!(claim["metadata"]["finalizers"], json!([CLAIM_FINALIZER]), "it may still come");
         assert_eq!(at(&claim, &["status", "allocation"]).is_some(), has_allocation);
     }
     world.remove(RESOURCE_CLAIMS, "own");

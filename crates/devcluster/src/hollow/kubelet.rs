@@ -1,14 +1,12 @@
-//! What a kubelet writes: pod status, node readiness, leases.
+//! What a kubelet writes: pod status and node readiness.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::api::WriteOptions;
-use crate::api::create::create_in;
 use crate::api::delete::{DeleteOptions, delete_in};
-use crate::clock::{to_rfc3339, to_rfc3339_micro};
-use crate::kinds::{LEASES, NODES, PODS};
+use crate::clock::to_rfc3339;
+use crate::kinds::{NODES, PODS};
 use crate::object::{at, child_mut, list_at, list_mut, set_condition, text_at};
 use crate::status::ApiError;
 use crate::store::{State, Store};
@@ -16,8 +14,6 @@ use crate::store::{State, Store};
 /// The annotation that sets the phase in which a pod with [`RUN_SECONDS`](super::RUN_SECONDS) ends: `Succeeded` (the
 /// default) or `Failed`.
 pub const END_PHASE: &str = "devcluster/end-phase";
-
-const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// A step in the life of the pod with this key and uid.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,10 +33,6 @@ pub(super) struct Addresses {
 impl Addresses {
     pub(super) fn clear(&mut self) {
         self.by_node.clear();
-    }
-
-    pub(super) fn contains(&self, node: &str) -> bool {
-        self.by_node.contains_key(node)
     }
 
     pub(super) fn insert(&mut self, node: &str, value: &Value) {
@@ -111,29 +103,6 @@ pub(super) fn make_ready(store: &Store, names: &[String], addresses: &mut Addres
         }
         Ok(())
     });
-}
-
-/// Renews the leases of all hollow nodes.
-pub(super) fn renew_leases(store: &Store, addresses: &Addresses) -> Result<(), ApiError> {
-    store.write(|state| {
-        let renewed = to_rfc3339_micro(state.now);
-        for node in addresses.by_node.keys() {
-            match state.get(LEASES, LEASE_NAMESPACE, node).map(|lease| lease.value()) {
-                Some(mut lease) => {
-                    child_mut(&mut lease, "spec").insert("renewTime".into(), renewed.as_str().into());
-                    state.put(LEASES, lease);
-                }
-                None => {
-                    let lease = json!({
-                        "metadata": {"name": node, "namespace": LEASE_NAMESPACE},
-                        "spec": {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": renewed},
-                    });
-                    create_in(state, LEASES, LEASE_NAMESPACE, lease, &WriteOptions::default())?;
-                }
-            }
-        }
-        Ok(())
-    })
 }
 
 /// The conditions of a healthy node.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use kube_scheduler_api_types::well_known::{HOSTNAME, REGION, ZONE};
 use serde_json::{Map, Value, json};
 
 use super::kubelet::{node_address, node_info, ready_conditions};
 
 /// The annotation of nodes that were made from a template.
-pub(super) const HOLLOW: &str = "devcluster/hollow";
+const HOLLOW: &str = "devcluster/hollow";
 
 /// A template for nodes.
 #[derive(Debug, Clone)]
@@ -82,12 +83,12 @@ impl NodeTemplate {
         let mut set = |key: &str, value: &str| {
             labels.entry(key).or_insert_with(|| value.into());
         };
-        set("kubernetes.io/hostname", &name);
+        set(HOSTNAME, &name);
         set("kubernetes.io/os", "linux");
         set("kubernetes.io/arch", "amd64");
         if !self.zones.is_empty() {
-            set("topology.kubernetes.io/zone", &self.zones[index % self.zones.len()]);
-            set("topology.kubernetes.io/region", &self.region);
+            set(ZONE, &self.zones[index % self.zones.len()]);
+            set(REGION, &self.region);
         }
         let mut spec = json!({});
         if !self.taints.is_empty() {

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use http::request::Parts;
 use http::{HeaderMap, Method, header};
+use kube_scheduler_api_types::named_enum;
 use percent_encoding::percent_decode_str;
 
 use crate::access::Action;
@@ -14,31 +15,18 @@ use crate::kinds::{KindId, NAMESPACES, NODES, PODS};
 use crate::selectors::Selection;
 use crate::status::ApiError;
 
-/// What a request does to objects, in the words of RBAC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Get,
-    List,
-    Watch,
-    Create,
-    Update,
-    Patch,
-    Delete,
-    DeleteCollection,
-}
-
-impl Verb {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::List => "list",
-            Self::Watch => "watch",
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Patch => "patch",
-            Self::Delete => "delete",
-            Self::DeleteCollection => "deletecollection",
-        }
+named_enum! {
+    /// What a request does to objects, in the words of RBAC.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Verb {
+        Get = "get",
+        List = "list",
+        Watch = "watch",
+        Create = "create",
+        Update = "update",
+        Patch = "patch",
+        Delete = "delete",
+        DeleteCollection = "deletecollection",
     }
 }
 

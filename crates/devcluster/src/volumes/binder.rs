@@ -3,18 +3,16 @@
 use std::collections::BTreeMap;
 
 use kube_scheduler_api_types::Quantity;
+use kube_scheduler_api_types::well_known::{BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE};
 use serde_json::{Map, Value, json};
 
-use super::claims::{SELECTED_NODE, claim_of, claim_value, class_of};
+use super::claims::{claim_of, claim_value, class_of};
 use super::provisioner;
 use crate::api::delete::{DeleteOptions, delete_in};
 use crate::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES};
 use crate::object::{at, child_mut, labels_of, list_at, map_mut, meta_mut, text_at};
 use crate::selectors::label_selector_in;
 use crate::store::State;
-
-const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
 /// What a claim still needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

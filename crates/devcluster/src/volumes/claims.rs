@@ -1,13 +1,11 @@
 //! Reading claims and volumes.
 
+use kube_scheduler_api_types::well_known::STORAGE_CLASS_ANNOTATION;
 use serde_json::Value;
 
 use crate::kinds::PERSISTENT_VOLUME_CLAIMS;
 use crate::object::{key_of, text_at};
 use crate::store::State;
-
-/// The annotation in which a scheduler puts the node where it wants the volume of a claim.
-pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// The key of the claim that a volume names.
 pub(super) fn claim_of(volume: &Value) -> Option<String> {
@@ -24,7 +22,7 @@ pub(super) fn claim_value(state: &State, key: &str) -> Option<Value> {
 
 /// The class of a claim or volume.
 pub(super) fn class_of(value: &Value) -> &str {
-    match text_at(value, &["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]) {
+    match text_at(value, &["metadata", "annotations", STORAGE_CLASS_ANNOTATION]) {
         "" => text_at(value, &["spec", "storageClassName"]),
         class => class,
     }

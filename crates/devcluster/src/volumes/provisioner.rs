@@ -1,8 +1,9 @@
 //! The external provisioner of every driver: creates volumes for claims.
 
+use kube_scheduler_api_types::well_known::{HOSTNAME, PROVISIONED_BY, SELECTED_NODE, ZONE};
 use serde_json::{Value, json};
 
-use super::claims::{SELECTED_NODE, claim_value, class_of};
+use super::claims::{claim_value, class_of};
 use crate::api::WriteOptions;
 use crate::api::create::create_in;
 use crate::kinds::{
@@ -11,9 +12,6 @@ use crate::kinds::{
 use crate::object::{Object, at, child_mut, list_at, map_mut, text_at};
 use crate::status::ApiError;
 use crate::store::State;
-
-const ZONE: &str = "topology.kubernetes.io/zone";
-const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Whether a class has a provisioner.
 pub(super) fn can_provision(class: &Value) -> bool {
@@ -41,7 +39,7 @@ pub(super) fn provision(state: &mut State, key: &str) -> Result<(), ApiError> {
     }
     let mut volume = json!({
         "apiVersion": "v1", "kind": "PersistentVolume",
-        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": driver}},
+        "metadata": {"name": name, "annotations": {PROVISIONED_BY: driver}},
         "spec": {
             "capacity": {"storage": at(&claim, &["spec", "resources", "requests", "storage"])},
             "accessModes": list_at(&claim, &["spec", "accessModes"]),

@@ -2,7 +2,9 @@
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
+
+use kube_scheduler_api_types::lock;
 
 use super::pool::{Generation, Newest};
 use super::views::Views;
@@ -118,7 +120,7 @@ impl Inventory {
     }
 
     fn views(&self) -> MutexGuard<'_, Views> {
-        self.views.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.views)
     }
 
     fn look_from(&self, node: NodeRef<'_>) -> Result<NodePools, String> {

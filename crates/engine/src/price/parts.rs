@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use kube_scheduler_api_types::well_known::{RESOURCE_GROUP, STORAGE_GROUP};
 use kube_scheduler_api_types::{
     Json, LabelSelector, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, Requirement,
     VolumeSource,
@@ -213,7 +214,7 @@ fn volumes_and_claims(pod: &Pod, cluster: &ClusterState) -> Comparisons {
         sum = sum.and(volume_claims(pod, cluster));
     }
     if n_claims > 0 {
-        let n_known = units(cluster.objects().n_objects("resource.k8s.io", "ResourceSlice"));
+        let n_known = units(cluster.objects().n_objects(RESOURCE_GROUP, "ResourceSlice"));
         sum.once = sum.once.saturating_add(n_claims.saturating_mul(n_known));
     }
     sum
@@ -263,7 +264,7 @@ fn volume_claims(pod: &Pod, cluster: &ClusterState) -> Comparisons {
             return Comparisons { once: u64::MAX, ..Comparisons::default() };
         }
     }
-    let of_kind = |kind| units(objects.n_objects("storage.k8s.io", kind));
+    let of_kind = |kind| units(objects.n_objects(STORAGE_GROUP, kind));
     let n_capacities = of_kind("CSIStorageCapacity");
     let once = n_found.min(of_kind("StorageClass")).saturating_mul(n_capacities);
     let once = once

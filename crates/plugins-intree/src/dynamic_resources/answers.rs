@@ -3,10 +3,10 @@
 //!
 //! Allocations themselves are not kept: for the chosen node the search is repeated, and finds the same one.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use kube_scheduler_devices::{Classes, DeviceState, ExtendedClaim};
-use kube_scheduler_framework::api::{Labels, Node, Object};
+use kube_scheduler_framework::api::{Labels, Node, Object, lock};
 use kube_scheduler_framework::{ClusterView, NodeView};
 
 /// How many questions are remembered; beyond that, the one that was asked longest ago is evicted.
@@ -90,7 +90,7 @@ impl Question {
 impl Answers {
     /// What is remembered takes, in bytes. O(questions and their claims).
     pub(super) fn n_bytes(&self) -> usize {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.0);
         let of = |(question, column): &(Question, Arc<Column>)| {
             claim_bytes(&question.claims) + column.table().n_bytes()
         };
@@ -102,7 +102,7 @@ impl Answers {
         if are_large(question.claims.iter()) {
             return Arc::default();
         }
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         let known = all.iter().position(|(known, _)| known.is_same(&question));
         let entry = match known {
             Some(at) => all.remove(at),
@@ -122,7 +122,7 @@ impl Answers {
 impl Column {
     /// All answers.
     pub(super) fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// What was answered for a node, if nothing has changed since.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use kube_scheduler_devices::api::{DeviceClass, DeviceRequest, Request, ResourceClaim};
 use kube_scheduler_devices::{ContainerDemand, ExtendedClaim, ExtendedResources};
 use kube_scheduler_framework::api::{
-    Json, Object, Pod, ResourceName, Resources, Timestamp, is_dra_extended_resource,
+    Json, Object, Pod, ResourceName, Resources, Timestamp, is_dra_extended_resource, lock,
 };
 use kube_scheduler_framework::columns::ResourceColumns;
 use kube_scheduler_framework::{ClusterView, ObjectStore, Status};
@@ -90,7 +90,7 @@ impl Demand {
     }
 
     fn claim(&self, served: Served) -> Arc<ExtendedClaim> {
-        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claims = lock(&self.claims);
         if let Some((_, claim)) = claims.iter().find(|(known, _)| *known == served) {
             return claim.clone();
         }
@@ -183,7 +183,7 @@ fn is_owned_by(claim: &Object, pod: &Pod) -> bool {
 /// The UIDs of the controllers of a claim that was made for extended resources.
 pub(super) fn pods_of_special(claim: &Object) -> impl Iterator<Item = &str> {
     let annotations = &claim.json["metadata"]["annotations"];
-    let is_special = annotations[kinds::SPECIAL_ANNOTATION] == "true";
+    let is_special = annotations[kinds::EXTENDED_RESOURCE_CLAIM] == "true";
     owners(claim).filter(move |_| is_special).filter_map(|owner| owner["uid"].as_str())
 }
 
@@ -203,7 +203,7 @@ pub(super) fn new_claim(pod: &Pod, now: Timestamp) -> Option<Arc<Object>> {
             "name": kinds::SPECIAL_NAME,
             "generateName": format!("{}-extended-resources-", pod.name),
             "uid": *derived_uuid(&(&*pod.uid, now)),
-            "annotations": {kinds::SPECIAL_ANNOTATION: "true"},
+            "annotations": {kinds::EXTENDED_RESOURCE_CLAIM: "true"},
             "ownerReferences": [{
                 "apiVersion": "v1",
                 "kind": "Pod",

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use kube_scheduler_devices::api::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use kube_scheduler_devices::{
     CelSelectors, DeviceState, ExtendedResources, Features, Inventory, SelectorTable,
 };
-use kube_scheduler_framework::api::{Object, Pod};
+use kube_scheduler_framework::api::{Object, Pod, lock};
 use kube_scheduler_framework::{ObjectChange, ObjectStore};
 use rustc_hash::FxHashMap;
 
@@ -80,13 +80,13 @@ impl<T> Kept<T> {
 
     /// What was made last.
     fn latest(&self) -> Option<Arc<T>> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock(&self.0);
         kept.as_ref().map(|(_, made)| made.clone())
     }
 
     /// What was made of the objects of `kinds`, if none has changed since.
     fn known(&self, objects: &ObjectStore, kinds: &[&str]) -> Option<Arc<T>> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock(&self.0);
         let (changes, made) = kept.as_ref()?;
         let latest = kinds.iter().map(|kind| objects.latest_change(kinds::GROUP, kind));
         let is_same = changes
@@ -102,7 +102,7 @@ impl<T> Kept<T> {
             return known;
         }
         let latest = || kinds.iter().map(|kind| objects.latest_change(kinds::GROUP, kind));
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         let made = make();
         *kept = Some((latest().map(|change| change.cloned()).collect(), made.clone()));
         made
@@ -142,7 +142,7 @@ impl Devices {
     pub(super) fn slice_changed(&self, old: Option<&Arc<Object>>, new: Option<&Arc<Object>>) {
         let decoded = |object: Option<&Arc<Object>>| self.slices.get(object?).ok();
         let (old, new) = (decoded(old), decoded(new));
-        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = lock(&self.pools);
         if let Some(slice) = &old
             && let Entry::Occupied(mut pool) = pools.entry(pool_of(slice))
         {
@@ -225,8 +225,7 @@ impl Devices {
     }
 
     fn tracked(&self, objects: &ObjectStore) -> MutexGuard<'_, TrackedDevices> {
-        let mut tracked =
-            self.followed(objects.is_copy()).tracked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tracked = lock(&self.followed(objects.is_copy()).tracked);
         tracked.follow(objects, &self.claims);
         tracked
     }

@@ -2,19 +2,16 @@
 
 use kube_scheduler_framework::ObjectStore;
 use kube_scheduler_framework::api::Object;
+pub(super) use kube_scheduler_framework::api::well_known::{
+    CLAIM_FINALIZER, EXTENDED_RESOURCE_CLAIM, RESOURCE_GROUP as GROUP,
+};
 use std::sync::Arc;
 
-/// API group of all of them.
-pub(super) const GROUP: &str = "resource.k8s.io";
 pub(super) const CLAIM: &str = "ResourceClaim";
 pub(super) const SLICE: &str = "ResourceSlice";
 pub(super) const CLASS: &str = "DeviceClass";
 pub(super) const TAINT_RULE: &str = "DeviceTaintRule";
 
-/// Keeps a claim with devices from going away.
-pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
-/// Marks the claims that the scheduler makes for extended resources.
-pub(super) const SPECIAL_ANNOTATION: &str = "resource.kubernetes.io/extended-resource-claim";
 /// What a claim for extended resources is called until the API server has given it a name.
 pub(super) const SPECIAL_NAME: &str = "<extended-resources>";
 

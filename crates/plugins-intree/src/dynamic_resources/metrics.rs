@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_devices::api::ResourceClaim;
+use kube_scheduler_framework::api::named_enum;
 use kube_scheduler_framework::{Handle, PluginMetrics};
 
 const CREATED: &str = "scheduler_resourceclaim_creates_total";
@@ -18,23 +19,14 @@ const WAITS_HELP: &str = "[ALPHA] How long binding conditions of devices were wa
 const LABELS: [&str; 3] = ["profile", "driver", "status"];
 const N_BUCKETS: u32 = 14;
 
-/// How waiting for binding conditions ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    Success,
-    Timeout,
-    Failure,
-    Error,
-}
-
-impl Outcome {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Timeout => "timeout",
-            Self::Failure => "failure",
-            Self::Error => "error",
-        }
+named_enum! {
+    /// How waiting for binding conditions ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Outcome {
+        Success = "success",
+        Timeout = "timeout",
+        Failure = "failure",
+        Error = "error",
     }
 }
 

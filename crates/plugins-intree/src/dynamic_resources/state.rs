@@ -1,11 +1,11 @@
 //! What one attempt knows about the claims of its pod.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use kube_scheduler_devices::api::{Allocation, Consumer, Request, ResourceClaim};
 use kube_scheduler_devices::{Allocator, Classes, ExtendedClaim, PodClaims, Steps};
-use kube_scheduler_framework::api::{NodeResourceClaim, NodeSelector, Object};
+use kube_scheduler_framework::api::{NodeResourceClaim, NodeSelector, Object, lock};
 use kube_scheduler_framework::{Context, NodeIdx, ObjectStore};
 
 use rustc_hash::FxHashMap;
@@ -197,7 +197,7 @@ pub(super) struct Weighed {
 impl PodDevices {
     pub(super) fn found(&self) -> MutexGuard<'_, Found> {
         // What a panic left behind is whole: entries are inserted at once.
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.found)
     }
 
     /// What the claims take of a node's resources, as Filter found.

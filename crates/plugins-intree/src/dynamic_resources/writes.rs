@@ -15,7 +15,7 @@ use super::kinds;
 
 /// Whether the claim has the finalizer that keeps it while its devices are allocated.
 pub(super) fn has_finalizer(object: &Object) -> bool {
-    finalizers(object).any(|finalizer| *finalizer == *kinds::FINALIZER)
+    finalizers(object).any(|finalizer| *finalizer == *kinds::CLAIM_FINALIZER)
 }
 
 fn finalizers(object: &Object) -> impl Iterator<Item = &Json> {
@@ -25,7 +25,7 @@ fn finalizers(object: &Object) -> impl Iterator<Item = &Json> {
 /// Adds the finalizer unless it is there.
 pub(super) fn add_finalizer(object: &mut Object) {
     if !has_finalizer(object) {
-        let all = finalizers(object).cloned().chain([kinds::FINALIZER.into()]).collect();
+        let all = finalizers(object).cloned().chain([kinds::CLAIM_FINALIZER.into()]).collect();
         object.set_field(&["metadata", "finalizers"], all);
     }
 }
@@ -138,7 +138,7 @@ pub(super) fn remove_reservation(object: &mut Object, consumer_uid: &str) {
 
 /// The write that deletes a special claim, without the finalizer that would keep it.
 pub(super) fn delete_special(object: &Arc<Object>) -> ObjectWrite {
-    ObjectWrite::Delete { object: object.clone(), finalizer: Some(kinds::FINALIZER.into()) }
+    ObjectWrite::Delete { object: object.clone(), finalizer: Some(kinds::CLAIM_FINALIZER.into()) }
 }
 
 /// The special claim as it is created: without what it has only in memory.

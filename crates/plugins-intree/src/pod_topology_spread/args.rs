@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::PluginArgs;
+use kube_scheduler_framework::api::well_known::{HOSTNAME, ZONE};
 use kube_scheduler_framework::api::{
     CompileOptions, Labels, NodeInclusionPolicy, Pod, TopologySpreadConstraint, WhenUnsatisfiable,
 };
 
-use super::constraints::{HOSTNAME, ZONE};
 use crate::plugin_args::{self, WRONG_ARGS};
 
 /// The constraints for pods that have none of their own, and where they come from.

@@ -16,9 +16,6 @@ use crate::signature::{
     write_label_selector, write_labels, write_node_selector, write_tolerations,
 };
 
-pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
-pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
-
 /// One constraint that applies to a pod.
 #[derive(Clone, Debug)]
 pub(super) struct Constraint {

@@ -7,12 +7,13 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::api::well_known::HOSTNAME;
 use kube_scheduler_framework::columns::{LabelColumn, NodeSet, ValueId as LabelValueId};
 use kube_scheduler_framework::counters::{CountedNodes, CounterSpec, PodCounter};
 use kube_scheduler_framework::{ClusterView, MAX_NODE_SCORE, NodeIdx, PodCounts, percent};
 use smallvec::SmallVec;
 
-use super::constraints::{Constraint, HOSTNAME, keys};
+use super::constraints::{Constraint, keys};
 
 /// A raw score that no node gets by itself as long as skews are positive.
 const IGNORED: i64 = -1;

@@ -8,12 +8,11 @@
 //! Behaviour in `docs/spec/plugins-node.md` §4.8.3.
 
 use kube_scheduler_framework::ClusterView;
+use kube_scheduler_framework::api::well_known::RESOURCE_GROUP;
 use kube_scheduler_framework::api::{
     DEVICE_CLASS_PREFIX, Object, Pod, is_dra_extended_resource, may_be_dra_extended_resource,
 };
 
-/// API group of device classes.
-const GROUP: &str = "resource.k8s.io";
 /// Kind of device classes.
 const KIND: &str = "DeviceClass";
 
@@ -24,7 +23,7 @@ pub(crate) fn extended_resource_name(class: &Object) -> Option<&str> {
 
 /// Whether some device class serves the resource. O(classes).
 pub(crate) fn serves(cluster: ClusterView<'_>, resource: &str) -> bool {
-    let objects = cluster.objects_of(GROUP);
+    let objects = cluster.objects_of(RESOURCE_GROUP);
     if objects.n_objects(KIND) == 0 || !is_dra_extended_resource(resource) {
         return false;
     }

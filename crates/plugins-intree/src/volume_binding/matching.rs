@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_framework::ClusterView;
+use kube_scheduler_framework::api::well_known::{BOUND_BY_CONTROLLER, SELECTED_NODE};
 use kube_scheduler_framework::api::wire;
 use kube_scheduler_framework::api::{Json, LabelSelector, Labels, Object, Quantity};
 use serde::Deserialize;
@@ -18,7 +19,7 @@ use serde_json::json;
 
 use super::reach::{Pins, Places};
 use super::volume_form::{VolumeForm, VolumeKind};
-use crate::volumes::{BOUND_BY_CONTROLLER, PersistentVolume, SELECTED_NODE, VolumeClaim};
+use crate::volumes::{PersistentVolume, VolumeClaim};
 
 /// A volume that a claim could have.
 #[derive(Clone, Debug)]

@@ -7,12 +7,13 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::ClusterView;
+use kube_scheduler_framework::api::well_known::{NO_PROVISIONER, STORAGE_GROUP};
 use kube_scheduler_framework::api::wire::{self, List, SelectorRequirement, Text};
 use kube_scheduler_framework::api::{Json, LabelSelector, Labels, Object, Quantity};
 use serde::Deserialize;
 
 use super::reach::{Pins, Places};
-use crate::volumes::{NO_PROVISIONER, StorageClass, csi_driver};
+use crate::volumes::{StorageClass, csi_driver};
 
 /// What a class can do.
 #[derive(Clone, Debug)]
@@ -136,7 +137,7 @@ impl<'a> Room<'a> {
 impl Capacities {
     fn of_class(cluster: ClusterView<'_>, class: &str) -> Self {
         let mut capacities = Self::default();
-        for object in cluster.objects_of("storage.k8s.io").list("CSIStorageCapacity") {
+        for object in cluster.objects_of(STORAGE_GROUP).list("CSIStorageCapacity") {
             let capacity = object.read_as(|_| Capacity::new(object));
             if *capacity.class != *class || capacity.limit.is_none() {
                 continue;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use kube_scheduler_framework::api::well_known::{BETA_REGION, BETA_ZONE, REGION, ZONE};
 use kube_scheduler_framework::api::{Labels, Object};
 
-use crate::volumes::{BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER};
+use crate::volumes::ZONE_DELIMITER;
 
 /// The labels that say where something is, in the order in which they are read, with their present names.
 const KEYS: [(&str, &str); 4] =

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use kube_scheduler_framework::api::InTreePlugin;
+use kube_scheduler_framework::api::well_known::{BETA_REGION, BETA_ZONE, REGION, ZONE};
 use kube_scheduler_framework::api::wire::{
     List, NodeSelector, NodeSelectorTerm, SelectorRequirement, Text,
 };
 use serde::Deserialize;
 
-use super::{BETA_REGION, BETA_ZONE, PersistentVolume, REGION, ZONE, ZONE_DELIMITER};
+use super::{PersistentVolume, ZONE_DELIMITER};
 
 /// The required node affinity of a volume of an in-tree `plugin` once it is translated; `None` when it requires
 /// nothing.

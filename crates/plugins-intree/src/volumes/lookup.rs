@@ -3,10 +3,9 @@
 use std::fmt;
 
 use kube_scheduler_framework::ClusterView;
+use kube_scheduler_framework::api::well_known::STORAGE_GROUP;
 
 use super::{BindingMode, CsiDriver, CsiNode, PersistentVolume, StorageClass, VolumeClaim};
-
-const STORAGE: &str = "storage.k8s.io";
 
 /// There is no object of that name. Prints what the reference's listers say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +52,7 @@ pub(crate) fn storage_class<'a>(
     cluster: ClusterView<'a>,
     name: &str,
 ) -> Result<StorageClass<'a>, NotFound> {
-    let object = cluster.objects_of(STORAGE).get("StorageClass", "", name);
+    let object = cluster.objects_of(STORAGE_GROUP).get("StorageClass", "", name);
     object
         .map(|object| StorageClass(object))
         .ok_or_else(|| not_found("storageclass.storage.k8s.io", name))
@@ -61,17 +60,17 @@ pub(crate) fn storage_class<'a>(
 
 /// All storage classes, by name.
 pub(crate) fn storage_classes(cluster: ClusterView<'_>) -> impl Iterator<Item = StorageClass<'_>> {
-    cluster.objects_of(STORAGE).list("StorageClass").map(|object| StorageClass(object))
+    cluster.objects_of(STORAGE_GROUP).list("StorageClass").map(|object| StorageClass(object))
 }
 
 /// The CSINode of the node `name`, which lists its drivers. `None` if it is missing, which is never an error.
 pub(crate) fn csi_node<'a>(cluster: ClusterView<'a>, name: &str) -> Option<CsiNode<'a>> {
-    cluster.objects_of(STORAGE).get("CSINode", "", name).map(|object| CsiNode(object))
+    cluster.objects_of(STORAGE_GROUP).get("CSINode", "", name).map(|object| CsiNode(object))
 }
 
 /// The CSIDriver `name`. `None` if it is missing, which is never an error.
 pub(crate) fn csi_driver<'a>(cluster: ClusterView<'a>, name: &str) -> Option<CsiDriver<'a>> {
-    cluster.objects_of(STORAGE).get("CSIDriver", "", name).map(|object| CsiDriver(object))
+    cluster.objects_of(STORAGE_GROUP).get("CSIDriver", "", name).map(|object| CsiDriver(object))
 }
 
 /// Whether the volume of a claim is chosen together with the node, by the binding mode of its class; `false` if the class

@@ -2,9 +2,10 @@
 //!
 //! Views borrow an object and read its JSON; nothing is copied or kept.
 
+use kube_scheduler_framework::api::well_known::{
+    BIND_COMPLETED, SELECTED_NODE, STORAGE_CLASS_ANNOTATION,
+};
 use kube_scheduler_framework::api::{Json, Object, Quantity};
-
-use super::{BIND_COMPLETED, CLASS_ANNOTATION, SELECTED_NODE};
 
 /// A text field; absent and `null` are `None`, empty texts are kept.
 pub(super) fn text(value: &Json) -> Option<&str> {
@@ -42,7 +43,7 @@ impl<'a> StorageObject<'a> {
 
     /// Name of the class, empty for none: the annotation, even an empty one, else `spec.storageClassName`.
     pub(crate) fn class(self) -> &'a str {
-        self.annotation(CLASS_ANNOTATION)
+        self.annotation(STORAGE_CLASS_ANNOTATION)
             .or_else(|| text(&self.spec()["storageClassName"]))
             .unwrap_or_default()
     }

@@ -4,9 +4,10 @@
 //! lines; lines that cannot be written are dropped.
 
 use std::io::{self, BufWriter, Stderr, Stdout, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use kube_scheduler_api_types::lock;
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -77,7 +78,7 @@ impl Streams {
 }
 
 fn flushed(info: &Mutex<InfoStream>) -> io::Result<()> {
-    match &mut *info.lock().unwrap_or_else(PoisonError::into_inner) {
+    match &mut *lock(info) {
         InfoStream::Direct(stdout) => stdout.flush(),
         InfoStream::Buffered(buffer) => buffer.flush(),
     }
@@ -104,7 +105,7 @@ impl Write for LineWriter {
                 }
                 stderr.write_all(line)
             }
-            Self::Info(info) => match &mut *info.lock().unwrap_or_else(PoisonError::into_inner) {
+            Self::Info(info) => match &mut *lock(info) {
                 InfoStream::Direct(stdout) => {
                     let mut stdout = stdout.lock();
                     stdout.write_all(line)?;

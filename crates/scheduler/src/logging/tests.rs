@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::{Mutex, MutexGuard};
 
+use kube_scheduler_api_types::lock;
 use serde_json::Value;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -41,7 +42,7 @@ impl<'a> MakeWriter<'a> for Page {
 /// Interest in events is kept for the whole process: tests that log take turns.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    lock(&TURN)
 }
 
 fn logged(is_json: bool, verbosities: Verbosities, log: impl FnOnce(&Verbosities)) -> String {

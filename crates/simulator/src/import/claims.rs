@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::manifest::Document;
+use kube_scheduler_api_types::well_known::RESOURCE_GROUP;
 use kube_scheduler_workloads::json::map_at;
-
-const GROUP: &str = "resource.k8s.io";
 
 /// Namespace and name.
 type Key = (String, String);
@@ -23,7 +22,8 @@ pub(super) struct ClaimTemplates {
 impl ClaimTemplates {
     /// Collects the templates of all documents.
     pub(super) fn collect(documents: &[Document]) -> Self {
-        let of_kind = |kind| documents.iter().filter(move |document| document.is_of(GROUP, kind));
+        let of_kind =
+            |kind| documents.iter().filter(move |document| document.is_of(RESOURCE_GROUP, kind));
         let named =
             |document: &Document| (document.namespace_and_name(), document.value["spec"].clone());
         Self {
@@ -52,7 +52,7 @@ impl ClaimTemplates {
                 claim.push_str("-x");
             }
             claims.push(json!({
-                "apiVersion": format!("{GROUP}/v1"), "kind": "ResourceClaim",
+                "apiVersion": format!("{RESOURCE_GROUP}/v1"), "kind": "ResourceClaim",
                 "metadata": {
                     "namespace": text("namespace"), "name": claim,
                     "uid": format!("resourceclaim:{}/{claim}", text("namespace")),

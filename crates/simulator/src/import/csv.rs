@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use csv::{ReaderBuilder, StringRecord};
 use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_api_types::well_known::HOSTNAME;
 use serde_json::{Value, json};
 
 use super::error::{ImportError, SourceLocation};
@@ -23,7 +24,7 @@ pub(super) fn nodes(file: &str, text: &str) -> Result<Vec<Document>, ImportError
     let table = Table::read(file, text, &["sn", "cpu_milli", "memory_mib", "gpu", "model"])?;
     table.map(|row| {
         let name = row.name("sn")?;
-        let mut labels = BTreeMap::from([("kubernetes.io/hostname", name)]);
+        let mut labels = BTreeMap::from([(HOSTNAME, name)]);
         let model = row.text("model");
         if !model.is_empty() {
             labels.insert(GPU_MODEL, model);

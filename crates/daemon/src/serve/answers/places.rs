@@ -3,9 +3,10 @@
 //! Invariants: one user has at most [`MAX_OF_USER`] of the [`MAX_QUESTIONS`] places, so that others find one, however slowly that user
 //! sends questions and however long their answers take; one question of a user at a time goes on from its place.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use http::StatusCode;
+use kube_scheduler_api_types::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::problem::Problem;
@@ -42,7 +43,7 @@ impl Default for Places {
 impl Places {
     /// A place for a question of `user`.
     pub(super) fn take(&self, user: &str) -> Result<Place, Problem> {
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut owners = lock(&self.owners);
         let own = || owners.iter().filter(|(owner, _)| **owner == *user);
         if own().count() >= MAX_OF_USER {
             return Err(too_many(&format!("{MAX_OF_USER} questions of user {user:?}")));
@@ -58,7 +59,7 @@ impl Places {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut owners = lock(&self.owners);
         if let Some(at) = owners.iter().position(|(owner, _)| *owner == self.user) {
             owners.swap_remove(at);
         }

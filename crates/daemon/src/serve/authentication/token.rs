@@ -4,11 +4,12 @@
 //! requests carry it; failures to ask are not remembered.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use kube_scheduler_api_types::lock;
 use ring::hmac;
 use ring::rand::SystemRandom;
 use serde::Deserialize;
@@ -79,7 +80,7 @@ impl Tokens {
 
     /// What requests with the same token wait for.
     fn turn(&self, digest: &Digest) -> Arc<tokio::sync::Mutex<()>> {
-        let mut all = self.under_review.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.under_review);
         if let Some(turn) = all.get(digest).and_then(Weak::upgrade) {
             return turn;
         }

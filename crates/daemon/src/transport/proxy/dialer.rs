@@ -3,24 +3,25 @@
 //! Invariant: whatever goes over TLS to its end is not seen by the proxy, which passes on a connection (`CONNECT`, SOCKS 5). What
 //! does not, is handed to an HTTP proxy one request at a time.
 
-use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::Uri;
-use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::Connection;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
-use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower::{BoxError, Service};
 
 use super::{Protocol, Proxy};
+use crate::transport::stream::ConnectedStream;
 
 type Tcp = TokioIo<TcpStream>;
 type Stream = MaybeHttpsStream<Tcp>;
+/// A connection to where a URL leads, or to a proxy that reads requests.
+type Dialed = ConnectedStream<Stream>;
 
 /// Connects to where a URL leads, or to the proxy on the way there.
 #[derive(Clone)]
@@ -118,7 +119,7 @@ where
                 let connecting = connector.call(uri);
                 Box::pin(async move {
                     let stream = connecting.await.map_err(Into::into)?;
-                    Ok(Dialed { stream: MaybeHttpsStream::Http(stream), is_forwarded: false })
+                    Ok(dialed(MaybeHttpsStream::Http(stream), false))
                 })
             }
             Way::Forward { proxy, connector } => {
@@ -150,60 +151,16 @@ fn proxied<E: Into<BoxError>>(
 ) -> Dialing {
     Box::pin(async move {
         match connecting.await {
-            Ok(stream) => Ok(Dialed { stream, is_forwarded }),
+            Ok(stream) => Ok(dialed(stream, is_forwarded)),
             Err(error) => Err(ProxiedError { proxy, source: error.into() }.into()),
         }
     })
 }
 
-/// A connection to where a URL leads, or to a proxy that reads requests.
-pub(crate) struct Dialed {
-    stream: Stream,
-    is_forwarded: bool,
-}
-
-impl Connection for Dialed {
-    fn connected(&self) -> Connected {
-        self.stream.connected().proxy(self.is_forwarded)
-    }
-}
-
-impl Read for Dialed {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl Write for Dialed {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
-    }
+/// With `is_forwarded` each request that is sent names the server.
+fn dialed(stream: Stream, is_forwarded: bool) -> Dialed {
+    ConnectedStream::new(
+        stream,
+        if is_forwarded { |stream| stream.connected().proxy(true) } else { Stream::connected },
+    )
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use kube_scheduler_api_types::named_enum;
 use kube_scheduler_config::{
     ALL_PLUGINS, Configuration, DEFAULT_SCHEDULER_NAME, Extender, FeatureGates, PluginsField,
     Profile as ProfileConfig, RetiredKind, default_plugins, named_plugins, overridden_defaults,
@@ -15,22 +16,14 @@ use serde::Serialize;
 
 use crate::similar::most_like;
 
-/// The severity of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Severity {
-    Note,
-    Warning,
-    Error,
-}
-
-impl Severity {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
+named_enum! {
+    /// The severity of a finding.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub(super) enum Severity {
+        Note = "note",
+        Warning = "warning",
+        Error = "error",
     }
 }
 

@@ -99,7 +99,7 @@ impl DeviceRoom {
         .map(|(shape, devices)| {
             json!({
                 "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
-                "metadata": {"name": shape.name()}, "spec": {"spec": {"devices": devices}},
+                "metadata": {"name": shape.as_str()}, "spec": {"spec": {"devices": devices}},
             })
         })
         .collect()
@@ -108,7 +108,7 @@ impl DeviceRoom {
 
 /// The claim of a pod, from the template of its shape.
 pub(super) fn claims(shape: Shape) -> Value {
-    json!([{"name": "devices", "resourceClaimTemplateName": shape.name()}])
+    json!([{"name": "devices", "resourceClaimTemplateName": shape.as_str()}])
 }
 
 /// How many devices of a driver there are, and how many of them belong to claims.
@@ -159,7 +159,7 @@ mod tests {
         let templates = DeviceRoom::new(10, 100).templates();
         let mut names: Vec<&str> =
             templates.iter().filter_map(|one| one["metadata"]["name"].as_str()).collect();
-        let shapes = SHARES.iter().map(|(shape, _)| shape.name());
+        let shapes = SHARES.iter().map(|(shape, _)| shape.as_str());
         let mut wanted: Vec<&str> = shapes.filter(|name| *name != "plain").collect();
         names.sort_unstable();
         wanted.sort_unstable();

@@ -95,7 +95,7 @@ pub(super) fn complete(spec: &mut Value, shape: Shape, number: usize) {
 }
 
 fn name(shape: Shape, number: usize) -> String {
-    format!("{}-{number:04}", shape.name())
+    format!("{}-{number:04}", shape.as_str())
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 //! Invariant: everything comes from a watch of the API server, so the times are those that a user sees.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use kube_scheduler_api_types::lock;
 use kube_scheduler_devcluster::{ApiError, ChangeType, DevCluster, Object, PODS, Selection};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -47,7 +48,7 @@ pub(super) struct PodRecords(Arc<Mutex<BTreeMap<String, PodRecord>>>);
 
 impl PodRecords {
     pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, PodRecord>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

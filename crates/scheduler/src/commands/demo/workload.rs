@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use kube_scheduler_api_types::named_enum;
 use kube_scheduler_api_types::numbers::Numbers;
 use kube_scheduler_devcluster::{ApiError, DevCluster, NODES, NodeTemplate, SampleDevices};
 use serde_json::{Value, json};
@@ -23,27 +24,29 @@ const GPU: &str = "nvidia.com/gpu";
 const LARGE_IMAGE: &str = "registry.example.com/training:1";
 const PRIORITY_CLASS: &str = "demo-important";
 
-/// A kind of pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Shape {
-    Plain,
-    Important,
-    NodeAffinity,
-    PreferredZone,
-    Tolerating,
-    HostPort,
-    LargeImage,
-    Gpu,
-    Gated,
-    OneGpu,
-    GpuPair,
-    LargeGpu,
-    HalfGpu,
-    Fabric,
-    TooManyGpus,
-    Gang,
-    ZoneGang,
-    LargeGang,
+named_enum! {
+    /// A kind of pod.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(super) enum Shape {
+        Plain = "plain",
+        Important = "important",
+        NodeAffinity = "node-affinity",
+        PreferredZone = "preferred-zone",
+        Tolerating = "tolerating",
+        HostPort = "host-port",
+        LargeImage = "large-image",
+        Gpu = "gpu",
+        Gated = "gated",
+        OneGpu = "one-gpu",
+        GpuPair = "gpu-pair",
+        LargeGpu = "large-gpu",
+        HalfGpu = "half-gpu",
+        Fabric = "fabric",
+        TooManyGpus = "too-many-gpus",
+        Gang = "gang",
+        ZoneGang = "zone-gang",
+        LargeGang = "large-gang",
+    }
 }
 
 /// What the demo is about.
@@ -70,29 +73,6 @@ impl Shape {
         (Self::Gpu, 5),
         (Self::Gated, 5),
     ];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Important => "important",
-            Self::NodeAffinity => "node-affinity",
-            Self::PreferredZone => "preferred-zone",
-            Self::Tolerating => "tolerating",
-            Self::HostPort => "host-port",
-            Self::LargeImage => "large-image",
-            Self::Gpu => "gpu",
-            Self::Gated => "gated",
-            Self::OneGpu => "one-gpu",
-            Self::GpuPair => "gpu-pair",
-            Self::LargeGpu => "large-gpu",
-            Self::HalfGpu => "half-gpu",
-            Self::Fabric => "fabric",
-            Self::TooManyGpus => "too-many-gpus",
-            Self::Gang => "gang",
-            Self::ZoneGang => "zone-gang",
-            Self::LargeGang => "large-gang",
-        }
-    }
 }
 
 /// The demo's pods and nodes.
@@ -275,10 +255,10 @@ const PORTS: [u16; 4] = [9100, 9256, 9400, 9500];
 fn pod(number: usize, shape: Shape, random: &mut Random, n_ports: &mut usize) -> Value {
     let milli_cpu = 50 + 25 * random.below(15);
     let memory_mib = 64 + 32 * random.below(20);
-    let name = format!("{}-{number:05}", shape.name());
+    let name = format!("{}-{number:05}", shape.as_str());
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": {SHAPE: shape.name()}},
+        "metadata": {"name": name, "namespace": "default", "labels": {SHAPE: shape.as_str()}},
         "spec": {"containers": [{
             "name": "main",
             "image": "registry.example.com/web:1",
