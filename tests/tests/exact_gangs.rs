@@ -358,6 +358,89 @@ fn the_order_of_arrival_decides_nothing() {
     }
 }
 
+#[test]
+fn the_order_of_arrival_decides_nothing_about_devices() {
+    let n_arrivals = number("KUBE_SCHEDULER_ARRIVALS", N_ARRIVALS);
+    let with_devices = || with_gates(&["DRAWorkloadResourceClaims"], true);
+    for seed in 0..number("KUBE_SCHEDULER_GANGS", N_GANGS / 3) {
+        let case = Sharing::random(seed);
+        let mut numbers = Numbers::new(seed);
+        let expected = decide(case.inputs(), with_devices());
+        for _ in 0..n_arrivals {
+            let arrived = shuffled(case.inputs(), &mut numbers);
+            let live = decide(arrived.clone(), with_devices());
+            assert_eq!(live, decide(arrived, with_devices()), "seed {seed}: replayed");
+            assert_eq!(live, expected, "seed {seed}: in another order: {case:#?}");
+        }
+    }
+}
+
+/// Two gangs that compete for the same nodes: the one of the higher priority goes first, whatever came first.
+fn two_gangs(case: &Case, other: &Case) -> Vec<Input> {
+    let mut inputs = preempting(case);
+    inputs.retain(|input| !matches!(input, Input::PodApplied(pod) if pod.is_assigned()));
+    let policy = json!({"gang": {"minCount": other.min_count}});
+    inputs.push(object_applied(pod_group("h", json!({"schedulingPolicy": policy}))));
+    for (at, member) in other.members.iter().enumerate() {
+        inputs.push(pod_applied(&member.json(&format!("h{at}"), None, Some("h"))));
+    }
+    inputs
+}
+
+/// A scheduler that stops after some of its bindings have been written, and another one that sees what there is then.
+#[test]
+fn two_gangs_get_the_same_nodes_in_any_order_and_after_a_restart() {
+    let n_arrivals = number("KUBE_SCHEDULER_ARRIVALS", N_ARRIVALS);
+    let places = |live: &Live| (live.places("m"), live.places("h"));
+    let (mut n_both, mut n_halves) = (0, 0);
+    for seed in 0..number("KUBE_SCHEDULER_GANGS", N_GANGS / 3) {
+        let mut case = Case::random(seed);
+        case.running.clear();
+        let other = Case::random(seed + 1_000_000);
+        let mut numbers = Numbers::new(seed);
+        let inputs = two_gangs(&case, &other);
+        let mut live = Live::new(exact(), inputs.clone());
+        live.run();
+        let expected = places(&live);
+        n_both += u64::from(!expected.0.is_empty() && !expected.1.is_empty());
+        for _ in 0..n_arrivals {
+            let mut live = Live::new(exact(), shuffled(inputs.clone(), &mut numbers));
+            live.run();
+            assert_eq!(places(&live), expected, "seed {seed}: {case:#?} {other:#?}");
+            let n_bound = numbers.below(expected.0.len() as u64 + 1);
+            let mut after_restart = inputs.clone();
+            let mut bound: Vec<(usize, usize)> = expected.0.iter().map(|(m, n)| (*m, *n)).collect();
+            while bound.len() as u64 > n_bound {
+                bound.swap_remove(usize::try_from(numbers.below(bound.len() as u64)).unwrap());
+            }
+            for input in &mut after_restart {
+                let Input::PodApplied(pod) = input else { continue };
+                let of_first = |(member, _): &&(usize, usize)| *pod.name == *format!("m{member}");
+                if let Some((_, node)) = bound.iter().find(of_first) {
+                    *pod = Arc::new(pod.with_node_name(&format!("n{node}").into()));
+                }
+            }
+            let mut restarted = Live::new(exact(), shuffled(after_restart, &mut numbers));
+            restarted.run();
+            let (first, second) = places(&restarted);
+            let at_restart = format!("seed {seed}: {bound:?} were bound: {case:#?} {other:#?}");
+            if bound.is_empty() {
+                assert_eq!((first, second), expected, "{at_restart}");
+                continue;
+            }
+            // Bound pods stay, and the gang is completed, if need be by other members than were planned.
+            let stays = |(member, node): &(usize, usize)| first.get(member) == Some(node);
+            assert!(
+                bound.iter().all(stays) && first.len() >= case.min_count,
+                "{first:?}, {at_restart}"
+            );
+            let is_half = bound.len() < expected.0.len();
+            n_halves += u64::from(is_half);
+        }
+    }
+    assert!(n_both > 10 && n_halves > 20, "{n_both} {n_halves}");
+}
+
 fn machine(cpu: u64) -> Machine {
     Machine { cpu, max_pods: 10, zone: 0, kind: 0, is_tainted: false }
 }
