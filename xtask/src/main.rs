@@ -78,7 +78,7 @@ enum Command {
     /// What is learned stays in target/fuzz. Exits with 1 if there are findings; each is a file that `cargo xtask test`
     /// replays once it is moved to the folder of its target in tests/data/fuzz.
     Fuzz(fuzz::Args),
-    /// Benchmarks, in the release profile
+    /// Benchmarks, built with the profile of a release (`dist`)
     Bench {
         #[command(subcommand)]
         bench: launch::Bench,
