@@ -29,6 +29,8 @@ pub(crate) enum Rule {
     Elements,
     /// Passing over the shorter one.
     Shorter,
+    /// The same, but one unit if the left side is of a type that Kubernetes added.
+    Equal,
     /// Passing over both.
     Both,
     /// Passing over everything in a value.
@@ -94,7 +96,8 @@ impl Rule {
             F::Matches if is("matches_string") => Self::Pattern,
             F::Contains => Self::Substring,
             F::In if is("in_list") => Self::Elements,
-            F::Equal | F::NotEqual => Self::Shorter,
+            F::Equal => Self::Equal,
+            F::NotEqual => Self::Shorter,
             F::Less | F::LessEqual | F::Greater | F::GreaterEqual if is_text => Self::Shorter,
             F::Add if is_text => Self::Both,
             F::ContainsIp => Self::ContainsIp(is("cidr_contains_ip_string")),
@@ -120,7 +123,8 @@ impl Rule {
             Self::Pattern => pattern_units(size(0), size(1)),
             Self::Substring => passing(size(0), PER_CHARACTER) * passing(size(1), PER_CHARACTER),
             Self::Elements => size(1),
-            Self::Shorter => passing(size(0).min(size(1)), PER_CHARACTER),
+            Self::Equal if argument(0).is_some_and(Value::is_of_kubernetes) => 1,
+            Self::Equal | Self::Shorter => passing(size(0).min(size(1)), PER_CHARACTER),
             Self::Both => passing(size(0) + size(1), PER_CHARACTER),
             Self::Everything => {
                 argument(0).map_or(1, |value| everything(value, &mut MAX_VISITS.clone()))

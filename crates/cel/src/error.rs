@@ -92,6 +92,23 @@ pub(crate) enum Stop {
     Cost,
     Memory,
     Steps,
+    /// The reference panics, because Go cannot hash values of that type, and makes an error of it.
+    Unhashable(&'static str),
+}
+
+impl Stop {
+    pub(crate) fn reason(self) -> Reason {
+        match self {
+            Self::Cost => Reason::CostLimit,
+            Self::Memory => Reason::MemoryLimit,
+            Self::Steps => Reason::StepLimit,
+            Self::Unhashable(go_type) => {
+                let why =
+                    format!("internal error: runtime error: hash of unhashable type {go_type}");
+                Reason::Failed(why)
+            }
+        }
+    }
 }
 
 impl Fault {

@@ -26,6 +26,7 @@ pub(crate) fn worst_cost(checked: &Checked) -> u64 {
         sizes: vec![None; count],
         entries: vec![None; count],
         places: vec![Place::Elsewhere; count],
+        parts: Vec::new(),
         locals: Vec::new(),
     };
     estimator.cost(checked.root).max
@@ -40,13 +41,41 @@ enum Place {
     Driver,
     Flag,
     Attributes,
-    AttributesOfDomain,
-    Attribute,
     Capacity,
-    CapacityOfDomain,
-    Quantity,
     Domain,
+    Map(OfDomain, PartOfMap),
+    Part(PartOfMap),
+}
+
+/// The maps of one domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OfDomain {
+    Attributes,
+    Capacity,
+}
+
+/// Where [`Estimator::parts`] has what was last taken from a map of a domain. Quirk of the reference: everything that is
+/// taken from one such map, keys and values of a loop as well, counts as that.
+type PartOfMap = usize;
+
+/// A part of a map of a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Unknown,
+    Attribute,
+    Quantity,
     Id,
+}
+
+impl Part {
+    fn max_size(self) -> Option<u64> {
+        match self {
+            Self::Unknown => None,
+            Self::Attribute => Some(MAX_VALUE_LENGTH),
+            Self::Quantity => Some(0),
+            Self::Id => Some(MAX_ID_LENGTH),
+        }
+    }
 }
 
 /// A way from a value to a part of it.
@@ -57,41 +86,6 @@ enum Step<'s> {
     Element,
     Key,
     Index,
-}
-
-impl Place {
-    fn step(self, step: Step<'_>) -> Self {
-        match (self, step) {
-            (Self::Device, Step::Field("driver")) => Self::Driver,
-            (Self::Device, Step::Field("allowMultipleAllocations")) => Self::Flag,
-            (Self::Device, Step::Field("attributes")) => Self::Attributes,
-            (Self::Device, Step::Field("capacity")) => Self::Capacity,
-            (Self::Attributes, Step::Element) => Self::AttributesOfDomain,
-            (Self::Capacity, Step::Element) => Self::CapacityOfDomain,
-            (Self::Attributes | Self::Capacity, Step::Key) => Self::Domain,
-            (Self::AttributesOfDomain | Self::CapacityOfDomain, Step::Key) => Self::Id,
-            (Self::AttributesOfDomain, _) => Self::Attribute,
-            (Self::CapacityOfDomain, Step::Element) => Self::Quantity,
-            _ => Self::Elsewhere,
-        }
-    }
-
-    fn size(self) -> Option<Range> {
-        let max = match self {
-            Self::Elsewhere => return None,
-            Self::Device | Self::Quantity => 0,
-            Self::Flag => 1,
-            Self::Driver => MAX_DRIVER_LENGTH,
-            Self::Domain => MAX_DOMAIN_LENGTH,
-            Self::Id => MAX_ID_LENGTH,
-            Self::Attribute => MAX_VALUE_LENGTH,
-            Self::Attributes
-            | Self::AttributesOfDomain
-            | Self::Capacity
-            | Self::CapacityOfDomain => MAX_ENTRIES,
-        };
-        Some(Range { min: 0, max })
-    }
 }
 
 /// Sizes of the keys and values of a list or map.
@@ -124,6 +118,8 @@ struct Estimator<'a> {
     sizes: Vec<Option<Range>>,
     entries: Vec<Option<Entries>>,
     places: Vec<Place>,
+    /// By [`PartOfMap`].
+    parts: Vec<Part>,
     locals: Vec<Local>,
 }
 
@@ -143,6 +139,46 @@ impl Estimator<'_> {
         self.local_of(node).map_or(self.places[node.index()], |local| local.place)
     }
 
+    fn step(&mut self, from: Place, step: Step<'_>) -> Place {
+        match (from, step) {
+            (Place::Device, Step::Field("driver")) => Place::Driver,
+            (Place::Device, Step::Field("allowMultipleAllocations")) => Place::Flag,
+            (Place::Device, Step::Field("attributes")) => Place::Attributes,
+            (Place::Device, Step::Field("capacity")) => Place::Capacity,
+            (Place::Attributes | Place::Capacity, Step::Key) => Place::Domain,
+            (Place::Attributes, Step::Element) => self.map_of_domain(OfDomain::Attributes),
+            (Place::Capacity, Step::Element) => self.map_of_domain(OfDomain::Capacity),
+            (Place::Map(map, at), step) => {
+                self.parts[at] = match (map, step) {
+                    (_, Step::Key) => Part::Id,
+                    (OfDomain::Attributes, _) => Part::Attribute,
+                    (OfDomain::Capacity, Step::Element) => Part::Quantity,
+                    (OfDomain::Capacity, _) => Part::Unknown,
+                };
+                Place::Part(at)
+            }
+            _ => Place::Elsewhere,
+        }
+    }
+
+    fn map_of_domain(&mut self, map: OfDomain) -> Place {
+        self.parts.push(Part::Unknown);
+        Place::Map(map, self.parts.len() - 1)
+    }
+
+    fn size_of_place(&self, place: Place) -> Option<Range> {
+        let max = match place {
+            Place::Elsewhere => return None,
+            Place::Device => 0,
+            Place::Flag => 1,
+            Place::Driver => MAX_DRIVER_LENGTH,
+            Place::Domain => MAX_DOMAIN_LENGTH,
+            Place::Attributes | Place::Capacity | Place::Map(..) => MAX_ENTRIES,
+            Place::Part(at) => self.parts[at].max_size()?,
+        };
+        Some(Range { min: 0, max })
+    }
+
     /// The size, if anything is known of it.
     fn size(&mut self, node: NodeId) -> Option<Range> {
         if let Some(size) = self.sizes[node.index()] {
@@ -154,7 +190,7 @@ impl Estimator<'_> {
             Expr::Map(entries) => return Some(Range::exactly(entries.len() as u64)),
             _ => {}
         }
-        if let Some(size) = self.place(node).size() {
+        if let Some(size) = self.size_of_place(self.place(node)) {
             self.sizes[node.index()] = Some(size);
             return Some(size);
         }
@@ -202,7 +238,7 @@ impl Estimator<'_> {
             Expr::Select { operand, is_test: true, .. } => self.cost(*operand),
             Expr::Select { operand, field, .. } => {
                 let cost = self.cost(*operand);
-                self.places[node.index()] = self.place(*operand).step(Step::Field(field));
+                self.places[node.index()] = self.step(self.place(*operand), Step::Field(field));
                 let is_counted =
                     matches!(checked.type_of(*operand), Type::Map(_) | Type::Object(types::DEVICE));
                 cost.plus(Range::exactly(u64::from(is_counted)))
@@ -257,7 +293,7 @@ impl Estimator<'_> {
             Step::Element => entries.value,
             _ => entries.key,
         });
-        let place = self.place(range).step(step);
+        let place = self.step(self.place(range), step);
         self.locals.push(Local { name: Arc::clone(name), place, size, entries: None });
     }
 

@@ -3,7 +3,7 @@
 mod attribute;
 mod fold;
 
-use std::collections::BTreeMap;
+pub(crate) use attribute::unusable_key;
 
 use crate::cost;
 use crate::declarations::Function;
@@ -13,7 +13,7 @@ use crate::functions::{self, Context};
 use crate::limits;
 use crate::meter::Meter;
 use crate::plan::{Call, Plan, PlannedElement, PlannedEntry};
-use crate::value::{Key, List, Value, equal_at_top, map_of};
+use crate::value::{Entries, List, Value, equal_at_top};
 
 /// A variable of a loop.
 #[derive(Debug, Default)]
@@ -115,7 +115,8 @@ impl<'a> Evaluation<'a> {
         let (left, left_fault) = self.argument(&sides[0])?;
         let (right, right_fault) = self.argument(&sides[1])?;
         let arguments = [left, right];
-        self.meter.charge(cost::Rule::Shorter.units(&arguments, None))?;
+        let rule = if is_negated { cost::Rule::Shorter } else { cost::Rule::Equal };
+        self.meter.charge(rule.units(&arguments, None))?;
         let fault = left_fault.or(right_fault);
         let ([Some(left), Some(right)], None) = (&arguments, fault.clone()) else {
             return Err(fault.unwrap_or(Fault::NO_OVERLOAD));
@@ -139,6 +140,7 @@ impl<'a> Evaluation<'a> {
 
     fn in_constant(&mut self, value: &'a Plan, list: &'a List<'static>) -> Evaluated<'a> {
         let value = self.eval(value)?;
+        value.check_hashable()?;
         for index in 0..list.len() {
             let item: Option<Value<'a>> = list.get(index);
             if let Some(item) = item
@@ -170,25 +172,17 @@ impl<'a> Evaluation<'a> {
 
     fn map(&mut self, entries: &'a [PlannedEntry]) -> Evaluated<'a> {
         self.meter.allocate_elements(2 * entries.len() as u64)?;
-        let mut map = BTreeMap::new();
+        let mut map = Entries::default();
         for entry in entries {
             let key = self.eval(&entry.key)?;
-            let value = self.eval(&entry.value)?;
-            let key = Key::new(&key)?;
-            match value {
-                value if !entry.is_optional => {
-                    map.insert(key, value);
-                }
-                Value::Optional(Some(value)) => {
-                    map.insert(key, (*value).clone());
-                }
-                Value::Optional(None) => {
-                    map.remove(&key);
-                }
+            match self.eval(&entry.value)? {
+                value if !entry.is_optional => map.insert(&key, value)?,
+                Value::Optional(Some(value)) => map.insert(&key, (*value).clone())?,
+                Value::Optional(None) => map.remove(&key)?,
                 _ => return Err("cannot initialize optional entry from non-optional value".into()),
             }
         }
-        Ok(map_of(map))
+        Ok(map.into())
     }
 
     fn call(&mut self, call: &'a Call) -> Evaluated<'a> {

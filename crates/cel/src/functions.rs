@@ -39,7 +39,7 @@ pub(crate) fn call<'a>(
     context: &Context<'_>,
 ) -> Result<Value<'a>, Fault> {
     dispatch(function, arguments, context)
-        .unwrap_or_else(|| Err(no_overload(function, arguments, context.name)))
+        .unwrap_or_else(|| Err(no_overload(function, arguments, context)))
 }
 
 fn dispatch<'a>(function: Function, arguments: &[Value<'a>], context: &Context<'_>) -> Called<'a> {
@@ -154,10 +154,16 @@ fn dispatch_library<'a>(
 }
 
 /// What the reference says when no overload fits the values.
-fn no_overload(function: Function, arguments: &[Value<'_>], name: &str) -> Fault {
+fn no_overload(function: Function, arguments: &[Value<'_>], context: &Context<'_>) -> Fault {
     use Function as F;
     use Value as V;
     let first = arguments.first();
+    let name = context.name;
+    let types: Vec<_> = arguments.iter().map(Value::type_name).collect();
+    if let (F::Flatten, [receiver, rest @ ..]) = (function, types.as_slice()) {
+        let receiver = if *receiver == "map" { "map(dyn, dyn)" } else { receiver };
+        return Fault::text(format!("no such overload: {receiver}.{name}({})", rest.join(", ")));
+    }
     // Which values the operator is for at all; others with methods of their own get the short message.
     let (knows, has_methods) = match function {
         F::Add => (
@@ -205,8 +211,10 @@ fn no_overload(function: Function, arguments: &[Value<'_>], name: &str) -> Fault
             true,
         ),
         F::Size | F::Sort | F::SortByKeys => (false, true),
-        F::Matches => (matches!(first, Some(V::String(_))), true),
-        F::Not | F::In | F::Contains | F::StartsWith | F::EndsWith | F::Flatten => (true, true),
+        F::Matches => (context.pattern.is_some() || matches!(first, Some(V::String(_))), true),
+        F::Not | F::In | F::Contains | F::StartsWith | F::EndsWith => (true, true),
+        // Patterns that were compiled before are not looked up by types.
+        F::Find | F::FindAll => (context.pattern.is_some(), false),
         _ => (false, false),
     };
     let has_receiver = matches!(first, Some(V::String(_) | V::Duration(_) | V::Timestamp(_)));
@@ -216,7 +224,6 @@ fn no_overload(function: Function, arguments: &[Value<'_>], name: &str) -> Fault
     if has_methods {
         return Fault::text(format!("no such overload: {name}"));
     }
-    let types: Vec<_> = arguments.iter().map(Value::type_name).collect();
     Fault::text(format!("no such overload: {name}({})", types.join(", ")))
 }
 

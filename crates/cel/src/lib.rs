@@ -36,6 +36,7 @@
 //! `plan` (names become slots, constants are computed), `eval` (with `meter` and `cost`), and `estimate` for the worst case.
 //! [`Environment::compile`] and [`Program::evaluate`] take any text and any device, so they are what a fuzzer calls.
 
+mod address;
 mod ast;
 mod check;
 mod cost;
@@ -44,6 +45,7 @@ mod device;
 mod error;
 mod estimate;
 mod eval;
+mod float;
 mod formats;
 mod functions;
 mod lexer;

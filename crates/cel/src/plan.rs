@@ -10,6 +10,7 @@ use crate::check::{Checked, ResolvedCall};
 use crate::cost::Rule;
 use crate::declarations::Function;
 use crate::error::{CompileError, Fault};
+use crate::eval::unusable_key;
 use crate::functions::pattern::{Patterns, Regex};
 use crate::value::{List, Text, Value};
 
@@ -233,7 +234,10 @@ impl Planner<'_> {
     fn index(&mut self, operand: NodeId, key: NodeId, is_optional: bool) -> Planned {
         let mut attribute = self.attribute(operand)?;
         let key = match self.plan(key)? {
-            Plan::Constant(value) => QualifierKey::Constant(value),
+            Plan::Constant(value) => match unusable_key(&value) {
+                Some(why) => return Err(CompileError::Constant(why)),
+                None => QualifierKey::Constant(value),
+            },
             Plan::Attribute(attribute) => QualifierKey::Attribute(attribute),
             other => QualifierKey::Computed(Box::new(other)),
         };

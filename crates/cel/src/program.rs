@@ -2,7 +2,7 @@
 
 use crate::check;
 use crate::device::Device;
-use crate::error::{CompileError, EvalError, Fault, Reason, Stop};
+use crate::error::{CompileError, EvalError, Fault, Reason};
 use crate::estimate;
 use crate::eval;
 use crate::functions::pattern::Patterns;
@@ -164,9 +164,7 @@ impl Program {
                 None => Reason::Failed(value.not_a_bool()),
             },
             Err(Fault::Error(message)) => Reason::Failed(message.to_string()),
-            Err(Fault::Stop(Stop::Cost)) => Reason::CostLimit,
-            Err(Fault::Stop(Stop::Memory)) => Reason::MemoryLimit,
-            Err(Fault::Stop(Stop::Steps)) => Reason::StepLimit,
+            Err(Fault::Stop(stop)) => stop.reason(),
         };
         Err(EvalError { reason, cost, steps })
     }

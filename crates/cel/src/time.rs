@@ -99,8 +99,13 @@ impl Timestamp {
             if zone.is_empty() || zone == "UTC" {
                 return self.at_offset(0).ok_or_else(out_of_range);
             }
+            if zone.starts_with(['/', '\\']) || zone.contains("..") {
+                return Err("time: invalid location name".into());
+            }
             // The zone of the machine is no part of an expression.
-            let found = TimeZoneDatabase::bundled().get(zone).ok().filter(|_| zone != "Local");
+            let found = TimeZoneDatabase::bundled().get(zone).ok();
+            // In the reference, names are those of files.
+            let found = found.filter(|found| found.iana_name() == Some(zone));
             let found = found.ok_or_else(|| Fault::text(format!("unknown time zone {zone}")))?;
             let instant = jiff::Timestamp::new(self.seconds, self.nanos.cast_signed())
                 .map_err(|_| out_of_range())?;

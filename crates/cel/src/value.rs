@@ -6,12 +6,13 @@ mod map;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Quantity;
+use kube_scheduler_api_types::{Quantity, float_text};
 
 pub(crate) use equality::{compare, equal, equal_at_top};
-pub(crate) use map::{Key, Map, map_of};
+pub(crate) use map::{Entries, Map};
 
 use crate::device::{AttributeValue, Strings};
+use crate::error::{Fault, Stop};
 use crate::formats::NamedFormat;
 use crate::semver::Version;
 use crate::time::Timestamp;
@@ -214,6 +215,83 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// The Go type that the reference has such values in, for its messages.
+    pub(crate) fn go_type(&self) -> &'static str {
+        match self {
+            Self::Null => "types.Null",
+            Self::Bool(_) => "types.Bool",
+            Self::Int(_) => "types.Int",
+            Self::Uint(_) => "types.Uint",
+            Self::Double(_) => "types.Double",
+            Self::String(_) => "types.String",
+            Self::Bytes(_) => "types.Bytes",
+            Self::List(_) => "*types.baseList",
+            Self::Map(Map::Domains(..)) => "cel.mapper",
+            Self::Map(_) => "*types.baseMap",
+            Self::Duration(_) => "types.Duration",
+            Self::Timestamp(_) => "types.Timestamp",
+            Self::Type(_) => "*types.Type",
+            Self::Optional(_) => "*types.Optional",
+            Self::Quantity(_, false) => "cel.Quantity",
+            Self::Quantity(_, true) => "*cel.Quantity",
+            Self::Semver(_) => "cel.Semver",
+            Self::Url(_) => "cel.URL",
+            Self::Ip(_) => "cel.IP",
+            Self::Cidr(_) => "cel.CIDR",
+            Self::Format(_) => "cel.Format",
+        }
+    }
+
+    /// An error if Go cannot hash it, so that it can be no key of a map, and not be looked for in a set or map.
+    pub(crate) fn check_hashable(&self) -> Result<(), Fault> {
+        match self {
+            Self::Bytes(_) | Self::Semver(_) | Self::Format(_) => {
+                Err(Fault::Stop(Stop::Unhashable(self.go_type())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether its type is one that Kubernetes added to the language.
+    pub(crate) fn is_of_kubernetes(&self) -> bool {
+        matches!(
+            self,
+            Self::Quantity(..)
+                | Self::Semver(_)
+                | Self::Url(_)
+                | Self::Ip(_)
+                | Self::Cidr(_)
+                | Self::Format(_)
+        )
+    }
+
+    /// Whether its type has an order.
+    pub(crate) fn is_ordered(&self) -> bool {
+        matches!(
+            self,
+            Self::Bool(_)
+                | Self::Int(_)
+                | Self::Uint(_)
+                | Self::Double(_)
+                | Self::String(_)
+                | Self::Bytes(_)
+                | Self::Duration(_)
+                | Self::Timestamp(_)
+        )
+    }
+
+    /// How messages about keys and indexes show it.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::String(text) => text.to_string(),
+            Self::Int(value) => value.to_string(),
+            Self::Uint(value) => value.to_string(),
+            Self::Double(value) => float_text(*value),
+            Self::Bool(value) => value.to_string(),
+            other => other.type_name().to_owned(),
+        }
+    }
+
     /// The size that costs are measured by: characters, bytes, elements; 1 for what has no size.
     pub(crate) fn size(&self) -> u64 {
         let size = match self {
@@ -232,8 +310,13 @@ impl<'a> Value<'a> {
 
     /// What the reference says when such a value should be the answer of a selector.
     pub(crate) fn not_a_bool(&self) -> String {
+        let why = self.not_convertible_to_bool();
+        format!("CEL result of type {} could not be converted to bool: {why}", self.type_name())
+    }
+
+    fn not_convertible_to_bool(&self) -> String {
         let name = self.type_name();
-        let why = match self {
+        match self {
             Self::Int(_) | Self::Uint(_) => {
                 format!("unsupported type conversion from '{name}' to bool")
             }
@@ -242,12 +325,14 @@ impl<'a> Value<'a> {
             Self::Bytes(_) => "type conversion error from Bytes to 'bool'".to_owned(),
             Self::List(_) | Self::Map(_) => format!("type conversion error from {name} to 'bool'"),
             Self::Optional(None) => "optional.none() dereference".to_owned(),
+            Self::Optional(Some(value)) => value.not_convertible_to_bool(),
+            Self::Type(_) => "type conversion not supported for 'type'".to_owned(),
+            Self::Format(_) => "type conversion error from 'Format' to 'bool'".to_owned(),
             _ => {
                 let short = name.rsplit('.').next().unwrap_or(name);
                 format!("type conversion error from '{short}' to 'bool'")
             }
-        };
-        format!("CEL result of type {name} could not be converted to bool: {why}")
+        }
     }
 
     /// Whether it is the empty or zero value of its type.

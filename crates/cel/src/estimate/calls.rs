@@ -1,7 +1,7 @@
 //! What calls cost at worst.
 
 use super::range::Range;
-use super::{Entries, Estimator, Place, Step};
+use super::{Entries, Estimator, Step};
 use crate::ast::{Expr, Literal, NodeId};
 use crate::check::ResolvedCall;
 use crate::cost::{LIST, LONGEST_FORMAT_PATTERN};
@@ -41,12 +41,9 @@ impl Estimator<'_> {
             self.set_entries(node, entries);
             return cost.plus(Range::exactly(1));
         }
-        let costs: Vec<_> = arguments.iter().map(|argument| self.cost(*argument)).collect();
-        for argument in arguments {
-            self.size(*argument);
-        }
+        let costs: Vec<_> = arguments.iter().map(|argument| self.argument(*argument)).collect();
         let receiver = receiver.filter(|_| call.has_receiver);
-        let receiver_cost = receiver.map_or(Range::exactly(0), |receiver| self.cost(receiver));
+        let receiver_cost = receiver.map_or(Range::exactly(0), |receiver| self.argument(receiver));
         let all = costs.iter().fold(Range::exactly(0), |sum, cost| sum.plus(*cost));
         let mut union = Range::none_if(true);
         let mut size: Option<Range> = None;
@@ -65,7 +62,7 @@ impl Estimator<'_> {
             };
             if let ("index_list" | "index_map", Some(indexed)) = (overload, arguments.first()) {
                 size = self.entries(*indexed).map(|entries| entries.value);
-                self.places[node.index()] = self.place(*indexed).step(Step::Element);
+                self.places[node.index()] = self.step(self.place(*indexed), Step::Element);
             }
             if size.is_none() {
                 size = self.size(node);
@@ -73,6 +70,13 @@ impl Estimator<'_> {
         }
         self.set_size(node, size);
         receiver_cost.plus(union)
+    }
+
+    /// The cost. Sets the size, which must be known before the next argument changes what is known of a map's parts.
+    fn argument(&mut self, node: NodeId) -> Range {
+        let cost = self.cost(node);
+        self.size(node);
+        cost
     }
 
     fn overload(
@@ -155,11 +159,9 @@ impl Estimator<'_> {
         Some(Estimate { cost, size: Some(pairs) })
     }
 
-    /// Type and place of a list's elements.
-    fn element(&self, list: NodeId) -> Option<(Type, Place)> {
-        let element =
-            self.checked.type_of(list).parameters().first().map(|first| (*first).clone())?;
-        Some((element, self.place(list).step(Step::Element)))
+    /// Type of a list's elements. What has a static list type is no part of a device, so their size is not known.
+    fn element(&self, list: NodeId) -> Option<Type> {
+        self.checked.type_of(list).parameters().first().map(|first| (*first).clone())
     }
 
     fn text_call(
@@ -173,12 +175,12 @@ impl Estimator<'_> {
         let size = self.size_or_unknown(target);
         match function {
             F::IsSorted | F::Sum | F::Max | F::Min | F::IndexOf | F::LastIndexOf => {
-                let Some((element, place)) = self.element(target) else {
+                let Some(element) = self.element(target) else {
                     return Some(Estimate::new(size.scaled(PER_CHARACTER)));
                 };
                 let mut each = Range::exactly(1);
                 if matches!(element, Type::String | Type::Bytes) {
-                    each = each.plus(place.size().unwrap_or(Range::UNKNOWN).scaled(PER_CHARACTER));
+                    each = each.plus(Range::UNKNOWN.scaled(PER_CHARACTER));
                 }
                 Some(Estimate::new(size.times(each)))
             }
@@ -206,8 +208,8 @@ impl Estimator<'_> {
             }
             F::Join => {
                 let mut joined = Range::exactly(0);
-                if let Some((_, place)) = self.element(target) {
-                    joined = size.times(place.size().unwrap_or(Range::UNKNOWN));
+                if self.element(target).is_some() {
+                    joined = size.times(Range::UNKNOWN);
                 }
                 if let Some(separator) = arguments.first() {
                     let between =

@@ -120,12 +120,26 @@ impl<'a> Evaluation<'a> {
     }
 
     fn key(&mut self, key: &'a QualifierKey) -> Evaluated<'a> {
-        match key {
-            QualifierKey::Constant(value) => Ok(Value::borrowed(value)),
-            QualifierKey::Attribute(attribute) => self.resolve(attribute),
-            QualifierKey::Computed(plan) => self.eval(plan),
+        let value = match key {
+            // It was looked at when the program was built.
+            QualifierKey::Constant(value) => return Ok(Value::borrowed(value)),
+            QualifierKey::Attribute(attribute) => self.resolve(attribute)?,
+            QualifierKey::Computed(plan) => self.eval(plan)?,
+        };
+        match unusable_key(&value) {
+            Some(why) => Err(Fault::text(why)),
+            None => Ok(value),
         }
     }
+}
+
+/// Why nothing can be selected by such a key.
+pub(crate) fn unusable_key(key: &Value<'_>) -> Option<String> {
+    let is_usable = matches!(
+        key,
+        Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::String(_)
+    );
+    (!is_usable).then(|| format!("invalid qualifier type: {}", key.go_type()))
 }
 
 fn lookup<'a>(from: &Value<'a>, key: &Value<'a>, is_test: bool) -> Result<Found<'a>, Fault> {
@@ -141,7 +155,7 @@ fn lookup<'a>(from: &Value<'a>, key: &Value<'a>, is_test: bool) -> Result<Found<
             match item {
                 Some(item) => Ok(Found::Value(item)),
                 None if is_test => Ok(Found::Absent),
-                None => Err(Fault::text(format!("index out of bounds: {}", key_text(key)))),
+                None => Err(Fault::text(format!("index out of bounds: {}", key.shown()))),
             }
         }
         _ if is_test => Ok(Found::Absent),
@@ -150,11 +164,11 @@ fn lookup<'a>(from: &Value<'a>, key: &Value<'a>, is_test: bool) -> Result<Found<
 }
 
 fn missing_key(key: &Value<'_>) -> Fault {
-    Fault::text(format!("no such key: {}", key_text(key)))
+    Fault::text(format!("no such key: {}", key.shown()))
 }
 
 fn index(key: &Value<'_>) -> Result<i64, Fault> {
-    let unsupported = || Fault::text(format!("unsupported index value {} in list", key_text(key)));
+    let unsupported = || Fault::text(format!("unsupported index value {} in list", key.shown()));
     match key {
         Value::Int(index) => Ok(*index),
         Value::Uint(index) => i64::try_from(*index).map_err(|_| unsupported()),
@@ -165,16 +179,5 @@ fn index(key: &Value<'_>) -> Result<i64, Fault> {
         other => {
             Err(Fault::text(format!("unsupported index type '{}' in list", other.type_name())))
         }
-    }
-}
-
-fn key_text(key: &Value<'_>) -> String {
-    match key {
-        Value::String(text) => text.to_string(),
-        Value::Int(value) => value.to_string(),
-        Value::Uint(value) => value.to_string(),
-        Value::Double(value) => value.to_string(),
-        Value::Bool(value) => value.to_string(),
-        other => other.type_name().to_owned(),
     }
 }

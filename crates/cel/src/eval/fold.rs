@@ -23,11 +23,9 @@ impl<'a> Evaluation<'a> {
             Value::Map(map) => self.fold_map(fold, map),
             other if fold.has_second => Err(Fault::text(format!(
                 "unsupported comprehension range type: {}",
-                other.type_name()
+                other.go_type()
             ))),
-            other => {
-                Err(Fault::text(format!("got '{}', expected iterable type", other.type_name())))
-            }
+            other => Err(Fault::text(format!("got '{}', expected iterable type", other.go_type()))),
         };
         let result = looped.and_then(|()| self.eval(&fold.result));
         self.slots[fold.slot] = Slot::Unset;

@@ -48,14 +48,13 @@ pub(super) fn call<'a>(
         (F::In, [value, Value::List(list)]) => {
             Some(contains(list, value, context.meter).map(Value::Bool))
         }
-        (F::In, [value, Value::Map(map)]) => Some(Ok(Value::Bool(map.contains(value)))),
+        (F::In, [value, Value::Map(map)]) => Some(map.contains(value).map(Value::Bool)),
         (F::Size, [value]) => {
             let size = match value {
                 Value::String(text) => char_count(text),
                 Value::Bytes(bytes) => bytes.len(),
                 Value::List(list) => list.len(),
                 Value::Map(map) => map.len(),
-                Value::Ip(_) | Value::Cidr(_) => usize::try_from(value.size()).ok()?,
                 _ => return None,
             };
             Some(Ok(Value::Int(size as i64)))

@@ -5,6 +5,7 @@ use kube_scheduler_api_types::float_text;
 use super::Called;
 use crate::declarations::Function;
 use crate::error::Fault;
+use crate::float;
 use crate::time::{self, Timestamp};
 use crate::value::{Text, Value};
 
@@ -66,19 +67,12 @@ fn to_double<'a>(value: &Value<'a>) -> Called<'a> {
         Value::Double(value) => *value,
         Value::Int(value) => *value as f64,
         Value::Uint(value) => *value as f64,
-        Value::String(text) => match parse_double(text) {
+        Value::String(text) => match float::parse(text) {
             Some(value) => value,
             None => return Some(Err(Fault::conversion("string", "double"))),
         },
         _ => return None,
     })))
-}
-
-/// Reads a number as Go does: also `inf`, `infinity` and `nan` in any case; what is too large is no number.
-fn parse_double(text: &str) -> Option<f64> {
-    let number: f64 = text.parse().ok()?;
-    let has_digits = text.bytes().any(|byte| byte.is_ascii_digit());
-    (number.is_finite() || !has_digits).then_some(number)
 }
 
 fn to_int<'a>(value: &Value<'a>) -> Called<'a> {

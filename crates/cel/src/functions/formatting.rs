@@ -208,7 +208,8 @@ fn fixed(number: f64, precision: usize) -> String {
 /// American English: the exponent as a power of ten.
 fn scientific(number: f64, precision: usize) -> String {
     if let Some(text) = not_finite(number) {
-        return text.to_owned();
+        // As in Go's library for languages, the precision is the width here.
+        return format!("{text:>precision$}");
     }
     let text = format!("{number:.precision$e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));

@@ -9,7 +9,7 @@ use crate::declarations::Function;
 use crate::error::{Fault, Stop};
 use crate::limits;
 use crate::meter::Meter;
-use crate::value::{Key, List, Map, Value, compare};
+use crate::value::{List, Map, Value, compare};
 
 pub(super) fn call<'a>(
     function: Function,
@@ -44,8 +44,14 @@ pub(super) fn call<'a>(
         (F::LastIndexOf, [Value::List(list), item]) => {
             index_of((0..list.len()).rev().filter_map(|at| Some((at, list.get(at)?))), item, meter)
         }
-        (F::IsSorted, [Value::List(list)]) => is_sorted(list).map(Value::Bool),
         (F::Sum, [Value::List(list)]) => return sum(list, context),
+        // Of which type a list is follows from its first element.
+        (F::IsSorted | F::Max | F::Min, [Value::List(list)])
+            if list.get(0).is_some_and(|first| !first.is_ordered()) =>
+        {
+            return None;
+        }
+        (F::IsSorted, [Value::List(list)]) => is_sorted(list).map(Value::Bool),
         (F::Max, [Value::List(list)]) => extreme(list, Ordering::Less, "max called on empty list"),
         (F::Min, [Value::List(list)]) => {
             extreme(list, Ordering::Greater, "min called on empty list")
@@ -161,18 +167,7 @@ fn sort<'a>(list: &List<'a>, keys: &List<'a>, meter: &Meter) -> Result<Value<'a>
     let mut rows: Vec<_> = keys.iter().zip(list.iter()).collect();
     let Some((first, _)) = rows.first() else { return Ok(Value::List(list.clone())) };
     let kind = first.type_name();
-    let is_ordered = matches!(
-        first,
-        Value::Bool(_)
-            | Value::Int(_)
-            | Value::Uint(_)
-            | Value::Double(_)
-            | Value::String(_)
-            | Value::Bytes(_)
-            | Value::Duration(_)
-            | Value::Timestamp(_)
-    );
-    if !is_ordered {
+    if !first.is_ordered() {
         return Err("list elements must be comparable".into());
     }
     if rows.iter().any(|(key, _)| key.type_name() != kind) {
@@ -234,6 +229,9 @@ fn index_of<'a>(
 fn is_sorted(list: &List<'_>) -> Result<bool, Fault> {
     let mut before: Option<Value<'_>> = None;
     for item in list.iter() {
+        if !item.is_ordered() {
+            return Err(Fault::NO_OVERLOAD);
+        }
         if let Some(before) = &before
             && matches!(compare(before, &item), Ok(Ordering::Greater))
         {
@@ -272,6 +270,9 @@ fn extreme<'a>(
 ) -> Result<Value<'a>, Fault> {
     let mut best: Option<Value<'a>> = None;
     for item in list.iter() {
+        if !item.is_ordered() {
+            return Err(Fault::NO_OVERLOAD);
+        }
         let is_better = match &best {
             None => true,
             Some(best) => matches!(compare(best, &item), Ok(order) if order == worse),
@@ -350,12 +351,11 @@ pub(crate) fn inserted<'a>(
     }
     for (key, value) in added {
         meter.allocate_elements(2)?;
-        let is_known = Map::Entries(Arc::clone(&entries)).contains(&key);
-        let key = Key::new(&key)?;
-        if is_known {
-            return Err("insert failed: key already exists".into());
+        key.check_hashable()?;
+        if entries.find(&key).is_some() {
+            return Err(Fault::text(format!("insert failed: key {} already exists", key.shown())));
         }
-        Arc::make_mut(&mut entries).insert(key, value);
+        Arc::make_mut(&mut entries).insert(&key, value)?;
     }
     Ok(Value::Map(Map::Entries(entries)))
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::Called;
+use crate::address;
 use crate::declarations::Function;
 use crate::error::Fault;
 use crate::quote::quoted;
@@ -67,50 +68,17 @@ fn of_address<'a>(function: Function, address: IpAddr) -> Called<'a> {
     })))
 }
 
-/// Why the text is no address, where that is easily said.
-fn ip_problem(text: &str) -> &'static str {
-    if text.contains(':') {
-        return "unable to parse IPv6 address";
-    }
-    if !text.contains('.') {
-        return "unable to parse IP";
-    }
-    for field in text.split('.') {
-        if field.bytes().any(|byte| !byte.is_ascii_digit()) {
-            return "unexpected character";
-        }
-        if field.is_empty() {
-            return "IPv4 field must have at least one digit";
-        }
-        if field.len() > 1 && field.starts_with('0') {
-            return "IPv4 field has octet with leading zero";
-        }
-        if field.parse::<u8>().is_err() {
-            return "IPv4 field has value >255";
-        }
-    }
-    if text.split('.').count() > 4 { "IPv4 address too long" } else { "IPv4 address too short" }
-}
-
 fn parse_ip(text: &str) -> Result<IpAddr, String> {
     let quoted = quoted(text);
-    if let Some((address, zone)) = text.split_once('%')
-        && !zone.is_empty()
-        && address.parse::<std::net::Ipv6Addr>().is_ok()
-    {
-        return Err(format!("IP address {quoted} with zone value is not allowed"));
-    }
-    let address: IpAddr = text.parse().map_err(|_| {
-        format!(
-            "IP Address {quoted} parse error during conversion from string: ParseAddr({quoted}): {}",
-            ip_problem(text)
-        )
-    })?;
-    match address {
-        IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => {
+    match address::parse(text) {
+        Err(problem) => Err(format!(
+            "IP Address {quoted} parse error during conversion from string: ParseAddr({quoted}): {problem}"
+        )),
+        Ok((_, Some(_))) => Err(format!("IP address {quoted} with zone value is not allowed")),
+        Ok((IpAddr::V6(v6), None)) if v6.to_ipv4_mapped().is_some() => {
             Err(format!("IPv4-mapped IPv6 address {quoted} is not allowed"))
         }
-        address => Ok(address),
+        Ok((address, None)) => Ok(address),
     }
 }
 
@@ -126,20 +94,23 @@ fn parse_cidr(text: &str) -> Result<Cidr, String> {
         )
     };
     let (address, bits) = text.rsplit_once('/').ok_or_else(|| fails("no '/'"))?;
-    let address: IpAddr = address
-        .parse()
-        .map_err(|_| fails(&format!("ParseAddr({}): {}", quoted(address), ip_problem(address))))?;
+    let (address, zone) = address::parse(address)
+        .map_err(|problem| fails(&format!("ParseAddr({}): {problem}", quoted(address))))?;
+    if zone.is_some() {
+        return Err(fails("IPv6 zones cannot be present in a prefix"));
+    }
     let is_number = bits.bytes().all(|byte| byte.is_ascii_digit())
         && (bits.len() == 1 || !bits.starts_with('0'));
-    let most = if address.is_ipv4() { 32 } else { 128 };
     let bits = bits
-        .parse::<u8>()
+        .parse::<i64>()
         .ok()
         .filter(|_| is_number)
         .ok_or_else(|| fails(&format!("bad bits after slash: {}", quoted(bits))))?;
-    if bits > most {
-        return Err(fails("prefix length out of range"));
-    }
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let bits = u8::try_from(bits)
+        .ok()
+        .filter(|bits| *bits <= most)
+        .ok_or_else(|| fails("prefix length out of range"))?;
     match address {
         IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => {
             Err(format!("IPv4-mapped IPv6 address {shown} is not allowed"))

@@ -205,7 +205,9 @@ fn join<'a>(arguments: &[Value<'a>], context: &Context<'_>) -> Called<'a> {
     let mut joined = String::new();
     for (index, item) in list.iter().enumerate() {
         let Value::String(text) = item else {
-            return Some(Err(Fault::text(format!("join: invalid input: {}", item.type_name()))));
+            // Of which type a list is follows from its first element.
+            let fault = || Fault::text(format!("join: invalid input: {}", item.shown()));
+            return (index > 0).then(|| Err(fault()));
         };
         let separator = if index == 0 { "" } else { separator };
         if let Err(stop) = context.meter.allocate((separator.len() + text.len()) as u64) {

@@ -6,7 +6,7 @@ use super::{Called, Context};
 use crate::declarations::Function;
 use crate::error::Fault;
 use crate::url::{Url, problem, unescaped};
-use crate::value::{Key, Text, Value, map_of};
+use crate::value::{Entries, Value};
 
 /// Values by key; pairs that cannot be read are left out.
 fn query<'a>(query: &str, context: &Context<'_>) -> Result<Value<'a>, Fault> {
@@ -22,9 +22,11 @@ fn query<'a>(query: &str, context: &Context<'_>) -> Result<Value<'a>, Fault> {
             values.entry(key).or_default().push(Value::text(value));
         }
     }
-    let entries =
-        values.into_iter().map(|(key, values)| (Key::String(Text::from(key)), Value::list(values)));
-    Ok(map_of(entries.collect()))
+    let mut entries = Entries::default();
+    for (key, values) in values {
+        entries.insert(&Value::text(key), Value::list(values))?;
+    }
+    Ok(entries.into())
 }
 
 pub(super) fn call<'a>(

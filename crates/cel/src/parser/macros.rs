@@ -53,7 +53,8 @@ impl Parser<'_> {
     ) -> Parsed<Option<NodeId>> {
         let expanded = match (name, arguments) {
             ("all" | "exists" | "exists_one" | "existsOne", [variables @ .., predicate])
-                if matches!(variables.len(), 1 | 2) =>
+                // By its newer name it is only there with two variables.
+                if variables.len() == 2 || variables.len() == 1 && name != "existsOne" =>
             {
                 let (first, second) = self.variables(variables)?;
                 let kept = self.quantifier(name, *predicate, at)?;

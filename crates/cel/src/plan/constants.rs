@@ -1,19 +1,19 @@
 //! What is computed when a program is built: lists and maps of constants, conversions of constants, `in` a constant list.
 
-use std::collections::BTreeMap;
-
 use super::{Known, Plan, Planned, PlannedElement, PlannedEntry};
 use crate::cost::Rule;
 use crate::declarations::Function;
-use crate::error::{CompileError, Fault};
+use crate::error::{CompileError, Fault, Stop};
 use crate::functions::{self, Context};
 use crate::limits;
 use crate::meter::Meter;
-use crate::value::{Key, List, Value, map_of};
+use crate::value::{Entries, List, Value};
 
-fn message(fault: &Fault) -> CompileError {
+fn message(fault: Fault) -> CompileError {
     CompileError::Constant(match fault {
         Fault::Error(message) => message.to_string(),
+        // Parity: the reference panics while it compiles.
+        Fault::Stop(Stop::Unhashable(go_type)) => format!("{go_type} can be no key of a map"),
         Fault::Stop(_) => "a constant is too large".to_owned(),
     })
 }
@@ -46,13 +46,13 @@ pub(super) fn map(entries: Box<[PlannedEntry]>) -> Planned {
     if !entries.iter().all(is_constant) {
         return Ok(Plan::Map(entries));
     }
-    let mut map = BTreeMap::new();
+    let mut map = Entries::default();
     for entry in &entries {
         if let (Some(key), Some(value)) = (as_constant(&entry.key), as_constant(&entry.value)) {
-            map.insert(Key::new(key).map_err(|fault| message(&fault))?, value.clone());
+            map.insert(key, value.clone()).map_err(message)?;
         }
     }
-    Ok(Plan::Constant(map_of(map)))
+    Ok(Plan::Constant(map.into()))
 }
 
 pub(super) fn is_conversion(function: Function) -> bool {
@@ -77,7 +77,7 @@ pub(super) fn converted(function: Function, name: &'static str, value: &Value<'s
     let context = Context { meter: &meter, name, pattern: None };
     functions::call(function, std::slice::from_ref(value), &context)
         .map(Plan::Constant)
-        .map_err(|fault| message(&fault))
+        .map_err(message)
 }
 
 /// Whether the function reads a text, which takes time that is not spent twice.

@@ -128,15 +128,7 @@ pub(crate) fn equal<'a>(a: &Value<'a>, b: &Value<'a>, meter: &Meter) -> Result<b
         (Value::Ip(a), Value::Ip(b)) => a == b,
         (Value::Cidr(a), Value::Cidr(b)) => a == b,
         (Value::Format(a), Value::Format(b)) => a.name == b.name,
-        (
-            Value::Quantity(..)
-            | Value::Semver(_)
-            | Value::Url(_)
-            | Value::Ip(_)
-            | Value::Cidr(_)
-            | Value::Format(_),
-            _,
-        ) => return Err(Fault::NO_OVERLOAD),
+        (a, _) if a.is_of_kubernetes() => return Err(Fault::NO_OVERLOAD),
         _ => numbers(a, b) == Some(Ordering::Equal),
     })
 }

@@ -2,16 +2,17 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Shared, Text, Value};
+use super::{Cidr, List, Shared, Text, Value};
 use crate::device::{Device, Entry, Table};
 use crate::error::Fault;
 use crate::time::Timestamp;
 
 /// The key of an entry. Numbers of different types are different keys; a lookup tries all of them.
 #[derive(Clone, Debug)]
-pub(crate) enum Key<'a> {
+enum Key<'a> {
     Null,
     Bool(bool),
     Int(i64),
@@ -21,6 +22,19 @@ pub(crate) enum Key<'a> {
     Timestamp(Timestamp),
     Type(&'static str),
     String(Text<'a>),
+    Ip(IpAddr),
+    Cidr(Cidr),
+    /// A value that only equals itself as a key, as the reference has it in a pointer.
+    Object(Object<'a>),
+}
+
+#[derive(Clone, Debug)]
+struct Object<'a> {
+    value: Value<'a>,
+    /// Where the value is, which says whether it is the same one. Their order follows from chance.
+    address: usize,
+    /// How many entries there were before it, for an order that is always the same.
+    place: usize,
 }
 
 impl Key<'_> {
@@ -35,6 +49,16 @@ impl Key<'_> {
             Self::Timestamp(_) => 6,
             Self::Type(_) => 7,
             Self::String(_) => 8,
+            Self::Ip(_) => 9,
+            Self::Cidr(_) => 10,
+            Self::Object(_) => 11,
+        }
+    }
+
+    fn place(&self) -> usize {
+        match self {
+            Self::Object(object) => object.place,
+            _ => 0,
         }
     }
 }
@@ -50,6 +74,9 @@ impl Ord for Key<'_> {
             (Self::Timestamp(a), Self::Timestamp(b)) => a.instant().cmp(&b.instant()),
             (Self::Type(a), Self::Type(b)) => a.cmp(b),
             (Self::String(a), Self::String(b)) => (**a).cmp(&**b),
+            (Self::Ip(a), Self::Ip(b)) => a.cmp(b),
+            (Self::Cidr(a), Self::Cidr(b)) => (a.address, a.bits).cmp(&(b.address, b.bits)),
+            (Self::Object(a), Self::Object(b)) => a.address.cmp(&b.address),
             (a, b) => a.rank().cmp(&b.rank()),
         }
     }
@@ -70,8 +97,7 @@ impl PartialEq for Key<'_> {
 impl Eq for Key<'_> {}
 
 impl<'a> Key<'a> {
-    /// Parity: the reference panics on keys that it cannot hash, such as bytes.
-    pub(crate) fn new(value: &Value<'a>) -> Result<Self, Fault> {
+    fn new(value: &Value<'a>, place: usize) -> Result<Self, Fault> {
         Ok(match value {
             Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(*value),
@@ -82,13 +108,27 @@ impl<'a> Key<'a> {
             Value::Timestamp(value) => Self::Timestamp(*value),
             Value::Type(name) => Self::Type(name),
             Value::String(text) => Self::String(text.clone()),
-            other => {
-                return Err(Fault::text(format!(
-                    "unsupported map key of type {}",
-                    other.type_name()
-                )));
+            Value::Ip(address) => Self::Ip(*address),
+            Value::Cidr(cidr) => Self::Cidr(*cidr),
+            Value::Optional(None) => Self::object(value, 0, place),
+            Value::Optional(Some(inner)) => Self::object(value, address_of(&**inner), place),
+            Value::Quantity(quantity, _) => Self::object(value, address_of(&**quantity), place),
+            Value::Url(url) => Self::object(value, address_of(&**url), place),
+            Value::List(List::Items(items)) => Self::object(value, address_of(&**items), place),
+            Value::Map(Map::Entries(entries)) => Self::object(value, address_of(&**entries), place),
+            // Each view of an attribute is another object.
+            Value::List(list) => Self::new(&Value::list(list.iter().collect()), place)?,
+            Value::Bytes(_) | Value::Semver(_) | Value::Format(_) => {
+                value.check_hashable()?;
+                return Err(Fault::NO_OVERLOAD);
             }
+            // Parity: the reference takes the maps of a device as keys.
+            Value::Map(_) => return Err("unsupported map key of type map".into()),
         })
+    }
+
+    fn object(value: &Value<'a>, address: usize, place: usize) -> Self {
+        Self::Object(Object { value: value.clone(), address, place })
     }
 
     fn value(&self) -> Value<'a> {
@@ -102,6 +142,9 @@ impl<'a> Key<'a> {
             Self::Timestamp(value) => Value::Timestamp(*value),
             Self::Type(name) => Value::Type(name),
             Self::String(text) => Value::String(text.clone()),
+            Self::Ip(address) => Value::Ip(*address),
+            Self::Cidr(cidr) => Value::Cidr(*cidr),
+            Self::Object(object) => object.value.clone(),
         }
     }
 
@@ -124,9 +167,60 @@ impl<'a> Key<'a> {
     }
 }
 
+fn address_of<T>(value: &T) -> usize {
+    std::ptr::from_ref(value).addr()
+}
+
+/// What an expression's map has in it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entries<'a>(BTreeMap<Key<'a>, Value<'a>>);
+
+impl<'a> Entries<'a> {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds an entry or replaces the value of the one that has the key.
+    ///
+    /// # Errors
+    /// If the value can be no key.
+    pub(crate) fn insert(&mut self, key: &Value<'a>, value: Value<'a>) -> Result<(), Fault> {
+        self.0.insert(Key::new(key, self.len())?, value);
+        Ok(())
+    }
+
+    /// Takes the entry with that key away.
+    ///
+    /// # Errors
+    /// If the value can be no key.
+    pub(crate) fn remove(&mut self, key: &Value<'a>) -> Result<(), Fault> {
+        self.0.remove(&Key::new(key, 0)?);
+        Ok(())
+    }
+
+    pub(crate) fn find(&self, key: &Value<'a>) -> Option<&Value<'a>> {
+        let key = Key::new(key, 0).ok()?;
+        let alternatives = || key.alternatives().into_iter().flatten();
+        self.0.get(&key).or_else(|| alternatives().find_map(|key| self.0.get(&key)))
+    }
+
+    fn keys(&self) -> Vec<Value<'a>> {
+        let mut keys: Vec<_> = self.0.keys().collect();
+        // Objects are the last ones in the order of keys, and their addresses say nothing.
+        keys.sort_by_key(|key| key.place());
+        keys.into_iter().map(Key::value).collect()
+    }
+}
+
+impl<'a> From<Entries<'a>> for Value<'a> {
+    fn from(entries: Entries<'a>) -> Self {
+        Self::Map(Map::Entries(Arc::new(entries)))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Map<'a> {
-    Entries(Arc<BTreeMap<Key<'a>, Value<'a>>>),
+    Entries(Arc<Entries<'a>>),
     Device(&'a Device<'a>),
     /// Domains of a table.
     Domains(&'a Device<'a>, Table),
@@ -153,14 +247,7 @@ impl<'a> Map<'a> {
             _ => None,
         };
         match self {
-            Self::Entries(entries) => {
-                let key = Key::new(key).ok()?;
-                let alternatives = || key.alternatives().into_iter().flatten();
-                entries
-                    .get(&key)
-                    .or_else(|| alternatives().find_map(|key| entries.get(&key)))
-                    .cloned()
-            }
+            Self::Entries(entries) => entries.find(key).cloned(),
             Self::Device(device) => match &**text? {
                 "driver" => Some(Value::String(Text::Borrowed(device.driver))),
                 "allowMultipleAllocations" => Some(Value::Bool(device.allow_multiple_allocations)),
@@ -180,14 +267,19 @@ impl<'a> Map<'a> {
     }
 
     /// Whether the key is in the map; domains that the device does not have are not.
-    pub(crate) fn contains(&self, key: &Value<'a>) -> bool {
+    ///
+    /// # Errors
+    /// If Go cannot hash the key, and would have to.
+    pub(crate) fn contains(&self, key: &Value<'a>) -> Result<bool, Fault> {
         match (self, key) {
             (Self::Domains(device, table), Value::String(domain)) => {
-                device.has_domain(*table, domain)
+                return Ok(device.has_domain(*table, domain));
             }
-            (Self::Domains(..), _) => false,
-            _ => self.find(key).is_some(),
+            (Self::Domains(..), _) => return Ok(false),
+            (Self::Entries(entries), key) if entries.len() > 0 => key.check_hashable()?,
+            _ => {}
         }
+        Ok(self.find(key).is_some())
     }
 
     /// Keys in a fixed order; the reference has none.
@@ -196,7 +288,7 @@ impl<'a> Map<'a> {
             texts.into_iter().map(|text| Value::String(Text::Borrowed(text))).collect()
         };
         match self {
-            Self::Entries(entries) => entries.keys().map(Key::value).collect(),
+            Self::Entries(entries) => entries.keys(),
             Self::Device(_) => texts(FIELDS.to_vec()),
             Self::Domains(device, table) => texts(device.domains(*table)),
             Self::Ids(device, table, domain) => texts(device.ids(*table, domain)),
@@ -207,9 +299,4 @@ impl<'a> Map<'a> {
         let keys = self.keys().into_iter();
         keys.filter_map(|key| self.find(&key).map(|value| (key, value))).collect()
     }
-}
-
-/// A map of entries with keys that have been checked.
-pub(crate) fn map_of<'a>(entries: BTreeMap<Key<'a>, Value<'a>>) -> Value<'a> {
-    Value::Map(Map::Entries(Arc::new(entries)))
 }

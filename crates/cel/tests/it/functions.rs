@@ -126,7 +126,7 @@ fn macros() {
     ]);
     all_fail(&[(
         "['x', 'x'].transformMapEntry(i, v, {v: i}).size() == 1",
-        "insert failed: key already exists",
+        "insert failed: key x already exists",
     )]);
 }
 

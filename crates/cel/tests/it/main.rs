@@ -4,3 +4,4 @@
 
 mod functions;
 mod properties;
+mod reference;
