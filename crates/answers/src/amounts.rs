@@ -66,8 +66,49 @@ fn amount(columns: &ResourceColumns, resource: &str, idx: NodeIdx) -> Option<i64
     }
 }
 
-/// An amount as manifests write it: thousandths for CPU (`1500m`), otherwise a number without a unit.
+/// An amount as manifests write it: thousandths for CPU (`1500m`), bytes with the largest suffix of powers of 1,024 that says
+/// exactly as much (`8Gi`), and otherwise a number without a unit.
 pub(crate) fn quantity(resource: &str, amount: i64) -> String {
-    let unit = if resource == "cpu" { "m" } else { "" };
-    format!("{amount}{unit}")
+    const SUFFIXES: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+    if resource == "cpu" {
+        return format!("{amount}m");
+    }
+    let (mut amount, mut suffix) = (amount, "");
+    if is_in_bytes(resource) && amount != 0 {
+        for larger in SUFFIXES {
+            if amount % 1024 != 0 {
+                break;
+            }
+            (amount, suffix) = (amount / 1024, larger);
+        }
+    }
+    format!("{amount}{suffix}")
+}
+
+fn is_in_bytes(resource: &str) -> bool {
+    matches!(resource, "memory" | "ephemeral-storage") || resource.starts_with("hugepages-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quantity;
+
+    #[test]
+    fn bytes_have_a_suffix_where_it_is_exact() {
+        for (resource, amount, expected) in [
+            ("cpu", 1_500, "1500m"),
+            ("memory", 8 << 30, "8Gi"),
+            ("memory", (1 << 30) + (1 << 29), "1536Mi"),
+            ("memory", 1_000_000_000, "1000000000"),
+            ("memory", 1_025, "1025"),
+            ("memory", 0, "0"),
+            ("memory", i64::MAX, "9223372036854775807"),
+            ("ephemeral-storage", 3 << 60 >> 1, "1536Pi"),
+            ("hugepages-2Mi", 4 << 20, "4Mi"),
+            ("example.com/gpu", 1_024, "1024"),
+        ] {
+            assert_eq!(quantity(resource, amount), expected);
+        }
+    }
 }

@@ -16,7 +16,7 @@ pub use self::data::{Capacity, CapacityStep, LargestRequest, LimitAnswer};
 use self::filling::Filling;
 use self::steps::Moments;
 use crate::explanation::{ExplainOptions, Subject, explain};
-use crate::format::count;
+use crate::format::{as_of, count};
 use crate::interrupt::Interrupt;
 use crate::{API_VERSION, Refusal};
 
@@ -59,7 +59,7 @@ pub fn capacity(
     let mut capacity = Capacity {
         api_version: API_VERSION,
         kind: "Capacity",
-        as_of: now.to_string(),
+        as_of: as_of(now),
         template: template.key(),
         count: 0,
         is_limit: false,
@@ -88,7 +88,7 @@ pub fn capacity(
             // Profile and gates are checked by the first explanation alone: all pods are alike.
             let subject = Subject::Manifest(next);
             let limited_by = explain(filling.engine(), &subject, options.explain, now)?;
-            capacity.limited_by = Some(limited_by);
+            capacity.limited_by = Some(limited_by.about_another(template));
             break;
         };
         *capacity.by_node.entry(node.to_string()).or_default() += 1;

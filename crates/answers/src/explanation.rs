@@ -11,7 +11,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Pod, PodSpec, Timestamp};
 use kube_scheduler_engine::{self as engine, Engine, PodPlace};
 
-pub(crate) use self::compose::place_answer;
+pub(crate) use self::compose::{BEING_DELETED, place_answer};
 pub use self::data::{
     Decision, Explanation, FeasibleNode, LostAnswer, PlaceAnswer, PreemptionAnswer, RejectedNodes,
     Rejection, ScoreAnswer, ShortageAnswer, Suggestion, Verdict,
@@ -103,7 +103,7 @@ pub(crate) fn explanation_in_group(
     interrupt: &Interrupt,
     now: Timestamp,
 ) -> Explanation {
-    let group = match found.pod.is_assigned() {
+    let group = match found.pod.is_assigned() || compose::is_being_deleted(&found.pod) {
         true => None,
         false => group::trial::group_of(engine, &found.pod, options, interrupt, now),
     };
@@ -114,6 +114,12 @@ pub(crate) fn explanation_in_group(
         && answer.judged() != verdict
     {
         answer.judge_by_group(verdict);
+    }
+    if group.as_ref().is_some_and(|group| group.attempt.is_some())
+        && answer.verdict != Verdict::Gated
+    {
+        // The group held the pod back, and does not any more: with this pod it is tried.
+        answer.gated = None;
     }
     answer.group = group;
     answer
@@ -142,7 +148,12 @@ pub(crate) fn found_about(
     };
     let place = engine.place_of(&pod.namespace, &pod.name).filter(|_| is_known(engine, &pod));
     let random = engine.next_random();
-    let found = engine.explain(&pod, random, now).ok_or_else(|| not_ours(engine, &pod))?;
+    let found = match engine.explain(&pod, random, now) {
+        Some(found) => found,
+        // Whoever has given it its node.
+        None if pod.is_assigned() => engine::Explanation::nothing_yet(&pod),
+        None => return Err(not_ours(engine, &pod)),
+    };
     Ok(Found { pod, place, explanation: found })
 }
 
@@ -167,7 +178,8 @@ pub(crate) fn is_known(engine: &Engine, pod: &Pod) -> bool {
     engine.known_pod(&pod.namespace, &pod.name).is_some_and(|known| known.uid == pod.uid)
 }
 
-fn not_ours(engine: &Engine, pod: &Pod) -> Refusal {
+/// That another scheduler is responsible for the pod.
+pub(crate) fn not_ours(engine: &Engine, pod: &Pod) -> Refusal {
     let profiles: Vec<&str> =
         engine.profiles().iter().map(|profile| &*profile.scheduler_name).collect();
     Refusal::NotOurs {

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use kube_scheduler_api_types::Timestamp;
 use serde::Serialize;
 
 /// The form of a printed answer.
@@ -36,6 +37,11 @@ impl FromStr for Format {
             _ => Err(FormatError(text.to_owned())),
         }
     }
+}
+
+/// The time of an answer; `None` for one that follows from objects without any timestamp.
+pub(crate) fn as_of(now: Timestamp) -> Option<String> {
+    (now != Timestamp::EPOCH).then(|| now.to_string())
 }
 
 /// A number of things, such as `1 pod` or `2 pods`.

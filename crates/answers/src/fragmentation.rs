@@ -26,7 +26,7 @@ use crate::API_VERSION;
 use crate::amounts::{allocatable, free, quantity, requested};
 use crate::course::Course;
 use crate::explanation::Rejection;
-use crate::format::count;
+use crate::format::{as_of, count};
 use crate::interrupt::Interrupt;
 
 /// What to say about fragmentation.
@@ -91,7 +91,7 @@ pub fn fragmentation(
     Fragmentation {
         api_version: API_VERSION,
         kind: "Fragmentation",
-        as_of: now.to_string(),
+        as_of: as_of(now),
         pods: n_judged,
         other_pods: shapes.n_pods - n_judged - n_failed,
         n_shapes,

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use kube_scheduler_api_types::well_known::POD_SCHEDULED;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_engine::{Engine, PodStage};
+use kube_scheduler_framework::Code;
 
 pub use self::data::{Queue, WaitingGroup, WaitingPod};
 use crate::API_VERSION;
 use crate::course::Course;
 use crate::explanation::{PlaceAnswer, place_answer};
-use crate::format::count;
+use crate::format::{as_of, count};
 use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 use crate::what_if::QuestionLimits;
@@ -89,7 +90,7 @@ pub(crate) fn queue_until(
     let queue = Queue {
         api_version: API_VERSION,
         kind: "Queue",
-        as_of: now.to_string(),
+        as_of: as_of(now),
         n_pods,
         by_stage,
         pods,
@@ -148,8 +149,10 @@ fn waiting_pod(engine: &Engine, course: Option<&Course>, pod: &Pod) -> Option<Wa
         place: place_answer(before),
     };
     let failure = match course {
-        None => last_failure(pod),
-        Some(course) => course.failures.get(&pod.uid).cloned(),
+        None => gate(engine, pod).or_else(|| last_failure(pod)),
+        Some(course) => {
+            gate(&course.engine, pod).or_else(|| course.failures.get(&pod.uid).cloned())
+        }
     };
     if let Some((is_error, message)) = failure {
         (answer.is_error, answer.message) = (is_error, Some(message));
@@ -175,6 +178,13 @@ fn of_objects(before: &PlaceAnswer, after: PlaceAnswer) -> PlaceAnswer {
         stage => stage,
     };
     PlaceAnswer { stage, until: None, attempts: before.attempts, ..after }
+}
+
+/// What holds a gated pod back, in the words of the plugin, and whether that is an error.
+fn gate(engine: &Engine, pod: &Pod) -> Option<(bool, String)> {
+    let queued = engine.queue().get(&pod.namespace, &pod.name)?;
+    let status = queued.is_gated().then(|| engine.gate_of(&queued.entry().0))??;
+    Some((status.code() == Code::Error, status.message()))
 }
 
 /// Why the last attempt failed, as the pod's condition has it, and whether by an error.

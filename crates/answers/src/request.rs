@@ -4,6 +4,7 @@
 mod asked;
 mod kind;
 mod objects;
+mod rules;
 mod specs;
 
 use std::borrow::Cow;
@@ -19,6 +20,7 @@ pub(crate) use self::asked::Asked;
 use self::asked::Read;
 pub use self::kind::QuestionKind;
 use self::objects::Objects;
+pub use self::rules::{check_key, check_pair};
 use self::specs::{
     CapacitySpec, DrainSpec, FragmentationSpec, PodQuestionSpec, QueueSpec, WhatIfSpec,
 };
@@ -508,6 +510,43 @@ mod tests {
                 json!({"pod": pod, "max": 100_001}),
                 "spec.max: 100001: at most 100000 is allowed",
             ),
+            (
+                QuestionKind::Capacity,
+                "web",
+                json!({"pod": pod, "max": 0}),
+                "spec.max: 0: expected 1 or more",
+            ),
+            (
+                QuestionKind::WhatIf,
+                "web",
+                json!({"changes": [{"taint": {"name": "n", "key": "!!", "effect": "NoSchedule"}}]}),
+                "spec.changes.taint: \"!!\": ",
+            ),
+            (
+                QuestionKind::WhatIf,
+                "web",
+                json!({"changes": [{"label": {"name": "n", "key": "", "value": "a"}}]}),
+                "spec.changes.label: \"\": ",
+            ),
+            (
+                QuestionKind::WhatIf,
+                "web",
+                json!({"changes": [{"label": {"name": "n", "key": "k", "value": "a b"}}]}),
+                "spec.changes.label: \"a b\": ",
+            ),
+            (
+                QuestionKind::WhatIf,
+                "web",
+                json!({"changes": [{"addNodesLike": {"name": "n", "count": 0}}]}),
+                "spec.changes.addNodesLike.count: 0: expected 1 or more",
+            ),
+            (
+                QuestionKind::WhatIf,
+                "web",
+                json!({"changes": [add(0)]}),
+                "addPods.count: 0: expected",
+            ),
+            (QuestionKind::Fragmentation, "", json!({"by": ""}), "spec.by: \"\": "),
         ] {
             let error = read_spec(kind, namespace, &spec).unwrap_err();
             assert!(error.contains(expected), "{spec}: {error}");

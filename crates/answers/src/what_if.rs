@@ -24,7 +24,10 @@ pub use self::data::{
 pub use self::rounds::MAX_RETURNS;
 pub use self::workloads::Workload;
 use crate::course::{Course, Eviction};
-use crate::explanation::{ExplainOptions, Subject, explanation_of, found_about};
+use crate::explanation::{
+    BEING_DELETED, ExplainOptions, Subject, explanation_of, found_about, not_ours,
+};
+use crate::format::as_of;
 use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 use crate::{API_VERSION, Refusal};
@@ -204,7 +207,7 @@ fn compose(
     engine: &Engine,
     before: Course,
     mut after: Course,
-    (touched, evicted): (changes::Touched, rounds::Evicted),
+    (mut touched, evicted): (changes::Touched, rounds::Evicted),
     now: Timestamp,
 ) -> WhatIf {
     let moves = moves(&before, &after, &touched);
@@ -237,6 +240,7 @@ fn compose(
     say_what_gates_prevent(&mut after, &mut pending);
     let is_whole = after.cut_short.is_none();
     let fits = is_whole && pending.iter().all(|pod| !pod.asked) && evicted.blocked.is_empty();
+    touched.warn_of_going();
     let mut warnings = touched.warnings;
     warnings.extend(before.warning_if_cut_short().or_else(|| after.warning_if_cut_short()));
     warnings.extend(after.warnings_about_outside());
@@ -257,7 +261,7 @@ fn compose(
     WhatIf {
         api_version: API_VERSION,
         kind: "WhatIf",
-        as_of: now.to_string(),
+        as_of: as_of(now),
         fits,
         placements,
         evictions,
@@ -313,7 +317,8 @@ fn pending(
         }
         let is_queued = after.engine.queue().get(&name.namespace, &name.name).is_some();
         if known.is_some_and(|pod| !pod.is_assigned()) && !is_queued {
-            let message = "no profile is responsible for it, or it is still on its way".to_owned();
+            let message =
+                known.map(|pod| why_not_scheduled(&after.engine, pod)).unwrap_or_default();
             listed.push(PendingAnswer {
                 pod: name.to_string(),
                 asked: true,
@@ -325,6 +330,16 @@ fn pending(
     }
     listed.sort_by(|a, b| a.pod.cmp(&b.pod));
     (listed, n_others)
+}
+
+/// Why a pod has no node and does not wait for one.
+fn why_not_scheduled(engine: &Engine, pod: &Pod) -> String {
+    let name = &pod.spec.scheduler_name;
+    match engine.profiles().iter().any(|profile| profile.scheduler_name == *name) {
+        false => not_ours(engine, pod).to_string(),
+        true if pod.deletion_requested.is_some() => BEING_DELETED.to_owned(),
+        true => "it is still on its way".to_owned(),
+    }
 }
 
 /// Adds what would become of pods that are held back if they were not, each by itself, as things are at the end.

@@ -22,7 +22,7 @@ use crate::counts::{BoundPod, PreemptionCounts, ProfileCounts};
 use crate::cycle::{ClassCacheCounts, Guidance, SchedulingCycle};
 use crate::deadlines::WakeUp;
 use crate::effect::Effect;
-use crate::explain::{Explanation, explained};
+use crate::explain::{Explanation, explained, gate_of};
 use crate::input::Input;
 use crate::intake::Intake;
 use crate::measures::Measurements;
@@ -147,6 +147,12 @@ impl Engine {
     pub fn explain(&mut self, pod: &Arc<Pod>, random: u64, now: Timestamp) -> Option<Explanation> {
         self.core.now = now;
         explained(&mut self.core, &self.cycle, pod, random)
+    }
+
+    /// What holds a pod back before any attempt: the first rejection by a PreEnqueue plugin, if there is one. `None` also when no
+    /// profile is responsible for the pod. The pod need not be known.
+    pub fn gate_of(&self, pod: &Arc<Pod>) -> Option<Status> {
+        gate_of(&self.core, pod)
     }
 
     /// The random number of the next attempt, for [`explain`](Self::explain).

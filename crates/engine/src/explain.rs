@@ -97,7 +97,8 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    fn nothing_yet(pod: &Pod) -> Self {
+    /// The explanation of a pod about which there is nothing to decide, or of which nothing is known yet.
+    pub fn nothing_yet(pod: &Pod) -> Self {
         Self {
             pod: PodRef::from(pod),
             gated: None,
@@ -179,6 +180,13 @@ pub(crate) fn explained(
         core.cluster.forget_requested();
     }
     Some(explanation)
+}
+
+/// What a PreEnqueue plugin says that holds the pod back, if one does; no profile holds back a pod of other schedulers.
+pub(crate) fn gate_of(core: &Core, pod: &Arc<Pod>) -> Option<Status> {
+    let profile = &core.plans.profiles[core.plans.profiles.of(pod)?];
+    let runner = Runner::new(profile, core.sources());
+    guarded(|| gating_status(&runner, pod)).unwrap_or_else(Some)
 }
 
 fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, manner: Manner) -> Explanation {

@@ -112,8 +112,17 @@ impl Engine {
         {
             Some(queued) => self.queued(pod, queued),
             None if core.queue().is_in_flight(uid) => PodPlace::at(PodStage::InFlight),
-            None if pod.deletion_requested.is_some() => PodPlace::at(PodStage::BeingDeleted),
             None => PodPlace::at(PodStage::NotOurs),
+        };
+        // It may be queued still, and is passed over when it comes to its turn.
+        let is_being_deleted =
+            pod.deletion_requested.is_some() && place.stage != PodStage::InFlight;
+        let place = match is_being_deleted {
+            true => {
+                let attempts = place.attempts;
+                PodPlace { attempts, ..PodPlace::at(PodStage::BeingDeleted) }
+            }
+            false => place,
         };
         Some(PodPlace { nominated_node, is_preempting, ..place })
     }

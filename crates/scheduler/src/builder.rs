@@ -132,9 +132,10 @@ impl SchedulerBuilder {
     pub fn run_with(self, args: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
         let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
         let program = cli::program_name(&args);
+        let first = args.get(1).map(|arg| arg.to_string_lossy().into_owned()).unwrap_or_default();
         let request = match cli::parse(args) {
             Ok(request) => request,
-            Err(error) => return failure::usage(&error, &program),
+            Err(error) => return failure::usage(&error, &program, &first),
         };
         let registry = match self.registry() {
             Ok(registry) => registry,
@@ -143,6 +144,7 @@ impl SchedulerBuilder {
         let command = match request {
             Request::Schedule(flags) => return commands::schedule::run(*flags, registry),
             Request::Help => return commands::help::run(&program),
+            Request::Questions => return commands::help::questions(),
             Request::Command(command) => *command,
         };
         let result = match command {

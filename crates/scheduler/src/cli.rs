@@ -57,6 +57,8 @@ pub(crate) enum Request {
     Command(Box<Command>),
     /// Printing the help.
     Help,
+    /// Printing which questions there are.
+    Questions,
 }
 
 /// Why a command line is rejected.
@@ -66,7 +68,19 @@ pub(crate) enum ParseError {
     Command(clap::Error),
     /// The scheduler's flags are invalid.
     Flags(CommandLineError),
+    /// The kubectl plugin is called without a command, or with one that there is not.
+    NoQuestion(String),
 }
+
+/// The name under which kubectl finds the program as a plugin. By that name it never runs as a scheduler.
+const PLUGIN: &str = "kubectl-scheduler";
+
+/// What a plugin is called as.
+const PLUGIN_CALL: &str = "kubectl scheduler";
+
+/// The commands that are questions.
+pub(crate) const QUESTIONS: [&str; 7] =
+    ["explain", "preempt", "what-if", "drain", "capacity", "queue", "fragmentation"];
 
 /// The whole command line of `program`, subcommands and flags, for shell completions and the manual. It is never parsed.
 pub(crate) fn described(program: &str) -> clap::Command {
@@ -97,20 +111,51 @@ pub(crate) fn commands() -> Vec<String> {
     Program::command().get_subcommands().map(|command| command.get_name().to_owned()).collect()
 }
 
+/// What the kubectl plugin answers, and its other commands.
+pub(crate) fn questions() -> String {
+    let program = Program::command();
+    let about = |name: &&str| {
+        let about = program.find_subcommand(name).and_then(clap::Command::get_about);
+        format!("  {name:<15}{}\n", about.map(ToString::to_string).unwrap_or_default())
+    };
+    let questions: String = QUESTIONS.iter().map(about).collect();
+    let others: Vec<String> =
+        commands().into_iter().filter(|name| !QUESTIONS.contains(&name.as_str())).collect();
+    format!(
+        "Ask the scheduler of a cluster about itself. Nothing is changed.\n\nUsage:\n  {PLUGIN_CALL} COMMAND [ARGUMENTS]\n\nQuestions:\n{questions}\nOther commands: {}\n\n{PLUGIN_CALL} COMMAND --help has the arguments of one.\n",
+        others.join(", ")
+    )
+}
+
+/// Whether the program is called as a kubectl plugin.
+fn is_plugin(program: &str) -> bool {
+    program.strip_suffix(".exe").unwrap_or(program) == PLUGIN
+}
+
 /// Reads a command line; the first argument is the program's name.
 pub(crate) fn parse(args: Vec<OsString>) -> Result<Request, ParseError> {
     let first = args.get(1).and_then(|arg| arg.to_str()).unwrap_or_default();
+    let program = program_name(&args);
+    let is_plugin = is_plugin(&program);
     if first == "help" {
-        return Ok(Request::Help);
+        return Ok(if is_plugin { Request::Questions } else { Request::Help });
     }
     if commands().iter().any(|name| name == first) {
-        let mut command = Program::command().bin_name(program_name(&args));
+        let name = if is_plugin { PLUGIN_CALL.to_owned() } else { program };
+        let mut command = Program::command().bin_name(name);
         let parsed = command
             .try_get_matches_from_mut(args)
             .and_then(|matches| Program::from_arg_matches(&matches));
         return match parsed {
             Ok(program) => Ok(Request::Command(Box::new(program.command))),
             Err(error) => Err(ParseError::Command(error.format(&mut command))),
+        };
+    }
+    if is_plugin {
+        return match first {
+            "--help" | "-h" => Ok(Request::Questions),
+            "--version" => Ok(Request::Command(Box::new(Command::Version))),
+            other => Err(ParseError::NoQuestion(other.to_owned())),
         };
     }
     let args: Vec<String> =
@@ -139,6 +184,28 @@ mod tests {
     fn the_definition_is_consistent() {
         Program::command().debug_assert();
         described("my-scheduler").debug_assert();
+    }
+
+    #[test]
+    fn a_plugin_of_kubectl_never_runs_as_a_scheduler() {
+        let parsed = |args: &str| {
+            let args = std::iter::once("/bin/kubectl-scheduler").chain(args.split_whitespace());
+            parse(args.map(Into::into).collect())
+        };
+        for help in ["--help", "-h", "help"] {
+            assert!(matches!(parsed(help), Ok(Request::Questions)), "{help}");
+        }
+        assert!(matches!(parsed("queue -f x"), Ok(Request::Command(_))));
+        assert!(matches!(parsed("--version"), Ok(Request::Command(_))));
+        for wrong in ["", "explian web", "--kubeconfig x explain web", "--leader-elect=false"] {
+            assert!(matches!(parsed(wrong), Err(ParseError::NoQuestion(_))), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn questions_are_commands() {
+        let commands = commands();
+        assert!(QUESTIONS.iter().all(|name| commands.iter().any(|known| known == name)));
     }
 
     #[test]

@@ -7,8 +7,8 @@ use crate::commands::help;
 use crate::flags::{self, CommandLineError};
 use crate::similar::most_like;
 
-/// Prints why the command line of `program` is rejected, or the help of a subcommand.
-pub(crate) fn usage(error: &ParseError, program: &str) -> ExitCode {
+/// Prints why the command line of `program`, with this `first` argument, is rejected, or the help of a subcommand.
+pub(crate) fn usage(error: &ParseError, program: &str, first: &str) -> ExitCode {
     match error {
         ParseError::Command(error) => {
             // If the stream is closed, no one reads the message.
@@ -20,14 +20,32 @@ pub(crate) fn usage(error: &ParseError, program: &str) -> ExitCode {
                 eprintln!("{}", flags::usage(program, &cli::commands(), help::columns()));
             }
             eprintln!("Error: {error}");
-            if let CommandLineError::Arguments(args) = error
-                && let Some(wrong) = args.first()
-                && let Some(command) = most_like(wrong, cli::commands().iter().map(String::as_str))
-            {
-                eprintln!("Do you mean the command {command}? A command comes first.");
+            // The message and the exit code are the reference's, which has no commands.
+            let wrong = match error {
+                CommandLineError::Arguments(args) => args.first().map(String::as_str),
+                CommandLineError::Flag(_) => Some(first).filter(|first| !first.starts_with('-')),
+            };
+            if let Some(hint) = wrong.map(hint_about_command) {
+                eprintln!("{hint}");
             }
             ExitCode::FAILURE
         }
+        ParseError::NoQuestion(given) => {
+            if !given.is_empty() {
+                eprintln!("error: expected a command first, found {given}\n");
+            }
+            eprint!("{}", cli::questions());
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What a user may have meant by a word that is no command.
+fn hint_about_command(wrong: &str) -> String {
+    let commands = cli::commands();
+    match most_like(wrong, commands.iter().map(String::as_str)) {
+        Some(command) => format!("Do you mean the command {command}? A command comes first."),
+        None => format!("A command comes first, and is one of: {}", commands.join(", ")),
     }
 }
 

@@ -25,6 +25,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kube_scheduler_answers::PodName;
 use kube_scheduler_api_types::{
     CompileOptions, DecodeError, Node, Object, Pod, PodGroup, Timestamp,
 };
@@ -48,6 +49,8 @@ pub struct ClusterInput {
     asks: bool,
     /// The namespace of what is asked about and names none.
     namespace: String,
+    /// Whether what is asked about may name no other.
+    is_confined: bool,
     /// The feature gates under which pods are read.
     options: CompileOptions,
 }
@@ -79,6 +82,11 @@ pub struct ClusterObjects {
     pub ends: BTreeMap<Arc<str>, Timestamp>,
     /// The number of pods that had ended (phase `Succeeded` or `Failed`) and were left out.
     pub n_finished: usize,
+    /// The names of those of the cluster.
+    pub finished: BTreeSet<PodName>,
+    /// How many controllers of the cluster would have pods and have none, where something is asked: only those that are asked about
+    /// get pods.
+    pub n_without_pods: usize,
     /// What the user should know about the input.
     pub warnings: Vec<String>,
 }
@@ -123,6 +131,12 @@ impl ClusterInput {
         namespace.clone_into(&mut self.namespace);
     }
 
+    /// What is asked about may be in no other namespace than that of [`begin_question`](Self::begin_question): as where the user
+    /// names it for kubectl.
+    pub fn confine_question(&mut self) {
+        self.is_confined = true;
+    }
+
     /// Adds manifests of the cluster, also after the question has begun.
     ///
     /// # Errors
@@ -137,6 +151,11 @@ impl ClusterInput {
     /// Whether an object of this kind is asked about.
     pub fn asks_about(&self, group: &str, kind: &str) -> bool {
         self.documents.iter().any(|document| document.is_asked && document.is_of(group, kind))
+    }
+
+    /// Whether an object is asked about that stands for pods.
+    pub fn asks_about_controllers(&self) -> bool {
+        Controller::KINDS.iter().any(|(group, kind)| self.asks_about(group, kind))
     }
 
     /// Adds nodes from a trace: columns `sn`, `cpu_milli`, `memory_mib`, `gpu`, `model`, in any order.
@@ -167,12 +186,9 @@ impl ClusterInput {
     /// If an object is invalid, is given twice in the cluster or in the question, or refers to a priority class that is not in
     /// the input.
     pub fn finish(mut self) -> Result<ClusterObjects, ImportError> {
-        // Names first, since repeats are found by name; classes before pods, wherever they are in the input.
-        let mut n_generated = 0;
-        self.complete_names(&mut n_generated)?;
-        self.reject_repeats()?;
-        self.documents = expansion::expand(self.documents, self.asks, &mut n_generated)?;
+        let n_without_pods = self.complete_documents()?;
         let warnings = self.check_asked();
+        // Classes before pods, wherever they are in the input.
         let classes = PriorityClasses::collect(&self.documents).map_err(|error| {
             let PriorityClassError { document, reason } = error;
             ImportError::NotAnObject { place: self.place(document, &["value"]), reason }
@@ -181,7 +197,7 @@ impl ClusterInput {
             defaults::complete_claim(&mut document.value);
         }
         let mut templates = ClaimTemplates::collect(&self.documents);
-        let mut found = ClusterObjects { warnings, ..ClusterObjects::default() };
+        let mut found = ClusterObjects { warnings, n_without_pods, ..ClusterObjects::default() };
         let mut uids: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         for at in 0..self.documents.len() {
             let (group, kind) = self.documents[at].group_and_kind();
@@ -243,6 +259,23 @@ impl ClusterInput {
         Ok(found)
     }
 
+    /// Makes the documents whole: with names, and with what controllers would create. Returns how many controllers of the cluster
+    /// lack their pods, where something is asked.
+    fn complete_documents(&mut self) -> Result<usize, ImportError> {
+        // Names first, since repeats are found by name.
+        let mut n_generated = 0;
+        self.complete_names(&mut n_generated)?;
+        self.reject_repeats()?;
+        self.reject_negative_counts()?;
+        let n_without_pods = match self.asks {
+            true => expansion::without_pods(&self.documents),
+            false => 0,
+        };
+        let documents = std::mem::take(&mut self.documents);
+        self.documents = expansion::expand(documents, self.asks, &mut n_generated)?;
+        Ok(n_without_pods)
+    }
+
     fn add_node(&mut self, at: usize, found: &mut ClusterObjects) -> Result<(), ImportError> {
         let node = self.node(at)?;
         if node.allowed_pods == 0 {
@@ -277,6 +310,8 @@ impl ClusterInput {
         if self.is_asked(at) {
             let (place, pod) = (self.place(at, &[]), pod.key());
             found.warnings.push(format!("{place}: pod {pod} has ended, and is ignored"));
+        } else {
+            found.finished.insert(PodName::from(pod));
         }
     }
 
@@ -347,9 +382,42 @@ impl ClusterInput {
                 let kind = self.documents[at].group_and_kind().1;
                 return Err(ImportError::NoName { place: self.place(at, &["metadata"]), kind });
             }
+            self.check_namespace(at)?;
             let document = &mut self.documents[at];
             if document.is_asked && document.is_of("", "Pod") {
                 defaults::set_uid_of_question(&mut document.value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses an object of the question that is in another namespace than the one it is confined to.
+    fn check_namespace(&self, at: usize) -> Result<(), ImportError> {
+        let document = &self.documents[at];
+        let (namespace, _) = document.namespace_and_name();
+        let is_refused = document.is_asked
+            && self.is_confined
+            && !namespace.is_empty()
+            && namespace != self.namespace;
+        if !is_refused {
+            return Ok(());
+        }
+        Err(ImportError::OtherNamespace {
+            place: self.place(at, &["metadata", "namespace"]),
+            object: document.title(),
+            namespace,
+            given: self.namespace.clone(),
+        })
+    }
+
+    fn reject_negative_counts(&self) -> Result<(), ImportError> {
+        for (at, document) in self.documents.iter().enumerate() {
+            if let Some((field, count)) = Controller::new(&document.value).negative_count() {
+                let path = format!("spec.{field}");
+                let reason = format!("expected 0 or more, found {count}");
+                return Err(
+                    self.decode_error(at, DecodeError { object: document.title(), path, reason })
+                );
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::json::{at, int_at, meta_mut, text_at};
+use crate::json::{at, group_and_kind, int_at, meta_mut, text_at};
 
 /// An object with a controller, such as a ReplicaSet.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,18 @@ impl<'v> Controller<'v> {
     /// A count in the spec, such as `replicas`; negative ones count as 0.
     pub fn count(&self, field: &str, default: i64) -> i64 {
         int_at(self.value, &["spec", field]).unwrap_or(default).max(0)
+    }
+
+    /// A count in the spec that an API server would refuse because it is negative, with its field.
+    pub fn negative_count(&self) -> Option<(&'static str, i64)> {
+        let counts = match group_and_kind(self.value) {
+            ("apps", "Deployment" | "ReplicaSet" | "StatefulSet")
+            | ("", "ReplicationController") => &["replicas"][..],
+            ("batch", "Job") => &["parallelism", "completions"],
+            _ => &[],
+        };
+        let given = |field: &&'static str| Some((*field, int_at(self.value, &["spec", *field])?));
+        counts.iter().filter_map(given).find(|(_, count)| *count < 0)
     }
 
     /// `spec.template`, null when there is none.

@@ -14,8 +14,9 @@ pub struct Capacity {
     pub(super) api_version: &'static str,
     pub(super) kind: &'static str,
     /// The time of the answer. Of an answer that was made from objects, without a running scheduler: the newest timestamp among
-    /// the nodes and pods.
-    pub(super) as_of: String,
+    /// the nodes and pods, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) as_of: Option<String>,
     /// The template, `namespace/name`.
     pub(super) template: String,
     /// How many fit.

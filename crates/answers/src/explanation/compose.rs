@@ -15,6 +15,10 @@ use super::data::{
     Rejection, ScoreAnswer, ShortageAnswer, Verdict,
 };
 use crate::API_VERSION;
+use crate::format::as_of;
+
+/// What is said of a pod that goes before it has a node.
+pub(crate) const BEING_DELETED: &str = "it is being deleted, and is never scheduled";
 
 /// The answer about `pod`, of which the engine `found` this.
 pub(super) fn compose(
@@ -28,35 +32,43 @@ pub(super) fn compose(
     let n_feasible = found.nodes.iter().filter(|node| node.status.is_success()).count();
     let verdict = verdict(pod, &found, n_feasible, preemption.as_ref());
     let decision = if verdict == Verdict::Fits { decision(&found) } else { None };
-    let (feasible, rejected) = match verdict {
-        Verdict::Bound => (Vec::new(), Vec::new()),
-        _ => (feasible(&found, options.max_feasible), rejected(&found, options.max_examples)),
+    let is_being_deleted = is_being_deleted(pod);
+    let is_settled = verdict == Verdict::Bound || is_being_deleted;
+    let (feasible, rejected) = match is_settled {
+        true => (Vec::new(), Vec::new()),
+        false => (feasible(&found, options.max_feasible), rejected(&found, options.max_examples)),
     };
-    let is_gated = verdict != Verdict::Bound && is_gated(pod, &found);
+    let is_gated = !is_settled && is_gated(pod, &found);
     Explanation {
         api_version: API_VERSION,
         kind: "Explanation",
         pod: pod.key(),
         scheduler_name: pod.spec.scheduler_name.to_string(),
-        as_of: now.to_string(),
+        as_of: as_of(now),
         verdict: if is_gated { Verdict::Gated } else { verdict },
         without_gates: is_gated.then_some(verdict),
         is_by_group: false,
+        is_being_deleted,
         suggestions: Vec::new(),
         warnings: warnings(pod, &found),
-        message: found.message.filter(|_| verdict != Verdict::Bound),
+        message: found.message.filter(|_| !is_settled),
         place: place.map(place_answer),
         group: None,
-        gated: found.gated.as_ref().map(Rejection::from),
+        gated: found.gated.as_ref().filter(|_| !is_being_deleted).map(Rejection::from),
         pod_rejections: found.of_pod.iter().map(Rejection::from).collect(),
         nodes: found.nodes.len(),
         n_feasible,
         decision,
         feasible,
         rejected,
-        preemption: preemption.filter(|_| verdict != Verdict::Bound),
-        error: found.error.as_ref().map(Rejection::from),
+        preemption: preemption.filter(|_| !is_settled),
+        error: found.error.as_ref().filter(|_| !is_being_deleted).map(Rejection::from),
     }
+}
+
+/// Whether the pod is going away before it has a node: an attempt passes it over.
+pub(super) fn is_being_deleted(pod: &Pod) -> bool {
+    pod.deletion_requested.is_some() && !pod.is_assigned()
 }
 
 /// Whether something holds the pod back, other than that its group waits: of that the group's part of the answer tells.
@@ -73,6 +85,8 @@ fn verdict(
 ) -> Verdict {
     if pod.is_assigned() {
         Verdict::Bound
+    } else if is_being_deleted(pod) {
+        Verdict::DoesNotFit
     } else if found.error.is_some() && found.chosen.is_none() {
         Verdict::Error
     } else if n_feasible > 0 || found.chosen.is_some() {
@@ -86,8 +100,16 @@ fn verdict(
 
 fn warnings(pod: &Pod, found: &engine::Explanation) -> Vec<String> {
     let mut warnings = Vec::new();
+    if is_being_deleted(pod) {
+        return vec![BEING_DELETED.to_owned()];
+    }
     if pod.is_assigned() {
         warnings.push("the pod has its node already: there is nothing to decide".to_owned());
+        if pod.deletion_requested.is_some() {
+            warnings
+                .push("it is being deleted: its node has its room until it has ended".to_owned());
+        }
+        return warnings;
     }
     if let Some(group) = &pod.spec.pod_group {
         warnings.push(format!(
@@ -151,12 +173,27 @@ pub(crate) fn place_answer(place: PodPlace) -> PlaceAnswer {
 
 impl From<&Status> for Rejection {
     fn from(status: &Status) -> Self {
+        let named = || status.reasons().find_map(only_plugin_named);
         Self {
-            plugin: status.plugin().map(ToString::to_string).unwrap_or_default(),
+            plugin: status
+                .plugin()
+                .map(|plugin| &**plugin)
+                .or_else(named)
+                .unwrap_or_default()
+                .into(),
             code: status.code().as_str(),
             reasons: status.reasons().map(str::to_owned).collect(),
         }
     }
+}
+
+/// The plugin of a reason that PreFilter gives for the nodes it leaves out, if it is of one plugin alone.
+fn only_plugin_named(reason: &str) -> Option<&str> {
+    const TEXT: &str = "node(s) didn't satisfy plugin";
+
+    let rest = reason.strip_prefix(TEXT)?;
+    let listed = rest.strip_prefix("(s) [").and_then(|list| list.strip_suffix(']'));
+    listed.or_else(|| rest.strip_prefix(' ')).filter(|name| !name.contains(' '))
 }
 
 /// Nodes by all that is in the way.

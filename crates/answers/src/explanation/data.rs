@@ -3,6 +3,7 @@
 //! Invariants: `nodes` is the number of feasible nodes plus the counts of all `rejected`, unless an `error` ended the
 //! evaluation; no two of `rejected` have the same rejections.
 
+use kube_scheduler_api_types::Pod;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -36,8 +37,9 @@ pub struct Explanation {
     pub(super) pod: String,
     pub(crate) scheduler_name: String,
     /// The time of the answer. Of an answer that was made from objects, without a running scheduler: the newest timestamp among
-    /// the nodes and pods.
-    pub(super) as_of: String,
+    /// the nodes and pods, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) as_of: Option<String>,
     /// Whether it fits.
     pub verdict: Verdict,
     /// Whether a gated pod would fit if nothing held it back, which is what all the rest of the answer is about.
@@ -46,6 +48,9 @@ pub struct Explanation {
     /// Whether that is how it fares with its group, and not how it would fare alone.
     #[serde(skip)]
     pub(crate) is_by_group: bool,
+    /// Whether it is going away, so that it is not tried at all.
+    #[serde(skip)]
+    pub(crate) is_being_deleted: bool,
     /// The text of the event if an attempt failed now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -96,12 +101,18 @@ impl Explanation {
 
     /// Whether it gets no node as things are, and nothing has failed.
     pub(crate) fn is_rejected(&self) -> bool {
-        matches!(self.judged(), Verdict::DoesNotFit | Verdict::FitsAfterPreemption)
+        !self.is_being_deleted
+            && matches!(self.judged(), Verdict::DoesNotFit | Verdict::FitsAfterPreemption)
     }
 
     /// Whether changes help only if the whole group of the pod then fits.
     pub(crate) fn is_up_to_group(&self) -> bool {
         self.group.as_ref().is_some_and(GroupAnswer::is_stuck)
+    }
+
+    /// What was found about a copy of `pod`, said of the pod: where the copy is says nothing.
+    pub(crate) fn about_another(self, pod: &Pod) -> Self {
+        Self { pod: pod.key(), place: None, ..self }
     }
 
     /// Says that it fits or does not, if nothing holds it back, because its group fits or does not.

@@ -36,6 +36,9 @@ impl Explanation {
     pub(crate) fn judgement(&self) -> String {
         let Self { nodes, n_feasible, decision, .. } = self;
         let verdict = self.judged();
+        if self.is_being_deleted {
+            return "does not fit: it is being deleted".to_owned();
+        }
         let share = match self.is_by_group {
             true => {
                 format!("because of its group; {n_feasible} of {nodes} nodes feasible for it alone")

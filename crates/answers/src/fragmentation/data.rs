@@ -1,4 +1,5 @@
-//! Fragmentation as data. Amounts are quantities: CPU in thousandths (`1500m`), others in units (bytes for memory).
+//! Fragmentation as data. Amounts are quantities: CPU in thousandths (`1500m`), bytes with a suffix where it
+//! is exact (`8Gi`), others in units.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,9 @@ pub struct Fragmentation {
     pub(super) api_version: &'static str,
     pub(super) kind: &'static str,
     /// The time of the answer. Of an answer that was made from objects, without a running scheduler: the newest timestamp among
-    /// the nodes and pods.
-    pub(super) as_of: String,
+    /// the nodes and pods, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) as_of: Option<String>,
     /// The label by whose values nodes are distinguished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) by: Option<String>,

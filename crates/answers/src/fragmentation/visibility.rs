@@ -46,7 +46,7 @@ mod tests {
             let answer = Fragmentation {
                 api_version: "",
                 kind: "",
-                as_of: String::new(),
+                as_of: None,
                 by: None,
                 pods: examples.len(),
                 other_pods: 0,

@@ -12,6 +12,7 @@ use kube_scheduler_framework::{Code, Status};
 use super::data::{CandidateAnswer, NodesInVain, Preemption, PreemptionChoice, VictimAnswer};
 use crate::API_VERSION;
 use crate::explanation::{ExplainOptions, Found, Rejection, Verdict, explanation_in_group};
+use crate::format::as_of;
 use crate::interrupt::Interrupt;
 use crate::what_if::Coverage;
 
@@ -33,7 +34,11 @@ pub(super) fn compose(
     // Stable: of equally good ones the first is chosen.
     compared.sort_by_key(|candidate| candidate.harm);
     let explanation = explanation_in_group(engine, found, options, interrupt, now);
-    let by_group = explanation.is_by_group.then(|| explanation.judgement());
+    let is_settled = explanation.is_being_deleted;
+    let in_words = (explanation.is_by_group || is_settled).then(|| explanation.judgement());
+    if is_settled {
+        compared.clear();
+    }
     let fits_alone = explanation.n_feasible > 0;
     let verdict = explanation.judged();
     let makes_room = verdict == Verdict::FitsAfterPreemption;
@@ -61,10 +66,10 @@ pub(super) fn compose(
         pod: pod.key(),
         scheduler_name: explanation.scheduler_name,
         priority: pod.priority(),
-        as_of: now.to_string(),
+        as_of: as_of(now),
         verdict: explanation.verdict,
         without_gates: explanation.without_gates,
-        by_group,
+        in_words,
         group: explanation.group,
         node,
         victims: chosen.map(|chosen| chosen.victims.clone()).unwrap_or_default(),
@@ -80,7 +85,7 @@ pub(super) fn compose(
         gated: explanation.gated,
         nodes,
         candidates,
-        in_vain: if fits_alone || matches!(verdict, Verdict::Fits | Verdict::Bound) {
+        in_vain: if is_settled || fits_alone || matches!(verdict, Verdict::Fits | Verdict::Bound) {
             Vec::new()
         } else {
             in_vain

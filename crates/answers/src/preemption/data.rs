@@ -19,16 +19,17 @@ pub struct Preemption {
     /// The priority that victims must be below.
     pub(super) priority: i32,
     /// The time of the answer. Of an answer that was made from objects, without a running scheduler: the newest timestamp among
-    /// the nodes and pods.
-    pub(super) as_of: String,
+    /// the nodes and pods, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) as_of: Option<String>,
     /// Whether the pod fits as things are, or once pods are evicted.
     pub verdict: Verdict,
     /// The same of a gated pod if nothing held it back, which is what all the rest of the answer is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_gates: Option<Verdict>,
-    /// That the pod's group is the reason, in words.
+    /// The verdict in words, where the pod's group is the reason, or that the pod is being deleted.
     #[serde(skip)]
-    pub(super) by_group: Option<String>,
+    pub(super) in_words: Option<String>,
     /// Where the pod's group stands, if it has one whose pods are tried together. But for verdicts, the rest of the answer is about
     /// the pod alone.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use kube_scheduler_api_types::Timestamp;
+
 use super::data::{CandidateAnswer, Preemption, PreemptionChoice};
 use crate::columns::Columns;
 use crate::explanation::{Verdict, examples_cell, gated_by};
@@ -43,8 +45,8 @@ impl Preemption {
     }
 
     fn judgement(&self, verdict: Verdict) -> String {
-        if let Some(by_group) = &self.by_group {
-            return by_group.clone();
+        if let Some(in_words) = &self.in_words {
+            return in_words.clone();
         }
         let node = a_node(self.node.as_deref().unwrap_or_default());
         match verdict {
@@ -99,6 +101,7 @@ impl Preemption {
             "EARLIEST START",
         ]);
         let max = if wide { usize::MAX } else { MAX_CANDIDATES };
+        let as_of = self.as_of.clone().unwrap_or_else(|| Timestamp::EPOCH.to_string());
         for candidate in self.candidates.iter().take(max) {
             columns.push(vec![
                 a_node(&candidate.node).to_owned(),
@@ -108,7 +111,7 @@ impl Preemption {
                 candidate.priority_sum.to_string(),
                 candidate.victims.len().to_string(),
                 match &candidate.earliest_start {
-                    now if *now == self.as_of => "-".to_owned(),
+                    now if *now == as_of => "-".to_owned(),
                     earliest => earliest.clone(),
                 },
             ]);

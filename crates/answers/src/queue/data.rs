@@ -16,8 +16,9 @@ pub struct Queue {
     pub(super) api_version: &'static str,
     pub(super) kind: &'static str,
     /// The time of the answer. Of an answer that was made from objects, without a running scheduler: the newest timestamp among
-    /// the nodes and pods.
-    pub(super) as_of: String,
+    /// the nodes and pods, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) as_of: Option<String>,
     /// How many pods wait.
     pub n_pods: usize,
     /// How many at each stage.
@@ -56,7 +57,7 @@ pub struct WaitingPod {
     /// The node that it gets when it is tried in its turn, if that was found out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goes_to: Option<String>,
-    /// Why the last attempt at it failed.
+    /// Why the last attempt at it failed; of a gated pod, what holds it back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Whether that is the text of an error.
@@ -79,7 +80,7 @@ pub struct WaitingGroup {
     /// The events that may bring them back.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<String>,
-    /// Why the last attempt at them failed.
+    /// Why the last attempt at them failed; of gated pods, what holds them back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// How many.

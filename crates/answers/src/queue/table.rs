@@ -24,8 +24,8 @@ impl Queue {
             let _ = writeln!(out, "and {more}\n");
         }
         let mut groups = Columns::new(&["WAITING", "STAGE", "PODS", "MESSAGE"]);
-        let with_message = self.groups.iter().filter(|group| group.message.is_some());
-        with_message.for_each(|group| groups.push(group.cells(wide)));
+        let held_up = self.groups.iter().filter(|group| group.why().is_some());
+        held_up.for_each(|group| groups.push(group.cells(wide)));
         groups.print(&mut out);
         if self.groups.len() < self.n_groups {
             let more = count(self.n_groups - self.groups.len(), "more group");
@@ -72,7 +72,14 @@ impl WaitingGroup {
             self.count.to_string(),
             self.stage.to_owned(),
             examples_cell(&self.examples, self.count, wide),
-            self.message.clone().unwrap_or_default(),
+            self.why().unwrap_or_default(),
         ]
+    }
+
+    /// What they wait for: the message, or else the plugins that hold them up; `None` if nothing does.
+    fn why(&self) -> Option<String> {
+        let by = if self.held_by.is_empty() { &self.rejected_by } else { &self.held_by };
+        let plugins = || (!by.is_empty()).then(|| format!("by {}", by.join(", ")));
+        self.message.clone().or_else(plugins)
     }
 }

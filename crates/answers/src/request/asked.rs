@@ -6,6 +6,7 @@ use kube_scheduler_api_types::{CompileOptions, Node, Pod, Taint, TaintEffect};
 use serde_json::Value;
 
 use super::objects::Objects;
+use super::rules::{check_key, check_pair};
 use super::specs::{
     AddPodsSpec, CapacitySpec, ChangeSpec, DrainSpec, EffectSpec, FragmentationSpec, ObjectsSpec,
     PodQuestionSpec, PodReferenceSpec, QueueSpec, WhatIfSpec,
@@ -86,6 +87,7 @@ impl Read {
                 let CapacitySpec { pod, max, steps, objects } = typed("spec", spec)?;
                 let template = Arc::new(subject(pod, namespace, options)?);
                 let defaults = CapacityOptions::default();
+                let max = at_least_one("spec.max", max)?;
                 let max = bounded("spec.max", max, defaults.max, MAX_CAPACITY)?;
                 let explain = ExplainOptions::ALL;
                 let options = CapacityOptions { max, steps, explain, ..defaults };
@@ -100,6 +102,7 @@ impl Read {
             }
             QuestionKind::Fragmentation => {
                 let FragmentationSpec { by, max_shapes } = typed("spec", spec)?;
+                by.as_deref().map_or(Ok(()), check_key).map_err(|why| field("spec.by", why))?;
                 let defaults = FragmentationOptions::default();
                 let max_shapes =
                     bounded("spec.maxShapes", max_shapes, defaults.max_shapes, MAX_SHAPES)?;
@@ -135,6 +138,14 @@ fn subject(
     let given = pod.get("metadata").and_then(|meta| meta.get("namespace"));
     in_namespace(given, namespace, "spec.pod.metadata.namespace")?;
     Ok(manifest(pod, namespace, &SUBJECT, options)?)
+}
+
+/// A number that is not 0 if it is given.
+fn at_least_one(name: &'static str, given: Option<usize>) -> Result<Option<usize>, RequestError> {
+    match given {
+        Some(0) => Err(field(name, "0: expected 1 or more")),
+        given => Ok(given),
+    }
 }
 
 fn bounded(
@@ -241,6 +252,7 @@ fn add_changes(
             Change::AddNode(Arc::new(node))
         }
         ChangeSpec::AddNodesLike(like) => {
+            at_least_one("spec.changes.addNodesLike.count", Some(like.count))?;
             Change::AddNodesLike { node: like.name.into(), count: like.count }
         }
         ChangeSpec::RemoveNode(node) => Change::RemoveNode(node.name.into()),
@@ -249,6 +261,8 @@ fn add_changes(
         ChangeSpec::Drain(node) if node.disable_eviction => Change::DrainAtOnce(node.name.into()),
         ChangeSpec::Drain(node) => Change::Drain(node.name.into()),
         ChangeSpec::Taint(taint) => {
+            check_pair(&taint.key, &taint.value)
+                .map_err(|problem| field("spec.changes.taint", problem))?;
             let effect = match taint.effect {
                 EffectSpec::NoSchedule => TaintEffect::NoSchedule,
                 EffectSpec::PreferNoSchedule => TaintEffect::PreferNoSchedule,
@@ -258,6 +272,8 @@ fn add_changes(
             Change::Taint { node: taint.name.into(), taint: Taint { key, value, effect } }
         }
         ChangeSpec::Label(label) => {
+            check_pair(&label.key, &label.value)
+                .map_err(|problem| field("spec.changes.label", problem))?;
             let (key, value) = (label.key.into(), label.value.into());
             Change::Label { node: label.name.into(), key, value }
         }
@@ -286,7 +302,7 @@ fn pods(
     let text = |name: &str| pod["metadata"][name].as_str().filter(|text| !text.is_empty());
     let prefix = text("generateName").filter(|_| text("name").is_none()).map(str::to_owned);
     let pod = manifest(pod, namespace, &ADDED, options)?;
-    let Some(count) = count else {
+    let Some(count) = at_least_one("spec.changes.addPods.count", count)? else {
         return match first {
             Some(_) => Err(field(FIRST, "is the number of the first of several: expected a count")),
             None => Ok(vec![Arc::new(pod)]),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::well_known::{HOSTNAME, UNSCHEDULABLE_TAINT};
 use kube_scheduler_api_types::{Node, Object, Pod, PodStatus, Taint, TaintEffect};
-use kube_scheduler_engine::Input;
+use kube_scheduler_engine::{Engine, Input};
 
 use super::Change;
 use super::workloads::Creation;
@@ -29,6 +29,8 @@ pub(crate) struct Touched {
     pub(super) to_drain: BTreeSet<Arc<str>>,
     /// Pods that are still to be evicted by name, in this order.
     pub(super) to_evict: Vec<Arc<Pod>>,
+    /// How many of the pods that go were being deleted already, and are not created again.
+    n_going_already: usize,
     /// Whether pods go away from nodes, so that controllers create pods again.
     pub(super) moves_pods: bool,
     /// How often each pod came again after it was evicted for another one.
@@ -258,13 +260,37 @@ fn controller_kind(pod: &Pod) -> Option<&str> {
     pod.controller.as_ref().map(|controller| &*controller.kind)
 }
 
-/// Creates a deleted pod again, as its controller would. One without a controller is gone for good; false then.
+/// Creates a deleted pod again, as its controller would. One without a controller is gone for good; false then. One that was
+/// being deleted already just goes, if its controller has not waited for that.
 pub(super) fn recreate(course: &mut Course, pod: &Pod, touched: &mut Touched) -> bool {
+    if pod.deletion_requested.is_some() && !waits_for_end(&course.engine, pod) {
+        touched.lose(pod);
+        touched.n_going_already += 1;
+        return true;
+    }
     let is_recreated = recreate_if_controlled(course, pod, touched);
     if !is_recreated {
         touched.lose(pod);
     }
     is_recreated
+}
+
+/// Whether the controller of a pod creates the next one only when this one has ended, and not when it begins to be deleted.
+fn waits_for_end(engine: &Engine, pod: &Pod) -> bool {
+    let Some(controller) = &pod.controller else { return false };
+    match &*controller.kind {
+        "StatefulSet" => true,
+        "Job" => {
+            let jobs = engine.cluster().objects();
+            let job = jobs.get("batch", "Job", &pod.namespace, &controller.name);
+            // Which is the default where a Job has rules about failures.
+            job.is_some_and(|job| match job.json["spec"]["podReplacementPolicy"].as_str() {
+                Some(policy) => policy == "Failed",
+                None => !job.json["spec"]["podFailurePolicy"].is_null(),
+            })
+        }
+        _ => false,
+    }
 }
 
 /// Creates a pod again as its controller would, and says whether it has one. For pods whose deletion nobody asked for: those without a
@@ -288,6 +314,15 @@ impl Touched {
         let name = PodName::from(pod);
         self.asked.remove(&name);
         self.gone.insert(name);
+    }
+
+    /// Adds a warning about the pods that were going already.
+    pub(super) fn warn_of_going(&mut self) {
+        if self.n_going_already > 0 {
+            let pods = count(self.n_going_already, "pod");
+            self.warnings
+                .push(format!("being deleted already, and not created again after that: {pods}"));
+        }
     }
 
     /// Adds a warning about `n` pods that no controller creates again: those of a node, or those that went by name.

@@ -19,8 +19,9 @@ pub struct WhatIf {
     pub(super) api_version: &'static str,
     pub(super) kind: &'static str,
     /// The time of the answer. Of an answer that was made from objects, without a running scheduler: the newest timestamp among
-    /// the nodes and pods.
-    pub(super) as_of: String,
+    /// the nodes and pods, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) as_of: Option<String>,
     /// Whether every pod that is asked about gets a node, none is blocked, and the answer is not cut short.
     pub fits: bool,
     /// Pods that get a node, or another one, by name; those that are asked about in any case.

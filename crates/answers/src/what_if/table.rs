@@ -51,7 +51,22 @@ impl WhatIf {
         for warning in &self.warnings {
             let _ = writeln!(out, "note: {warning}");
         }
+        out.push_str(&self.verdict());
+        if self.other_pending > 0 {
+            let _ =
+                write!(out, "; {} still pending, as now", count(self.other_pending, "other pod"));
+        }
+        out.push('\n');
+        out
+    }
+
+    /// Whether everything fits, and how many pods that is.
+    fn verdict(&self) -> String {
         let Totals { placed: asked, left, evicted, blocked } = self.totals;
+        let moves = !self.placements.is_empty() || !self.pending.is_empty() || evicted > 0;
+        if self.fits && asked == 0 && !moves {
+            return "nothing moves: no pod is added, moved or placed".to_owned();
+        }
         let verdict = match self.fits {
             true => "fits",
             // It is cut short, and what was left out could have changed that.
@@ -59,7 +74,7 @@ impl WhatIf {
             false => "does not fit",
         };
         let all = count(asked + left, "pod");
-        let _ = write!(out, "{verdict}: {asked} of {all} placed");
+        let mut out = format!("{verdict}: {asked} of {all} placed");
         if self.rounds > 0 {
             let _ = write!(out, " in {}", count(self.rounds, "round"));
         }
@@ -69,11 +84,6 @@ impl WhatIf {
         if evicted > 0 {
             let _ = write!(out, ", {} evicted", count(evicted, "pod"));
         }
-        if self.other_pending > 0 {
-            let _ =
-                write!(out, "; {} still pending, as now", count(self.other_pending, "other pod"));
-        }
-        out.push('\n');
         out
     }
 

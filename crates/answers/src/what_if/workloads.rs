@@ -48,6 +48,10 @@ impl Workload {
             let problem = format!("expected one of {kinds}, with apiVersion and name");
             return Err(Wrong { field: AT, problem });
         }
+        if let Some((field, count)) = Controller::new(&value).negative_count() {
+            let problem = format!("spec.{field}: expected 0 or more, found {count}");
+            return Err(Wrong { field: AT, problem });
+        }
         let given = text_at(&value, &["metadata", "namespace"]);
         let namespace = if given.is_empty() { namespace.clone() } else { given.into() };
         meta_mut(&mut value).insert("namespace".to_owned(), Value::from(&*namespace));

@@ -1,6 +1,7 @@
 //! How many more pods fit.
 
 use kube_scheduler_answers::{CapacityOptions, CapacityStep, Refusal, capacity};
+use kube_scheduler_api_types::Timestamp;
 use serde_json::json;
 
 use crate::cluster::{Cluster, NOW, pod};
@@ -23,6 +24,9 @@ fn pods_are_counted_until_the_next_one_does_not_fit() {
     assert_eq!(by_node, [("a", 3), ("b", 2)], "the running pod keeps its place");
     let next = answer.limited_by.as_ref().unwrap();
     assert_eq!(next.rejected[0].rejections[0].reasons, ["Insufficient cpu"]);
+    let json = serde_json::to_value(&answer).unwrap();
+    assert_eq!(json["limitedBy"]["pod"], "default/web", "it is no pod of its own");
+    assert_eq!(json["limitedBy"]["place"], json!(null), "and it is nowhere");
     let text = answer.table(false);
     assert!(text.ends_with("default/web: 5 fit, on 2 nodes\n"), "{text}");
     assert_eq!(cluster.engine.n_known_pods(), 2, "the cluster itself is as it was");
@@ -65,7 +69,7 @@ fn each_request_may_grow_as_far_as_a_feasible_node_has_room() {
         .map(|one| (&*one.resource, one.largest.as_deref(), one.node.as_deref()))
         .collect();
     assert_eq!(largest[0], ("cpu", Some("1500m"), Some("a")), "the tainted node does not count");
-    assert_eq!((largest[1].0, largest[1].1), ("memory", Some("8589934592")));
+    assert_eq!((largest[1].0, largest[1].1), ("memory", Some("8Gi")));
     assert_eq!(largest.len(), 2, "no node has ephemeral storage");
     assert_eq!(answer.largest[0].requested, "250m");
     let too_large = pod("web", "3", json!({}));
@@ -101,4 +105,17 @@ fn steps_end_where_something_else_limits() {
     assert_eq!(answer.steps[1].feasible_to + sum, 4);
     let without = capacity(&cluster.engine, &template, to(100), NOW).unwrap();
     assert_eq!((without.count, without.steps.len()), (answer.count, 0));
+}
+
+#[test]
+fn an_answer_without_any_timestamp_is_of_no_time() {
+    let cluster = Cluster::new().node("a", "2", json!({}));
+    let template = pod("web", "500m", json!({}));
+    let answer = |now| {
+        let answer = capacity(&cluster.engine, &template, to(7), now).unwrap();
+        serde_json::to_value(answer).unwrap()
+    };
+    assert_eq!(answer(NOW)["asOf"], "1970-01-01T00:16:40Z");
+    let undated = answer(Timestamp::EPOCH);
+    assert_eq!((&undated["asOf"], &undated["limitedBy"]["asOf"]), (&json!(null), &json!(null)));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_answers::{Change, QuestionLimits, WhatIf, what_if};
-use kube_scheduler_api_types::{ControllerRef, Object, Pod, PodStatus};
+use kube_scheduler_api_types::{ControllerRef, Object, Pod, PodSpec, PodStatus};
 use kube_scheduler_engine::Input;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -405,4 +405,85 @@ proptest! {
         prop_assert_eq!(n_answers, pods.len());
         prop_assert_eq!(answer.fits, answer.pending.is_empty() && answer.blocked.is_empty());
     }
+}
+
+/// The pod as it is once somebody has deleted it.
+fn going(pod: &Pod) -> Arc<Pod> {
+    Arc::new(Pod { deletion_requested: Some(NOW), ..pod.clone() })
+}
+
+fn of(pod: &Pod, kind: &str) -> Arc<Pod> {
+    let controller = pod
+        .controller
+        .as_ref()
+        .map(|it| Arc::new(ControllerRef { kind: kind.into(), ..(**it).clone() }));
+    Arc::new(Pod { controller, ..pod.clone() })
+}
+
+/// Controllers have replaced them already, or do so when they have ended.
+#[test]
+fn pods_that_are_being_deleted_come_again_only_where_that_is_waited_for() {
+    let mut cluster = Cluster::new()
+        .node("a", "8", json!({}))
+        .node("b", "8", json!({}))
+        .pod(going(&replica("replaced", "web", "a")))
+        .pod(going(&of(&replica("numbered-0", "web", "a"), "StatefulSet")))
+        .pod(going(&of(&replica("worker", "web", "a"), "Job")))
+        .pod(going(&pod("alone", "1", json!({"nodeName": "a"}))))
+        .pod(replica("stays", "web", "a"));
+    let answers = |cluster: &Cluster| {
+        let removed = ask(cluster, &[Change::RemoveNode("a".into())]);
+        let at_once = ask(cluster, &[Change::DrainAtOnce("a".into())]);
+        [drain(cluster), at_once, removed]
+    };
+    for answer in answers(&cluster) {
+        let placed: Vec<&str> = answer.placements.iter().map(|one| &*one.pod).collect();
+        assert_eq!(placed, ["default/numbered-0", "default/stays"]);
+        let text = answer.table(true);
+        assert!(
+            text.contains("note: being deleted already, and not created again after that: 3 pods"),
+            "{text}"
+        );
+        assert!(!text.contains("without a controller"), "{text}");
+        assert!(text.contains("fits: 2 of 2 pods placed"), "{text}");
+    }
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"namespace": "default", "name": "o"},
+        "spec": {"podReplacementPolicy": "Failed"}});
+    object(&mut cluster, Arc::new(Object::from_value(job).unwrap()));
+    for answer in answers(&cluster) {
+        let placed: Vec<&str> = answer.placements.iter().map(|one| &*one.pod).collect();
+        assert_eq!(placed, ["default/numbered-0", "default/stays", "default/worker"]);
+    }
+}
+
+#[test]
+fn a_drain_that_moves_nothing_says_so() {
+    let cluster = Cluster::new()
+        .node("a", "8", json!({}))
+        .pod(going(&replica("replaced", "web", "a")))
+        .pod(pod("waits", "80", json!({})));
+    let text = drain(&cluster).table(false);
+    assert!(
+        text.ends_with(
+            "nothing moves: no pod is added, moved or placed; 1 other pod still pending, as now\n"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_pod_of_another_scheduler_is_not_placed_by_this_one() {
+    let theirs = replica("theirs", "web", "a");
+    let spec = PodSpec { scheduler_name: "other".into(), ..(*theirs.spec).clone() };
+    let theirs = Arc::new(Pod { spec: Arc::new(spec), ..(*theirs).clone() });
+    let cluster = Cluster::new().node("a", "8", json!({})).node("b", "8", json!({})).pod(theirs);
+    let answer = drain(&cluster);
+    let [pending] = &answer.pending[..] else { panic!("{answer:?}") };
+    assert_eq!(
+        (pending.code, &*pending.message),
+        (
+            "NotScheduled",
+            "pod default/theirs is for scheduler \"other\", which has no profile here; there are: default-scheduler"
+        )
+    );
 }

@@ -1,8 +1,12 @@
 //! Why a pod goes where it goes.
 
+use std::sync::Arc;
+
 use kube_scheduler_answers::{
-    ExplainOptions, Format, Interrupt, Refusal, RejectedNodes, Subject, Verdict, explain, render,
+    ExplainOptions, Format, Interrupt, Refusal, RejectedNodes, Subject, Verdict, explain,
+    preemption, render,
 };
+use kube_scheduler_api_types::Pod;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, NOW, pod};
@@ -116,6 +120,77 @@ fn a_pod_that_has_its_node_is_not_judged() {
     let answer = cluster.explain(&known("running")).unwrap();
     assert_eq!(answer.verdict, Verdict::Bound);
     assert!(answer.rejected.is_empty() && answer.message.is_none() && answer.preemption.is_none());
+}
+
+/// The pod as it is once somebody has deleted it.
+fn going(pod: &Pod) -> Arc<Pod> {
+    Arc::new(Pod { deletion_requested: Some(NOW), ..pod.clone() })
+}
+
+#[test]
+fn a_pod_that_is_being_deleted_never_fits() {
+    let gates = json!({"schedulingGates": [{"name": "quota"}]});
+    let low = pod("low", "2", json!({"nodeName": "a", "priority": -1}));
+    let mut cluster = Cluster::new()
+        .node("a", "2", json!({}))
+        .node("b", "1", json!({}))
+        .pod(going(&pod("web", "1", json!({}))))
+        .pod(going(&pod("large", "2", json!({}))))
+        .pod(going(&pod("gated", "1", gates)))
+        .pod(low);
+    for name in ["web", "large", "gated"] {
+        let mut answer = cluster.explain(&known(name)).unwrap();
+        let place = answer.place.as_ref().unwrap();
+        assert_eq!((place.stage, answer.verdict), ("BeingDeleted", Verdict::DoesNotFit), "{name}");
+        assert_eq!((answer.decision.is_some(), answer.gated.is_some()), (false, false));
+        let pod = known(name).pod_in(&cluster.engine).unwrap();
+        answer.suggest(&cluster.engine, &pod, &Interrupt::default(), NOW);
+        let text = answer.table(true);
+        assert_eq!(
+            text,
+            format!(
+                "default/{name}: does not fit: it is being deleted\n  stage: BeingDeleted\n  note: it is being deleted, and is never scheduled\n\n"
+            )
+        );
+        let options = ExplainOptions::ALL;
+        let answer = preemption(&mut cluster.engine, &known(name), options, NOW).unwrap();
+        assert_eq!((answer.verdict, answer.victims.len()), (Verdict::DoesNotFit, 0), "{answer:?}");
+        assert!(answer.candidates.is_empty() && answer.in_vain.is_empty(), "{answer:?}");
+    }
+    let running = going(&pod("running", "1", json!({"nodeName": "b"})));
+    let answer = cluster.pod(running).explain(&known("running")).unwrap();
+    assert_eq!(answer.verdict, Verdict::Bound);
+    assert!(answer.table(false).contains("note: it is being deleted: its node"), "{answer:?}");
+}
+
+#[test]
+fn a_pod_of_another_scheduler_has_its_node_like_any_other() {
+    let foreign = json!({"schedulerName": "other", "nodeName": "a"});
+    let mut cluster = Cluster::new().node("a", "2", json!({})).pod(pod("theirs", "1", foreign));
+    let answer = cluster.explain(&known("theirs")).unwrap();
+    let stage = answer.place.as_ref().map(|place| place.stage);
+    assert_eq!((answer.verdict, stage), (Verdict::Bound, Some("Bound")));
+    let answer = preemption(&mut cluster.engine, &known("theirs"), ExplainOptions::ALL, NOW);
+    let answer = answer.unwrap();
+    assert_eq!((answer.verdict, answer.node.as_deref()), (Verdict::Bound, Some("a")));
+}
+
+#[test]
+fn the_plugin_that_leaves_a_node_out_before_filters_is_named() {
+    let term =
+        json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}]);
+    let affinity = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": term}}}});
+    let mut cluster = Cluster::new().node("a", "1", json!({})).node("b", "8", json!({}));
+    let answer = cluster.explain(&Subject::Manifest(pod("p", "2", affinity))).unwrap();
+    let mut lines: Vec<String> = answer.rejected.iter().map(line).collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        [
+            "1 a: NodeResourcesFit Insufficient cpu",
+            "1 b: NodeAffinity node(s) didn't satisfy plugin(s) [NodeAffinity]",
+        ]
+    );
 }
 
 #[test]

@@ -91,6 +91,8 @@ fn what_is_missing_is_said_and_a_manifest_counts() {
     // One more pod, which does not exist yet, completes it.
     let subject = Subject::Manifest(member("m-1", 1));
     let found = explain(&mut engine, &subject, ExplainOptions::ALL, NOW).unwrap();
+    assert_eq!((found.verdict, &found.gated), (Verdict::Fits, &None));
+    assert!(!found.table(false).contains("held back"), "{}", found.table(false));
     let group = found.group.unwrap();
     assert_eq!((group.n_pods, group.waits_for), (2, None));
     assert_eq!(group.attempt.unwrap().verdict, "Fits");

@@ -89,8 +89,13 @@ impl Change {
         let side = |side: &str| if side == "podAffinity" { "affinity" } else { "anti-affinity" };
         match self {
             Self::Lower { resource, to, from } => {
-                let unit = if *resource == "cpu" { "m" } else { "" };
-                format!("request {to}{unit} of {resource} instead of {from}{unit}")
+                let amount = |amount: &u64| match *resource {
+                    "cpu" => format!("{amount}m"),
+                    "memory" if amount.is_multiple_of(GIB) => format!("{}Gi", amount / GIB),
+                    "memory" => format!("{}Mi", amount >> 20),
+                    _ => amount.to_string(),
+                };
+                format!("request {} of {resource} instead of {}", amount(to), amount(from))
             }
             Self::Tolerate(taint) => format!("tolerate the taint t{taint}=x:NoSchedule"),
             Self::MaxSkew { key, to } => {

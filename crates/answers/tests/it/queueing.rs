@@ -59,6 +59,24 @@ fn pods_of_objects_wait_for_what_an_attempt_finds() {
 }
 
 #[test]
+fn what_holds_gated_pods_back_is_said() {
+    let mut cluster = waiting(Cluster::new());
+    for options in [FROM_OBJECTS, QueueOptions::default()] {
+        let answer = queue(&cluster.engine, options, NOW);
+        let gated = answer.pods.iter().find(|pod| pod.pod == "default/gated").unwrap();
+        assert_eq!(gated.message.as_deref(), Some("waiting for scheduling gates: [quota]"));
+        let text = answer.table(false);
+        let line = "Gated           default/gated";
+        assert!(text.lines().any(|it| it.contains(line) && it.ends_with("[quota]")), "{text}");
+    }
+    // Pods that were rejected while nobody has written why yet.
+    while cluster.engine.schedule_next(NOW).is_some() {}
+    let text = queue(&cluster.engine, QueueOptions::default(), NOW).table(false);
+    let line = text.lines().find(|line| line.starts_with("3         Unschedulable")).unwrap();
+    assert!(line.ends_with("by NodeResourcesFit"), "{text}");
+}
+
+#[test]
 fn a_question_that_is_given_up_makes_no_more_attempts() {
     let cluster = waiting(Cluster::new());
     let arguments = json!({"spec": {}});

@@ -2,7 +2,9 @@
 //! server.
 
 mod live;
+mod missing;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::mem::take;
 use std::path::{Path, PathBuf};
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::NonEmptyStringValueParser;
-use kube_scheduler_answers::{Format, Interrupt};
+use kube_scheduler_answers::{Format, Interrupt, PodName};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_config::FeatureGates;
 use kube_scheduler_daemon::{
@@ -20,9 +22,10 @@ use kube_scheduler_daemon::{
 use kube_scheduler_engine::{Engine, Input};
 use kube_scheduler_runtime::Registry;
 use kube_scheduler_simulator::{ClusterInput, Simulation, SimulationOptions};
+use serde_json::Value;
 use tokio::time::timeout;
 
-pub(crate) use self::live::Live;
+pub(crate) use self::live::{Live, Manifests};
 use super::runtime;
 use super::terminal::end_work;
 use crate::text_file::{self, MAX_CONFIG, MAX_DUMP};
@@ -103,6 +106,11 @@ pub(crate) struct Source {
     /// Feature gates, as in kube-scheduler, such as GenericWorkload=true,GangScheduling=true.
     #[arg(long, value_name = "GATE=BOOL", value_delimiter = ',', value_parser = gate)]
     feature_gates: Vec<(String, bool)>,
+
+    /// Plan gangs as a whole, as the scheduler's flag of the same name does, in an answer that is given here. Needs the feature
+    /// gate GangScheduling.
+    #[arg(long)]
+    exact_gangs: bool,
 }
 
 /// How an answer is printed.
@@ -128,6 +136,12 @@ pub(crate) struct Asked {
     pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) pods: Vec<Arc<Pod>>,
     pub(crate) groups: Vec<Arc<Object>>,
+    /// The same pods as an API server would store them.
+    pub(crate) manifests: Vec<Value>,
+    /// Whether workloads are asked about, and stand for no pod.
+    pub(crate) stands_for_none: bool,
+    /// Pods of the cluster that have ended, as far as that was read.
+    finished: BTreeSet<PodName>,
 }
 
 impl Asked {
@@ -179,7 +193,7 @@ impl Source {
         }
         if is_own {
             bail!(
-                "--config and --feature-gates are for answers that are given here, and not by a running scheduler"
+                "--config, --feature-gates and --exact-gangs are for answers that are given here, and not by a running scheduler"
             );
         }
         let paths = self.kubeconfigs();
@@ -222,7 +236,10 @@ impl Source {
         drop(entered);
         let interrupt = self.interrupt.clone();
         let namespace = self.namespace_at(Some(&endpoint));
-        Ok(scheduler.map(|scheduler| Live { runtime, endpoint, scheduler, interrupt, namespace }))
+        let is_confined = self.namespace.is_some();
+        let live =
+            |scheduler| Live { runtime, endpoint, scheduler, interrupt, namespace, is_confined };
+        Ok(scheduler.map(live))
     }
 
     /// The namespace of what names none, where the cluster is read from this API server, if from any.
@@ -308,11 +325,11 @@ impl Source {
             );
         }
         let others = other.map(|path| {
-            let options = options(&self.feature_gates, Some(path), registry.clone())?;
+            let options = self.options(Some(path), registry.clone())?;
             Simulation::new(options).with_context(|| path.display().to_string())
         });
         let others = others.transpose()?;
-        let options = options(&self.feature_gates, self.config.as_deref(), registry)?;
+        let options = self.options(self.config.as_deref(), registry)?;
         let mut input = ClusterInput::under(&options.gates);
         let (from, namespace, resource_version) = if self.filename.is_empty() {
             let (endpoint, version) = self.read_cluster(&mut input, remarks)?;
@@ -323,11 +340,18 @@ impl Source {
             add_files(&mut input, &self.filename)?;
             ("the given files".to_owned(), self.namespace_at(None), None)
         };
-        input.begin_question(&namespace);
+        self.begin_question(&mut input, &namespace);
         add_files(&mut input, question)?;
+        let has_controllers = input.asks_about_controllers();
         let mut objects = input.finish()?;
+        if objects.n_without_pods > 0 && !self.filename.is_empty() {
+            remarks(without_pods(objects.n_without_pods));
+        }
         let (nodes, pods) = (take(&mut objects.asked_nodes), take(&mut objects.asked_pods));
         let groups = take(&mut objects.asked_groups);
+        let finished = take(&mut objects.finished);
+        let mut manifests = take(&mut objects.asked_manifests);
+        manifests.retain(|manifest| manifest["kind"] == "Pod");
         let others = others.map(|mut others| {
             others.load(objects.clone());
             others.engine()
@@ -349,12 +373,38 @@ impl Source {
         remarks(format!("answered here, from {from}, with {config}; {why}"));
         let (engine, now) = simulation.engine()?;
         let other = others.transpose()?.map(|(engine, _)| engine);
-        Ok(Asked { engine, now, other, namespace, resource_version, nodes, pods, groups })
+        let stands_for_none = has_controllers && pods.is_empty();
+        Ok(Asked {
+            engine,
+            now,
+            other,
+            namespace,
+            resource_version,
+            nodes,
+            pods,
+            groups,
+            manifests,
+            stands_for_none,
+            finished,
+        })
     }
 
-    /// Whether the flags set a configuration or feature gates, so that the answer is computed here.
+    /// What is added from here on is asked about, in this namespace and, if the user has named it, in no other.
+    fn begin_question(&self, input: &mut ClusterInput, namespace: &str) {
+        input.begin_question(namespace);
+        if self.namespace.is_some() {
+            input.confine_question();
+        }
+    }
+
+    fn options(&self, config: Option<&Path>, registry: Registry) -> Result<SimulationOptions> {
+        let options = options(&self.feature_gates, config, registry)?;
+        Ok(SimulationOptions { exact_gangs: self.exact_gangs, ..options })
+    }
+
+    /// Whether the flags say how to decide, so that the answer is computed here.
     fn is_own(&self) -> bool {
-        self.config.is_some() || !self.feature_gates.is_empty()
+        self.config.is_some() || !self.feature_gates.is_empty() || self.exact_gangs
     }
 
     fn name_of_config(&self) -> String {
@@ -390,6 +440,14 @@ impl Source {
         }
         Ok((endpoint, version))
     }
+}
+
+/// The warning about controllers of the cluster whose pods are missing.
+fn without_pods(n: usize) -> String {
+    let (controllers, have) = if n == 1 { ("controller", "has") } else { ("controllers", "have") };
+    format!(
+        "warning: {n} {controllers} in the given files {have} no pods there: controllers do not run; ask with --add or --pods"
+    )
 }
 
 /// What comes of `work`, unless it is given up before.

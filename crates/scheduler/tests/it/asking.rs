@@ -153,6 +153,8 @@ fn what_makes_no_sense_is_refused() {
         (&["what-if", "--label", "n1:a b=c"], "invalid value"),
         (&["what-if", "--taint", "n1:a=b c:NoSchedule"], "invalid value"),
         (&["explain", "-p", "-"], "standard input (-) can be read once"),
+        (&["drain", "-l", ""], "expected labels, such as"),
+        (&["fragmentation", "--by", ""], "invalid value"),
     ] {
         let output = run(&[args, &["-f", "-"]].concat());
         assert_eq!(output.status.code(), Some(2), "{args:?}");
@@ -306,4 +308,158 @@ fn the_tour_is_what_is_printed() {
         n_shown += 1;
     }
     assert_eq!(n_shown, 15);
+}
+
+const DEPLOYMENT: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 500m}}}]}
+";
+
+#[test]
+fn replicas_that_are_alike_are_one_question_about_a_pod() {
+    let files = Files::new();
+    let cluster = files.write("cluster.yaml", CLUSTER);
+    let many = files.write("many.yaml", &DEPLOYMENT.replace("replicas: 3", "replicas: 20000"));
+    for command in ["explain", "preempt"] {
+        let output = run(&[command, "-p", &many, "-f", &cluster, "-o", "json"]);
+        let answer: Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!(answer["verdict"], "Fits", "{answer}");
+        let said = stderr(&output);
+        assert!(
+            said.contains("stands for 20000 replicas, each by itself as things are now: `what-if --add` places them together"),
+            "{said}"
+        );
+    }
+    let web = files.write("web.yaml", DEPLOYMENT);
+    let (code, answer) = asked(&["capacity", "-p", &web, "-f", &cluster]);
+    assert_eq!((code, &answer["count"]), (Some(0), &json!(4)), "{answer}");
+    let both = files.write("both.yaml", &format!("{DEPLOYMENT}---\n{SMALL}"));
+    let output = run(&["capacity", "-p", &both, "-f", &cluster]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    assert!(
+        said.contains("both.yaml: expected one pod, or replicas of one template; found "),
+        "{said}"
+    );
+    assert!(
+        said.contains("3 pods of ReplicaSet default/web-") && said.contains("pod default/small"),
+        "{said}"
+    );
+}
+
+#[test]
+fn workloads_without_pods_are_said_to_be_that() {
+    let files = Files::new();
+    let cluster = files.write("cluster.yaml", CLUSTER);
+    let with = |replicas: &str| DEPLOYMENT.replace("replicas: 3", replicas);
+    let none = files.write("none.yaml", &with("replicas: 0"));
+    let negative = files.write("negative.yaml", &with("replicas: -1"));
+    for command in
+        [&["explain", "-p"][..], &["preempt", "-p"], &["capacity", "-p"], &["what-if", "--add"]]
+    {
+        for (manifest, needed) in [
+            (&none, "the manifests stand for no pod (replicas 0"),
+            (&negative, "Deployment default/web: spec.replicas: expected 0 or more, found -1"),
+        ] {
+            let output = run(&[command, &[manifest, "-f", &cluster]].concat());
+            assert_eq!(output.status.code(), Some(2), "{command:?}");
+            assert!(stderr(&output).contains(needed), "{command:?}: {}", stderr(&output));
+        }
+    }
+    // Those of the cluster have the pods that are given.
+    let web = files.write("web.yaml", DEPLOYMENT);
+    let output = run(&["queue", "-f", &cluster, "-f", &web]);
+    let warning = "warning: 1 controller in the given files has no pods there: controllers do not run; ask with --add or --pods";
+    assert!(stderr(&output).contains(warning), "{}", stderr(&output));
+    assert!(
+        !stderr(&run(&["queue", "-f", &cluster, "-f", &none])).contains("controllers do not run")
+    );
+}
+
+#[test]
+fn a_pod_that_is_not_there_is_looked_for_elsewhere() {
+    let files = Files::new();
+    let ended = SMALL.replace("small}", "done}") + "status: {phase: Succeeded}\n";
+    let there = SMALL.replace("small}", "web, namespace: shop}");
+    let cluster = files.write("cluster.yaml", &[CLUSTER, &ended, &there].join("---\n"));
+    for (command, needed) in [
+        (
+            &["explain", "done"][..],
+            "error: pod default/done has ended: it is not scheduled any more",
+        ),
+        (&["preempt", "done"], "pod default/done has ended"),
+        (&["what-if", "--delete-pod", "done"], "pod default/done has ended"),
+        (
+            &["explain", "web"],
+            "there is no pod default/web; there is one of this name in namespace shop",
+        ),
+        (
+            &["explain", "deployment/web"],
+            "there is no pod deployment/web; deployment/web means pod web of namespace deployment: ",
+        ),
+    ] {
+        let output = run(&[command, &["-f", &cluster]].concat());
+        assert_eq!(output.status.code(), Some(2), "{command:?}");
+        assert!(stderr(&output).contains(needed), "{command:?}: {}", stderr(&output));
+    }
+    let (_, answer) = asked(&["explain", "pod/too-large", "-f", &cluster]);
+    assert_eq!(answer["pod"], "default/too-large");
+    let (_, answer) = asked(&["explain", "pods/web", "-n", "shop", "-f", &cluster]);
+    assert_eq!(answer["pod"], "shop/web");
+}
+
+#[test]
+fn a_namespace_that_is_given_is_that_of_the_manifests() {
+    let files = Files::new();
+    let cluster = files.write("cluster.yaml", CLUSTER);
+    let small = files.write("small.yaml", &SMALL.replace("small}", "small, namespace: shop}"));
+    for command in [&["explain", "-p"][..], &["capacity", "-p"], &["what-if", "--add"]] {
+        let command = [command, &[&small, "-f", &cluster]].concat();
+        assert_eq!(run(&command).status.code(), Some(0), "{command:?}");
+        assert_eq!(run(&[&command[..], &["-n", "shop"]].concat()).status.code(), Some(0));
+        let refused = run(&[&command[..], &["-n", "park"]].concat());
+        assert_eq!(refused.status.code(), Some(2), "{command:?}");
+        let said = stderr(&refused);
+        let needed = "pod shop/small: metadata.namespace: \"shop\" does not match the namespace that was given, \"park\"";
+        assert!(said.contains(needed), "{said}");
+    }
+}
+
+/// Together they fit on the two nodes only if the large one does not take the node that both small ones need.
+#[test]
+fn gangs_are_planned_as_a_whole_if_that_is_asked_for() {
+    let files = Files::new();
+    let node = |name: &str, cpu: u32| {
+        format!(
+            "apiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\nstatus: {{allocatable: {{cpu: '{cpu}', memory: 64Gi, pods: '10'}}}}\n---\n"
+        )
+    };
+    let member = |name: &str, cpu: u32| {
+        SMALL
+            .replace("{name: small}", &format!("{{name: {name}}}"))
+            .replace("500m", &format!("'{cpu}'"))
+            .replace("spec: {", "spec: {schedulingGroup: {podGroupName: g}, ")
+            + "---\n"
+    };
+    let group = "apiVersion: scheduling.k8s.io/v1alpha2\nkind: PodGroup\nmetadata: {name: g}\nspec: {schedulingPolicy: {gang: {minCount: 3}}}\n";
+    // One by one the first takes the emptier node, which the last one needs.
+    let members = [member("a", 2), member("b", 2), member("c", 4)].concat();
+    let cluster =
+        files.write("cluster.yaml", &[&node("n1", 5), &node("n2", 4), &*members, group].concat());
+    let gates = ["--feature-gates", "GenericWorkload=true,GangScheduling=true"];
+    let command = [&["explain", "a", "-f", &cluster], &gates[..]].concat();
+    let (code, answer) = asked(&command);
+    assert_eq!((code, &answer["verdict"]), (Some(1), &json!("DoesNotFit")), "{answer:#}");
+    let (code, answer) = asked(&[&command[..], &["--exact-gangs"]].concat());
+    assert_eq!((code, &answer["verdict"]), (Some(0), &json!("Fits")), "{answer:#}");
+    let both = run(&["queue", "--exact-gangs", "--live", "--kubeconfig", &files.write("c", "{}")]);
+    assert_eq!(both.status.code(), Some(2));
+    assert!(stderr(&both).contains("--exact-gangs are for answers that are given here"));
 }

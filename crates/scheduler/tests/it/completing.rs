@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use crate::{Files, run, stdout};
+use crate::{Files, run, stderr, stdout};
 
 /// What bash offers for the last of `words` after it has sourced the program's script.
 fn offered_by_bash(files: &Files, program: &str, script: &str, words: &[&str]) -> Vec<String> {
@@ -126,4 +126,19 @@ fn under_the_name_of_a_kubectl_plugin_it_answers_questions() {
         Command::new(&plugin).args(["explain", "default/web", "-f", &cluster]).output().unwrap();
     assert_eq!(answer.status.code(), Some(0), "{}", String::from_utf8_lossy(&answer.stderr));
     assert!(stdout(&answer).starts_with("default/web: fits, on n1"), "{}", stdout(&answer));
+    // It never becomes a scheduler, whose flags are no use to who asks.
+    let called = |args: &[&str]| Command::new(&plugin).args(args).output().unwrap();
+    let help = called(&["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    let questions = stdout(&help);
+    for needed in ["\n  kubectl scheduler COMMAND", "\n  explain        Say why", "\n  drain  "] {
+        assert!(questions.contains(needed), "{needed:?} is not in {questions}");
+    }
+    assert!(!questions.contains("--leader-elect"), "{questions}");
+    for args in [&[][..], &["explian", "web"], &["--kubeconfig", "x"]] {
+        let refused = called(args);
+        assert_eq!(refused.status.code(), Some(2), "{args:?}");
+        assert!(refused.stdout.is_empty() && stderr(&refused).ends_with(&questions), "{args:?}");
+    }
+    assert!(stdout(&called(&["queue", "--help"])).contains("Usage: kubectl scheduler queue"));
 }

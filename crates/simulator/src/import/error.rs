@@ -77,6 +77,20 @@ pub enum ImportError {
         /// The object, the field and what is wrong.
         error: Box<DecodeError>,
     },
+    /// An object is in another namespace than the one that the question is confined to.
+    #[error(
+        "{place}: {object}: metadata.namespace: {namespace:?} does not match the namespace that was given, {given:?}"
+    )]
+    OtherNamespace {
+        /// The field.
+        place: SourceLocation,
+        /// The object.
+        object: String,
+        /// The namespace that it names.
+        namespace: String,
+        /// The one that was given.
+        given: String,
+    },
     /// An object is given twice.
     #[error("{place}: {object} is given twice, first in {first}")]
     Repeated {

@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 
 use kube_scheduler_api_types::Node;
-use kube_scheduler_workloads::json::{list_at, text_at};
+use kube_scheduler_workloads::json::{group_and_kind, list_at, text_at};
 use kube_scheduler_workloads::{Controller, Dependent, workload_of_group};
+use serde_json::Value;
 
 use super::defaults;
 use super::error::ImportError;
@@ -38,6 +39,29 @@ pub(super) fn expand(
         }
     }
     Ok(expansion.documents)
+}
+
+/// How many controllers of the cluster would have pods, and have none. Runs of CronJobs come and go, and are not missed.
+pub(super) fn without_pods(documents: &[Document]) -> usize {
+    let mut expansion = Expansion::new(documents, false);
+    expansion.owners = documents.iter().filter(|it| !it.is_asked).flat_map(owners).collect();
+    let lacking = documents.iter().filter(|document| {
+        let is_controller = Controller::KINDS.contains(&group_and_kind(&document.value));
+        let comes_and_goes = document.is_of("batch", "CronJob");
+        !document.is_asked
+            && is_controller
+            && !comes_and_goes
+            && makes_pods(&document.value, &expansion.nodes)
+            && !expansion.has_dependents(document)
+    });
+    lacking.count()
+}
+
+/// Whether the controller of an object, or one of those that it creates, would create a pod.
+fn makes_pods(value: &Value, nodes: &[Node]) -> bool {
+    Controller::new(value).dependents(nodes).any(|Dependent { value, .. }| {
+        group_and_kind(&value) == ("", "Pod") || makes_pods(&value, nodes)
+    })
 }
 
 struct Expansion {

@@ -3,7 +3,7 @@
 //! They cost nothing while nobody asks for them, and as much as a question of this kind for each scrape.
 
 use kube_scheduler_answers::{API_VERSION, Answer, Question, QuestionKind};
-use kube_scheduler_api_types::CompileOptions;
+use kube_scheduler_api_types::{CompileOptions, Quantity};
 use serde_json::json;
 
 use super::problem::Problem;
@@ -67,7 +67,7 @@ pub(super) fn text(answer: &Answer) -> String {
 fn amount(quantity: &str) -> f64 {
     match quantity.strip_suffix('m') {
         Some(thousandths) => thousandths.parse::<f64>().unwrap_or_default() / 1000.0,
-        None => quantity.parse().unwrap_or_default(),
+        None => Quantity::parse(quantity).map(|amount| amount.approximate()).unwrap_or_default(),
     }
 }
 

@@ -3,16 +3,17 @@
 //! Invariant: what is printed, and the exit code, are those of the same command that answers by itself, but for what only a
 //! running scheduler knows.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use kube_scheduler_answers::{Format, PodName, QuestionKind, render};
+use kube_scheduler_daemon::AskError;
 use serde_json::{Value, json};
 
 use super::replicas;
 use super::{
     CapacityArgs, DrainArgs, ExplainArgs, FragmentationArgs, PreemptArgs, QueueArgs, WhatIfArgs,
-    names_in,
+    check_changes, hint_about, names_in, no_pod,
 };
-use crate::commands::sources::{Live, Output};
+use crate::commands::sources::{Live, Manifests, Output};
 use crate::commands::terminal::{end_work, print_answer};
 
 /// Answers to a command's questions, in their order.
@@ -68,8 +69,8 @@ fn pods(manifests: &[Value]) -> impl Iterator<Item = &Value> {
 }
 
 /// Refuses pod groups, which only a question about changes can have.
-fn without_groups(manifests: Vec<Value>) -> Result<Vec<Value>> {
-    if of_kind(&manifests, "PodGroup").next().is_some() {
+fn without_groups(manifests: Manifests) -> Result<Manifests> {
+    if of_kind(&manifests.all, "PodGroup").next().is_some() {
         bail!(
             "a running scheduler takes pod groups in the question of what-if only: try what-if --add, or --local"
         );
@@ -108,23 +109,30 @@ fn about_pods(
     answered: &mut Answered<'_>,
     kind: QuestionKind,
     named: &[PodName],
-    manifests: &[Value],
+    manifests: &Manifests,
     more: &Value,
 ) -> Result<()> {
+    let all = &manifests.all;
     for name in named {
         let mut spec = more.clone();
         spec["podName"] = Value::from(&*name.name);
-        add_objects(&mut spec, objects_in(manifests, &name.namespace));
-        answered.ask(kind, &name.namespace, &spec)?;
+        add_objects(&mut spec, objects_in(all, &name.namespace));
+        let asked = answered.ask(kind, &name.namespace, &spec);
+        asked.map_err(|error| match (error.downcast_ref(), hint_about(name)) {
+            (Some(AskError::Refused { code: 404, .. }), Some(hint)) => anyhow!("{error}; {hint}"),
+            _ => error,
+        })?;
     }
-    for pod in pods(manifests) {
+    let given: Vec<&Value> = pods(all).collect();
+    for at in replicas::first_of_each(&given)? {
+        let pod = given[at];
         let mut spec = more.clone();
         spec["pod"] = pod.clone();
-        add_objects(&mut spec, objects_in(manifests, namespace_of(pod)));
+        add_objects(&mut spec, objects_in(all, namespace_of(pod)));
         answered.ask(kind, namespace_of(pod), &spec)?;
     }
     if answered.answers.is_empty() {
-        bail!("there is no pod in the manifests of --pods");
+        bail!(no_pod(manifests.stand_for_none));
     }
     Ok(())
 }
@@ -147,7 +155,7 @@ pub(super) fn preempted(args: &PreemptArgs, live: &Live) -> Result<bool> {
 }
 
 pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
-    let manifests = live.manifests(&args.add)?;
+    let Manifests { all: manifests, stand_for_none } = live.manifests(&args.add)?;
     let mut changes: Vec<Value> = manifests
         .iter()
         .filter(|manifest| manifest["kind"] == "Node")
@@ -182,9 +190,7 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
         of_kind(&manifests, "PodGroup").map(|group| json!({"addPodGroup": {"podGroup": group}})),
     );
     changes.extend(replicas::of(pods(&manifests)).map(|added| json!({"addPods": added})));
-    if changes.is_empty() {
-        bail!("there is nothing to change: give --add, --drain or another change");
-    }
+    check_changes(changes.is_empty(), stand_for_none)?;
     // A question about pods of several namespaces is asked in the namespace of the first pod. Only readers who may list pods in
     // all namespaces may ask it.
     let named = pods(&manifests).next().map(namespace_of);
@@ -208,11 +214,11 @@ pub(super) fn drained(args: &DrainArgs, live: &Live) -> Result<bool> {
 
 pub(super) fn counted(args: &CapacityArgs, live: &Live) -> Result<bool> {
     let manifests = without_groups(live.manifests(std::slice::from_ref(&args.pod))?)?;
-    let templates: Vec<&Value> = pods(&manifests).collect();
-    let [template] = templates[..] else {
-        let n = templates.len();
-        bail!("{}: expected one pod, found {n}", args.pod.display());
-    };
+    let Manifests { all: manifests, stand_for_none } = manifests;
+    let pods: Vec<&Value> = pods(&manifests).collect();
+    let template = replicas::template(&pods, stand_for_none)
+        .with_context(|| args.pod.display().to_string())?;
+    let template = pods[template];
     let namespace = namespace_of(template);
     let max = args.max.max(args.at_least);
     let mut spec = json!({"pod": template, "max": max, "steps": args.steps});

@@ -115,13 +115,14 @@ fn answered(
             answer
         }
         None => {
-            let Asked { engine, now, resource_version, .. } =
-                source.load(&[], registry, &mut remark)?;
+            let asked: Asked = source.load(&[], registry, &mut remark)?;
             let question = question.of_objects();
-            let answer = Inquiry::new(&question, &engine, now).answer(&question, interrupt)?;
+            let inquiry = Inquiry::new(&question, &asked.engine, asked.now);
+            let answer = inquiry.answer(&question, interrupt);
+            let answer = answer.map_err(|refusal| asked.refused(refusal))?;
             let answer = answer.for_reader(&question, EVERYTHING, ExplainOptions::SENT);
             let mut answer = serde_json::to_value(answer).context("the answer has no JSON form")?;
-            if let Some(version) = resource_version {
+            if let Some(version) = asked.resource_version {
                 answer["resourceVersion"] = version.into();
             }
             answer

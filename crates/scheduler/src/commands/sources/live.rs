@@ -25,6 +25,15 @@ pub(crate) struct Live {
     pub(super) interrupt: Interrupt,
     /// Of pods and manifests that name none.
     pub(super) namespace: String,
+    /// Whether manifests may name no other.
+    pub(super) is_confined: bool,
+}
+
+/// What is asked about, and what comes with it.
+pub(crate) struct Manifests {
+    pub(crate) all: Vec<Value>,
+    /// Whether there are workloads, and they stand for no pod.
+    pub(crate) stand_for_none: bool,
 }
 
 impl Live {
@@ -84,9 +93,12 @@ impl Live {
     }
 
     /// What is asked about, and what comes with it, as an API server would store it.
-    pub(crate) fn manifests(&self, question: &[PathBuf]) -> Result<Vec<Value>> {
+    pub(crate) fn manifests(&self, question: &[PathBuf]) -> Result<Manifests> {
         let mut input = ClusterInput::default();
         input.begin_question(&self.namespace);
+        if self.is_confined {
+            input.confine_question();
+        }
         add_files(&mut input, question)?;
         if !question.is_empty() {
             // The priority of pods is that of their class.
@@ -102,6 +114,7 @@ impl Live {
             self.add(&mut input, "resourceclaimtemplates.resource.k8s.io")
                 .context("cannot read the templates of claims")?;
         }
+        let has_controllers = input.asks_about_controllers();
         let found = input.finish()?;
         found.warnings.into_iter().for_each(|text| print_remark(format!("warning: {text}")));
         if !found.asked_others.is_empty() {
@@ -110,6 +123,7 @@ impl Live {
                 found.asked_others.join(", ")
             );
         }
-        Ok(found.asked_manifests)
+        let stand_for_none = has_controllers && found.asked_pods.is_empty();
+        Ok(Manifests { all: found.asked_manifests, stand_for_none })
     }
 }

@@ -56,6 +56,7 @@ fn pods_that_have_ended_are_left_out_and_counted() {
     let text = format!("{POD}status: {{phase: Failed}}\n");
     let objects = manifests(&[("f", &text)]).unwrap();
     assert_eq!((objects.pods.len(), objects.n_finished), (0, 1));
+    assert!(objects.finished.contains(&"default/p".parse().unwrap()), "{objects:?}");
 }
 
 #[test]
@@ -638,4 +639,63 @@ fn a_group_that_is_not_there_is_a_warning() {
     let objects = manifests(&[("p", &pod)]).unwrap();
     let [warning] = &*objects.warnings else { panic!("{:?}", objects.warnings) };
     assert!(warning.contains("default/train (1 pod)"), "{warning}");
+}
+
+const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c}]}}}\n";
+
+#[test]
+fn controllers_that_lack_their_pods_are_counted_where_something_is_asked() {
+    let nothing =
+        DEPLOYMENT.replace("{template", "{replicas: 0, template").replace("name: d", "name: e");
+    let set = DEPLOYMENT.replace("Deployment", "StatefulSet").replace(
+        "{template",
+        "{volumeClaimTemplates: [{metadata: {name: data}, spec: {}}], template",
+    );
+    let owner = "ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: f, uid: f, controller: true}]";
+    let with_pod = DEPLOYMENT.replace("Deployment", "ReplicaSet").replace("name: d", "name: f");
+    let pod = POD.replace("{name: p}", &format!("{{name: p, {owner}}}"));
+    let all = [DEPLOYMENT, &nothing, &set, &with_pod, &pod].join("---\n");
+    let lacking = |asks: bool| {
+        let mut input = ClusterInput::default();
+        input.add_manifests("f", &all).unwrap();
+        if asks {
+            input.begin_question("default");
+        }
+        input.finish().unwrap().n_without_pods
+    };
+    assert_eq!((lacking(true), lacking(false)), (2, 0));
+}
+
+#[test]
+fn a_question_may_be_confined_to_its_namespace() {
+    let read = |confined: bool, namespace: &str| {
+        let mut input = ClusterInput::default();
+        input.begin_question(namespace);
+        if confined {
+            input.confine_question();
+        }
+        input.add_manifests("f", &POD.replace("{name: p}", "{name: p, namespace: x}")).unwrap();
+        input.finish().map_err(|error| error.to_string())
+    };
+    assert!(read(false, "y").is_ok() && read(true, "x").is_ok());
+    let refused = read(true, "y").unwrap_err();
+    assert_eq!(
+        refused,
+        "f: document 1, line 3: pod x/p: metadata.namespace: \"x\" does not match the namespace that was given, \"y\""
+    );
+}
+
+#[test]
+fn negative_counts_are_refused() {
+    for (kind, group, field) in
+        [("Deployment", "apps/v1", "replicas"), ("Job", "batch/v1", "parallelism")]
+    {
+        let text = DEPLOYMENT
+            .replace("Deployment", kind)
+            .replace("apps/v1", group)
+            .replace("{template", &format!("{{{field}: -1, template"));
+        let refused = refusal(&text);
+        assert!(refused.contains(&format!("spec.{field}")), "{refused}");
+        assert!(refused.contains("expected 0 or more, found -1"), "{refused}");
+    }
 }

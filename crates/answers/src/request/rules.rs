@@ -1,0 +1,39 @@
+//! What an API server would refuse in a field of a question, whichever way the question comes.
+
+use kube_scheduler_api_types::validation::{label_key_messages, label_value_messages};
+
+/// Whether this may be the key and the value of a label or a taint of a node.
+///
+/// # Errors
+/// What is wrong.
+pub fn check_pair(key: &str, value: &str) -> Result<(), String> {
+    check_key(key)?;
+    first_problem(value, label_value_messages(value))
+}
+
+/// Whether this may be the key of a label.
+///
+/// # Errors
+/// What is wrong.
+pub fn check_key(key: &str) -> Result<(), String> {
+    first_problem(key, label_key_messages(key))
+}
+
+fn first_problem(text: &str, messages: Vec<String>) -> Result<(), String> {
+    let first = messages.into_iter().next();
+    first.map_or(Ok(()), |message| Err(format!("{text:?}: {message}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_values_are_those_of_labels() {
+        assert_eq!(check_pair("example.com/gpu", "a"), Ok(()));
+        assert_eq!(check_pair("gpu", ""), Ok(()));
+        for (key, value) in [("", ""), ("!!", ""), ("a b", "c"), ("a", "b c")] {
+            assert!(check_pair(key, value).is_err(), "{key:?}={value:?}");
+        }
+    }
+}
