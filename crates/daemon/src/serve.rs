@@ -13,6 +13,7 @@ mod authorization;
 mod connection;
 mod debugging;
 mod error;
+mod exposition;
 pub(crate) mod fuzz;
 mod health;
 mod identity;
@@ -38,6 +39,7 @@ use answers::Answers;
 use authentication::{Authenticator, TrustKeeper};
 use authorization::Authorizer;
 use connection::Limits;
+use exposition::Scrapes;
 use health::Slis;
 use site::Site;
 use tls::Tls;
@@ -104,6 +106,7 @@ impl SecurePort {
             verbosity,
             slis: Slis::default(),
             answers: Answers::default(),
+            scrapes: Scrapes::default(),
             sources,
         });
         tracing::info!("Serving securely on {}", self.address);

@@ -82,6 +82,11 @@ impl TextPage {
         self.sample(&format!("{name}_count"), labels, so_far as f64);
     }
 
+    /// How long it is so far, in bytes.
+    pub(crate) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn into_string(self) -> String {
         self.0
     }

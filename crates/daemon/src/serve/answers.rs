@@ -14,6 +14,7 @@ mod problem;
 mod share;
 
 use std::error::Error;
+use std::net::IpAddr;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,7 @@ use self::share::Share;
 use super::authorization::{Attributes, Authorizer, Verdict};
 use super::identity::User;
 use super::reply::{self, Reply};
+use super::review::ReviewError;
 use super::site::query_pairs;
 use crate::inbox::{self, Inbox, Moment, Observation};
 use crate::plugin_services::apart;
@@ -92,6 +94,8 @@ pub(super) struct Desk<'s> {
     /// How the scheduler reads pods.
     pub(super) pod_options: &'s CompileOptions,
     pub(super) authorizer: &'s Authorizer,
+    /// Where the caller is.
+    pub(super) address: IpAddr,
     /// Whether the whole cluster has been seen.
     pub(super) is_synced: bool,
 }
@@ -164,7 +168,7 @@ impl Answers {
         let question = Question::from_json(kind, namespace, &body, desk.pod_options)
             .map_err(|error| Problem::bad_request(error.to_string()))?;
         drop(body);
-        let reader = reader(desk.authorizer, user).await?;
+        let reader = reader(desk, user).await?;
         check_demands(question.demands, reader)?;
         let form = Form { reader, rendered, is_pretty: reply::is_for_people(&parts.headers) };
         let write = move |question, answer, moment| form.text(question, answer, moment);
@@ -183,7 +187,7 @@ impl Answers {
         let text = async {
             let place = self.places.take(&user.name)?;
             let question = fragmentation::question(by, desk.pod_options)?;
-            let reader = reader(desk.authorizer, user).await?;
+            let reader = reader(desk, user).await?;
             let write = move |question: Arc<Question>, answer: Answer, _| {
                 Ok(fragmentation::text(&answer.for_reader(&question, reader, ExplainOptions::SENT)))
             };
@@ -295,21 +299,26 @@ where
 }
 
 /// What the user may see of the cluster.
-async fn reader(authorizer: &Authorizer, user: &User) -> Result<Visibility, Problem> {
+async fn reader(desk: Desk<'_>, user: &User) -> Result<Visibility, Problem> {
     Ok(Visibility {
-        nodes: may_list(authorizer, user, "nodes").await?,
-        all_pods: may_list(authorizer, user, "pods").await?,
+        nodes: may_list(desk, user, "nodes").await?,
+        all_pods: may_list(desk, user, "pods").await?,
     })
 }
 
 /// Whether the user may list these objects of the core group in the whole cluster.
-async fn may_list(authorizer: &Authorizer, user: &User, resource: &str) -> Result<bool, Problem> {
+async fn may_list(desk: Desk<'_>, user: &User, resource: &str) -> Result<bool, Problem> {
     let wanted =
         Attributes::Resource { verb: "list", group: "", version: "v1", resource, namespace: "" };
-    match authorizer.decide(user, wanted).await {
+    match desk.authorizer.decide(user, desk.address, wanted).await {
         Verdict::Allowed => Ok(true),
         Verdict::Forbidden(_) | Verdict::Denied(_) => Ok(false),
         Verdict::Unknown(problem) => Err(Problem::internal(&problem)),
+        Verdict::Busy => Err(Problem::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "TooManyRequests",
+            ReviewError::Busy.to_string(),
+        )),
     }
 }
 

@@ -9,6 +9,8 @@ mod request_header;
 mod token;
 mod trust;
 
+use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -19,7 +21,7 @@ use tokio::sync::watch;
 use super::error::ServeError;
 use super::identity::{User, remaining_lifetime};
 use super::options::AuthenticationOptions;
-use super::review::Reviewer;
+use super::review::{Payer, ReviewError, Reviewer};
 use crate::metrics::{Delegated, Metrics};
 use crate::transport::Endpoint;
 use lookup::Lookup;
@@ -45,9 +47,23 @@ pub(crate) struct TrustKeeper {
     lookup: Option<Lookup>,
 }
 
-/// Why no user was recognised: everything that was tried and failed.
+/// Why no user was recognised.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AuthenticationError(pub(crate) Vec<String>);
+pub(crate) enum AuthenticationError {
+    /// Everything that was tried and failed.
+    Refused(Vec<String>),
+    /// Nobody could be asked about the caller's token.
+    Busy,
+}
+
+impl fmt::Display for AuthenticationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(tried) => f.write_str(&tried.join(", ")),
+            Self::Busy => ReviewError::Busy.fmt(f),
+        }
+    }
+}
 
 impl Authenticator {
     /// Reads files and looks up which API server to ask. What is looked up in the cluster comes later, unless it must be there.
@@ -91,24 +107,25 @@ impl Authenticator {
         Ok((authenticator, TrustKeeper { trust, anchors, lookup }))
     }
 
-    /// Who sent a request with these headers over a connection with these certificates. Removes the headers that said so.
+    /// Who sent a request with these headers over a connection with these certificates, from this address. Removes the headers that said so.
     pub(crate) async fn recognise(
         &self,
         headers: &mut HeaderMap,
         certificates: &[CertificateDer<'static>],
+        address: IpAddr,
     ) -> Result<User, AuthenticationError> {
         let mut tried = Vec::new();
-        let known = self.known(headers, certificates, &mut tried).await;
+        let known = self.known(headers, certificates, address, &mut tried).await;
         headers.remove(AUTHORIZATION);
         let trust = self.trust.borrow().clone();
         request_header::clear_standard(headers);
         if let Some(proxy) = &trust.front_proxy {
             proxy.clear(headers);
         }
-        match known {
+        match known? {
             Some(user) => Ok(user.authenticated()),
             None if tried.is_empty() => Ok(User::anonymous()),
-            None => Err(AuthenticationError(tried)),
+            None => Err(AuthenticationError::Refused(tried)),
         }
     }
 
@@ -116,13 +133,14 @@ impl Authenticator {
         &self,
         headers: &HeaderMap,
         certificates: &[CertificateDer<'static>],
+        address: IpAddr,
         tried: &mut Vec<String>,
-    ) -> Option<User> {
+    ) -> Result<Option<User>, AuthenticationError> {
         let trust = self.trust.borrow().clone();
         if let (Some(proxy), Some((leaf, chain))) = (&trust.front_proxy, certificates.split_first())
         {
             match proxy.user(headers, leaf, chain) {
-                Ok(Some(user)) => return Some(user),
+                Ok(Some(user)) => return Ok(Some(user)),
                 Ok(None) => {}
                 Err(problem) => tried.push(problem),
             }
@@ -137,19 +155,20 @@ impl Authenticator {
             let user =
                 authorities.verify(leaf, chain).and_then(|()| User::of_certificate(leaf, has_uid));
             match user {
-                Ok(Some(user)) => return Some(user),
+                Ok(Some(user)) => return Ok(Some(user)),
                 Ok(None) => {}
                 Err(problem) => tried.push(problem),
             }
         }
         if let (Some(tokens), Some(token)) = (&self.tokens, token::bearer_token(headers)) {
-            match tokens.user(token).await {
-                Ok(Some(user)) => return Some(user),
+            match tokens.user(token, &Payer::at(address)).await {
+                Ok(Some(user)) => return Ok(Some(user)),
                 Ok(None) => tried.push("invalid bearer token".to_owned()),
-                Err(problem) => tried.push(problem),
+                Err(ReviewError::Busy) => return Err(AuthenticationError::Busy),
+                Err(ReviewError::Failed(problem)) => tried.push(problem),
             }
         }
-        None
+        Ok(None)
     }
 }
 

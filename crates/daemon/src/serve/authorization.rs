@@ -3,6 +3,7 @@
 //! Invariants: what no rule allows is forbidden; a verdict that cannot be had is an error, never permission.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::authentication::delegate;
 use super::error::ServeError;
 use super::identity::User;
 use super::options::AuthorizationOptions;
-use super::review::{Reviewer, TtlCache};
+use super::review::{Payer, ReviewError, Reviewer, TtlCache};
 use crate::metrics::{Delegated, Metrics};
 
 /// The group that may do everything.
@@ -87,6 +88,8 @@ pub(crate) enum Verdict {
     Denied(String),
     /// There was no verdict, for this reason.
     Unknown(String),
+    /// Nobody could be asked.
+    Busy,
 }
 
 impl Verdict {
@@ -96,7 +99,7 @@ impl Verdict {
             Self::Allowed => "allowed",
             Self::Forbidden(_) => "no-opinion",
             Self::Denied(_) => "denied",
-            Self::Unknown(_) => "error",
+            Self::Unknown(_) | Self::Busy => "error",
         }
     }
 }
@@ -138,21 +141,26 @@ impl Authorizer {
         Ok(Self { open, delegate })
     }
 
-    /// Whether `user` may do that.
-    pub(crate) async fn decide(&self, user: &User, wanted: Attributes<'_>) -> Verdict {
+    /// Whether `user`, who is at this address, may do that.
+    pub(crate) async fn decide(
+        &self,
+        user: &User,
+        address: IpAddr,
+        wanted: Attributes<'_>,
+    ) -> Verdict {
         let is_open = matches!(wanted, Attributes::Path { path, .. } if self.open.has(path));
         if is_open || user.groups.iter().any(|group| group == MASTERS) {
             return Verdict::Allowed;
         }
         match &self.delegate {
-            Some(delegate) => delegate.ask(user, wanted).await,
+            Some(delegate) => delegate.ask(user, address, wanted).await,
             None => Verdict::Forbidden(String::new()),
         }
     }
 }
 
 impl Delegate {
-    async fn ask(&self, user: &User, wanted: Attributes<'_>) -> Verdict {
+    async fn ask(&self, user: &User, address: IpAddr, wanted: Attributes<'_>) -> Verdict {
         let spec = spec(user, wanted);
         let key = spec.to_string();
         if let Some(known) = self.known.get(&key) {
@@ -164,11 +172,15 @@ impl Delegate {
             "metadata": {},
             "spec": spec,
         });
-        let answer: Answer = match self.reviewer.review(PATH, &review).await {
+        let payer = Payer::of(user, address);
+        let answer: Answer = match self.reviewer.review(&payer, PATH, &review).await {
             Ok(answer) => answer,
             Err(problem) => {
                 tracing::error!(err = %problem, "Failed to make webhook authorizer request");
-                return Verdict::Unknown(problem);
+                return match problem {
+                    ReviewError::Busy => Verdict::Busy,
+                    ReviewError::Failed(problem) => Verdict::Unknown(problem),
+                };
             }
         };
         if wanted.len() < MAX_REMEMBERED {

@@ -14,11 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::FutureExt;
 use http::header::CONNECTION;
-use http::{HeaderValue, Request, Response, StatusCode, Version};
-use http_body_util::Full;
+use http::{HeaderValue, Request, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -36,7 +34,7 @@ use super::admission::{Admission, ConnectionLimits, Place};
 use super::listener;
 use super::options::ConnectionPatience;
 use super::plain_http;
-use super::reply;
+use super::reply::{self, Reply};
 use super::tls::TlsState;
 
 /// How many connections are kept. One that has not authenticated may hold about 160 KiB.
@@ -78,7 +76,7 @@ pub(crate) struct Peer {
 
 /// An answer.
 pub(crate) struct Answer {
-    pub(crate) response: Response<Full<Bytes>>,
+    pub(crate) response: Reply,
     /// Whether the caller has authenticated.
     pub(crate) is_to_known_caller: bool,
     /// Whether the connection ends with it, if it is one of HTTP/2: those cost much to keep.

@@ -12,6 +12,7 @@ use super::answers::Answers;
 use super::authentication::Authenticator;
 use super::authorization::Authorizer;
 use super::connection::{self, Limits, Peer};
+use super::exposition::Scrapes;
 use super::health::Slis;
 use super::site::{Site, SiteSources};
 use super::zpages::ZPages;
@@ -61,6 +62,7 @@ pub async fn secure_port(is_http2: bool, bytes: &[u8]) -> Result<Vec<u8>, ServeE
         verbosity: None,
         slis: Slis::default(),
         answers: Answers::default(),
+        scrapes: Scrapes::default(),
         sources,
     });
     let handler = move |call| {

@@ -1,14 +1,19 @@
 //! Answers in the reference's forms: plain text, JSON, and the API's Status object for refusals.
 
+use std::io;
+
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT, X_CONTENT_TYPE_OPTIONS};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
 use serde::Serialize;
 
 use super::authorization::Attributes;
 
-pub(crate) type Reply = Response<Full<Bytes>>;
+/// What is sent. An error ends the connection, so that nobody takes a part for the whole.
+pub(crate) type ReplyBody = UnsyncBoxBody<Bytes, io::Error>;
+pub(crate) type Reply = Response<ReplyBody>;
 
 /// An answer of this type, which clients must not take for another.
 pub(crate) fn typed(
@@ -16,7 +21,13 @@ pub(crate) fn typed(
     content_type: &'static str,
     body: impl Into<Bytes>,
 ) -> Reply {
-    let mut reply = Response::new(Full::new(body.into()));
+    let body = Full::new(body.into()).map_err(|never| -> io::Error { match never {} });
+    with_body(status, content_type, body.boxed_unsync())
+}
+
+/// An answer of this type whose body may come in parts.
+pub(crate) fn with_body(status: StatusCode, content_type: &'static str, body: ReplyBody) -> Reply {
+    let mut reply = Response::new(body);
     *reply.status_mut() = status;
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -44,6 +55,14 @@ pub(crate) fn panicked() -> Reply {
 pub(crate) fn internal_error(uri: &str, problem: &str) -> Reply {
     let text = format!("Internal Server Error: {uri:?}: {problem}");
     plain(StatusCode::INTERNAL_SERVER_ERROR, sanitized(&text) + "\n")
+}
+
+/// There is no room for the request, in the words of API servers.
+pub(crate) fn too_many_requests() -> Reply {
+    let text = "Too many requests, please try again later.\n";
+    let mut reply = plain(StatusCode::TOO_MANY_REQUESTS, text);
+    reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    reply
 }
 
 /// The caller was not recognised.
@@ -159,8 +178,6 @@ fn sanitized(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::BodyExt;
-
     use super::*;
 
     async fn body(reply: Reply) -> String {
@@ -194,6 +211,16 @@ mod tests {
             body_text.contains("User \\\"&lt;b&gt;\\\" cannot get path \\\"/a&amp;b\\\": because"),
             "{body_text}"
         );
+    }
+
+    #[tokio::test]
+    async fn there_is_no_room_for_all() {
+        let reply = too_many_requests();
+        assert_eq!(
+            (reply.status().as_u16(), &reply.headers()[RETRY_AFTER]),
+            (429, &HeaderValue::from_static("1"))
+        );
+        assert_eq!(body(reply).await, "Too many requests, please try again later.\n");
     }
 
     #[tokio::test]

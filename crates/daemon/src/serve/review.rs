@@ -1,6 +1,6 @@
 //! Questions to the API server about callers, and answers that are remembered for a while.
 //!
-//! Invariants: a limited number of questions is under way at once; only what certainly had no effect or may be repeated
+//! Invariants: a limited number of questions is under way at once, and fewer of one payer; none waits for long before it is asked; only what certainly had no effect or may be repeated
 //! is asked again, a few times; memory is bounded.
 
 use std::collections::BTreeMap;
@@ -10,14 +10,16 @@ use std::time::{Duration, Instant};
 use kube_scheduler_api_types::lock;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::Semaphore;
 
 use crate::backoff::random_jitter;
 use crate::metrics::{Delegated, Metrics};
 use crate::transport::{Api, ApiError, Call};
 
-/// Questions under way at once.
-const MAX_CONCURRENT: usize = 64;
+mod slots;
+
+pub(crate) use slots::Payer;
+use slots::{Limits, Slots};
+
 /// The status of an answer that is a review.
 const CREATED: u16 = 201;
 /// For one try.
@@ -28,27 +30,38 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const GROWTH: f64 = 1.5;
 const STRETCH: f64 = 0.2;
 
+/// Why there is no review.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ReviewError {
+    /// It was not asked for.
+    #[error("too many reviews are under way or wait, of this caller or of all")]
+    Busy,
+    #[error("{0}")]
+    Failed(String),
+}
+
 /// Asks the API server.
 pub(crate) struct Reviewer {
     api: Api,
-    slots: Semaphore,
+    slots: Slots,
     asked: Delegated,
     metrics: Arc<Metrics>,
 }
 
 impl Reviewer {
     pub(crate) fn new(api: Api, asked: Delegated, metrics: Arc<Metrics>) -> Self {
-        Self { api, slots: Semaphore::new(MAX_CONCURRENT), asked, metrics }
+        Self { api, slots: Slots::new(Limits::default()), asked, metrics }
     }
 
-    /// Posts a review and reads the answer.
+    /// Posts a review, on the account of `payer`, and reads the answer.
     pub(crate) async fn review<T: DeserializeOwned>(
         &self,
+        payer: &Payer,
         path: &'static str,
         review: &Value,
-    ) -> Result<T, String> {
+    ) -> Result<T, ReviewError> {
+        let _slot = self.slots.take(payer).await.ok_or(ReviewError::Busy)?;
         let call = Call::post(path, review.to_string().into_bytes()).timeout(TIMEOUT);
-        let _slot = self.slots.acquire().await.map_err(|error| error.to_string())?;
         let mut jitter = random_jitter();
         let mut pause = FIRST_PAUSE;
         for number in 1.. {
@@ -58,17 +71,23 @@ impl Reviewer {
             self.metrics.serving().delegated(self.asked, code, start.elapsed());
             match answer {
                 Ok(body) => {
-                    return serde_json::from_slice(&body)
-                        .map_err(|error| format!("the API server answered {path} with something else than a review: {error}"));
+                    return serde_json::from_slice(&body).map_err(|error| {
+                        ReviewError::Failed(format!(
+                            "the API server answered {path} with something else than a review: {error}"
+                        ))
+                    });
                 }
                 Err(error) if number == TRIES || !is_worth_retrying(&error) => {
-                    return Err(error.to_string());
+                    return Err(ReviewError::Failed(error.to_string()));
                 }
-                Err(_) => tokio::time::sleep(jitter.stretch(pause, STRETCH)).await,
+                Err(_) => {
+                    tokio::time::sleep(jitter.stretch(pause, STRETCH)).await;
+                    self.slots.pass().await;
+                }
             }
             pause = pause.mul_f64(GROWTH);
         }
-        Err("no tries left".to_owned())
+        Err(ReviewError::Failed("no tries left".to_owned()))
     }
 }
 

@@ -3,31 +3,31 @@
 //! Invariants: no page is reached without both questions answered; paths are compared as they read after decoding, for
 //! permission and for finding the page alike; answers never wait for the core thread longer than a scrape may take.
 
-use std::io::Write;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
-use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 use http_body_util::{BodyExt, Limited};
 
 use hyper::body::Incoming;
-use kube_scheduler_api_types::CompileOptions;
+use kube_scheduler_api_types::{CompileOptions, Pod};
 use percent_encoding::percent_decode_str;
 use tokio::sync::{oneshot, watch};
 
 use super::answers::{Answers, ApiPath, Desk};
-use super::authentication::Authenticator;
+use super::authentication::{AuthenticationError, Authenticator};
 use super::authorization::{Attributes, Authorizer, Verdict};
 use super::connection::{Answer, Call};
+use super::debugging;
+use super::exposition::{self, Scrapes};
 use super::health::{self, Check, Endpoint, Slis};
 use super::identity::User;
 use super::options::VerbositySetter;
+use super::pod_resources::PodResources;
 use super::reply::{self, Reply};
 use super::zpages::{Page, ZPages};
-use super::{debugging, pod_resources};
 use crate::inbox::{Inbox, Observation};
 use crate::metrics::{Metrics, TextPage};
 use crate::progress::Progress;
@@ -40,7 +40,6 @@ const CORE_PATIENCE: Duration = Duration::from_secs(30);
 const STARTED_AT: &str = "process-start-time-unix";
 /// The type of a patch that applies a configuration.
 const APPLY: &str = "application/apply-patch+yaml";
-const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// What the endpoints report on.
 #[derive(Clone)]
@@ -75,6 +74,7 @@ pub(crate) struct Site {
     pub(crate) verbosity: Option<VerbositySetter>,
     pub(crate) slis: Slis,
     pub(super) answers: Answers,
+    pub(super) scrapes: Scrapes,
 }
 
 impl Site {
@@ -85,13 +85,18 @@ impl Site {
         let (uri, verb) = (request_uri(&request), logged_verb(&request));
         let agent = request.headers().get(USER_AGENT).cloned();
         let metrics = self.sources.metrics.serving();
-        let user = self.authenticator.recognise(request.headers_mut(), &peer.certificates).await;
+        let address = peer.address.ip();
+        let headers = request.headers_mut();
+        let user = self.authenticator.recognise(headers, &peer.certificates, address).await;
         metrics.authenticated(user.as_ref().ok().map(|user| &*user.name), start.elapsed());
         let (mut reply, is_to_known_caller, ends_connection) = match user {
-            Err(problems) => {
-                let problems = problems.0.join(", ");
-                tracing::error!(err = %problems, "Unable to authenticate the request");
-                (reply::unauthorized(request.headers()), false, true)
+            Err(problem) => {
+                tracing::error!(err = %problem, "Unable to authenticate the request");
+                let reply = match problem {
+                    AuthenticationError::Refused(_) => reply::unauthorized(request.headers()),
+                    AuthenticationError::Busy => reply::too_many_requests(),
+                };
+                (reply, false, true)
             }
             Ok(user) => {
                 let path = percent_decode_str(request.uri().path()).decode_utf8_lossy();
@@ -100,10 +105,10 @@ impl Site {
                 let of_api = ApiPath::of(&path).and_then(|api| api.wanted(request.method()));
                 let wanted = of_api.unwrap_or(Attributes::Path { verb: &verb, path: &path });
                 let asked = Instant::now();
-                let verdict = self.authorizer.decide(&user, wanted).await;
+                let verdict = self.authorizer.decide(&user, address, wanted).await;
                 metrics.authorized(verdict.label(), asked.elapsed());
                 let reply = match verdict {
-                    Verdict::Allowed => self.page(request, &path, &user).await,
+                    Verdict::Allowed => self.page(request, &path, &user, address).await,
                     Verdict::Forbidden(reason) | Verdict::Denied(reason) => {
                         tracing::debug!(target: "V4", URI = %uri, reason, "Forbidden");
                         reply::forbidden(request.headers(), &user.name, wanted, &reason)
@@ -112,6 +117,7 @@ impl Site {
                         tracing::error!(err = %problem, URI = %uri, "The request could not be authorized");
                         reply::internal_error(&uri, &problem)
                     }
+                    Verdict::Busy => reply::too_many_requests(),
                 };
                 (reply, !user.is_anonymous(), user.is_anonymous())
             }
@@ -133,9 +139,15 @@ impl Site {
         Answer { response: reply, is_to_known_caller, ends_connection }
     }
 
-    async fn page(&self, request: Request<Incoming>, path: &str, user: &User) -> Reply {
+    async fn page(
+        &self,
+        request: Request<Incoming>,
+        path: &str,
+        user: &User,
+        address: IpAddr,
+    ) -> Reply {
         if let Some(api) = ApiPath::of(path) {
-            return self.answers.page(api, user, request, self.desk()).await;
+            return self.answers.page(api, user, request, self.desk(address)).await;
         }
         let (parts, body) = request.into_parts();
         let (method, headers) = (&parts.method, &parts.headers);
@@ -152,14 +164,17 @@ impl Site {
                 self.sources.metrics.reset();
                 reset_done()
             }
-            "/metrics" => self.exposition(headers, self.sources.metrics.text()),
+            "/metrics" => self.exposition(headers, self.sources.metrics.text()).await,
             "/metrics/slis" if is_reset => {
                 self.slis.reset();
                 reset_done()
             }
-            "/metrics/slis" => self.exposition(headers, self.slis_text()),
+            "/metrics/slis" => self.exposition(headers, self.slis_text()).await,
             "/metrics/resources" => self.resources(method, headers).await,
-            "/metrics/fragmentation" => self.fragmentation(method, headers, &query, user).await,
+            "/metrics/fragmentation" => {
+                let desk = self.desk(address);
+                self.fragmentation(method, headers, &query, user, desk).await
+            }
             "/flagz" if self.zpages.has(Page::Flagz) => self.zpage(Page::Flagz, headers, &query),
             "/statusz" if self.zpages.has(Page::Statusz) => {
                 self.zpage(Page::Statusz, headers, &query)
@@ -215,11 +230,12 @@ impl Site {
         reply::not_found()
     }
 
-    fn desk(&self) -> Desk<'_> {
+    fn desk(&self, address: IpAddr) -> Desk<'_> {
         Desk {
             inbox: &self.sources.inbox,
             pod_options: &self.sources.pod_options,
             authorizer: &self.authorizer,
+            address,
             is_synced: self.sources.progress.borrow().is_synced,
         }
     }
@@ -231,6 +247,7 @@ impl Site {
         headers: &HeaderMap,
         query: &[(String, String)],
         user: &User,
+        desk: Desk<'_>,
     ) -> Reply {
         let progress = *self.sources.progress.borrow();
         // As with what pods take, only one of several schedulers says it.
@@ -242,8 +259,8 @@ impl Site {
             return reset_done();
         }
         let by = query.iter().find(|(key, _)| key == "by").map(|(_, label)| label.as_str());
-        match self.answers.fragmentation(by, user, headers, self.desk()).await {
-            Ok(text) => self.exposition(headers, text),
+        match self.answers.fragmentation(by, user, headers, desk).await {
+            Ok(text) => self.exposition(headers, text).await,
             Err(refused) => refused,
         }
     }
@@ -258,32 +275,29 @@ impl Site {
         if method == Method::DELETE {
             return reset_done();
         }
-        let (ask, answer) = oneshot::channel();
-        let asked = self
-            .sources
-            .inbox
-            .observe(Observation::ListPods(ask))
-            .map_err(|error| error.to_string());
-        let pods = match asked {
-            Ok(()) => match tokio::time::timeout(CORE_PATIENCE, answer).await {
-                Ok(Ok(pods)) => Ok(pods),
-                Ok(Err(_)) => Err("the scheduling core has ended".to_owned()),
-                Err(_) => {
-                    Err(format!("the scheduling core did not answer within {CORE_PATIENCE:?}"))
-                }
-            },
-            Err(problem) => Err(problem),
+        let Some(scrape) = self.scrapes.begin().await else {
+            return reply::too_many_requests();
         };
-        let text = match pods {
-            Ok(pods) => tokio::task::spawn_blocking(move || pod_resources::text(pods))
-                .await
-                .map_err(|error| error.to_string()),
-            Err(problem) => Err(problem),
+        let page = async {
+            let pods = self.pods().await?;
+            let parts = PodResources::new(pods);
+            scrape.reply(headers, parts).await.map_err(|error| error.to_string())
         };
-        match text {
-            Ok(text) => self.exposition(headers, text),
+        match page.await {
+            Ok(reply) => self.with_start(reply),
             Err(problem) => reply::plain(StatusCode::INTERNAL_SERVER_ERROR, problem + "\n"),
         }
+    }
+
+    /// The pods as the core knows them.
+    async fn pods(&self) -> Result<Vec<Arc<Pod>>, String> {
+        let (ask, answer) = oneshot::channel();
+        let asked = self.sources.inbox.observe(Observation::ListPods(ask));
+        asked.map_err(|error| error.to_string())?;
+        let pods = tokio::time::timeout(CORE_PATIENCE, answer).await;
+        let pods = pods
+            .map_err(|_| format!("the scheduling core did not answer within {CORE_PATIENCE:?}"))?;
+        pods.map_err(|_| "the scheduling core has ended".to_owned())
     }
 
     fn failure(&self, check: Check) -> Option<String> {
@@ -324,8 +338,11 @@ impl Site {
     }
 
     /// Metrics in text form, with the time since when they have been counted.
-    fn exposition(&self, asked: &HeaderMap, text: String) -> Reply {
-        let mut reply = exposition(asked, text);
+    async fn exposition(&self, asked: &HeaderMap, text: String) -> Reply {
+        self.with_start(exposition::whole(asked, text).await)
+    }
+
+    fn with_start(&self, mut reply: Reply) -> Reply {
         reply.headers_mut().insert(STARTED_AT, HeaderValue::from(self.sources.started_at as i64));
         reply
     }
@@ -366,25 +383,6 @@ fn logged_verb<B>(request: &Request<B>) -> String {
 /// Metrics were set back.
 fn reset_done() -> Reply {
     reply::plain(StatusCode::OK, "metrics reset\n")
-}
-
-/// Metrics in text form, compressed for clients that accept it.
-fn exposition(asked: &HeaderMap, text: String) -> Reply {
-    let accepted = asked.get(ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
-    let takes_gzip = accepted.unwrap_or_default().split(',').any(|part| {
-        let mut parts = part.split(';').map(str::trim);
-        parts.next() == Some("gzip") && !parts.any(|weight| matches!(weight, "q=0" | "q=0.0"))
-    });
-    if takes_gzip {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        let packed = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish());
-        if let Ok(packed) = packed {
-            let mut reply = reply::typed(StatusCode::OK, METRICS_TYPE, packed);
-            reply.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            return reply;
-        }
-    }
-    reply::typed(StatusCode::OK, METRICS_TYPE, text)
 }
 
 /// The keys and values of a query, decoded.
@@ -440,25 +438,5 @@ mod tests {
             ]
         );
         assert!(query_pairs("").is_empty());
-    }
-
-    #[test]
-    fn gzip_is_for_those_who_take_it() {
-        let packed = |accepted: Option<&'static str>| {
-            let mut asked = HeaderMap::new();
-            if let Some(accepted) = accepted {
-                asked.insert(ACCEPT_ENCODING, HeaderValue::from_static(accepted));
-            }
-            exposition(&asked, "x 1\n".to_owned()).headers().contains_key(CONTENT_ENCODING)
-        };
-        for (accepted, expected) in [
-            (None, false),
-            (Some("gzip"), true),
-            (Some("deflate, gzip;q=0.3"), true),
-            (Some("gzip;q=0"), false),
-            (Some("identity"), false),
-        ] {
-            assert_eq!(packed(accepted), expected, "{accepted:?}");
-        }
     }
 }

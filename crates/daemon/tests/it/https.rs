@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -25,7 +25,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -138,6 +138,8 @@ pub(crate) struct Client {
     pub(crate) name: ServerName<'static>,
     pub(crate) config: ClientConfig,
     headers: Vec<(String, String)>,
+    /// Where it calls from, if that is not left to the system.
+    from: Option<IpAddr>,
 }
 
 /// What a server said.
@@ -158,7 +160,8 @@ impl Client {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Believer))
             .with_no_client_auth();
-        Self { address, name: ServerName::IpAddress(address.ip().into()), config, headers: vec![] }
+        let name = ServerName::IpAddress(address.ip().into());
+        Self { address, name, config, headers: vec![], from: None }
     }
 
     /// Accepts servers with a certificate by an authority in this PEM text.
@@ -196,13 +199,26 @@ impl Client {
         self
     }
 
+    /// Calls from this address of the machine.
+    pub(crate) fn calling_from(mut self, address: impl Into<IpAddr>) -> Self {
+        self.from = Some(address.into());
+        self
+    }
+
     pub(crate) fn asking_for(mut self, name: &str) -> Self {
         self.name = ServerName::try_from(name.to_owned()).unwrap();
         self
     }
 
     pub(crate) async fn connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
-        let stream = TcpStream::connect(self.address).await?;
+        let stream = match self.from {
+            None => TcpStream::connect(self.address).await?,
+            Some(from) => {
+                let socket = TcpSocket::new_v4()?;
+                socket.bind((from, 0).into())?;
+                socket.connect(self.address).await?
+            }
+        };
         let connector = TlsConnector::from(Arc::new(self.config.clone()));
         connector.connect(self.name.clone(), stream).await
     }
@@ -309,6 +325,8 @@ pub(crate) struct ReviewServer {
     pub(crate) state: Arc<Mutex<Reviews>>,
     /// The ConfigMap with the authorities.
     pub(crate) published: watch::Sender<BTreeMap<String, String>>,
+    /// Whether questions with the word `held` in them are not answered yet.
+    pub(crate) holds: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -335,6 +353,7 @@ impl ReviewServer {
             address: listener.local_addr().unwrap(),
             state: Arc::default(),
             published: watch::Sender::new(BTreeMap::new()),
+            holds: watch::Sender::new(false),
         };
         let served = server.clone();
         serve(listener, move |request| {
@@ -387,10 +406,10 @@ impl ReviewServer {
         let review = || serde_json::from_slice::<Value>(&body).unwrap();
         match (method, path.as_str()) {
             (Method::POST, "/apis/authentication.k8s.io/v1/tokenreviews") => {
-                reply_with(201, &self.review_token(review()))
+                self.held(reply_with(201, &self.review_token(review())), &body).await
             }
             (Method::POST, "/apis/authorization.k8s.io/v1/subjectaccessreviews") => {
-                reply_with(201, &self.review_access(review()))
+                self.held(reply_with(201, &self.review_access(review())), &body).await
             }
             (
                 Method::GET,
@@ -404,6 +423,14 @@ impl ReviewServer {
             }
             _ => reply_with(404, &json!({"kind": "Status", "code": 404, "message": "not here"})),
         }
+    }
+
+    /// The reply to this question, when it is time.
+    async fn held(&self, reply: Response<Body>, question: &[u8]) -> Response<Body> {
+        if question.windows(4).any(|word| word == b"held") {
+            let _ = self.holds.subscribe().wait_for(|holds| !holds).await;
+        }
+        reply
     }
 
     fn review_token(&self, mut review: Value) -> Value {

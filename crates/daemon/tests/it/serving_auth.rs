@@ -163,6 +163,47 @@ async fn a_broken_review_server_opens_nothing() {
     world.running.stop().await;
 }
 
+/// Strangers at one address send tokens that nobody has and ask for paths that nobody knows, and the API server is slow with them.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_address_does_not_keep_others_from_being_reviewed() {
+    /// What `Limits` in `serve/review/slots.rs` says.
+    const SHARE: usize = 4;
+    let world = World::new(|_, _| {}).await;
+    let user = json!({"username": "prometheus"});
+    world.reviews.state.lock().unwrap().tokens.insert("good".to_owned(), user);
+    world.reviews.allow("prometheus", "/metrics");
+    world.reviews.holds.send_replace(true);
+    let stranger = world.client().calling_from([127, 0, 0, 2]);
+    let flood: Vec<_> = (0..40)
+        .flat_map(|at| {
+            let token = format!("Bearer held-{at}");
+            let with_token = stranger.clone().with_header("Authorization", &token);
+            [(with_token, "/metrics".to_owned()), (stranger.clone(), format!("/held/{at}"))]
+        })
+        .map(|(client, path)| tokio::spawn(async move { client.get(&path).await.code }))
+        .collect();
+    let asked = || {
+        let state = world.reviews.state.lock().unwrap();
+        (state.token_reviews.len(), state.access_reviews.len())
+    };
+    until_asked("its share", || async { asked() == (SHARE, SHARE) }).await;
+    let prometheus = world.client().with_header("Authorization", "Bearer good");
+    assert_eq!(prometheus.get("/metrics").await.code, 200);
+    // Who is known already is none of the strangers, whatever the address.
+    world.reviews.allow("prometheus", "/configz");
+    let neighbour = prometheus.calling_from([127, 0, 0, 2]);
+    assert_eq!(neighbour.get("/configz").await.code, 200);
+    assert_eq!(asked(), (SHARE + 1, SHARE + 2), "all others of the flood wait");
+    world.reviews.holds.send_replace(false);
+    for (at, code) in futures::future::join_all(flood).await.into_iter().enumerate() {
+        let expected = if at % 2 == 0 { 401 } else { 403 };
+        // On a slow machine some have waited for too long.
+        let code = code.unwrap();
+        assert!(code == expected || code == 429, "{at}: {code}");
+    }
+    world.running.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn client_certificates_name_callers() {
     let authority = Authority::new("client-ca");

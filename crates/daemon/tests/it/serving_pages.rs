@@ -9,7 +9,7 @@ use kube_scheduler_devcluster::{Effect, FaultRule};
 use serde_json::{Value, json};
 
 use crate::cluster::{Running, cluster, daemon, pods, until, until_bound};
-use crate::https::{Client, HttpReply, options};
+use crate::https::{Client, HttpReply, options, until_asked};
 
 /// Options that let every caller see everything.
 fn open() -> ServingOptions {
@@ -216,6 +216,36 @@ async fn resources_of_pods_are_metrics() {
     assert_eq!(by_host.body, whole.body);
     let reply = client.ask("DELETE", "/metrics/resources", "").await;
     assert_eq!(reply.body, "metrics reset\n");
+    scheduler.stop().await;
+}
+
+/// What a body says that came in chunks.
+fn joined(mut body: &str) -> String {
+    let mut text = String::new();
+    loop {
+        let (length, rest) = body.split_once("\r\n").unwrap();
+        let length = usize::from_str_radix(length, 16).unwrap();
+        if length == 0 {
+            return text;
+        }
+        text.push_str(&rest[..length]);
+        body = rest[length..].strip_prefix("\r\n").unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_resources_of_many_pods_come_in_parts() {
+    let cluster = cluster(1).await;
+    cluster.bulk_create(pods("p", 800)).unwrap();
+    let scheduler = Running::start(daemon(&cluster).serving(Some(open()))).await;
+    let client = Client::new(scheduler.handle.address().unwrap());
+    let sample = "\nkube_pod_resource_request{namespace=\"default\",";
+    until_asked("all pods", || async {
+        let reply = client.get("/metrics/resources").await;
+        let is_long = reply.head.contains("transfer-encoding: chunked");
+        is_long && joined(&reply.body).matches(sample).count() == 800
+    })
+    .await;
     scheduler.stop().await;
 }
 

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::metrics::Metrics;
 use crate::serve::identity::User;
-use crate::serve::review::{Reviewer, TtlCache};
+use crate::serve::review::{Payer, ReviewError, Reviewer, TtlCache};
 
 /// How many verdicts are remembered.
 const CAPACITY: usize = 8_192;
@@ -45,9 +45,13 @@ impl Tokens {
         Self { reviewer, metrics, key, ttl, known, under_review: Mutex::default() }
     }
 
-    /// Whose token it is; `None` if it is invalid.
-    pub(crate) async fn user(&self, token: &str) -> Result<Option<User>, String> {
-        let Some(key) = &self.key else { return self.ask_in_time(token).await };
+    /// Whose token it is; `None` if it is invalid. If that has to be asked, then on the account of `payer`.
+    pub(crate) async fn user(
+        &self,
+        token: &str,
+        payer: &Payer,
+    ) -> Result<Option<User>, ReviewError> {
+        let Some(key) = &self.key else { return self.ask_in_time(token, payer).await };
         let (start, metrics) = (Instant::now(), self.metrics.serving());
         let digest = hmac::sign(key, token.as_bytes()).as_ref().to_vec();
         if let Some(known) = self.known.get(&digest) {
@@ -55,22 +59,28 @@ impl Tokens {
             return Ok(known);
         }
         let blocked = metrics.token_blocked();
-        let verdict = self.reviewed(token, digest).await;
+        let verdict = self.reviewed(token, digest, payer).await;
         drop(blocked);
         metrics.token_looked_up(false, start.elapsed());
         verdict
     }
 
     /// The verdict of a review, this caller's or another's that was under way.
-    async fn reviewed(&self, token: &str, digest: Digest) -> Result<Option<User>, String> {
+    async fn reviewed(
+        &self,
+        token: &str,
+        digest: Digest,
+        payer: &Payer,
+    ) -> Result<Option<User>, ReviewError> {
         let turn = self.turn(&digest);
-        let _mine = turn.lock().await;
+        let mine = tokio::time::timeout(PATIENCE, turn.lock()).await;
+        let _mine = mine.map_err(|_| late())?;
         if let Some(known) = self.known.get(&digest) {
             return Ok(known);
         }
         let metrics = self.metrics.serving();
         let under_way = metrics.token_in_review();
-        let answer = self.ask_in_time(token).await;
+        let answer = self.ask_in_time(token, payer).await;
         drop(under_way);
         metrics.token_reviewed(answer.is_ok());
         let user = answer?;
@@ -90,26 +100,26 @@ impl Tokens {
         turn
     }
 
-    async fn ask_in_time(&self, token: &str) -> Result<Option<User>, String> {
-        let asked = tokio::time::timeout(PATIENCE, self.ask(token)).await;
-        asked.unwrap_or_else(|_| Err(format!("no verdict about a token within {PATIENCE:?}")))
+    async fn ask_in_time(&self, token: &str, payer: &Payer) -> Result<Option<User>, ReviewError> {
+        let asked = tokio::time::timeout(PATIENCE, self.ask(token, payer)).await;
+        asked.unwrap_or_else(|_| Err(late()))
     }
 
-    async fn ask(&self, token: &str) -> Result<Option<User>, String> {
+    async fn ask(&self, token: &str, payer: &Payer) -> Result<Option<User>, ReviewError> {
         let review = json!({
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
             "metadata": {},
             "spec": {"token": token},
         });
-        let answer: Answer = self.reviewer.review(PATH, &review).await.map_err(|error| {
+        let answer: Answer = self.reviewer.review(payer, PATH, &review).await.map_err(|error| {
             tracing::error!(err = %error, "Failed to make webhook authenticator request");
             error
         })?;
         let status = answer.status;
         match (status.authenticated, status.error.is_empty()) {
             (false, true) => Ok(None),
-            (false, false) => Err(status.error),
+            (false, false) => Err(ReviewError::Failed(status.error)),
             (true, _) => Ok(Some(User {
                 name: status.user.username,
                 uid: status.user.uid,
@@ -118,6 +128,10 @@ impl Tokens {
             })),
         }
     }
+}
+
+fn late() -> ReviewError {
+    ReviewError::Failed(format!("no verdict about a token within {PATIENCE:?}"))
 }
 
 #[derive(Default, Deserialize)]
