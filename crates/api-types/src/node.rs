@@ -30,6 +30,9 @@ pub struct Node {
     pub unschedulable: bool,
     /// `spec.taints` in order.
     pub taints: Arc<[Taint]>,
+    /// `timeAdded` of the taints in order, empty if none has it. No decision reads the times, but a taint that was added again is
+    /// a change. They are beside the taints and not in them, so that nodes have equal taints whenever they got them.
+    pub taint_times: Arc<[Option<Timestamp>]>,
     /// `status.allocatable` in the scheduler's units; names that are not scalar resources are dropped.
     pub allocatable: Resources,
     /// `status.allocatable.pods`.

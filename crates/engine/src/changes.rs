@@ -69,7 +69,8 @@ pub(crate) fn node_changes(new: &Node, old: &Node) -> Events {
     if new.labels != old.labels {
         push(ActionType::UPDATE_NODE_LABEL);
     }
-    if new.taints != old.taints {
+    // The controller of nodes' lifecycle writes a taint anew, with another time.
+    if new.taints != old.taints || new.taint_times != old.taint_times {
         push(ActionType::UPDATE_NODE_TAINT);
     }
     if conditions(new) != conditions(old) {

@@ -133,16 +133,25 @@ impl PreFilterExtensions for VolumeRestrictions {
 }
 
 impl Filter for VolumeRestrictions {
-    fn filter(&self, _: &Context<'_>, state: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
-        let Some(Exclusives { disks, n_conflicts, .. }) = state.get() else {
-            return Status::error(NO_STATE);
+    fn filter(
+        &self,
+        _: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        node: &NodeView<'_>,
+    ) -> Status {
+        // Only claims need what PreFilter found: a pod whose disks are in use is rejected for that without it, too.
+        let known = state.get::<Exclusives>();
+        let are_in_use = |disks: &Disks| {
+            !disks.is_empty() && node.pods().any(|other| disks.are_in_conflict_with(other))
         };
-        if !disks.is_empty() && node.pods().any(|other| disks.are_in_conflict_with(other)) {
-            self.disk_rejection.clone()
-        } else if *n_conflicts > 0 {
-            self.one_pod_rejection.clone()
-        } else {
-            Status::SUCCESS
+        if known.map_or_else(|| are_in_use(&Disks::of(pod)), |known| are_in_use(&known.disks)) {
+            return self.disk_rejection.clone();
+        }
+        match known {
+            None => Status::error(NO_STATE),
+            Some(known) if known.n_conflicts > 0 => self.one_pod_rejection.clone(),
+            Some(_) => Status::SUCCESS,
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Nodes.
 
+use std::sync::Arc;
+
+use crate::Timestamp;
 use crate::features::feature_bits;
 use crate::names;
 use crate::node::{Node, NodeImage};
@@ -26,6 +29,7 @@ impl Node {
             annotations: metadata.annotations.clone(),
             unschedulable: node.spec.unschedulable.unwrap_or_default(),
             taints: node.spec.taints.iter().map(Taint::from_wire).collect(),
+            taint_times: taint_times(&node.spec.taints),
             allocatable,
             allowed_pods: status.allocatable.get(names::PODS).map_or(0, Quantity::value),
             allocatable_quantities: status.allocatable.iter().cloned().collect(),
@@ -49,6 +53,14 @@ impl Node {
             source: None,
         }
     }
+}
+
+/// When the taints were added; empty if none says so.
+fn taint_times(taints: &[wire::Taint]) -> Arc<[Option<Timestamp>]> {
+    if taints.iter().all(|taint| taint.time_added.0.is_none()) {
+        return Arc::default();
+    }
+    taints.iter().map(|taint| taint.time_added.0).collect()
 }
 
 impl Taint {

@@ -4,6 +4,7 @@ mod recorded;
 
 use serde_json::{Value, json};
 
+use crate::Timestamp;
 use crate::affinity::PodAffinity;
 use crate::node::Node;
 use crate::object::Object;
@@ -333,6 +334,30 @@ fn nodes() {
     assert_eq!((node.feature_bits, node.declared_features.len()), (1 << 4, 2));
     assert!(node.unschedulable && node.taints[0].effect.is_hard());
     assert_eq!(node.zone_key(), "r:\0:old");
+}
+
+#[test]
+fn when_taints_were_added_is_kept_beside_them() {
+    let tainted = |times: [Value; 2]| {
+        let taints =
+            times.map(|time| json!({"key": "k", "effect": "NoExecute", "timeAdded": time}));
+        Node::from_value(&json!({"metadata": {"name": "n"}, "spec": {"taints": taints}})).unwrap()
+    };
+    let (early, late) = (json!("2026-01-02T03:04:05Z"), json!("2026-01-02T03:04:06Z"));
+    let never = tainted([Value::Null, Value::Null]);
+    let once = tainted([Value::Null, early.clone()]);
+    assert!(never.taint_times.is_empty());
+    assert_eq!(*once.taint_times, [None, Timestamp::parse("2026-01-02T03:04:05Z")]);
+    assert_eq!(never.taints, once.taints);
+    for other in [[Value::Null, late], [early.clone(), Value::Null], [early.clone(), early]] {
+        let other = tainted(other);
+        assert!(
+            ![&once.taint_times, &never.taint_times].contains(&&other.taint_times),
+            "{other:?}"
+        );
+    }
+    let bad = json!({"metadata": {"name": "n"}, "spec": {"taints": [{"timeAdded": "today"}]}});
+    assert!(Node::from_value(&bad).is_err());
 }
 
 #[test]

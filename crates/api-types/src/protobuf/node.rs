@@ -36,6 +36,7 @@ impl Message for Taint {
                 1 => self.key = value.text().at("key")?,
                 2 => self.value = value.text().at("value")?,
                 3 => self.effect = value.text().at("effect")?,
+                4 => self.time_added = value.date().at("timeAdded")?,
                 _ => {}
             }
             Ok(())

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::de::{List, ResourceList, Text, or_default};
+use super::de::{Date, List, ResourceList, Text, or_default};
 use super::meta::ObjectMeta;
 
 /// `v1.Node`.
@@ -42,6 +42,8 @@ pub struct Taint {
     pub value: Text,
     /// Effect.
     pub effect: Text,
+    /// When it was added, as its author says.
+    pub time_added: Date,
 }
 
 /// `status` of a node.

@@ -156,6 +156,23 @@ fn nodes_share_images_and_texts() {
 }
 
 #[test]
+fn nodes_share_taints_and_keep_when_they_got_them() {
+    let tainted = |second: u32| {
+        let taint = json!({
+            "key": "k", "effect": "NoExecute", "timeAdded": format!("2026-01-02T03:04:{second:02}Z"),
+        });
+        let json = json!({"metadata": {"name": "n"}, "spec": {"taints": [taint]}});
+        Arc::new(Node::from_value(&json).unwrap())
+    };
+    let mut table = Sharing::default();
+    let (mut early, mut late) = (tainted(5), tainted(6));
+    table.share_node(&mut early);
+    table.share_node(&mut late);
+    assert!(Arc::ptr_eq(&early.taints, &late.taints));
+    assert_ne!(early.taint_times, late.taint_times);
+}
+
+#[test]
 fn what_no_object_holds_is_dropped() {
     let mut table = Sharing::default();
     let kept = shared(&mut table, pod("kept", |_| ()));

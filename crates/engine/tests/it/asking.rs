@@ -9,7 +9,7 @@ use kube_scheduler_queue::Place;
 use serde_json::json;
 
 use crate::toy::Toy;
-use crate::world::{World, pod, seconds};
+use crate::world::{World, node, pod, seconds};
 
 #[test]
 fn awaited_work_can_let_waiting_pods_go_and_tell_users() {
@@ -52,6 +52,28 @@ fn a_plugin_sees_pending_pods_and_can_bring_them_back() {
     assert_eq!(world.place("late"), Some(Place::Unschedulable));
     assert_eq!(world.try_pod(&pod("first")), "assumed n1");
     assert_eq!(world.place("late"), Some(Place::Active));
+}
+
+/// The controller of nodes' lifecycle writes a taint anew without changing what pods have to tolerate.
+#[test]
+fn a_taint_that_is_added_again_wakes_pods_that_wait_for_taints() {
+    let tainted = |time: &str| {
+        let taint = json!({"key": "k", "effect": "NoSchedule", "timeAdded": time});
+        node(&format!("n1 {}", json!({"spec": {"taints": [taint]}})))
+    };
+    let taints = ClusterEvent::new(EventResource::Node, ActionType::UPDATE_NODE_TAINT);
+    let mut world = World::without_nodes(vec![
+        Toy::new("F")
+            .filter(|_, _| Status::unschedulable("full"))
+            .wants(EventRegistration::always(taints)),
+    ]);
+    world.input(Input::NodeApplied(tainted("2026-01-02T03:04:05Z")));
+    world.try_pod(&pod("p"));
+    world.advance(seconds(60));
+    world.input(Input::NodeApplied(tainted("2026-01-02T03:04:05Z")));
+    assert_eq!(world.place("p"), Some(Place::Unschedulable));
+    world.input(Input::NodeApplied(tainted("2026-01-02T03:04:06Z")));
+    assert_eq!(world.place("p"), Some(Place::Active));
 }
 
 #[test]

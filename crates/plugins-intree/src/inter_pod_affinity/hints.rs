@@ -6,7 +6,9 @@
 //! terms all have to match here, although any of them keeps the pod out. Pinned by `a_second_anti_affinity_term_*` and
 //! the recorded hints.
 
-use kube_scheduler_framework::api::{Labels, Node, Operator, Pod, PodAffinityTerm};
+use std::sync::Arc;
+
+use kube_scheduler_framework::api::{Labels, Node, Operator, Pod, PodAffinity, PodAffinityTerm};
 use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, EventObject, EventRegistration, EventResource, QueueingHint,
@@ -41,10 +43,20 @@ fn all_match(terms: &[PodAffinityTerm], other: &Pod) -> bool {
     !terms.is_empty() && terms.iter().all(|term| term.matches(other, &nothing))
 }
 
-/// Whether a required term of the pod does not compile.
+/// Whether a required term does not compile.
+fn has_error(affinity: &Option<Arc<PodAffinity>>) -> bool {
+    affinity.as_ref().is_some_and(|affinity| affinity.required_error.is_some())
+}
+
+/// Whether a required term of the pod that waits does not compile.
 fn is_broken(pod: &Pod) -> bool {
-    let affinities = [&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity];
-    affinities.into_iter().flatten().any(|affinity| affinity.required_error.is_some())
+    has_error(&pod.spec.pod_affinity) || has_error(&pod.spec.pod_anti_affinity)
+}
+
+/// Whether the pod has a node or expects one, in both states that are given: otherwise it is in nobody's way, or comes and goes
+/// in events of their own.
+fn is_somewhere(old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) -> bool {
+    [old, new].into_iter().flatten().all(|pod| pod.is_assigned_or_nominated())
 }
 
 fn after_pod_change(
@@ -58,7 +70,7 @@ fn after_pod_change(
     {
         return hint(true);
     }
-    if new.or(old).is_some_and(|changed| !changed.is_assigned_or_nominated()) {
+    if !is_somewhere(old, new) {
         return hint(false);
     }
     if is_broken(pod) {
@@ -74,7 +86,7 @@ fn after_pod_change(
         (None, Some(new)) => hint(all_match(wanted, new)),
         (Some(old), None) => hint(
             all_match(unwanted, old)
-                || is_broken(old)
+                || has_error(&old.spec.pod_anti_affinity)
                 || all_match(required(&old.spec.pod_anti_affinity), pod),
         ),
         (None, None) => hint(false),
@@ -144,7 +156,7 @@ fn event_topics(_: &Context<'_>, old: Option<&EventObject>, new: Option<&EventOb
     let Ok((old, new)) = event_objects::pods(old, new) else { return Topics::All };
     let Some(changed) = new.or(old) else { return Topics::Only(Vec::new()) };
     let mut topics = vec![topic(Subject::Pod(&changed.uid))];
-    if !changed.is_assigned_or_nominated() {
+    if !is_somewhere(old, new) {
         return Topics::Only(topics);
     }
     for pod in [old, new].into_iter().flatten() {
@@ -152,7 +164,7 @@ fn event_topics(_: &Context<'_>, old: Option<&EventObject>, new: Option<&EventOb
     }
     if let (Some(gone), None) = (old, new) {
         let terms = required(&gone.spec.pod_anti_affinity);
-        if is_broken(gone) {
+        if has_error(&gone.spec.pod_anti_affinity) {
             return Topics::All;
         }
         if !terms.is_empty() {
@@ -194,8 +206,6 @@ fn after_node_change(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use kube_scheduler_framework::testing::{fixture, pod};
     use serde_json::{Value, json};
 
@@ -217,6 +227,47 @@ mod tests {
                 waiting.iter().any(|topic| event.contains(topic))
             }
             _ => true,
+        }
+    }
+
+    /// Topics only spare questions: without them the answer is the same.
+    fn answer(waiting: &Pod, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) -> QueueingHint {
+        let [old_object, new_object] = [old, new].map(|it| it.cloned().map(EventObject::Pod));
+        let answer = after_pod_change(waiting, old_object.as_ref(), new_object.as_ref()).unwrap();
+        if answer == QueueingHint::Queue {
+            assert!(share_one(waiting, old.cloned(), new.cloned()));
+        }
+        answer
+    }
+
+    /// A term that does not compile.
+    fn broken() -> Value {
+        let requirement = json!({"key": "app", "operator": "In", "values": []});
+        json!({"topologyKey": "zone", "labelSelector": {"matchExpressions": [requirement]}})
+    }
+
+    #[test]
+    fn of_a_pod_that_goes_only_anti_affinity_matters() {
+        let waiting = pod("a/q label:app=web").build();
+        let [near, away] = ["podAffinity", "podAntiAffinity"].map(|kind| asking(kind, &broken()));
+        assert_eq!(answer(&waiting, Some(&near), None), QueueingHint::Skip);
+        assert_eq!(answer(&waiting, Some(&away), None), QueueingHint::Queue);
+        assert!(!share_one(&waiting, Some(near), None) && share_one(&waiting, Some(away), None));
+    }
+
+    #[test]
+    fn a_pod_that_was_nowhere_before_an_update_is_not_waited_for() {
+        let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}});
+        let waiting = asking("podAffinity", &term);
+        let states = ["", " node=n", " nominated=n"];
+        for (before, after) in states.iter().flat_map(|old| states.map(|new| (*old, new))) {
+            let old = pod(&format!("a/q label:app=old{before}")).build();
+            let new = pod(&format!("a/q label:app=web{after}")).build();
+            let is_worth_it = !before.is_empty() && !after.is_empty();
+            let hint = answer(&waiting, Some(&old), Some(&new));
+            assert_eq!(hint, QueueingHint::queue_if(is_worth_it), "{before} {after}");
+            let is_asked = share_one(&waiting, Some(old), Some(new));
+            assert_eq!(is_asked, is_worth_it, "{before} {after}");
         }
     }
 

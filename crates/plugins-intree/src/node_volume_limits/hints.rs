@@ -3,6 +3,8 @@
 //! Quirks: no pod is retried for a driver that appears without a count, nor for its ephemeral volumes when an attachment
 //! goes.
 
+use std::collections::BTreeMap;
+
 use kube_scheduler_framework::api::{InTreePlugin, Object, Pod, VolumeSource};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, EventRegistration, EventResource, QueueingHint,
@@ -62,12 +64,12 @@ pub(super) fn events() -> Vec<EventRegistration> {
     ]
 }
 
-/// Whether a node can attach more volumes of some driver than before.
+/// Whether a node can attach more volumes of some driver than before; without a count, none. Of a name that was listed twice
+/// the last entry counts, with a count or without, and not the last count, which Filter looks up.
 fn has_more_room(old: &Object, new: &Object) -> bool {
-    let old = CsiNode(old);
-    CsiNode(new)
-        .drivers()
-        .any(|(driver, count)| count.unwrap_or(0) > old.limit(driver).unwrap_or(0))
+    let limits = |node| CsiNode(node).drivers().map(|(driver, count)| (driver, count.unwrap_or(0)));
+    let before: BTreeMap<&str, i64> = limits(old).collect();
+    limits(new).any(|(driver, now)| now > before.get(driver).copied().unwrap_or(0))
 }
 
 /// Whether a deleted pod had a volume that could count, and was on or about to be on a node.

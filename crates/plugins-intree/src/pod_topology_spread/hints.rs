@@ -113,7 +113,8 @@ fn is_helped_by_node(
             if has_keys(old) != has_keys(new) {
                 return true;
             }
-            has_keys(new) && (constraints.iter().any(value_differs) || old.taints != new.taints)
+            let taints_differ = old.taints != new.taints || old.taint_times != new.taint_times;
+            has_keys(new) && (constraints.iter().any(value_differs) || taints_differ)
         }
         (Some(only), None) | (None, Some(only)) => has_keys(only),
         (None, None) => true,

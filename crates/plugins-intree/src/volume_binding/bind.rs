@@ -102,16 +102,13 @@ impl BindVolumes {
         let Some(reservation) = volumes.reserved_on(cx.node) else { return failed(NO_BINDINGS) };
         let watched = WatchedVolumes {
             cluster: cx.cx.cluster(),
+            pod: &cx.pod.name,
+            pod_exists: cx.pod_exists,
             node: cx.node,
             bindings: &reservation.bindings,
             claims: &self.claims,
         };
-        let progress = if cx.pod_exists {
-            watched.check()
-        } else {
-            Err(format!("pod does not exist any more: pod \"{}\" not found", cx.pod.name))
-        };
-        match progress {
+        match watched.check() {
             Err(error) => failed(&format!("binding volumes: {error}")),
             Ok(Progress::Done) => TaskStep::Done(Status::SUCCESS),
             Ok(Progress::NotYet) if cx.cx.now() >= deadline => out_of_time(),

@@ -23,6 +23,8 @@ pub(super) enum Progress {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WatchedVolumes<'a> {
     pub(super) cluster: ClusterView<'a>,
+    pub(super) pod: &'a str,
+    pub(super) pod_exists: bool,
     pub(super) node: &'a str,
     pub(super) bindings: &'a [StaticBinding],
     /// Claims to provision, as they were written.
@@ -30,13 +32,16 @@ pub(super) struct WatchedVolumes<'a> {
 }
 
 impl WatchedVolumes<'_> {
-    /// Checks the bindings, then the claims to provision, in order. The error says what has gone wrong.
+    /// Checks the node, the pod, the bindings, and the claims to provision, in order. The error says what has gone wrong.
     pub(super) fn check(&self) -> Result<Progress, String> {
         let node = self.cluster.node_idx(self.node).and_then(|idx| self.cluster.node(idx));
         let Some(node) = node else {
             let name = self.node;
             return Err(format!("failed to get node \"{name}\": node \"{name}\" not found"));
         };
+        if !self.pod_exists {
+            return Err(format!("pod does not exist any more: pod \"{}\" not found", self.pod));
+        }
         for binding in self.bindings {
             let failed = |error: String| format!("failed to check binding: {error}");
             let volume = reported_volume(self.cluster, &binding.volume.name).map_err(failed)?;

@@ -28,13 +28,6 @@ impl<'a> CsiNode<'a> {
             (name, driver["allocatable"]["count"].as_i64())
         })
     }
-
-    /// How many volumes a driver can attach; of a name listed twice the last counts.
-    pub(crate) fn limit(self, driver: &str) -> Option<i64> {
-        let limits =
-            self.drivers().filter_map(|(name, count)| (name == driver).then_some(count)?);
-        limits.last()
-    }
 }
 
 /// What a driver wants of the cluster.

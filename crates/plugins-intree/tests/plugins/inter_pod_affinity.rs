@@ -262,6 +262,7 @@ fn a_wanted_pod_that_comes_helps_and_so_does_an_unwanted_one_that_goes() {
     assert_eq!(on_pod(NEAR, None, Some("e label:app=a")), "skip");
     assert_eq!(on_pod(NEAR, None, Some("e label:app=a nominated=n")), "queue");
     assert_eq!(on_pod(NEAR, Some("p"), Some("p label:app=z")), "queue");
+    assert_eq!(on_pod(NEAR, Some("e label:app=b"), Some("e label:app=a nominated=n")), "skip");
     // A pod that repelled the pod is gone.
     let minding = Some("e node=n anti-affinity=rack:app=z");
     assert_eq!(on_pod("p label:app=z", minding, None), "queue");

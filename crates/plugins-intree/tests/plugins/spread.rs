@@ -664,6 +664,14 @@ fn hints_look_at_keys_of_nodes() {
     assert_eq!(nodes(update, a, Some("n zone=a label:more=1")), "skip");
     let tainted = Some("n zone=a taint:t:NoSchedule");
     assert_eq!(nodes(ActionType::UPDATE_NODE_TAINT, a, tainted), "queue");
+    // The same taint, but added at another time.
+    let [early, late] = [5, 6].map(|second| {
+        let time = format!("2026-01-02T03:04:0{second}Z");
+        let taint = json!({"key": "t", "effect": "NoSchedule", "timeAdded": time});
+        format!("n zone=a {}", json!({"spec": {"taints": [taint]}}))
+    });
+    let again = |new: &str| nodes(ActionType::UPDATE_NODE_TAINT, Some(&early), Some(new));
+    assert_eq!([again(&late), again(&early)], ["queue", "skip"]);
 }
 
 #[test]

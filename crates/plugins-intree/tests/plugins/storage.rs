@@ -158,6 +158,20 @@ fn restrictions_without_state_are_an_error() {
 }
 
 #[test]
+fn a_disk_in_use_is_noticed_without_state() {
+    let disk = r#"volume={"gcePersistentDisk": {"pdName": "a"}}"#;
+    let world = world(&format!("pod other node=n1 {disk}"));
+    let plugin = plugin("VolumeRestrictions");
+    let ask = |node| {
+        let (pod, state) = (pod(&format!("p {disk}")), CycleState::new());
+        let view = world.view(node);
+        text(&plugin.as_filter().unwrap().filter(&world.cx(), &state, &pod, &view))
+    };
+    let no_state = "Error: cannot read \"PreFilterVolumeRestrictions\" from cycleState";
+    assert_eq!([ask("n1"), ask("n2")], [DISK, no_state]);
+}
+
+#[test]
 fn disks_and_claims_that_become_free_wake_pods_of_their_namespace() {
     let disk = r#"volume={"awsElasticBlockStore": {"volumeID": "a"}}"#;
     let waiting = pod(&format!("p {disk} claim=own"));
@@ -486,6 +500,10 @@ fn room_for_volumes_wakes_pods() {
     let none = r#"{"spec": {"drivers": []}}"#;
     assert_eq!(node_update(none, one), "queue");
     assert_eq!(node_update(none, "driver=csi.example.com"), "skip");
+    // Listed twice, the last entry is what was there, even one without a count; of the new ones each is compared.
+    assert_eq!(node_update(&format!("{two} {uncounted}"), one), "queue");
+    assert_eq!(node_update(&format!("{one} {two}"), two), "skip");
+    assert_eq!(node_update(one, &format!("{two} {uncounted}")), "queue");
     assert_eq!(on(EventResource::CsiNode, ActionType::ADD, &waiting, None, None), "always");
 
     let deleted = |text: &str| {

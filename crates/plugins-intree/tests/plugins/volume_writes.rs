@@ -394,6 +394,14 @@ fn what_can_go_wrong_while_volumes_are_bound() {
     );
     check_wait(
         static_way(),
+        |way| {
+            way.pod_exists = false;
+            way.world.cluster_mut().remove_node("a").unwrap();
+        },
+        "failed to get node \"a\": node \"a\" not found",
+    );
+    check_wait(
+        static_way(),
         |way| drop(way.world.cluster_mut().remove_object("", volume, "", "small")),
         "failed to check binding: persistentvolumes \"small\" not found",
     );
