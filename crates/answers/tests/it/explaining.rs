@@ -188,7 +188,7 @@ fn the_plugin_that_leaves_a_node_out_before_filters_is_named() {
         lines,
         [
             "1 a: NodeResourcesFit Insufficient cpu",
-            "1 b: NodeAffinity node(s) didn't satisfy plugin(s) [NodeAffinity]",
+            "1 b: NodeAffinity node(s) didn't satisfy plugin(s) [NodeAffinity]; NodeAffinity node(s) didn't match Pod's node affinity/selector",
         ]
     );
 }

@@ -66,8 +66,8 @@ fn what_holds_gated_pods_back_is_said() {
         let gated = answer.pods.iter().find(|pod| pod.pod == "default/gated").unwrap();
         assert_eq!(gated.message.as_deref(), Some("waiting for scheduling gates: [quota]"));
         let text = answer.table(false);
-        let line = "Gated           default/gated";
-        assert!(text.lines().any(|it| it.contains(line) && it.ends_with("[quota]")), "{text}");
+        let is_said = |line: &str| line.contains("default/gated ") && line.ends_with(": [quota]");
+        assert!(text.lines().any(is_said), "{text}");
     }
     // Pods that were rejected while nobody has written why yet.
     while cluster.engine.schedule_next(NOW).is_some() {}
