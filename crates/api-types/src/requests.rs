@@ -20,7 +20,7 @@ use crate::resources::{
 use crate::wire;
 
 use claims::Unclaimed;
-use totals::Totals;
+use totals::{Containers, Sums, Totals};
 
 /// The total requests of one pod.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -213,12 +213,13 @@ impl<'a> States<'a> {
         actual: &wire::ResourceList,
         allocated: &wire::ResourceList,
     ) -> Totals {
-        let mut largest = Totals::of(actual);
+        let mut largest = Sums::default();
+        largest.raise_to(actual);
         largest.raise_to(allocated);
         if !self.is_infeasible {
             largest.raise_to(wanted);
         }
-        largest
+        largest.into_totals()
     }
 }
 
@@ -230,55 +231,35 @@ struct View<'a> {
 
 impl View<'_> {
     fn total(&self, count: &Count) -> Totals {
-        let mut total = Totals::default();
-        for container in self.pod.spec.containers.iter() {
-            total.add(&self.container(container, count.uses_status, count.defaults));
+        let spec = &self.pod.spec;
+        let mut all = Containers::default();
+        for container in spec.containers.iter() {
+            all.add(&self.container(container, count.uses_status, count.defaults));
         }
-        let mut running = Totals::default();
-        let mut peak = Totals::default();
-        for container in self.pod.spec.init_containers.iter() {
-            let is_restartable = container.is_restartable();
-            let mut requests =
-                self.container(container, count.uses_status && is_restartable, count.defaults);
-            if is_restartable {
-                total.add(&requests);
-                running.add(&requests);
-                peak.raise_to(&running);
-            } else {
-                requests.add(&running);
-                peak.raise_to(&requests);
-            }
+        for container in spec.init_containers.iter() {
+            let stays = container.is_restartable();
+            let requests = self.container(container, count.uses_status && stays, count.defaults);
+            all.start(&requests, stays);
         }
-        total.raise_to(&peak);
+        let mut total = all.into_total();
         if !count.skips_pod_level {
             self.replace_by_pod_level(&mut total, count.uses_status);
         }
-        total.add(&self.pod.spec.overhead);
-        total
+        total.add(&spec.overhead);
+        total.into_totals()
     }
 
     /// Limits by the same way of counting, but that overhead raises only what is limited.
     fn limits(&self) -> Totals {
         let spec = &self.pod.spec;
-        let mut total = Totals::default();
+        let mut all = Containers::default();
         for container in spec.containers.iter() {
-            total.add(&container.resources.limits);
+            all.add(&container.resources.limits);
         }
-        let mut running = Totals::default();
-        let mut peak = Totals::default();
         for container in spec.init_containers.iter() {
-            let limits = &container.resources.limits;
-            if container.is_restartable() {
-                total.add(limits);
-                running.add(limits);
-                peak.raise_to(&running);
-            } else {
-                let mut limits = Totals::of(limits);
-                limits.add(&running);
-                peak.raise_to(&limits);
-            }
+            all.start(&container.resources.limits, container.is_restartable());
         }
-        total.raise_to(&peak);
+        let mut total = all.into_total();
         for (name, limit) in spec.resources.iter().flat_map(|resources| resources.limits.iter()) {
             if is_pod_level_resource(name) {
                 total.set(name, limit.clone());
@@ -291,7 +272,7 @@ impl View<'_> {
                 total.set(name, limit);
             }
         }
-        total
+        total.into_totals()
     }
 
     fn container(
@@ -320,7 +301,7 @@ impl View<'_> {
         self.pod.spec.resources.as_ref().map_or(&[], |resources| &*resources.requests)
     }
 
-    fn replace_by_pod_level(&self, total: &mut Totals, uses_status: bool) {
+    fn replace_by_pod_level(&self, total: &mut Sums, uses_status: bool) {
         let Some(wanted) = &self.pod.spec.resources else { return };
         let status = &self.pod.status;
         let in_effect = match &status.resources {

@@ -1,5 +1,7 @@
 //! Topics by which queueing hints are asked about the pods that an event may concern.
 
+use std::sync::Arc;
+
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{Context, EventObject};
@@ -19,5 +21,50 @@ pub(crate) fn object(
     match new.and_then(EventObject::as_object) {
         Some(object) => Topics::Only(vec![topic((&*object.namespace, &*object.name))]),
         None => Topics::All,
+    }
+}
+
+/// The labels that a pod had or has, none twice.
+pub(crate) fn labels<'a>(
+    old: Option<&'a Arc<Pod>>,
+    new: Option<&'a Arc<Pod>>,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let pairs = |pod: Option<&'a Arc<Pod>>| pod.into_iter().flat_map(|pod| pod.labels.iter());
+    // Both are sorted by key.
+    let mut known = pairs(new).peekable();
+    let lost = pairs(old).filter(move |pair| {
+        while known.next_if(|other| other.0 < pair.0).is_some() {}
+        known.peek() != Some(pair)
+    });
+    pairs(new).chain(lost)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_scheduler_framework::testing::pod;
+
+    use super::labels;
+
+    #[test]
+    fn labels_of_both_states_are_there_once() {
+        let cases = [
+            ("p", "p", vec![]),
+            ("p label:a=1 label:c=1 label:d=1", "p label:b=1 label:c=2 label:d=1", {
+                vec![("b", "1"), ("c", "2"), ("d", "1"), ("a", "1"), ("c", "1")]
+            }),
+            ("p label:b=1 label:z=1", "p label:a=1", vec![("a", "1"), ("b", "1"), ("z", "1")]),
+        ];
+        for (old, new, expected) in cases {
+            let (old, new) = (pod(old).build(), pod(new).build());
+            assert_eq!(labels(Some(&old), Some(&new)).collect::<Vec<_>>(), expected);
+            assert_eq!(
+                labels(None, Some(&new)).collect::<Vec<_>>(),
+                new.labels.iter().collect::<Vec<_>>()
+            );
+            assert_eq!(
+                labels(Some(&old), None).collect::<Vec<_>>(),
+                old.labels.iter().collect::<Vec<_>>()
+            );
+        }
     }
 }

@@ -66,6 +66,14 @@ impl TaintToleration {
     }
 }
 
+/// Whether a node lets a pod in that it kept out, or is new and lets it in. What keeps out is a comparison with all tolerations of the
+/// pod, and is asked for each waiting pod: first about taints that the node has lost, since one of these must have kept the pod out if
+/// none of those left does.
+fn opens(old: Option<&[Taint]>, new: &[Taint], keeps_out: impl Fn(&Taint) -> bool) -> bool {
+    let lost_one = |old: &[Taint]| old.iter().any(|taint| !new.contains(taint) && keeps_out(taint));
+    old.is_none_or(lost_one) && !new.iter().any(keeps_out)
+}
+
 impl Plugin for TaintToleration {
     fn name(&self) -> &str {
         NAME
@@ -182,12 +190,12 @@ impl EnqueueExtensions for TaintToleration {
             EventRegistration::with_hint(node_event, move |_, pod, old, new| {
                 let (old, new) = event_objects::nodes(old, new)?;
                 let Some(new) = new else { return Ok(QueueingHint::Queue) };
-                let is_kept_out = |taints: &[Taint]| {
-                    untolerated_taint(taints, &pod.spec.tolerations, compares_numbers).is_some()
+                let keeps_out = |taint: &Taint| {
+                    let taint = std::slice::from_ref(taint);
+                    untolerated_taint(taint, &pod.spec.tolerations, compares_numbers).is_some()
                 };
-                let opened =
-                    old.is_none_or(|old| is_kept_out(&old.taints)) && !is_kept_out(&new.taints);
-                Ok(QueueingHint::queue_if(opened))
+                let old = old.map(|old| &*old.taints);
+                Ok(QueueingHint::queue_if(opens(old, &new.taints, keeps_out)))
             }),
             EventRegistration::with_hint(pod_event, |_, pod, old, new| {
                 // Whether the new toleration helps is not asked.
@@ -196,5 +204,57 @@ impl EnqueueExtensions for TaintToleration {
                 Ok(QueueingHint::queue_if(is_self))
             }),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
+
+    use super::*;
+
+    fn taint(number: u8) -> Taint {
+        Taint { key: number.to_string().into(), value: "".into(), effect: "NoSchedule".into() }
+    }
+
+    /// What the hint says, and how many taints it asked about.
+    fn ask(old: Option<&[u8]>, new: &[u8], tolerated: &[u8]) -> (bool, usize) {
+        let taints =
+            |numbers: &[u8]| numbers.iter().map(|number| taint(*number)).collect::<Vec<_>>();
+        let (old, new, tolerated) = (old.map(taints), taints(new), taints(tolerated));
+        let n_asked = Cell::new(0);
+        let opens = opens(old.as_deref(), &new, |taint| {
+            n_asked.set(n_asked.get() + 1);
+            !tolerated.contains(taint)
+        });
+        (opens, n_asked.get())
+    }
+
+    #[test]
+    fn taints_that_are_new_or_stay_are_not_compared_for_pods_that_they_keep_out() {
+        // A taint comes: no pod is let in by that.
+        assert_eq!(ask(Some(&[1, 2]), &[1, 2, 3], &[1, 2, 3]), (false, 0));
+        // One goes that the pod tolerates, and one that it does not.
+        assert_eq!(ask(Some(&[1, 2]), &[1], &[2]), (false, 1));
+        assert_eq!(ask(Some(&[1, 2]), &[1], &[1]), (true, 2));
+        assert_eq!(ask(None, &[1, 2, 3], &[]), (false, 1));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, rng_seed: RngSeed::Fixed(8), ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_hint_is_that_of_comparing_all_taints(
+            old in prop::option::of(prop::collection::vec(0..5_u8, 0..4)),
+            new in prop::collection::vec(0..5_u8, 0..4),
+            tolerated in prop::collection::vec(0..5_u8, 0..5),
+        ) {
+            let is_kept_out = |taints: &[u8]| taints.iter().any(|taint| !tolerated.contains(taint));
+            let expected = old.as_deref().is_none_or(is_kept_out) && !is_kept_out(&new);
+            prop_assert_eq!(ask(old.as_deref(), &new, &tolerated).0, expected);
+        }
     }
 }

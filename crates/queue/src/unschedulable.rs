@@ -1,7 +1,7 @@
 //! The pods that wait for an event: parked, indexed by who rejected them and by how long they have been waiting.
 //!
 //! An event can only move pods with a rejector that registered for it, so that only those are visited; of these, where the
-//! rejector's hints have topics, only those that share one with the event.
+//! rejector's hints have topics, only those that share one with the event, unless it has more topics than there are such pods.
 //!
 //! Invariants: a parked pod is in the set of each of its rejectors, or in `unindexed` if it has none or its profile is
 //! unknown (then every event moves it); it is in `by_topic` under each of its topics; and in exactly one of the two sets ordered by
@@ -15,6 +15,9 @@ use crate::entry::QueuedPod;
 use crate::heap::Slot;
 use crate::plugins::{PluginId, PluginSet};
 use crate::policy::Topics;
+
+/// An event with no more topics is looked up by them, however few pods are parked.
+const FEW_TOPICS: usize = 16;
 
 /// What the indexes say of a parked pod, so that they can be undone whatever happened to the pod meanwhile.
 #[derive(Clone, Debug)]
@@ -142,6 +145,10 @@ impl Unschedulable {
             let Some(pods) = pods else { continue };
             match topics(plugin) {
                 Topics::All => into.extend(pods),
+                // Each topic is a search: a pod may have 60,000 labels.
+                Topics::Only(topics) if topics.len() > pods.len().max(FEW_TOPICS) => {
+                    into.extend(pods);
+                }
                 Topics::Only(topics) => {
                     for topic in std::iter::once(None).chain(topics.into_iter().map(Some)) {
                         let (first, last) = ((0, Slot(0)), (u64::MAX, Slot(u32::MAX)));

@@ -22,7 +22,7 @@ pub(super) struct Unclaimed {
     pub(super) spec: Arc<Totals>,
     /// What the pod takes by its specification alone, without what it asks for as a whole.
     pub(super) containers: Arc<Totals>,
-    /// What the pod asks for as a whole, whatever its containers and claims take.
+    /// What the pod asks for as a whole, whatever its containers and claims take, sorted.
     pub(super) pod_level: Box<[ResourceName]>,
 }
 
@@ -30,7 +30,8 @@ impl Unclaimed {
     /// `totals` with what claims take, except for what the pod asks for as a whole.
     fn add(&self, totals: &Totals, claims: &[NodeResourceClaim]) -> Totals {
         let mut totals = totals.clone();
-        for (name, amount) in amounts(claims).filter(|(name, _)| !self.pod_level.contains(name)) {
+        let is_own = |name: &ResourceName| self.pod_level.binary_search(name).is_err();
+        for (name, amount) in amounts(claims).filter(|(name, _)| is_own(name)) {
             totals.add(&[(name.clone(), amount.clone())]);
         }
         totals

@@ -1,6 +1,7 @@
 //! Request totals against recorded cases and a direct recomputation.
 
 mod claims;
+mod many;
 
 use std::collections::BTreeMap;
 

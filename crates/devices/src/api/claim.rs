@@ -5,9 +5,15 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Quantity, Timestamp, wire};
 use serde::{Deserialize, Deserializer};
 
-use super::decode::{Map, ObjectError, decode, list, optional_quantities, or_default, text, texts};
+use super::decode::{
+    Map, ObjectError, decode, error_in, list, optional_quantities, or_default, text, texts,
+};
 use super::device::Taint;
 use super::result::Allocation;
+
+const KIND: &str = "ResourceClaim";
+/// No API server stores a claim with more requests.
+const MAX_REQUESTS: usize = 32;
 
 /// A ResourceClaim: a request for devices, and what was allocated for it.
 #[derive(Clone, Debug, Default)]
@@ -323,9 +329,14 @@ impl ResourceClaim {
     /// Reads a ResourceClaim.
     ///
     /// # Errors
-    /// If a field has the wrong type.
+    /// If a field has the wrong type, or there are more than 32 requests.
     pub fn from_json(json: &kube_scheduler_api_types::Json) -> Result<Self, ObjectError> {
-        let Json { metadata, spec, status } = decode("ResourceClaim", json)?;
+        let n_requests = json["spec"]["devices"]["requests"].as_array().map_or(0, <[_]>::len);
+        if n_requests > MAX_REQUESTS {
+            let reason = format!("{n_requests} requests, at most {MAX_REQUESTS} are allowed");
+            return Err(error_in(KIND, json, "spec.devices.requests".to_owned(), reason));
+        }
+        let Json { metadata, spec, status } = decode(KIND, json)?;
         let Devices { requests, constraints, config } = spec.devices;
         Ok(Self {
             namespace: metadata.namespace.0,
@@ -371,5 +382,26 @@ impl Toleration {
                 "" | "Equal" => self.value == taint.value,
                 operator => operator == "Exists",
             }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn claims_with_more_requests_than_allowed_are_refused() {
+        let read = |n: usize| {
+            let requests: Vec<_> = (0..n).map(|at| json!({"name": format!("r{at}")})).collect();
+            let claim = json!({"metadata": {"namespace": "a", "name": "c"},
+                "spec": {"devices": {"requests": requests}}});
+            ResourceClaim::from_json(&claim.into()).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(32).unwrap().requests.len(), 32);
+        let expected =
+            "ResourceClaim a/c: spec.devices.requests: 33 requests, at most 32 are allowed";
+        assert_eq!(read(33).unwrap_err(), expected);
     }
 }

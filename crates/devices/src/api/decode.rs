@@ -37,14 +37,22 @@ pub(super) fn decode<T: DeserializeOwned>(
     kind: &'static str,
     json: &Json,
 ) -> Result<T, ObjectError> {
-    T::deserialize(json).map_err(|error| {
-        let part = |name: &str| json["metadata"][name].as_str().unwrap_or_default();
-        let name = match part("namespace") {
-            "" => part("name").to_owned(),
-            namespace => format!("{namespace}/{}", part("name")),
-        };
-        ObjectError { kind, name, field: error.path(), reason: error.to_string() }
-    })
+    T::deserialize(json).map_err(|error| error_in(kind, json, error.path(), error.to_string()))
+}
+
+/// What is wrong with a field of an object.
+pub(super) fn error_in(
+    kind: &'static str,
+    json: &Json,
+    field: String,
+    reason: String,
+) -> ObjectError {
+    let part = |name: &str| json["metadata"][name].as_str().unwrap_or_default();
+    let name = match part("namespace") {
+        "" => part("name").to_owned(),
+        namespace => format!("{namespace}/{}", part("name")),
+    };
+    ObjectError { kind, name, field, reason }
 }
 
 /// A map with names for keys, in the order of the names. Absent and `null` are empty.

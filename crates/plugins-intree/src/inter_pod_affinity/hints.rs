@@ -15,7 +15,7 @@ use kube_scheduler_framework::{
 };
 
 use super::own_terms::required;
-use crate::event_objects;
+use crate::{event_objects, event_topics};
 
 pub(super) fn events() -> Vec<EventRegistration> {
     let pod_event = ClusterEvent::new(
@@ -26,7 +26,7 @@ pub(super) fn events() -> Vec<EventRegistration> {
         ClusterEvent::new(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL);
     vec![
         EventRegistration::with_hint(pod_event, |_, pod, old, new| after_pod_change(pod, old, new))
-            .by_topic(pod_topics, event_topics),
+            .by_topic(pod_topics, topics_of_event),
         EventRegistration::with_hint(node_event, |_, pod, old, new| {
             after_node_change(pod, old, new)
         }),
@@ -128,10 +128,13 @@ fn listed(terms: &[PodAffinityTerm]) -> Option<impl Iterator<Item = Label<'_>>> 
     Some(listed.values.iter().map(move |value| Label { namespace, key: &listed.key, value }))
 }
 
-/// Each label of a pod, as one in its namespace and as one in any.
-fn labels_of(pod: &Pod) -> impl Iterator<Item = Label<'_>> {
-    pod.labels.iter().flat_map(|(key, value)| {
-        [Some(&*pod.namespace), None].map(|namespace| Label { namespace, key, value })
+/// Each label of a pod in `namespace`, as one there and as one in any.
+fn labels_in<'a>(
+    namespace: &'a str,
+    labels: impl Iterator<Item = (&'a str, &'a str)>,
+) -> impl Iterator<Item = Label<'a>> {
+    labels.flat_map(move |(key, value)| {
+        [Some(namespace), None].map(|namespace| Label { namespace, key, value })
     })
 }
 
@@ -148,20 +151,25 @@ fn pod_topics(pod: &Pod) -> Topics {
         let Some(labels) = listed(terms) else { return Topics::All };
         topics.extend(labels.map(|label| topic(Subject::Has(label))));
     }
-    topics.extend(labels_of(pod).map(|label| topic(Subject::Asks(label))));
+    let own = labels_in(&pod.namespace, pod.labels.iter());
+    topics.extend(own.map(|label| topic(Subject::Asks(label))));
     Topics::Only(topics)
 }
 
-fn event_topics(_: &Context<'_>, old: Option<&EventObject>, new: Option<&EventObject>) -> Topics {
+/// An update is about all labels of both states: that of one changes may be what terms about another one waited for.
+fn topics_of_event(
+    _: &Context<'_>,
+    old: Option<&EventObject>,
+    new: Option<&EventObject>,
+) -> Topics {
     let Ok((old, new)) = event_objects::pods(old, new) else { return Topics::All };
     let Some(changed) = new.or(old) else { return Topics::Only(Vec::new()) };
     let mut topics = vec![topic(Subject::Pod(&changed.uid))];
     if !is_somewhere(old, new) {
         return Topics::Only(topics);
     }
-    for pod in [old, new].into_iter().flatten() {
-        topics.extend(labels_of(pod).map(|label| topic(Subject::Has(label))));
-    }
+    let labels = labels_in(&changed.namespace, event_topics::labels(old, new));
+    topics.extend(labels.map(|label| topic(Subject::Has(label))));
     if let (Some(gone), None) = (old, new) {
         let terms = required(&gone.spec.pod_anti_affinity);
         if has_error(&gone.spec.pod_anti_affinity) {
@@ -221,7 +229,7 @@ mod tests {
 
     fn share_one(waiting: &Pod, old: Option<Arc<Pod>>, new: Option<Arc<Pod>>) -> bool {
         let (old, new) = (old.map(EventObject::Pod), new.map(EventObject::Pod));
-        let event = event_topics(&fixture("").cx(), old.as_ref(), new.as_ref());
+        let event = topics_of_event(&fixture("").cx(), old.as_ref(), new.as_ref());
         match (pod_topics(waiting), event) {
             (Topics::Only(waiting), Topics::Only(event)) => {
                 waiting.iter().any(|topic| event.contains(topic))

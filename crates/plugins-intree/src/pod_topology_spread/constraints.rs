@@ -86,6 +86,29 @@ pub(super) fn keys(constraints: &[Constraint]) -> Arc<[Arc<str>]> {
     if keys.len() == 1 { Arc::from([]) } else { keys.into() }
 }
 
+/// The constraints of a pod with one action, as they were given: nothing is copied for each pod that a hint is asked about.
+pub(super) struct GivenConstraints<'a> {
+    given: &'a [TopologySpreadConstraint],
+    action: WhenUnsatisfiable,
+    /// In the place of the selectors of constraints that are the profile's.
+    selector: Option<LabelSelector>,
+}
+
+impl GivenConstraints<'_> {
+    /// The constraints in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &TopologySpreadConstraint> {
+        self.given.iter().filter(|given| given.when_unsatisfiable == self.action)
+    }
+
+    /// The selector of one of them; `None` matches nothing.
+    pub(super) fn selector_of<'s>(
+        &'s self,
+        given: &'s TopologySpreadConstraint,
+    ) -> Option<&'s LabelSelector> {
+        self.selector.as_ref().or(given.selector.as_ref())
+    }
+}
+
 impl Defaults {
     /// The constraints of `pod` with this action, in order. The error says which of them cannot be read.
     pub(super) fn constraints_of(
@@ -94,12 +117,27 @@ impl Defaults {
         pod: &Pod,
         action: WhenUnsatisfiable,
     ) -> Result<Vec<Constraint>, String> {
-        let own = &pod.spec.topology_spread_constraints;
+        let all = self.given_to(cx, pod, action)?;
+        Ok(all
+            .iter()
+            .map(|given| Constraint::new(given, all.selector_of(given).cloned()))
+            .collect())
+    }
+
+    /// As [`constraints_of`](Self::constraints_of), without a copy of them.
+    pub(super) fn given_to<'a>(
+        &'a self,
+        cx: &Context<'_>,
+        pod: &'a Pod,
+        action: WhenUnsatisfiable,
+    ) -> Result<GivenConstraints<'a>, String> {
+        let own = &*pod.spec.topology_spread_constraints;
         if own.is_empty() {
-            return Ok(self.default_constraints(cx, pod, action));
+            return Ok(self.defaults_for(cx, pod, action));
         }
-        let of_action = own.iter().filter(|given| given.when_unsatisfiable == action);
-        let compiled = of_action.map(|given| match &given.selector_error {
+        let all = GivenConstraints { given: own, action, selector: None };
+        let error = all.iter().find_map(|given| given.selector_error.as_ref());
+        match error {
             Some(error) => {
                 let kind = match action {
                     WhenUnsatisfiable::DoNotSchedule => "hard",
@@ -107,27 +145,30 @@ impl Defaults {
                 };
                 Err(format!("obtaining pod's {kind} topology spread constraints: {error}"))
             }
-            None => Ok(Constraint::new(given, given.selector.clone())),
-        });
-        compiled.collect()
+            None => Ok(all),
+        }
     }
 
-    fn default_constraints(
-        &self,
+    fn defaults_for<'a>(
+        &'a self,
         cx: &Context<'_>,
         pod: &Pod,
         action: WhenUnsatisfiable,
-    ) -> Vec<Constraint> {
-        let mut of_action =
-            self.constraints.iter().filter(|given| given.when_unsatisfiable == action).peekable();
-        if of_action.peek().is_none() {
-            return Vec::new();
+    ) -> GivenConstraints<'a> {
+        let none = GivenConstraints { given: &[], action, selector: None };
+        if !self.have(action) {
+            return none;
         }
         let selector = default_selector(cx, pod);
         if selector.is_empty() {
-            return Vec::new();
+            return none;
         }
-        of_action.map(|given| Constraint::new(given, Some(selector.clone()))).collect()
+        GivenConstraints { given: &self.constraints, selector: Some(selector), ..none }
+    }
+
+    /// Whether the profile has constraints with this action.
+    pub(super) fn have(&self, action: WhenUnsatisfiable) -> bool {
+        self.constraints.iter().any(|given| given.when_unsatisfiable == action)
     }
 }
 

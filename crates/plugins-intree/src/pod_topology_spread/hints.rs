@@ -4,15 +4,20 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Node, Pod, WhenUnsatisfiable};
+use kube_scheduler_framework::api::{
+    Node, NodeInclusionPolicy, Operator, Pod, TopologySpreadConstraint, WhenUnsatisfiable,
+};
 use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, EventObject, EventRegistration, EventResource, QueueingHint,
 };
 
 use super::args::Defaults;
-use super::constraints::Constraint;
-use crate::event_objects;
+use super::constraints::GivenConstraints;
+use crate::{event_objects, event_topics};
+
+/// A pod whose selectors list more values waits for all changes of pods in its namespace.
+const MAX_LISTED: usize = 128;
 
 /// All events the plugin waits for.
 pub(super) fn events(defaults: &Arc<Defaults>) -> Vec<EventRegistration> {
@@ -32,6 +37,7 @@ pub(super) fn events(defaults: &Arc<Defaults>) -> Vec<EventRegistration> {
     );
     let for_pods = defaults.clone();
     let for_nodes = defaults.clone();
+    let for_topics = defaults.clone();
     vec![
         EventRegistration::with_hint(pod_event, move |cx, pod, old, new| {
             let (old, new) = event_objects::pods(old, new)?;
@@ -41,7 +47,7 @@ pub(super) fn events(defaults: &Arc<Defaults>) -> Vec<EventRegistration> {
             let constraints = hard(&for_pods, cx, pod)?;
             Ok(QueueingHint::queue_if(is_helped_by_pod(pod, &constraints, old, new)))
         })
-        .by_topic(pod_topics, event_topics),
+        .by_topic(move |pod| pod_topics(&for_topics, pod), topics_of_event),
         EventRegistration::with_hint(node_event, move |cx, pod, old, new| {
             let (old, new) = event_objects::nodes(old, new)?;
             let constraints = hard(&for_nodes, cx, pod)?;
@@ -50,21 +56,81 @@ pub(super) fn events(defaults: &Arc<Defaults>) -> Vec<EventRegistration> {
     ]
 }
 
-/// A pod waits for itself and for those of its namespace.
-fn pod_topics(pod: &Pod) -> Topics {
-    Topics::Only(vec![topic(&pod.uid), topic(&pod.namespace)])
+/// What an event about a pod may be about.
+#[derive(Hash)]
+enum Subject<'a> {
+    /// The pod with this UID itself.
+    Pod(&'a str),
+    /// A pod in this namespace.
+    Namespace(&'a str),
+    /// A pod in this namespace that has this label.
+    Has(&'a str, &'a str, &'a str),
+}
+
+/// A pod waits for itself and for those of its namespace that have a label which one of its selectors lists, before or after the
+/// change: the selector meets no other pod. A selector that lists none may meet any pod of the namespace.
+fn pod_topics(defaults: &Defaults, pod: &Pod) -> Topics {
+    let mut topics = vec![topic(Subject::Pod(&pod.uid))];
+    match listed(defaults, pod) {
+        Some(labels) => topics.extend(
+            labels.into_iter().map(|(key, value)| topic(Subject::Has(&pod.namespace, key, value))),
+        ),
+        None => topics.push(topic(Subject::Namespace(&pod.namespace))),
+    }
+    Topics::Only(topics)
+}
+
+/// The labels of which a pod has one if any selector of the pod's hard constraints matches it; `None` if a pod without them may help.
+fn listed<'a>(defaults: &Defaults, pod: &'a Pod) -> Option<Vec<(&'a str, &'a str)>> {
+    let own = &pod.spec.topology_spread_constraints;
+    if own.is_empty() {
+        // What the selector is then depends on services and owners.
+        return (!defaults.have(WhenUnsatisfiable::DoNotSchedule)).then(Vec::new);
+    }
+    let mut labels = Vec::new();
+    for given in
+        own.iter().filter(|given| given.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule)
+    {
+        // Then the hint fails, which moves the pod.
+        if given.selector_error.is_some() {
+            return None;
+        }
+        // Nothing matches then.
+        let Some(selector) = &given.selector else { continue };
+        let lists = selector.requirements().iter().filter(|it| it.operator == Operator::In);
+        let shortest = lists.min_by_key(|it| it.values.len())?;
+        labels.extend(shortest.values.iter().map(|value| (&*shortest.key, &**value)));
+        if labels.len() > MAX_LISTED {
+            return None;
+        }
+    }
+    Some(labels)
 }
 
 /// See [`is_involved`], which holds for both states of the object or for none.
-fn event_topics(_: &Context<'_>, old: Option<&EventObject>, new: Option<&EventObject>) -> Topics {
-    match new.or(old).and_then(EventObject::as_pod) {
-        Some(changed) => pod_topics(changed),
-        None => Topics::All,
+fn topics_of_event(
+    _: &Context<'_>,
+    old: Option<&EventObject>,
+    new: Option<&EventObject>,
+) -> Topics {
+    let Ok((old, new)) = event_objects::pods(old, new) else { return Topics::All };
+    let Some(changed) = new.or(old) else { return Topics::All };
+    let mut topics = vec![topic(Subject::Pod(&changed.uid))];
+    if changed.is_assigned_or_nominated() {
+        let namespace = &changed.namespace;
+        topics.push(topic(Subject::Namespace(namespace)));
+        let labels = event_topics::labels(old, new);
+        topics.extend(labels.map(|(key, value)| topic(Subject::Has(namespace, key, value))));
     }
+    Topics::Only(topics)
 }
 
-fn hard(defaults: &Defaults, cx: &Context<'_>, pod: &Pod) -> Result<Vec<Constraint>, String> {
-    defaults.constraints_of(cx, pod, WhenUnsatisfiable::DoNotSchedule)
+fn hard<'a>(
+    defaults: &'a Defaults,
+    cx: &Context<'_>,
+    pod: &'a Pod,
+) -> Result<GivenConstraints<'a>, String> {
+    defaults.given_to(cx, pod, WhenUnsatisfiable::DoNotSchedule)
 }
 
 /// Whether another pod can matter: the waiting pod itself, or one of its namespace that has a node or expects one.
@@ -74,47 +140,54 @@ fn is_involved(pod: &Pod, other: &Pod) -> bool {
 
 fn is_helped_by_pod(
     pod: &Pod,
-    constraints: &[Constraint],
+    constraints: &GivenConstraints<'_>,
     old: Option<&Arc<Pod>>,
     new: Option<&Arc<Pod>>,
 ) -> bool {
-    let matches_any =
-        |other: &Pod| constraints.iter().any(|constraint| constraint.matches(&other.labels));
+    // Here the selector without requirements means every pod.
+    let matches = |constraint: &TopologySpreadConstraint, other: &Pod| {
+        let selector = constraints.selector_of(constraint);
+        selector.is_some_and(|selector| selector.matches(&other.labels))
+    };
     match (old, new) {
         (Some(old), Some(new)) => {
-            if new.uid == pod.uid
+            let honors_taints = |constraint: &TopologySpreadConstraint| {
+                constraint.node_taints_policy == NodeInclusionPolicy::Honor
+            };
+            let is_tolerant = new.uid == pod.uid
                 && old.spec.tolerations != new.spec.tolerations
-                && constraints.iter().any(|constraint| constraint.honors_taints)
-            {
-                return true;
-            }
-            constraints.iter().any(|constraint| {
-                constraint.matches(&old.labels) != constraint.matches(&new.labels)
-            })
+                && constraints.iter().any(honors_taints);
+            let differs = |constraint: &TopologySpreadConstraint| {
+                matches(constraint, old) != matches(constraint, new)
+            };
+            is_tolerant || constraints.iter().any(differs)
         }
-        (Some(only), None) | (None, Some(only)) => matches_any(only),
+        (Some(only), None) | (None, Some(only)) => {
+            constraints.iter().any(|constraint| matches(constraint, only))
+        }
         (None, None) => true,
     }
 }
 
 fn is_helped_by_node(
-    constraints: &[Constraint],
+    constraints: &GivenConstraints<'_>,
     old: Option<&Arc<Node>>,
     new: Option<&Arc<Node>>,
 ) -> bool {
     let has_keys = |node: &Node| {
-        constraints.iter().all(|constraint| node.labels.contains_key(&constraint.key))
+        constraints.iter().all(|constraint| node.labels.contains_key(&constraint.topology_key))
     };
     match (old, new) {
         (Some(old), Some(new)) => {
-            let value_differs = |constraint: &Constraint| {
-                old.labels.get(&constraint.key) != new.labels.get(&constraint.key)
+            let value_differs = |constraint: &TopologySpreadConstraint| {
+                let key = &constraint.topology_key;
+                old.labels.get(key) != new.labels.get(key)
             };
             if has_keys(old) != has_keys(new) {
                 return true;
             }
             let taints_differ = old.taints != new.taints || old.taint_times != new.taint_times;
-            has_keys(new) && (constraints.iter().any(value_differs) || taints_differ)
+            has_keys(new) && (taints_differ || constraints.iter().any(value_differs))
         }
         (Some(only), None) | (None, Some(only)) => has_keys(only),
         (None, None) => true,

@@ -240,6 +240,23 @@ fn requests_must_fit_what_is_left() {
 }
 
 #[test]
+fn of_very_many_resources_that_a_node_is_short_of_the_first_are_named() {
+    let ask = |n: usize| {
+        let requests: Vec<String> = (100..100 + n).map(|at| format!("a.com/x{at}=1")).collect();
+        let pod = format!("p cpu=9 {}", requests.join(" "));
+        ask("NodeResourcesFit", "node n", &pod, "n")
+    };
+    let named = |n: usize| {
+        let names: Vec<String> =
+            (100..100 + n).map(|at| format!(", Insufficient a.com/x{at}")).collect();
+        format!("UnschedulableAndUnresolvable: Insufficient cpu{}", names.concat())
+    };
+    assert_eq!(ask(50), named(50));
+    assert_eq!(ask(51), format!("{}, Insufficient resources (1 more)", named(50)));
+    assert_eq!(ask(800), format!("{}, Insufficient resources (750 more)", named(50)));
+}
+
+#[test]
 fn nothing_asked_for_fits_even_on_an_overcommitted_node() {
     let world = "node n; pod r node=n cpu=30 memory=90Gi";
     assert_eq!(ask("NodeResourcesFit", world, "p", "n"), "ok");

@@ -19,6 +19,7 @@ mod promises;
 mod queueing;
 mod scores;
 mod spread;
+mod spread_hints;
 mod storage;
 mod strategies;
 mod support;

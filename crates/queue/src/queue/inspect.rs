@@ -163,8 +163,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         &'a self,
         node: &str,
     ) -> impl Iterator<Item = NominatedPod<'a, E>> {
-        let nominees = if node.is_empty() { &[] } else { self.nominator.nominees(node) };
-        nominees.iter().map(|nominee| self.nominated(nominee))
+        self.nominator.nominees(node).map(|nominee| self.nominated(nominee))
     }
 
     /// All nodes with nominated pods, in order of their names, with [their pods](Self::nominated_pods_for_node).
@@ -173,7 +172,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     ) -> impl Iterator<Item = (&Arc<str>, impl Iterator<Item = NominatedPod<'_, E>>)> {
         self.nominator
             .by_node()
-            .map(|(node, nominees)| (node, nominees.iter().map(|nominee| self.nominated(nominee))))
+            .map(|(node, nominees)| (node, nominees.map(|nominee| self.nominated(nominee))))
     }
 
     fn nominated<'a>(&'a self, nominee: &'a Nominee) -> NominatedPod<'a, E> {

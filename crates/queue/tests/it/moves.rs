@@ -22,6 +22,9 @@ fn an_event_asks_only_the_plugins_that_rejected() {
 }
 
 /// Pods wait for their shape, or for everything if they have none; an event is about the number of its object.
+/// A thing with a hundred topics.
+const MANY: u32 = 1_000_000;
+
 const SHAPES: HintTopics = HintTopics {
     of_pod: |_, pod| match u64::from(pod.0.shape) {
         0 => Some(Topics::All),
@@ -29,6 +32,7 @@ const SHAPES: HintTopics = HintTopics {
         shape => Some(Topics::Only(vec![shape, shape + 1])),
     },
     of_event: |_, _, new| match new {
+        Some(Object::Thing(MANY)) => Topics::Only((1_000_000..1_000_100).collect()),
         Some(Object::Thing(shape)) => Topics::Only(vec![u64::from(*shape)]),
         Some(Object::Pod(_)) => Topics::Only(vec![]),
         None => Topics::All,
@@ -64,6 +68,22 @@ fn a_hint_is_asked_about_pods_that_share_a_topic_with_the_event() {
     // A report about each pod needs each to be asked.
     world.queue.keep_reports(true);
     assert_eq!(asked(&mut world, thing(1)).len(), pods.len() - 1);
+}
+
+#[test]
+fn an_event_with_more_topics_than_pods_wait_is_not_searched_by_each() {
+    let asked = |n: usize| {
+        let mut world = world();
+        world.policy.topics = Some(SHAPES);
+        for at in 0..n {
+            world.park(&Pod::new(&format!("p{at}")).with(|pod| pod.shape = 7), &["Skip"]);
+        }
+        world.policy.asked.clear();
+        world.event(&node_add(), Some(&Object::Thing(MANY)));
+        world.policy.asked.len()
+    };
+    assert_eq!(asked(99), 99);
+    assert_eq!(asked(101), 0);
 }
 
 #[test]
