@@ -11,7 +11,7 @@ use serde::de::{Deserializer, Error, MapAccess, Unexpected, Visitor};
 use crate::Timestamp;
 use crate::compile::{DecodeError, decode};
 use crate::object::Object;
-use crate::pod::{ConditionText, PodCondition, PodResourceClaim};
+use crate::pod::{ClaimOfPod, ConditionText, PodCondition, PodResourceClaim};
 use crate::wire::{Date, Text};
 
 /// The most conditions that are read; an API server accepts eight.
@@ -68,6 +68,8 @@ pub struct PodGroup {
     pub never_preempts: bool,
     /// `status.conditions`.
     pub conditions: Vec<PodCondition>,
+    /// `status.resourceClaimStatuses`: names of generated claims, in order.
+    pub claim_statuses: Vec<ClaimOfPod>,
 }
 
 impl PodGroup {
@@ -90,7 +92,7 @@ impl PodGroup {
     /// Reads an object of the kind.
     ///
     /// # Errors
-    /// If a field that matters has a wrong type, or the group has more than 64 conditions or resource claims.
+    /// If a field that matters has a wrong type, or the group has more than 64 conditions, resource claims or statuses of such.
     pub fn from_object(object: &Object) -> Result<Self, DecodeError> {
         let fields: Fields = decode("podgroup", &object.json)?;
         let Spec {
@@ -108,6 +110,11 @@ impl PodGroup {
         let lists = [
             ("status.conditions", fields.status.conditions.len(), MAX_CONDITIONS),
             ("spec.resourceClaims", resource_claims.len(), MAX_CLAIMS),
+            (
+                "status.resourceClaimStatuses",
+                fields.status.resource_claim_statuses.len(),
+                MAX_CLAIMS,
+            ),
         ];
         if let Some((path, _, most)) = lists.into_iter().find(|(_, n, most)| n > most) {
             return Err(DecodeError {
@@ -129,6 +136,12 @@ impl PodGroup {
             priority: priority.unwrap_or(0),
             never_preempts: *preemption_policy == *"Never",
             conditions: fields.status.conditions.into_iter().map(PodCondition::from).collect(),
+            claim_statuses: fields
+                .status
+                .resource_claim_statuses
+                .into_iter()
+                .map(|status| (status.name.0, status.resource_claim_name.map(|name| name.0)))
+                .collect(),
         })
     }
 
@@ -269,10 +282,19 @@ struct Topology {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct GroupStatus {
     #[serde(deserialize_with = "crate::wire::or_default")]
     conditions: Vec<Condition>,
+    #[serde(deserialize_with = "crate::wire::or_default")]
+    resource_claim_statuses: Vec<ClaimStatus>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ClaimStatus {
+    name: Text,
+    resource_claim_name: Option<Text>,
 }
 
 #[derive(Default, Deserialize)]
@@ -316,7 +338,8 @@ mod tests {
             "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
             "metadata": {"namespace": "a", "name": "g", "uid": "u", "generation": 3}, "spec": spec,
             "status": {"conditions": [{"type": "PodGroupScheduled", "status": "True", "observedGeneration": 2,
-                                       "lastTransitionTime": "2026-01-02T03:04:05Z"}]},
+                                       "lastTransitionTime": "2026-01-02T03:04:05Z"}],
+                       "resourceClaimStatuses": [{"name": "gpus", "resourceClaimName": "x"}, {"name": "none"}]},
         });
         PodGroup::from_object(&Object::from_value(json)?)
     }
@@ -335,6 +358,8 @@ mod tests {
         let claim =
             PodResourceClaim { name: "gpus".into(), claim: None, template: Some("four".into()) };
         assert_eq!(read.resource_claims, [claim]);
+        let statuses = [("gpus".into(), Some("x".into())), ("none".into(), None)];
+        assert_eq!(read.claim_statuses, statuses);
         let [condition] = &read.conditions[..] else { panic!("{:?}", read.conditions) };
         assert_eq!((&*condition.status, condition.observed_generation), ("True", 2));
 

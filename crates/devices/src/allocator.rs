@@ -13,6 +13,8 @@ mod shortage;
 mod steps;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod variant_tests;
 
 use std::sync::Arc;
 

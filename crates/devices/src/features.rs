@@ -29,3 +29,11 @@ impl Default for Features {
         }
     }
 }
+
+impl Features {
+    /// Whether the reference uses its stable allocator, the first one that knows all features that are on. It knows neither
+    /// amounts nor binding conditions, even where the API server stores them (`docs/spec/plugins-dra.md` §8.12).
+    pub(crate) fn is_stable(self) -> bool {
+        !self.consumable_capacity && !self.binding_conditions
+    }
+}

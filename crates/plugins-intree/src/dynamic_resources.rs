@@ -88,6 +88,11 @@ impl DynamicResources {
             || self.shared.settings.serves_extended && extended::may_need_claim(pod)
     }
 
+    /// The name of the pod's group, if groups can have claims.
+    fn group_with_claims<'a>(&self, pod: &'a Pod) -> Option<&'a Arc<str>> {
+        group::name_of(pod, self.shared.settings.group_claims)
+    }
+
     fn trials<'a>(
         &'a self,
         cx: &'a Context<'a>,
@@ -144,12 +149,16 @@ impl PreFilter for DynamicResources {
     fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> PreFilterOutcome {
         // Parity: what is stored when the pod is rejected has no claims.
         state.insert(PodDevices::default());
-        if !self.may_concern(pod) {
-            return PreFilterOutcome::skip();
-        }
-        // Where no class serves what the pod asks for, its evaluation depends on no other objects.
-        if pod.spec.resource_claims.is_empty() && !extended::is_served(cx.cluster(), pod) {
-            return PreFilterOutcome::skip();
+        // Where no class serves what the pod asks for, its evaluation depends on no objects but its group.
+        let has_claims = !pod.spec.resource_claims.is_empty();
+        if !self.may_concern(pod) || !has_claims && !extended::is_served(cx.cluster(), pod) {
+            return match self
+                .group_with_claims(pod)
+                .map(|name| group::find(cx.cluster(), pod, name))
+            {
+                Some(Err(why)) => Status::unresolvable(why).into(),
+                _ => PreFilterOutcome::skip(),
+            };
         }
         match (Preparation { shared: &self.shared, cx, state, pod }).prepare() {
             Err(status) => status.into(),
@@ -232,7 +241,7 @@ impl PostFilter for DynamicResources {
         // for its own state fails.
         let status = match state.get::<PodDevices>() {
             Some(devices) if devices.claims.is_empty() => self.no_claims.clone(),
-            Some(devices) => release::deallocate(devices, pod, cx),
+            Some(devices) => release::deallocate(&self.shared, devices, pod, cx),
             None => no_state(),
         };
         PostFilterOutcome::without_nomination(status)
@@ -374,6 +383,13 @@ impl PlacementBound for DynamicResources {
 impl Sign for DynamicResources {
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
         write_resources(&pod.requests.fit, signature);
+        // It is looked up for every member.
+        let group = self.group_with_claims(pod);
+        signature.present(group.is_some());
+        if let Some(group) = group {
+            signature.text(&pod.namespace);
+            signature.text(group);
+        }
         !self.may_concern(pod) || following::sign(pod, signature)
     }
 }

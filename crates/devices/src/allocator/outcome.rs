@@ -26,7 +26,8 @@ pub(super) fn assemble(
         let inventory = allocator.inventory();
         let device = |chosen: &Chosen| inventory.device(pools.devices[chosen.place]);
         let devices: Vec<DeviceRef<'_>> = chosen.iter().map(device).collect();
-        let node_selector = node_selector(node, &devices).map_err(|n_terms| {
+        let is_stable = inventory.features().is_stable();
+        let node_selector = node_selector(node, &devices, is_stable).map_err(|n_terms| {
             AllocationError::Failed(format!(
                 "create NodeSelector for claim {}: unsupported ResourceSlice.NodeSelector with {n_terms} terms",
                 claim.claim.name
@@ -120,11 +121,12 @@ fn config(plan: &Plan<'_>, claim: &ClaimPlan<'_>, chosen: &[usize]) -> Vec<Alloc
 fn node_selector(
     node: NodeRef<'_>,
     devices: &[DeviceRef<'_>],
+    is_stable: bool,
 ) -> Result<Option<NodeSelector>, usize> {
     let mut term = NodeSelectorTerm::default();
     for device in devices {
         let reach = device.slice().reach_of(device.device);
-        if reach.node_name.is_some() || device.device.binds_to_node {
+        if reach.node_name.is_some() || device.device.binds_to_node && !is_stable {
             let requirement = SelectorRequirement {
                 key: "metadata.name".into(),
                 operator: "In".into(),

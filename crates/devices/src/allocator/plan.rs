@@ -115,9 +115,11 @@ impl RequestPlan<'_> {
             return Ok(Some(Unselected::Unusable));
         }
         steps.take_selectors(self.selectors.len())?;
+        let mut facts = device.facts();
+        facts.allow_multiple_allocations &= !inventory.features().is_stable();
         for selector in &*self.selectors {
             let mut cost = 0;
-            let matches = selector.column.matches(device.shape(), device.facts(), &mut cost);
+            let matches = selector.column.matches(device.shape(), facts, &mut cost);
             steps.take_evaluation(cost)?;
             let matches = matches.map_err(|error| {
                 let owner = if selector.is_of_class {
@@ -182,8 +184,10 @@ impl<'a> Plan<'a> {
                 ": number of requested devices {n_least} exceeds the claim limit of {MAX_RESULTS}"
             )));
         }
+        let is_stable = maker.allocator.inventory().features().is_stable();
         let is_empty = |constraint: &Constraint| {
-            constraint.match_attribute.is_none() && constraint.distinct_attribute.is_none()
+            let must_differ = constraint.distinct_attribute.is_some() && !is_stable;
+            constraint.match_attribute.is_none() && !must_differ
         };
         if let Some(at) = claim.constraints.iter().position(is_empty) {
             return Err(maker.error(format_args!(
@@ -216,30 +220,35 @@ impl<'a> RequestMaker<'a, '_> {
         request: &'a DeviceRequest,
         made: &mut Vec<RequestPlan<'a>>,
     ) -> Result<(), AllocationError> {
-        match &request.request {
-            Request::Exactly(exact) => {
-                made.push(self.make(made.len(), (&request.name, None), exact)?);
-            }
-            Request::FirstAvailable(_)
-                if !self.allocator.inventory().features().prioritized_list =>
-            {
+        let features = self.allocator.inventory().features();
+        let (all, is_list) = match &request.request {
+            Request::Exactly(exact) => (std::slice::from_ref(exact), false),
+            Request::FirstAvailable(_) if !features.prioritized_list => {
                 return Err(self.error(format_args!(
                     ", request {}: has subrequests, but the DRAPrioritizedList feature is disabled",
                     request.name
                 )));
             }
-            Request::FirstAvailable(alternatives) => {
-                for exact in alternatives {
-                    let names = (&request.name, Some(&exact.name));
-                    made.push(self.make(made.len(), names, exact)?);
-                }
-            }
+            Request::FirstAvailable(alternatives) => (alternatives.as_slice(), true),
             Request::Unknown => {
                 return Err(self.error(format_args!(
                     ", request {}: missing device class name (unsupported request type?)",
                     request.name
                 )));
             }
+        };
+        // The stable allocator does not look at amounts.
+        let takes_capacity = features.consumable_capacity || features.is_stable();
+        if let Some(exact) = all.iter().find(|exact| exact.capacity.is_some() && !takes_capacity) {
+            let (noun, name) =
+                if is_list { ("subrequest", &exact.name) } else { ("request", &request.name) };
+            return Err(self.error(format_args!(
+                ", {noun} {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+            )));
+        }
+        for exact in all {
+            let names = (&request.name, is_list.then_some(&exact.name));
+            made.push(self.make(made.len(), names, exact)?);
         }
         Ok(())
     }
@@ -253,12 +262,6 @@ impl<'a> RequestMaker<'a, '_> {
     ) -> Result<RequestPlan<'a>, AllocationError> {
         let features = self.allocator.inventory().features();
         let name = alternative.unwrap_or(base_name);
-        if exact.capacity.is_some() && !features.consumable_capacity {
-            let noun = if alternative.is_some() { "subrequest" } else { "request" };
-            return Err(self.error(format_args!(
-                ", {noun} {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
-            )));
-        }
         if let Some(at) = exact.selectors.iter().position(|s| s.expression.is_none()) {
             return Err(self.error(format_args!(
                 ", request {name}, selector #{at}: CEL expression empty (unsupported selector type?)"

@@ -183,7 +183,15 @@ pub(super) fn usage(case: &Case) -> Usage {
 }
 
 pub(super) fn allocator(case: &Case, usage: &Usage) -> Allocator {
-    let features = Features::default();
+    allocator_with(case, usage, Features::default(), Arc::new(Equality))
+}
+
+pub(super) fn allocator_with(
+    case: &Case,
+    usage: &Usage,
+    features: Features,
+    compiler: Arc<dyn SelectorCompiler>,
+) -> Allocator {
     let slices = case
         .slices
         .iter()
@@ -191,12 +199,12 @@ pub(super) fn allocator(case: &Case, usage: &Usage) -> Allocator {
     let inventory = Arc::new(Inventory::new(slices, features));
     let class = DeviceClass::from_json(&json!({"metadata": {"name": "any"}}).into()).unwrap();
     let classes = [(class.name.clone(), Arc::new(class))].into_iter().collect();
-    Allocator::new(SelectorTable::new(inventory), usage, classes, Arc::new(Equality))
+    Allocator::new(SelectorTable::new(inventory), usage, classes, compiler)
 }
 
-type Answer = Result<Option<Vec<Allocation>>, AllocationError>;
+pub(super) type Answer = Result<Option<Vec<Allocation>>, AllocationError>;
 
-fn claims_of(case: &Case) -> Vec<ResourceClaim> {
+pub(super) fn claims_of(case: &Case) -> Vec<ResourceClaim> {
     case.claims
         .iter()
         .map(|claim| ResourceClaim::from_json(&claim.clone().into()).unwrap())
@@ -514,7 +522,7 @@ proptest! {
     }
 }
 
-fn many(n_devices: usize, device: impl Fn(usize) -> Value, claim: Value) -> Case {
+pub(super) fn many(n_devices: usize, device: impl Fn(usize) -> Value, claim: Value) -> Case {
     let pool = json!({"name": "n", "generation": 1, "resourceSliceCount": 1});
     let devices: Vec<Value> = (0..n_devices).map(device).collect();
     let slice = json!({"metadata": {"name": "s"}, "spec":
@@ -534,7 +542,7 @@ fn of_model(model: &'static str) -> impl Fn(usize) -> Value {
     }
 }
 
-fn claim_of(requests: Value, constraints: Value) -> Value {
+pub(super) fn claim_of(requests: Value, constraints: Value) -> Value {
     json!({"metadata": {"namespace": "default", "name": "c"},
            "spec": {"devices": {"requests": requests, "constraints": constraints}}})
 }

@@ -40,10 +40,7 @@ impl Preparation<'_> {
         let mut state = PodDevices::default();
         state.is_of_copy = objects.is_copy();
         state.group = group.cloned();
-        let shared = match group.filter(|_| !resolved.is_empty()) {
-            Some(name) => Some(GroupClaims::of(cluster, self.pod, name)?),
-            None => None,
-        };
+        let shared = group.map(|name| GroupClaims::of(cluster, self.pod, name)).transpose()?;
         for claim in resolved {
             state.claims.push(self.claim(objects, claim, shared.as_ref())?);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_devices::api::{Consumer, ResourceClaim};
-use kube_scheduler_framework::api::{Pod, PodGroup};
+use kube_scheduler_framework::api::{Pod, PodGroup, PodResourceClaim};
 use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_framework::{ClusterView, CycleState, Status};
 
@@ -36,6 +36,43 @@ pub(super) fn is_reserved_for(claim: &ResourceClaim, name: &str) -> bool {
     })
 }
 
+/// The group of this name.
+///
+/// # Errors
+/// That there is no such group, or that it cannot be read.
+pub(super) fn find<'a>(
+    cluster: ClusterView<'a>,
+    pod: &Pod,
+    name: &str,
+) -> Result<&'a PodGroup, String> {
+    cluster.pod_group_object(&pod.namespace, name).map_err(|error| text_of(&error, name))
+}
+
+/// The name of the claim behind an entry of the group's `spec.resourceClaims`, and whether it was generated for the group; `None`
+/// if none is needed.
+///
+/// # Errors
+/// Why it has no name yet, in the reference's words.
+pub(super) fn claim_name<'a>(
+    group: &'a PodGroup,
+    entry: &'a PodResourceClaim,
+) -> Result<Option<(&'a str, bool)>, String> {
+    if let Some(name) = &entry.claim {
+        return Ok(Some((name, false)));
+    }
+    let key = format!("{}/{}", group.namespace, group.name);
+    if entry.template.is_none() {
+        return Err(format!(
+            "PodGroup {key}, spec.resourceClaim {}: none of the supported fields are set",
+            entry.name
+        ));
+    }
+    match group.claim_statuses.iter().find(|(name, _)| *name == entry.name) {
+        Some((_, generated)) => Ok(generated.as_deref().map(|name| (name, true))),
+        None => Err(format!("PodGroup {key}: ResourceClaim not created yet")),
+    }
+}
+
 /// For which entries of `spec.resourceClaims` the claim belongs to the pod's group, and what uses the claim then: the group.
 #[derive(Clone, Debug)]
 pub(super) struct GroupClaims {
@@ -49,9 +86,7 @@ impl GroupClaims {
     /// # Errors
     /// Why the pod is rejected: there is no such group, or it cannot be read.
     pub(super) fn of(cluster: ClusterView<'_>, pod: &Pod, name: &str) -> Result<Self, Status> {
-        let group = cluster
-            .pod_group_object(&pod.namespace, name)
-            .map_err(|error| Status::unresolvable(text_of(&error, name)))?;
+        let group = find(cluster, pod, name).map_err(Status::unresolvable)?;
         let shared = |entry: &&_| group.resource_claims.contains(entry);
         let entries = pod.spec.resource_claims.iter().filter(shared);
         let consumer = Consumer {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{ClusterView, Commands, ObjectWrite, PostFilterContext, Status};
 
-use super::state::{PodClaim, PodDevices};
-use super::{group, in_flight, writes};
+use super::resolve::is_controlled_by;
+use super::shared::Shared;
+use super::state::PodDevices;
+use super::{group, in_flight, kinds, writes};
 
 const DEALLOCATED: &str = "deallocation of ResourceClaim completed";
 const DELETED: &str = "deletion of ResourceClaim completed";
@@ -15,6 +17,7 @@ const NOTHING: &str = "still not schedulable";
 
 /// Takes the devices of a claim back that no node can use for the pod, so that the next attempt can give it others.
 pub(super) fn deallocate(
+    shared: &Shared,
     devices: &PodDevices,
     pod: &Arc<Pod>,
     cx: &mut PostFilterContext<'_>,
@@ -50,35 +53,49 @@ pub(super) fn deallocate(
         commands.write_object(pod, writes::delete_special(&stale.object));
         return Status::unschedulable(DELETED);
     }
-    match devices.group.as_ref().and_then(|group| unreserve_group(devices, pod, group, cluster)) {
-        Some(write) => {
+    let given_back = match &devices.group {
+        Some(group) => unreserve_group(shared, pod, group, cluster),
+        None => Ok(None),
+    };
+    match given_back {
+        Ok(Some(write)) => {
             commands.write_object(pod, write);
             Status::unresolvable(UNRESERVED)
         }
-        None => Status::unschedulable(NOTHING),
+        Ok(None) => Status::unschedulable(NOTHING),
+        Err(why) => Status::error(why),
     }
 }
 
-/// The write that takes a claim's reservation from the pod's group, if no pod of the group has a node. The next attempt can
-/// give the claim other devices.
+/// The write that takes a claim's reservation from the pod's group, if no pod of the group has a node. It is the first of the group's
+/// claims that is reserved, used by this pod or not. The next attempt can give the claim other devices.
 ///
 /// Parity: the reference goes on to the next claim when the request fails; here the answer is not waited for.
 fn unreserve_group(
-    devices: &PodDevices,
+    shared: &Shared,
     pod: &Pod,
-    group: &str,
+    name: &str,
     cluster: ClusterView<'_>,
-) -> Option<ObjectWrite> {
-    let members = cluster.pod_group(&pod.namespace, group);
+) -> Result<Option<ObjectWrite>, String> {
+    let members = cluster.pod_group(&pod.namespace, name);
     if members.is_some_and(|members| members.n_scheduled() > 0) {
-        return None;
+        return Ok(None);
     }
-    let is_reserved =
-        |claim: &&PodClaim| claim.is_allocated() && group::is_reserved_for(&claim.claim, group);
-    let claims = devices.claims.iter().filter(|claim| claim.group.is_some());
-    let claim = claims.into_iter().find(is_reserved)?;
-    let consumer = claim.group.as_ref()?;
-    Some(writes::unreserve_group(&claim.object, &claim.claim.uid, &consumer.uid))
+    let group = group::find(cluster, pod, name)?;
+    for entry in &group.resource_claims {
+        let Some((claim_name, is_generated)) = group::claim_name(group, entry)? else { continue };
+        let object = kinds::claim(cluster.objects(), &group.namespace, claim_name)
+            .ok_or_else(|| kinds::missing_claim(&group.namespace, claim_name))?;
+        let claim = shared.devices.claims.get(object).map_err(|error| error.to_string())?;
+        let is_ours = !is_generated || is_controlled_by(&claim, &group.uid);
+        let consumers = &claim.status.reserved_for;
+        let is_reserved = group::is_reserved_for(&claim, name)
+            || consumers.iter().any(|consumer| *consumer.uid == *pod.uid);
+        if is_ours && claim.status.allocation.is_some() && is_reserved {
+            return Ok(Some(writes::unreserve_group(object, &claim.uid, &group.uid)));
+        }
+    }
+    Ok(None)
 }
 
 /// Undoes what Reserve and PreBind did, as far as it went. A second time there is nothing left to undo.

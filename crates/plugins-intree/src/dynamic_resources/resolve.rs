@@ -81,6 +81,11 @@ pub(super) fn claim_name<'a>(
 
 /// Whether the pod is the owner that manages the claim.
 pub(super) fn is_owned_by(claim: &ResourceClaim, pod: &Pod) -> bool {
+    is_controlled_by(claim, &pod.uid)
+}
+
+/// Whether the object with this UID is the owner that manages the claim.
+pub(super) fn is_controlled_by(claim: &ResourceClaim, uid: &str) -> bool {
     let controller = claim.owners.iter().find(|owner| owner.controller == Some(true));
-    controller.is_some_and(|owner| *owner.uid == *pod.uid)
+    controller.is_some_and(|owner| *owner.uid == *uid)
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_cache::ObjectKey;
-use kube_scheduler_framework::api::{Object, Pod};
+use kube_scheduler_framework::api::{Object, Pod, PodResourceClaim};
 use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_framework::preemption::EvictionTrials;
 use kube_scheduler_framework::testing::{Fixture, fixture};
@@ -39,15 +39,19 @@ fn put_group(world: &mut Fixture, claims: &Value) {
         "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
         "metadata": {"namespace": "default", "name": "g", "uid": "uid-g"},
         "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "resourceClaims": claims},
+        "status": {"resourceClaimStatuses": [{"name": "gpus", "resourceClaimName": "of-g"}]},
     });
     world.cluster_mut().upsert_object(Arc::new(Object::from_value(group).unwrap()));
 }
 
 /// A claim for one device, owned by the pod or group `g`, if it was generated.
 fn put_claim(world: &mut Fixture, name: &str, owner: Option<&str>, status: &Value) {
-    let version = if owner == Some("PodGroup") { "scheduling.k8s.io/v1beta1" } else { "v1" };
+    let (version, uid) = match owner {
+        Some("PodGroup") => ("scheduling.k8s.io/v1beta1", "uid-g"),
+        _ => ("v1", "other"),
+    };
     let owners = owner.map(|kind| {
-        json!([{"apiVersion": version, "kind": kind, "name": "g", "uid": "other", "controller": true}])
+        json!([{"apiVersion": version, "kind": kind, "name": "g", "uid": uid, "controller": true}])
     });
     let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1});
     let object = json!({
@@ -471,4 +475,107 @@ fn a_reservation_that_may_yet_be_taken_away_is_written_again_once_for_all_member
     let TaskStep::Write(ObjectWrite::ReplaceStatus(left)) = step else { panic!("{step:?}") };
     assert_eq!(reserved_for(&left), for_group());
     assert_eq!(cycle.world.cx().cluster().objects().n_unanswered(), 0);
+}
+
+/// Status of a claim with a device that is reserved for the group.
+fn reserved_status() -> Value {
+    let results = json!([{"request": "r", "driver": "d", "pool": "a", "device": "0"}]);
+    json!({"allocation": {"devices": {"results": results}}, "reservedFor": for_group()})
+}
+
+/// The claims of the group count in its own order, whether the pod uses them or not.
+#[test]
+fn the_first_reserved_claim_of_the_group_is_given_back() {
+    let entries = json!([
+        {"name": "gpus", "resourceClaimTemplateName": "one"},
+        {"name": "first", "resourceClaimName": "first"},
+        {"name": "second", "resourceClaimName": "second"},
+    ]);
+    let mut cycle = Cycle::new();
+    put_group(&mut cycle.world, &entries);
+    let mut claim_without_devices = reserved_status();
+    claim_without_devices["allocation"] = Value::Null;
+    put_claim(&mut cycle.world, "of-g", Some("PodGroup"), &claim_without_devices);
+    put_claim(&mut cycle.world, "first", None, &reserved_status());
+    put_claim(&mut cycle.world, "second", None, &reserved_status());
+    let given_back = |cycle: &Cycle| {
+        let pod = member("p");
+        let (status, state) = cycle.pre_filter(&pod);
+        assert_eq!(status, "ok");
+        let (answer, commands) = post_filter(cycle, &state, &pod);
+        let names = commands.iter().map(|command| match command {
+            Command::WriteObject { write: ObjectWrite::PatchStatus { object, .. }, .. } => {
+                object.name.to_string()
+            }
+            other => panic!("{other:?}"),
+        });
+        (answer, names.collect::<Vec<_>>())
+    };
+    let unreserved = "UnschedulableAndUnresolvable: ResourceClaim unreserved for PodGroup";
+    assert_eq!(given_back(&cycle), (unreserved.to_owned(), vec!["first".to_owned()]));
+
+    // What was generated for something else is passed over.
+    put_claim(&mut cycle.world, "of-g", Some("PodGroup"), &reserved_status());
+    assert_eq!(given_back(&cycle).1, ["of-g"]);
+    put_claim(&mut cycle.world, "first", None, &json!({}));
+    let mut entries = entries;
+    entries[0] = json!({"name": "gpus", "resourceClaimTemplateName": "another"});
+    put_group(&mut cycle.world, &entries);
+    put_claim(&mut cycle.world, "of-g", Some("PodGroupOfAnotherName"), &reserved_status());
+    let mut pod = Pod::clone(&member("p"));
+    Arc::make_mut(&mut pod.spec).resource_claims =
+        vec![PodResourceClaim { name: "x".into(), claim: Some("second".into()), template: None }]
+            .into();
+    let pod = Arc::new(pod);
+    let (_, state) = cycle.pre_filter(&pod);
+    let (answer, commands) = post_filter(&cycle, &state, &pod);
+    assert_eq!((answer.as_str(), commands.len()), (unreserved, 1));
+
+    // A claim that is not there yet, and an entry without anything, are fatal.
+    for (entry, why) in [
+        (
+            json!({"name": "none", "resourceClaimTemplateName": "one"}),
+            "Error: PodGroup default/g: ResourceClaim not created yet",
+        ),
+        (
+            json!({"name": "none", "resourceClaimName": "none"}),
+            "Error: could not find ResourceClaim \"default/none\"",
+        ),
+        (
+            json!({"name": "none"}),
+            "Error: PodGroup default/g, spec.resourceClaim none: none of the supported fields are set",
+        ),
+    ] {
+        put_group(&mut cycle.world, &json!([entry]));
+        let (answer, commands) = post_filter(&cycle, &state, &pod);
+        assert_eq!((answer.as_str(), commands.len()), (why, 0));
+    }
+}
+
+#[test]
+fn every_member_needs_its_group() {
+    let mut cycle = Cycle::new();
+    let plain = |name: &str, text: &str| {
+        let mut pod = Pod::clone(&pod(&format!("{name} {text}")));
+        Arc::make_mut(&mut pod.spec).pod_group = Some("g".into());
+        Arc::new(pod)
+    };
+    let (without, asking) = (plain("p", ""), plain("p", "example.com/gpu=1"));
+    assert_eq!(cycle.pre_filter(&without).0, "Skip");
+    assert_eq!(cycle.pre_filter(&asking).0, "Skip");
+    cycle.world.cluster_mut().remove_object("scheduling.k8s.io", "PodGroup", "default", "g");
+    let missing = "UnschedulableAndUnresolvable: podgroup.scheduling.k8s.io \"g\" not found";
+    for pod in [without, asking, member("p")] {
+        assert_eq!(cycle.pre_filter(&pod).0, missing);
+        cycle.plugin = try_plugin("DynamicResources", Value::Null, &GATES[..1]).unwrap();
+        assert_ne!(cycle.pre_filter(&pod).0, missing, "without the gate");
+        cycle.plugin = plugin();
+    }
+    let signed = |group: &str, gates: &[(&str, bool)]| {
+        let mut pod = Pod::clone(&pod("p"));
+        Arc::make_mut(&mut pod.spec).pod_group = Some(group.into());
+        signature(&*try_plugin("DynamicResources", Value::Null, gates).unwrap(), &pod)
+    };
+    assert_ne!(signed("g", &GATES), signed("h", &GATES));
+    assert_eq!(signed("g", &[]), signed("h", &[]));
 }
