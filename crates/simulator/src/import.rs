@@ -403,7 +403,7 @@ impl ClusterInput {
             return Ok(());
         }
         Err(ImportError::OtherNamespace {
-            place: self.place(at, &["metadata", "namespace"]),
+            place: Box::new(self.place(at, &["metadata", "namespace"])),
             object: document.title(),
             namespace,
             given: self.namespace.clone(),

@@ -481,7 +481,8 @@ proptest! {
         let placed: BTreeSet<String> = group
             .members
             .iter()
-            .filter_map(|(pod, result)| has_node(result).then(|| pod.name.to_string()))
+            .filter(|(_, result)| has_node(result))
+            .map(|(pod, _)| pod.name.to_string())
             .collect();
         let n_placed = placed.len();
         prop_assert_eq!(&foreseen, &placed, "{:?}", attempt);

@@ -305,7 +305,7 @@ mod tests {
                 let reply = scrape.reply(&asking(accepted), parts(n)).await.unwrap();
                 let is_whole = reply.body().size_hint().exact().is_some();
                 // How many parts a short packed one becomes is the packer's business.
-                if accepted.is_none() || n < 2 || n > 3 {
+                if accepted.is_none() || !(2..=3).contains(&n) {
                     assert_eq!(is_whole, n < 2, "{accepted:?} {n}");
                 }
                 let expected: String = parts(n).collect();

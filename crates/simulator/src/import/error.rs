@@ -83,7 +83,7 @@ pub enum ImportError {
     )]
     OtherNamespace {
         /// The field.
-        place: SourceLocation,
+        place: Box<SourceLocation>,
         /// The object.
         object: String,
         /// The namespace that it names.
