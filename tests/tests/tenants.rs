@@ -17,7 +17,7 @@ use kube_scheduler_tests::fixtures::{
 };
 use kube_scheduler_tests::tenants::beside::{Pace, Play, play, quantile};
 use kube_scheduler_tests::tenants::{KINDS, Kind, Share};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A tenth of the worst is enough to see what stays.
 const SHARE: Share = Share(10);
@@ -177,6 +177,72 @@ fn each_attempt_for_the_worst_pods_is_bounded_and_others_cost_what_they_did() {
         // Those that failed are tried again.
         world.now = world.now + Duration::from_secs(600);
         assert_eq!(world.place_plain("after"), quiet, "{}", kind.name);
+    }
+}
+
+/// A pod may name any node, and stays there until it is deleted if the node does not exist.
+#[test]
+fn invented_node_names_cost_others_nothing_and_leave_nothing() {
+    const N_NODES: usize = 50;
+    const N_PODS: usize = 3000;
+    let mut world = World::sized(N_NODES, EngineOptions::default());
+    let quiet = world.place_plain("before");
+    let (sizes, slots) = (world.sizes(), world.engine.cluster().capacity());
+    assert_eq!(slots, N_NODES);
+    for at in 0..N_PODS {
+        let json = json!({"metadata": {"namespace": "tenant", "name": format!("evil{at}"),
+            "uid": format!("evil{at}")}, "spec": {"nodeName": format!("gone{at}")}});
+        world.handle(Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap())));
+    }
+    assert_eq!(world.engine.cluster().capacity(), N_NODES + N_PODS);
+    assert_eq!(world.place_plain("beside"), quiet);
+    assert_eq!(check(world.engine.cluster()), []);
+    // In an order in which the last slots are not the last to go.
+    for at in (0..N_PODS).rev().step_by(2).chain((0..N_PODS).step_by(2)) {
+        world.remove(at);
+    }
+    assert_eq!(world.engine.cluster().capacity(), slots);
+    assert_eq!(world.place_plain("after"), quiet);
+    for name in ["beside", "after"] {
+        world.handle(Input::PodDeleted { namespace: "other".into(), name: name.into() });
+    }
+    world.attempts();
+    assert_eq!(world.sizes(), sizes);
+    assert_eq!(check(world.engine.cluster()), []);
+}
+
+/// Budgets whose selectors are longer than any that a person writes, and pods with labels of their own under them.
+#[test]
+fn disruption_budgets_of_a_tenant_do_not_make_the_preemption_of_others_expensive() {
+    let mut world = World::new();
+    let requirement = |at: usize| json!({"key": format!("k{at}"), "operator": "DoesNotExist"});
+    let selector = json!({"matchExpressions": (0..3000).map(requirement).collect::<Vec<_>>()});
+    for at in 0..20 {
+        let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"namespace": "tenant", "name": format!("b{at}"), "uid": format!("b{at}")},
+            "spec": {"selector": selector}, "status": {"disruptionsAllowed": 0}});
+        world.handle(Input::ObjectApplied(Arc::new(Object::from_value(budget).unwrap())));
+    }
+    let sized = |namespace: &str, name: &str, cpu: &str, spec: Value| {
+        let requests = json!({"requests": {"cpu": cpu}});
+        let mut json = json!({"metadata": {"namespace": namespace, "name": name, "uid": name,
+            "labels": {"app": name}}, "spec": spec});
+        json["spec"]["containers"] = json!([{"name": "c", "resources": requests}]);
+        Input::PodApplied(Arc::new(Pod::from_value(&json).unwrap()))
+    };
+    for at in 0..60 {
+        let spec = json!({"nodeName": format!("n{}", at % 6)});
+        world.handle(sized("tenant", &format!("evil{at}"), "6400m", spec));
+    }
+    // None of them is refused, although every one looks for pods to evict.
+    for at in 0..300 {
+        let name = format!("big{at}");
+        world.handle(sized("other", &name, "32", json!({"priority": 100})));
+        let costs = costs(&mut world);
+        let (_, units, result) = costs.iter().find(|(pod, ..)| *pod == name).unwrap();
+        assert!(matches!(result, AttemptResult::Unschedulable(_)), "{result:?}");
+        assert!(*units < 1000, "{units}");
+        world.handle(Input::PodDeleted { namespace: "other".into(), name: name.into() });
     }
 }
 

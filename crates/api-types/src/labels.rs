@@ -104,6 +104,14 @@ impl Labels {
         }
     }
 
+    /// Where the allocation is: another one of equal content is elsewhere, one of other content may be there once this one is gone.
+    pub fn address(&self) -> usize {
+        match &self.0 {
+            Pairs::Shared(pairs) => Arc::as_ptr(pairs).addr(),
+            Pairs::Packed(packed) => Arc::as_ptr(packed).addr(),
+        }
+    }
+
     /// How many share the allocation, this one included.
     pub fn n_holders(&self) -> usize {
         match &self.0 {
@@ -201,6 +209,8 @@ mod tests {
             assert_eq!((labels.get(""), labels.get("~")), (None, None));
             let again: Labels = model.iter().map(|(k, v)| (&**k, &**v)).collect();
             assert!(labels == again && !labels.is_same_allocation(&again));
+            assert!(labels.address() != again.address());
+            assert_eq!(labels.address(), labels.clone().address());
             let other: Labels = model.keys().map(|key| (&**key, "")).collect();
             assert!(labels != other && labels.clone().is_same_allocation(&labels));
         }

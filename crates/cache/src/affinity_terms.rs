@@ -278,8 +278,8 @@ impl AffinityTerms {
         terms.filter_map(|(id, n)| Some((self.carried(*id)?, *n)))
     }
 
-    pub(crate) fn grow(&mut self, capacity: usize) {
-        self.nodes.grow(capacity);
+    pub(crate) fn resize(&mut self, capacity: usize) {
+        self.nodes.resize(capacity);
     }
 
     /// A pod has come to `node`. The columns of its topology keys have to exist, as far as nodes have them. O(its terms × log its
@@ -505,9 +505,9 @@ mod tests {
         #[test]
         fn numbers_are_given_once_and_leave_little_room(changes in prop::collection::vec(0_usize..80, 0..300)) {
             let (mut labels, node) = (LabelIndex::default(), NodeIdx::from_index(0));
-            labels.grow(1);
+            labels.resize(1);
             let mut terms = AffinityTerms::default();
-            terms.grow(1);
+            terms.resize(1);
             let mut on_node = BTreeSet::new();
             for which in changes {
                 if on_node.insert(which) {

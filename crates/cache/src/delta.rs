@@ -10,6 +10,7 @@ use kube_scheduler_api_types::{Labels, Node};
 
 use crate::change_log::ChangeKinds;
 use crate::error::CacheError;
+use crate::fork::COLUMN_CHUNK;
 use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
 
@@ -109,24 +110,45 @@ impl ClusterState {
         if !is_new {
             return idx;
         }
-        let capacity = self.nodes.capacity();
-        if self.taint_ids.len() < capacity {
-            self.columns.grow(capacity);
-            self.taint_ids.grow(capacity);
-            self.labels.grow(capacity);
-            self.pods.grow(capacity);
-            self.affinity_terms.grow(capacity);
-            self.storage.grow(capacity);
+        if self.taint_ids.len() < self.nodes.capacity() {
+            self.resize_columns();
         }
         self.storage.slot_claimed(idx, name, &self.objects);
         idx
+    }
+
+    /// Makes all columns as long as there are slots.
+    fn resize_columns(&mut self) {
+        let capacity = self.nodes.capacity();
+        self.columns.resize(capacity);
+        self.taint_ids.resize(capacity);
+        self.labels.resize(capacity);
+        self.pods.resize(capacity);
+        self.affinity_terms.resize(capacity);
+        self.storage.resize(capacity);
+    }
+
+    /// Gives the slots behind the last one in use back. Pods may name thousands of nodes that do not exist; once they are gone, nothing
+    /// is left of these. Waits for the next order of nodes if the present one lists nodes that are gone.
+    pub(crate) fn drop_free_slots(&mut self) {
+        let before = self.nodes.capacity();
+        if !self.nodes.drop_free_slots() {
+            return;
+        }
+        self.resize_columns();
+        let after = self.nodes.capacity();
+        if after.div_ceil(COLUMN_CHUNK) < before.div_ceil(COLUMN_CHUNK) {
+            self.counters.drop_slots_from(after);
+        }
     }
 
     /// Frees a slot that has neither a node object nor pods.
     pub(crate) fn drop_if_unused(&mut self, idx: NodeIdx) {
         if self.node(idx).is_none() && self.n_pods_on(idx) == 0 {
             self.storage.slot_freed(idx);
+            self.pods.slot_freed(idx);
             self.nodes.free_slot(idx);
+            self.drop_free_slots();
         }
     }
 

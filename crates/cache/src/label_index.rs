@@ -259,9 +259,9 @@ impl LabelIndex {
         self.n_dropped
     }
 
-    pub(crate) fn grow(&mut self, capacity: usize) {
+    pub(crate) fn resize(&mut self, capacity: usize) {
         for column in self.columns.iter_mut().chain([&mut self.empty]) {
-            column.ids.grow(capacity);
+            column.ids.resize(capacity);
         }
     }
 

@@ -89,6 +89,13 @@ impl NodeSet {
         was_member
     }
 
+    /// Removes the first member. O(slots / 64).
+    pub(crate) fn pop_first(&mut self) -> Option<NodeIdx> {
+        let first = self.iter().next()?;
+        self.remove(first);
+        Some(first)
+    }
+
     /// Adds a member, or removes it. Returns whether that changed the set.
     pub(crate) fn set(&mut self, node: NodeIdx, is_member: bool) -> bool {
         if is_member { self.insert(node) } else { self.remove(node) }
@@ -216,6 +223,9 @@ mod tests {
             for idx in removed {
                 prop_assert_eq!(set.remove(NodeIdx::from_index(idx)), a.remove(&idx));
             }
+            let (mut rest, mut left) = (set.clone(), a.clone());
+            prop_assert_eq!(rest.pop_first().map(NodeIdx::index), left.pop_first());
+            prop_assert_eq!(indexes(&rest), left);
             let other = nodes(&b);
             prop_assert_eq!(set.len(), a.len());
             prop_assert!(set.iter().map(NodeIdx::index).eq(a.iter().copied()));

@@ -112,9 +112,9 @@ pub(crate) struct NodeStorage {
 }
 
 impl NodeStorage {
-    pub(crate) fn grow(&mut self, capacity: usize) {
-        self.limits_ids.grow(capacity);
-        self.n_attachments.grow(capacity);
+    pub(crate) fn resize(&mut self, capacity: usize) {
+        self.limits_ids.resize(capacity);
+        self.n_attachments.resize(capacity);
     }
 
     /// A slot got a name.

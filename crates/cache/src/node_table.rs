@@ -1,7 +1,8 @@
 //! Nodes by name: their slots, and the order in which a scheduling cycle goes through them.
 //!
 //! Invariants: a name has at most one slot; a slot with a name but without a node object is a *ghost* that exists
-//! because pods name it; a freed slot is used again before a new one is made, the last freed one first. The listed
+//! because pods name it; a freed slot is used again before a new one is made, the lowest first, so that those at the end become
+//! free and are given back. The listed
 //! order changes only when the set of node names does (`docs/spec/core.md` §14.2): neither a change of zone nor removing
 //! and adding a node between two refreshes moves anything.
 
@@ -67,7 +68,7 @@ struct NodeSlot {
 pub(crate) struct NodeTable {
     slots: Column<NodeSlot, 256>,
     by_name: CowMap<Arc<str>, NodeIdx>,
-    free: Column<NodeIdx>,
+    free: NodeSet,
     live: NodeSet,
     /// Behind an `Arc` because it changes with membership alone.
     tree: Arc<NodeTree>,
@@ -118,7 +119,7 @@ impl NodeTable {
         if let Some(node) = self.slot_of(name) {
             return (node, false);
         }
-        let node = match self.free.pop() {
+        let node = match self.free.pop_first() {
             Some(node) => node,
             None => {
                 self.slots.grow(self.slots.len() + 1);
@@ -135,8 +136,22 @@ impl NodeTable {
         let slot = self.slots.take(node);
         if let Some(name) = slot.name {
             self.by_name.remove(&*name);
-            self.free.push(node);
+            self.free.insert(node);
         }
+    }
+
+    /// Gives the free slots at the end back; says whether there were any. Not while the order lists nodes that are gone.
+    pub(crate) fn drop_free_slots(&mut self) -> bool {
+        let before = self.slots.len();
+        if self.order_is_stale() {
+            return false;
+        }
+        let mut after = before;
+        while after > 0 && self.free.remove(NodeIdx::from_index(after - 1)) {
+            after -= 1;
+        }
+        self.slots.resize(after);
+        after < before
     }
 
     /// Sets the object of a slot and returns the previous one. A ghost becomes live.
@@ -289,9 +304,9 @@ mod tests {
         let mut table = abc();
         remove(&mut table, "a");
         remove(&mut table, "c");
-        // Freed slots are used again, the last one first: `a` gets the slot that `c` had.
-        assert_eq!(add(&mut table, "a", "1").index(), 2);
+        // Freed slots are used again, the lowest first: `c` gets the slot that `a` had.
         assert_eq!(add(&mut table, "c", "2").index(), 0);
+        assert_eq!(add(&mut table, "a", "1").index(), 2);
         table.refresh_order();
         assert_eq!(names(&table), "a c b");
         assert_eq!(table.position(NodeIdx::from_index(2)), Some(0));

@@ -62,15 +62,22 @@ pub(crate) struct PodTable {
     free: Column<PodIdx>,
     assumed: Column<PodIdx>,
     nodes: Column<Arc<NodePods>, 128>,
+    /// What a slot without pods holds.
+    nothing: Arc<NodePods>,
     pub(crate) volumes: Column<VolumeCounts>,
     /// The nodes with host ports in use.
     pub(crate) with_ports: NodeSet,
 }
 
 impl PodTable {
-    pub(crate) fn grow(&mut self, capacity: usize) {
-        self.nodes.grow(capacity);
-        self.volumes.grow(capacity);
+    pub(crate) fn resize(&mut self, capacity: usize) {
+        self.nodes.resize(capacity);
+        self.volumes.resize(capacity);
+    }
+
+    /// A slot without pods is given up.
+    pub(crate) fn slot_freed(&mut self, node: NodeIdx) {
+        self.nodes.set(node, self.nothing.clone());
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -184,13 +191,7 @@ impl PodTable {
         is_assumed: bool,
         offered: &ResourceColumns,
     ) {
-        let idx = match self.free.pop() {
-            Some(idx) => idx,
-            None => {
-                self.records.push(None);
-                PodIdx((self.records.len() - 1) as u32)
-            }
-        };
+        let idx = self.free_place();
         self.by_uid.insert(pod.uid.clone(), idx);
         *self.by_namespace.get_or_insert_with(&pod.namespace, || 0) += 1;
         self.list_on_node(idx, pod, (node, is_assumed), offered);
@@ -205,8 +206,34 @@ impl PodTable {
         let (pod, node) = self.unlist(idx, offered)?;
         self.by_uid.remove(&*pod.uid);
         self.leave_namespace(&pod.namespace);
-        self.free.push(idx);
+        self.free_record(idx);
         Some((pod, node))
+    }
+
+    /// A place without a record. The list of free places may have some that were given back, or that are taken by now.
+    fn free_place(&mut self) -> PodIdx {
+        while let Some(idx) = self.free.pop() {
+            if self.records.try_get(idx).is_some_and(Option::is_none) {
+                return idx;
+            }
+        }
+        self.records.push(None);
+        PodIdx((self.records.len() - 1) as u32)
+    }
+
+    /// A place has lost its record. Those at the end are given back.
+    fn free_record(&mut self, idx: PodIdx) {
+        let mut len = self.records.len();
+        if usize::from(idx) + 1 < len {
+            return self.free.push(idx);
+        }
+        while len > 0 && self.records.try_get(len - 1).is_some_and(Option::is_none) {
+            len -= 1;
+        }
+        self.records.resize(len);
+        if len == 0 {
+            self.free = Column::new();
+        }
     }
 
     /// Puts a pod in place of the one of the same UID, on `node` and not assumed, and returns that one with the node it was on.

@@ -166,6 +166,12 @@ impl Reads {
         self.intersects(Self::POD_USES.union(Self::POD_OBJECTS))
     }
 
+    /// Whether the answer about a node stays what it is if other pods are there, as far as the node shows them.
+    pub const fn are_apart_from_pods(self) -> bool {
+        let may_show_pods = Self::OTHER_NODES.union(Self::ANYTHING).union(Self::POD_SUMS);
+        !self.has_single_pods() && !self.intersects(may_show_pods)
+    }
+
     /// The kinds of change to the node in question after which the answer may be another one.
     pub fn node_kinds(self) -> ChangeKinds {
         let read = OF_NODE.iter().filter(|(bit, _)| self.intersects(*bit));

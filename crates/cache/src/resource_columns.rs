@@ -108,13 +108,13 @@ impl ResourceColumns {
         self.scalars.insert(at, ScalarColumn::new(name.clone(), self.milli_cpu.len()));
     }
 
-    pub(crate) fn grow(&mut self, capacity: usize) {
-        self.milli_cpu.grow(capacity);
-        self.memory.grow(capacity);
-        self.ephemeral_storage.grow(capacity);
+    pub(crate) fn resize(&mut self, capacity: usize) {
+        self.milli_cpu.resize(capacity);
+        self.memory.resize(capacity);
+        self.ephemeral_storage.resize(capacity);
         for scalar in &mut self.scalars {
-            scalar.amounts.grow(capacity);
-            scalar.mentions.grow(capacity);
+            scalar.amounts.resize(capacity);
+            scalar.mentions.resize(capacity);
         }
     }
 
@@ -262,15 +262,15 @@ pub(crate) struct NodeColumns {
 }
 
 impl NodeColumns {
-    pub(crate) fn grow(&mut self, capacity: usize) {
-        self.allocatable.grow(capacity);
-        self.requested.grow(capacity);
-        self.non_zero_milli_cpu.grow(capacity);
-        self.non_zero_memory.grow(capacity);
-        self.allowed_pods.grow(capacity);
-        self.pod_count.grow(capacity);
-        self.headroom.grow(capacity);
-        self.feature_bits.grow(capacity);
+    pub(crate) fn resize(&mut self, capacity: usize) {
+        self.allocatable.resize(capacity);
+        self.requested.resize(capacity);
+        self.non_zero_milli_cpu.resize(capacity);
+        self.non_zero_memory.resize(capacity);
+        self.allowed_pods.resize(capacity);
+        self.pod_count.resize(capacity);
+        self.headroom.resize(capacity);
+        self.feature_bits.resize(capacity);
     }
 
     /// What a node has for pods from now on.
@@ -333,7 +333,7 @@ mod tests {
 
     fn columns() -> (NodeColumns, NodeIdx, NodeIdx) {
         let mut columns = NodeColumns::default();
-        columns.grow(2);
+        columns.resize(2);
         (columns, NodeIdx::from_index(0), NodeIdx::from_index(1))
     }
 
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn sums_wrap() {
         let mut columns = ResourceColumns::default();
-        columns.grow(1);
+        columns.resize(1);
         let node = NodeIdx::from_index(0);
         columns.add(node, &Resources { memory: i64::MAX, ..Resources::default() });
         columns.add(node, &Resources { memory: 1, ..Resources::default() });

@@ -95,7 +95,8 @@ impl ClusterState {
         self.nodes.live()
     }
 
-    /// Number of slots: the length of every column.
+    /// Number of slots: the length of every column. It may be more than the number of nodes, because of nodes that pods name and that
+    /// do not exist.
     pub fn capacity(&self) -> usize {
         self.nodes.capacity()
     }
@@ -115,6 +116,7 @@ impl ClusterState {
     /// went since, O(nodes) then.
     pub fn refresh_order(&mut self) {
         self.nodes.refresh_order();
+        self.drop_free_slots();
     }
 
     /// Whether nodes came or went since the last [`refresh_order`](Self::refresh_order).

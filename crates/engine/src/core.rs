@@ -376,6 +376,15 @@ impl Core {
         self.with_queue(|queue, policy| queue.activate(&entries, policy.now, policy));
     }
 
+    /// Makes pods wait as after the `n_errors`-th error in a row, if they are in the queue and not ready.
+    pub(crate) fn back_off(&mut self, pods: impl IntoIterator<Item = Arc<Pod>>, n_errors: u32) {
+        for pod in pods {
+            self.with_queue(|queue, policy| {
+                queue.back_off(&Entry(pod), n_errors, policy.now, policy);
+            });
+        }
+    }
+
     /// As [`activate`](Self::activate) for all members of a group that have no node, except one. Every member of a large gang
     /// asks for this, so it does nothing if the queue has not changed since the last call other than by members that were placed.
     pub(crate) fn activate_group(&mut self, group: GroupKey, except: &str) {

@@ -98,7 +98,7 @@ impl SchedulingCycle {
         among: Option<&BTreeSet<Arc<str>>>,
     ) -> Result<Option<Plan>, Status> {
         let cluster = &cx.core.cluster;
-        let work = (cluster.n_pods() + cluster.capacity()) as u64;
+        let work = (cluster.n_pods() + cluster.n_nodes()) as u64;
         let limits = self.budgets.of(&group.namespace, cluster.n_nodes(), cx.core.now);
         if work > limits.hard {
             return Err(Status::error("planning ahead would cost too much"));

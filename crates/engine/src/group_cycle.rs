@@ -338,7 +338,7 @@ impl SchedulingCycle {
         refused: Option<&Refused>,
     ) -> Option<Outcome> {
         let refused = refused.filter(|refused| refused.is_like(queued))?;
-        let n_nodes = scope.nodes.map_or(cx.core.cluster.capacity(), |nodes| nodes.names.len());
+        let n_nodes = scope.nodes.map_or(cx.core.cluster.n_nodes(), |nodes| nodes.names.len());
         let price = REFUSED_ALIKE.saturating_add(n_nodes as u64).min(refused.work);
         if !self.may_spend(cx, group, price) {
             return None;

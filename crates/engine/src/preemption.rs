@@ -17,8 +17,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::diagnosis::FitError;
-use kube_scheduler_api_types::Pod;
 use kube_scheduler_api_types::well_known::DISRUPTION_TARGET;
+use kube_scheduler_api_types::{KeyedMap, Pod};
 use kube_scheduler_framework::{ApiError, Commands, EventKind, NominatedPods, PluginName};
 use kube_scheduler_queue::QueuedPod;
 
@@ -75,6 +75,8 @@ pub(crate) struct Preemptions {
     tasks: TaskTable,
     /// Gangs that are planned as a whole and whose victims have not all gone.
     awaiting: Vec<AwaitingGroup>,
+    /// By the UID of a preemptor, or of the members of one: how many preemptions in a row failed for it.
+    failures: KeyedMap<Arc<str>, u32>,
     is_in_background: bool,
 }
 
@@ -96,13 +98,18 @@ impl AwaitingGroup {
 impl Preemptions {
     /// No preemptions; those to come run in the background, or hold their attempts.
     pub(crate) fn new(is_in_background: bool) -> Self {
-        Self { tasks: TaskTable::default(), awaiting: Vec::new(), is_in_background }
+        Self {
+            tasks: TaskTable::default(),
+            awaiting: Vec::new(),
+            failures: KeyedMap::default(),
+            is_in_background,
+        }
     }
 
     /// The table of a copy of the engine: it has no preemption that is going on, but gangs still wait for the pods that are leaving.
     pub(crate) fn fork(&self) -> Self {
-        let awaiting = self.awaiting.clone();
-        Self { tasks: self.tasks.fork(), awaiting, ..Self::new(self.is_in_background) }
+        let (awaiting, failures) = (self.awaiting.clone(), self.failures.clone());
+        Self { tasks: self.tasks.fork(), awaiting, failures, ..Self::new(self.is_in_background) }
     }
 
     /// All pods that have to go, and the pods of attempts that wait for them.
@@ -120,7 +127,8 @@ impl Preemptions {
     /// What is in which table, and how much of it.
     pub(crate) fn table_sizes(&self) -> impl Iterator<Item = (&'static str, usize)> + use<> {
         let awaiting = ("gangs that wait for victims to go", self.awaiting.len());
-        self.tasks.sizes().into_iter().chain([awaiting])
+        let failures = ("preemptors whose last preemption failed", self.failures.len());
+        self.tasks.sizes().into_iter().chain([awaiting, failures])
     }
 
     /// Whether preemptions run in the background, beside attempts.
@@ -261,6 +269,7 @@ impl Preemptions {
 
     /// A pod is gone. A gang for which it had to go, and which waits for no other, is tried.
     pub(crate) fn pod_is_gone(&mut self, core: &mut Core, uid: &str) {
+        self.failures.remove(uid);
         for group in self.awaiting.extract_if(.., |group| {
             group.victims.remove(uid);
             group.victims.is_empty()
@@ -406,8 +415,11 @@ impl Preemptions {
         if let Some(error) = error {
             let key = preemptor.key();
             core.note(format!("error occurred during async preemption for pod {key}: {error}"));
-            // Without this the pod might wait for an event that never comes.
-            return core.activate(if members.is_empty() { vec![preemptor] } else { members });
+            let pods = if members.is_empty() { vec![preemptor] } else { members };
+            return self.try_again(core, pods);
+        }
+        for pod in members.iter().chain([&preemptor]) {
+            self.failures.remove(&pod.uid);
         }
         // Parity: when the last victims went before it was their turn, their events found the pod held back, and the
         // reference leaves it parked until the next event. Nothing else has to be waited for, so it is tried.
@@ -427,6 +439,30 @@ impl Preemptions {
             // An earlier plan of the same gang is void.
             self.awaiting.retain(|other| other.gang() != awaiting.gang());
             self.awaiting.push(awaiting);
+        }
+    }
+}
+
+impl Preemptions {
+    /// A preemption for these pods has failed: without this they might wait for an event that never comes.
+    ///
+    /// Parity: the reference always tries them again at once. Some victims can never be evicted, for example because the API server
+    /// refuses it each time; then one attempt follows the other, each with a search for victims. Here only the first failure is
+    /// followed at once by another attempt, and each further one in a row by a longer backoff.
+    fn try_again(&mut self, core: &mut Core, pods: Vec<Arc<Pod>>) {
+        let mut most = 0;
+        for pod in &pods {
+            // Of those that are gone nothing is kept.
+            let queued = core.queue().get(&pod.namespace, &pod.name);
+            if queued.is_some_and(|queued| queued.entry().0.uid == pod.uid) {
+                let n_failures = self.failures.entry(pod.uid.clone()).or_default();
+                *n_failures = n_failures.saturating_add(1);
+                most = most.max(*n_failures);
+            }
+        }
+        match most {
+            0 | 1 => core.activate(pods),
+            n_failures => core.back_off(pods, n_failures - 1),
         }
     }
 }

@@ -35,6 +35,9 @@ struct Comparisons {
     per_filling: u64,
     /// With each pod that has a node.
     per_pod: u64,
+    /// With each pod that has a node, whose namespace shows whether it has to be compared. Passing by one of another namespace costs
+    /// a part of a unit.
+    per_passed: u64,
     /// With each of those that are in the pod's namespace.
     per_neighbour: u64,
     /// With a pod that is put on a node or taken off it, where what was counted is kept.
@@ -78,7 +81,7 @@ impl ScopeSize {
     /// All nodes.
     pub(crate) fn all(cluster: &ClusterState) -> Self {
         Self {
-            n_nodes: cluster.capacity(),
+            n_nodes: cluster.n_nodes(),
             n_pods: cluster.n_pods(),
             counters: KeptCounters::default(),
         }
@@ -88,6 +91,10 @@ impl ScopeSize {
 /// What it costs to find a counter of an earlier search, and to bring it up to date when a pod is put on a node and taken off
 /// again, beside comparing the pod both times, in units.
 const KEEPING_A_COUNTER: u64 = 20;
+
+/// How many pods of other namespaces are passed by for a unit, where the namespace shows that they are not meant: each is the test of a
+/// bit in a list of 32 bytes for each pod. Any tenant may have very many pods, which must not make those of others expensive.
+const PASSED_FOR_A_UNIT: u64 = 8;
 
 /// With how many of each the parts of a pod are compared.
 #[derive(Clone, Copy)]
@@ -102,19 +109,23 @@ impl Extent {
     fn new(pod: &Pod, cluster: &ClusterState, scope: ScopeSize) -> Self {
         Self {
             scope,
-            n_nodes: units(cluster.capacity()),
+            n_nodes: units(cluster.n_nodes()),
             n_pods: units(cluster.n_pods()),
             n_neighbours: units(cluster.n_pods_in(&pod.namespace)),
         }
     }
 
     fn price(&self, reach: Reach, compared: Comparisons) -> u64 {
-        let Comparisons { once, once_per_cycle, per_pod, per_neighbour, .. } = compared;
+        let Comparisons { once, once_per_cycle, per_pod, per_passed, per_neighbour, .. } = compared;
+        let n_strangers = self.n_pods.saturating_sub(self.n_neighbours);
         let n_nodes = if reach == Reach::Scope { units(self.scope.n_nodes) } else { self.n_nodes };
         once.saturating_add(once_per_cycle)
             .saturating_add(compared.with_node().saturating_mul(n_nodes))
             .saturating_add(per_pod.saturating_mul(self.n_pods))
-            .saturating_add(per_neighbour.saturating_mul(self.n_neighbours))
+            .saturating_add(per_passed.saturating_mul(n_strangers) / PASSED_FOR_A_UNIT)
+            .saturating_add(
+                per_passed.saturating_add(per_neighbour).saturating_mul(self.n_neighbours),
+            )
     }
 
     /// The price of parts that are compared with the whole cluster if what they count there has been counted.
@@ -129,9 +140,10 @@ impl Extent {
     /// again. What counts pods of one namespace is not compared with others, and what depends on no pod is compared twice with
     /// each node: with what remains there in sum, and with a copy of it.
     fn price_of_trials(&self, compared: Comparisons) -> u64 {
-        let Comparisons { per_node, per_filling, per_pod, per_neighbour, .. } = compared;
+        let Comparisons { per_node, per_filling, per_pod, per_passed, per_neighbour, .. } =
+            compared;
         let (n_nodes, n_pods) = (units(self.scope.n_nodes), units(self.scope.n_pods));
-        let per_trial = per_filling.saturating_add(per_pod);
+        let per_trial = per_filling.saturating_add(per_pod).saturating_add(per_passed);
         let trials = n_nodes.saturating_add(n_pods).saturating_mul(per_trial);
         trials
             .saturating_add(n_nodes.saturating_mul(2).saturating_mul(per_node))
@@ -204,6 +216,7 @@ impl Comparisons {
             per_node: self.per_node.saturating_add(other.per_node),
             per_filling: self.per_filling.saturating_add(other.per_filling),
             per_pod: self.per_pod.saturating_add(other.per_pod),
+            per_passed: self.per_passed.saturating_add(other.per_passed),
             per_neighbour: self.per_neighbour.saturating_add(other.per_neighbour),
             per_shift: self.per_shift.saturating_add(other.per_shift),
             n_counters: self.n_counters.saturating_add(other.n_counters),
@@ -365,6 +378,45 @@ mod tests {
         // Each requirement is compared with each pod of the namespace.
         let owned = Price::of(&labelled, &cluster).search - price.search;
         assert!(owned > 5000 * 1000, "{owned}");
+    }
+
+    /// However many pods another tenant has, and whatever nodes they name.
+    #[test]
+    fn pods_of_other_namespaces_are_passed_by_for_next_to_nothing() {
+        let mut cluster = cluster();
+        add(&mut cluster, "Service", "a", "own", &json!({"app": "x"}));
+        let selector = json!({"matchLabels": {"app": "x"}});
+        let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": selector});
+        let term = json!({"weight": 1, "podAffinityTerm": {"topologyKey": "zone", "labelSelector": selector}});
+        let of_terms = json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": vec![&term; 2]}});
+        let labelled = |spec: Value| {
+            let json = json!({"metadata": {"namespace": "a", "name": "p", "labels": {"app": "x"}}, "spec": spec});
+            Pod::from_value(&json).unwrap()
+        };
+        // Each has two parts that count pods of its namespace.
+        let pods = [
+            labelled(json!({"topologySpreadConstraints": vec![constraint; 2]})),
+            labelled(json!({})),
+        ];
+        let with_terms = labelled(json!({"affinity": of_terms, "topologySpreadConstraints": []}));
+        let prices = |cluster: &ClusterState| {
+            pods.iter()
+                .chain([&with_terms])
+                .map(|pod| Price::of(pod, cluster).search)
+                .collect::<Vec<_>>()
+        };
+        let before = prices(&cluster);
+        for at in 0..4000 {
+            let node = if at % 2 == 0 { format!("n{}", at % 1000) } else { format!("gone{at}") };
+            let other = json!({"metadata": {"namespace": "b", "name": at.to_string(), "uid": format!("b{at}")},
+                "spec": {"nodeName": node}});
+            cluster.add_pod(Arc::new(Pod::from_value(&other).unwrap())).unwrap();
+        }
+        let more: Vec<u64> =
+            prices(&cluster).iter().zip(&before).map(|(after, before)| after - before).collect();
+        // The last is spread by its service as well.
+        assert_eq!(more, [2 * 4000 / 8, 2 * 4000 / 8, 4 * 4000 / 8]);
     }
 
     #[test]

@@ -120,6 +120,11 @@ impl PreFilter for InterPodAffinity {
 }
 
 impl PreFilterExtensions for InterPodAffinity {
+    fn concerns(&self, cx: &Context<'_>, state: &CycleState, pod: &Pod, added: &Pod) -> bool {
+        let neighbours = state.get::<Neighbours>();
+        neighbours.is_none_or(|neighbours| neighbours.may_change(cx.cluster(), pod, added))
+    }
+
     fn add_pod(
         &self,
         _: &Context<'_>,

@@ -131,6 +131,10 @@ impl PreFilterExtensions for PodTopologySpread {
         state.get::<HardState>().is_none()
     }
 
+    fn concerns(&self, _: &Context<'_>, state: &CycleState, pod: &Pod, added: &Pod) -> bool {
+        state.get::<HardState>().is_none_or(|hard| hard.may_shift(pod, added))
+    }
+
     fn add_pod(
         &self,
         _: &Context<'_>,

@@ -105,6 +105,10 @@ impl PreFilterExtensions for VolumeRestrictions {
         state.get::<Exclusives>().is_none()
     }
 
+    fn concerns(&self, _: &Context<'_>, state: &CycleState, _: &Pod, added: &Pod) -> bool {
+        state.get::<Exclusives>().is_none_or(|claims| claims.n_volumes_of(added) != 0)
+    }
+
     fn add_pod(
         &self,
         _: &Context<'_>,

@@ -31,7 +31,7 @@ pub use profile::{
 pub use reads::EvaluationReads;
 pub use registry::{PluginFactory, Registry, RegistryError};
 pub use runner::{
-    HypotheticalRunner, NodeRejections, PreFilterRun, Rejections, Runner, Scale, SumsFilters,
-    bounds, check_score, is_within_bounds, must_leave_room,
+    HypotheticalRunner, NodeRejections, NominatedFilters, PreFilterRun, Rejections, Runner, Scale,
+    SumsFilters, bounds, check_score, is_within_bounds, must_leave_room,
 };
 pub use skip_set::SkipSet;

@@ -30,7 +30,7 @@ use crate::skip_set::SkipSet;
 
 pub use self::hypothetical::HypotheticalRunner;
 use self::measuring::code_of;
-pub use self::nominated::must_leave_room;
+pub use self::nominated::{NominatedFilters, must_leave_room};
 pub use self::rejections::{NodeRejections, Rejections};
 pub use self::scale::{Scale, bounds, check_score, is_within_bounds};
 pub use self::sums::SumsFilters;

@@ -195,6 +195,16 @@ impl DomainCounts {
         }
     }
 
+    /// Whether there are numbers for slots from this one on.
+    pub(super) fn has_slots_from(&self, capacity: usize) -> bool {
+        self.on_nodes.len() > capacity
+    }
+
+    /// Slots from this one on are gone, and so have no pods.
+    pub(super) fn drop_slots_from(&mut self, capacity: usize) {
+        self.on_nodes.resize(capacity);
+    }
+
     /// A node does not count any more; its labels are still those it counted with.
     pub(super) fn hide_node(&mut self, node: NodeIdx, labels: &LabelIndex) {
         if self.eligible.remove(node) {

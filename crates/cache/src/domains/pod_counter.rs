@@ -337,7 +337,8 @@ impl PodCounter {
         let column = self.now(cluster).and_then(|now| self.column(now, cluster));
         let Some(column) = column.filter(|column| column.n_values() > FEW_VALUES) else { return };
         if looks.contains(Looks::DOMAIN) && !looks.contains(Looks::IDENTITY) {
-            for node in changed {
+            // Slots of nodes that are gone may be gone as well.
+            for node in changed.iter().filter(|node| cluster.live_nodes().contains(**node)) {
                 let neighbours = column.nodes(column.id(*node)).filter(|nodes| nodes.len() > 1);
                 moved.extend(neighbours.into_iter().flat_map(|nodes| nodes.iter()));
             }

@@ -343,6 +343,18 @@ impl CounterTable {
         }
     }
 
+    /// Slots of nodes from this one on are gone.
+    pub(crate) fn drop_slots_from(&mut self, capacity: usize) {
+        for slot in 0..self.slots.len() {
+            let has_more = |counts: &Arc<DomainCounts>| counts.has_slots_from(capacity);
+            if self.slots[slot].as_ref().is_some_and(has_more)
+                && let Some(counts) = self.slots.get_mut(slot)
+            {
+                Arc::make_mut(counts).drop_slots_from(capacity);
+            }
+        }
+    }
+
     /// A node is about to change in `kinds`, or to go.
     pub(crate) fn hide_node(&mut self, node: NodeIdx, kinds: ChangeKinds, labels: &LabelIndex) {
         self.change_all(

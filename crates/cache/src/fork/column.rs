@@ -104,6 +104,21 @@ impl<T: Clone + Default, const CHUNK: usize> Column<T, CHUNK> {
         std::mem::take(self.get_mut(idx))
     }
 
+    /// Grows to `len` with default values, or drops all values from there on and the chunks that have no others.
+    pub(crate) fn resize(&mut self, len: usize) {
+        if len >= self.len {
+            return self.grow(len);
+        }
+        let n_chunks = len.div_ceil(CHUNK);
+        self.chunks.truncate(n_chunks);
+        let first = len % CHUNK;
+        if let Some(last) = self.chunks.last_mut().filter(|_| first > 0) {
+            let end = CHUNK.min(self.len - (n_chunks - 1) * CHUNK);
+            Arc::make_mut(last)[first..end].fill(T::default());
+        }
+        self.len = len;
+    }
+
     /// Grows to `len` with default values. Never shrinks. New chunks share one allocation until they are written to.
     pub(crate) fn grow(&mut self, len: usize) {
         let n_missing = len.div_ceil(CHUNK).saturating_sub(self.chunks.len());
@@ -211,6 +226,7 @@ mod tests {
         Pop,
         Set(usize, u16),
         Grow(usize),
+        Resize(usize),
         Fork,
         SwapFork,
         ShareWithFork,
@@ -222,6 +238,7 @@ mod tests {
             1 => Just(Op::Pop),
             4 => (any::<usize>(), any::<u16>()).prop_map(|(at, value)| Op::Set(at, value)),
             1 => (0_usize..40).prop_map(Op::Grow),
+            2 => (0_usize..40).prop_map(Op::Resize),
             1 => Just(Op::Fork),
             1 => Just(Op::SwapFork),
             1 => Just(Op::ShareWithFork),
@@ -253,6 +270,11 @@ mod tests {
                     Op::Grow(len) => {
                         column.grow(len);
                         model.resize(len.max(model.len()), 0);
+                    }
+                    Op::Resize(len) => {
+                        column.resize(len);
+                        model.resize(len, 0);
+                        prop_assert_eq!(column.chunks.len(), len.div_ceil(4));
                     }
                     Op::Fork => (other, other_model) = (column.clone(), model.clone()),
                     Op::SwapFork => {

@@ -32,6 +32,11 @@ struct Row {
 impl Row {
     /// Reads the aspects in `kinds` and leaves the others.
     fn read(&mut self, cluster: &ClusterState, idx: NodeIdx, kinds: ChangeKinds) {
+        // Slots at the end are given back once they are free.
+        if idx.index() >= cluster.capacity() {
+            *self = Self::default();
+            return;
+        }
         let node = cluster.node(idx);
         if kinds.intersects(ChangeKinds::MEMBERSHIP) {
             self.is_live = cluster.live_nodes().contains(idx);

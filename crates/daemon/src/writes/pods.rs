@@ -156,7 +156,19 @@ async fn patch(
 /// Whether the same request may get through a moment later. One that the server wants later is not sent before.
 fn is_worth_retrying(error: &ApiError) -> bool {
     let is_passing = matches!(error.code(), Some(500 | 503 | 409)) || error.is_connection_refused();
-    is_passing && error.retry_after().is_none()
+    is_passing && error.retry_after().is_none() && !is_too_large(error)
+}
+
+/// Whether an object is, or would become, larger than the API server takes or its store keeps.
+fn is_too_large(error: &ApiError) -> bool {
+    // Of the store's limit and of that for messages to it, the server only passes the text on.
+    const OF_STORE: [&str; 2] =
+        ["etcdserver: request is too large", "trying to send message larger than max"];
+    match error {
+        ApiError::Status { code: 413, .. } => true,
+        ApiError::Status { message, .. } => OF_STORE.iter().any(|text| message.contains(text)),
+        _ => false,
+    }
 }
 
 /// The strategic merge patch; `None` when there is nothing to say.
@@ -199,6 +211,9 @@ async fn evict(
     if let Some(patch) = patch {
         match self::patch(api, pod, patch, timeout).await {
             Err(error) if error.code() == Some(404) => return Ok(Success::AlreadyGone),
+            // Parity: the reference does not delete the pod then. One that nearly has the largest size that can be stored could never
+            // be evicted, whatever its priority.
+            Err(error) if is_too_large(&error) => {}
             Err(error) => return Err(error),
             Ok(_) => {}
         }
@@ -240,6 +255,25 @@ mod tests {
         assert_eq!((object.api_version, object.kind), ("v1", "Binding"));
         // Metadata: name 1, namespace 3, uid 5. Target: kind 1, name 3.
         assert_eq!(object.raw, b"\x0a\x09\x0a\x01p\x1a\x01x\x2a\x01u\x12\x09\x0a\x04Node\x1a\x01n");
+    }
+
+    #[test]
+    fn what_is_too_large_is_not_sent_again() {
+        let status = |code, message: &str| ApiError::Status {
+            code,
+            reason: String::new(),
+            message: message.to_owned(),
+            retry_after: None,
+        };
+        let of_store = "etcdserver: request is too large";
+        let of_message = "rpc error: code = ResourceExhausted desc = trying to send message larger than max (1 vs. 0)";
+        for error in [status(413, ""), status(500, of_store), status(500, of_message)] {
+            assert!(is_too_large(&error) && !is_worth_retrying(&error), "{error}");
+        }
+        for error in [status(500, "etcdserver: leader changed"), status(409, ""), status(503, "")] {
+            assert!(!is_too_large(&error) && is_worth_retrying(&error), "{error}");
+        }
+        assert!(!is_too_large(&ApiError::Timeout(Duration::ZERO)));
     }
 
     #[test]

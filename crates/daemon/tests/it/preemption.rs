@@ -181,6 +181,25 @@ async fn an_eviction_that_fails_is_tried_again() {
     scheduler.stop().await;
 }
 
+/// The condition of victims makes a pod larger, which may be as large as a pod can be already.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_victim_that_is_too_large_for_its_condition_is_evicted_without() {
+    let cluster = prompt(1).await;
+    cluster.create(sized("victim", "4", 0)).unwrap();
+    let scheduler = Running::start(daemon(&cluster)).await;
+    until_bound(&cluster, 1).await;
+    let mut too_large = FaultRule::new(Effect::Error { code: 413, retry_after_seconds: None })
+        .verb("patch")
+        .resource("pods/status");
+    too_large.name = Some("victim".to_owned());
+    cluster.faults().add(too_large).unwrap();
+    cluster.create(sized("big", "4", 100)).unwrap();
+    until("bound", || node_of(&cluster, "big").is_some()).await;
+    assert_eq!(cluster.faults().injected(), 1);
+    until("the victim is reported", || reported(&cluster).len() == 1).await;
+    scheduler.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_in_the_middle_evicts_nobody_else() {
     let cluster = reluctant(2, Duration::from_millis(1_500)).await;

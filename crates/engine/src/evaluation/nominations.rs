@@ -4,8 +4,8 @@ use std::sync::{Arc, Weak};
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::reads::Reads;
-use kube_scheduler_framework::{NodeIdx, NodeOverlay, Status};
-use kube_scheduler_runtime::{Runner, SumsFilters, must_leave_room};
+use kube_scheduler_framework::{NodeIdx, Status};
+use kube_scheduler_runtime::{NominatedFilters, Runner, must_leave_room};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -132,12 +132,12 @@ struct Asked<'a> {
     pod: &'a Pod,
     evaluation: &'a Evaluation,
     /// Made for the first node.
-    sums: Option<Option<SumsFilters<'a>>>,
+    filters: Option<NominatedFilters<'a>>,
 }
 
 impl<'a> Asked<'a> {
     fn new(runner: &'a Runner<'a>, pod: &'a Pod, evaluation: &'a Evaluation) -> Self {
-        Self { runner, pod, evaluation, sums: None }
+        Self { runner, pod, evaluation, filters: None }
     }
 
     /// The rejection of a node with `pods`, if it differs from its answer without them, and what was read for it; `None` for
@@ -147,26 +147,20 @@ impl<'a> Asked<'a> {
         node: NodeIdx,
         pods: &[Arc<Pod>],
     ) -> Result<(Option<Status>, Option<Reads>), Status> {
-        let Self { runner, pod, evaluation, ref mut sums } = *self;
-        let (state, skip) = (&evaluation.state, &evaluation.pre_filter.skip);
-        let sums = sums.get_or_insert_with(|| SumsFilters::new(*runner, state, pod, skip));
-        let alone = || evaluation.verdicts.rejection(node).cloned().unwrap_or_default();
-        let by_sums = sums.as_mut().and_then(|sums| {
-            let status = sums.filter_with(node, pods.iter().map(|pod| &**pod))?;
-            Some((status, sums.reads()))
+        let Self { runner, pod, evaluation, ref mut filters } = *self;
+        let Evaluation { state, pre_filter, verdicts, .. } = evaluation;
+        let filters = filters.get_or_insert_with(|| {
+            NominatedFilters::new(*runner, state, pod, &pre_filter.skip, &pre_filter.reads)
         });
-        let (status, reads) = match by_sums {
+        let alone = verdicts.rejection(node);
+        let (status, reads) = filters.filter_with(node, pods, alone.is_none());
+        if status.is_success() {
             // Without the pods, the node's answer is the one there is.
-            Some((status, reads)) if status.is_success() => return Ok((None, Some(reads))),
-            Some((rejection, reads)) => (rejection, Some(reads)),
-            None => {
-                let overlay = NodeOverlay::new(node);
-                (runner.filter_with_nominated_pods(state, pod, &overlay, skip), None)
-            }
-        };
-        if !status.is_success() && !status.is_rejected() {
+            return Ok((None, reads));
+        }
+        if !status.is_rejected() {
             return Err(status);
         }
-        Ok(((status != alone()).then_some(status), reads))
+        Ok(((alone != Some(&status)).then_some(status), reads))
     }
 }

@@ -72,10 +72,10 @@ fn spread_constraints(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     for constraint in constraints.iter() {
         let (per_neighbour, once) = selector(constraint.selector.as_ref());
         // No pod is counted without a requirement.
-        let per_pod = u64::from(per_neighbour > 0);
+        let per_passed = u64::from(per_neighbour > 0);
         let of_one = Comparisons { once, per_filling: 1, n_counters: 1, ..Comparisons::default() };
-        let per_shift = per_pod + per_neighbour;
-        sum = sum.and(Comparisons { per_pod, per_neighbour, per_shift, listed: once, ..of_one });
+        let per_shift = per_passed + per_neighbour;
+        sum = sum.and(Comparisons { per_passed, per_neighbour, per_shift, listed: once, ..of_one });
     }
     if !constraints.is_empty() {
         // Which nodes count is found out once, and for each constraint that honours taints.
@@ -134,7 +134,8 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
         once_per_cycle,
         per_node: node_selection(pod, cluster).per_node,
         per_filling: DEFAULT_CONSTRAINTS,
-        per_pod: DEFAULT_CONSTRAINTS,
+        per_pod: 0,
+        per_passed: DEFAULT_CONSTRAINTS,
         per_neighbour,
         // All constraints count the same pods, and hosts need no counter of their own.
         per_shift: per_pod_and_constraint.saturating_add(1),
@@ -167,23 +168,23 @@ fn pod_affinity(pod: &Pod, cluster: &ClusterState) -> Comparisons {
         let PodAffinityTerm { selector: pods, namespaces, namespace_selector, topology_key } = term;
         let of_pods = selector(pods.as_ref());
         let of_namespaces = selector(namespace_selector.as_ref());
-        // Others are compared by their namespace alone.
         let is_about_neighbours =
             **namespaces == [pod.namespace.clone()] && namespace_selector.is_none();
-        let (per_pod, per_neighbour) = match pods {
-            Some(_) if is_about_neighbours => (1, of_pods.0),
-            Some(_) => (1 + of_pods.0 + of_namespaces.0 + log(namespaces.len()), 0),
+        let per_stranger = 1 + of_pods.0 + of_namespaces.0 + log(namespaces.len());
+        let (per_passed, per_neighbour, per_pod) = match pods {
+            Some(_) if is_about_neighbours => (1, of_pods.0, 0),
+            Some(_) => (0, 0, per_stranger),
             // A term without a selector selects no pod, and is compared with none.
-            None => (0, 0),
+            None => (0, 0, 0),
         };
         let listed = 1 + of_pods.1 + of_namespaces.1 + units(namespaces.len());
         let once = listed.saturating_add(CARRYING_A_TERM);
         sum = sum.and(match cluster.is_on_nodes(topology_key) {
             true => {
+                let per_shift = per_pod + per_passed + per_neighbour;
                 let of_one =
-                    Comparisons { once, per_filling: 1, per_pod, ..Comparisons::default() };
-                let per_shift = per_pod + per_neighbour;
-                Comparisons { per_neighbour, per_shift, n_counters: 1, listed, ..of_one }
+                    Comparisons { once, per_filling: 1, per_shift, ..Comparisons::default() };
+                Comparisons { per_pod, per_passed, per_neighbour, n_counters: 1, listed, ..of_one }
             }
             // What has no domain is not counted.
             false => Comparisons { once, listed, ..Comparisons::default() },

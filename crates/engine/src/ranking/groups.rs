@@ -248,7 +248,9 @@ impl Groups {
         self.is_relisting = true;
         self.membership = cluster.membership_sequence();
         self.order.renew(cluster);
-        self.members.resize(cluster.capacity(), Member { group: NOWHERE, total: 0 });
+        // A node that is gone, with its slot perhaps, is still to leave its group.
+        let n_slots = cluster.capacity().max(self.members.len());
+        self.members.resize(n_slots, Member { group: NOWHERE, total: 0 });
         self.groups.iter_mut().for_each(|group| group.heap.clear());
     }
 

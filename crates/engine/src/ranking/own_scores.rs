@@ -78,6 +78,7 @@ impl OwnScores {
 
     /// Makes room for new nodes.
     pub(super) fn grow(&mut self, capacity: usize) {
+        let capacity = capacity.max(self.unscaled.len());
         self.unscaled.resize(capacity, 0);
         for plugin in self.scaled.iter_mut().filter(|plugin| !plugin.raw.is_empty()) {
             plugin.raw.resize(capacity, 0);

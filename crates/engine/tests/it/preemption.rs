@@ -222,6 +222,32 @@ fn a_failed_eviction_of_the_last_victim_lets_the_preemptor_try_again() {
 }
 
 #[test]
+fn evictions_that_fail_again_and_again_are_tried_after_a_backoff_that_grows() {
+    let victim = running("v", "n1");
+    let (mut world, _) = preempting(std::slice::from_ref(&victim));
+    try_big(&mut world);
+    world.evicted(1, Err("boom"));
+    let failures = |world: &World| {
+        let sizes = world.engine.table_sizes();
+        let found = sizes.iter().find(|it| it.table == "preemptors whose last preemption failed");
+        found.map(|it| it.n_entries)
+    };
+    for (token, waits) in [(2, 1), (3, 2), (4, 4), (5, 8), (6, 10), (7, 10)] {
+        assert_eq!(world.place("big"), Some(Place::Active), "before eviction {token}");
+        world.attempt();
+        world.evicted(token, Err("boom"));
+        assert_eq!(world.place("big"), Some(Place::ErrorBackoff), "after eviction {token}");
+        assert!(!world.engine.has_ready());
+        world.advance(seconds(waits));
+        assert_eq!(world.place("big"), Some(Place::ErrorBackoff), "after eviction {token}");
+        world.advance(seconds(1));
+    }
+    world.attempt();
+    world.evicted(8, Ok(EvictionOutcome::Deleted));
+    assert_eq!(failures(&world), Some(0));
+}
+
+#[test]
 fn victims_that_went_before_their_turn_leave_nobody_waiting() {
     let victims = ["v1", "v2"].map(|name| running(name, "n1"));
     let (mut world, _) = preempting(&victims);

@@ -72,6 +72,14 @@ pub trait PreFilterExtensions: Send + Sync {
         true
     }
 
+    /// Whether [`add_pod`](Self::add_pod) of `added` may do anything on some node, given what PreFilter stored: change the state, or
+    /// return anything but success. Where many pods are nominated, nodes whose pods do not concern the pod in question need no state
+    /// of their own.
+    fn concerns(&self, cx: &Context<'_>, state: &CycleState, pod: &Pod, added: &Pod) -> bool {
+        let _ = (cx, state, pod, added);
+        true
+    }
+
     /// `added` now runs on `node`, which already shows it.
     fn add_pod(
         &self,

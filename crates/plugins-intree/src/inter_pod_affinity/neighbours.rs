@@ -128,6 +128,20 @@ impl Neighbours {
         }
     }
 
+    /// Whether [`change`](Self::change) may do anything on some node.
+    pub(super) fn may_change(&self, cluster: ClusterView<'_>, pod: &Pod, other: &Pod) -> bool {
+        let objects = cluster.objects();
+        let nothing = Labels::default();
+        let namespace_labels = objects.namespace_labels(&pod.namespace).unwrap_or(&nothing);
+        let mut others_terms = required(&other.spec.pod_anti_affinity).into_iter();
+        others_terms.any(|term| term.matches(pod, namespace_labels))
+            || self
+                .prepared
+                .own
+                .iter()
+                .any(|(_, spec)| spec.topology_key.is_some() && spec.pods.includes(other, objects))
+    }
+
     fn shift(&mut self, rule: Rule, key: &Arc<str>, node: &NodeView<'_>, amount: i64) {
         let Some(value) = node.labels().get_shared(key) else { return };
         let sum = self.of_rule(rule).of_key(key);

@@ -112,6 +112,12 @@ impl HardState {
         }
     }
 
+    /// Whether [`shift`](Self::shift) may do anything on some node.
+    pub(super) fn may_shift(&self, pod: &Pod, other: &Pod) -> bool {
+        other.namespace == pod.namespace
+            && self.limits.iter().any(|limit| limit.constraint.matches(&other.labels))
+    }
+
     /// The verdict of the first constraint that does not accept the node.
     pub(super) fn judge(&self, cluster: ClusterView<'_>, node: NodeIdx) -> Verdict {
         let verdicts = self.limits.iter().enumerate().map(|(at, limit)| {

@@ -138,7 +138,7 @@ impl Search {
         }
         found.candidates.append(&mut violating);
         if let Some(report) = report {
-            report.candidates = compared(&found.candidates, &dry_run, cx.cx.now());
+            report.candidates = compared(&found.candidates, &mut dry_run, cx.cx.now());
         }
         if found.candidates.is_empty() && !errors.is_empty() {
             return Err(Status::error(aggregate(&errors)));
@@ -150,7 +150,7 @@ impl Search {
 /// The candidates with what is compared between them, for explanations.
 fn compared(
     candidates: &[Candidate<'_>],
-    dry_run: &DryRun<'_, '_>,
+    dry_run: &mut DryRun<'_, '_>,
     now: Timestamp,
 ) -> Vec<ComparedCandidate> {
     let compared = candidates.iter().map(|candidate| ComparedCandidate {

@@ -5,118 +5,124 @@
 //!
 //! Behaviour in `docs/spec/preemption.md` §5.1.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod coverage;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_framework::ClusterView;
-use kube_scheduler_framework::api::{Json, LabelSelector, Pod, wire};
-use serde::Deserialize;
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::{ClusterView, GroupObjects};
 
+use self::coverage::{Cover, NamespaceBudgets};
 use super::candidate::SomePods;
 
-/// What a budget says; read once, and kept with its object.
+const KIND: &str = "PodDisruptionBudget";
+
+/// The budgets of the cluster, as they are in one attempt. Those of a namespace are read when a pod of it is asked about, and compared
+/// once with all pods that share their labels.
 #[derive(Debug)]
-struct Terms {
-    /// `None` where it covers nothing, as an empty one does here.
-    selector: Option<LabelSelector>,
-    allowed: i64,
-    /// Names of pods whose disruption is counted already.
-    disrupted: BTreeSet<String>,
+pub(super) struct Budgets<'a> {
+    objects: GroupObjects<'a>,
+    by_namespace: BTreeMap<Arc<str>, NamespaceBudgets>,
+    n_compared: u64,
 }
 
-impl Terms {
-    fn read(json: &Json) -> Self {
-        let selector = json.get("spec").and_then(|spec| spec.get("selector"));
-        let selector =
-            selector.and_then(|selector| wire::LabelSelector::deserialize(selector).ok());
-        let selector = selector.and_then(|selector| LabelSelector::from_wire(&selector).ok());
-        let status = json.get("status");
-        let allowed = status
-            .and_then(|status| status.get("disruptionsAllowed"))
-            .and_then(|value| value.as_i64());
-        let disrupted = status
-            .and_then(|status| status.get("disruptedPods"))
-            .and_then(|value| value.as_object());
-        Self {
-            selector: selector.filter(|selector| !selector.is_empty()),
-            allowed: allowed.unwrap_or(0),
-            disrupted: disrupted
-                .into_iter()
-                .flat_map(|pods| pods.iter().map(|(name, _)| name.to_owned()))
-                .collect(),
-        }
-    }
-
-    /// Whether a pod of the budget's namespace is covered.
-    fn cover(&self, pod: &Pod) -> bool {
-        self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
-            && !self.disrupted.contains(&*pod.name)
-    }
-}
-
-/// One budget that may cover pods.
-#[derive(Debug)]
-struct Budget {
-    name: Arc<str>,
-    terms: Arc<Terms>,
-}
-
-/// All budgets of the cluster, as they are in one attempt.
+/// How many more pods budgets let go, for those that have been counted down: by the numbers of the namespace and of the budget.
 #[derive(Debug, Default)]
-pub(super) struct Budgets {
-    by_namespace: BTreeMap<Arc<str>, Vec<Budget>>,
-    n_budgets: usize,
-}
+pub(super) struct Left(BTreeMap<(usize, usize), i64>);
 
-/// How many more pods budgets let go, for those that have been counted down.
-#[derive(Debug, Default)]
-pub(super) struct Left<'a>(BTreeMap<(&'a str, &'a str), i64>);
-
-impl<'a> Left<'a> {
+impl Left {
     /// Counts a budget down; says whether it lets one more go.
-    fn take(&mut self, namespace: &'a str, budget: &'a Budget) -> bool {
-        let left = self.0.entry((namespace, &budget.name)).or_insert(budget.terms.allowed);
+    fn take(&mut self, budget: (usize, usize), allowed: i64) -> bool {
+        let left = self.0.entry(budget).or_insert(allowed);
         *left -= 1;
         *left >= 0
     }
 }
 
-impl Budgets {
-    pub(super) fn of(cluster: ClusterView<'_>) -> Self {
-        let mut budgets = Self::default();
-        for object in cluster.objects().list("policy", "PodDisruptionBudget") {
-            let terms = object.read_as(Terms::read);
-            if terms.selector.is_some() {
-                let of_namespace = budgets.by_namespace.entry(object.namespace.clone());
-                of_namespace.or_default().push(Budget { name: object.name.clone(), terms });
-                budgets.n_budgets += 1;
+/// What is known about the budgets of one pod.
+struct Protection<'b> {
+    budgets: &'b NamespaceBudgets,
+    cover: Arc<Cover>,
+}
+
+impl Protection<'_> {
+    /// Counts the budgets that cover the pod down, as long as `then` says so, which learns the name of each and whether it lets the
+    /// pod go. A budget that was not compared lets nothing go, and is not counted down.
+    fn count_down(
+        &self,
+        pod: &Pod,
+        left: &mut Left,
+        mut then: impl FnMut(&Arc<str>, bool) -> bool,
+    ) {
+        let Self { budgets, cover } = self;
+        for at in &cover.budgets {
+            let Some(budget) = budgets.get(*at) else { continue };
+            if budget.terms.is_disrupted(pod) {
+                continue;
+            }
+            let lets_go = left.take((budgets.number, *at), budget.terms.allowed);
+            if !then(&budget.name, lets_go) {
+                return;
             }
         }
-        budgets
+        if let Some(budget) = cover.not_compared.and_then(|at| budgets.get(at)) {
+            then(&budget.name, false);
+        }
+    }
+}
+
+impl<'a> Budgets<'a> {
+    pub(super) fn of(cluster: ClusterView<'a>) -> Self {
+        let objects = cluster.objects_of("policy");
+        Self { objects, by_namespace: BTreeMap::new(), n_compared: 0 }
     }
 
+    /// How many there are in the cluster.
     pub(super) fn len(&self) -> usize {
-        self.n_budgets
+        self.objects.n_objects(KIND)
     }
 
-    /// The budgets that cover a pod, with their namespace.
-    fn covering(&self, pod: &Pod) -> impl Iterator<Item = (&str, &Budget)> {
-        let of_namespace = self.by_namespace.get_key_value(&pod.namespace);
-        let of_namespace = of_namespace.filter(|_| !pod.labels.is_empty()).into_iter();
-        let all = of_namespace.flat_map(|(name, all)| all.iter().map(|budget| (&**name, budget)));
-        all.filter(|(_, budget)| budget.terms.cover(pod))
+    /// How much reading and comparing them has cost since the last time, in units.
+    pub(super) fn take_work(&mut self) -> u64 {
+        std::mem::take(&mut self.n_compared)
+    }
+
+    /// What protects a pod; `None` where nothing does.
+    fn protection(&mut self, pod: &Pod) -> Option<Protection<'_>> {
+        if pod.labels.is_empty() {
+            return None;
+        }
+        let Self { objects, by_namespace, n_compared } = self;
+        if !by_namespace.contains_key(&pod.namespace) {
+            let number = by_namespace.len();
+            let read = NamespaceBudgets::read(number, objects.list_in(KIND, &pod.namespace));
+            *n_compared += read.len() as u64;
+            by_namespace.insert(pod.namespace.clone(), read);
+        }
+        let budgets = by_namespace.get_mut(&pod.namespace)?;
+        let (cover, work) = budgets.cover(pod);
+        *n_compared += work;
+        Some(Protection { budgets, cover })
     }
 
     /// Counts a pod down from what is `left`; says whether all budgets let it go. Those after one that does not are not
     /// counted down.
-    pub(super) fn let_go<'a>(&'a self, pod: &Pod, left: &mut Left<'a>) -> bool {
-        self.covering(pod).all(|(namespace, budget)| left.take(namespace, budget))
+    pub(super) fn let_go(&mut self, pod: &Pod, left: &mut Left) -> bool {
+        let mut all = true;
+        if let Some(protection) = self.protection(pod) {
+            protection.count_down(pod, left, |_, lets_go| {
+                all = lets_go;
+                lets_go
+            });
+        }
+        all
     }
 
     /// Splits pods, most important first, into those whose eviction would violate a budget and the others. Both keep
     /// the order.
-    pub(super) fn split<'a>(&self, pods: SomePods<'a>) -> (SomePods<'a>, SomePods<'a>) {
-        if self.n_budgets == 0 {
+    pub(super) fn split<'p>(&mut self, pods: SomePods<'p>) -> (SomePods<'p>, SomePods<'p>) {
+        if self.len() == 0 {
             return (SomePods::new(), pods);
         }
         let mut left = Left::default();
@@ -124,7 +130,10 @@ impl Budgets {
     }
 
     /// The names of the budgets that evicting a pod would violate, for each pod whose eviction would, most important first.
-    pub(super) fn violations<'a>(&self, pods: SomePods<'a>) -> Vec<(&'a Arc<Pod>, Vec<Arc<str>>)> {
+    pub(super) fn violations<'p>(
+        &mut self,
+        pods: SomePods<'p>,
+    ) -> Vec<(&'p Arc<Pod>, Vec<Arc<str>>)> {
         let mut left = Left::default();
         let violations = pods.into_iter().filter_map(|pod| {
             let mut names = Vec::new();
@@ -135,18 +144,21 @@ impl Budgets {
     }
 
     /// Counts a pod down from what is `left`; says whether that violates a budget, and which.
-    fn violated_by<'a>(
-        &'a self,
+    fn violated_by(
+        &mut self,
         pod: &Pod,
-        left: &mut Left<'a>,
+        left: &mut Left,
         mut violated: impl FnMut(&Arc<str>),
     ) -> bool {
         let mut is_violating = false;
-        for (namespace, budget) in self.covering(pod) {
-            if !left.take(namespace, budget) {
-                is_violating = true;
-                violated(&budget.name);
-            }
+        if let Some(protection) = self.protection(pod) {
+            protection.count_down(pod, left, |name, lets_go| {
+                if !lets_go {
+                    is_violating = true;
+                    violated(name);
+                }
+                true
+            });
         }
         is_violating
     }

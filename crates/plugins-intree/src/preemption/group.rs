@@ -81,7 +81,6 @@ impl PodGroupPostFilter for DefaultPreemption {
         if candidates.is_empty() {
             return Err(Status::unresolvable(NO_VICTIMS));
         }
-        let budgets = Budgets::of(cx.cluster());
         for unit in &candidates {
             trial.take_off(&unit.pods);
         }
@@ -91,7 +90,10 @@ impl PodGroupPostFilter for DefaultPreemption {
         }
         candidates.sort_by_key(Unit::rank);
         let mut victims = Vec::new();
-        let (violating, others) = split(&budgets, candidates);
+        let cx = trial.context();
+        let mut budgets = Budgets::of(cx.cluster());
+        let (violating, others) = split(&mut budgets, candidates);
+        cx.count_work(budgets.take_work());
         for unit in violating.into_iter().chain(others) {
             trial.put_back(&unit.pods);
             let status = trial.try_group();
@@ -144,7 +146,7 @@ fn units(cluster: ClusterView<'_>, now: Timestamp) -> Vec<Unit> {
 }
 
 /// Splits units into those whose eviction would violate a budget and the others; both keep the order.
-fn split(budgets: &Budgets, units: Vec<Unit>) -> (Vec<Unit>, Vec<Unit>) {
+fn split(budgets: &mut Budgets<'_>, units: Vec<Unit>) -> (Vec<Unit>, Vec<Unit>) {
     let mut left = Left::default();
     units.into_iter().partition(|unit| unit.pods.iter().any(|pod| !budgets.let_go(pod, &mut left)))
 }

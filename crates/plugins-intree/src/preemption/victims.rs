@@ -19,7 +19,7 @@ const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 pub(super) struct DryRun<'a, 'b> {
     cx: &'a PostFilterContext<'b>,
     pod: &'a Arc<Pod>,
-    budgets: Budgets,
+    budgets: Budgets<'b>,
     trials: Box<dyn EvictionTrials + 'a>,
 }
 
@@ -55,7 +55,7 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
     }
 
     /// For each victim, in their order, the budgets that its eviction violates: as counted before the victims were found.
-    pub(super) fn violated_budgets(&self, candidate: &Candidate<'_>) -> Vec<Vec<Arc<str>>> {
+    pub(super) fn violated_budgets(&mut self, candidate: &Candidate<'_>) -> Vec<Vec<Arc<str>>> {
         let cluster = self.cx.cx.cluster();
         let mut potential: SomePods<'_> = cluster
             .pods_on(candidate.node)
@@ -79,6 +79,7 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
         let now = self.cx.cx.now();
         sort_by_importance(&mut potential, now);
         let (mut ordered, others) = self.budgets.split(potential);
+        self.cx.cx.count_work(self.budgets.take_work());
         let n_violating = ordered.len();
         let has_both = n_violating > 0 && !others.is_empty();
         ordered.extend(others);

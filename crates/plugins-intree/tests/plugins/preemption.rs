@@ -12,8 +12,8 @@ use kube_scheduler_framework::{
     Status, Verdicts,
 };
 use kube_scheduler_runtime::{
-    Extender, ExtenderVerbs, ExtenderVictims, Extenders, HypotheticalRunner, PluginSet, Profile,
-    ProfileConfig, Runner, SkipSet, SumsFilters, must_leave_room,
+    EvaluationReads, Extender, ExtenderVerbs, ExtenderVictims, Extenders, HypotheticalRunner,
+    NominatedFilters, PluginSet, Profile, ProfileConfig, Runner, SkipSet, must_leave_room,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -435,6 +435,16 @@ const WANTS: [&str; 7] = [
     r#"volume={"gcePersistentDisk":{"pdName":"d"},"name":"d"}"#,
 ];
 
+/// By what a nominated pod may concern the others.
+const CONCERNS: [&str; 6] = [
+    "label:app=x",
+    "label:app=y",
+    "label:app=z",
+    "anti-affinity=host:app=x",
+    "anti-affinity=zone:app=x",
+    "anti-affinity=host:app=y",
+];
+
 prop_compose! {
     /// A budget for some apps, which may count a pod or two as disrupted already.
     fn some_budget()(x in any::<bool>(), allowed in 0..3_i32, disrupted in prop::collection::vec(0..14_usize, 0..3))
@@ -458,7 +468,7 @@ proptest! {
     fn pruning_changes_no_answer(
         nodes in prop::collection::vec((1..5_i32, 1..5_i32, 0..3_i32, 1..6_i32, any::<bool>()), 1..5),
         running in prop::collection::vec(running_pod(), 0..14),
-        nominees in prop::collection::vec((0_usize..4, 0..4_i32, asks(1)), 0..3),
+        nominees in prop::collection::vec((0_usize..4, 0..4_i32, asks(1), 0_usize..8), 0..3),
         budgets in prop::collection::vec(some_budget(), 0..3),
         containers in asks(4),
         // Half of the pods have what takes more than sums.
@@ -486,9 +496,11 @@ proptest! {
             let disrupted = json!({"status": {"disruptedPods": names}});
             world = world.with(&format!("pdb pdb{i} selector='app in ({apps})' allowed={allowed} {disrupted}"));
         }
-        for (i, (at, priority, containers)) in nominees.into_iter().enumerate() {
+        for (i, (at, priority, containers, also)) in nominees.into_iter().enumerate() {
             let spec = json!({"spec": {"containers": containers}});
-            world = world.with(&format!("pod nominee{i} nominated=n{} priority={priority} {spec}", at % n));
+            let also = CONCERNS.get(also).copied().unwrap_or_default();
+            let nominee = format!("pod nominee{i} nominated=n{} priority={priority} {also} {spec}", at % n);
+            world = world.with(&nominee);
         }
         let also: Vec<_> = also.into_iter().filter_map(|at| WANTS.get(at).copied()).collect();
         let containers = json!({"spec": {"containers": containers}});
@@ -499,27 +511,35 @@ proptest! {
             preempt_by(&world, &hungry, args.clone(), random, prunes, &Extenders::default())
         };
         prop_assert_eq!(outcome(true), outcome(false));
-        assert_sums_see_nominated_pods(&world, &hungry);
+        assert_nominated_pods_are_seen(&world, &hungry);
     }
 }
 
-/// With the pods nominated to a node, sums say what telling the plugins of each of them says.
-fn assert_sums_see_nominated_pods(world: &Fixture, pod: &Pod) {
+/// With the pods nominated to a node, the filters that are asked say what telling all plugins of each of them says, whether or not it is
+/// known what filters read.
+fn assert_nominated_pods_are_seen(world: &Fixture, pod: &Pod) {
     let profile = profile(Value::Null);
     let runner = Runner::new(&profile, world.sources());
     let mut state = CycleState::new();
     let run = runner.pre_filter(&mut state, pod);
-    let Some(mut sums) = SumsFilters::new(runner, &state, pod, &run.skip) else { return };
-    for &idx in world.cluster().order() {
-        let overlay = NodeOverlay::new(idx);
-        let expected = runner.filter_with_nominated_pods(&state, pod, &overlay, &run.skip);
-        let view = ClusterView::unrecorded(world.cluster()).node(idx).unwrap();
-        let alone = runner.filter(&state, pod, &view, &run.skip);
-        let others = world.nominated_pods(view.name());
-        let others =
-            others.iter().filter(|other| must_leave_room(pod, other)).map(|other| &**other);
-        let Some(with_others) = sums.filter_with(idx, others) else { continue };
-        assert_eq!(if with_others.is_success() { alone } else { with_others }, expected);
+    if !run.status.is_success() {
+        return;
+    }
+    let nodes = world.cluster().order();
+    let view = |idx: NodeIdx| ClusterView::unrecorded(world.cluster()).node(idx).unwrap();
+    let recording = runner.recording(&run.reads);
+    let alone: Vec<Status> =
+        nodes.iter().map(|idx| recording.filter(&state, pod, &view(*idx), &run.skip)).collect();
+    for known in [run.reads.clone(), EvaluationReads::default()] {
+        let mut filters = NominatedFilters::new(runner, &state, pod, &run.skip, &known);
+        for (&idx, alone) in nodes.iter().zip(&alone) {
+            let overlay = NodeOverlay::new(idx);
+            let expected = runner.filter_with_nominated_pods(&state, pod, &overlay, &run.skip);
+            let mut others = world.nominated_pods(view(idx).name());
+            others.retain(|other| must_leave_room(pod, other));
+            let (found, _) = filters.filter_with(idx, &others, alone.is_success());
+            assert_eq!(if found.is_success() { alone.clone() } else { found }, expected);
+        }
     }
     let listed: BTreeMap<_, _> = world.nominations().into_iter().collect();
     let nodes = world.nodes_with_nominated_pods();

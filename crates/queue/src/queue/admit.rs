@@ -133,6 +133,30 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.send_to_active(slot, &label, from_backoff, now, policy) == Queue::Active
     }
 
+    /// Makes an unschedulable pod wait as after an attempt that met an error, the `n_errors`-th in a row: it comes back after its backoff,
+    /// not before, and whatever events come. Nothing happens to a pod that is elsewhere, or that is another one of this name.
+    pub fn back_off<P>(&mut self, entry: &E, n_errors: u32, now: Timestamp, policy: &mut P)
+    where
+        P: QueuePolicy<E, O> + ?Sized,
+    {
+        let slot = self.records.find_entry(entry).filter(|slot| {
+            let is_same = |pod: &QueuedPod<E>| pod.entry.uid() == entry.uid();
+            self.records.place(*slot) == Some(Place::Unschedulable)
+                && self.records.pod(*slot).is_some_and(is_same)
+        });
+        let Some(slot) = slot else { return };
+        // While it is parked, it is found by its rejectors.
+        self.detach(slot, policy);
+        if let Some(record) = self.records.get_mut(slot) {
+            self.counters.leave(&record.pod);
+            record.pod.clear_rejectors();
+            record.pod.consecutive_errors = n_errors;
+            record.pod.timestamp = now;
+        }
+        let label = EventLabel::SCHEDULE_ATTEMPT_FAILURE;
+        self.requeue(slot, Requeue::AfterBackoff, &label, now, policy);
+    }
+
     /// Records an event for the pods in flight. False if there are none.
     pub(super) fn log_event(
         &mut self,

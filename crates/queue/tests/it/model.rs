@@ -536,6 +536,23 @@ impl Model {
         }
     }
 
+    pub(crate) fn back_off(&mut self, pod: &Pod, n_errors: u32, now: Timestamp, policy: &Policy) {
+        let Some(at) = self.find(pod) else { return };
+        let is_same = self.records[at].pod.0.uid == pod.0.uid;
+        if self.records[at].place != Some(Place::Unschedulable) || !is_same {
+            return;
+        }
+        let mut record = self.records.remove(at);
+        record.place = None;
+        record.unschedulable.clear();
+        record.pending.clear();
+        record.gated_by = None;
+        record.not_before = None;
+        record.consecutive_errors = n_errors;
+        record.timestamp = now;
+        self.requeue(record, Requeue::AfterBackoff, "ScheduleAttemptFailure", now, policy);
+    }
+
     pub(crate) fn flush_backoff(&mut self, now: Timestamp, policy: &Policy) {
         for place in [Place::Backoff, Place::ErrorBackoff] {
             let over =

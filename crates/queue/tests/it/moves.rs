@@ -299,6 +299,31 @@ fn activation_makes_ready_whatever_the_backoff() {
 }
 
 #[test]
+fn a_pod_that_backs_off_waits_longer_each_time_and_is_not_hurried() {
+    let mut world = world();
+    let [a, b] = ["a", "b"].map(Pod::new);
+    world.park(&a, &["None"]);
+    world.park(&b, &["None"]);
+    for (n_errors, waits) in [(1, 1_000), (3, 4_000), (9, 10_000)] {
+        world.back_off(&a, n_errors);
+        assert_eq!(world.place("a"), Some(Place::ErrorBackoff));
+        world.event(&node_add(), None);
+        assert_eq!(world.place("a"), Some(Place::ErrorBackoff));
+        world.advance(waits - 1);
+        world.flush_backoff();
+        assert_eq!(world.place("a"), Some(Place::ErrorBackoff), "{n_errors}");
+        world.advance(2_000);
+        world.flush_backoff();
+        assert_eq!(world.place("a"), Some(Place::Active), "{n_errors}");
+        // One that is ready is left alone.
+        world.back_off(&a, n_errors);
+        assert_eq!(world.place("a"), Some(Place::Active), "{n_errors}");
+        world.delete(&a);
+        world.park(&a, &["None"]);
+    }
+}
+
+#[test]
 fn activating_a_pod_in_flight_is_remembered_for_it_alone() {
     let mut world = world();
     let [a, b] = ["a", "b"].map(Pod::new);

@@ -91,6 +91,7 @@ enum Op {
     FlushLeftover,
     FlushDue,
     Activate(Vec<Look>),
+    BackOff(Look, u32),
     Nominate(Look, Option<usize>),
     Toggle(usize),
     Informer(usize, bool),
@@ -134,6 +135,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::FlushLeftover),
         1 => Just(Op::FlushDue),
         2 => prop::collection::vec(look(), 1..3).prop_map(Op::Activate),
+        2 => (look(), 1u32..5).prop_map(|(look, n)| Op::BackOff(look, n)),
         2 => (look(), prop::option::of(0usize..3)).prop_map(|(look, node)| Op::Nominate(look, node)),
         2 => (0usize..2).prop_map(Op::Toggle),
         1 => (0..NAMES.len(), any::<bool>()).prop_map(|(name, unknown)| Op::Informer(name, unknown)),
@@ -341,6 +343,10 @@ impl Pair {
                 let pods: Vec<Pod> = looks.iter().map(Look::pod).collect();
                 world.activate(&pods.iter().collect::<Vec<_>>());
                 model.activate(&pods, now, &world.policy);
+            }
+            Op::BackOff(look, n_errors) => {
+                world.back_off(&look.pod(), n_errors);
+                model.back_off(&look.pod(), n_errors, now, &world.policy);
             }
             Op::Nominate(look, node) => {
                 let nomination =

@@ -273,6 +273,10 @@ impl World {
         self.queue.activate(&pods, self.now, &mut self.policy)
     }
 
+    pub(crate) fn back_off(&mut self, pod: &Pod, n_errors: u32) {
+        self.queue.back_off(pod, n_errors, self.now, &mut self.policy);
+    }
+
     pub(crate) fn flush_backoff(&mut self) -> usize {
         self.queue.flush_backoff_completed(self.now, &mut self.policy)
     }

@@ -75,14 +75,25 @@ impl<'a> SumsFilters<'a> {
         if pre_filters.any(|(idx, _, plugin)| counts(idx) && plugin.extensions().is_some()) {
             return None;
         }
+        Some(Self::unfollowed(runner, state, pod, skip))
+    }
+
+    /// As [`new`](Self::new), to be asked about changes that concern no plugin which follows single pods.
+    pub(super) fn unfollowed(
+        runner: Runner<'a>,
+        state: &'a CycleState,
+        pod: &'a Pod,
+        skip: &SkipSet,
+    ) -> Self {
+        let counts = |idx: PluginIdx| !skip.contains(idx);
         let filters = runner.profile.filter().filter(|(idx, ..)| counts(*idx));
         let filters = filters.map(|(idx, name, filter)| SumsFilter { idx, name, filter }).collect();
         let has_nominated_pods = runner.cx.nominated.has_nominated_pods();
-        Some(Self { runner, state, pod, filters, has_nominated_pods, trial: Trial::default() })
+        Self { runner, state, pod, filters, has_nominated_pods, trial: Trial::default() }
     }
 
     /// What the filters say about a node that passes them, with these pods added. `None` when a filter needs single pods.
-    pub fn filter_with<'p>(
+    pub(super) fn filter_with<'p>(
         &mut self,
         node: NodeIdx,
         nominated: impl Iterator<Item = &'p Pod>,
@@ -110,7 +121,7 @@ impl<'a> SumsFilters<'a> {
     }
 
     /// What the filters read for their latest answer, and perhaps more.
-    pub fn reads(&self) -> Reads {
+    pub(super) fn reads(&self) -> Reads {
         self.trial.reads.iter().fold(Reads::NOTHING, |all, reads| all.union(reads.get()))
     }
 

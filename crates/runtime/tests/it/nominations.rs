@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::testing::fixture;
 use kube_scheduler_framework::{CycleState, NodeOverlay, PreFilterOutcome, Status};
-use kube_scheduler_runtime::SkipSet;
+use kube_scheduler_runtime::{EvaluationReads, NominatedFilters, SkipSet};
 
 use crate::toy::{Log, Toy, calls, pod, profile, runner, text};
 
@@ -109,4 +109,48 @@ fn a_pod_extension_that_fails_is_an_error_of_nobody() {
     let (status, calls) = filtered(&pod("p"), &[pod("other")], accepts, added);
     assert_eq!(status, "Error: running AddPod on PreFilter plugin \"F\": no");
     assert_eq!(calls, ["F.AddPod(other)"]);
+}
+
+/// Asks about `n1`, which has room for one pod and fits without others, with a pod that concerns plugins that follow pods or does not.
+fn asked_with_another(concerns: bool, reads_are_known: bool) -> (String, Vec<String>) {
+    let log = Log::default();
+    let profile = profile(vec![
+        Toy::new("Labels", &log).filter(|node| {
+            assert!(!node.labels().contains_key("zone"));
+            Status::SUCCESS
+        }),
+        Toy::new("Follows", &log)
+            .pre_filter(PreFilterOutcome::success())
+            .extensions(Status::SUCCESS, Status::SUCCESS)
+            .concerned(concerns),
+        Toy::new("Sums", &log).filter(|node| has_room(node.n_pods())),
+    ]);
+    let world = fixture("node n1");
+    let runner = runner(&world, &profile);
+    let (incoming, others) = (pod("p priority=10"), [pod("other priority=10")]);
+    let mut state = CycleState::new();
+    let run = runner.pre_filter(&mut state, &incoming);
+    let view = world.view("n1");
+    let alone = runner.recording(&run.reads).filter(&state, &incoming, &view, &run.skip);
+    assert_eq!(text(&alone), "Success: ");
+    calls(&log);
+    let nothing = EvaluationReads::default();
+    let known = if reads_are_known { &run.reads } else { &nothing };
+    let mut filters = NominatedFilters::new(runner, &state, &incoming, &run.skip, known);
+    let (status, _) = filters.filter_with(view.idx(), &others, true);
+    (text(&status), calls(&log))
+}
+
+#[test]
+fn where_the_node_fits_only_filters_that_read_its_pods_are_asked_again() {
+    let full = "Unschedulable Sums: full";
+    for (concerns, reads_are_known, expected) in [
+        (false, true, &["Sums.Filter(n1)"][..]),
+        (false, false, &["Labels.Filter(n1)", "Sums.Filter(n1)"]),
+        (true, true, &["Follows.AddPod(other)", "Labels.Filter(n1)", "Sums.Filter(n1)"]),
+    ] {
+        let (status, calls) = asked_with_another(concerns, reads_are_known);
+        assert_eq!(status, full);
+        assert_eq!(calls, expected, "{concerns}, {reads_are_known}");
+    }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Toy {
     pre_filter: Option<PreFilterOutcome>,
     /// The answers of AddPod and RemovePod.
     extensions: Option<(Status, Status)>,
+    /// No pod that is added concerns it.
+    is_unconcerned: bool,
     filter: Option<FilterFn>,
     post_filter: Option<PostFilterOutcome>,
     pre_score: Option<Status>,
@@ -64,6 +66,11 @@ impl Toy {
 
     pub(crate) fn extensions(mut self, added: Status, removed: Status) -> Self {
         self.extensions = Some((added, removed));
+        self
+    }
+
+    pub(crate) fn concerned(mut self, concerned: bool) -> Self {
+        self.is_unconcerned = !concerned;
         self
     }
 
@@ -182,6 +189,10 @@ impl PreFilter for Toy {
 }
 
 impl PreFilterExtensions for Toy {
+    fn concerns(&self, _: &Context<'_>, _: &CycleState, _: &Pod, _: &Pod) -> bool {
+        !self.is_unconcerned
+    }
+
     fn add_pod(
         &self,
         _: &Context<'_>,
