@@ -282,7 +282,12 @@ impl Crowd {
         round: Option<usize>,
         drained: &mut Fates,
     ) -> Result<()> {
-        if pod["metadata"]["ownerReferences"][0].is_null() {
+        let owner = pod["metadata"]["ownerReferences"][0]["kind"].as_str();
+        // One that was being deleted before the drain has been replaced by then, unless its controller waits for its end.
+        let is_replaced = round.is_some()
+            && !pod["metadata"]["deletionTimestamp"].is_null()
+            && owner != Some("StatefulSet");
+        if owner.is_none() || is_replaced {
             return Ok(());
         }
         // One that comes again for the second time has its round.

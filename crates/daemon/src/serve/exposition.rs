@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 use std::iter::Peekable;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
+use kube_scheduler_api_types::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::Instant;
@@ -173,7 +174,7 @@ impl Shelf {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Page>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     fn take(&self) -> Option<Page> {

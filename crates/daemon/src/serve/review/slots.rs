@@ -8,9 +8,10 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use kube_scheduler_api_types::lock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
@@ -112,7 +113,7 @@ impl Slots {
     }
 
     fn share(&self, payer: &Payer) -> Arc<Semaphore> {
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shares = lock(&self.shares);
         if let Some(share) = shares.get(payer).and_then(Weak::upgrade) {
             return share;
         }

@@ -10,14 +10,13 @@
 //!
 //! Invariant: without such budgets, a cover has exactly the budgets whose selectors match, in order of their names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{
     Json, LabelSelector, Labels, Object, Operator, Pod, Requirement, wire,
 };
 use serde::Deserialize;
-use std::collections::BTreeSet;
 
 /// A selector that lists more keys and values than these is not read.
 pub(super) const MOST_LISTED: usize = 256;
