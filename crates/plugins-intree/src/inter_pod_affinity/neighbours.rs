@@ -133,7 +133,7 @@ impl Neighbours {
         let objects = cluster.objects();
         let nothing = Labels::default();
         let namespace_labels = objects.namespace_labels(&pod.namespace).unwrap_or(&nothing);
-        let mut others_terms = required(&other.spec.pod_anti_affinity).into_iter();
+        let mut others_terms = required(&other.spec.pod_anti_affinity).iter();
         others_terms.any(|term| term.matches(pod, namespace_labels))
             || self
                 .prepared
