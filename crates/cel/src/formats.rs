@@ -119,6 +119,9 @@ fn is_base64(text: &str) -> bool {
 }
 
 fn is_date(text: &str) -> bool {
+    // Formats know the year 0, timestamps do not; every fourth century is the same.
+    let text =
+        text.strip_prefix("0000-").map_or_else(|| text.to_owned(), |day| format!("0400-{day}"));
     text.len() == 10 && Timestamp::parse(&format!("{text}T00:00:00Z")).is_ok()
 }
 

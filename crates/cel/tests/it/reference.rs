@@ -253,6 +253,7 @@ fn small_matters_of_text() {
         "double('0x1p4') == 16.0 && double('1_0') == 10.0",
         "'%e'.format([double('nan')]) == '   NaN' && '%.3e'.format([double('-inf')]) == ' -∞'",
         "'%.0e'.format(['Infinity']) == '∞' && '%f'.format(['NaN']) == 'NaN'",
+        "[format.date().validate('0000-02-29'), format.date().validate('0000-02-30')].map(v, v.hasValue()) == [false, true]",
         "timestamp(0).getHours('US/Pacific') == 16 && timestamp(0).getHours('UTC') == 0",
     ]);
     all_fail(&[
