@@ -7,6 +7,7 @@
 mod candidates;
 mod devices;
 mod group;
+mod min_count;
 mod repairs;
 mod volumes;
 mod workloads;

@@ -54,7 +54,8 @@ impl Filter for Zone {
         }
         let is_closed =
             cx.cluster().objects().list("example.com", "Closed").any(|it| it.name == *node.name());
-        let is_quiet = !self.peeks || cx.cluster().pod_count().get(NodeIdx::from_index(1)) < 1;
+        let counts = cx.cluster().pod_count();
+        let is_quiet = !self.peeks || counts.len() < 2 || counts.get(NodeIdx::from_index(1)) < 1;
         if pod.labels.get("zone").is_none_or(|zone| node.labels().get("zone") == Some(zone))
             && !is_closed
             && is_quiet

@@ -10,7 +10,7 @@ use kube_scheduler_api_types::{
 use kube_scheduler_framework::ObjectStore;
 
 use super::devices::{DeviceChange, of_devices};
-use super::group::with_min_count;
+use super::min_count::with_min_count;
 use super::volumes::{VolumeChange, of_volumes};
 use crate::amounts::{quantity, with_request};
 use crate::format::count;

@@ -6,9 +6,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{GroupPolicy, Object, Pod, PodGroup};
+use kube_scheduler_api_types::{GroupPolicy, Pod};
 use kube_scheduler_engine::{Engine, Input};
-use kube_scheduler_framework::ObjectStore;
 
 use super::candidates::Candidate;
 use super::repairs::{Combination, models};
@@ -17,7 +16,6 @@ use crate::course::Course;
 use crate::explanation::ExplainOptions;
 use crate::explanation::group::trial;
 use crate::interrupt::Interrupt;
-use crate::rehearsal::edited;
 
 /// How many nodes may be added.
 const MAX_NODES: usize = 1_000;
@@ -100,19 +98,4 @@ pub(super) fn victims_of_group(
     let fits = attempt.verdict == "Fits" && attempt.places_pod;
     let evicts = attempt.verdict == "FitsAfterPreemption" && may_evict;
     (fits || evicts).then_some(attempt.victims)
-}
-
-/// The PodGroup with a lower minimum; `None` if it is not there any more.
-pub(super) fn with_min_count(
-    objects: &ObjectStore,
-    namespace: &str,
-    name: &str,
-    min_count: i64,
-) -> Option<Object> {
-    let (api_group, object) = PodGroup::foreign_parts(name).unwrap_or((PodGroup::GROUP, name));
-    let object = objects.latest(api_group, PodGroup::KIND, namespace, object)?;
-    edited(object, |json| match api_group {
-        PodGroup::GROUP => json["spec"]["schedulingPolicy"]["gang"]["minCount"] = min_count.into(),
-        _ => json["spec"]["minMember"] = min_count.into(),
-    })
 }

@@ -561,8 +561,8 @@ fn every_member_needs_its_group() {
         Arc::new(pod)
     };
     let (without, asking) = (plain("p", ""), plain("p", "example.com/gpu=1"));
-    assert_eq!(cycle.pre_filter(&without).0, "Skip");
-    assert_eq!(cycle.pre_filter(&asking).0, "Skip");
+    assert_eq!(cycle.pre_filter(&without).0, "Skip: ");
+    assert_eq!(cycle.pre_filter(&asking).0, "Skip: ");
     cycle.world.cluster_mut().remove_object("scheduling.k8s.io", "PodGroup", "default", "g");
     let missing = "UnschedulableAndUnresolvable: podgroup.scheduling.k8s.io \"g\" not found";
     for pod in [without, asking, member("p")] {
