@@ -1,6 +1,7 @@
 //! Whatever a client sends, in memory and without TLS: the server takes no more of it than it may keep, answers in HTTP
 //! or not at all, and comes to an end.
 
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
