@@ -1,7 +1,7 @@
 //! Questions to the API server about callers, and answers that are remembered for a while.
 //!
-//! Invariants: a limited number of questions is under way at once, and fewer of one payer; none waits for long before it is asked; only what certainly had no effect or may be repeated
-//! is asked again, a few times; memory is bounded.
+//! Invariants: a limited number of questions is under way at once, and fewer of one payer; none waits for long before it is
+//! asked; only what certainly had no effect or may be repeated is asked again, a few times; memory is bounded.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

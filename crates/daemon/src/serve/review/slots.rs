@@ -96,10 +96,10 @@ impl Slots {
     /// Waits for a slot; `None` if that would take too long.
     pub(super) async fn take(&self, payer: &Payer) -> Option<Slot<'_>> {
         let waiting = async {
-            let _share = self.share(payer).acquire_owned().await.ok()?;
-            let _slot = self.all.acquire().await.ok()?;
+            let share = self.share(payer).acquire_owned().await.ok()?;
+            let slot = self.all.acquire().await.ok()?;
             self.pass().await;
-            Some(Slot { _share, _slot })
+            Some(Slot { _share: share, _slot: slot })
         };
         tokio::time::timeout(self.limits.patience, waiting).await.ok().flatten()
     }
@@ -160,7 +160,8 @@ mod tests {
 
     use super::*;
 
-    /// Nobody waits, so that what has no slot at once has none.
+    /// Nobody waits, so that what has no slot at once has none. The tests poll less than Tokio lets one task poll at a time: beyond that
+    /// even what is free is not there at once.
     fn slots(all: usize, of_one: usize, burst: u32) -> Slots {
         let (patience, interval) = (Duration::ZERO, Duration::from_secs(3600));
         Slots::new(Limits { all, of_one, patience, burst, interval })
@@ -174,7 +175,7 @@ mod tests {
     async fn one_payer_has_a_share_of_the_slots() {
         let slots = slots(6, 2, 100);
         let mut greedy = Vec::new();
-        for _ in 0..100 {
+        for _ in 0..20 {
             greedy.extend(slots.take(&at(1)).await);
         }
         assert_eq!(greedy.len(), 2);
@@ -231,7 +232,7 @@ mod tests {
             assert!(slots.take(&at(1)).await.is_some());
         }
         assert!(slots.take(&at(1)).await.is_some(), "one was left");
-        for _ in 0..20 {
+        for _ in 0..10 {
             assert!(slots.take(&at(1)).await.is_none(), "for an hour there is none");
         }
         assert_eq!(slots.all.available_permits(), 8);
