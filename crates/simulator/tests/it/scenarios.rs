@@ -36,18 +36,31 @@ fn pod(name: &str, cpu: &str, spec: &str) -> String {
 
 #[test]
 fn a_message_longer_than_a_format_width_is_printed() {
-    const N_RESOURCES: usize = 3_000;
-    let requests: Vec<String> =
-        (0..N_RESOURCES).map(|n| format!("example.com/resource-{n:05}: '1'")).collect();
+    // A node names the first 50 resources that it is short of; each of these is short of others.
+    const N_NODES: usize = 16;
+    const N_NAMED: usize = 50;
+    let resources = |n: usize| {
+        let all = (0..n).map(|n| format!("example.com/{}-{n:05}: '1'", "resource".repeat(7)));
+        all.collect::<Vec<_>>().join(", ")
+    };
+    let nodes: String = (0..N_NODES)
+        .map(|n| {
+            format!(
+                "---\napiVersion: v1\nkind: Node\nmetadata: {{name: n{n}}}\n\
+             status: {{allocatable: {{cpu: '1', memory: 1Gi, pods: '110', {}}}}}\n",
+                resources(n * N_NAMED)
+            )
+        })
+        .collect();
     let pod = format!(
         "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\n\
          spec: {{containers: [{{name: c, resources: {{requests: {{{}}}}}}}]}}\n",
-        requests.join(", ")
+        resources(N_NODES * N_NAMED)
     );
-    let report = simulate(&(node("n1", "1") + &pod), SimulationOptions::default());
+    let report = simulate(&(nodes + &pod), SimulationOptions::default());
     assert!(report.pending[0].message.len() > usize::from(u16::MAX));
     let text = render(&report, RenderOptions::default()).unwrap();
-    assert!(text.contains("Insufficient example.com/resource-02999"));
+    assert!(text.contains("resource-00799"));
 }
 
 fn placements(report: &Report) -> Vec<(&str, &str)> {
