@@ -54,8 +54,11 @@ impl Filter for Zone {
         }
         let is_closed =
             cx.cluster().objects().list("example.com", "Closed").any(|it| it.name == *node.name());
-        let counts = cx.cluster().pod_count();
-        let is_quiet = !self.peeks || counts.len() < 2 || counts.get(NodeIdx::from_index(1)) < 1;
+        let second_is_empty = || {
+            let counts = cx.cluster().pod_count();
+            counts.len() < 2 || counts.get(NodeIdx::from_index(1)) < 1
+        };
+        let is_quiet = !self.peeks || second_is_empty();
         if pod.labels.get("zone").is_none_or(|zone| node.labels().get("zone") == Some(zone))
             && !is_closed
             && is_quiet
