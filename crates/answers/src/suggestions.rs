@@ -34,7 +34,7 @@ const FOR_GROUP: &str = "suggestions are for the whole group: changes of the pod
 /// How many single changes are tried, and how many pairs.
 const MAX_SINGLES: usize = 64;
 const MAX_PAIRS: usize = 100;
-/// As many where the whole group of the pod is tried.
+/// As many where the whole group of the pod is tried, beside the changes that are for groups alone.
 const MAX_SINGLES_OF_GROUP: usize = 32;
 const MAX_PAIRS_OF_GROUP: usize = 32;
 /// How many changes of one kind are tried, such as other amounts of a resource, until one helps.
@@ -48,7 +48,8 @@ const MAX_LISTED: usize = 9;
 /// if it fits, or if nothing that is tried helps.
 ///
 /// O(nodes × plugins) for each change that is tried, of which there are at most 164, and for each amount of one that helps: with p
-/// pods, log p of them. For a group it is 64 changes, and each takes an attempt at the group. None is tried after `interrupt`.
+/// pods, log p of them. For a group it is at most 81 changes, each of which takes an attempt at the group, and so does each amount that is
+/// tried of those that help: up to 63 for a request. None is tried after `interrupt`.
 pub fn suggestions(
     engine: &Engine,
     pod: &Arc<Pod>,
@@ -109,11 +110,16 @@ impl Trials<'_> {
         let engine = &self.course.engine;
         let (mut singles, mut pairs) = combinations(engine, self.pod, &found, self.interrupt);
         let (mut max_singles, mut max_pairs) = (MAX_SINGLES, MAX_PAIRS);
+        let mut suggested = Vec::new();
         if let Some(group) = &self.group {
-            singles.extend(group.changes(engine, self.pod));
             (max_singles, max_pairs) = (MAX_SINGLES_OF_GROUP, MAX_PAIRS_OF_GROUP);
+            let of_group = group.changes(engine, self.pod);
+            let kinds: BTreeSet<_> = of_group.iter().map(Combination::kind).collect();
+            singles.retain(|single| !kinds.contains(&single.kind()));
+            // First, so that no number of taints and the like takes their place.
+            suggested = self.all(&of_group, max_singles);
         }
-        let mut suggested = self.all(&singles, max_singles);
+        suggested.extend(self.all(&singles, max_singles));
         let smallest = suggested.iter().map(|suggestion| suggestion.size).min();
         pairs.retain(|pair| smallest.is_none_or(|smallest| pair.size() < smallest));
         let pairs = self.all(&pairs, max_pairs);

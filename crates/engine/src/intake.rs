@@ -204,6 +204,7 @@ impl Intake<'_> {
         let nominated = nominated.map(|node| Arc::new(old.with_node_name(&node.into())));
         self.assigned_pod_added(new);
         self.forget_unanswered(new);
+        self.preemptions.forget_failures(&new.uid);
         if self.is_ours(old) {
             self.dequeue(old.clone());
             self.core.measures.follow_up_handled(ClusterEvent::UNSCHEDULABLE_POD_DELETE.label());

@@ -267,9 +267,14 @@ impl Preemptions {
         self.tasks.pod_goes(uid, &mut core.held_back);
     }
 
+    /// A pod has a node, or is gone: how often preemption for it failed is of no concern any more.
+    pub(crate) fn forget_failures(&mut self, uid: &str) {
+        self.failures.remove(uid);
+    }
+
     /// A pod is gone. A gang for which it had to go, and which waits for no other, is tried.
     pub(crate) fn pod_is_gone(&mut self, core: &mut Core, uid: &str) {
-        self.failures.remove(uid);
+        self.forget_failures(uid);
         for group in self.awaiting.extract_if(.., |group| {
             group.victims.remove(uid);
             group.victims.is_empty()

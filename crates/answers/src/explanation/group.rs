@@ -70,9 +70,9 @@ pub struct GroupAttempt {
     /// Whether only the outcome is known, because there are too many domains and pods to report.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_abridged: bool,
-    /// Whether the pod that was asked about gets a node, if the group fits.
+    /// Whether the pod that was asked about gets a node, if the group fits, also after evictions; `None` if that is not known.
     #[serde(skip)]
-    pub(crate) places_pod: bool,
+    pub(crate) places_pod: Option<bool>,
     #[serde(skip)]
     is_error: bool,
 }
@@ -114,23 +114,25 @@ pub struct FailedMembers {
 
 impl GroupAnswer {
     /// Whether the pod that was asked about gets a node with the group, in the words of a pod's verdict; a group that cannot be
-    /// tried yet does not fit. `None` if it was not tried for another reason.
+    /// tried yet does not fit. `None` if it was not tried for another reason, or what became of the pod is not known.
     pub(crate) fn verdict_of_pod(&self) -> Option<Verdict> {
         if self.waits_for.is_some() {
             return Some(Verdict::DoesNotFit);
         }
         let attempt = self.attempt.as_ref()?;
-        Some(match attempt.verdict {
-            "Fits" if attempt.places_pod => Verdict::Fits,
+        let fits = match attempt.verdict {
+            "Fits" => Verdict::Fits,
             "FitsAfterPreemption" => Verdict::FitsAfterPreemption,
-            "Error" => Verdict::Error,
-            _ => Verdict::DoesNotFit,
-        })
+            "Error" => return Some(Verdict::Error),
+            _ => return Some(Verdict::DoesNotFit),
+        };
+        attempt.places_pod.map(|is_placed| if is_placed { fits } else { Verdict::DoesNotFit })
     }
 
-    /// Whether the group as a whole gets no nodes as things are.
+    /// Whether the group as a whole gets no nodes as things are, or none for the pod that was asked about.
     pub(crate) fn is_stuck(&self) -> bool {
-        let fails = |attempt: &GroupAttempt| attempt.verdict != "Fits";
+        let fails =
+            |attempt: &GroupAttempt| attempt.verdict != "Fits" || attempt.places_pod == Some(false);
         self.waits_for.is_some() || self.attempt.as_ref().is_some_and(fails)
     }
 
@@ -176,7 +178,7 @@ impl GroupAttempt {
             no_domains: None,
             domains: Vec::new(),
             is_abridged: false,
-            places_pod: false,
+            places_pod: None,
             is_error: status.code() == Code::Error,
         }
     }

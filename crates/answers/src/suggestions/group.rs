@@ -19,6 +19,8 @@ use crate::interrupt::Interrupt;
 
 /// How many nodes may be added.
 const MAX_NODES: usize = 1_000;
+/// How many of a pod's requests are lowered, one at a time.
+const MAX_REQUESTS: usize = 8;
 
 /// The group of a pod, of which pods have to fit together.
 pub(super) struct GroupOfPod {
@@ -56,11 +58,8 @@ impl GroupOfPod {
             by: min_count - 1,
         });
         let requested = requested(pod).into_iter().filter(|(_, amount)| *amount > 1);
-        let requests = requested.map(|(resource, from)| Candidate::LowerRequest {
-            resource,
-            less: from - 1,
-            from,
-            is_exact: false,
+        let requests = requested.take(MAX_REQUESTS).map(|(resource, from)| {
+            Candidate::LowerRequest { resource, less: from - 1, from, is_exact: false }
         });
         let count = self.n_waiting.min(MAX_NODES);
         let nodes = models(cluster).into_iter().map(|node| Candidate::AddNodesLike { node, count });
@@ -95,7 +94,6 @@ pub(super) fn victims_of_group(
 ) -> Option<Vec<String>> {
     let options = ExplainOptions::ALL;
     let attempt = trial::group_of(&course.engine, pod, options, interrupt, course.now)?.attempt?;
-    let fits = attempt.verdict == "Fits" && attempt.places_pod;
-    let evicts = attempt.verdict == "FitsAfterPreemption" && may_evict;
-    (fits || evicts).then_some(attempt.victims)
+    let helps = attempt.verdict == "Fits" || attempt.verdict == "FitsAfterPreemption" && may_evict;
+    (helps && attempt.places_pod != Some(false)).then_some(attempt.victims)
 }

@@ -234,6 +234,56 @@ fn a_pod_that_needs_another_of_its_group_beside_it_fits_with_it() {
 }
 
 #[test]
+fn a_gated_member_fits_with_its_group_once_its_gates_are_gone() {
+    let Cluster { mut engine } = cluster(&ALL);
+    node(&mut engine, "a", "z", 8);
+    group(&mut engine, 1, None);
+    engine.handle(Input::PodApplied(member("m-0", 2)), NOW);
+    let spec = json!({"schedulingGroup": {"podGroupName": "gang"}, "schedulingGates": [{"name": "later"}]});
+    engine.handle(Input::PodApplied(pod("m-1", "2", spec)), NOW);
+    let found = explained(&mut engine, "m-1");
+    assert_eq!((found.verdict, found.without_gates), (Verdict::Gated, Some(Verdict::Fits)));
+    assert_eq!(found.group.unwrap().stages.get("Gated"), Some(&1));
+}
+
+#[test]
+fn only_members_for_which_room_is_made_fit_after_preemption() {
+    let Cluster { mut engine } = cluster(&ALL);
+    node(&mut engine, "a", "z", 4);
+    group(&mut engine, 1, None);
+    engine.handle(Input::PodApplied(pod("low", "4", json!({"nodeName": "a"}))), NOW);
+    for name in ["m-0", "m-1"] {
+        engine.handle(Input::PodApplied(urgent_member(name, 4)), NOW);
+    }
+    let verdicts = ["m-0", "m-1"].map(|name| explained(&mut engine, name).verdict);
+    assert_eq!(verdicts, [Verdict::FitsAfterPreemption, Verdict::DoesNotFit]);
+}
+
+#[test]
+fn a_pod_whose_room_others_of_its_group_take_is_helped_with_them() {
+    let Cluster { mut engine } = cluster(&ALL);
+    node(&mut engine, "a", "z", 4);
+    // However many other changes come first by their size.
+    for at in 0..34 {
+        let node = json!({
+            "metadata": {"name": format!("tainted-{at}")},
+            "spec": {"taints": [{"key": format!("t{at}"), "effect": "NoSchedule"}]},
+            "status": {"allocatable": {"cpu": "1", "memory": "8Gi", "pods": "110"}},
+        });
+        engine.handle(Input::NodeApplied(Arc::new(Node::from_value(&node).unwrap())), NOW);
+    }
+    group(&mut engine, 1, None);
+    for name in ["m-0", "m-1", "m-2"] {
+        engine.handle(Input::PodApplied(member(name, 4)), NOW);
+    }
+    let found = explained(&mut engine, "m-2");
+    assert_eq!(found.verdict, Verdict::DoesNotFit);
+    let found = suggestions(&engine, &member("m-2", 4), &found, &Interrupt::default(), NOW);
+    let changes: Vec<&str> = found.iter().map(|one| &*one.changes[0]).collect();
+    assert_eq!(changes, ["request 1333m of cpu instead of 4000m", "2 more nodes like a"]);
+}
+
+#[test]
 fn the_victims_of_a_group_are_named_to_who_may_see_them() {
     let gates = [Gate::GenericWorkload, Gate::GangScheduling, Gate::WorkloadAwarePreemption];
     let Cluster { mut engine } = cluster(&gates);

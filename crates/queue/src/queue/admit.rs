@@ -134,7 +134,8 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     }
 
     /// Makes an unschedulable pod wait as after an attempt that met an error, the `n_errors`-th in a row: it comes back after its backoff,
-    /// not before, and whatever events come. Nothing happens to a pod that is elsewhere, or that is another one of this name.
+    /// not before, and whatever events come. Nothing happens to a pod that is elsewhere, that is another one of this name, or that a
+    /// gate holds back.
     pub fn back_off<P>(&mut self, entry: &E, n_errors: u32, now: Timestamp, policy: &mut P)
     where
         P: QueuePolicy<E, O> + ?Sized,
@@ -145,6 +146,11 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
                 && self.records.pod(*slot).is_some_and(is_same)
         });
         let Some(slot) = slot else { return };
+        let label = EventLabel::SCHEDULE_ATTEMPT_FAILURE;
+        // Whoever holds it back brings it back, through events that find it by its rejectors.
+        if self.is_held(slot, policy) {
+            return self.park(slot, &label, policy);
+        }
         // While it is parked, it is found by its rejectors.
         self.detach(slot, policy);
         if let Some(record) = self.records.get_mut(slot) {
@@ -153,7 +159,6 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             record.pod.consecutive_errors = n_errors;
             record.pod.timestamp = now;
         }
-        let label = EventLabel::SCHEDULE_ATTEMPT_FAILURE;
         self.requeue(slot, Requeue::AfterBackoff, &label, now, policy);
     }
 

@@ -542,7 +542,18 @@ impl Model {
         if self.records[at].place != Some(Place::Unschedulable) || !is_same {
             return;
         }
-        let mut record = self.records.remove(at);
+        let record = self.records.remove(at);
+        let mut record = self.ask_gates(record, policy);
+        if record.gated_by.is_some() {
+            return self.put(
+                record,
+                Place::Unschedulable,
+                "ScheduleAttemptFailure",
+                true,
+                now,
+                policy,
+            );
+        }
         record.place = None;
         record.unschedulable.clear();
         record.pending.clear();

@@ -108,7 +108,7 @@ pub(crate) struct Source {
     feature_gates: Vec<(String, bool)>,
 
     /// Plan gangs as a whole, as the scheduler's flag of the same name does, in an answer that is given here. Needs the feature
-    /// gate GangScheduling.
+    /// gate GangScheduling or the plugin Coscheduling.
     #[arg(long)]
     exact_gangs: bool,
 }

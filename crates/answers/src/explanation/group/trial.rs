@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{GroupPolicy, Pod, Timestamp};
+use kube_scheduler_api_types::{GroupPolicy, Pod, PodSpec, Timestamp};
 use kube_scheduler_cache::PodGroupState;
 use kube_scheduler_engine::{
     Engine, GroupReport, IncompleteGroup, Input, MemberAttempt, Observer, PlacementAttempt, PodRef,
@@ -49,7 +49,9 @@ pub(crate) fn group_of(
         state.map_or((0, 0), |state: &PodGroupState| (state.n_known(), state.n_scheduled()));
     let mut stages = BTreeMap::new();
     for member in &waiting {
-        if let Some(place) = trial.place_of(&member.namespace, &member.name) {
+        // The pod that was asked about is without its gates in the trial.
+        let known = if member.uid == pod.uid && is_known(engine, pod) { engine } else { &trial };
+        if let Some(place) = known.place_of(&member.namespace, &member.name) {
             *stages.entry(stage_name(&place.stage)).or_insert(0) += 1;
         }
     }
@@ -99,11 +101,15 @@ pub(crate) fn engine_for_trials(
     trial
 }
 
-/// A copy of the engine that has the pod.
+/// A copy of the engine that has the pod, which nothing of its own holds back.
 fn with_pod(engine: &Engine, pod: &Arc<Pod>, interrupt: &Interrupt, now: Timestamp) -> Engine {
     let mut copy = engine.fork(now);
     copy.give_up_when(interrupt.flag());
-    if !is_known(&copy, pod) {
+    if !pod.spec.scheduling_gates.is_empty() {
+        let spec = PodSpec { scheduling_gates: Arc::default(), ..(*pod.spec).clone() };
+        let open = Pod { spec: Arc::new(spec), ..(**pod).clone() };
+        copy.handle(Input::PodApplied(Arc::new(open)), now);
+    } else if !is_known(&copy, pod) {
         copy.handle(Input::PodApplied(pod.clone()), now);
     }
     copy
@@ -175,15 +181,18 @@ fn try_group(
     }
 }
 
-/// Whether the pod gets a node where the group is placed; true if the group fits and its pods were not reported.
-fn places(report: &GroupReport, pod: &Pod) -> bool {
-    let is_taken =
-        |attempt: &&PlacementAttempt| report.chosen.is_none() || attempt.placement == report.chosen;
+/// Whether the pod gets a node where the group is placed, or where room is made for it; `None` if its pods were not reported, or it
+/// was not tried with them.
+fn places(report: &GroupReport, pod: &Pod) -> Option<bool> {
+    let is_taken = |attempt: &&PlacementAttempt| match report.waits_for_preemption {
+        true => attempt.waits_for_preemption || report.preemption.is_some(),
+        false => report.chosen.is_none() || attempt.placement == report.chosen,
+    };
     let mut members = report.attempts.iter().filter(is_taken).flat_map(|attempt| &attempt.members);
-    match members.find(|member| member.pod.uid == pod.uid) {
-        Some(member) => member.status.is_success(),
-        None => report.members.is_empty(),
-    }
+    let member = members.find(|member| member.pod.uid == pod.uid)?;
+    let makes_room = report.waits_for_preemption
+        && (member.node.is_some() || report.preemption.as_ref().is_some_and(Status::is_success));
+    Some(member.status.is_success() || makes_room)
 }
 
 /// The pods that the latest attempt evicts.

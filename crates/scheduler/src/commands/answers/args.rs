@@ -67,8 +67,8 @@ pub(crate) struct PreemptArgs {
 
 /// Say what would happen if the cluster were changed: where pods go, who is evicted, what stays pending and why.
 ///
-/// The changes are applied to a copy of the cluster in the order of this help; then the scheduler runs on it in virtual time
-/// until no pod can make progress. Only differences from what would happen anyway are given. Controllers do not run.
+/// The changes are applied to a copy of the cluster: nodes are added, tainted and labelled, pods deleted and evicted, nodes cordoned,
+/// drained and removed, and pods added last; then the scheduler runs on it in virtual time until no pod can make progress. Only differences from what would happen anyway are given. Controllers do not run.
 ///
 /// Exit code: 0 when every added or moved pod gets a node, 1 when not, 2 on an error.
 #[derive(Clone, Debug, clap::Args)]
