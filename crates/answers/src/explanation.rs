@@ -150,7 +150,7 @@ pub(crate) fn found_about(
     let random = engine.next_random();
     let found = match engine.explain(&pod, random, now) {
         Some(found) => found,
-        // Whoever has given it its node.
+        // Another scheduler has given it its node.
         None if pod.is_assigned() => engine::Explanation::nothing_yet(&pod),
         None => return Err(not_ours(engine, &pod)),
     };

@@ -500,14 +500,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
     fn a_group_fares_as_its_members_are_explained(case in case()) {
-        let Cluster { mut engine } = cluster(&ALL);
-        for (at, (zone, cpu)) in case.nodes.iter().enumerate() {
-            node(&mut engine, &format!("n-{at}"), &format!("z-{zone}"), *cpu);
-        }
-        group(&mut engine, case.min_count, case.in_zone.then_some(ZONE));
-        for (at, cpu) in case.members.iter().enumerate() {
-            engine.handle(Input::PodApplied(member(&format!("m-{at}"), *cpu)), NOW);
-        }
+        let mut engine = case.engine();
         let first = answer(&mut engine, "m-0");
         // Others come later, and are not in the way.
         for (at, cpu) in case.others.iter().enumerate() {
@@ -547,6 +540,19 @@ proptest! {
 }
 
 impl Case {
+    /// The cluster with the nodes, the group and its members.
+    fn engine(&self) -> Engine {
+        let Cluster { mut engine } = cluster(&ALL);
+        for (at, (zone, cpu)) in self.nodes.iter().enumerate() {
+            node(&mut engine, &format!("n-{at}"), &format!("z-{zone}"), *cpu);
+        }
+        group(&mut engine, self.min_count, self.in_zone.then_some(ZONE));
+        for (at, cpu) in self.members.iter().enumerate() {
+            engine.handle(Input::PodApplied(member(&format!("m-{at}"), *cpu)), NOW);
+        }
+        engine
+    }
+
     /// How this cluster decides about `m-0` if its pods ask for this much and nodes like some are added.
     fn places_first(&self, milli_cpu: u32, min_count: u32, like: &[usize]) -> bool {
         let Cluster { mut engine } = cluster(&ALL);
@@ -584,14 +590,7 @@ proptest! {
         // Of different pods small ones may take the room of large ones, as it happens where nodes are equally good.
         let cpu = case.members[0];
         case.members.fill(cpu);
-        let Cluster { mut engine } = cluster(&ALL);
-        for (at, (zone, cpu)) in case.nodes.iter().enumerate() {
-            node(&mut engine, &format!("n-{at}"), &format!("z-{zone}"), *cpu);
-        }
-        group(&mut engine, case.min_count, case.in_zone.then_some(ZONE));
-        for (at, cpu) in case.members.iter().enumerate() {
-            engine.handle(Input::PodApplied(member(&format!("m-{at}"), *cpu)), NOW);
-        }
+        let mut engine = case.engine();
         let (cpu, min_count) = (case.members[0] * 1_000, case.min_count);
         let mut explanation = explained(&mut engine, "m-0");
         let fits = case.places_first(cpu, min_count, &[]);

@@ -52,7 +52,7 @@ pub(crate) struct TrustKeeper {
 pub(crate) enum AuthenticationError {
     /// Everything that was tried and failed.
     Refused(Vec<String>),
-    /// Nobody could be asked about the caller's token.
+    /// There was no slot to ask the API server about the caller's token.
     Busy,
 }
 

@@ -88,7 +88,7 @@ pub(crate) enum Verdict {
     Denied(String),
     /// There was no verdict, for this reason.
     Unknown(String),
-    /// Nobody could be asked.
+    /// There was no slot to ask the API server.
     Busy,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariants: nothing is compressed on a thread that serves others; of a page in parts there is no more in memory than two parts and
 //! what they are made from, and that not for longer than [`Patience::page`], however slowly it is read; one part is made at a time; a page
-//! that cannot be finished ends with an error, so that nobody takes it for the whole.
+//! that cannot be finished ends with an error, so that the client does not take it for the whole.
 
 use std::io::{self, Write};
 use std::iter::Peekable;

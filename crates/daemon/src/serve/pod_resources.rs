@@ -311,7 +311,7 @@ kube_pod_resource_request{namespace=\"ns\",node=\"n1\",pod=\"full\",priority=\"0
         assert_eq!(both.matches(&format!("# TYPE {LEFT_OUT} gauge\n")).count(), 1);
     }
 
-    /// Nobody checks the name of a pod's scheduler, and each series has it.
+    /// The API server does not validate the name of a pod's scheduler, and each series has it.
     #[test]
     fn a_pod_has_so_much_text() {
         let longest = "\"".repeat(MAX_LENGTH);

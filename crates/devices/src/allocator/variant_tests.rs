@@ -36,7 +36,7 @@ fn with(features: Features, case: &Case) -> Answer {
     allocator.allocate(node, &claims, &Steps::new(1_000), &mut || "share".into())
 }
 
-/// Amounts are off, and binding conditions as told: without them, the reference uses its stable allocator.
+/// Amounts are off, and binding conditions as given: without them, the reference uses its stable allocator.
 fn without_amounts(case: &Case, binding_conditions: bool) -> Answer {
     with(Features { consumable_capacity: false, binding_conditions, ..Features::default() }, case)
 }

@@ -147,7 +147,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         });
         let Some(slot) = slot else { return };
         let label = EventLabel::SCHEDULE_ATTEMPT_FAILURE;
-        // Whoever holds it back brings it back, through events that find it by its rejectors.
+        // The plugin that holds it back brings it back, through events that find it by its rejectors.
         if self.is_held(slot, policy) {
             return self.park(slot, &label, policy);
         }

@@ -158,7 +158,7 @@ impl<'a> NominatedFilters<'a> {
         }
     }
 
-    /// Whether a plugin that follows single pods has to be told of `other`.
+    /// Whether a plugin that follows single pods has to be notified of `other`.
     fn is_concerned(&self, other: &Pod, noted: &ReadSet) -> bool {
         let cx = self.runner.cx.recorded_by(noted);
         self.following.iter().any(|plugin| plugin.concerns(&cx, self.state, self.pod, other))

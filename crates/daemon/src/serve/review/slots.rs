@@ -48,13 +48,13 @@ impl Default for Limits {
 /// On whose account a question is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Payer {
-    /// Nobody knows yet who it is at this address.
+    /// A caller at this address that is not authenticated yet.
     Address(IpAddr),
     User(String),
 }
 
 impl Payer {
-    /// Whoever is at this address. A network that one machine can have all addresses of counts as one.
+    /// All callers at this address. A network that one machine can have all addresses of counts as one.
     pub(crate) fn at(address: IpAddr) -> Self {
         Self::Address(network(address))
     }
@@ -72,7 +72,7 @@ pub(super) struct Slots {
     all: Semaphore,
     /// Of payers who have questions here.
     shares: Mutex<BTreeMap<Payer, Weak<Semaphore>>>,
-    /// Whoever has the lock is the next to pass, so the line is in order and who leaves it has taken nothing.
+    /// The holder of the lock is the next to pass, so callers pass in order, and one that gives up has taken nothing.
     pace: tokio::sync::Mutex<Bucket>,
 }
 
