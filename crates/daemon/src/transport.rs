@@ -4,7 +4,7 @@
 //!
 //! Invariants: whether an unanswered request was carried out is never guessed ([`ApiError::is_outcome_unknown`]); no
 //! request waits for ever, watches excepted; kube's own retries are off, because only the caller knows what may be sent
-//! twice.
+//! twice. What the server itself declares unprocessed is sent again ([`resending`]).
 
 mod call;
 mod connection;
@@ -19,6 +19,7 @@ mod outage;
 mod pod;
 pub(crate) mod proxy;
 mod renewal;
+mod resending;
 mod source;
 mod stream;
 mod times;

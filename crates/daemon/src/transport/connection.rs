@@ -18,6 +18,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use rustls::pki_types::ServerName;
+use tower::retry::Retry;
 use tower::util::option_layer;
 use tower::{BoxError, Layer, Service, ServiceExt};
 
@@ -25,6 +26,7 @@ use super::credentials::{CredentialFiles, without_secrets};
 use super::kubeconfig::PROXY_URL;
 use super::proxy::{Dialer, Proxies, Proxy, ProxyError};
 use super::renewal::RenewedClient;
+use super::resending::ResendUnprocessed;
 use super::times::{ConnectionTimes, Step, Timed, TimedResolver};
 
 const PING_AFTER: Duration = Duration::from_secs(30);
@@ -86,6 +88,7 @@ pub(super) fn client(
         Box::new(move |config: &kube::Config| wired(config, proxy.as_ref(), traffic, &times))
     };
     let client = RenewedClient::new(config.clone(), followed, make)?;
+    let client = Retry::new(ResendUnprocessed::default(), client);
     Ok((layered(config, client)?, times))
 }
 

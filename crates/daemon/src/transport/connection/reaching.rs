@@ -1,5 +1,6 @@
 //! How servers are reached: through proxies, over plain HTTP, with certificates that change.
 
+mod closing;
 mod renewal;
 mod servers;
 
