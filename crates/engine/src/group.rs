@@ -220,7 +220,7 @@ impl PlacementOutcome {
         }
     }
 
-    /// What observers are told about it.
+    /// What observers hear about it.
     pub(crate) fn report(&self, group: &Group) -> PlacementAttempt {
         let members = self.outcomes.iter().zip(&group.pods).map(|(outcome, pod)| MemberAttempt {
             pod: PodRef::from(&**pod),

@@ -39,7 +39,7 @@ use crate::turn::{GroupTurn, Turn};
 
 const WAITING: &str = "pod group is waiting for preemption to complete";
 
-/// What Permit would say of a member before the last one that is needed. It is asked for reasons where they are told.
+/// What Permit would say of a member before the last one that is needed. Asked only where reasons are reported.
 static WAITS: LazyLock<Status> = LazyLock::new(|| Status::new(Code::Wait, []));
 
 /// A group's work limit is half the limit of one pod, times the number of its pods, which is taken for this many at most.

@@ -144,7 +144,7 @@ fn evict_at_once(
             budgets.lost(pod);
         }
     }
-    // Whoever is evicted for another pod now is chosen by what budgets still allow.
+    // Which pods are evicted for another one now depends on what budgets still allow.
     for budget in budgets.recounted() {
         course.handle(Input::ObjectApplied(budget));
     }

@@ -630,7 +630,7 @@ proptest! {
     }
 }
 
-/// Accepts every node. Whoever asked the question gives it up while this plugin is asked about the pod `m-1`.
+/// Accepts every node. The question is given up by its caller while this plugin is asked about the pod `m-1`.
 #[derive(Default)]
 struct Quitter {
     interrupt: Interrupt,
