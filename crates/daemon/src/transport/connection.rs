@@ -159,10 +159,12 @@ mod tests {
     use tokio::net::TcpListener;
     use tokio_rustls::TlsAcceptor;
 
+    use super::super::opening::Opening;
     use super::super::{Api, Call, Endpoint};
     use super::*;
 
     const N_REQUESTS: usize = 20;
+    const DEADLINE: Duration = Duration::from_secs(60);
 
     /// Which versions of HTTP a server that offers `protocols` hears, by connection, while `ask` asks it for as many
     /// answers as it says.
@@ -238,7 +240,10 @@ mod tests {
     #[tokio::test]
     async fn requests_share_a_connection_where_the_server_offers_http2() {
         let seen = versions_seen(&["h2", "http/1.1"], |config| {
-            ask_through(endpoint(config).client("test").unwrap())
+            let mut api = endpoint(config).client("test").unwrap();
+            // Those that wait for the first connection wait for it on a slow machine, too.
+            api.opening = Some(Arc::new(Opening { patience: DEADLINE, ..Opening::default() }));
+            ask_through(api)
         });
         assert_eq!(seen.await, [vec![Version::HTTP_2; N_REQUESTS]]);
     }

@@ -13,10 +13,18 @@ use tokio::sync::{Mutex, MutexGuard};
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Who may go while no connection is known to work.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Opening {
     is_open: AtomicBool,
     turn: Mutex<()>,
+    /// How long a request waits for the one before it.
+    pub(super) patience: Duration,
+}
+
+impl Default for Opening {
+    fn default() -> Self {
+        Self { is_open: AtomicBool::default(), turn: Mutex::default(), patience: PATIENCE }
+    }
 }
 
 impl Opening {
@@ -25,7 +33,7 @@ impl Opening {
         if self.is_open.load(Ordering::Acquire) {
             return None;
         }
-        let turn = tokio::time::timeout(PATIENCE, self.turn.lock()).await.ok();
+        let turn = tokio::time::timeout(self.patience, self.turn.lock()).await.ok();
         turn.filter(|_| !self.is_open.load(Ordering::Acquire))
     }
 

@@ -1,7 +1,7 @@
 //! A cluster, a scheduler, and ways to wait for what should happen.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use kube_scheduler_devcluster::{
 };
 use kube_scheduler_plugins_intree::registry;
 use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -30,9 +31,19 @@ pub(crate) async fn cluster_of(builder: DevClusterBuilder, n_nodes: usize) -> De
     cluster
 }
 
-/// An address at which no server listens.
-pub(crate) fn absent_server() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+/// A port of this machine at which no server listens. As long as it is kept, no other process gets it.
+pub(crate) struct ClosedPort(Socket);
+
+impl ClosedPort {
+    pub(crate) fn new() -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        Self(socket)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap().as_socket().unwrap()
+    }
 }
 
 pub(crate) fn pod(name: &str) -> Value {

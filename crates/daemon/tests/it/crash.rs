@@ -10,7 +10,7 @@ async fn killing_it_half_way_loses_and_doubles_nothing() {
     cluster.bulk_create(pods("p", 500)).unwrap();
     // Some answers never arrive, so that pods are bound without the dying scheduler's knowledge.
     let slow =
-        FaultRule::new(Effect::Latency { millis: 5, jitter_millis: 10 }).resource("pods/binding");
+        FaultRule::new(Effect::Latency { millis: 20, jitter_millis: 20 }).resource("pods/binding");
     cluster.faults().add(slow).unwrap();
     let log = BindingLog::start(&cluster);
 

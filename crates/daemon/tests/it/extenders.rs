@@ -11,9 +11,7 @@ use kube_scheduler_daemon::{DaemonBuilder, StartError};
 use kube_scheduler_devcluster::{DevCluster, EVENTS, NODES, PODS, Selection};
 use serde_json::{Value, json};
 
-use crate::cluster::{
-    Running, absent_server, cluster, daemon, placements, pod, until, until_bound,
-};
+use crate::cluster::{ClosedPort, Running, cluster, daemon, placements, pod, until, until_bound};
 use crate::extender_server::{Answer, Certificates, ExtenderServer};
 
 fn config(extenders: &[Value]) -> Configuration {
@@ -259,7 +257,8 @@ async fn extenders_that_may_be_ignored_fail_without_harm() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_listening_is_reported_with_the_address() {
     let cluster = cluster(1).await;
-    let absent = absent_server();
+    let port = ClosedPort::new();
+    let absent = port.address();
     let config = [at(&format!("http://{absent}"), json!({"filterVerb": "filter"}))];
     let scheduler = Running::start(scheduler(&cluster, &config)).await;
     cluster.create(pod("p")).unwrap();

@@ -8,7 +8,7 @@ use kube_scheduler_plugins_intree::registry;
 use serde_json::json;
 
 use crate::cluster::{
-    BindingLog, Running, absent_server, cluster, cluster_of, daemon, n_bound, pod, pods, until,
+    BindingLog, ClosedPort, Running, cluster, cluster_of, daemon, n_bound, pod, pods, until,
     until_bound,
 };
 
@@ -41,7 +41,8 @@ async fn dropped_watches_lost_history_and_a_restart_lose_no_pod() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_gone_keeps_no_scheduler_from_stopping() {
-    let absent = absent_server();
+    let port = ClosedPort::new();
+    let absent = port.address();
     let endpoint = Endpoint::from_url(&format!("http://{absent}")).unwrap();
     // It has nothing to write, so it needs none of its grace.
     let daemon = Daemon::builder(endpoint, registry()).grace(Duration::from_secs(24 * 3600));

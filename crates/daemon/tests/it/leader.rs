@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::cluster::{
-    BindingLog, absent_server, cluster, daemon, n_bound, pod, pods, until, until_bound,
+    BindingLog, ClosedPort, cluster, daemon, n_bound, pod, pods, until, until_bound,
 };
 
 /// Long enough that a loaded machine does not lose a lease by accident.
@@ -203,7 +203,7 @@ async fn a_leader_that_cannot_renew_ends_and_writes_nothing_any_more() {
     };
     cluster.faults().add(hangs("leases.coordination.k8s.io")).unwrap();
     // Bindings are slow enough that there is always one under way and more waiting.
-    let slow = FaultRule::new(Effect::Latency { millis: 50, jitter_millis: 0 });
+    let slow = FaultRule::new(Effect::Latency { millis: 500, jitter_millis: 0 });
     cluster.faults().add(slow.verb("create").resource("pods/binding")).unwrap();
     cluster.bulk_create(pods("p", 300)).unwrap();
     let error = first.task.await.unwrap().unwrap_err();
@@ -291,14 +291,15 @@ async fn a_standby_that_may_not_watch_the_lease_asks_now_and_then() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_comes_later_is_waited_for() {
-    let port = absent_server().port();
-    let endpoint =
-        kube_scheduler_daemon::Endpoint::from_url(&format!("http://127.0.0.1:{port}")).unwrap();
+    let closed = ClosedPort::new();
+    let address = closed.address();
+    let endpoint = kube_scheduler_daemon::Endpoint::from_url(&format!("http://{address}")).unwrap();
     let builder = Daemon::builder(endpoint, kube_scheduler_plugins_intree::registry())
         .leader_election(Some(election("first")));
     let early = Contender::run(builder.start().await.unwrap());
     assert!(!early.handle.progress().is_synced);
-    let cluster = DevCluster::builder().port(port).start().await.unwrap();
+    drop(closed);
+    let cluster = DevCluster::builder().port(address.port()).start().await.unwrap();
     cluster.add_hollow_nodes(2, &NodeTemplate::default()).unwrap();
     cluster.bulk_create(pods("p", 3)).unwrap();
     until_bound(&cluster, 3).await;

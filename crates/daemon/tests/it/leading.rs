@@ -22,7 +22,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use crate::cluster::{Running, absent_server, cluster_of, pod, until};
+use crate::cluster::{ClosedPort, Running, cluster_of, pod, until};
 use crate::https::{Authority, Client, options};
 use crate::leader::election;
 
@@ -282,7 +282,8 @@ async fn a_standby_is_asked_where_the_leader_is_not_reached() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_that_nobody_listens_at_is_named() {
     let world = World::new().await;
-    let closed = absent_server().port();
+    let port = ClosedPort::new();
+    let closed = port.address().port();
     world.stand_in("scheduler-0", closed, &json!({}));
     let said = world.refused(&User::administrator()).await;
     assert!(said.contains("port-forward: cannot connect to 127.0.0.1:"), "{said}");

@@ -10,7 +10,7 @@ use hyper::{Request, Response};
 use kube_scheduler_daemon::TracingOptions;
 use serde_json::Value;
 
-use crate::cluster::{Running, absent_server, cluster, daemon, pods, until, until_bound};
+use crate::cluster::{ClosedPort, Running, cluster, daemon, pods, until, until_bound};
 use crate::https::serve;
 
 type Collected = Arc<Mutex<Vec<Value>>>;
@@ -61,7 +61,8 @@ async fn every_bound_pod_is_a_trace() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_is_away_disturbs_nothing() {
-    let absent = absent_server();
+    let port = ClosedPort::new();
+    let absent = port.address();
     let cluster = cluster(2).await;
     cluster.bulk_create(pods("p", 50)).unwrap();
     let scheduler =

@@ -7,11 +7,33 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
 
 use crate::Files;
 
 /// Nothing here takes as long, unless it is broken.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A port of 127.0.0.1 for a scheduler's secure port. As long as it is kept, no process gets it that does not share ports.
+pub(crate) struct ReservedPort {
+    _socket: Socket,
+    pub(crate) number: String,
+}
+
+impl ReservedPort {
+    pub(crate) fn new() -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_reuse_port(true).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        Self { _socket: socket, number: address.port().to_string() }
+    }
+
+    /// The flags with which a scheduler serves this port.
+    pub(crate) fn flags(&self) -> [&str; 4] {
+        ["--bind-address=127.0.0.1", "--permit-port-sharing", "--secure-port", &self.number]
+    }
+}
 
 /// A process that does not outlive its test.
 pub(crate) struct Process(pub(crate) Child);
@@ -140,18 +162,6 @@ impl Cluster {
                 return placements;
             }
             assert!(Instant::now() < deadline, "only {} of {n} pods are bound", placements.len());
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    pub(crate) fn wait_for_events(&self, n: usize) {
-        let deadline = Instant::now() + DEADLINE;
-        loop {
-            let events = self.call("GET", "/apis/events.k8s.io/v1/events", &Value::Null);
-            if events["items"].as_array().is_some_and(|items| items.len() >= n) {
-                return;
-            }
-            assert!(Instant::now() < deadline, "{events}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }

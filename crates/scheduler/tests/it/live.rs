@@ -1,13 +1,12 @@
 //! Questions to a scheduler that runs: at its secure port, through an API server where it is registered, and not at all.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
 use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use crate::assisting::Assistant;
-use crate::cluster::{Cluster, DEADLINE, Process};
+use crate::cluster::{Cluster, DEADLINE, Process, ReservedPort};
 use crate::{Files, run, stderr, stdout};
 
 const SMALL: &str = "\
@@ -37,23 +36,20 @@ pub(crate) struct World {
     pub(crate) files: Files,
     pub(crate) cluster: Cluster,
     _scheduler: Process,
+    _port: ReservedPort,
     pub(crate) url: String,
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// The cluster and the pod, and a scheduler with these further flags; with the port that it serves.
-fn start(files: &Files, more: &[&str]) -> (Cluster, Process, String) {
+fn start(files: &Files, more: &[&str]) -> (Cluster, Process, ReservedPort) {
     let cluster = Cluster::start(files, &["--nodes", "2"]);
     let large = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "large"},
         "spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "8"}}}]},
     });
     cluster.call("POST", "/api/v1/namespaces/default/pods", &large);
-    let port = free_port().to_string();
-    let mut args = vec!["--bind-address=127.0.0.1", "--secure-port", &port];
+    let port = ReservedPort::new();
+    let mut args = port.flags().to_vec();
     args.extend(more);
     for flag in ["--kubeconfig", "--authentication-kubeconfig", "--authorization-kubeconfig"] {
         args.extend([flag, &cluster.kubeconfig]);
@@ -70,7 +66,8 @@ impl World {
             files,
             cluster,
             _scheduler: scheduler,
-            url: format!("https://127.0.0.1:{port}"),
+            url: format!("https://127.0.0.1:{}", port.number),
+            _port: port,
         };
         let deadline = Instant::now() + DEADLINE;
         loop {
@@ -433,7 +430,7 @@ fn the_leader_is_asked_at_its_pod_if_none_is_registered() {
     assert_eq!(code, Some(2));
     assert!(said.contains(&why), "{said}");
 
-    stand_in(&cluster, host, &port);
+    stand_in(&cluster, host, &port.number);
     let source = format!("answered by the running scheduler at pod kube-system/{host} by http://");
     // It leads before it has seen the whole cluster.
     while asked(&question).0 == Some(2) {

@@ -1,12 +1,11 @@
 //! The scheduler and the cluster as processes of their own: started, killed, asked to end.
 
-use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, DEADLINE, Process};
+use crate::cluster::{Cluster, DEADLINE, Process, ReservedPort};
 use crate::{Files, run, stderr};
 
 #[test]
@@ -49,13 +48,17 @@ fn logged(args: &[&str], log: &str, needed: &[&str]) -> Process {
 }
 
 fn wait_for_log(log: &str, needed: &[&str]) {
+    wait_until(log, |said| needed.iter().all(|text| said.contains(text)));
+}
+
+fn wait_until(log: &str, is_logged: impl Fn(&str) -> bool) {
     let deadline = Instant::now() + DEADLINE;
     loop {
         let said = std::fs::read_to_string(log).unwrap();
-        if needed.iter().all(|text| said.contains(text)) {
+        if is_logged(&said) {
             return;
         }
-        assert!(Instant::now() < deadline, "{needed:?} is not in:\n{said}");
+        assert!(Instant::now() < deadline, "not logged:\n{said}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -86,11 +89,12 @@ fn a_server_that_goes_away_is_reported_once() {
     let (log, port) = (files.path("log"), cluster.address.port().to_string());
     cluster.create_pods(1);
     let args =
-        ["--kubeconfig", &cluster.kubeconfig, "--secure-port", "0", "--leader-elect=false", "-v=2"];
+        ["--kubeconfig", &cluster.kubeconfig, "--secure-port", "0", "--leader-elect=false", "-v=6"];
     let scheduler = logged(&args, &log, &[]);
     cluster.wait_for_bound(1);
     // The event is the last that is written about the pod; if it could not be written, that would be said as well.
-    cluster.wait_for_events(1);
+    let parts = ["verb=\"POST\"", "/events\"", "status=\"201 Created\""];
+    wait_until(&log, |said| said.lines().any(|line| parts.iter().all(|part| line.contains(part))));
     let address = cluster.address.to_string();
     cluster.process.kill();
     // Every kind has tried again, so all messages by kind have been logged.
@@ -213,13 +217,13 @@ fn lines_have_the_keys_of_the_reference_in_its_order() {
          extenders: [{urlPrefix: 'http://127.0.0.1:1', filterVerb: f}]\n",
     );
     let log = files.path("log");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let port = ReservedPort::new();
     let args = ["--kubeconfig", &cluster.kubeconfig, "--config", &config, "--leader-elect=false"];
-    let served = ["--bind-address=127.0.0.1", "--secure-port", &port, "-v=3"];
+    let served = [&port.flags()[..], &["-v=3"]].concat();
     let failed = "\"Error scheduling pod; retrying\" err=\"";
     let scheduler = logged(&[&args[..], &served].concat(), &log, &[failed, "Serving securely"]);
     // Nobody may ask here, which is answered all the same.
-    let server = format!("https://127.0.0.1:{port}");
+    let server = format!("https://127.0.0.1:{}", port.number);
     let asked =
         ["explain", "default/p-0", "--kubeconfig", &cluster.kubeconfig, "--server", &server];
     assert!(!run(&[&asked[..], &["--insecure-skip-server-check"]].concat()).status.success());

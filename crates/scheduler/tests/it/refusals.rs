@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 
+use crate::cluster::ReservedPort;
 use crate::{Files, run, stderr};
 
 /// The command must end with `code` and say all of `needed` in one error.
@@ -171,10 +172,9 @@ fn what_the_secure_port_cannot_use_is_named() {
         ),
     ] {
         // Port 0 would turn it off, so any free port will do.
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let port = free.to_string();
-        let mut args = vec!["--kubeconfig", &kubeconfig, "--bind-address", "127.0.0.1"];
-        args.extend(["--secure-port", &port]);
+        let port = ReservedPort::new();
+        let mut args = vec!["--kubeconfig", &kubeconfig];
+        args.extend(port.flags());
         args.extend(flags);
         failed(&args, &[reported]);
     }

@@ -15,9 +15,7 @@ const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 const GO_AWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// The kind, the flags, the stream and the payload of a frame.
-async fn frame(
-    stream: &mut (impl AsyncRead + Unpin),
-) -> io::Result<(u8, u8, [u8; 4], Vec<u8>)> {
+async fn frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(u8, u8, [u8; 4], Vec<u8>)> {
     let mut head = [0; 9];
     stream.read_exact(&mut head).await?;
     let [a, b, c, kind, flags, id @ ..] = head;
@@ -49,7 +47,7 @@ async fn closing_server(
                     if kind == HEADERS && number < n_closed {
                         stream.write_all(&GO_AWAY).await.unwrap();
                         stream.flush().await.unwrap();
-                    } else if kind == DATA && flags & END_STREAM != 0 {
+                    } else if kind == DATA && flags & END_STREAM != 0 && number >= n_closed {
                         read.lock().unwrap().push(String::from_utf8(payload).unwrap());
                         // Status 200 and an empty object.
                         let head = [0, 0, 1, HEADERS, 4, a, b, c, d, 0x88];
