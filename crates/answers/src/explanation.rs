@@ -178,6 +178,12 @@ pub(crate) fn is_known(engine: &Engine, pod: &Pod) -> bool {
     engine.known_pod(&pod.namespace, &pod.name).is_some_and(|known| known.uid == pod.uid)
 }
 
+/// Whether a profile of the engine is responsible for the pod.
+pub(crate) fn is_ours(engine: &Engine, pod: &Pod) -> bool {
+    let name = &pod.spec.scheduler_name;
+    engine.profiles().iter().any(|profile| profile.scheduler_name == *name)
+}
+
 /// That another scheduler is responsible for the pod.
 pub(crate) fn not_ours(engine: &Engine, pod: &Pod) -> Refusal {
     let profiles: Vec<&str> =
