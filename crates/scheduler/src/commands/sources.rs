@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::NonEmptyStringValueParser;
 use kube_scheduler_answers::{Format, Interrupt, PodName};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
-use kube_scheduler_config::FeatureGates;
+use kube_scheduler_config::{Configuration, FeatureGates};
 use kube_scheduler_daemon::{
     AskError, ClusterLists, ConnectError, Endpoint, LeaseName, RunningScheduler, Trust,
 };
@@ -28,6 +28,7 @@ use tokio::time::timeout;
 pub(crate) use self::live::{Live, Manifests};
 use super::runtime;
 use super::terminal::end_work;
+use crate::settings::exact_gangs_in_vain;
 use crate::text_file::{self, MAX_CONFIG, MAX_DUMP};
 
 /// How long it may take to find a running scheduler.
@@ -324,12 +325,11 @@ impl Source {
                 "standard input (-) can be read once: give the cluster or the question as a file"
             );
         }
-        let others = other.map(|path| {
-            let options = self.options(Some(path), registry.clone())?;
+        let (options, others) = self.all_options(other, registry, remarks)?;
+        let others = other.zip(others).map(|(path, options)| {
             Simulation::new(options).with_context(|| path.display().to_string())
         });
         let others = others.transpose()?;
-        let options = self.options(self.config.as_deref(), registry)?;
         let mut input = ClusterInput::under(&options.gates);
         let (from, namespace, resource_version) = if self.filename.is_empty() {
             let (endpoint, version) = self.read_cluster(&mut input, remarks)?;
@@ -395,6 +395,24 @@ impl Source {
         if self.namespace.is_some() {
             input.confine_question();
         }
+    }
+
+    /// How to answer, and how with the other configuration, if there is one; with a remark on flags that change nothing.
+    fn all_options(
+        &self,
+        other: Option<&Path>,
+        registry: Registry,
+        remarks: Remarks<'_>,
+    ) -> Result<(SimulationOptions, Option<SimulationOptions>)> {
+        let others = other.map(|path| self.options(Some(path), registry.clone())).transpose()?;
+        let options = self.options(self.config.as_deref(), registry)?;
+        let configs = [Some(&options), others.as_ref()].into_iter().flatten();
+        let configs: Vec<&Configuration> = configs.map(|options| &options.config).collect();
+        let in_vain = exact_gangs_in_vain(&options.gates, &configs);
+        if let Some(text) = in_vain.filter(|_| self.exact_gangs) {
+            remarks(format!("warning: {text}"));
+        }
+        Ok((options, others))
     }
 
     fn options(&self, config: Option<&Path>, registry: Registry) -> Result<SimulationOptions> {
