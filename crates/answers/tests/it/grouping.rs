@@ -284,6 +284,26 @@ fn a_pod_whose_room_others_of_its_group_take_is_helped_with_them() {
 }
 
 #[test]
+fn what_members_may_ask_for_is_said_without_their_overhead() {
+    let mut engine = cluster(&[Gate::GenericWorkload, Gate::GangScheduling]).engine;
+    ["a", "b"].iter().for_each(|name| node(&mut engine, name, "z", 2));
+    group(&mut engine, 3, None);
+    let with_overhead = |name: &str| {
+        let spec =
+            json!({"schedulingGroup": {"podGroupName": "gang"}, "overhead": {"cpu": "250m"}});
+        pod(name, "1", spec)
+    };
+    for name in ["m-0", "m-1", "m-2"] {
+        engine.handle(Input::PodApplied(with_overhead(name)), NOW);
+    }
+    let mut explanation = explained(&mut engine, "m-0");
+    explanation.suggest(&engine, &with_overhead("m-0"), &Interrupt::default(), NOW);
+    let lower = explanation.suggestions.iter().find(|one| one.codes == ["LowerRequest"]).unwrap();
+    let expected = "request 750m of cpu instead of 1000m, beside 250m of overhead";
+    assert_eq!(lower.changes, [expected]);
+}
+
+#[test]
 fn the_victims_of_a_group_are_named_to_who_may_see_them() {
     let gates = [Gate::GenericWorkload, Gate::GangScheduling, Gate::WorkloadAwarePreemption];
     let Cluster { mut engine } = cluster(&gates);
