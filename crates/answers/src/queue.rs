@@ -120,8 +120,8 @@ fn under_way(engine: &Engine) -> Outside {
             PodStage::InFlight | PodStage::WaitingOnPermit { .. } | PodStage::Binding => {
                 outside.pods.push(pod.clone());
             }
-            PodStage::NotOurs if !has_ended(pod) => outside.n_foreign += 1,
-            PodStage::BeingDeleted if !has_ended(pod) && is_ours(engine, pod) => {
+            PodStage::NotOurs if !pod.has_ended() => outside.n_foreign += 1,
+            PodStage::BeingDeleted if !pod.has_ended() && is_ours(engine, pod) => {
                 outside.n_being_deleted += 1;
             }
             _ => {}
@@ -129,10 +129,6 @@ fn under_way(engine: &Engine) -> Outside {
     }
     outside.pods.sort_by_key(|pod| PodName::from(&**pod));
     outside
-}
-
-fn has_ended(pod: &Pod) -> bool {
-    matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }
 
 /// The position of a stage in the order in which pods are tried or finish; lower comes first.

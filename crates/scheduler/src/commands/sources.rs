@@ -4,7 +4,7 @@
 mod live;
 mod missing;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::mem::take;
 use std::path::{Path, PathBuf};
@@ -141,8 +141,8 @@ pub(crate) struct Asked {
     pub(crate) manifests: Vec<Value>,
     /// Whether workloads are asked about, and stand for no pod.
     pub(crate) stands_for_none: bool,
-    /// Pods of the cluster that have ended, as far as that was read.
-    finished: BTreeSet<PodName>,
+    /// Pods of the cluster that have ended, and their phases, as far as that was read.
+    finished: BTreeMap<PodName, Arc<str>>,
 }
 
 impl Asked {

@@ -392,7 +392,7 @@ fn a_pod_that_is_not_there_is_looked_for_elsewhere() {
     for (command, needed) in [
         (
             &["explain", "done"][..],
-            "error: pod default/done has ended: it is not scheduled any more",
+            "error: pod default/done has ended (Succeeded): it is not scheduled any more",
         ),
         (&["preempt", "done"], "pod default/done has ended"),
         (&["what-if", "--delete-pod", "done"], "pod default/done has ended"),

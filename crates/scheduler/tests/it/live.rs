@@ -345,6 +345,55 @@ fn new_pods_are_spread_by_what_the_question_says_of_controllers_and_services() {
     }
 }
 
+#[test]
+fn a_pod_that_has_ended_is_looked_up_at_the_api_server() {
+    let world = World::start();
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "done"},
+        "spec": {"schedulerName": "other", "containers": [{"name": "c", "image": "x"}]},
+    });
+    let mut pod = world.cluster.call("POST", pods, &pod);
+    pod["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    pod["status"] = json!({"phase": "Failed"});
+    let changed = world.cluster.call("PUT", &format!("{pods}/done/status"), &pod);
+    assert_eq!(changed["status"]["phase"], "Failed", "{changed}");
+    let ended = "error: pod default/done has ended (Failed): it is not scheduled any more\n";
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        // The scheduler sees it as one that waits for another scheduler, and a moment later not at all.
+        let (_, _, said) = world.direct(&["explain", "done"]);
+        if said.contains(ended) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{said}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    for command in [
+        &["explain", "done"][..],
+        &["preempt", "done"],
+        &["what-if", "--delete-pod", "done"],
+        &["what-if", "--cordon", "hollow-00000", "--evict-pod", "done"],
+    ] {
+        for (code, _, said) in [world.direct(command), world.local(command)] {
+            assert_eq!(code, Some(2), "{command:?}: {said}");
+            assert!(said.contains(ended), "{command:?}: {said}");
+        }
+    }
+    let (code, _, said) = world.direct(&["explain", "none"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("error: there is no pod default/none\n"), "{said}");
+    let (_, _, said) = world.direct(&["explain", "deployment/web"]);
+    assert!(said.contains("deployment/web means pod web of namespace deployment"), "{said}");
+    let source = ["--kubeconfig", &world.cluster.kubeconfig, "--server", &world.url];
+    let flags = [&source[..], &["--insecure-skip-server-check"]].concat();
+    let mut assistant = Assistant::start(&flags);
+    let result = assistant.call("explain", &json!({"spec": {"podName": "done"}}));
+    assert_eq!(result["isError"], true, "{result}");
+    assert_eq!(result["content"][0]["text"], ended.trim_end(), "{result}");
+    assert_eq!(assistant.end(), Some(0));
+}
+
 /// A kubeconfig for this server, whose certificate it leaves unchecked.
 fn lax_kubeconfig(files: &Files, server: &str) -> String {
     let config = json!({
