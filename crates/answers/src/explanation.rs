@@ -26,6 +26,9 @@ use crate::Refusal;
 use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 
+/// What is said where it is not known how the pod fares with its group.
+const ALONE: &str = "which pods of its group get a node was not found out: whether this one fits is said of it alone";
+
 /// The pod that a question is about.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -109,11 +112,12 @@ pub(crate) fn explanation_in_group(
     };
     let mut answer = explanation_of(found, options, now);
     // Pods of its group may take its room, or be what it has to be near.
-    if let Some(verdict) = group.as_ref().and_then(GroupAnswer::verdict_of_pod)
-        && answer.judged() != Verdict::Error
-        && answer.judged() != verdict
-    {
-        answer.judge_by_group(verdict);
+    match group.as_ref().map(GroupAnswer::verdict_of_pod) {
+        Some(Some(verdict)) if answer.judged() != Verdict::Error && answer.judged() != verdict => {
+            answer.judge_by_group(verdict);
+        }
+        Some(None) => answer.warnings.push(ALONE.to_owned()),
+        _ => {}
     }
     if group.as_ref().is_some_and(|group| group.attempt.is_some())
         && answer.verdict != Verdict::Gated

@@ -284,6 +284,42 @@ fn a_pod_whose_room_others_of_its_group_take_is_helped_with_them() {
 }
 
 #[test]
+fn of_more_pods_and_nodes_than_are_reported_the_verdict_is_that_of_the_pod_alone() {
+    const ALONE: &str = "which pods of its group get a node was not found out: whether this one fits is said of it alone";
+
+    let explained_of = |n_members: usize| {
+        let Cluster { mut engine } = cluster(&ALL);
+        for at in 0..400 {
+            node(&mut engine, &format!("n-{at}"), &format!("z-{}", at % 2), 1);
+        }
+        group(&mut engine, 200, Some(ZONE));
+        for at in 0..n_members {
+            engine.handle(Input::PodApplied(member(&format!("m-{at:03}"), 1)), NOW);
+        }
+        let last = format!("m-{:03}", n_members - 1);
+        let subject = Subject::Known(format!("default/{last}").parse().unwrap());
+        let preemption = preemption(&mut engine, &subject, ExplainOptions::ALL, NOW).unwrap();
+        (explained(&mut engine, &last), preemption)
+    };
+    // A zone has room for 200 of them: the last one gets no node with its group, which is known up to 100,000.
+    for (n_members, verdict, is_alone) in
+        [(250, Verdict::DoesNotFit, false), (251, Verdict::Fits, true)]
+    {
+        let (found, preempted) = explained_of(n_members);
+        assert_eq!((found.verdict, preempted.verdict), (verdict, verdict), "{n_members}");
+        let group = found.group.as_ref().unwrap();
+        assert_eq!(group.attempt.as_ref().unwrap().verdict, "Fits");
+        let json = serde_json::to_value(&found).unwrap();
+        assert_eq!(json["group"]["attempt"]["isAbridged"] == true, is_alone, "{n_members}");
+        let warnings = json["warnings"].as_array().unwrap();
+        assert_eq!(warnings.contains(&json!(ALONE)), is_alone, "{warnings:?}");
+        for table in [found.table(false), preempted.table(false)] {
+            assert_eq!(table.contains(&format!("note: {ALONE}\n")), is_alone, "{table}");
+        }
+    }
+}
+
+#[test]
 fn what_members_may_ask_for_is_said_without_their_overhead() {
     let mut engine = cluster(&[Gate::GenericWorkload, Gate::GangScheduling]).engine;
     ["a", "b"].iter().for_each(|name| node(&mut engine, name, "z", 2));
