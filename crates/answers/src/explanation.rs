@@ -119,6 +119,9 @@ pub(crate) fn explanation_in_group(
         Some(None) => answer.warnings.push(ALONE.to_owned()),
         _ => {}
     }
+    if answer.judged() == Verdict::Fits {
+        answer.waits_for.clear();
+    }
     if group.as_ref().is_some_and(|group| group.attempt.is_some())
         && answer.verdict != Verdict::Gated
     {

@@ -154,7 +154,7 @@ impl Engine {
 }
 
 /// The events that may help a pod which these plugins rejected.
-fn events_for(profile: &Profile, rejected_by: &[PluginName]) -> Vec<String> {
+pub(crate) fn events_for(profile: &Profile, rejected_by: &[PluginName]) -> Vec<String> {
     let rejecting = profile.plugins().iter().filter(|entry| rejected_by.contains(&entry.name));
     let mut events = BTreeSet::new();
     for entry in rejecting {
