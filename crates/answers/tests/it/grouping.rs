@@ -131,6 +131,7 @@ fn each_domain_says_which_members_fail_and_only_who_may_know_sees_its_name() {
     );
     assert_eq!((one.n_placed, one.failed[0].count), (2, 1));
     assert!(one.failed[0].message.contains("Insufficient cpu"), "{one:?}");
+    assert_eq!(one.failed[0].rejected_by, ["NodeResourcesFit"]);
     let hidden = explanation.clone().visible_to(Visibility { nodes: false, all_pods: false });
     let text = serde_json::to_string(&hidden).unwrap() + &hidden.table(true);
     assert!(!text.contains("secret"), "{text}");
