@@ -361,17 +361,8 @@ impl Source {
         for warning in simulation.warnings() {
             remarks(format!("warning: {warning}"));
         }
-        let then = other.map(|path| format!(", then {}", path.display())).unwrap_or_default();
-        let config = self.name_of_config() + &then;
-        let why = match &self.filename[..] {
-            [] if self.local || self.is_own() || other.is_some() => {
-                "no running scheduler was asked"
-            }
-            [] => "no scheduler that answers questions was found by it",
-            _ => "no running scheduler was asked",
-        };
-        remarks(format!("answered here, from {from}, with {config}; {why}"));
         let (engine, now) = simulation.engine()?;
+        remarks(self.answered_here(&from, other, now));
         let other = others.transpose()?.map(|(engine, _)| engine);
         let stands_for_none = has_controllers && pods.is_empty();
         Ok(Asked {
@@ -387,6 +378,24 @@ impl Source {
             stands_for_none,
             finished,
         })
+    }
+
+    /// Who has answered, from what, with which configuration, and as of when, if that is known.
+    fn answered_here(&self, from: &str, other: Option<&Path>, now: Timestamp) -> String {
+        let then = other.map(|path| format!(", then {}", path.display())).unwrap_or_default();
+        let config = self.name_of_config() + &then;
+        let why = match &self.filename[..] {
+            [] if self.local || self.is_own() || other.is_some() => {
+                "no running scheduler was asked"
+            }
+            [] => "no scheduler that answers questions was found by it",
+            _ => "no running scheduler was asked",
+        };
+        let dated = match now {
+            Timestamp::EPOCH => String::new(),
+            now => format!("; the newest time in it is {now}"),
+        };
+        format!("answered here, from {from}, with {config}; {why}{dated}")
     }
 
     /// What is added from here on is asked about, in this namespace and, if the user has named it, in no other.

@@ -143,6 +143,8 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
             format!("answered by the running scheduler at {}/, as of resource version", world.url);
         assert!(said.contains(&source), "{command:?}: {said}");
         assert!(live["resourceVersion"].is_string(), "{live:#}");
+        let at = format!(", at {}\n", live["asOf"].as_str().unwrap());
+        assert!(said.contains(&at), "{command:?}: {said}");
         let (local_code, local, said) = world.local(command);
         assert_eq!(local_code, Some(code), "{command:?}: {said}");
         // Nothing happens in this cluster but that nodes report.
@@ -150,6 +152,8 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
         assert!(version(&local) >= version(&live), "{command:?}: {local:#} {live:#}");
         let as_of = format!(" as of resource version {}, with", version(&local).unwrap_or(0));
         assert!(said.contains(&as_of), "{command:?}: {said}");
+        let newest = format!("; the newest time in it is {}\n", local["asOf"].as_str().unwrap());
+        assert!(said.contains(&newest), "{command:?}: {said}");
         for field in fields {
             assert_eq!(live[field], local[field], "{command:?}: {field}");
             assert_ne!(live[field], Value::Null, "{command:?}: {field}");

@@ -61,10 +61,13 @@ impl Live {
     /// Who has given these answers, and as of when.
     pub(crate) fn answered(&self, answers: &[Value]) -> String {
         let versions = answers.iter().filter_map(|answer| answer["resourceVersion"].as_str());
+        let version = versions.max_by_key(|version| version.parse::<u64>().ok());
+        let time = answers.last().and_then(|answer| answer["asOf"].as_str());
         format!(
-            "answered by the running scheduler at {}, as of resource version {}",
+            "answered by the running scheduler at {}, as of resource version {}{}",
             self.scheduler.url(),
-            versions.max_by_key(|version| version.parse::<u64>().ok()).unwrap_or("unknown")
+            version.unwrap_or("unknown"),
+            time.map(|time| format!(", at {time}")).unwrap_or_default()
         )
     }
 
