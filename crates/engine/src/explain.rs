@@ -18,13 +18,12 @@ use kube_scheduler_runtime::{HypotheticalRunner, Rejections, Runner, SkipSet};
 use crate::attempt::{NO_NODES, TOO_EXPENSIVE, n_feasible_to_find, order_of};
 use crate::core::Core;
 use crate::cycle::{SEARCHES, SchedulingCycle};
-use crate::diagnosis::{Diagnosis, FitError};
+use crate::diagnosis::{Diagnosis, FitError, events_for};
 use crate::effect::PodRef;
 use crate::evaluation::{
     Evaluation, EvaluationFailure, NodeScores, ScoreTable, verdicts_with_nominated_pods,
 };
 use crate::guard::guarded;
-use crate::place::events_for;
 use crate::pool::Pool;
 use crate::preference::{TieBreak, first_best};
 use crate::price::{Price, ScopeSize, most_expensive_part};
