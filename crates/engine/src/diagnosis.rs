@@ -90,8 +90,13 @@ pub(crate) fn events_for(profile: &Profile, rejected_by: &[PluginName]) -> Vec<S
     for entry in rejecting {
         match entry.plugin.as_enqueue_extensions() {
             Some(extensions) => {
+                // Several actions together have no name.
                 let registered = extensions.events_to_register();
-                events.extend(registered.into_iter().map(|one| one.event.label().to_string()));
+                events.extend(registered.iter().flat_map(|registration| {
+                    let event = &registration.event;
+                    let each = event.action().named_parts();
+                    each.map(move |action| format!("{}{action}", event.resource()))
+                }));
             }
             None => {
                 events.insert("*".to_owned());
