@@ -18,6 +18,27 @@ pub(crate) fn requested(pod: &Pod) -> Vec<(Arc<str>, i64)> {
     basic.chain(fit.scalars.iter().map(|(name, amount)| (Arc::from(&**name), *amount))).collect()
 }
 
+/// How much of what [`requested`] says is the pod's overhead: the rest is what its manifest asks for.
+pub(crate) fn overhead_of(pod: &Pod, resource: &str) -> i64 {
+    let Some(overhead) = &pod.requests.overhead else { return 0 };
+    match resource {
+        "cpu" => overhead.milli_cpu,
+        "memory" => overhead.memory,
+        "ephemeral-storage" => overhead.ephemeral_storage,
+        _ => overhead.scalar(resource).unwrap_or(0),
+    }
+}
+
+/// The overhead of a pod as manifests write it, if there is any of this resource.
+pub(crate) fn written_overhead(resource: &str, overhead: i64) -> Option<String> {
+    (overhead != 0).then(|| quantity(resource, overhead))
+}
+
+/// What is said after an amount that comes without the pod's overhead.
+pub(crate) fn beside_overhead(overhead: Option<&str>) -> String {
+    overhead.map(|overhead| format!(", beside {overhead} of overhead")).unwrap_or_default()
+}
+
 /// A copy of the pod whose request for `resource` is `amount`. The resource must be one that the pod asks for already, or CPU,
 /// memory or ephemeral storage.
 pub(crate) fn with_request(pod: &Pod, resource: &str, amount: i64) -> Pod {

@@ -26,6 +26,9 @@ use crate::Refusal;
 use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 
+/// What is said where it is not known how the pod fares with its group.
+const ALONE: &str = "which pods of its group get a node was not found out: whether this one fits is said of it alone";
+
 /// The pod that a question is about.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -109,11 +112,15 @@ pub(crate) fn explanation_in_group(
     };
     let mut answer = explanation_of(found, options, now);
     // Pods of its group may take its room, or be what it has to be near.
-    if let Some(verdict) = group.as_ref().and_then(GroupAnswer::verdict_of_pod)
-        && answer.judged() != Verdict::Error
-        && answer.judged() != verdict
-    {
-        answer.judge_by_group(verdict);
+    match group.as_ref().map(GroupAnswer::verdict_of_pod) {
+        Some(Some(verdict)) if answer.judged() != Verdict::Error && answer.judged() != verdict => {
+            answer.judge_by_group(verdict);
+        }
+        Some(None) => answer.warnings.push(ALONE.to_owned()),
+        _ => {}
+    }
+    if answer.judged() == Verdict::Fits {
+        answer.waits_for.clear();
     }
     if group.as_ref().is_some_and(|group| group.attempt.is_some())
         && answer.verdict != Verdict::Gated
@@ -176,6 +183,12 @@ fn in_its_group(engine: &Engine, pod: &Arc<Pod>) -> Arc<Pod> {
 /// Whether the engine knows this very pod, and not only one of its name.
 pub(crate) fn is_known(engine: &Engine, pod: &Pod) -> bool {
     engine.known_pod(&pod.namespace, &pod.name).is_some_and(|known| known.uid == pod.uid)
+}
+
+/// Whether a profile of the engine is responsible for the pod.
+pub(crate) fn is_ours(engine: &Engine, pod: &Pod) -> bool {
+    let name = &pod.spec.scheduler_name;
+    engine.profiles().iter().any(|profile| profile.scheduler_name == *name)
 }
 
 /// That another scheduler is responsible for the pod.

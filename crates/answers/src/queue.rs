@@ -16,7 +16,7 @@ use kube_scheduler_framework::Code;
 pub use self::data::{Queue, WaitingGroup, WaitingPod};
 use crate::API_VERSION;
 use crate::course::Course;
-use crate::explanation::{PlaceAnswer, place_answer};
+use crate::explanation::{PlaceAnswer, is_ours, place_answer};
 use crate::format::{as_of, count};
 use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
@@ -93,6 +93,7 @@ pub(crate) fn queue_until(
         as_of: as_of(now),
         n_pods,
         by_stage,
+        n_being_deleted: outside.n_being_deleted,
         pods,
         n_groups,
         groups,
@@ -102,31 +103,32 @@ pub(crate) fn queue_until(
     queue.limited(options.max_listed)
 }
 
-/// Pods without a node on the API server that are not queued.
+/// Pods without a node on the API server that are not queued, or do not wait there.
 struct Outside {
     /// Those whose attempt or binding is under way, by name.
     pods: Vec<Arc<Pod>>,
     n_foreign: usize,
+    /// Those that go before they get one; some are still queued, until they come to their turn and are passed over.
+    n_being_deleted: usize,
 }
 
 fn under_way(engine: &Engine) -> Outside {
-    let mut outside = Outside { pods: Vec::new(), n_foreign: 0 };
+    let mut outside = Outside { pods: Vec::new(), n_foreign: 0, n_being_deleted: 0 };
     for pod in engine.known_pods().filter(|pod| !pod.is_assigned()) {
         let Some(place) = engine.place_of(&pod.namespace, &pod.name) else { continue };
         match place.stage {
             PodStage::InFlight | PodStage::WaitingOnPermit { .. } | PodStage::Binding => {
                 outside.pods.push(pod.clone());
             }
-            PodStage::NotOurs if !has_ended(pod) => outside.n_foreign += 1,
+            PodStage::NotOurs if !pod.has_ended() => outside.n_foreign += 1,
+            PodStage::BeingDeleted if !pod.has_ended() && is_ours(engine, pod) => {
+                outside.n_being_deleted += 1;
+            }
             _ => {}
         }
     }
     outside.pods.sort_by_key(|pod| PodName::from(&**pod));
     outside
-}
-
-fn has_ended(pod: &Pod) -> bool {
-    matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }
 
 /// The position of a stage in the order in which pods are tried or finish; lower comes first.
@@ -135,9 +137,12 @@ fn rank(stage: &str) -> usize {
     order.iter().position(|one| *one == stage).unwrap_or(order.len())
 }
 
-/// The entry of one pod in the answer; `None` if the engine does not know it.
+/// The entry of one pod in the answer; `None` if the engine does not know it, or it is being deleted and waits for nothing.
 fn waiting_pod(engine: &Engine, course: Option<&Course>, pod: &Pod) -> Option<WaitingPod> {
     let before = engine.place_of(&pod.namespace, &pod.name)?;
+    if before.stage == PodStage::BeingDeleted {
+        return None;
+    }
     let mut answer = WaitingPod {
         order: 0,
         pod: pod.key(),

@@ -25,7 +25,7 @@ pub use self::rounds::MAX_RETURNS;
 pub use self::workloads::Workload;
 use crate::course::{Course, Eviction};
 use crate::explanation::{
-    BEING_DELETED, ExplainOptions, Subject, explanation_of, found_about, not_ours,
+    BEING_DELETED, ExplainOptions, Subject, explanation_of, found_about, is_ours, not_ours,
 };
 use crate::format::as_of;
 use crate::interrupt::Interrupt;
@@ -334,8 +334,7 @@ fn pending(
 
 /// Why a pod has no node and does not wait for one.
 fn why_not_scheduled(engine: &Engine, pod: &Pod) -> String {
-    let name = &pod.spec.scheduler_name;
-    match engine.profiles().iter().any(|profile| profile.scheduler_name == *name) {
+    match is_ours(engine, pod) {
         false => not_ours(engine, pod).to_string(),
         true if pod.deletion_requested.is_some() => BEING_DELETED.to_owned(),
         true => "it is still on its way".to_owned(),

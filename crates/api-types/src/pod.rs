@@ -81,6 +81,11 @@ impl Pod {
         self.node_name.is_some()
     }
 
+    /// Whether all of its containers have ended for good: its phase is `Succeeded` or `Failed`.
+    pub fn has_ended(&self) -> bool {
+        matches!(&*self.status.phase, "Succeeded" | "Failed")
+    }
+
     /// Whether the pod has been given a node, or is nominated to one in its status.
     pub fn is_assigned_or_nominated(&self) -> bool {
         self.is_assigned() || self.nominated_node_name().is_some()

@@ -40,6 +40,8 @@ pub struct PodRequests {
     pub spec_totals: Arc<[(ResourceName, Quantity)]>,
     /// Exact limits by name, from the specification alone. Nothing is decided by them.
     pub limits: Arc<[(ResourceName, Quantity)]>,
+    /// What of all these is the pod's overhead, and not asked for by its containers; `None` without any.
+    pub overhead: Option<Arc<Resources>>,
     /// What is needed to add what claims take; only for pods with claims.
     unclaimed: Option<Arc<Unclaimed>>,
 }
@@ -108,7 +110,18 @@ impl PodRequests {
         // Pods that ask for exactly their limits are common.
         let limits =
             if *limits == *spec_totals { spec_totals.clone() } else { limits.into_shared() };
-        Self { accounted, non_zero, fit, fit_score, totals, spec_totals, limits, unclaimed }
+        let overhead = overhead(pod);
+        Self {
+            accounted,
+            non_zero,
+            fit,
+            fit_score,
+            totals,
+            spec_totals,
+            limits,
+            overhead,
+            unclaimed,
+        }
     }
 
     /// The exact total of `name`, status counted.
@@ -125,6 +138,11 @@ impl PodRequests {
 fn find<'a>(totals: &'a [(ResourceName, Quantity)], name: &str) -> Option<&'a Quantity> {
     let at = totals.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
     totals.get(at).map(|(_, amount)| amount)
+}
+
+fn overhead(pod: &wire::Pod) -> Option<Arc<Resources>> {
+    let overhead = &pod.spec.overhead;
+    (!overhead.is_empty()).then(|| Arc::new(Totals::of(overhead).to_resources()))
 }
 
 fn raise_to_zero(resources: &mut Resources) {

@@ -6,6 +6,7 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::kinds::{Form, WatchedKind};
+use crate::lookup::{escaped, read};
 use crate::newest::Newest;
 use crate::transport::{ConnectError, Endpoint};
 
@@ -34,6 +35,9 @@ pub enum ListError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// An object may not be read, in the API server's words.
+    #[error("{0}")]
+    Get(String),
 }
 
 /// Everything in a cluster that the default profile reads.
@@ -72,6 +76,20 @@ impl ClusterLists {
             found.add(&client, kind).await?;
         }
         Ok(found)
+    }
+
+    /// One pod as the API server has it, also one that has ended; `None` if there is none.
+    ///
+    /// # Errors
+    /// If there is no connection, or this user may not get the pod.
+    pub async fn read_pod(
+        endpoint: &Endpoint,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Value>, ListError> {
+        let client = endpoint.kube_client()?;
+        let path = format!("/api/v1/namespaces/{}/pods/{}", escaped(namespace), escaped(name));
+        read(&client, &path).await.map_err(ListError::Get)
     }
 
     /// The newest revision of all objects that were read. The lists are read one after the other: what changed meanwhile may be
@@ -151,8 +169,4 @@ async fn list(client: &Client, path: &str) -> Result<Vec<Value>, kube::Error> {
             _ => return Ok(items),
         }
     }
-}
-
-fn escaped(token: &str) -> String {
-    percent_encoding::utf8_percent_encode(token, percent_encoding::NON_ALPHANUMERIC).to_string()
 }

@@ -40,6 +40,7 @@ pub mod fuzzing;
 mod inbox;
 mod kinds;
 mod leader;
+mod lookup;
 mod metrics;
 mod newest;
 mod plugin_services;

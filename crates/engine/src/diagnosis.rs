@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use kube_scheduler_framework::{Code, PluginName, Status, Verdicts};
+use kube_scheduler_runtime::Profile;
 
 /// Everything one attempt learned about why the pod fits nowhere.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +81,29 @@ impl fmt::Display for FitError {
         }
         Ok(())
     }
+}
+
+/// The events that may help a pod which these plugins rejected.
+pub(crate) fn events_for(profile: &Profile, rejected_by: &[PluginName]) -> Vec<String> {
+    let rejecting = profile.plugins().iter().filter(|entry| rejected_by.contains(&entry.name));
+    let mut events = BTreeSet::new();
+    for entry in rejecting {
+        match entry.plugin.as_enqueue_extensions() {
+            Some(extensions) => {
+                // Several actions together have no name.
+                let registered = extensions.events_to_register();
+                events.extend(registered.iter().flat_map(|registration| {
+                    let event = &registration.event;
+                    let each = event.action().named_parts();
+                    each.map(move |action| format!("{}{action}", event.resource()))
+                }));
+            }
+            None => {
+                events.insert("*".to_owned());
+            }
+        }
+    }
+    events.into_iter().collect()
 }
 
 #[cfg(test)]

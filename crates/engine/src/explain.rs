@@ -18,7 +18,7 @@ use kube_scheduler_runtime::{HypotheticalRunner, Rejections, Runner, SkipSet};
 use crate::attempt::{NO_NODES, TOO_EXPENSIVE, n_feasible_to_find, order_of};
 use crate::core::Core;
 use crate::cycle::{SEARCHES, SchedulingCycle};
-use crate::diagnosis::{Diagnosis, FitError};
+use crate::diagnosis::{Diagnosis, FitError, events_for};
 use crate::effect::PodRef;
 use crate::evaluation::{
     Evaluation, EvaluationFailure, NodeScores, ScoreTable, verdicts_with_nominated_pods,
@@ -90,6 +90,9 @@ pub struct Explanation {
     pub preemption: PreemptionReport,
     /// The text of the event when the attempt fails.
     pub message: Option<String>,
+    /// The events that may bring the pod back after such an attempt, as [`PodPlace::waits_for`](crate::PodPlace::waits_for); none if
+    /// it fits on a node.
+    pub waits_for: Vec<String>,
     /// After this many feasible nodes an attempt stops looking, so that it may choose among fewer nodes than are listed here.
     pub enough: Option<usize>,
     /// Whether an attempt would ask extenders besides.
@@ -112,6 +115,7 @@ impl Explanation {
             post_filter: None,
             preemption: PreemptionReport::default(),
             message: None,
+            waits_for: Vec::new(),
             enough: None,
             has_extenders: false,
         }
@@ -287,6 +291,8 @@ fn give_up(
     } else if runner.profile.post_filter().next().is_some() {
         diagnosis.post_filter_message = TOO_EXPENSIVE.to_owned();
     }
+    let plugins: Vec<PluginName> = diagnosis.unschedulable_plugins.iter().cloned().collect();
+    explanation.waits_for = events_for(runner.profile, &plugins);
     let n_nodes = runner.cx.cluster.n_nodes();
     explanation.message = Some(FitError { n_nodes, diagnosis }.to_string());
 }

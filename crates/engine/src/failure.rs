@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::diagnosis::FitError;
 use kube_scheduler_api_types::well_known::POD_SCHEDULED;
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_framework::{NominatingInfo, Status};
+use kube_scheduler_framework::{NominatingInfo, PluginName, Status};
 use kube_scheduler_queue::{Nomination, QueuedPod};
 
 use crate::budget::OverBudget;
@@ -69,6 +69,16 @@ impl Failure {
             Self::Error(message) | Self::OverBudget(OverBudget { message, .. }) => {
                 Status::error(message.clone())
             }
+        }
+    }
+
+    /// The plugins to blame, by name; none if nothing brings the pod back but time.
+    pub(crate) fn rejectors(&self) -> Vec<PluginName> {
+        match self {
+            Self::Unfit(error, _) => {
+                error.diagnosis.unschedulable_plugins.iter().cloned().collect()
+            }
+            _ => Vec::new(),
         }
     }
 

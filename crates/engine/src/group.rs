@@ -230,6 +230,10 @@ impl PlacementOutcome {
                 Outcome::Fits(_) => Status::SUCCESS,
                 Outcome::Preempts(_, failure) | Outcome::Failed(failure) => failure.status(),
             },
+            rejected_by: match outcome {
+                Outcome::Fits(_) => Vec::new(),
+                Outcome::Preempts(_, failure) | Outcome::Failed(failure) => failure.rejectors(),
+            },
             permit: outcome.fit().map(|fit| fit.permit.clone()),
             requires_preemption: matches!(outcome, Outcome::Preempts(..)),
         });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::Status;
+use kube_scheduler_framework::{PluginName, Status};
 
 use crate::effect::PodRef;
 
@@ -61,6 +61,8 @@ pub struct MemberAttempt {
     pub n_feasible: usize,
     /// Whether the node was found; with the text of the pod's event and condition if not.
     pub status: Status,
+    /// The plugins that rejected it, by name, if the node was not found.
+    pub rejected_by: Vec<PluginName>,
     /// What Permit said, `Wait` included; `None` if it was not asked.
     pub permit: Option<Status>,
     /// Whether pods have to go before the member fits on its node.

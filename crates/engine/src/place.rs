@@ -1,13 +1,12 @@
 //! Where a pod is between its creation and its node, and what it waits for.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{PluginName, RunningPreemptions, WaitingPods};
 use kube_scheduler_queue::{Place, QueuedPod};
-use kube_scheduler_runtime::Profile;
 
+use crate::diagnosis::events_for;
 use crate::engine::Engine;
 use crate::policy::Entry;
 
@@ -151,22 +150,4 @@ impl Engine {
             ..PodPlace::at(stage)
         }
     }
-}
-
-/// The events that may help a pod which these plugins rejected.
-fn events_for(profile: &Profile, rejected_by: &[PluginName]) -> Vec<String> {
-    let rejecting = profile.plugins().iter().filter(|entry| rejected_by.contains(&entry.name));
-    let mut events = BTreeSet::new();
-    for entry in rejecting {
-        match entry.plugin.as_enqueue_extensions() {
-            Some(extensions) => {
-                let registered = extensions.events_to_register();
-                events.extend(registered.into_iter().map(|one| one.event.label().to_string()));
-            }
-            None => {
-                events.insert("*".to_owned());
-            }
-        }
-    }
-    events.into_iter().collect()
 }

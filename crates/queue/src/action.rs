@@ -77,6 +77,25 @@ impl ActionType {
         self.0 == 0
     }
 
+    /// The sets with a [name](Self::name) that it is made of, as few as do: single actions, and `Update` or `All` as a whole.
+    ///
+    /// ```
+    /// use kube_scheduler_queue::ActionType;
+    ///
+    /// let interest = ActionType::UPDATE | ActionType::DELETE;
+    /// assert!(interest.named_parts().eq([ActionType::UPDATE, ActionType::DELETE]));
+    /// ```
+    pub fn named_parts(self) -> impl Iterator<Item = Self> {
+        let mut left = self;
+        std::iter::from_fn(move || {
+            let whole = [Self::ALL, Self::UPDATE].into_iter().find(|set| left.contains(*set));
+            let single = || (!left.is_empty()).then(|| Self(1 << left.0.trailing_zeros()));
+            let part = whole.or_else(single)?;
+            left = Self(left.0 & !part.0);
+            Some(part)
+        })
+    }
+
     /// The name of a single action, of `Update` or of `All`; empty for any other set.
     pub const fn name(self) -> &'static str {
         match self {

@@ -84,12 +84,8 @@ impl Settings {
             has_rate = flags.is_given("kube-api-qps") || flags.is_given("kube-api-burst");
             from_flags::apply_deprecated(&flags, &mut config);
         }
-        let has_gangs = gates.is_enabled(Gate::GangScheduling) || enables(&config, COSCHEDULING);
-        if flags.ours.exact_gangs && !has_gangs {
-            warnings.push(
-                "--exact-gangs has no effect without the feature gate GangScheduling or the plugin Coscheduling"
-                    .to_owned(),
-            );
+        if flags.ours.exact_gangs {
+            warnings.extend(exact_gangs_in_vain(&gates, &[&config]));
         }
         warnings.extend(without_effect_in(&config));
         from_flags::apply_leader_election(&flags, &mut config);
@@ -158,6 +154,17 @@ fn warn_without_effect(flags: &Flags, warnings: &mut Vec<String>) {
         warnings
             .push(format!("these flags have no effect in this version yet: {}", listed(&given)));
     }
+}
+
+/// The warning about `--exact-gangs` where none of the configurations knows gangs, for the scheduler and for the commands.
+pub(crate) fn exact_gangs_in_vain(
+    gates: &FeatureGates,
+    configs: &[&Configuration],
+) -> Option<String> {
+    let has_gangs = gates.is_enabled(Gate::GangScheduling)
+        || configs.iter().any(|config| enables(config, COSCHEDULING));
+    let text = "--exact-gangs has no effect without the feature gate GangScheduling or the plugin Coscheduling";
+    (!has_gangs).then(|| text.to_owned())
 }
 
 /// The plugin for gangs of scheduler-plugins.

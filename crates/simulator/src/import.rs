@@ -82,8 +82,8 @@ pub struct ClusterObjects {
     pub ends: BTreeMap<Arc<str>, Timestamp>,
     /// The number of pods that had ended (phase `Succeeded` or `Failed`) and were left out.
     pub n_finished: usize,
-    /// The names of those of the cluster.
-    pub finished: BTreeSet<PodName>,
+    /// The names of those of the cluster, with their phases.
+    pub finished: BTreeMap<PodName, Arc<str>>,
     /// How many controllers of the cluster would have pods and have none, where something is asked: only those that are asked about
     /// get pods.
     pub n_without_pods: usize,
@@ -211,7 +211,7 @@ impl ClusterInput {
                 ("", "Pod") => {
                     let claims = templates.complete(&mut self.documents[at].value);
                     let pod = self.pod(at, &classes)?;
-                    if matches!(&*pod.status.phase, "Succeeded" | "Failed") {
+                    if pod.has_ended() {
                         self.leave_out(at, &pod, &mut found);
                         continue;
                     }
@@ -311,7 +311,7 @@ impl ClusterInput {
             let (place, pod) = (self.place(at, &[]), pod.key());
             found.warnings.push(format!("{place}: pod {pod} has ended, and is ignored"));
         } else {
-            found.finished.insert(PodName::from(pod));
+            found.finished.insert(PodName::from(pod), pod.status.phase.clone());
         }
     }
 

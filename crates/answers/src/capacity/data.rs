@@ -46,11 +46,14 @@ pub struct Capacity {
 pub struct LargestRequest {
     /// The resource.
     pub resource: String,
-    /// What the template asks for, as a quantity.
+    /// What the containers of the template ask for together, as a quantity.
     pub requested: String,
-    /// The most that it may ask for; `None` if nothing limits it.
+    /// The most that they may ask for; `None` if nothing limits it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest: Option<String>,
+    /// What the pod's overhead adds to each of both, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overhead: Option<String>,
     /// Where it then goes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,

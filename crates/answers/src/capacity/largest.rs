@@ -2,7 +2,7 @@
 
 use super::data::LargestRequest;
 use super::filling::Filling;
-use crate::amounts::{free, quantity, requested, with_request};
+use crate::amounts::{free, overhead_of, quantity, requested, with_request, written_overhead};
 
 /// For each resource: the largest request with which the pod fits on some node, all others as they are. Empty if it does not fit
 /// as it is.
@@ -40,9 +40,12 @@ pub(super) fn requests(filling: &mut Filling<'_>) -> Vec<LargestRequest> {
             // What did not fit was not tried.
             break;
         }
+        let overhead = overhead_of(&pod, &resource);
+        let of_containers = |total: i64| quantity(&resource, total.saturating_sub(overhead));
         largest.push(LargestRequest {
-            requested: quantity(&resource, from),
-            largest: limit.map(|amount| quantity(&resource, amount)),
+            requested: of_containers(from),
+            largest: limit.map(of_containers),
+            overhead: written_overhead(&resource, overhead),
             node,
             resource: resource.to_string(),
         });

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::data::Capacity;
+use crate::amounts::beside_overhead;
 use crate::columns::Columns;
 use crate::format::count;
 
@@ -45,7 +46,7 @@ impl Capacity {
                 largest.resource.clone(),
                 largest.largest.clone().unwrap_or_else(|| "unlimited".to_owned()),
                 largest.node.clone().unwrap_or_default(),
-                largest.requested.clone(),
+                largest.requested.clone() + &beside_overhead(largest.overhead.as_deref()),
             ]);
         }
         columns.print(out);

@@ -39,6 +39,7 @@ pub(super) fn compose(
         false => (feasible(&found, options.max_feasible), rejected(&found, options.max_examples)),
     };
     let is_gated = !is_settled && is_gated(pod, &found);
+    let has_waited = place.as_ref().is_some_and(|place| !place.waits_for.is_empty());
     Explanation {
         api_version: API_VERSION,
         kind: "Explanation",
@@ -52,6 +53,7 @@ pub(super) fn compose(
         suggestions: Vec::new(),
         warnings: warnings(pod, &found),
         message: found.message.filter(|_| !is_settled),
+        waits_for: if is_settled || has_waited { Vec::new() } else { found.waits_for },
         place: place.map(place_answer),
         group: None,
         gated: found.gated.as_ref().filter(|_| !is_being_deleted).map(Rejection::from),

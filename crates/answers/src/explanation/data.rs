@@ -54,6 +54,10 @@ pub struct Explanation {
     /// The text of the event if an attempt failed now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// The events that may bring the pod back once an attempt has found what is said here. Empty where `place` has those of an
+    /// earlier attempt.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waits_for: Vec<String>,
     /// Where the pod is; `None` for one that does not exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<PlaceAnswer>,
@@ -112,7 +116,7 @@ impl Explanation {
 
     /// What was found about a copy of `pod`, said of the pod: where the copy is says nothing.
     pub(crate) fn about_another(self, pod: &Pod) -> Self {
-        Self { pod: pod.key(), place: None, ..self }
+        Self { pod: pod.key(), place: None, waits_for: Vec::new(), ..self }
     }
 
     /// Says that it fits or does not, if nothing holds it back, because its group fits or does not.

@@ -106,6 +106,9 @@ pub struct FailedMembers {
     pub count: usize,
     /// The reason, in the words of a pod's event.
     pub message: String,
+    /// The plugins that rejected them, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rejected_by: Vec<String>,
     /// Some of them, by name.
     pub examples: Vec<String>,
     #[serde(skip)]

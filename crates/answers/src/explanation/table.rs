@@ -17,6 +17,9 @@ impl Explanation {
         if let Some(place) = &self.place {
             place.write(&mut out);
         }
+        if !self.waits_for.is_empty() {
+            let _ = writeln!(out, "  would come back with: {}", self.waits_for.join(", "));
+        }
         out.push_str(&self.details(wide));
         if let Some(group) = &self.group {
             group.write(&mut out);

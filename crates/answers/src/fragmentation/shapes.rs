@@ -43,8 +43,7 @@ impl Shapes {
         let hasher = KeyedState::default();
         let mut pods: Vec<&Arc<Pod>> = engine.known_pods().collect();
         pods.sort_by_key(|pod| (&pod.namespace, &pod.name));
-        let has_ended = |pod: &Pod| matches!(&*pod.status.phase, "Succeeded" | "Failed");
-        for pod in pods.into_iter().filter(|pod| !is_of_node(pod) && !has_ended(pod)) {
+        for pod in pods.into_iter().filter(|pod| !is_of_node(pod) && !pod.has_ended()) {
             if !pod.spec.resource_claims.is_empty() {
                 shapes.n_with_claims += 1;
                 continue;

@@ -1,6 +1,6 @@
 //! A queue as data.
 //!
-//! Invariant: each of all pods is in one of the groups, and counted by its stage.
+//! Invariant: each of all pods is in one of the groups, and counted by its stage; none of them is being deleted.
 
 use std::collections::BTreeMap;
 
@@ -23,6 +23,8 @@ pub struct Queue {
     pub n_pods: usize,
     /// How many at each stage.
     pub by_stage: BTreeMap<&'static str, usize>,
+    /// How many more have no node and are being deleted: they are never scheduled, and do not wait.
+    pub n_being_deleted: usize,
     /// The pods in the order in which they come to their turn, the first of them if there are more than are listed.
     pub pods: Vec<WaitingPod>,
     /// How many groups there are.

@@ -34,6 +34,14 @@ impl Queue {
         for warning in &self.warnings {
             let _ = writeln!(out, "note: {warning}");
         }
+        if self.n_being_deleted > 0 {
+            let pods = count(self.n_being_deleted, "pod");
+            let are = if self.n_being_deleted == 1 { "is" } else { "are" };
+            let _ = writeln!(
+                out,
+                "note: {pods} without a node {are} being deleted, and {are} never scheduled"
+            );
+        }
         let wait = if self.n_pods == 1 { "pod waits" } else { "pods wait" };
         let _ = write!(out, "{} {wait}", self.n_pods);
         for (at, (stage, n)) in self.by_stage.iter().enumerate() {

@@ -12,7 +12,7 @@ use kube_scheduler_framework::ObjectStore;
 use super::devices::{DeviceChange, of_devices};
 use super::min_count::with_min_count;
 use super::volumes::{VolumeChange, of_volumes};
-use crate::amounts::{quantity, with_request};
+use crate::amounts::{beside_overhead, quantity, with_request, written_overhead};
 use crate::format::count;
 use crate::pod_name::PodName;
 use crate::what_if::Change;
@@ -20,11 +20,13 @@ use crate::what_if::Change;
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Candidate {
-    /// `less` is exact if it is what a node lacks; otherwise it is the most that may be tried.
+    /// `from` is what containers ask for together, to which overhead is added. `less` is exact if it is what a node lacks;
+    /// otherwise it is the most that may be tried.
     LowerRequest {
         resource: Arc<str>,
         less: i64,
         from: i64,
+        overhead: i64,
         is_exact: bool,
     },
     Tolerate(Taint),
@@ -136,9 +138,13 @@ impl Candidate {
     /// The change without amounts and nodes: of those with the same kind, the smallest that helps is enough.
     pub(super) fn kind(&self) -> Self {
         match self {
-            Self::LowerRequest { resource, .. } => {
-                Self::LowerRequest { resource: resource.clone(), less: 0, from: 0, is_exact: true }
-            }
+            Self::LowerRequest { resource, .. } => Self::LowerRequest {
+                resource: resource.clone(),
+                less: 0,
+                from: 0,
+                overhead: 0,
+                is_exact: true,
+            },
             Self::OfVolumes(change) => Self::OfVolumes(change.kind()),
             Self::Uncordon(_) => Self::Uncordon("".into()),
             Self::ScaleDown { workload, .. } => {
@@ -175,12 +181,15 @@ impl Candidate {
                 Self::RaiseMaxSkew { topology_key: topology_key.clone(), from: *from, by: amount }
             }
             Self::OfDevices(change) => Self::OfDevices(change.by(amount)),
-            Self::LowerRequest { resource, from, is_exact: false, .. } => Self::LowerRequest {
-                resource: resource.clone(),
-                less: amount,
-                from: *from,
-                is_exact: false,
-            },
+            Self::LowerRequest { resource, from, overhead, is_exact: false, .. } => {
+                Self::LowerRequest {
+                    resource: resource.clone(),
+                    less: amount,
+                    from: *from,
+                    overhead: *overhead,
+                    is_exact: false,
+                }
+            }
             Self::AddNodesLike { node, .. } => Self::AddNodesLike {
                 node: node.clone(),
                 count: usize::try_from(amount).unwrap_or(1),
@@ -237,8 +246,9 @@ impl Candidate {
     pub(super) fn apply_to(&self, pod: &mut Pod) {
         let mut spec: PodSpec = (*pod.spec).clone();
         match self {
-            Self::LowerRequest { resource, from, less, .. } => {
-                *pod = with_request(pod, resource, from.saturating_sub(*less));
+            Self::LowerRequest { resource, from, less, overhead, .. } => {
+                let total = from.saturating_sub(*less).saturating_add(*overhead);
+                *pod = with_request(pod, resource, total);
             }
             Self::Tolerate(taint) => {
                 let toleration = Toleration {
@@ -353,10 +363,11 @@ fn without_term(affinity: Option<&PodAffinity>, dropped: usize) -> Option<Arc<Po
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::LowerRequest { resource, from, less, .. } => {
+            Self::LowerRequest { resource, from, less, overhead, .. } => {
                 let to = from.saturating_sub(*less);
                 let (to, from) = (quantity(resource, to), quantity(resource, *from));
-                write!(f, "request {to} of {resource} instead of {from}")
+                let beside = beside_overhead(written_overhead(resource, *overhead).as_deref());
+                write!(f, "request {to} of {resource} instead of {from}{beside}")
             }
             Self::Tolerate(Taint { key, value, effect }) => {
                 let sign = if value.is_empty() { "" } else { "=" };

@@ -11,7 +11,7 @@ use kube_scheduler_engine::{Engine, Input};
 
 use super::candidates::Candidate;
 use super::repairs::{Combination, models};
-use crate::amounts::requested;
+use crate::amounts::{overhead_of, requested};
 use crate::course::Course;
 use crate::explanation::ExplainOptions;
 use crate::explanation::group::trial;
@@ -57,9 +57,17 @@ impl GroupOfPod {
             from: min_count,
             by: min_count - 1,
         });
-        let requested = requested(pod).into_iter().filter(|(_, amount)| *amount > 1);
-        let requests = requested.take(MAX_REQUESTS).map(|(resource, from)| {
-            Candidate::LowerRequest { resource, less: from - 1, from, is_exact: false }
+        let requested = requested(pod).into_iter().map(|(resource, total)| {
+            let overhead = overhead_of(pod, &resource);
+            (resource, total.saturating_sub(overhead), overhead)
+        });
+        let requested = requested.filter(|(_, from, _)| *from > 1).take(MAX_REQUESTS);
+        let requests = requested.map(|(resource, from, overhead)| Candidate::LowerRequest {
+            resource,
+            less: from - 1,
+            from,
+            overhead,
+            is_exact: false,
         });
         let count = self.n_waiting.min(MAX_NODES);
         let nodes = models(cluster).into_iter().map(|node| Candidate::AddNodesLike { node, count });

@@ -22,7 +22,7 @@ use super::devices::changes_of_devices;
 use super::volumes::PodVolumes;
 use super::workloads::scale_downs;
 use super::{MAX_LISTED, MAX_OF_A_KIND};
-use crate::amounts::{allocatable, free, requested};
+use crate::amounts::{allocatable, free, overhead_of, requested};
 use crate::interrupt::Interrupt;
 
 /// How many changes may stand together.
@@ -368,14 +368,18 @@ impl<'a> Rejected<'a> {
     /// Each request down to what there is, if there is anything of it; nothing if all requests are small enough.
     fn lower_requests(&self, available: impl Fn(&str) -> i64) -> Ways {
         let mut lower = Vec::new();
-        for (resource, from) in requested(self.pod).into_iter().filter(|(_, amount)| *amount > 0) {
-            match available(&resource) {
+        for (resource, total) in requested(self.pod).into_iter().filter(|(_, total)| *total > 0) {
+            // Overhead is not asked for by containers, so they cannot give it up.
+            let overhead = overhead_of(self.pod, &resource);
+            let from = total.saturating_sub(overhead);
+            match available(&resource).saturating_sub(overhead) {
                 to if to >= from => {}
                 to if to >= 1 => {
                     lower.push(Candidate::LowerRequest {
                         resource,
                         less: from - to,
                         from,
+                        overhead,
                         is_exact: true,
                     });
                 }

@@ -1,6 +1,6 @@
 //! How many more pods fit.
 
-use kube_scheduler_answers::{CapacityOptions, CapacityStep, Refusal, capacity};
+use kube_scheduler_answers::{CapacityOptions, CapacityStep, LargestRequest, Refusal, capacity};
 use kube_scheduler_api_types::Timestamp;
 use serde_json::json;
 
@@ -72,6 +72,16 @@ fn each_request_may_grow_as_far_as_a_feasible_node_has_room() {
     assert_eq!((largest[1].0, largest[1].1), ("memory", Some("8Gi")));
     assert_eq!(largest.len(), 2, "no node has ephemeral storage");
     assert_eq!(answer.largest[0].requested, "250m");
+    let overhead = json!({"overhead": {"cpu": "100m"}});
+    let answer = capacity(&cluster.engine, &pod("web", "250m", overhead), to(1), NOW).unwrap();
+    let LargestRequest { requested, largest, overhead, .. } = &answer.largest[0];
+    assert_eq!((&**requested, largest.as_deref()), ("250m", Some("1400m")));
+    assert_eq!(overhead.as_deref(), Some("100m"));
+    assert_eq!(answer.largest[1].overhead, None, "there is none of memory");
+    let text = answer.table(false);
+    let is_said =
+        |line: &str| line.starts_with("cpu ") && line.ends_with("250m, beside 100m of overhead");
+    assert!(text.lines().any(is_said), "{text}");
     let too_large = pod("web", "3", json!({}));
     let answer = capacity(&cluster.engine, &too_large, to(100), NOW).unwrap();
     assert_eq!((answer.count, answer.largest.len()), (0, 0));

@@ -114,6 +114,32 @@ fn a_gated_pod_says_by_whom_and_where_it_would_go() {
 }
 
 #[test]
+fn what_may_bring_a_pod_back_is_said_before_any_attempt_at_it() {
+    let mut cluster = Cluster::new().node("a", "1", tainted());
+    let answer = cluster.explain(&Subject::Manifest(pod("p", "1", json!({})))).unwrap();
+    assert_eq!(answer.waits_for, ["NodeAdd", "NodeUpdateNodeTaint", "PodUpdatePodToleration"]);
+    let line = "  would come back with: NodeAdd, NodeUpdateNodeTaint, PodUpdatePodToleration\n";
+    assert!(answer.table(false).contains(line), "{}", answer.table(false));
+    // Once it has been tried, its place has that.
+    let mut cluster = cluster.pod(pod("p", "1", json!({})));
+    while cluster.engine.schedule_next(NOW).is_some() {}
+    let answer = cluster.explain(&known("p")).unwrap();
+    let json = serde_json::to_value(&answer).unwrap();
+    assert_eq!(
+        json["place"]["waitsFor"],
+        json!(["NodeAdd", "NodeUpdateNodeTaint", "PodUpdatePodToleration"])
+    );
+    assert_eq!(
+        (&json["waitsFor"], answer.table(false).contains("would come")),
+        (&Value::Null, false)
+    );
+    let mut cluster = cluster.node("b", "1", json!({}));
+    assert!(
+        cluster.explain(&Subject::Manifest(pod("q", "1", json!({})))).unwrap().waits_for.is_empty()
+    );
+}
+
+#[test]
 fn a_pod_that_has_its_node_is_not_judged() {
     let running = pod("running", "2", json!({"nodeName": "a"}));
     let mut cluster = Cluster::new().node("a", "2", json!({})).pod(running);

@@ -131,6 +131,7 @@ fn each_domain_says_which_members_fail_and_only_who_may_know_sees_its_name() {
     );
     assert_eq!((one.n_placed, one.failed[0].count), (2, 1));
     assert!(one.failed[0].message.contains("Insufficient cpu"), "{one:?}");
+    assert_eq!(one.failed[0].rejected_by, ["NodeResourcesFit"]);
     let hidden = explanation.clone().visible_to(Visibility { nodes: false, all_pods: false });
     let text = serde_json::to_string(&hidden).unwrap() + &hidden.table(true);
     assert!(!text.contains("secret"), "{text}");
@@ -281,6 +282,62 @@ fn a_pod_whose_room_others_of_its_group_take_is_helped_with_them() {
     let found = suggestions(&engine, &member("m-2", 4), &found, &Interrupt::default(), NOW);
     let changes: Vec<&str> = found.iter().map(|one| &*one.changes[0]).collect();
     assert_eq!(changes, ["request 1333m of cpu instead of 4000m", "2 more nodes like a"]);
+}
+
+#[test]
+fn of_more_pods_and_nodes_than_are_reported_the_verdict_is_that_of_the_pod_alone() {
+    const ALONE: &str = "which pods of its group get a node was not found out: whether this one fits is said of it alone";
+
+    let explained_of = |n_members: usize| {
+        let Cluster { mut engine } = cluster(&ALL);
+        for at in 0..400 {
+            node(&mut engine, &format!("n-{at}"), &format!("z-{}", at % 2), 1);
+        }
+        group(&mut engine, 200, Some(ZONE));
+        for at in 0..n_members {
+            engine.handle(Input::PodApplied(member(&format!("m-{at:03}"), 1)), NOW);
+        }
+        let last = format!("m-{:03}", n_members - 1);
+        let subject = Subject::Known(format!("default/{last}").parse().unwrap());
+        let preemption = preemption(&mut engine, &subject, ExplainOptions::ALL, NOW).unwrap();
+        (explained(&mut engine, &last), preemption)
+    };
+    // A zone has room for 200 of them: the last one gets no node with its group, which is known up to 100,000.
+    for (n_members, verdict, is_alone) in
+        [(250, Verdict::DoesNotFit, false), (251, Verdict::Fits, true)]
+    {
+        let (found, preempted) = explained_of(n_members);
+        assert_eq!((found.verdict, preempted.verdict), (verdict, verdict), "{n_members}");
+        let group = found.group.as_ref().unwrap();
+        assert_eq!(group.attempt.as_ref().unwrap().verdict, "Fits");
+        let json = serde_json::to_value(&found).unwrap();
+        assert_eq!(json["group"]["attempt"]["isAbridged"] == true, is_alone, "{n_members}");
+        let warnings = json["warnings"].as_array().unwrap();
+        assert_eq!(warnings.contains(&json!(ALONE)), is_alone, "{warnings:?}");
+        for table in [found.table(false), preempted.table(false)] {
+            assert_eq!(table.contains(&format!("note: {ALONE}\n")), is_alone, "{table}");
+        }
+    }
+}
+
+#[test]
+fn what_members_may_ask_for_is_said_without_their_overhead() {
+    let mut engine = cluster(&[Gate::GenericWorkload, Gate::GangScheduling]).engine;
+    ["a", "b"].iter().for_each(|name| node(&mut engine, name, "z", 2));
+    group(&mut engine, 3, None);
+    let with_overhead = |name: &str| {
+        let spec =
+            json!({"schedulingGroup": {"podGroupName": "gang"}, "overhead": {"cpu": "250m"}});
+        pod(name, "1", spec)
+    };
+    for name in ["m-0", "m-1", "m-2"] {
+        engine.handle(Input::PodApplied(with_overhead(name)), NOW);
+    }
+    let mut explanation = explained(&mut engine, "m-0");
+    explanation.suggest(&engine, &with_overhead("m-0"), &Interrupt::default(), NOW);
+    let lower = explanation.suggestions.iter().find(|one| one.codes == ["LowerRequest"]).unwrap();
+    let expected = "request 750m of cpu instead of 1000m, beside 250m of overhead";
+    assert_eq!(lower.changes, [expected]);
 }
 
 #[test]

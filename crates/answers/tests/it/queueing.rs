@@ -1,10 +1,12 @@
 //! What waits, in which order, and for what.
 
+use std::sync::Arc;
+
 use kube_scheduler_answers::{
-    Inquiry, Interrupt, Question, QuestionKind, QueueOptions, WaitingPod, queue,
+    Inquiry, Interrupt, Question, QuestionKind, Queue, QueueOptions, WaitingPod, queue,
 };
-use kube_scheduler_api_types::CompileOptions;
-use serde_json::json;
+use kube_scheduler_api_types::{CompileOptions, Pod};
+use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, NOW, pod};
 
@@ -110,6 +112,39 @@ fn a_running_queue_is_said_as_it_is() {
     assert_eq!((rejected.place.stage, rejected.place.attempts), ("Unschedulable", 1));
     assert_eq!((ready.place.stage, ready.place.attempts), ("Active", 0));
     assert!(answer.warnings.iter().all(|text| !text.contains("read from objects")));
+}
+
+#[test]
+fn pods_that_are_being_deleted_do_not_wait() {
+    let going = |name: &str, spec: Value| {
+        let going = Pod { deletion_requested: Some(NOW), ..(*pod(name, "1", spec)).clone() };
+        Arc::new(going)
+    };
+    let gates = json!({"schedulingGates": [{"name": "quota"}]});
+    let mut cluster = waiting(Cluster::new())
+        .pod(going("goes", json!({"priority": 9})))
+        .pod(going("gated-goes", gates))
+        .pod(going("foreign-goes", json!({"schedulerName": "other"})));
+    let check = |answer: &Queue, n_wait: usize| {
+        let n_listed: usize = answer.by_stage.values().sum();
+        assert_eq!((answer.n_being_deleted, answer.n_pods, n_listed), (2, n_wait, n_wait));
+        assert_eq!(answer.pods[0].order, 1);
+        assert!(answer.pods.iter().all(|pod| !pod.pod.contains("goes")), "{answer:?}");
+        let text = answer.table(false);
+        assert!(!text.contains("goes"), "{text}");
+        let note = "\nnote: 2 pods without a node are being deleted, and are never scheduled\n";
+        assert!(text.contains(note), "{text}");
+        assert!(text.contains(&format!("\n{n_wait} pods wait: ")), "{text}");
+        assert_eq!(serde_json::to_value(answer).unwrap()["nBeingDeleted"], 2);
+    };
+    for options in [FROM_OBJECTS, QueueOptions::default()] {
+        check(&queue(&cluster.engine, options, NOW), 6);
+    }
+    // One that was passed over at its turn is not queued any more; it is counted as before.
+    while cluster.engine.schedule_next(NOW).is_some() {}
+    check(&queue(&cluster.engine, QueueOptions::default(), NOW), 6);
+    let none = queue(&waiting(Cluster::new()).engine, FROM_OBJECTS, NOW);
+    assert!(!none.table(false).contains("being deleted"), "{none:?}");
 }
 
 #[test]

@@ -41,6 +41,37 @@ fn requests_go_down_to_exactly_what_is_free() {
     assert_eq!((fits(&mut cluster, "1300m"), fits(&mut cluster, "1301m")), (1, 0));
 }
 
+/// Two containers that ask for so much CPU, and the overhead of a RuntimeClass.
+fn with_overhead(cpu: [&str; 2], overhead: &str) -> Arc<Pod> {
+    let container = |cpu: &str| json!({"name": cpu, "resources": {"requests": {"cpu": cpu}}});
+    let overhead = json!({"cpu": overhead, "memory": "64Mi"});
+    pod("p", "0", json!({"containers": cpu.map(container), "overhead": overhead}))
+}
+
+#[test]
+fn amounts_are_what_containers_may_ask_for_beside_the_overhead() {
+    let running = pod("running", "700m", json!({"nodeName": "a"}));
+    let mut cluster = Cluster::new().node("a", "2", json!({})).pod(running);
+    let found = suggested(&mut cluster, &with_overhead(["1", "2"], "250m"));
+    assert_eq!(texts(&found)[0], "request 1050m of cpu instead of 3000m, beside 250m of overhead");
+    assert_eq!((found[0].size, found[0].n_feasible), (65, 1));
+    let fits = |cluster: &mut Cluster, cpu: [&str; 2]| {
+        let subject = Subject::Manifest(with_overhead(cpu, "250m"));
+        cluster.explain(&subject).unwrap().n_feasible
+    };
+    let exactly = fits(&mut cluster, ["1", "50m"]);
+    assert_eq!((exactly, fits(&mut cluster, ["1", "51m"])), (1, 0));
+    // Containers cannot give up the overhead.
+    let lowered = |cluster: &mut Cluster, overhead: &str| {
+        let found = suggested(cluster, &with_overhead(["1", "2"], overhead));
+        let lowered = found.into_iter().find(|one| one.codes == ["LowerRequest"]);
+        lowered.map(|one| one.changes.concat())
+    };
+    let least = "request 1m of cpu instead of 3000m, beside 1299m of overhead";
+    assert_eq!(lowered(&mut cluster, "1299m").as_deref(), Some(least));
+    assert_eq!(lowered(&mut cluster, "1300m"), None);
+}
+
 #[test]
 fn every_kind_of_change_is_found_and_the_smallest_comes_first() {
     let mut cluster = Cluster::new()

@@ -76,6 +76,9 @@ fn overhead_is_added_last_and_creates_names() {
     }));
     assert_eq!(all.accounted.milli_cpu, 1250);
     assert_eq!(all.accounted.scalar("example.com/x"), Some(2));
+    let overhead = all.overhead.as_deref().unwrap();
+    assert_eq!((overhead.milli_cpu, overhead.scalar("example.com/x")), (250, Some(2)));
+    assert_eq!(spec(json!({"containers": [container("a", json!({"cpu": "5"}))]})).overhead, None);
 }
 
 #[test]

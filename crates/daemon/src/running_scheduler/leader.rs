@@ -3,15 +3,14 @@
 //! Invariants: a pod is only ever a guess, because names and labels of pods can be had by others; who is asked is decided by the
 //! certificate in the lease.
 
-use http::Request;
 use kube::Client;
 use kube_scheduler_api_types::Timestamp;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::AskError;
 use crate::announcement::{Announcement, Standbys};
 use crate::clock::Clock;
+use crate::lookup::{escaped, read};
 use crate::transport::PodPort;
 
 /// Where a scheduler's secure port is unless it says otherwise.
@@ -114,21 +113,6 @@ pub(super) async fn port_of(
 
 fn not_reached(lease: &LeaseName, message: &str) -> AskError {
     AskError::NotReached { url: format!("lease {lease}"), message: message.to_owned() }
-}
-
-/// What is at a path; `None` if there is nothing, and the API server's words if it may not be read.
-async fn read(client: &Client, path: &str) -> Result<Option<Value>, String> {
-    let request = Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
-    match client.request::<Value>(request).await {
-        Ok(found) => Ok(Some(found)),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(kube::Error::Api(status)) => Err(status.message.clone()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-fn escaped(text: &str) -> String {
-    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
 /// Whether a pod says that it is a scheduler.

@@ -59,8 +59,7 @@ impl PodResources {
 
     fn sort(&mut self) {
         // What is over on its node takes nothing; without a node nothing is ever over.
-        let is_over =
-            |pod: &Pod| pod.is_assigned() && matches!(&*pod.status.phase, "Succeeded" | "Failed");
+        let is_over = |pod: &Pod| pod.is_assigned() && pod.has_ended();
         self.pods.retain(|pod| !is_over(pod));
         let node = |pod: &Pod| pod.node_name.clone().unwrap_or_default();
         self.pods.sort_by(|a, b| {

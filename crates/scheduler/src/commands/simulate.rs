@@ -18,6 +18,7 @@ use kube_scheduler_simulator::{
 
 use super::print;
 use super::sources::{self, gate, text_of};
+use crate::settings::exact_gangs_in_vain;
 use crate::text_file::MAX_DUMP;
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
@@ -67,7 +68,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) seed: u64,
 
-    /// Plan gangs as a whole, as the scheduler's flag of the same name does. Needs the feature gate GangScheduling.
+    /// Plan gangs as a whole, as the scheduler's flag of the same name does. Needs the feature gate GangScheduling
+    /// or the plugin Coscheduling.
     #[arg(long)]
     pub(crate) exact_gangs: bool,
 
@@ -95,12 +97,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args, registry: Registry) -> Result<ExitCode> {
     let options = options(&args, registry)?;
     let gates = options.gates.clone();
+    let in_vain = exact_gangs_in_vain(&gates, &[&options.config]).filter(|_| args.exact_gangs);
     let mut simulation = Simulation::new(options).with_context(|| match &args.config {
         Some(path) => path.display().to_string(),
         None => "default configuration".to_owned(),
     })?;
     simulation.load(input(&args, &gates)?.finish()?);
     let mut report = simulate(&simulation)?;
+    report.warnings.extend(in_vain);
     if args.no_timing {
         report.decisions_per_second = None;
     }

@@ -4,7 +4,7 @@
 mod live;
 mod missing;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::mem::take;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::NonEmptyStringValueParser;
 use kube_scheduler_answers::{Format, Interrupt, PodName};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
-use kube_scheduler_config::FeatureGates;
+use kube_scheduler_config::{Configuration, FeatureGates};
 use kube_scheduler_daemon::{
     AskError, ClusterLists, ConnectError, Endpoint, LeaseName, RunningScheduler, Trust,
 };
@@ -28,6 +28,7 @@ use tokio::time::timeout;
 pub(crate) use self::live::{Live, Manifests};
 use super::runtime;
 use super::terminal::end_work;
+use crate::settings::exact_gangs_in_vain;
 use crate::text_file::{self, MAX_CONFIG, MAX_DUMP};
 
 /// How long it may take to find a running scheduler.
@@ -140,8 +141,8 @@ pub(crate) struct Asked {
     pub(crate) manifests: Vec<Value>,
     /// Whether workloads are asked about, and stand for no pod.
     pub(crate) stands_for_none: bool,
-    /// Pods of the cluster that have ended, as far as that was read.
-    finished: BTreeSet<PodName>,
+    /// Pods of the cluster that have ended, and their phases, as far as that was read.
+    finished: BTreeMap<PodName, Arc<str>>,
 }
 
 impl Asked {
@@ -324,12 +325,11 @@ impl Source {
                 "standard input (-) can be read once: give the cluster or the question as a file"
             );
         }
-        let others = other.map(|path| {
-            let options = self.options(Some(path), registry.clone())?;
+        let (options, others) = self.all_options(other, registry, remarks)?;
+        let others = other.zip(others).map(|(path, options)| {
             Simulation::new(options).with_context(|| path.display().to_string())
         });
         let others = others.transpose()?;
-        let options = self.options(self.config.as_deref(), registry)?;
         let mut input = ClusterInput::under(&options.gates);
         let (from, namespace, resource_version) = if self.filename.is_empty() {
             let (endpoint, version) = self.read_cluster(&mut input, remarks)?;
@@ -361,17 +361,8 @@ impl Source {
         for warning in simulation.warnings() {
             remarks(format!("warning: {warning}"));
         }
-        let then = other.map(|path| format!(", then {}", path.display())).unwrap_or_default();
-        let config = self.name_of_config() + &then;
-        let why = match &self.filename[..] {
-            [] if self.local || self.is_own() || other.is_some() => {
-                "no running scheduler was asked"
-            }
-            [] => "no scheduler that answers questions was found by it",
-            _ => "no running scheduler was asked",
-        };
-        remarks(format!("answered here, from {from}, with {config}; {why}"));
         let (engine, now) = simulation.engine()?;
+        remarks(self.answered_here(&from, other, now));
         let other = others.transpose()?.map(|(engine, _)| engine);
         let stands_for_none = has_controllers && pods.is_empty();
         Ok(Asked {
@@ -389,12 +380,48 @@ impl Source {
         })
     }
 
+    /// Who has answered, from what, with which configuration, and as of when, if that is known.
+    fn answered_here(&self, from: &str, other: Option<&Path>, now: Timestamp) -> String {
+        let then = other.map(|path| format!(", then {}", path.display())).unwrap_or_default();
+        let config = self.name_of_config() + &then;
+        let why = match &self.filename[..] {
+            [] if self.local || self.is_own() || other.is_some() => {
+                "no running scheduler was asked"
+            }
+            [] => "no scheduler that answers questions was found by it",
+            _ => "no running scheduler was asked",
+        };
+        let dated = match now {
+            Timestamp::EPOCH => String::new(),
+            now => format!("; the newest time in it is {now}"),
+        };
+        format!("answered here, from {from}, with {config}; {why}{dated}")
+    }
+
     /// What is added from here on is asked about, in this namespace and, if the user has named it, in no other.
     fn begin_question(&self, input: &mut ClusterInput, namespace: &str) {
         input.begin_question(namespace);
         if self.namespace.is_some() {
             input.confine_question();
         }
+    }
+
+    /// How to answer, and how with the other configuration, if there is one; with a remark on flags that change nothing.
+    fn all_options(
+        &self,
+        other: Option<&Path>,
+        registry: Registry,
+        remarks: Remarks<'_>,
+    ) -> Result<(SimulationOptions, Option<SimulationOptions>)> {
+        let others = other.map(|path| self.options(Some(path), registry.clone())).transpose()?;
+        let options = self.options(self.config.as_deref(), registry)?;
+        let configs = [Some(&options), others.as_ref()].into_iter().flatten();
+        let configs: Vec<&Configuration> = configs.map(|options| &options.config).collect();
+        let in_vain = exact_gangs_in_vain(&options.gates, &configs);
+        if let Some(text) = in_vain.filter(|_| self.exact_gangs) {
+            remarks(format!("warning: {text}"));
+        }
+        Ok((options, others))
     }
 
     fn options(&self, config: Option<&Path>, registry: Registry) -> Result<SimulationOptions> {

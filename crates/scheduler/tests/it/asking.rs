@@ -392,7 +392,7 @@ fn a_pod_that_is_not_there_is_looked_for_elsewhere() {
     for (command, needed) in [
         (
             &["explain", "done"][..],
-            "error: pod default/done has ended: it is not scheduled any more",
+            "error: pod default/done has ended (Succeeded): it is not scheduled any more",
         ),
         (&["preempt", "done"], "pod default/done has ended"),
         (&["what-if", "--delete-pod", "done"], "pod default/done has ended"),
@@ -432,6 +432,8 @@ fn a_namespace_that_is_given_is_that_of_the_manifests() {
     }
 }
 
+const IN_VAIN: &str = "--exact-gangs has no effect without the feature gate GangScheduling or the plugin Coscheduling";
+
 /// Together they fit on the two nodes only if the large one does not take the node that both small ones need.
 #[test]
 fn gangs_are_planned_as_a_whole_if_that_is_asked_for() {
@@ -459,6 +461,28 @@ fn gangs_are_planned_as_a_whole_if_that_is_asked_for() {
     assert_eq!((code, &answer["verdict"]), (Some(1), &json!("DoesNotFit")), "{answer:#}");
     let (code, answer) = asked(&[&command[..], &["--exact-gangs"]].concat());
     assert_eq!((code, &answer["verdict"]), (Some(0), &json!("Fits")), "{answer:#}");
+    // Without gangs it changes nothing, which the scheduler says in the same words when it starts.
+    let said = stderr(&run(&["explain", "a", "-f", &cluster, "--exact-gangs"]));
+    assert!(said.contains(&format!("warning: {IN_VAIN}\n")), "{said}");
+    let output = run(&["simulate", "-f", &cluster, "--exact-gangs", "-o", "json"]);
+    assert!(stderr(&output).contains(&format!("warning: {IN_VAIN}\n")), "{}", stderr(&output));
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert!(report["warnings"].as_array().unwrap().contains(&json!(IN_VAIN)), "{report:#}");
+    let said = stderr(&run(&[&command[..], &["--exact-gangs"]].concat()));
+    assert!(!said.contains("has no effect"), "{said}");
+    // It is enough that one of two configurations knows gangs.
+    let other = files.write(
+        "other.yaml",
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+         profiles: [{plugins: {multiPoint: {enabled: [{name: Coscheduling}]},\n  \
+         queueSort: {enabled: [{name: Coscheduling}], disabled: [{name: '*'}]}}}]\n",
+    );
+    for (flags, warns) in [(&["--cordon", "n1"][..], true), (&["--with-config", &other], false)] {
+        let command = [&["what-if", "-f", &cluster, "--exact-gangs"], flags].concat();
+        let said = stderr(&run(&command));
+        assert_eq!(said.contains(IN_VAIN), warns, "{command:?}: {said}");
+        assert!(said.contains("answered here"), "{command:?}: {said}");
+    }
     let both = run(&["queue", "--exact-gangs", "--live", "--kubeconfig", &files.write("c", "{}")]);
     assert_eq!(both.status.code(), Some(2));
     assert!(stderr(&both).contains("--exact-gangs are for answers that are given here"));

@@ -203,6 +203,23 @@ fn every_question_has_a_tool_and_the_same_answer() {
 }
 
 #[test]
+fn planning_gangs_where_there_are_none_is_remarked_on() {
+    let cluster = format!("{DATA}/cluster.yaml");
+    for (flags, warns) in [
+        (&["--exact-gangs"][..], true),
+        (&["--exact-gangs", "--feature-gates", "GenericWorkload=true,GangScheduling=true"], false),
+        (&[], false),
+    ] {
+        let mut assistant = Assistant::start(&[&["-f", &cluster], flags].concat());
+        let result = assistant.call("queue", &json!({}));
+        let said = result["content"][1]["text"].as_str().unwrap();
+        let text = "warning: --exact-gangs has no effect without the feature gate GangScheduling or the plugin Coscheduling\n";
+        assert_eq!(said.starts_with(text), warns, "{flags:?}: {said}");
+        assert_eq!(assistant.end(), Some(0));
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_question_is_said_and_the_next_one_is_answered() {
     let cluster = format!("{DATA}/cluster.yaml");
     let mut assistant = Assistant::start(&["-f", &cluster]);

@@ -140,6 +140,8 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
             format!("answered by the running scheduler at {}/, as of resource version", world.url);
         assert!(said.contains(&source), "{command:?}: {said}");
         assert!(live["resourceVersion"].is_string(), "{live:#}");
+        let at = format!(", at {}\n", live["asOf"].as_str().unwrap());
+        assert!(said.contains(&at), "{command:?}: {said}");
         let (local_code, local, said) = world.local(command);
         assert_eq!(local_code, Some(code), "{command:?}: {said}");
         // Nothing happens in this cluster but that nodes report.
@@ -147,6 +149,8 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
         assert!(version(&local) >= version(&live), "{command:?}: {local:#} {live:#}");
         let as_of = format!(" as of resource version {}, with", version(&local).unwrap_or(0));
         assert!(said.contains(&as_of), "{command:?}: {said}");
+        let newest = format!("; the newest time in it is {}\n", local["asOf"].as_str().unwrap());
+        assert!(said.contains(&newest), "{command:?}: {said}");
         for field in fields {
             assert_eq!(live[field], local[field], "{command:?}: {field}");
             assert_ne!(live[field], Value::Null, "{command:?}: {field}");
@@ -340,6 +344,55 @@ fn new_pods_are_spread_by_what_the_question_says_of_controllers_and_services() {
         assert_eq!(code, Some(0), "{name}: {said}");
         assert_eq!(live["placements"], local["placements"], "{name}");
     }
+}
+
+#[test]
+fn a_pod_that_has_ended_is_looked_up_at_the_api_server() {
+    let world = World::start();
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "done"},
+        "spec": {"schedulerName": "other", "containers": [{"name": "c", "image": "x"}]},
+    });
+    let mut pod = world.cluster.call("POST", pods, &pod);
+    pod["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    pod["status"] = json!({"phase": "Failed"});
+    let changed = world.cluster.call("PUT", &format!("{pods}/done/status"), &pod);
+    assert_eq!(changed["status"]["phase"], "Failed", "{changed}");
+    let ended = "error: pod default/done has ended (Failed): it is not scheduled any more\n";
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        // The scheduler sees it as one that waits for another scheduler, and a moment later not at all.
+        let (_, _, said) = world.direct(&["explain", "done"]);
+        if said.contains(ended) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{said}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    for command in [
+        &["explain", "done"][..],
+        &["preempt", "done"],
+        &["what-if", "--delete-pod", "done"],
+        &["what-if", "--cordon", "hollow-00000", "--evict-pod", "done"],
+    ] {
+        for (code, _, said) in [world.direct(command), world.local(command)] {
+            assert_eq!(code, Some(2), "{command:?}: {said}");
+            assert!(said.contains(ended), "{command:?}: {said}");
+        }
+    }
+    let (code, _, said) = world.direct(&["explain", "none"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("error: there is no pod default/none\n"), "{said}");
+    let (_, _, said) = world.direct(&["explain", "deployment/web"]);
+    assert!(said.contains("deployment/web means pod web of namespace deployment"), "{said}");
+    let source = ["--kubeconfig", &world.cluster.kubeconfig, "--server", &world.url];
+    let flags = [&source[..], &["--insecure-skip-server-check"]].concat();
+    let mut assistant = Assistant::start(&flags);
+    let result = assistant.call("explain", &json!({"spec": {"podName": "done"}}));
+    assert_eq!(result["isError"], true, "{result}");
+    assert_eq!(result["content"][0]["text"], ended.trim_end(), "{result}");
+    assert_eq!(assistant.end(), Some(0));
 }
 
 /// A kubeconfig for this server, whose certificate it leaves unchecked.

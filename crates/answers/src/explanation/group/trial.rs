@@ -252,20 +252,19 @@ fn domain_name(name: &str) -> Option<String> {
 fn domain(placement: &PlacementAttempt, max_examples: usize) -> DomainsAnswer {
     let has_node = |member: &&MemberAttempt| member.status.is_success();
     let n_placed = placement.members.iter().filter(has_node).count();
-    let mut failed: BTreeMap<(String, bool), (usize, Vec<String>)> = BTreeMap::new();
+    let mut failed: BTreeMap<(String, bool, Vec<String>), (usize, Vec<String>)> = BTreeMap::new();
     for member in placement.members.iter().filter(|member| !has_node(member)) {
-        let key = (member.status.message(), member.status.code() == Code::Error);
+        let MemberAttempt { status, rejected_by, .. } = member;
+        let rejected_by = rejected_by.iter().map(ToString::to_string).collect();
+        let key = (status.message(), status.code() == Code::Error, rejected_by);
         let (count, examples) = failed.entry(key).or_default();
         *count += 1;
         if examples.len() < max_examples {
             examples.push(member.pod.name.to_string());
         }
     }
-    let failed = failed.into_iter().map(|((message, is_error), (count, examples))| FailedMembers {
-        count,
-        message,
-        examples,
-        is_error,
+    let failed = failed.into_iter().map(|((message, is_error, rejected_by), (count, examples))| {
+        FailedMembers { count, message, rejected_by, examples, is_error }
     });
     let mut failed: Vec<FailedMembers> = failed.collect();
     failed.sort_by_key(|failed| std::cmp::Reverse(failed.count));

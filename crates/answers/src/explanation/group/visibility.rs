@@ -53,6 +53,7 @@ mod tests {
         FailedMembers {
             count: 1,
             message: message.to_owned(),
+            rejected_by: Vec::new(),
             examples: vec!["m".to_owned()],
             is_error,
         }

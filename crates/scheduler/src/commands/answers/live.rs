@@ -3,15 +3,14 @@
 //! Invariant: what is printed, and the exit code, are those of the same command that answers by itself, but for what only a
 //! running scheduler knows.
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use kube_scheduler_answers::{Format, PodName, QuestionKind, render};
-use kube_scheduler_daemon::AskError;
 use serde_json::{Value, json};
 
 use super::replicas;
 use super::{
     CapacityArgs, DrainArgs, ExplainArgs, FragmentationArgs, PreemptArgs, QueueArgs, WhatIfArgs,
-    check_changes, hint_about, names_in, no_pod,
+    check_changes, names_in, no_pod,
 };
 use crate::commands::sources::{Live, Manifests, Output};
 use crate::commands::terminal::{end_work, print_answer};
@@ -117,11 +116,7 @@ fn about_pods(
         let mut spec = more.clone();
         spec["podName"] = Value::from(&*name.name);
         add_objects(&mut spec, objects_in(all, &name.namespace));
-        let asked = answered.ask(kind, &name.namespace, &spec);
-        asked.map_err(|error| match (error.downcast_ref(), hint_about(name)) {
-            (Some(AskError::Refused { code: 404, .. }), Some(hint)) => anyhow!("{error}; {hint}"),
-            _ => error,
-        })?;
+        answered.ask(kind, &name.namespace, &spec)?;
     }
     let given: Vec<&Value> = pods(all).collect();
     for at in replicas::first_of_each(&given)? {

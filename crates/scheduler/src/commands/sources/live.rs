@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use kube_scheduler_answers::{Interrupt, QuestionKind};
+use kube_scheduler_answers::{Interrupt, PodName, QuestionKind, Refusal};
 use kube_scheduler_api_types::LabelSelector;
 use kube_scheduler_daemon::{AskError, ClusterLists, Endpoint, RunningScheduler};
 use kube_scheduler_simulator::ClusterInput;
@@ -12,10 +12,14 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
+use super::missing::Trace;
 use super::{add_files, print_remark, wanted};
 
 /// How long an answer may take: longer than a scheduler works on one.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// How long looking up a pod at the API server may take.
+const LOOKUP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A scheduler that runs, and the API server beside it.
 pub(crate) struct Live {
@@ -36,14 +40,34 @@ pub(crate) struct Manifests {
     pub(crate) stand_for_none: bool,
 }
 
+/// What a scheduler says of a pod that it does not know.
+fn no_such(pod: &PodName) -> String {
+    Refusal::NoSuchPod(pod.clone()).to_string()
+}
+
+/// The pods that a question names: the one that it is about, and those that it takes away.
+fn named_pods(namespace: &str, spec: &Value) -> Vec<PodName> {
+    let about = spec["podName"].as_str().map(|name| (namespace, name));
+    let changes = spec["changes"].as_array().into_iter().flatten();
+    let gone = changes.flat_map(|change| [&change["deletePod"], &change["evictPod"]]);
+    let gone = gone.filter_map(|pod| {
+        Some((pod["namespace"].as_str().unwrap_or(namespace), pod["name"].as_str()?))
+    });
+    let named = about.into_iter().chain(gone);
+    named.map(|(of, name)| PodName { namespace: of.into(), name: name.into() }).collect()
+}
+
 impl Live {
     /// Who has given these answers, and as of when.
     pub(crate) fn answered(&self, answers: &[Value]) -> String {
         let versions = answers.iter().filter_map(|answer| answer["resourceVersion"].as_str());
+        let version = versions.max_by_key(|version| version.parse::<u64>().ok());
+        let time = answers.last().and_then(|answer| answer["asOf"].as_str());
         format!(
-            "answered by the running scheduler at {}, as of resource version {}",
+            "answered by the running scheduler at {}, as of resource version {}{}",
             self.scheduler.url(),
-            versions.max_by_key(|version| version.parse::<u64>().ok()).unwrap_or("unknown")
+            version.unwrap_or("unknown"),
+            time.map(|time| format!(", at {time}")).unwrap_or_default()
         )
     }
 
@@ -52,7 +76,7 @@ impl Live {
         &self.namespace
     }
 
-    /// Asks one question.
+    /// Asks one question. Of a pod that the scheduler does not know, the error says what the API server has of it.
     pub(crate) fn ask(
         &self,
         kind: QuestionKind,
@@ -70,8 +94,30 @@ impl Live {
             AskError::Refused { code: 413, .. } => anyhow::Error::new(error).context(
                 "the running scheduler takes no question as long as this one: try --local",
             ),
+            AskError::Refused { code: 404, message } => {
+                let is_missing = |pod: &PodName| no_such(pod) == message;
+                match named_pods(namespace, spec).into_iter().find(is_missing) {
+                    Some(pod) => self.trace_of(&pod).refusal(&pod),
+                    None => AskError::Refused { code: 404, message }.into(),
+                }
+            }
             error => error.into(),
         })
+    }
+
+    /// What the API server has of a pod, as far as the user may see that.
+    fn trace_of(&self, pod: &PodName) -> Trace {
+        let found = self.runtime.block_on(async {
+            let found = ClusterLists::read_pod(&self.endpoint, &pod.namespace, &pod.name);
+            let found = wanted(&self.interrupt, timeout(LOOKUP_PATIENCE, found)).await?;
+            let found: Option<Value> =
+                found.with_context(|| format!("no answer within {LOOKUP_PATIENCE:?}"))??;
+            anyhow::Ok(found)
+        });
+        match found {
+            Ok(found) => Trace::of(found.as_ref()),
+            Err(error) => Trace::Unknown(error.to_string()),
+        }
     }
 
     /// Adds the cluster's objects of one kind.

@@ -56,7 +56,8 @@ fn pods_that_have_ended_are_left_out_and_counted() {
     let text = format!("{POD}status: {{phase: Failed}}\n");
     let objects = manifests(&[("f", &text)]).unwrap();
     assert_eq!((objects.pods.len(), objects.n_finished), (0, 1));
-    assert!(objects.finished.contains(&"default/p".parse().unwrap()), "{objects:?}");
+    let phase = objects.finished.get(&"default/p".parse().unwrap());
+    assert_eq!(phase.map(|phase| &**phase), Some("Failed"), "{objects:?}");
 }
 
 #[test]
