@@ -212,8 +212,8 @@ impl NodeOverlay {
         let changes = self.volumes.get_or_init(|| {
             let (removed, added) = self.changed_pods(cluster);
             let mut changes = VolumeChanges::default();
-            removed.into_iter().for_each(|pod| changes.change(cluster, self.node, pod, -1));
-            added.into_iter().for_each(|pod| changes.change(cluster, self.node, pod, 1));
+            removed.into_iter().for_each(|pod| follow(&mut changes, cluster, (self.node, pod), -1));
+            added.into_iter().for_each(|pod| follow(&mut changes, cluster, (self.node, pod), 1));
             changes
         });
         cluster.volumes_on(self.node).with_changes(changes)
@@ -227,7 +227,7 @@ impl NodeOverlay {
 
     fn change_volumes(&mut self, cluster: &ClusterState, pod: &Arc<Pod>, n: i64) {
         if let Some(changes) = self.volumes.get_mut() {
-            changes.change(cluster, self.node, pod, n);
+            follow(changes, cluster, (self.node, pod), n);
         }
     }
 
@@ -254,6 +254,19 @@ impl NodeOverlay {
             OverlayPod::Added(pod) => Some(pod),
         }
     }
+}
+
+/// Follows the volumes of `n` more pods on a node.
+fn follow(
+    changes: &mut VolumeChanges,
+    cluster: &ClusterState,
+    (node, pod): (NodeIdx, &Arc<Pod>),
+    n: i64,
+) {
+    let idx = cluster.pods.idx(&pod.uid).filter(|idx| cluster.pods.node_of(*idx) == Some(node));
+    let known = idx.and_then(|idx| cluster.pods.pod(idx));
+    let is_own = known.is_some_and(|known| Arc::ptr_eq(known, pod));
+    changes.change((cluster.objects(), &cluster.volumes), node, (&**pod, is_own), n);
 }
 
 impl OverlayPod {

@@ -8,7 +8,7 @@ use kube_scheduler_api_types::Pod;
 use super::counts::group_of;
 use super::{Standing, UsedVolume, VolumesInUse, for_each_standing};
 use crate::node_table::NodeIdx;
-use crate::state::ClusterState;
+use crate::objects::ObjectStore;
 
 /// The volumes that the pods on a node use, and that may take a place of a CSI driver there.
 #[derive(Debug)]
@@ -30,7 +30,8 @@ pub(crate) struct VolumeChanges {
     groups: [BTreeMap<Arc<str>, i64>; 2],
     /// How many pods have come, other than the node's own, that have volumes which cannot be counted; by UID.
     broken: BTreeMap<Arc<str>, i64>,
-    /// How often each of the node's own pods is there more often than it was; less than zero if it is gone.
+    /// How much more often each of the node's own pods is there; less than zero if it is gone. Which of these have volumes that cannot
+    /// be counted is known.
     own: BTreeMap<Arc<str>, i64>,
     /// How many volumes were looked at.
     #[cfg(test)]
@@ -38,27 +39,28 @@ pub(crate) struct VolumeChanges {
 }
 
 impl VolumeChanges {
-    /// `n` more pods like this one are there; fewer if it is less than zero. O(volumes of the pod).
-    pub(crate) fn change(&mut self, cluster: &ClusterState, node: NodeIdx, pod: &Arc<Pod>, n: i64) {
+    /// `n` more pods like this one are on a node; fewer if it is less than zero. O(volumes of the pod). `is_own` says whether the node has
+    /// it in the cluster as it is.
+    pub(crate) fn change(
+        &mut self,
+        (objects, there): (&ObjectStore, &VolumesInUse),
+        node: NodeIdx,
+        (pod, is_own): (&Pod, bool),
+        n: i64,
+    ) {
         #[cfg(test)]
         {
             self.n_looked_up += pod.volumes.len();
         }
-        let idx = cluster.pods.idx(&pod.uid);
-        let idx = idx.filter(|idx| cluster.pods.node_of(*idx) == Some(node));
-        let known = idx.and_then(|idx| cluster.pods.pod(idx));
-        // What cannot be counted of these is known.
-        let is_own = known.is_some_and(|known| Arc::ptr_eq(known, pod));
-        if is_own {
-            add(&mut self.own, &pod.uid, n);
-        }
         let mut is_broken = false;
-        for_each_standing(cluster.objects(), pod, |standing| match standing {
+        for_each_standing(objects, pod, |standing| match standing {
             Standing::Nothing => {}
-            Standing::Used(volume) => self.change_use(&cluster.volumes, node, volume, n),
+            Standing::Used(volume) => self.change_use(there, node, volume, n),
             Standing::Broken => is_broken = true,
         });
-        if is_broken && !is_own {
+        if is_own {
+            add(&mut self.own, &pod.uid, n);
+        } else if is_broken {
             add(&mut self.broken, &pod.uid, n);
         }
     }
