@@ -12,7 +12,7 @@ mod parts;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::ClusterState;
 
-use self::parts::PARTS;
+use self::parts::{Counted, PARTS};
 
 /// Which nodes a part of a pod is compared with if the pod may only go to some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,13 +174,15 @@ impl Price {
     pub(crate) fn on(pod: &Pod, cluster: &ClusterState, scope: ScopeSize) -> Self {
         let extent = Extent::new(pod, cluster, scope);
         let (mut in_scope, mut everywhere) = (Comparisons::default(), Comparisons::default());
+        let KeptCounters { up_to, are_there, .. } = scope.counters;
+        let counted = if are_there && up_to > 0 { Counted::Before } else { Counted::Anew };
         for (_, reach, part) in &PARTS {
             let sum = if *reach == Reach::Scope { &mut in_scope } else { &mut everywhere };
-            *sum = sum.and(part(pod, cluster));
+            *sum = sum.and(part(pod, cluster, counted));
         }
         let here = extent.price(Reach::Scope, in_scope);
         let mut search = here.saturating_add(extent.price(Reach::Cluster, everywhere));
-        if scope.counters.are_there && search <= scope.counters.up_to {
+        if counted == Counted::Before && search <= up_to {
             search = search.min(here.saturating_add(extent.price_of_counted(everywhere)));
         }
         let preemption = match pod.spec.never_preempts {
@@ -201,7 +203,7 @@ impl Price {
 /// How many counters a search for the pod may need at most; `None` if they are not all kept for the next one.
 pub(crate) fn n_kept_counters(pod: &Pod, cluster: &ClusterState) -> Option<u64> {
     let everywhere = PARTS.iter().filter(|(_, reach, _)| *reach == Reach::Cluster);
-    let all = everywhere.map(|(.., part)| part(pod, cluster));
+    let all = everywhere.map(|(.., part)| part(pod, cluster, Counted::Anew));
     let all = all.fold(Comparisons::default(), Comparisons::and);
     all.keeps_counters().then_some(all.n_counters)
 }
@@ -214,7 +216,7 @@ pub(crate) fn most_expensive_part(
 ) -> &'static str {
     let extent = Extent::new(pod, cluster, scope);
     let prices = PARTS.iter().map(|(name, reach, part)| {
-        let price = extent.price(*reach, part(pod, cluster));
+        let price = extent.price(*reach, part(pod, cluster, Counted::Anew));
         (price, *name)
     });
     // Of several, the first.

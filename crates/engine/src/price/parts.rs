@@ -14,7 +14,15 @@ use kube_scheduler_cache::{ClusterState, ServiceSelectors};
 use super::{Comparisons, Reach, Shift, units};
 
 /// What messages call a part of a pod, and what the part costs.
-type Part = (&'static str, Reach, fn(&Pod, &ClusterState) -> Comparisons);
+type Part = (&'static str, Reach, fn(&Pod, &ClusterState, Counted) -> Comparisons);
+
+/// Whether what a pod needs counted in the whole cluster has been counted. Only then it matters how many requirements are about one
+/// label, for which they are sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    Anew,
+    Before,
+}
 
 /// The parts of a pod that cost something.
 pub(super) const PARTS: [Part; 7] = [
@@ -55,24 +63,26 @@ struct Selecting {
     /// How many texts are listed.
     listed: u64,
     n_requirements: usize,
-    /// One label with all requirements about it, at most.
-    about_one: u64,
+    /// One label with all requirements about it, at most, if that is known.
+    about_one: Option<u64>,
 }
 
 impl Selecting {
-    fn by(selector: Option<&LabelSelector>) -> Self {
+    fn by(selector: Option<&LabelSelector>, counted: Counted) -> Self {
         let Some(selector) = selector else { return Self::default() };
         let all = selector.requirements();
         let (one_by_one, listed) = requirements(all);
-        let longest = all.iter().map(|one| 1 + log(one.values.len())).max().unwrap_or(0);
-        let about_one = longest.saturating_mul(units(selector.most_about_one_label()));
+        let about_one = (counted == Counted::Before).then(|| {
+            let longest = all.iter().map(|one| 1 + log(one.values.len())).max();
+            longest.unwrap_or(0).saturating_mul(units(selector.most_about_one_label()))
+        });
         Self { one_by_one, listed, n_requirements: all.len(), about_one }
     }
 
     /// By so many labels, each with its value.
     fn by_pairs(n_requirements: usize) -> Self {
         let n = units(n_requirements).saturating_mul(2);
-        Self { one_by_one: n, listed: n, n_requirements, about_one: 2 }
+        Self { one_by_one: n, listed: n, n_requirements, about_one: Some(2) }
     }
 
     /// By all of both.
@@ -81,23 +91,26 @@ impl Selecting {
             one_by_one: self.one_by_one.saturating_add(other.one_by_one),
             listed: self.listed.saturating_add(other.listed),
             n_requirements: self.n_requirements.saturating_add(other.n_requirements),
-            about_one: self.about_one.saturating_add(other.about_one),
+            about_one: match (self.about_one, other.about_one) {
+                (Some(one), Some(other)) => Some(one.saturating_add(other)),
+                _ => None,
+            },
         }
     }
 
     fn per_shift(self) -> Shift {
         let Self { one_by_one, n_requirements, about_one, .. } = self;
-        match LabelSelector::looks_labels_up(n_requirements) {
-            true => {
+        match about_one {
+            Some(about_one) if LabelSelector::looks_labels_up(n_requirements) => {
                 let per_label = about_one.saturating_add(2 * log(n_requirements));
                 Shift { one_by_one, looked_up: 1, per_label }
             }
-            false => Shift::of_all(one_by_one),
+            _ => Shift::of_all(one_by_one),
         }
     }
 }
 
-fn node_selection(pod: &Pod, _: &ClusterState) -> Comparisons {
+fn node_selection(pod: &Pod, _: &ClusterState, _: Counted) -> Comparisons {
     let n_pairs = pod.spec.node_selector.as_ref().map_or(0, |pairs| units(pairs.len()));
     let mut sum = Comparisons { once: n_pairs, per_node: n_pairs, ..Comparisons::default() };
     let Some(affinity) = pod.spec.node_affinity.as_deref() else { return sum };
@@ -112,11 +125,11 @@ fn node_selection(pod: &Pod, _: &ClusterState) -> Comparisons {
     sum
 }
 
-fn spread_constraints(pod: &Pod, cluster: &ClusterState) -> Comparisons {
+fn spread_constraints(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Comparisons {
     let constraints = &pod.spec.topology_spread_constraints;
     let mut sum = Comparisons::default();
     for constraint in constraints.iter() {
-        let selecting = Selecting::by(constraint.selector.as_ref());
+        let selecting = Selecting::by(constraint.selector.as_ref(), counted);
         let (per_neighbour, once) = (selecting.one_by_one, selecting.listed);
         // No pod is counted without a requirement.
         let per_passed = u64::from(per_neighbour > 0);
@@ -126,9 +139,9 @@ fn spread_constraints(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     }
     if !constraints.is_empty() {
         // Which nodes count is found out once, and for each constraint that honours taints.
-        let per_constraint = tolerations(pod, cluster).once;
+        let per_constraint = tolerations(pod, cluster, counted).once;
         let once = per_constraint.saturating_mul(units(constraints.len()));
-        let per_node = node_selection(pod, cluster).per_node;
+        let per_node = node_selection(pod, cluster, counted).per_node;
         let listed = listed_about_nodes(pod, units(constraints.len()));
         sum = sum.and(Comparisons { once, per_node, listed, ..Comparisons::default() });
     }
@@ -144,7 +157,7 @@ fn listed_about_nodes(pod: &Pod, n_constraints: u64) -> u64 {
 
 /// A pod without constraints is spread by what its services and its owner select. Of its services only those labels
 /// count that it has itself.
-fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
+fn default_spreading(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Comparisons {
     if !pod.spec.topology_spread_constraints.is_empty() {
         return Comparisons::default();
     }
@@ -155,7 +168,7 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     // Each service's pairs are looked up among the labels, and listed if the service selects the pod.
     let n_steps = n_compared.saturating_mul(2 * log(pod.labels.len()));
     let once_per_cycle = n_services.saturating_add(n_steps);
-    let of_owner = selected_by_owner(pod, cluster);
+    let of_owner = selected_by_owner(pod, cluster, counted);
     let n_selecting = n_pairs.min(pod.labels.len());
     let (of_services, n_owned) = (units(n_selecting), of_owner.listed);
     // What services select is known to be about a pod with these labels. What the owner selects is listed anew only together
@@ -173,7 +186,7 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     Comparisons {
         once,
         once_per_cycle,
-        per_node: node_selection(pod, cluster).per_node,
+        per_node: node_selection(pod, cluster, counted).per_node,
         per_filling: DEFAULT_CONSTRAINTS,
         per_pod: 0,
         per_passed: DEFAULT_CONSTRAINTS,
@@ -187,7 +200,7 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
 }
 
 /// What the controller of a pod selects. It is kept with the controller once it was read, as it is where the pod is spread.
-fn selected_by_owner(pod: &Pod, cluster: &ClusterState) -> Selecting {
+fn selected_by_owner(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Selecting {
     let Some(owner) = &pod.controller else { return Selecting::default() };
     let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
     let controller = match (group, &*owner.kind) {
@@ -201,7 +214,10 @@ fn selected_by_owner(pod: &Pod, cluster: &ClusterState) -> Selecting {
             let pairs = controller.json["spec"]["selector"].as_object();
             Selecting::by_pairs(pairs.map_or(0, Fields::len))
         }
-        Some(controller) => Selecting::by(Some(&*controller.read_as(LabelSelector::of_controller))),
+        Some(controller) => {
+            let selector = controller.read_as(LabelSelector::of_controller);
+            Selecting::by(Some(&*selector), counted)
+        }
         None => Selecting::default(),
     }
 }
@@ -217,7 +233,7 @@ pub(super) fn written_requirements(selector: &Json) -> (u64, u64) {
     })
 }
 
-fn pod_affinity(pod: &Pod, cluster: &ClusterState) -> Comparisons {
+fn pod_affinity(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Comparisons {
     let affinities = [&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity];
     let affinities = affinities.into_iter().flatten();
     let terms = affinities.flat_map(|affinity| {
@@ -227,8 +243,8 @@ fn pod_affinity(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     let mut sum = Comparisons::default();
     for term in terms {
         let PodAffinityTerm { selector: pods, namespaces, namespace_selector, topology_key } = term;
-        let of_pods = Selecting::by(pods.as_ref());
-        let of_namespaces = Selecting::by(namespace_selector.as_ref());
+        let of_pods = Selecting::by(pods.as_ref(), counted);
+        let of_namespaces = Selecting::by(namespace_selector.as_ref(), Counted::Anew);
         let is_about_neighbours =
             **namespaces == [pod.namespace.clone()] && namespace_selector.is_none();
         let of_namespace = 1 + of_namespaces.one_by_one + log(namespaces.len());
@@ -258,21 +274,21 @@ fn pod_affinity(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     sum
 }
 
-fn tolerations(pod: &Pod, cluster: &ClusterState) -> Comparisons {
+fn tolerations(pod: &Pod, cluster: &ClusterState, _: Counted) -> Comparisons {
     let n_tolerations = units(pod.spec.tolerations.len());
     // Nodes have few different lists of taints, and each list is compared once.
     let once = n_tolerations.saturating_mul(units(cluster.taint_sets().n_ids()));
     Comparisons { once, per_filling: 1, ..Comparisons::default() }
 }
 
-fn requests(pod: &Pod, _: &ClusterState) -> Comparisons {
+fn requests(pod: &Pod, _: &ClusterState, _: Counted) -> Comparisons {
     let n_asked =
         pod.requests.totals.len() + pod.spec.host_ports.len() + pod.spec.images.names.len();
     let (once, per_filling) = (units(pod.labels.len()), 1 + units(n_asked));
     Comparisons { once, per_filling, ..Comparisons::default() }
 }
 
-fn volumes_and_claims(pod: &Pod, cluster: &ClusterState) -> Comparisons {
+fn volumes_and_claims(pod: &Pod, cluster: &ClusterState, _: Counted) -> Comparisons {
     let n_volumes = units(pod.volumes.len());
     let n_claims = units(pod.spec.resource_claims.len());
     let mut sum = Comparisons { per_filling: n_volumes + n_claims, ..Comparisons::default() };
