@@ -12,6 +12,7 @@ mod error;
 mod field;
 mod grammar;
 mod label;
+mod many;
 mod node;
 mod requirement;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! change; reading it gives what applying the same additions and removals to a fork would give.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use kube_scheduler_api_types::{NonZeroRequest, Pod, Resources};
 use smallvec::SmallVec;
@@ -14,12 +14,12 @@ use crate::node_table::NodeIdx;
 use crate::pod_table::PodIdx;
 use crate::ports::HostPorts;
 use crate::state::ClusterState;
-use crate::volumes_in_use::NodeVolumes;
+use crate::volumes_in_use::{NodeVolumes, VolumeChanges};
 
 /// A hypothetical change to the pods of one node.
 ///
 /// Adding is O(pod). The first removal copies the list of pod numbers and the first pod with host ports copies the
-/// ports in use; nothing else is copied.
+/// ports in use; nothing else is copied. Volumes are followed from when they are first asked for.
 #[derive(Clone, Debug)]
 pub struct NodeOverlay {
     node: NodeIdx,
@@ -31,6 +31,7 @@ pub struct NodeOverlay {
     /// Pods added while nothing was removed yet.
     added: SmallVec<[Arc<Pod>; 2]>,
     ports: Option<HostPorts>,
+    volumes: OnceLock<VolumeChanges>,
 }
 
 #[derive(Clone, Debug)]
@@ -50,6 +51,7 @@ impl NodeOverlay {
             remaining: None,
             added: SmallVec::new(),
             ports: None,
+            volumes: OnceLock::new(),
         }
     }
 
@@ -102,6 +104,7 @@ impl NodeOverlay {
             Some(remaining) => remaining.push(OverlayPod::Added(pod.clone())),
             None => self.added.push(pod.clone()),
         }
+        self.change_volumes(cluster, pod, 1);
     }
 
     /// Removes a pod by UID, whether it is on the node or was added here, and returns it. O(pods on the node).
@@ -121,6 +124,7 @@ impl NodeOverlay {
         if !pod.spec.host_ports.is_empty() {
             self.ports_mut(cluster).remove(&pod.spec.host_ports);
         }
+        self.change_volumes(cluster, &pod, -1);
         Ok(pod)
     }
 
@@ -203,10 +207,28 @@ impl NodeOverlay {
         (removed, added)
     }
 
-    /// The volumes in use. O(pods on the node + volumes of those that come or go).
-    pub fn volumes<'a>(&self, cluster: &'a ClusterState) -> NodeVolumes<'a> {
-        let (removed, added) = self.changed_pods(cluster);
-        cluster.volumes_on(self.node).with_changes(cluster.objects(), &removed, &added)
+    /// The volumes in use. O(pods on the node + volumes of those that have come or gone) the first time, then O(1).
+    pub fn volumes<'a>(&'a self, cluster: &'a ClusterState) -> NodeVolumes<'a> {
+        let changes = self.volumes.get_or_init(|| {
+            let (removed, added) = self.changed_pods(cluster);
+            let mut changes = VolumeChanges::default();
+            removed.into_iter().for_each(|pod| follow(&mut changes, cluster, (self.node, pod), -1));
+            added.into_iter().for_each(|pod| follow(&mut changes, cluster, (self.node, pod), 1));
+            changes
+        });
+        cluster.volumes_on(self.node).with_changes(changes)
+    }
+
+    /// How many volumes were looked at to find those in use.
+    #[cfg(test)]
+    pub(crate) fn n_volumes_looked_up(&self) -> usize {
+        self.volumes.get().map_or(0, |changes| changes.n_looked_up)
+    }
+
+    fn change_volumes(&mut self, cluster: &ClusterState, pod: &Arc<Pod>, n: i64) {
+        if let Some(changes) = self.volumes.get_mut() {
+            follow(changes, cluster, (self.node, pod), n);
+        }
     }
 
     fn ports_mut(&mut self, cluster: &ClusterState) -> &mut HostPorts {
@@ -232,6 +254,19 @@ impl NodeOverlay {
             OverlayPod::Added(pod) => Some(pod),
         }
     }
+}
+
+/// Follows the volumes of `n` more pods on a node.
+fn follow(
+    changes: &mut VolumeChanges,
+    cluster: &ClusterState,
+    (node, pod): (NodeIdx, &Arc<Pod>),
+    n: i64,
+) {
+    let idx = cluster.pods.idx(&pod.uid).filter(|idx| cluster.pods.node_of(*idx) == Some(node));
+    let known = idx.and_then(|idx| cluster.pods.pod(idx));
+    let is_own = known.is_some_and(|known| Arc::ptr_eq(known, pod));
+    changes.change((cluster.objects(), &cluster.volumes), node, (&**pod, is_own), n);
 }
 
 impl OverlayPod {

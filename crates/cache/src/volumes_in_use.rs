@@ -24,6 +24,7 @@ use crate::node_table::NodeIdx;
 use crate::objects::ObjectStore;
 
 pub use self::of_node::NodeVolumes;
+pub(crate) use self::of_node::VolumeChanges;
 pub use self::used_volume::UsedVolume;
 
 /// Namespace and name of a claim.

@@ -179,6 +179,8 @@ impl SchedulingCycle {
             // All that may be tried, if there is room for the counters of all members.
             if n_counters.is_some_and(|n| cx.core.cluster.can_follow(n)) {
                 trial.counters.up_to = self.limits_of(cx, group).hard;
+                let n_labels = group.pods.iter().map(|pod| pod.labels.len());
+                trial.counters.most_labels = n_labels.max().unwrap_or(0);
             }
         }
         for (at, placement) in placements.into_iter().enumerate() {

@@ -12,7 +12,7 @@ mod parts;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::ClusterState;
 
-use self::parts::PARTS;
+use self::parts::{Counted, PARTS};
 
 /// Which nodes a part of a pod is compared with if the pod may only go to some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +41,22 @@ struct Comparisons {
     /// With each of those that are in the pod's namespace.
     per_neighbour: u64,
     /// With a pod that is put on a node or taken off it, where what was counted is kept.
-    per_shift: u64,
+    per_shift: Shift,
     /// How many counters of what is compared with the whole cluster there are.
     n_counters: u64,
     /// How many texts one of them lists at most.
     listed: u64,
+}
+
+/// What it costs to compare a pod with what selectors require: one requirement after the other, or, where they are many, by looking
+/// up each of its labels among them. It is done in the way that costs less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Shift {
+    one_by_one: u64,
+    /// However many labels the pod has.
+    looked_up: u64,
+    /// With each label of the pod.
+    per_label: u64,
 }
 
 /// What an attempt costs at most, in units.
@@ -66,6 +77,8 @@ pub(crate) struct KeptCounters {
     pub(crate) up_to: u64,
     /// Whether those that a search needs are there from an earlier one, if that did not cost more.
     pub(crate) are_there: bool,
+    /// How many labels the pods of the attempt have at most, which are put on nodes and taken off.
+    pub(crate) most_labels: usize,
 }
 
 /// The nodes that a pod may go to, by their number.
@@ -133,7 +146,7 @@ impl Extent {
         let Comparisons { once, n_counters, per_shift, .. } = compared;
         once.saturating_add(compared.with_node().saturating_mul(units(self.scope.n_nodes)))
             .saturating_add(n_counters.saturating_mul(KEEPING_A_COUNTER))
-            .saturating_add(per_shift.saturating_mul(2))
+            .saturating_add(per_shift.of_pod(self.scope.counters.most_labels).saturating_mul(2))
     }
 
     /// The price of looking for pods to evict: each node that the pod may go to is tried without its pods, and with each of them
@@ -161,13 +174,15 @@ impl Price {
     pub(crate) fn on(pod: &Pod, cluster: &ClusterState, scope: ScopeSize) -> Self {
         let extent = Extent::new(pod, cluster, scope);
         let (mut in_scope, mut everywhere) = (Comparisons::default(), Comparisons::default());
+        let KeptCounters { up_to, are_there, .. } = scope.counters;
+        let counted = if are_there && up_to > 0 { Counted::Before } else { Counted::Anew };
         for (_, reach, part) in &PARTS {
             let sum = if *reach == Reach::Scope { &mut in_scope } else { &mut everywhere };
-            *sum = sum.and(part(pod, cluster));
+            *sum = sum.and(part(pod, cluster, counted));
         }
         let here = extent.price(Reach::Scope, in_scope);
         let mut search = here.saturating_add(extent.price(Reach::Cluster, everywhere));
-        if scope.counters.are_there && search <= scope.counters.up_to {
+        if counted == Counted::Before && search <= up_to {
             search = search.min(here.saturating_add(extent.price_of_counted(everywhere)));
         }
         let preemption = match pod.spec.never_preempts {
@@ -188,7 +203,7 @@ impl Price {
 /// How many counters a search for the pod may need at most; `None` if they are not all kept for the next one.
 pub(crate) fn n_kept_counters(pod: &Pod, cluster: &ClusterState) -> Option<u64> {
     let everywhere = PARTS.iter().filter(|(_, reach, _)| *reach == Reach::Cluster);
-    let all = everywhere.map(|(.., part)| part(pod, cluster));
+    let all = everywhere.map(|(.., part)| part(pod, cluster, Counted::Anew));
     let all = all.fold(Comparisons::default(), Comparisons::and);
     all.keeps_counters().then_some(all.n_counters)
 }
@@ -201,7 +216,7 @@ pub(crate) fn most_expensive_part(
 ) -> &'static str {
     let extent = Extent::new(pod, cluster, scope);
     let prices = PARTS.iter().map(|(name, reach, part)| {
-        let price = extent.price(*reach, part(pod, cluster));
+        let price = extent.price(*reach, part(pod, cluster, Counted::Anew));
         (price, *name)
     });
     // Of several, the first.
@@ -218,7 +233,7 @@ impl Comparisons {
             per_pod: self.per_pod.saturating_add(other.per_pod),
             per_passed: self.per_passed.saturating_add(other.per_passed),
             per_neighbour: self.per_neighbour.saturating_add(other.per_neighbour),
-            per_shift: self.per_shift.saturating_add(other.per_shift),
+            per_shift: self.per_shift.and(other.per_shift),
             n_counters: self.n_counters.saturating_add(other.n_counters),
             listed: self.listed.saturating_add(other.listed),
         }
@@ -231,6 +246,27 @@ impl Comparisons {
     /// With a node as it is.
     fn with_node(self) -> u64 {
         self.per_node.saturating_add(self.per_filling)
+    }
+}
+
+impl Shift {
+    /// As much in either way.
+    const fn of_all(n: u64) -> Self {
+        Self { one_by_one: n, looked_up: n, per_label: 0 }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            one_by_one: self.one_by_one.saturating_add(other.one_by_one),
+            looked_up: self.looked_up.saturating_add(other.looked_up),
+            per_label: self.per_label.saturating_add(other.per_label),
+        }
+    }
+
+    /// With a pod that has so many labels at most.
+    fn of_pod(self, n_labels: usize) -> u64 {
+        let of_labels = self.per_label.saturating_mul(units(n_labels));
+        self.one_by_one.min(self.looked_up.saturating_add(of_labels))
     }
 }
 
@@ -267,7 +303,7 @@ mod tests {
         cluster
     }
 
-    /// The price is found without reading what an owner selects.
+    /// The price is found without reading what a claim selects.
     #[test]
     fn a_selector_has_the_same_price_before_and_after_it_is_read() {
         for n_labels in 0..4 {
@@ -283,7 +319,7 @@ mod tests {
                 let written = json!({"matchLabels": labels, "matchExpressions": expressions});
                 let read = serde_json::from_value(written.clone()).unwrap();
                 let read = LabelSelector::from_wire(&read).unwrap();
-                let written = written_requirements("ReplicaSet", &Json::from(written));
+                let written = written_requirements(&Json::from(written));
                 assert_eq!(written, requirements(read.requirements()), "{n_labels} and {lists:?}");
             }
         }
@@ -365,7 +401,7 @@ mod tests {
         let most_expensive = most_expensive_part(&labelled, &cluster, ScopeSize::all(&cluster));
         assert_eq!(most_expensive, PARTS[2].0);
         // In the next placements of a group it is known which of them select the pod.
-        let counters = KeptCounters { up_to: price.search, are_there: true };
+        let counters = KeptCounters { up_to: price.search, are_there: true, most_labels: 100 };
         let next = ScopeSize { n_nodes: 1, n_pods: 0, counters };
         let next = Price::on(&labelled, &cluster, next).search;
         assert!((700..1000).contains(&next), "{next}");
@@ -530,7 +566,7 @@ mod tests {
         let terms = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": vec![term; 10]}}});
         let (pod, plain) = (pod(terms), pod(json!({})));
         let price = |pod: &Pod, up_to| {
-            let counters = KeptCounters { up_to, are_there: up_to > 0 };
+            let counters = KeptCounters { up_to, are_there: up_to > 0, most_labels: 0 };
             Price::on(pod, &cluster, ScopeSize { n_nodes: 1, n_pods: 1, counters }).search
         };
         let first = price(&pod, 0);
@@ -541,6 +577,36 @@ mod tests {
         // Nothing was kept of a search that costs more.
         assert_eq!(price(&pod, first - 1), first);
         assert_eq!(price(&plain, u64::MAX), price(&plain, 0));
+    }
+
+    /// As members of a group are, again and again.
+    #[test]
+    fn labels_of_a_pod_that_is_put_on_a_node_are_looked_up_among_many_requirements() {
+        let mut cluster = cluster();
+        let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r",
+            "controller": true});
+        let owned = json!({"metadata": {"namespace": "a", "name": "p", "labels": {"app": "x"},
+            "ownerReferences": [owner]}});
+        let owned = Pod::from_value(&owned).unwrap();
+        let price = |cluster: &ClusterState, most_labels| {
+            let counters = KeptCounters { up_to: u64::MAX, are_there: true, most_labels };
+            Price::on(&owned, cluster, ScopeSize { n_nodes: 1, n_pods: 1, counters }).search
+        };
+        let absent = |at: usize| json!({"key": format!("k{at}"), "operator": "DoesNotExist"});
+        let selector = json!({"matchExpressions": (0..1923).map(absent).collect::<Vec<_>>()});
+        add(&mut cluster, "ReplicaSet", "a", "r", &selector);
+        let of_one = price(&cluster, 1);
+        assert!(of_one < 200, "{of_one}");
+        // Each label costs a search when the pod comes and one when it goes.
+        assert_eq!(price(&cluster, 10) - of_one, 9 * 2 * 23);
+        // With very many labels, each requirement is compared.
+        let of_many = price(&cluster, 1000);
+        assert!((2 * 1923..2 * 1923 + 200).contains(&of_many), "{of_many}");
+        // So it is if all are about one label.
+        let about_one = vec![json!({"key": "app", "operator": "NotIn", "values": ["y"]}); 1923];
+        add(&mut cluster, "ReplicaSet", "a", "r", &json!({"matchExpressions": about_one}));
+        let of_one = price(&cluster, 1);
+        assert!(of_one > 2 * 2 * 1923, "{of_one}");
     }
 
     #[test]

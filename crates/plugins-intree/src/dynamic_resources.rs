@@ -312,6 +312,7 @@ impl Reserve for DynamicResources {
                 claim.may_be_shared = true;
                 group::reserved_in_cycle(group, &claim.flight);
             }
+            consumers::moved(group, &self.shared, cluster, pod, true);
         }
         match found {
             Ok(()) => Status::SUCCESS,
@@ -321,12 +322,15 @@ impl Reserve for DynamicResources {
 
     fn unreserve(
         &self,
-        _: &Context<'_>,
+        cx: &Context<'_>,
         state: &mut CycleState,
         pod: &Arc<Pod>,
         _: &str,
         commands: &mut Commands,
     ) {
+        if let Some(group) = state.get::<GroupCycleState>() {
+            consumers::moved(group, &self.shared, cx.cluster(), pod, false);
+        }
         if let Some(devices) = state.get_mut::<PodDevices>() {
             release::unreserve(devices, pod, commands);
         }

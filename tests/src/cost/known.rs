@@ -96,12 +96,18 @@ impl Genome {
             Self { n_pods: 7, genes: vec![listing("resource claims", 4, 498, 28)] },
             // Counters by the keys of the constraints had a kilobyte more.
             Self { n_pods: 12, genes: vec![listing("spread constraints", 43, 14, 40)] },
-            // Each host had the price of comparing a pod four times with what its replica set selects; twice is what happens, and still
-            // more than is allowed.
+            // At each host, a pod was compared with all that its replica set selects, and had the price of doing so four times.
             Self {
                 n_pods: 60,
                 genes: vec![
                     listing("a replica set", 2, 1740, 23),
+                    listing("pod group", 199, 121, 18),
+                ],
+            },
+            Self {
+                n_pods: 60,
+                genes: vec![
+                    listing("a replica set", 2, 1923, 23),
                     listing("pod group", 199, 121, 18),
                 ],
             },
@@ -117,5 +123,5 @@ impl Genome {
     }
 
     /// How many those are.
-    pub(super) const N_KNOWN: usize = 20;
+    pub(super) const N_KNOWN: usize = 21;
 }

@@ -116,12 +116,17 @@ fn table(lines: &str) -> BTreeSet<Right> {
 
 #[test]
 fn roles_are_those_of_kube_scheduler() {
-    let rbac = manifest("rbac.yaml");
+    let features = manifest("rbac-features.yaml");
+    let of_features = features.iter().filter(|document| document["kind"] == "ClusterRole");
+    let of_features = of_features.flat_map(|role| rights(&role["rules"]));
+    let rbac = [manifest("rbac.yaml"), features.clone()].concat();
     let rules = |name| rights(&named(&rbac, "ClusterRole", name)["rules"]);
     // What the plugin Coscheduling reads, which the reference does not have.
     let additions = table("scheduling.x-k8s.io podgroups * get,list,watch");
-    let expected = table(SYSTEM_KUBE_SCHEDULER).into_iter().chain(additions).collect();
-    assert_eq!(rules("kube-scheduler-rs"), expected);
+    let expected: BTreeSet<Right> =
+        table(SYSTEM_KUBE_SCHEDULER).into_iter().chain(additions).collect();
+    let all: BTreeSet<Right> = rules("kube-scheduler-rs").into_iter().chain(of_features).collect();
+    assert_eq!(all, expected);
     assert_eq!(rules("kube-scheduler-rs-volumes"), table(SYSTEM_VOLUME_SCHEDULER));
     // Less than the reference's, which may touch every lease of the namespace.
     let leasing = rights(&named(&rbac, "Role", "kube-scheduler-rs-leader-election")["rules"]);
@@ -291,14 +296,15 @@ fn the_chart_gives_the_rights_of_the_manifests() {
     let lines = |text: &str, from: &str| -> Vec<String> {
         let part = text.split_once(from).unwrap().1.split("\n---\n").next().unwrap();
         let lease = "{{ include \"scheduler.lease\" . | quote }}";
-        part.lines()
-            .map(|line| line.replace(lease, "kube-scheduler-rs"))
-            .filter(|line| !line.is_empty())
-            // Rights for features that are off can be left out.
-            .filter(|line| {
-                !line.starts_with("{{- if .Values.rbac.features.") && line != "{{- end }}"
-            })
-            .collect()
+        // Rights for features that are off are in another manifest.
+        let mut is_of_feature = false;
+        let is_usual = |line: &&str| {
+            let is_left_out = is_of_feature || line.starts_with("{{- if .Values.rbac.features.");
+            is_of_feature = is_left_out && *line != "{{- end }}";
+            !is_left_out && !line.is_empty()
+        };
+        let usual = part.lines().filter(is_usual);
+        usual.map(|line| line.replace(lease, "kube-scheduler-rs")).collect()
     };
     let (ours, chart) =
         (text(&format!("{MANIFESTS}/rbac.yaml")), text(&format!("{CHART}/templates/rbac.yaml")));
@@ -312,25 +318,40 @@ fn the_chart_gives_the_rights_of_the_manifests() {
 }
 
 #[test]
-fn rights_for_features_that_are_off_are_left_out_of_the_chart() {
+fn rights_for_features_that_are_off_are_left_out() {
     let values: Value = serde_saphyr::from_str(&text(&format!("{CHART}/values.yaml"))).unwrap();
     let features = values["rbac"]["features"].as_object().unwrap();
     assert!(features.values().all(|is_on| *is_on == false));
     let template = text(&format!("{CHART}/templates/rbac.yaml"));
-    let mut guarded = BTreeMap::new();
+    let mut guarded: BTreeMap<String, BTreeSet<Right>> = BTreeMap::new();
     for part in template.split("{{- if .Values.rbac.features.").skip(1) {
         let (feature, rest) = part.split_once(" }}\n").unwrap();
         let rules = rest.split_once("{{- end }}").unwrap().0;
         let rules: Value = serde_saphyr::from_str(rules).unwrap();
-        let resources = rights(&rules).into_iter().map(|(_, resource, ..)| resource);
-        guarded.entry(feature.to_owned()).or_insert_with(BTreeSet::new).extend(resources);
+        guarded.entry(feature.to_owned()).or_default().extend(rights(&rules));
     }
-    let of = |feature: &str| guarded[feature].iter().map(String::as_str).collect::<Vec<_>>();
-    assert_eq!(of("podGroups"), ["podgroups", "podgroups/status"]);
-    assert_eq!(of("coscheduling"), ["podgroups"]);
-    assert_eq!(of("leaseCandidates"), ["leasecandidates"]);
-    assert_eq!(of("deviceTaintRules"), ["devicetaintrules"]);
     assert_eq!(guarded.keys().collect::<Vec<_>>(), features.keys().collect::<Vec<_>>());
+    let (rbac, of_features) = (manifest("rbac.yaml"), manifest("rbac-features.yaml"));
+    let usual = rights(&named(&rbac, "ClusterRole", "kube-scheduler-rs")["rules"]);
+    for (feature, name, resources) in [
+        ("podGroups", "pod-groups", &["podgroups", "podgroups/status"][..]),
+        ("coscheduling", "coscheduling", &["podgroups"]),
+        ("leaseCandidates", "lease-candidates", &["leasecandidates"]),
+        ("deviceTaintRules", "device-taint-rules", &["devicetaintrules"]),
+    ] {
+        let rights_of = &guarded[feature];
+        let named_by: BTreeSet<&str> =
+            rights_of.iter().map(|(_, resource, ..)| resource.as_str()).collect();
+        let expected: BTreeSet<&str> = resources.iter().copied().collect();
+        assert_eq!(named_by, expected, "{feature}");
+        assert!(usual.is_disjoint(rights_of), "{feature} is not left out of the manifest");
+        let role = format!("kube-scheduler-rs-{name}");
+        let role = named(&of_features, "ClusterRole", &role);
+        assert_eq!(rights(&role["rules"]), *rights_of, "{feature}");
+        assert_eq!(role["metadata"]["labels"]["kube-scheduler-rs/feature"], name);
+    }
+    let n_roles = of_features.iter().filter(|document| document["kind"] == "ClusterRole").count();
+    assert_eq!((n_roles, of_features.len()), (guarded.len(), 2 * guarded.len()));
 }
 
 #[test]

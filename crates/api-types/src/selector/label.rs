@@ -5,13 +5,15 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use kube_scheduler_primitives::KeyedState;
+use serde::Deserialize;
 
 use super::error::SelectorError;
 use super::grammar;
+use super::many::{FEW, Many};
 use super::requirement::{OperatorName, Requirement, new_requirement};
 use crate::labels::Labels;
 use crate::validation::FieldPath;
-use crate::wire;
+use crate::{Json, wire};
 
 /// A compiled label selector. Without requirements it matches everything; "matches nothing" is the absence of a
 /// selector, `None` where one is optional.
@@ -19,9 +21,25 @@ use crate::wire;
 /// It is hashed once, when it is made, however much it lists, and compared at length only with one of equal hash.
 #[derive(Clone)]
 pub struct LabelSelector {
-    requirements: Arc<[Requirement]>,
+    listed: Listed,
     /// Of the requirements, by [`KeyedState`].
     hash: u64,
+}
+
+/// Which of them it is follows from the number of requirements. No larger than the first of them.
+#[derive(Clone)]
+enum Listed {
+    Few(Arc<[Requirement]>),
+    Many(Arc<Many>),
+}
+
+impl Listed {
+    fn all(&self) -> &Arc<[Requirement]> {
+        match self {
+            Self::Few(requirements) => requirements,
+            Self::Many(many) => many.requirements(),
+        }
+    }
 }
 
 impl Default for LabelSelector {
@@ -32,13 +50,13 @@ impl Default for LabelSelector {
 
 impl fmt::Debug for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LabelSelector").field("requirements", &self.requirements).finish()
+        f.debug_struct("LabelSelector").field("requirements", self.listed.all()).finish()
     }
 }
 
 impl PartialEq for LabelSelector {
     fn eq(&self, other: &Self) -> bool {
-        self.hash == other.hash && self.requirements == other.requirements
+        self.hash == other.hash && self.listed.all() == other.listed.all()
     }
 }
 
@@ -55,7 +73,17 @@ impl LabelSelector {
     pub fn new(requirements: impl Into<Arc<[Requirement]>>) -> Self {
         let requirements = requirements.into();
         let hash = KeyedState::default().hash_one(&requirements);
-        Self { requirements, hash }
+        let listed = match Self::looks_labels_up(requirements.len()) {
+            true => Listed::Many(Arc::new(Many::new(requirements))),
+            false => Listed::Few(requirements),
+        };
+        Self { listed, hash }
+    }
+
+    /// What a controller selects by its `spec.selector`; without requirements when that is absent or cannot be read.
+    pub fn of_controller(controller: &Json) -> Self {
+        let written = wire::LabelSelector::deserialize(&controller["spec"]["selector"]).ok();
+        written.and_then(|written| Self::from_wire(&written).ok()).unwrap_or_default()
     }
 
     /// Compiles `matchLabels` and `matchExpressions`.
@@ -101,24 +129,53 @@ impl LabelSelector {
         grammar::parse(text).map(Self::new)
     }
 
-    /// Whether `labels` fulfil every requirement.
+    /// Whether `labels` fulfil every requirement. With [many](Self::looks_labels_up) requirements O(labels × log requirements), and
+    /// those about one of the labels.
     pub fn matches(&self, labels: &Labels) -> bool {
-        self.requirements.iter().all(|requirement| requirement.matches(labels))
+        match &self.listed {
+            Listed::Few(requirements) => {
+                requirements.iter().all(|requirement| requirement.matches(labels))
+            }
+            Listed::Many(many) => many.matches(labels),
+        }
+    }
+
+    /// Whether a selector with so many requirements looks up each label among them. With fewer each of them is looked up among the
+    /// labels.
+    pub const fn looks_labels_up(n_requirements: usize) -> bool {
+        n_requirements > FEW
+    }
+
+    /// How many requirements a label is compared with at most: those about one key, or all of a few.
+    pub fn most_about_one_label(&self) -> usize {
+        match &self.listed {
+            Listed::Few(requirements) => requirements.len(),
+            Listed::Many(many) => many.most_about_one(),
+        }
     }
 
     /// Whether there are no requirements, so that everything matches.
     pub fn is_empty(&self) -> bool {
-        self.requirements.is_empty()
+        self.requirements().is_empty()
     }
 
     /// The requirements in order: labels by key, then expressions as written.
     pub fn requirements(&self) -> &[Requirement] {
-        &self.requirements
+        self.listed.all()
     }
 
     /// This selector with more requirements at its end.
     #[must_use]
     pub fn with(&self, more: impl IntoIterator<Item = Requirement>) -> Self {
-        Self::new(self.requirements.iter().cloned().chain(more).collect::<Arc<[_]>>())
+        Self::new(self.requirements().iter().cloned().chain(more).collect::<Arc<[_]>>())
+    }
+
+    /// How many single requirements were compared, if they are many.
+    #[cfg(test)]
+    pub(super) fn n_compared(&self) -> u32 {
+        match &self.listed {
+            Listed::Few(_) => 0,
+            Listed::Many(many) => many.n_compared.load(std::sync::atomic::Ordering::Relaxed),
+        }
     }
 }

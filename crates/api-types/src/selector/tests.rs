@@ -396,6 +396,47 @@ fn requirement_json() -> impl Strategy<Value = (String, &'static str, Vec<String
     (key, operator, prop::collection::vec(value, 0..3))
 }
 
+/// A pod has few labels; what many requirements say about others is not looked at.
+#[test]
+fn labels_are_looked_up_among_many_requirements() {
+    let absent = |at: usize| Requirement {
+        key: format!("k{at}").into(),
+        operator: Operator::DoesNotExist,
+        values: Arc::from([]),
+    };
+    let is_app = Requirement::equals("app".into(), "a".into());
+    let selector = LabelSelector::new((0..2000).map(absent).chain([is_app]).collect::<Vec<_>>());
+    let own = labels(&[("app", "a"), ("tier", "b")]);
+    for _ in 0..100 {
+        assert!(selector.matches(&own));
+    }
+    let before = selector.n_compared();
+    assert!(selector.matches(&own));
+    assert_eq!(selector.n_compared() - before, 1);
+    assert!(!selector.matches(&labels(&[("tier", "b")])));
+    assert!(!selector.matches(&labels(&[("app", "a"), ("k1999", "")])));
+    // There is one for each term of each pod.
+    let of_few = size_of::<Arc<[Requirement]>>() + size_of::<u64>();
+    assert_eq!(size_of::<LabelSelector>(), of_few);
+}
+
+/// Those that labels may fulfil without being there are more likely.
+fn any_requirement() -> impl Strategy<Value = Requirement> {
+    let operator = prop_oneof![
+        4 => Just(Operator::DoesNotExist),
+        4 => Just(Operator::NotIn),
+        2 => Just(Operator::In),
+        2 => Just(Operator::Exists),
+        1 => (-1..3_i64).prop_map(Operator::Gt),
+    ];
+    let values = prop::collection::btree_set("[0-3]", 1..4);
+    ("[a-p]", operator, values).prop_map(|(key, operator, values)| Requirement {
+        key: key.into(),
+        operator,
+        values: values.iter().map(|value| Arc::from(value.as_str())).collect(),
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
@@ -477,6 +518,34 @@ proptest! {
         prop_assert_eq!(LabelSelector::default(), LabelSelector::new([]));
         let table: KeyedSet<LabelSelector> = [LabelSelector::default()].into_iter().collect();
         prop_assert!(table.contains(&LabelSelector::new([])));
+    }
+
+    #[test]
+    fn many_requirements_are_matched_as_one_after_the_other(
+        requirements in prop::collection::vec(any_requirement(), 0..40),
+        n_broken in 0..3_usize,
+        given in prop::collection::btree_map("[a-p]", "[0-3]", 0..12),
+    ) {
+        let labels: Labels = given.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let (holding, broken): (Vec<Requirement>, Vec<Requirement>) =
+            requirements.into_iter().partition(|requirement| requirement.matches(&labels));
+        let is_match = n_broken == 0 || broken.is_empty();
+        let absent = |at: usize| Requirement {
+            key: format!("z{at}").into(),
+            operator: Operator::DoesNotExist,
+            values: Arc::from([]),
+        };
+        let broken = broken.into_iter().take(n_broken);
+        let all: Vec<Requirement> =
+            holding.into_iter().chain(broken).chain((0..17).map(absent)).collect();
+        let n_about_one = all.iter().map(|one| all.iter().filter(|other| other.key == one.key).count());
+        let most_about_one = n_about_one.max();
+        let selector = LabelSelector::new(all);
+        // One after the other at first, then looked up.
+        for _ in 0..40 {
+            prop_assert_eq!(selector.matches(&labels), is_match);
+        }
+        prop_assert_eq!(Some(selector.most_about_one_label()), most_about_one);
     }
 
     #[test]

@@ -179,9 +179,10 @@ impl Client {
         Self { config, ..Self::new(address) }
     }
 
-    /// Shows a client certificate, and accepts any server certificate.
+    /// Shows a client certificate with what follows it in the PEM text, and accepts any server certificate.
     pub(crate) fn with_certificate(mut self, issued: &IssuedCertificate) -> Self {
-        let chain = vec![CertificateDer::from_pem_slice(issued.certificate.as_bytes()).unwrap()];
+        let chain = CertificateDer::pem_slice_iter(issued.certificate.as_bytes());
+        let chain = chain.collect::<Result<Vec<_>, _>>().unwrap();
         let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
         let provider = Arc::new(ring::default_provider());
         self.config = ClientConfig::builder_with_provider(provider)

@@ -471,6 +471,44 @@ async fn a_known_caller_is_not_displaced_by_strangers() {
     running.stop().await;
 }
 
+/// They are kept as long as the connection. Those of up to 64 KiB are refused once they are read, before they are copied or a
+/// signature is verified; of a longer message no more is read.
+#[tokio::test(flavor = "multi_thread")]
+async fn client_certificates_that_are_too_long_end_the_handshake() {
+    let cluster = cluster(1).await;
+    let authority = Authority::new("clients");
+    let directory = tempdir().unwrap();
+    let ca = directory.path().join("ca.crt");
+    std::fs::write(&ca, &authority.pem).unwrap();
+    let mut options = options();
+    options.authentication.client_ca_file = Some(ca);
+    options.authentication.skip_lookup = true;
+    let running = serving(&cluster, options).await;
+    let issued = authority.client("jane", &["system:masters"]);
+    let showing = |n: usize| {
+        let chain = std::iter::repeat_n(authority.pem.as_str(), n);
+        let all: Vec<&str> = [issued.certificate.as_str()].into_iter().chain(chain).collect();
+        let certificate = all.join("\n");
+        client(&running).with_certificate(&IssuedCertificate { certificate, ..issued.clone() })
+    };
+    let n_bytes = CertificateDer::from_pem_slice(authority.pem.as_bytes()).unwrap().len();
+    let n_allowed = ((16 << 10) - issued.der().len()) / n_bytes;
+    assert_eq!(showing(n_allowed).get("/configz").await.code, 200);
+    for n in [n_allowed + 1, (80 << 10) / n_bytes] {
+        // The server may hang up before the client has sent everything.
+        let reply = match showing(n).connect().await {
+            Ok(mut stream) => {
+                let _ = stream.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").await;
+                until_closed(&mut stream).await
+            }
+            Err(_) => String::new(),
+        };
+        assert_eq!(reply, "", "{n} certificates of {n_bytes} bytes");
+    }
+    assert_eq!(client(&running).get("/livez").await.code, 200);
+    running.stop().await;
+}
+
 /// Reads up to the end of an answer that is well.
 async fn until_ok(stream: &mut (impl AsyncReadExt + Unpin)) {
     let mut reply = Vec::new();

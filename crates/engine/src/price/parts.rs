@@ -5,16 +5,24 @@ use std::collections::BTreeMap;
 
 use kube_scheduler_api_types::well_known::{RESOURCE_GROUP, STORAGE_GROUP};
 use kube_scheduler_api_types::{
-    Json, LabelSelector, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, Requirement,
+    Fields, Json, LabelSelector, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, Requirement,
     VolumeSource,
 };
 use kube_scheduler_cache::counters::RequiredNodeAffinity;
 use kube_scheduler_cache::{ClusterState, ServiceSelectors};
 
-use super::{Comparisons, Reach, units};
+use super::{Comparisons, Reach, Shift, units};
 
 /// What messages call a part of a pod, and what the part costs.
-type Part = (&'static str, Reach, fn(&Pod, &ClusterState) -> Comparisons);
+type Part = (&'static str, Reach, fn(&Pod, &ClusterState, Counted) -> Comparisons);
+
+/// Whether what a pod needs counted in the whole cluster has been counted. Only then it matters how many requirements are about one
+/// label, for which they are sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    Anew,
+    Before,
+}
 
 /// The parts of a pod that cost something.
 pub(super) const PARTS: [Part; 7] = [
@@ -47,11 +55,62 @@ pub(super) fn requirements(all: &[Requirement]) -> (u64, u64) {
     all.iter().fold((0, 0), cost)
 }
 
-fn selector(selector: Option<&LabelSelector>) -> (u64, u64) {
-    selector.map_or((0, 0), |selector| requirements(selector.requirements()))
+/// What it costs to compare a pod with a selector.
+#[derive(Clone, Copy, Default)]
+struct Selecting {
+    /// With one requirement after the other.
+    one_by_one: u64,
+    /// How many texts are listed.
+    listed: u64,
+    n_requirements: usize,
+    /// One label with all requirements about it, at most, if that is known.
+    about_one: Option<u64>,
 }
 
-fn node_selection(pod: &Pod, _: &ClusterState) -> Comparisons {
+impl Selecting {
+    fn by(selector: Option<&LabelSelector>, counted: Counted) -> Self {
+        let Some(selector) = selector else { return Self::default() };
+        let all = selector.requirements();
+        let (one_by_one, listed) = requirements(all);
+        let about_one = (counted == Counted::Before).then(|| {
+            let longest = all.iter().map(|one| 1 + log(one.values.len())).max();
+            longest.unwrap_or(0).saturating_mul(units(selector.most_about_one_label()))
+        });
+        Self { one_by_one, listed, n_requirements: all.len(), about_one }
+    }
+
+    /// By so many labels, each with its value.
+    fn by_pairs(n_requirements: usize) -> Self {
+        let n = units(n_requirements).saturating_mul(2);
+        Self { one_by_one: n, listed: n, n_requirements, about_one: Some(2) }
+    }
+
+    /// By all of both.
+    fn and(self, other: Self) -> Self {
+        Self {
+            one_by_one: self.one_by_one.saturating_add(other.one_by_one),
+            listed: self.listed.saturating_add(other.listed),
+            n_requirements: self.n_requirements.saturating_add(other.n_requirements),
+            about_one: match (self.about_one, other.about_one) {
+                (Some(one), Some(other)) => Some(one.saturating_add(other)),
+                _ => None,
+            },
+        }
+    }
+
+    fn per_shift(self) -> Shift {
+        let Self { one_by_one, n_requirements, about_one, .. } = self;
+        match about_one {
+            Some(about_one) if LabelSelector::looks_labels_up(n_requirements) => {
+                let per_label = about_one.saturating_add(2 * log(n_requirements));
+                Shift { one_by_one, looked_up: 1, per_label }
+            }
+            _ => Shift::of_all(one_by_one),
+        }
+    }
+}
+
+fn node_selection(pod: &Pod, _: &ClusterState, _: Counted) -> Comparisons {
     let n_pairs = pod.spec.node_selector.as_ref().map_or(0, |pairs| units(pairs.len()));
     let mut sum = Comparisons { once: n_pairs, per_node: n_pairs, ..Comparisons::default() };
     let Some(affinity) = pod.spec.node_affinity.as_deref() else { return sum };
@@ -66,22 +125,23 @@ fn node_selection(pod: &Pod, _: &ClusterState) -> Comparisons {
     sum
 }
 
-fn spread_constraints(pod: &Pod, cluster: &ClusterState) -> Comparisons {
+fn spread_constraints(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Comparisons {
     let constraints = &pod.spec.topology_spread_constraints;
     let mut sum = Comparisons::default();
     for constraint in constraints.iter() {
-        let (per_neighbour, once) = selector(constraint.selector.as_ref());
+        let selecting = Selecting::by(constraint.selector.as_ref(), counted);
+        let (per_neighbour, once) = (selecting.one_by_one, selecting.listed);
         // No pod is counted without a requirement.
         let per_passed = u64::from(per_neighbour > 0);
         let of_one = Comparisons { once, per_filling: 1, n_counters: 1, ..Comparisons::default() };
-        let per_shift = per_passed + per_neighbour;
+        let per_shift = selecting.per_shift().and(Shift::of_all(per_passed));
         sum = sum.and(Comparisons { per_passed, per_neighbour, per_shift, listed: once, ..of_one });
     }
     if !constraints.is_empty() {
         // Which nodes count is found out once, and for each constraint that honours taints.
-        let per_constraint = tolerations(pod, cluster).once;
+        let per_constraint = tolerations(pod, cluster, counted).once;
         let once = per_constraint.saturating_mul(units(constraints.len()));
-        let per_node = node_selection(pod, cluster).per_node;
+        let per_node = node_selection(pod, cluster, counted).per_node;
         let listed = listed_about_nodes(pod, units(constraints.len()));
         sum = sum.and(Comparisons { once, per_node, listed, ..Comparisons::default() });
     }
@@ -97,7 +157,7 @@ fn listed_about_nodes(pod: &Pod, n_constraints: u64) -> u64 {
 
 /// A pod without constraints is spread by what its services and its owner select. Of its services only those labels
 /// count that it has itself.
-fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
+fn default_spreading(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Comparisons {
     if !pod.spec.topology_spread_constraints.is_empty() {
         return Comparisons::default();
     }
@@ -108,47 +168,64 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     // Each service's pairs are looked up among the labels, and listed if the service selects the pod.
     let n_steps = n_compared.saturating_mul(2 * log(pod.labels.len()));
     let once_per_cycle = n_services.saturating_add(n_steps);
-    let of_owner = pod.controller.as_ref().and_then(|owner| {
-        let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-        let owner = objects.get(group, &owner.kind, &pod.namespace, &owner.name)?;
-        Some(written_requirements(&owner.kind, &owner.json["spec"]["selector"]))
-    });
-    let (of_owner, n_owned) = of_owner.unwrap_or_default();
-    let of_services = units(n_pairs).min(n_labels);
-    let n_selected = of_services.saturating_add(n_owned);
+    let of_owner = selected_by_owner(pod, cluster, counted);
+    let n_selecting = n_pairs.min(pod.labels.len());
+    let (of_services, n_owned) = (units(n_selecting), of_owner.listed);
     // What services select is known to be about a pod with these labels. What the owner selects is listed anew only together
     // with it, or if it is pairs without operators.
     let has_pairs_only =
         pod.controller.as_ref().is_some_and(|owner| *owner.kind == *"ReplicationController");
     let is_listed = of_services > 0 || has_pairs_only;
     let once = if is_listed { n_labels + of_services + n_owned } else { 0 };
-    let once_per_cycle = once_per_cycle.saturating_add(of_owner);
-    if n_selected == 0 {
+    let once_per_cycle = once_per_cycle.saturating_add(of_owner.one_by_one);
+    if of_services == 0 && n_owned == 0 {
         return Comparisons { once, once_per_cycle, ..Comparisons::default() };
     }
+    let selecting = of_owner.and(Selecting::by_pairs(n_selecting));
     let listed = listed_about_nodes(pod, DEFAULT_CONSTRAINTS);
-    let per_pod_and_constraint = of_services.saturating_mul(2).saturating_add(of_owner);
-    let per_neighbour = DEFAULT_CONSTRAINTS.saturating_mul(per_pod_and_constraint);
     Comparisons {
         once,
         once_per_cycle,
-        per_node: node_selection(pod, cluster).per_node,
+        per_node: node_selection(pod, cluster, counted).per_node,
         per_filling: DEFAULT_CONSTRAINTS,
         per_pod: 0,
         per_passed: DEFAULT_CONSTRAINTS,
-        per_neighbour,
+        per_neighbour: DEFAULT_CONSTRAINTS.saturating_mul(selecting.one_by_one),
         // All constraints count the same pods, and hosts need no counter of their own.
-        per_shift: per_pod_and_constraint.saturating_add(1),
+        per_shift: selecting.per_shift().and(Shift::of_all(1)),
         n_counters: DEFAULT_CONSTRAINTS,
         // Each pair is a key and a value.
-        listed: n_selected.saturating_add(of_services).saturating_add(listed),
+        listed: selecting.listed.saturating_add(listed),
     }
 }
 
-/// What [`requirements`] says of the selector in an object of this kind: pairs, or `matchLabels` and `matchExpressions`.
-pub(super) fn written_requirements(kind: &str, selector: &Json) -> (u64, u64) {
-    let pairs = if kind == "ReplicationController" { selector } else { &selector["matchLabels"] };
-    let of_pairs = 2 * pairs.as_object().map_or(0, |pairs| units(pairs.len()));
+/// What the controller of a pod selects. It is kept with the controller once it was read, as it is where the pod is spread.
+fn selected_by_owner(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Selecting {
+    let Some(owner) = &pod.controller else { return Selecting::default() };
+    let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    let controller = match (group, &*owner.kind) {
+        ("", "ReplicationController") | ("apps", "ReplicaSet" | "StatefulSet") => {
+            cluster.objects().get(group, &owner.kind, &pod.namespace, &owner.name)
+        }
+        _ => None,
+    };
+    match controller {
+        Some(controller) if group.is_empty() => {
+            let pairs = controller.json["spec"]["selector"].as_object();
+            Selecting::by_pairs(pairs.map_or(0, Fields::len))
+        }
+        Some(controller) => {
+            let selector = controller.read_as(LabelSelector::of_controller);
+            Selecting::by(Some(&*selector), counted)
+        }
+        None => Selecting::default(),
+    }
+}
+
+/// What [`requirements`] says of a selector that was not read.
+pub(super) fn written_requirements(selector: &Json) -> (u64, u64) {
+    let pairs = selector["matchLabels"].as_object();
+    let of_pairs = 2 * pairs.map_or(0, |pairs| units(pairs.len()));
     let expressions = selector["matchExpressions"].as_array().unwrap_or_default();
     expressions.iter().fold((of_pairs, of_pairs), |(cost, listed), expression| {
         let n_values = expression["values"].as_array().map_or(0, <[_]>::len);
@@ -156,7 +233,7 @@ pub(super) fn written_requirements(kind: &str, selector: &Json) -> (u64, u64) {
     })
 }
 
-fn pod_affinity(pod: &Pod, cluster: &ClusterState) -> Comparisons {
+fn pod_affinity(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Comparisons {
     let affinities = [&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity];
     let affinities = affinities.into_iter().flatten();
     let terms = affinities.flat_map(|affinity| {
@@ -166,22 +243,26 @@ fn pod_affinity(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     let mut sum = Comparisons::default();
     for term in terms {
         let PodAffinityTerm { selector: pods, namespaces, namespace_selector, topology_key } = term;
-        let of_pods = selector(pods.as_ref());
-        let of_namespaces = selector(namespace_selector.as_ref());
+        let of_pods = Selecting::by(pods.as_ref(), counted);
+        let of_namespaces = Selecting::by(namespace_selector.as_ref(), Counted::Anew);
         let is_about_neighbours =
             **namespaces == [pod.namespace.clone()] && namespace_selector.is_none();
-        let per_stranger = 1 + of_pods.0 + of_namespaces.0 + log(namespaces.len());
+        let of_namespace = 1 + of_namespaces.one_by_one + log(namespaces.len());
         let (per_passed, per_neighbour, per_pod) = match pods {
-            Some(_) if is_about_neighbours => (1, of_pods.0, 0),
-            Some(_) => (0, 0, per_stranger),
+            Some(_) if is_about_neighbours => (1, of_pods.one_by_one, 0),
+            Some(_) => (0, 0, of_namespace + of_pods.one_by_one),
             // A term without a selector selects no pod, and is compared with none.
             None => (0, 0, 0),
         };
-        let listed = 1 + of_pods.1 + of_namespaces.1 + units(namespaces.len());
+        let listed = 1 + of_pods.listed + of_namespaces.listed + units(namespaces.len());
         let once = listed.saturating_add(CARRYING_A_TERM);
         sum = sum.and(match cluster.is_on_nodes(topology_key) {
             true => {
-                let per_shift = per_pod + per_passed + per_neighbour;
+                let per_shift = match (pods, is_about_neighbours) {
+                    (None, _) => Shift::default(),
+                    (Some(_), true) => of_pods.per_shift().and(Shift::of_all(1)),
+                    (Some(_), false) => of_pods.per_shift().and(Shift::of_all(of_namespace)),
+                };
                 let of_one =
                     Comparisons { once, per_filling: 1, per_shift, ..Comparisons::default() };
                 Comparisons { per_pod, per_passed, per_neighbour, n_counters: 1, listed, ..of_one }
@@ -193,21 +274,21 @@ fn pod_affinity(pod: &Pod, cluster: &ClusterState) -> Comparisons {
     sum
 }
 
-fn tolerations(pod: &Pod, cluster: &ClusterState) -> Comparisons {
+fn tolerations(pod: &Pod, cluster: &ClusterState, _: Counted) -> Comparisons {
     let n_tolerations = units(pod.spec.tolerations.len());
     // Nodes have few different lists of taints, and each list is compared once.
     let once = n_tolerations.saturating_mul(units(cluster.taint_sets().n_ids()));
     Comparisons { once, per_filling: 1, ..Comparisons::default() }
 }
 
-fn requests(pod: &Pod, _: &ClusterState) -> Comparisons {
+fn requests(pod: &Pod, _: &ClusterState, _: Counted) -> Comparisons {
     let n_asked =
         pod.requests.totals.len() + pod.spec.host_ports.len() + pod.spec.images.names.len();
     let (once, per_filling) = (units(pod.labels.len()), 1 + units(n_asked));
     Comparisons { once, per_filling, ..Comparisons::default() }
 }
 
-fn volumes_and_claims(pod: &Pod, cluster: &ClusterState) -> Comparisons {
+fn volumes_and_claims(pod: &Pod, cluster: &ClusterState, _: Counted) -> Comparisons {
     let n_volumes = units(pod.volumes.len());
     let n_claims = units(pod.spec.resource_claims.len());
     let mut sum = Comparisons { per_filling: n_volumes + n_claims, ..Comparisons::default() };
@@ -256,7 +337,7 @@ fn volume_claims(pod: &Pod, cluster: &ClusterState) -> Comparisons {
         n_found += n;
         let selector = &claim.json["spec"]["selector"];
         if !selector.is_null() {
-            let (compared, listed) = written_requirements("PersistentVolumeClaim", selector);
+            let (compared, listed) = written_requirements(selector);
             n_selecting += 1;
             n_compared = n_compared.saturating_add(compared);
             n_listed = n_listed.saturating_add(listed);

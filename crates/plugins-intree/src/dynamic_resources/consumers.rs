@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube_scheduler_devices::api::ResourceClaim;
 use kube_scheduler_framework::api::{Pod, PodGroup};
 use kube_scheduler_framework::groups::{
-    GroupCycleState, GroupDemand, MemberPlace, PlannedAsAWhole,
+    GroupCycleState, GroupDemand, MemberPlace, PlannedAsAWhole, PodGroupState,
 };
 use kube_scheduler_framework::{ClusterView, Context, CycleState};
 
@@ -31,10 +31,18 @@ pub(super) fn rules_out(
     for pod in demand.members {
         users.claims(pod).for_each(|name| by_claim.entry(name).or_default().push(pod));
     }
+    let group = group_of(cluster, first);
+    let (nobody, mut counted) = (Placed::default(), None);
     by_claim.into_iter().find_map(|(name, pods)| {
         let object = kinds::claim(cluster.objects(), &first.namespace, name)?;
         let claim = shared.devices.claims.get(object).ok()?;
-        let consumers = users.consumers(cluster, first, &claim, pods.len());
+        let placed: &Placed = match group {
+            Some(group) if !has_room(&claim, group, pods.len()) => {
+                counted.get_or_insert_with(|| users.placed(group))
+            }
+            _ => &nobody,
+        };
+        let consumers = placed.consumers(&claim);
         let n_new = pods.iter().filter(|pod| !consumers.contains(&*pod.uid)).count();
         let n_all = consumers.len() + n_new;
         let n_too_many = n_all.saturating_sub(MAX_CONSUMERS).min(n_new);
@@ -58,12 +66,77 @@ pub(super) fn is_full(
     claim: &ResourceClaim,
 ) -> bool {
     let is_planned =
-        |group: &GroupCycleState| group.with(|it| it.get::<PlannedAsAWhole>().is_some());
-    if !state.get::<GroupCycleState>().is_some_and(is_planned) {
+        |cycle: &&GroupCycleState| cycle.with(|it| it.get::<PlannedAsAWhole>().is_some());
+    let Some(cycle) = state.get::<GroupCycleState>().filter(is_planned) else { return false };
+    let is_full = |placed: &Placed| {
+        let consumers = placed.consumers(claim);
+        consumers.len() >= MAX_CONSUMERS && !consumers.contains(&*pod.uid)
+    };
+    let Some(group) = group_of(cluster, pod) else { return is_full(&Placed::default()) };
+    if has_room(claim, group, 1) {
         return false;
     }
-    let consumers = Users::of(shared, cluster, pod).consumers(cluster, pod, claim, 1);
-    consumers.len() >= MAX_CONSUMERS && !consumers.contains(&*pod.uid)
+    cycle.with(|it| {
+        if let Some(placed) = it.get::<Placed>() {
+            return is_full(placed);
+        }
+        let placed = Users::of(shared, cluster, pod).placed(group);
+        let is_full = is_full(&placed);
+        it.insert(placed);
+        is_full
+    })
+}
+
+/// A member of a group has a node, on trial or for good, if `has_node` says so, or has it no longer.
+pub(super) fn moved(
+    cycle: &GroupCycleState,
+    shared: &Shared,
+    cluster: ClusterView<'_>,
+    member: &Pod,
+    has_node: bool,
+) {
+    cycle.with(|it| {
+        // Most groups never need it.
+        let Some(placed) = it.get_mut::<Placed>() else { return };
+        for name in Users::of(shared, cluster, member).claims(member) {
+            placed.note(name, &member.uid, has_node);
+        }
+    });
+}
+
+fn group_of<'a>(cluster: ClusterView<'a>, member: &Pod) -> Option<&'a PodGroupState> {
+    cluster.pod_group(&member.namespace, member.spec.pod_group.as_ref()?)
+}
+
+/// Whether a claim has room for so many more users even if all members that have a node use it.
+fn has_room(claim: &ResourceClaim, group: &PodGroupState, n_more: usize) -> bool {
+    claim.status.reserved_for.len() + group.n_scheduled() + n_more <= MAX_CONSUMERS
+}
+
+/// The members of a group that have a node, by the names of the claims that they use by themselves. In a group cycle they are found
+/// once, when a claim may be full, and followed from then on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Placed(BTreeMap<Box<str>, BTreeSet<Arc<str>>>);
+
+impl Placed {
+    fn note(&mut self, claim: &str, uid: &Arc<str>, has_node: bool) {
+        if !has_node {
+            if let Some(users) = self.0.get_mut(claim) {
+                users.remove(uid);
+            }
+        } else if let Some(users) = self.0.get_mut(claim) {
+            users.insert(uid.clone());
+        } else {
+            self.0.insert(claim.into(), BTreeSet::from([uid.clone()]));
+        }
+    }
+
+    /// The UIDs of those that use a claim, or are about to: those that it names, and members that have a node.
+    fn consumers<'c>(&'c self, claim: &'c ResourceClaim) -> BTreeSet<&'c str> {
+        let reserved = claim.status.reserved_for.iter().map(|consumer| &*consumer.uid);
+        let users = self.0.get(&*claim.name).into_iter().flatten();
+        reserved.chain(users.map(|uid| &**uid)).collect()
+    }
 }
 
 /// Which pods of a group use claims, each by itself.
@@ -93,27 +166,13 @@ impl<'a> Users<'a> {
         names.collect::<BTreeSet<&str>>().into_iter()
     }
 
-    /// The UIDs of those that use a claim, or are about to: those that it names, and members that have a node. The latter may be
-    /// missing as long as there is room for so many more.
-    fn consumers<'c>(
-        &self,
-        cluster: ClusterView<'c>,
-        member: &Pod,
-        claim: &'c ResourceClaim,
-        n_more: usize,
-    ) -> BTreeSet<&'c str> {
-        let reserved = claim.status.reserved_for.iter().map(|consumer| &*consumer.uid);
-        let mut consumers: BTreeSet<&str> = reserved.collect();
-        let name = member.spec.pod_group.as_ref();
-        let Some(group) = name.and_then(|name| cluster.pod_group(&member.namespace, name)) else {
-            return consumers;
-        };
-        if consumers.len() + group.n_scheduled() + n_more <= MAX_CONSUMERS {
-            return consumers;
+    /// The members that have a node.
+    fn placed(&self, group: &PodGroupState) -> Placed {
+        let mut placed = Placed::default();
+        let members = group.members().filter(|(_, place)| *place != MemberPlace::Unscheduled);
+        for (pod, _) in members {
+            self.claims(pod).for_each(|name| placed.note(name, &pod.uid, true));
         }
-        let placed = group.members().filter(|(_, place)| *place != MemberPlace::Unscheduled);
-        let users = placed.filter(|(pod, _)| self.claims(pod).any(|name| *name == *claim.name));
-        consumers.extend(users.map(|(pod, _)| &*pod.uid));
-        consumers
+        placed
     }
 }

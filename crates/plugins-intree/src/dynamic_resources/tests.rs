@@ -1,6 +1,7 @@
 //! Limits that arguments do not set.
 
 use kube_scheduler_framework::api::Object;
+use kube_scheduler_framework::groups::PlannedAsAWhole;
 use kube_scheduler_framework::testing::{Fixture, fixture};
 use kube_scheduler_framework::{CycleState, Verdicts};
 use serde_json::{Value, json};
@@ -186,4 +187,47 @@ fn kept_bytes_grow_with_questions_and_not_with_attempts() {
     copy.cluster_mut().objects_mut().becomes_copy();
     attempt(&plugin, &copy, &pod);
     assert!(plugin.kept_bytes() > selecting);
+}
+
+/// Members that come and go later are followed, instead of looking at all of them for each further one.
+#[test]
+fn users_of_a_claim_are_looked_for_once_in_the_cycle_of_a_group() {
+    let plugin = plugin(1_000);
+    let mut world = fixture("node n");
+    let member = |at: usize, claim: &str| {
+        let json = json!({
+            "metadata": {"namespace": "default", "name": at.to_string(), "uid": at.to_string()},
+            "spec": {"nodeName": "n", "schedulingGroup": {"podGroupName": "g"},
+                "resourceClaims": [{"name": "c", "resourceClaimName": claim}]},
+        });
+        Arc::new(Pod::from_value(&json).unwrap())
+    };
+    for at in 0..256 {
+        let claim = if at == 0 { "other" } else { "c" };
+        world.cluster_mut().group_member_known(&member(at, claim));
+    }
+    let claim = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"namespace": "default", "name": "c", "uid": "c"}, "spec": {},
+    });
+    let claim = Arc::new(Object::from_value(claim).unwrap());
+    let claim = plugin.shared.devices.claims.get(&claim).unwrap();
+    let cycle = GroupCycleState::default();
+    cycle.with(|it| it.insert(PlannedAsAWhole));
+    let mut state = CycleState::new();
+    state.insert(cycle.clone());
+    let cx = world.cx();
+    let (shared, cluster) = (&*plugin.shared, cx.cluster());
+    let is_full = |pod: &Pod| consumers::is_full(shared, cluster, &state, pod, &claim);
+    let moved = |pod: &Pod, has_node| consumers::moved(&cycle, shared, cluster, pod, has_node);
+
+    let (next, last) = (member(300, "c"), member(301, "c"));
+    assert!(!is_full(&next), "255 users");
+    moved(&member(302, "other"), true);
+    assert!(!is_full(&next));
+    moved(&next, true);
+    assert!(is_full(&last));
+    assert!(!is_full(&next), "one of them");
+    moved(&next, false);
+    assert!(!is_full(&last));
 }

@@ -5,9 +5,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Json, LabelSelector, Labels, Object, Pod, Requirement, wire};
+use kube_scheduler_framework::api::{Json, LabelSelector, Labels, Object, Pod, Requirement};
 use kube_scheduler_framework::{ClusterView, Context};
-use serde::Deserialize;
 
 /// Those of a pod's labels that services select it by.
 struct SelectedLabels(Labels);
@@ -43,7 +42,7 @@ pub(super) fn default_selector(cx: &Context<'_>, pod: &Pod) -> LabelSelector {
                 pairs = shared(&pairs).chain(more).collect();
             }
             ("apps", "ReplicaSet" | "StatefulSet") => {
-                of_owner = owner().map(|owner| owner.read_as(label_selector));
+                of_owner = owner().map(|owner| owner.read_as(LabelSelector::of_controller));
             }
             _ => {}
         }
@@ -80,10 +79,4 @@ fn selector_of(object: &Object) -> &Json {
 
 fn text(value: &Json) -> &str {
     value.as_str().unwrap_or_default()
-}
-
-/// `spec.selector` in its longer form; without requirements when it is absent or cannot be read.
-fn label_selector(owner: &Json) -> LabelSelector {
-    let wire = wire::LabelSelector::deserialize(&owner["spec"]["selector"]).ok();
-    wire.and_then(|wire| LabelSelector::from_wire(&wire).ok()).unwrap_or_default()
 }

@@ -20,10 +20,16 @@ const KIND: &str = "PodDisruptionBudget";
 
 /// The budgets of the cluster, as they are in one attempt. Those of a namespace are read when a pod of it is asked about, and compared
 /// once with all pods that share their labels.
+///
+/// What others write must not use up what the namespace that preempts may cost, nor what it does use up theirs. So only its own budgets
+/// count as work; what is done for others is bounded for each set of labels and for each namespace (`coverage.rs`).
 #[derive(Debug)]
 pub(super) struct Budgets<'a> {
     objects: GroupObjects<'a>,
+    /// The namespace that preempts.
+    payer: Arc<str>,
     by_namespace: BTreeMap<Arc<str>, NamespaceBudgets>,
+    /// What the payer's own have cost.
     n_compared: u64,
 }
 
@@ -73,9 +79,10 @@ impl Protection<'_> {
 }
 
 impl<'a> Budgets<'a> {
-    pub(super) fn of(cluster: ClusterView<'a>) -> Self {
+    /// All budgets, for an attempt of a namespace.
+    pub(super) fn of(cluster: ClusterView<'a>, payer: &str) -> Self {
         let objects = cluster.objects_of("policy");
-        Self { objects, by_namespace: BTreeMap::new(), n_compared: 0 }
+        Self { objects, payer: payer.into(), by_namespace: BTreeMap::new(), n_compared: 0 }
     }
 
     /// How many there are in the cluster.
@@ -83,7 +90,7 @@ impl<'a> Budgets<'a> {
         self.objects.n_objects(KIND)
     }
 
-    /// How much reading and comparing them has cost since the last time, in units.
+    /// How much reading and comparing those of the payer has cost since the last time, in units.
     pub(super) fn take_work(&mut self) -> u64 {
         std::mem::take(&mut self.n_compared)
     }
@@ -93,16 +100,17 @@ impl<'a> Budgets<'a> {
         if pod.labels.is_empty() {
             return None;
         }
-        let Self { objects, by_namespace, n_compared } = self;
+        let Self { objects, payer, by_namespace, n_compared } = self;
+        let is_own = *pod.namespace == **payer;
         if !by_namespace.contains_key(&pod.namespace) {
             let number = by_namespace.len();
             let read = NamespaceBudgets::read(number, objects.list_in(KIND, &pod.namespace));
-            *n_compared += read.len() as u64;
+            *n_compared += if is_own { read.len() as u64 } else { 0 };
             by_namespace.insert(pod.namespace.clone(), read);
         }
         let budgets = by_namespace.get_mut(&pod.namespace)?;
         let (cover, work) = budgets.cover(pod);
-        *n_compared += work;
+        *n_compared += if is_own { work } else { 0 };
         Some(Protection { budgets, cover })
     }
 

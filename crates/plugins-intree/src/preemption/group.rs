@@ -91,7 +91,7 @@ impl PodGroupPostFilter for DefaultPreemption {
         candidates.sort_by_key(Unit::rank);
         let mut victims = Vec::new();
         let cx = trial.context();
-        let mut budgets = Budgets::of(cx.cluster());
+        let mut budgets = Budgets::of(cx.cluster(), group.namespace);
         let (violating, others) = split(&mut budgets, candidates);
         cx.count_work(budgets.take_work());
         for unit in violating.into_iter().chain(others) {

@@ -29,7 +29,7 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
         state: &'a CycleState,
         pod: &'a Arc<Pod>,
     ) -> Self {
-        let budgets = Budgets::of(cx.cx.cluster());
+        let budgets = Budgets::of(cx.cx.cluster(), &pod.namespace);
         let trials = cx.filters.eviction_trials(&cx.cx, state, pod);
         Self { cx, pod, budgets, trials }
     }

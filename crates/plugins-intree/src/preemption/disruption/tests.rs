@@ -156,12 +156,12 @@ proptest! {
         }
         // What was read of a budget before must not be what counts once it has changed.
         if let Some(budget) = replaced.and_then(|at| plain.get_mut(at)) {
-            Budgets::of(ClusterView::unrecorded(&cluster)).violations(pods.iter().collect());
+            Budgets::of(ClusterView::unrecorded(&cluster), "evil").violations(pods.iter().collect());
             budget.allowed = Some(1);
             budget.wanted = [Some(0), None];
             cluster.upsert_object(Arc::new(budget.object()));
         }
-        let mut budgets = Budgets::of(ClusterView::unrecorded(&cluster));
+        let mut budgets = Budgets::of(ClusterView::unrecorded(&cluster), "evil");
         prop_assert_eq!(budgets.len(), plain.len());
 
         let violated = walk(&plain, &pods);
@@ -218,9 +218,14 @@ fn expressions(operator: &str, n: usize) -> serde_json::Value {
     json!({"matchExpressions": (0..n).map(one).collect::<Vec<_>>()})
 }
 
-/// How many of these pods a budget protects, and what it cost to find out.
+/// How many of these pods a budget protects, and what it cost a pod of the namespace "evil" to find out.
 fn protected(cluster: &ClusterState, pods: &[Arc<Pod>]) -> (usize, u64) {
-    let mut budgets = Budgets::of(ClusterView::unrecorded(cluster));
+    protected_from("evil", cluster, pods)
+}
+
+/// The same for a pod of any namespace.
+fn protected_from(payer: &str, cluster: &ClusterState, pods: &[Arc<Pod>]) -> (usize, u64) {
+    let mut budgets = Budgets::of(ClusterView::unrecorded(cluster), payer);
     let (violating, others) = budgets.split(pods.iter().collect());
     assert_eq!(violating.len() + others.len(), pods.len());
     (violating.len(), budgets.take_work())
@@ -242,6 +247,15 @@ fn pods_that_share_their_labels_are_compared_once() {
     let named = |at: usize| Arc::new(Pod { name: format!("p{at}").into(), ..(*one).clone() });
     let all: Vec<Arc<Pod>> = (0..1500).map(named).collect();
     assert_eq!(protected(&cluster, &all), (500, 1 + 6 + coverage::COVERING));
+}
+
+#[test]
+fn what_budgets_of_others_cost_is_not_paid_by_who_preempts() {
+    let cluster = cluster_with(vec![expressions("DoesNotExist", 5); 4]);
+    let pods = pods_of("evil", 1200);
+    let work = 4 + 1200 * 4 * (6 + coverage::COVERING);
+    assert_eq!(protected_from("evil", &cluster, &pods), (200, work));
+    assert_eq!(protected_from("honest", &cluster, &pods), (200, 0));
 }
 
 #[test]
@@ -289,7 +303,7 @@ fn budgets_that_are_looked_up_by_very_many_labels_protect_all_pods() {
 fn what_was_not_compared_is_named_and_lets_no_unit_go() {
     let cluster = cluster_with(vec![expressions("DoesNotExist", 1); 30]);
     let pods = pods_of("evil", 2);
-    let mut budgets = Budgets::of(ClusterView::unrecorded(&cluster));
+    let mut budgets = Budgets::of(ClusterView::unrecorded(&cluster), "evil");
     let violations = budgets.violations(pods.iter().collect());
     let names: Vec<Vec<String>> = violations
         .iter()
