@@ -46,6 +46,8 @@ use crate::metrics::{Metrics, RestCall};
 pub(crate) use call::{Call, Encoding};
 pub use endpoint::{ConnectError, Endpoint};
 pub(crate) use error::ApiError;
+#[cfg(test)]
+pub(crate) use error::Fate;
 use opening::Opening;
 use outage::Outage;
 pub(crate) use pod::PodPort;
@@ -100,10 +102,7 @@ impl Api {
     /// Waits until something may be changed. Fails if that will never be so again.
     pub(crate) async fn may_write(&self) -> Result<(), ApiError> {
         let Some(fence) = &self.fence else { return Ok(()) };
-        let refused = |error: LeadershipOver| ApiError::Transport {
-            text: error.to_string(),
-            is_refused: true,
-        };
+        let refused = |error: LeadershipOver| ApiError::not_sent(error.to_string());
         fence.opened().await.map_err(refused)
     }
 
@@ -116,10 +115,9 @@ impl Api {
         tokio::select! {
             biased;
             // The fence has closed: the request must not reach the server from now on. It may have reached it before.
-            () = fence.closed() => Err(ApiError::Transport {
-                text: "leadership ran out before there was an answer".to_owned(),
-                is_refused: false,
-            }),
+            () = fence.closed() => {
+                Err(ApiError::unclear("leadership ran out before there was an answer"))
+            }
             answer = self.call_unfenced(call) => answer,
         }
     }
@@ -285,10 +283,8 @@ async fn collect(response: Response<Body>) -> Result<Bytes, ApiError> {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) => Err(match error.source() {
             // An answer that breaks off says nothing about what was done; it was under way, so it was not refused.
-            Some(source) => {
-                ApiError::Transport { text: format!("{error}: {source}"), is_refused: false }
-            }
-            None => ApiError::Transport { text: error.to_string(), is_refused: false },
+            Some(source) => ApiError::unclear(format!("{error}: {source}")),
+            None => ApiError::unclear(error.to_string()),
         }),
     }
 }

@@ -35,8 +35,7 @@ impl From<ApiError> for Failure {
 
 /// How a write ends whose request panicked.
 pub(super) fn broken() -> Failure {
-    let text = "the request broke down".to_owned();
-    ApiError::Transport { text, is_refused: false }.into()
+    ApiError::unclear("the request broke down").into()
 }
 
 /// Sends a write and waits for its answer.
