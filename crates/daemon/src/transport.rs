@@ -4,7 +4,7 @@
 //!
 //! Invariants: whether an unanswered request was carried out is never guessed ([`ApiError::is_outcome_unknown`]); no
 //! request waits for ever, watches excepted; kube's own retries are off, because only the caller knows what may be sent
-//! twice. What the server itself declares unprocessed is sent again ([`resending`]).
+//! twice. What the server itself declares unprocessed is sent again, and so is a GET whose connection was lost ([`resending`]).
 
 mod call;
 mod connection;

@@ -26,7 +26,7 @@ use super::credentials::{CredentialFiles, without_secrets};
 use super::kubeconfig::PROXY_URL;
 use super::proxy::{Dialer, Proxies, Proxy, ProxyError};
 use super::renewal::RenewedClient;
-use super::resending::ResendUnprocessed;
+use super::resending::Resending;
 use super::times::{ConnectionTimes, Step, Timed, TimedResolver};
 
 const PING_AFTER: Duration = Duration::from_secs(30);
@@ -88,7 +88,7 @@ pub(super) fn client(
         Box::new(move |config: &kube::Config| wired(config, proxy.as_ref(), traffic, &times))
     };
     let client = RenewedClient::new(config.clone(), followed, make)?;
-    let client = Retry::new(ResendUnprocessed::default(), client);
+    let client = Retry::new(Resending::default(), client);
     Ok((layered(config, client)?, times))
 }
 

@@ -154,6 +154,16 @@ fn is_cut_off(error: &(dyn StdError + 'static)) -> bool {
     })
 }
 
+/// Whether a connection that there was ended before the answer.
+pub(super) fn has_lost_connection(error: &(dyn StdError + 'static)) -> bool {
+    let is_of_connecting = |error: &(dyn StdError + 'static)| {
+        error
+            .downcast_ref::<hyper_util::client::legacy::Error>()
+            .is_some_and(hyper_util::client::legacy::Error::is_connect)
+    };
+    is_cut_off(error) && !chain(error).any(is_of_connecting)
+}
+
 /// What matters of a Status object.
 #[derive(Default, Deserialize)]
 #[serde(default)]
