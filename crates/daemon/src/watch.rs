@@ -45,6 +45,8 @@ use state::{StepEnd, WatchState};
 
 /// The least time between the starts of two watches.
 const SHORTEST: Duration = Duration::from_millis(100);
+/// A watch that ends empty within this time shows nothing of the server's health.
+const TOO_SHORT: Duration = Duration::from_secs(1);
 /// Objects per page of a list, as the reference asks for.
 const PAGE: usize = 500;
 /// How many malformed objects of a kind are remembered, so that each is logged once.
@@ -146,7 +148,7 @@ impl Reflector {
         let wanted = self.place.wanted();
         loop {
             // A step that is dropped half-way loses nothing: the next one passes on what it took in.
-            let started = Instant::now();
+            let started = tokio::time::Instant::now();
             let result = tokio::select! {
                 biased;
                 () = wanted.notified() => Err(Interruption::ListAgain),
@@ -155,13 +157,15 @@ impl Reflector {
             let kind = &self.kind.name;
             let wait = match result {
                 Ok(StepEnd::Listed) => continue,
-                Ok(StepEnd::Watched) => {
+                // A watch that ends empty, again and again, must not become a busy loop.
+                Ok(StepEnd::WatchedNothing) if started.elapsed() < TOO_SHORT => {
+                    backoff.fail(Instant::now())
+                }
+                Ok(StepEnd::Watched | StepEnd::WatchedNothing) => {
                     backoff.succeed();
                     // A server that ends every watch after a bookmark must not be asked all the time.
                     SHORTEST.saturating_sub(started.elapsed())
                 }
-                // A watch that ends empty, again and again, must not become a busy loop.
-                Ok(StepEnd::WatchedNothing) => backoff.fail(Instant::now()),
                 Err(Interruption::CoreEnded(_)) => return,
                 Err(Interruption::ListAgain) => {
                     self.forget_version();
@@ -388,8 +392,7 @@ impl Reflector {
         (mut body, encoding): (Body, Encoding),
         mut initial: Option<BTreeSet<Key>>,
     ) -> Result<StepEnd, Interruption> {
-        let is_stream = initial.is_some();
-        let mut was_listing = is_stream;
+        let mut was_listing = initial.is_some();
         let mut end = StepEnd::WatchedNothing;
         let mut frames = Frames::new(encoding, MAX_FRAME);
         loop {
@@ -405,7 +408,7 @@ impl Reflector {
                     )));
                 }
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-                Ok(Some(Err(error))) => {
+                Ok(Some(Err(error))) if initial.is_some() => {
                     return Err(Interruption::Away(format!("the watch broke off: {error}")));
                 }
                 Ok(None) if initial.is_some() => {
@@ -413,7 +416,13 @@ impl Reflector {
                         "the watch ended before its list was complete".to_owned(),
                     ));
                 }
-                Ok(None) => return Ok(if is_stream { StepEnd::Watched } else { end }),
+                // Nothing is lost with the connection: the next watch goes on from the last version.
+                Ok(Some(Err(error))) => {
+                    let kind = &self.kind.name;
+                    tracing::debug!(target: "V2", kind, %error, "A watch broke off");
+                    return Ok(end);
+                }
+                Ok(None) => return Ok(end),
             };
             frames.push(&chunk);
             loop {

@@ -25,8 +25,8 @@ pub(super) enum WatchState {
 pub(super) enum StepEnd {
     /// A list is complete.
     Listed,
-    /// The server ended a watch that brought something, if only a bookmark.
+    /// A watch ended, or its connection, that brought something, if only a bookmark.
     Watched,
-    /// The server ended a watch that brought nothing.
+    /// A watch ended, or its connection, that brought nothing.
     WatchedNothing,
 }

@@ -85,3 +85,32 @@ async fn a_watch_comes_back_when_the_server_wants_it_to() {
         assert_eq!(pause.as_millis() / 10, 100, "{asked:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_has_broken_off_goes_on_at_once_where_it_was() {
+    let bookmark = "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"7\"}}}\n";
+    let watch = |begin, seconds, breaks| Scripted::Watch {
+        begin,
+        lasts: Duration::from_secs(seconds),
+        breaks,
+    };
+    let answers = [
+        LIST,
+        watch(bookmark, 30, true),
+        // Long, and empty.
+        watch("", 60, true),
+        watch("", 60, false),
+        // Short, but not empty.
+        watch(bookmark, 0, true),
+        // Short and empty.
+        watch("", 0, true),
+    ];
+    let asked = asked(answers, |reflector| reflector).await;
+    let seven = "watch 7";
+    assert_eq!(steps(&asked), ["list", "watch 5", seven, seven, seven, seven, seven]);
+    let pauses: Vec<u128> = asked.iter().map(|(_, pause)| pause.as_millis()).collect();
+    for (pause, least) in pauses.iter().zip([0, 0, 30_000, 60_000, 60_000, 100, 800]) {
+        let most = if least == 800 { 1_610 } else { least + 10 };
+        assert!((least..=most).contains(pause), "{pauses:?}");
+    }
+}
