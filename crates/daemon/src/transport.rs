@@ -25,6 +25,7 @@ mod scripted;
 mod source;
 mod stream;
 mod times;
+mod token;
 mod warnings;
 
 use std::error::Error as _;

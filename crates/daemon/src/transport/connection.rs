@@ -2,13 +2,13 @@
 //! HTTP/1.1 connections, one per request under way. Long answers come over HTTP/1.1 in any case.
 //!
 //! Both were chosen by measurement (`docs/performance/intake.md`). Whether a connection is still alive is found out by
-//! pings, as in the reference's client: one after 30 quiet seconds, to be answered within 15. Tokens, exec credentials and TLS
-//! set-up are kube's business.
+//! pings, as in the reference's client: one after 30 quiet seconds, to be answered within 15. Exec credentials and TLS set-up
+//! are kube's business.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::PROXY_AUTHORIZATION;
+use http::header::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
@@ -19,7 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use rustls::pki_types::ServerName;
 use tower::retry::Retry;
-use tower::util::option_layer;
+use tower::util::{MapRequestLayer, option_layer};
 use tower::{BoxError, Layer, Service, ServiceExt};
 
 use super::credentials::{CredentialFiles, without_secrets};
@@ -28,6 +28,7 @@ use super::proxy::{Dialer, Proxies, Proxy, ProxyError};
 use super::renewal::RenewedClient;
 use super::resending::Resending;
 use super::times::{ConnectionTimes, Step, Timed, TimedResolver};
+use super::token::TokenFile;
 
 const PING_AFTER: Duration = Duration::from_secs(30);
 const PING_PATIENCE: Duration = Duration::from_secs(15);
@@ -129,14 +130,23 @@ fn wired(
 }
 
 /// The client whose requests have the address, the headers and the credentials of `config`.
-pub(super) fn layered<S>(config: kube::Config, service: S) -> Result<kube::Client, kube::Error>
+pub(super) fn layered<S>(config: kube::Config, service: S) -> Result<kube::Client, BoxError>
 where
     S: Service<Request<Body>, Response = Response<Incoming>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
 {
     let service = config.extra_headers_layer()?.layer(service.map_err(Into::<BoxError>::into));
-    let service = option_layer(config.auth_layer()?).layer(service);
+    let token = TokenFile::of(&config.auth_info)?.map(Arc::new);
+    let others = if token.is_some() { None } else { config.auth_layer()? };
+    let with_token = token.map(|token| {
+        MapRequestLayer::new(move |mut request: Request<Body>| {
+            request.headers_mut().insert(AUTHORIZATION, token.authorization());
+            request
+        })
+    });
+    let service = option_layer(others).layer(service);
+    let service = option_layer(with_token).layer(service);
     let service = config.base_uri_layer().layer(service);
     Ok(kube::Client::new(service, config.default_namespace))
 }
