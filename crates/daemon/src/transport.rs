@@ -12,6 +12,7 @@ mod credentials;
 mod endpoint;
 pub(crate) mod envelope;
 mod error;
+mod http2;
 mod kubeconfig;
 mod log;
 mod opening;

@@ -1,9 +1,9 @@
 //! One connection after another: handshake, requests, end.
 //!
 //! Invariants: a connection is closed after a while if the peer sends nothing or half of a request, or takes nothing of an answer
-//! in HTTP/1.1, and also if all has been answered but the peer does not close it; a new connection is always accepted, and the number of connections and what each of
-//! them holds in memory are bounded; stopping lets answers under way finish within their time; a handler that panics ends its
-//! request only.
+//! in HTTP/1.1, and also if all has been answered but the peer does not close it; a new connection is always accepted, and the
+//! number of connections and what each of them holds in memory are bounded; stopping lets answers under way finish within their
+//! time; a handler that panics ends its request only.
 
 use std::future::Future;
 use std::io;

@@ -2,8 +2,7 @@
 //! HTTP/1.1 connections, one per request under way. Long answers come over HTTP/1.1 in any case.
 //!
 //! Both were chosen by measurement (`docs/performance/intake.md`). Whether a connection is still alive is found out by
-//! pings, as in the reference's client: one after 30 quiet seconds, to be answered within 15. Exec credentials and TLS set-up
-//! are kube's business.
+//! pings, as in the reference's client ([`Http2Options`]). Exec credentials and TLS set-up are kube's business.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +22,7 @@ use tower::util::{MapRequestLayer, option_layer};
 use tower::{BoxError, Layer, Service, ServiceExt};
 
 use super::credentials::{CredentialFiles, without_secrets};
+use super::http2::Http2Options;
 use super::kubeconfig::PROXY_URL;
 use super::proxy::{Dialer, Proxies, Proxy, ProxyError};
 use super::renewal::RenewedClient;
@@ -30,8 +30,6 @@ use super::resending::Resending;
 use super::times::{ConnectionTimes, Step, Timed, TimedResolver};
 use super::token::TokenFile;
 
-const PING_AFTER: Duration = Duration::from_secs(30);
-const PING_PATIENCE: Duration = Duration::from_secs(15);
 /// Pages of a list follow each other more quickly, and what comes after a list is a watch.
 const LONG_ANSWERS_IDLE: Duration = Duration::from_secs(5);
 
@@ -45,11 +43,19 @@ pub(super) enum Traffic {
     LongAnswers,
 }
 
+/// How connections are made.
+#[derive(Clone, Copy)]
+struct ConnectionKind {
+    traffic: Traffic,
+    http2: Http2Options,
+}
+
 /// How a server is reached: which proxy leads to it, and with what its client shows who we are.
 pub(super) struct Way<'e> {
     pub(super) config: kube::Config,
     pub(super) files: &'e CredentialFiles,
     pub(super) proxies: &'e Proxies,
+    pub(super) http2: Http2Options,
 }
 
 /// What connections are made with, from the bottom: a dialer, TLS and a limit of time.
@@ -63,7 +69,7 @@ pub(super) fn client(
     way: Way<'_>,
     traffic: Traffic,
 ) -> Result<(kube::Client, Arc<ConnectionTimes>), BoxError> {
-    let Way { mut config, files, proxies } = way;
+    let Way { mut config, files, proxies, http2 } = way;
     let proxy = match &config.proxy_url {
         Some(url) => {
             let parsed = Proxy::parse(&url.to_string(), PROXY_URL);
@@ -86,7 +92,8 @@ pub(super) fn client(
     let times: Arc<ConnectionTimes> = Arc::default();
     let make = {
         let times = times.clone();
-        Box::new(move |config: &kube::Config| wired(config, proxy.as_ref(), traffic, &times))
+        let kind = ConnectionKind { traffic, http2 };
+        Box::new(move |config: &kube::Config| wired(config, proxy.as_ref(), kind, &times))
     };
     let client = RenewedClient::new(config.clone(), followed, make)?;
     let client = Retry::new(Resending::default(), client);
@@ -96,7 +103,7 @@ pub(super) fn client(
 fn wired(
     config: &kube::Config,
     proxy: Option<&Proxy>,
-    traffic: Traffic,
+    ConnectionKind { traffic, http2 }: ConnectionKind,
     times: &Arc<ConnectionTimes>,
 ) -> Result<Client<Wire, Body>, BoxError> {
     let mut http = HttpConnector::new_with_resolver(TimedResolver::new(times.clone()));
@@ -112,16 +119,18 @@ fn wired(
         https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     let https = match traffic {
-        Traffic::Requests => https.enable_http1().enable_http2().wrap_connector(dialer),
-        Traffic::LongAnswers => https.enable_http1().wrap_connector(dialer),
+        Traffic::Requests if http2.is_enabled => {
+            https.enable_http1().enable_http2().wrap_connector(dialer)
+        }
+        Traffic::Requests | Traffic::LongAnswers => https.enable_http1().wrap_connector(dialer),
     };
     let mut connector = TimeoutConnector::new(Timed::new(https, Step::Tls, times));
     connector.set_connect_timeout(config.connect_timeout);
     let mut builder = Client::builder(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        .http2_keep_alive_interval(PING_AFTER)
-        .http2_keep_alive_timeout(PING_PATIENCE)
+        .http2_keep_alive_interval(http2.ping_after)
+        .http2_keep_alive_timeout(http2.ping_patience)
         .http2_keep_alive_while_idle(true);
     if traffic == Traffic::LongAnswers {
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(LONG_ANSWERS_IDLE);
