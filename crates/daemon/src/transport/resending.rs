@@ -5,7 +5,7 @@
 //! anonymous caller. The reference's client sends the rest again by itself, at most six times.
 //!
 //! A GET whose connection ends before the answer is sent again after a second, at most ten times, as by the reference's client. A
-//! watch that has begun has its answer. What fails before there is a connection is up to the caller, who may know of another server.
+//! watch under way has its answer. What fails before there is a connection is up to the caller.
 
 use std::error::Error as StdError;
 use std::time::Duration;
