@@ -39,7 +39,7 @@ impl Http2Options {
                 // More than a century is as good as for ever.
                 Ok(n) => Some(Duration::from_secs(n.clamp(0, i64::from(u32::MAX)).unsigned_abs())),
                 Err(error) => {
-                    tracing::warn!(name, value = text, %error, "A variable of the environment is ignored");
+                    tracing::warn!(variable = name, value = text, %error, "A variable of the environment is ignored");
                     None
                 }
             }
