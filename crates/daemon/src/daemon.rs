@@ -172,7 +172,7 @@ impl DaemonBuilder {
         self
     }
 
-    /// How long to wait for the answer to a write; half a minute by default.
+    /// How long to wait for the answer to a write; 40 seconds by default, because kube-apiserver may work on one for 34.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self
@@ -449,7 +449,7 @@ impl Daemon {
             exact_gangs: false,
             longest_hold: EngineOptions::default().longest_hold,
             connect_patience: Duration::from_secs(3),
-            request_timeout: Duration::from_secs(30),
+            request_timeout: Duration::from_secs(40),
             width: 128,
             grace: Duration::from_secs(10),
             patience: Patience::default(),

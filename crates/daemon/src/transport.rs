@@ -4,7 +4,7 @@
 //!
 //! Invariants: whether an unanswered request was carried out is never guessed ([`ApiError::is_outcome_unknown`]); no
 //! request waits for ever, watches excepted; kube's own retries are off, because only the caller knows what may be sent
-//! twice. What the server itself declares unprocessed is sent again ([`resending`]).
+//! twice. What the server itself declares unprocessed is sent again, and so is a GET whose connection was lost ([`resending`]).
 
 mod call;
 mod connection;
@@ -12,6 +12,7 @@ mod credentials;
 mod endpoint;
 pub(crate) mod envelope;
 mod error;
+mod http2;
 mod kubeconfig;
 mod log;
 mod opening;
@@ -20,9 +21,12 @@ mod pod;
 pub(crate) mod proxy;
 mod renewal;
 mod resending;
+#[cfg(test)]
+mod scripted;
 mod source;
 mod stream;
 mod times;
+mod token;
 mod warnings;
 
 use std::error::Error as _;
@@ -46,9 +50,13 @@ use crate::metrics::{Metrics, RestCall};
 pub(crate) use call::{Call, Encoding};
 pub use endpoint::{ConnectError, Endpoint};
 pub(crate) use error::ApiError;
+#[cfg(test)]
+pub(crate) use error::Fate;
 use opening::Opening;
 use outage::Outage;
 pub(crate) use pod::PodPort;
+#[cfg(test)]
+pub(crate) use scripted::{Scripted, scripted};
 use times::{ConnectionTimes, ResponseTimes};
 
 /// How often a request is sent again when the server asks for patience, as in the reference's client.
@@ -100,10 +108,7 @@ impl Api {
     /// Waits until something may be changed. Fails if that will never be so again.
     pub(crate) async fn may_write(&self) -> Result<(), ApiError> {
         let Some(fence) = &self.fence else { return Ok(()) };
-        let refused = |error: LeadershipOver| ApiError::Transport {
-            text: error.to_string(),
-            is_refused: true,
-        };
+        let refused = |error: LeadershipOver| ApiError::not_sent(error.to_string());
         fence.opened().await.map_err(refused)
     }
 
@@ -116,10 +121,9 @@ impl Api {
         tokio::select! {
             biased;
             // The fence has closed: the request must not reach the server from now on. It may have reached it before.
-            () = fence.closed() => Err(ApiError::Transport {
-                text: "leadership ran out before there was an answer".to_owned(),
-                is_refused: false,
-            }),
+            () = fence.closed() => {
+                Err(ApiError::unclear("leadership ran out before there was an answer"))
+            }
             answer = self.call_unfenced(call) => answer,
         }
     }
@@ -132,9 +136,32 @@ impl Api {
             self.observe_answer(call, body.len());
             Ok(body)
         };
-        tokio::time::timeout(call.timeout, answer)
-            .await
-            .unwrap_or(Err(ApiError::Timeout(call.timeout)))
+        self.in_time(call, answer).await
+    }
+
+    /// What `answer` ends with, if that is within the time of the call. A server that has answered nobody meanwhile hangs.
+    async fn in_time<T>(
+        &self,
+        call: &Call,
+        answer: impl Future<Output = Result<T, ApiError>>,
+    ) -> Result<T, ApiError> {
+        let n_answers = self.outage.n_answers();
+        let Ok(answer) = tokio::time::timeout(call.timeout, answer).await else {
+            let error = ApiError::Timeout(call.timeout);
+            if self.outage.n_answers() == n_answers {
+                self.note_outage(&error);
+            }
+            return Err(error);
+        };
+        answer
+    }
+
+    /// Logs that the server is away, unless that was logged.
+    fn note_outage(&self, error: &ApiError) {
+        if self.outage.begins() {
+            let server = &*self.host;
+            tracing::warn!(err = %error, server, "The API server does not answer; trying on");
+        }
     }
 
     /// As [`call`](Self::call), but comes back as often and as late as the server asks for. Returns beside the answer
@@ -168,9 +195,7 @@ impl Api {
 
     /// Sends a request and returns as soon as the answer begins, with the encoding that it comes in.
     pub(crate) async fn stream(&self, call: &Call) -> Result<(Body, Encoding), ApiError> {
-        let response = tokio::time::timeout(call.timeout, self.begin(call))
-            .await
-            .unwrap_or(Err(ApiError::Timeout(call.timeout)))?;
+        let response = self.in_time(call, self.begin(call)).await?;
         let encoding = Encoding::of(response.headers());
         Ok((response.into_body(), encoding))
     }
@@ -250,10 +275,11 @@ impl Api {
         let response = match answer {
             Ok(response) => response,
             Err(error) => {
+                // One connection may end for many reasons; whether the server is away shows the next one.
+                let is_lost = error::has_lost_connection(&error);
                 let error = ApiError::transport(&error);
-                if self.outage.begins() {
-                    let server = &*self.host;
-                    tracing::warn!(err = %error, server, "The API server does not answer; trying on");
+                if !is_lost {
+                    self.note_outage(&error);
                 }
                 return Err(error);
             }
@@ -285,10 +311,8 @@ async fn collect(response: Response<Body>) -> Result<Bytes, ApiError> {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) => Err(match error.source() {
             // An answer that breaks off says nothing about what was done; it was under way, so it was not refused.
-            Some(source) => {
-                ApiError::Transport { text: format!("{error}: {source}"), is_refused: false }
-            }
-            None => ApiError::Transport { text: error.to_string(), is_refused: false },
+            Some(source) => ApiError::unclear(format!("{error}: {source}")),
+            None => ApiError::unclear(error.to_string()),
         }),
     }
 }
@@ -322,6 +346,27 @@ mod tests {
         let api = Endpoint::from_url(&free.to_string()).unwrap().client("test").unwrap();
         let error = api.call(&Call::get("/version")).await.unwrap_err();
         assert!(error.is_connection_refused() && error.to_string().contains("refused"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_hangs_is_away_and_one_whose_connection_breaks_is_not() {
+        let reset = Scripted::Lost(std::io::ErrorKind::ConnectionReset);
+        let answers = [Scripted::Body("{}"), reset, Scripted::Silence, Scripted::Silence];
+        let (api, _) = scripted(answers.into_iter().chain([Scripted::Body("{}")]));
+        let post = Call::post("/api/v1/namespaces", b"{}".to_vec());
+        assert!(api.call(&post).await.is_ok());
+        assert!(api.call(&post).await.unwrap_err().is_cut_off());
+        assert!(!api.outage.ends(), "a lost connection is no outage");
+        assert_eq!(api.call(&post).await, Err(ApiError::Timeout(post.timeout)));
+        assert!(api.outage.ends(), "nobody was answered for half a minute");
+        // A request that takes long is none while others are answered.
+        let answered = async {
+            tokio::time::sleep(post.timeout / 2).await;
+            api.call(&post).await
+        };
+        let (slow, other) = tokio::join!(api.call(&post), answered);
+        assert_eq!((slow, other.is_ok()), (Err(ApiError::Timeout(post.timeout)), true));
+        assert!(!api.outage.ends());
     }
 
     #[tokio::test]

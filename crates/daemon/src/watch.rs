@@ -13,6 +13,9 @@ mod patience;
 mod position;
 mod served;
 mod shared;
+mod state;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,9 +41,12 @@ pub use patience::Patience;
 use position::Place;
 pub(crate) use position::Position;
 pub(crate) use shared::SharedObjects;
+use state::{StepEnd, WatchState};
 
 /// The least time between the starts of two watches.
 const SHORTEST: Duration = Duration::from_millis(100);
+/// A watch that ends empty within this time shows nothing of the server's health.
+const TOO_SHORT: Duration = Duration::from_secs(1);
 /// Objects per page of a list, as the reference asks for.
 const PAGE: usize = 500;
 /// How many malformed objects of a kind are remembered, so that each is logged once.
@@ -74,36 +80,6 @@ pub(crate) struct Reflector {
     /// Whether it has to be asked first in which version the kind is served.
     seeks_version: bool,
     has_said_not_served: bool,
-}
-
-/// What a reflector does next.
-///
-/// Each step that lists first sets the state that follows if it breaks off, because a step may be dropped half-way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum WatchState {
-    /// Nothing was listed yet: list everything in one answer, which the server takes from its cache. That may be slightly stale,
-    /// and is the quickest way. `Watch` follows; if it breaks off, `Stream`.
-    ListAtHand,
-    /// List as the start of a watch, which takes little memory on both sides. The same watch goes on, and `Watch` follows
-    /// when that ends; if it breaks off before the list is complete, `ListInPages`.
-    Stream,
-    /// List in pages, because a stream broke off or the server knows none. `Watch` follows; if it breaks off,
-    /// `ListInPages` again.
-    ListInPages,
-    /// Watch from this version on. `Watch` follows, from the last version that arrived; if the server has forgotten that
-    /// version, or a fresh list is wanted, `Stream` or `ListInPages`, whichever the server can do.
-    Watch { from: String },
-}
-
-/// How a step ended, when nothing went wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StepEnd {
-    /// A list is complete.
-    Listed,
-    /// The server ended a watch that brought something, if only a bookmark.
-    Watched,
-    /// The server ended a watch that brought nothing.
-    WatchedNothing,
 }
 
 impl Reflector {
@@ -172,7 +148,7 @@ impl Reflector {
         let wanted = self.place.wanted();
         loop {
             // A step that is dropped half-way loses nothing: the next one passes on what it took in.
-            let started = Instant::now();
+            let started = tokio::time::Instant::now();
             let result = tokio::select! {
                 biased;
                 () = wanted.notified() => Err(Interruption::ListAgain),
@@ -181,13 +157,15 @@ impl Reflector {
             let kind = &self.kind.name;
             let wait = match result {
                 Ok(StepEnd::Listed) => continue,
-                Ok(StepEnd::Watched) => {
+                // A watch that ends empty, again and again, must not become a busy loop.
+                Ok(StepEnd::WatchedNothing) if started.elapsed() < TOO_SHORT => {
+                    backoff.fail(Instant::now())
+                }
+                Ok(StepEnd::Watched | StepEnd::WatchedNothing) => {
                     backoff.succeed();
                     // A server that ends every watch after a bookmark must not be asked all the time.
                     SHORTEST.saturating_sub(started.elapsed())
                 }
-                // A watch that ends empty, again and again, must not become a busy loop.
-                Ok(StepEnd::WatchedNothing) => backoff.fail(Instant::now()),
                 Err(Interruption::CoreEnded(_)) => return,
                 Err(Interruption::ListAgain) => {
                     self.forget_version();
@@ -276,10 +254,11 @@ impl Reflector {
 
     /// Lists as the start of a watch, and goes on watching.
     async fn stream(&mut self) -> Result<StepEnd, Interruption> {
+        let query = "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+        let opened = self.open(query).await;
         // If this breaks off before the list is complete, the next try lists in pages.
         self.state = WatchState::ListInPages;
-        let query = "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
-        let body = match self.open(query).await {
+        let body = match opened {
             Ok(body) => body,
             Err(error @ ApiError::Status { code: 406 | 415, .. })
                 if self.encoding == Encoding::Protobuf =>
@@ -290,7 +269,12 @@ impl Reflector {
             Err(error @ ApiError::Status { code: 400 | 405 | 406 | 415 | 422, .. }) => {
                 return Err(Interruption::NotStreamed(error.to_string()));
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                if error.code() == Some(429) || error.is_connection_refused() {
+                    self.state = WatchState::Stream;
+                }
+                return Err(Interruption::of_watch(error));
+            }
         };
         self.consume(body, Some(BTreeSet::new())).await
     }
@@ -298,8 +282,11 @@ impl Reflector {
     /// Watches from a version on.
     async fn watch(&mut self, from: String) -> Result<StepEnd, Interruption> {
         let query = format!("watch=true&allowWatchBookmarks=true&resourceVersion={from}");
-        let body = self.open(&query).await.map_err(|error| self.without_protobuf(error))?;
-        self.consume(body, None).await
+        match self.open(&query).await {
+            Ok(body) => self.consume(body, None).await,
+            Err(error) if error.code() == Some(429) => Err(Interruption::of_watch(error)),
+            Err(error) => Err(self.without_protobuf(error)),
+        }
     }
 
     /// Lists everything in one answer, taken in while it arrives.
@@ -387,7 +374,7 @@ impl Reflector {
         let limit = self.jitter.stretch(Duration::from_secs(300), 1.0).as_secs();
         let url = self.url(&format!("{query}&timeoutSeconds={limit}"));
         let call = Call::get(url).wanting(self.encoding).timeout(self.patience.answer);
-        self.api.stream(&call).await
+        self.api.stream_patiently(&call).await
     }
 
     fn url(&self, query: &str) -> String {
@@ -405,8 +392,7 @@ impl Reflector {
         (mut body, encoding): (Body, Encoding),
         mut initial: Option<BTreeSet<Key>>,
     ) -> Result<StepEnd, Interruption> {
-        let is_stream = initial.is_some();
-        let mut was_listing = is_stream;
+        let mut was_listing = initial.is_some();
         let mut end = StepEnd::WatchedNothing;
         let mut frames = Frames::new(encoding, MAX_FRAME);
         loop {
@@ -422,7 +408,7 @@ impl Reflector {
                     )));
                 }
                 Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-                Ok(Some(Err(error))) => {
+                Ok(Some(Err(error))) if initial.is_some() => {
                     return Err(Interruption::Away(format!("the watch broke off: {error}")));
                 }
                 Ok(None) if initial.is_some() => {
@@ -430,7 +416,13 @@ impl Reflector {
                         "the watch ended before its list was complete".to_owned(),
                     ));
                 }
-                Ok(None) => return Ok(if is_stream { StepEnd::Watched } else { end }),
+                // Nothing is lost with the connection: the next watch goes on from the last version.
+                Ok(Some(Err(error))) => {
+                    let kind = &self.kind.name;
+                    tracing::debug!(target: "V2", kind, %error, "A watch broke off");
+                    return Ok(end);
+                }
+                Ok(None) => return Ok(end),
             };
             frames.push(&chunk);
             loop {
@@ -504,6 +496,12 @@ impl Reflector {
                 }
             }
             Frame::Error { code: 410, .. } => return Err(Interruption::Gone),
+            Frame::Error { code: 429, message } => {
+                if initial.is_some() {
+                    self.state = WatchState::Stream;
+                }
+                return Err(Interruption::Busy(message));
+            }
             // A server whose storage cannot report its progress says so here, after it accepted the watch.
             Frame::Error { message, .. } if initial.is_some() => {
                 return Err(Interruption::NotStreamed(message));

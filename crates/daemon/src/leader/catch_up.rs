@@ -45,9 +45,7 @@ async fn latest_version(api: &Api, position: &Position) -> Option<String> {
         let call = Call::get(format!("{}?limit=1", position.path())).timeout(ANSWER);
         let error = match api.call(&call).await.map(|answer| version_of(&answer)) {
             Ok(Some(version)) => return Some(version),
-            Ok(None) => {
-                ApiError::Transport { text: "the answer is no list".to_owned(), is_refused: false }
-            }
+            Ok(None) => ApiError::unclear("the answer is no list"),
             Err(error) if error.code() == Some(404) => return None,
             Err(error) => error,
         };

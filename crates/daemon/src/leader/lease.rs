@@ -219,9 +219,6 @@ impl LeaseClient {
 
     async fn call(&self, call: Call, timeout: Duration) -> Result<Lease, ApiError> {
         let answer = self.api.call(&call.timeout(timeout)).await?;
-        Lease::parse(&answer).ok_or_else(|| ApiError::Transport {
-            text: "the answer is no lease".to_owned(),
-            is_refused: false,
-        })
+        Lease::parse(&answer).ok_or_else(|| ApiError::unclear("the answer is no lease"))
     }
 }

@@ -1,9 +1,9 @@
 //! One connection after another: handshake, requests, end.
 //!
-//! Invariants: a connection is closed after a while if the peer sends nothing or half of a request, and also if all has been
-//! answered but the peer does not close it; a new connection is always accepted, and the number of connections and what each of
-//! them holds in memory are bounded; stopping lets answers under way finish within their time; a handler that panics ends its
-//! request only.
+//! Invariants: a connection is closed after a while if the peer sends nothing or half of a request, or takes nothing of an answer
+//! in HTTP/1.1, and also if all has been answered but the peer does not close it; a new connection is always accepted, and the
+//! number of connections and what each of them holds in memory are bounded; stopping lets answers under way finish within their
+//! time; a handler that panics ends its request only.
 
 use std::future::Future;
 use std::io;
@@ -356,7 +356,7 @@ struct Activity {
 
 struct State {
     n_under_way: usize,
-    /// When the connection began or its last answer ended.
+    /// When the connection began, its last answer ended, or the peer took a part of that.
     quiet_since: Instant,
     /// When the first byte came after that.
     head_start: Option<Instant>,
@@ -385,6 +385,18 @@ impl Activity {
             if state.n_under_way == 0 {
                 state.head_start.get_or_insert_with(Instant::now);
             }
+        }
+    }
+
+    /// The peer has taken bytes of an answer, for which the handler has done its part. Clients of HTTP/2 are answered when they ask
+    /// whether the connection is alive, too, which is no use of it.
+    fn sent(&self, polled: &Poll<io::Result<usize>>) {
+        if !self.is_http2 && matches!(polled, Poll::Ready(Ok(1..))) {
+            let mut state = self.lock();
+            let now = Instant::now();
+            state.quiet_since = now;
+            // The head of the next request need not come before the answer to this one has been read.
+            state.head_start = state.head_start.map(|_| now);
         }
     }
 
@@ -463,7 +475,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.activity.sent(&polled);
+        polled
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -479,7 +493,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.activity.sent(&polled);
+        polled
     }
 
     fn is_write_vectored(&self) -> bool {

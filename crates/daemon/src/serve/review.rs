@@ -96,9 +96,7 @@ fn is_worth_retrying(error: &ApiError) -> bool {
         ApiError::Status { code, .. } => {
             matches!(code, 429 | 500 | 504) || error.retry_after().is_some()
         }
-        ApiError::Transport { text, .. } => {
-            text.contains("reset by peer") || text.contains("connection closed")
-        }
+        ApiError::Transport { .. } => error.is_cut_off(),
         ApiError::Timeout(_) => false,
     }
 }
@@ -150,6 +148,34 @@ impl<K: Ord + Clone, V: Clone> TtlCache<K, V> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::Fate;
+
+    #[test]
+    fn a_review_is_worth_another_try_where_the_kind_of_the_error_says_so() {
+        let status = |code, retry_after| ApiError::Status {
+            code,
+            reason: String::new(),
+            message: String::new(),
+            retry_after,
+        };
+        let cut_off = ApiError::Transport { text: String::new(), fate: Fate::CutOff };
+        let second = Some(Duration::from_secs(1));
+        for (error, is_worth) in [
+            (cut_off, true),
+            (status(429, None), true),
+            (status(500, None), true),
+            (status(504, None), true),
+            (status(503, second), true),
+            (status(503, None), false),
+            (status(403, None), false),
+            // Words of a server that is there.
+            (ApiError::unclear("connection closed, reset by peer"), false),
+            (ApiError::not_sent("connection refused"), false),
+            (ApiError::Timeout(TIMEOUT), false),
+        ] {
+            assert_eq!(is_worth_retrying(&error), is_worth, "{error:?}");
+        }
+    }
 
     #[test]
     fn answers_are_forgotten_in_time_and_when_there_are_too_many() {

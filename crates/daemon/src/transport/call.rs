@@ -125,6 +125,6 @@ impl Call {
         }
         request
             .body(Body::from(self.body.clone()))
-            .map_err(|error| ApiError::Transport { text: error.to_string(), is_refused: true })
+            .map_err(|error| ApiError::not_sent(error.to_string()))
     }
 }

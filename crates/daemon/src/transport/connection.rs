@@ -2,13 +2,12 @@
 //! HTTP/1.1 connections, one per request under way. Long answers come over HTTP/1.1 in any case.
 //!
 //! Both were chosen by measurement (`docs/performance/intake.md`). Whether a connection is still alive is found out by
-//! pings, as in the reference's client: one after 30 quiet seconds, to be answered within 15. Tokens, exec credentials and TLS
-//! set-up are kube's business.
+//! pings, as in the reference's client ([`Http2Options`]). Exec credentials and TLS set-up are kube's business.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::PROXY_AUTHORIZATION;
+use http::header::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
@@ -19,18 +18,18 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use rustls::pki_types::ServerName;
 use tower::retry::Retry;
-use tower::util::option_layer;
+use tower::util::{MapRequestLayer, option_layer};
 use tower::{BoxError, Layer, Service, ServiceExt};
 
 use super::credentials::{CredentialFiles, without_secrets};
+use super::http2::Http2Options;
 use super::kubeconfig::PROXY_URL;
 use super::proxy::{Dialer, Proxies, Proxy, ProxyError};
 use super::renewal::RenewedClient;
-use super::resending::ResendUnprocessed;
+use super::resending::Resending;
 use super::times::{ConnectionTimes, Step, Timed, TimedResolver};
+use super::token::TokenFile;
 
-const PING_AFTER: Duration = Duration::from_secs(30);
-const PING_PATIENCE: Duration = Duration::from_secs(15);
 /// Pages of a list follow each other more quickly, and what comes after a list is a watch.
 const LONG_ANSWERS_IDLE: Duration = Duration::from_secs(5);
 
@@ -44,11 +43,19 @@ pub(super) enum Traffic {
     LongAnswers,
 }
 
+/// How connections are made.
+#[derive(Clone, Copy)]
+struct ConnectionKind {
+    traffic: Traffic,
+    http2: Http2Options,
+}
+
 /// How a server is reached: which proxy leads to it, and with what its client shows who we are.
 pub(super) struct Way<'e> {
     pub(super) config: kube::Config,
     pub(super) files: &'e CredentialFiles,
     pub(super) proxies: &'e Proxies,
+    pub(super) http2: Http2Options,
 }
 
 /// What connections are made with, from the bottom: a dialer, TLS and a limit of time.
@@ -62,7 +69,7 @@ pub(super) fn client(
     way: Way<'_>,
     traffic: Traffic,
 ) -> Result<(kube::Client, Arc<ConnectionTimes>), BoxError> {
-    let Way { mut config, files, proxies } = way;
+    let Way { mut config, files, proxies, http2 } = way;
     let proxy = match &config.proxy_url {
         Some(url) => {
             let parsed = Proxy::parse(&url.to_string(), PROXY_URL);
@@ -85,17 +92,18 @@ pub(super) fn client(
     let times: Arc<ConnectionTimes> = Arc::default();
     let make = {
         let times = times.clone();
-        Box::new(move |config: &kube::Config| wired(config, proxy.as_ref(), traffic, &times))
+        let kind = ConnectionKind { traffic, http2 };
+        Box::new(move |config: &kube::Config| wired(config, proxy.as_ref(), kind, &times))
     };
     let client = RenewedClient::new(config.clone(), followed, make)?;
-    let client = Retry::new(ResendUnprocessed::default(), client);
+    let client = Retry::new(Resending::default(), client);
     Ok((layered(config, client)?, times))
 }
 
 fn wired(
     config: &kube::Config,
     proxy: Option<&Proxy>,
-    traffic: Traffic,
+    ConnectionKind { traffic, http2 }: ConnectionKind,
     times: &Arc<ConnectionTimes>,
 ) -> Result<Client<Wire, Body>, BoxError> {
     let mut http = HttpConnector::new_with_resolver(TimedResolver::new(times.clone()));
@@ -111,16 +119,18 @@ fn wired(
         https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
     let https = match traffic {
-        Traffic::Requests => https.enable_http1().enable_http2().wrap_connector(dialer),
-        Traffic::LongAnswers => https.enable_http1().wrap_connector(dialer),
+        Traffic::Requests if http2.is_enabled => {
+            https.enable_http1().enable_http2().wrap_connector(dialer)
+        }
+        Traffic::Requests | Traffic::LongAnswers => https.enable_http1().wrap_connector(dialer),
     };
     let mut connector = TimeoutConnector::new(Timed::new(https, Step::Tls, times));
     connector.set_connect_timeout(config.connect_timeout);
     let mut builder = Client::builder(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        .http2_keep_alive_interval(PING_AFTER)
-        .http2_keep_alive_timeout(PING_PATIENCE)
+        .http2_keep_alive_interval(http2.ping_after)
+        .http2_keep_alive_timeout(http2.ping_patience)
         .http2_keep_alive_while_idle(true);
     if traffic == Traffic::LongAnswers {
         builder.pool_timer(TokioTimer::new()).pool_idle_timeout(LONG_ANSWERS_IDLE);
@@ -129,14 +139,23 @@ fn wired(
 }
 
 /// The client whose requests have the address, the headers and the credentials of `config`.
-pub(super) fn layered<S>(config: kube::Config, service: S) -> Result<kube::Client, kube::Error>
+pub(super) fn layered<S>(config: kube::Config, service: S) -> Result<kube::Client, BoxError>
 where
     S: Service<Request<Body>, Response = Response<Incoming>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
 {
     let service = config.extra_headers_layer()?.layer(service.map_err(Into::<BoxError>::into));
-    let service = option_layer(config.auth_layer()?).layer(service);
+    let token = TokenFile::of(&config.auth_info)?.map(Arc::new);
+    let others = if token.is_some() { None } else { config.auth_layer()? };
+    let with_token = token.map(|token| {
+        MapRequestLayer::new(move |mut request: Request<Body>| {
+            request.headers_mut().insert(AUTHORIZATION, token.authorization());
+            request
+        })
+    });
+    let service = option_layer(others).layer(service);
+    let service = option_layer(with_token).layer(service);
     let service = config.base_uri_layer().layer(service);
     Ok(kube::Client::new(service, config.default_namespace))
 }

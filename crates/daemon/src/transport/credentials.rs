@@ -12,7 +12,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
 /// How often files are looked at again at most. They are small, and read while requests wait.
-const REREAD_AFTER: Duration = Duration::from_secs(10);
+pub(super) const REREAD_AFTER: Duration = Duration::from_secs(10);
 
 /// Files with certificates and keys. What a kubeconfig contains itself is not among them: it counts more, and does not change.
 #[derive(Clone, Debug)]

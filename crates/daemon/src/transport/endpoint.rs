@@ -10,6 +10,7 @@ use kube::config::ExecInteractiveMode;
 
 use super::connection::{self, Traffic, Way};
 use super::credentials::CredentialFiles;
+use super::http2::Http2Options;
 use super::outage::Outage;
 use super::pod::{self, PodPort};
 use super::proxy::Proxies;
@@ -74,6 +75,7 @@ pub struct Endpoint {
     pub(super) files: CredentialFiles,
     /// Which proxy leads to the server, unless `config` says so.
     pub(super) proxies: Arc<Proxies>,
+    pub(super) http2: Http2Options,
     pub(super) origin: String,
     /// Shared by all clients.
     pub(super) outage: Arc<Outage>,
@@ -166,8 +168,8 @@ impl Endpoint {
         let files = if authorities.is_some() { files.without_authority() } else { files };
         config.root_cert = authorities.or(config.root_cert);
         config.accept_invalid_certs = !is_checked;
-        let proxies = self.proxies.clone();
-        Ok(Self { files, proxies, ..Self::new(config, self.origin.clone()) })
+        let (proxies, http2) = (self.proxies.clone(), self.http2);
+        Ok(Self { files, proxies, http2, ..Self::new(config, self.origin.clone()) })
     }
 
     /// This endpoint, whose credential plugins get nothing of this process's standard input.
@@ -226,7 +228,7 @@ impl Endpoint {
         config: kube::Config,
         traffic: Traffic,
     ) -> Result<(kube::Client, Arc<ConnectionTimes>), ConnectError> {
-        let way = Way { config, files: &self.files, proxies: &self.proxies };
+        let way = Way { config, files: &self.files, proxies: &self.proxies, http2: self.http2 };
         connection::client(way, traffic)
             .map_err(|source| ConnectError::Client { server: self.url(), source })
     }
@@ -234,7 +236,8 @@ impl Endpoint {
     pub(super) fn new(mut config: kube::Config, origin: String) -> Self {
         config.default_retry = false;
         let (files, proxies) = (CredentialFiles::default(), Proxies::of_environment());
-        Self { config, files, proxies, origin, outage: Arc::default() }
+        let http2 = Http2Options::of_environment();
+        Self { config, files, proxies, http2, origin, outage: Arc::default() }
     }
 
     /// A client whose requests say what they are for. Nothing is sent yet.

@@ -27,14 +27,35 @@ pub(crate) enum ApiError {
     Transport {
         /// What happened.
         text: String,
-        /// Whether the request certainly did not get through.
-        is_refused: bool,
+        /// What is known of the request.
+        fate: Fate,
     },
     /// There was no answer in time.
     Timeout(Duration),
 }
 
+/// What is known of a request without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It certainly did not get through.
+    NotSent,
+    /// Its connection ended before the answer.
+    CutOff,
+    /// None of these.
+    Unknown,
+}
+
 impl ApiError {
+    /// A request that certainly did not get through.
+    pub(crate) fn not_sent(text: impl Into<String>) -> Self {
+        Self::Transport { text: text.into(), fate: Fate::NotSent }
+    }
+
+    /// A request that may have been carried out, without an answer that says so.
+    pub(crate) fn unclear(text: impl Into<String>) -> Self {
+        Self::Transport { text: text.into(), fate: Fate::Unknown }
+    }
+
     /// The HTTP status, if there was an answer.
     pub(crate) const fn code(&self) -> Option<u16> {
         match self {
@@ -46,7 +67,7 @@ impl ApiError {
     /// Whether the request may have been carried out nevertheless.
     pub(crate) const fn is_outcome_unknown(&self) -> bool {
         match self {
-            Self::Transport { is_refused, .. } => !*is_refused,
+            Self::Transport { fate, .. } => !matches!(fate, Fate::NotSent),
             Self::Timeout(_) => true,
             Self::Status { code, .. } => *code == 504,
         }
@@ -54,7 +75,12 @@ impl ApiError {
 
     /// Whether nothing listened at the address.
     pub(crate) const fn is_connection_refused(&self) -> bool {
-        matches!(self, Self::Transport { is_refused: true, .. })
+        matches!(self, Self::Transport { fate: Fate::NotSent, .. })
+    }
+
+    /// Whether the connection ended before the answer.
+    pub(crate) const fn is_cut_off(&self) -> bool {
+        matches!(self, Self::Transport { fate: Fate::CutOff, .. })
     }
 
     /// How long to wait before the same request is sent again, if the server says so.
@@ -68,8 +94,7 @@ impl ApiError {
     pub(super) fn transport(error: &(dyn StdError + 'static)) -> Self {
         let mut text = error.to_string();
         let mut is_refused = false;
-        let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
-        while let Some(error) = cause {
+        for error in chain(error) {
             let this = error.to_string();
             if !text.contains(&this) {
                 text.push_str(": ");
@@ -79,9 +104,13 @@ impl ApiError {
             is_refused |= error.downcast_ref::<io::Error>().is_some_and(|error| {
                 matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
             }) || this.contains("dns error");
-            cause = error.source();
         }
-        Self::Transport { text, is_refused }
+        let fate = match (is_refused, is_cut_off(error)) {
+            (true, _) => Fate::NotSent,
+            (false, true) => Fate::CutOff,
+            (false, false) => Fate::Unknown,
+        };
+        Self::Transport { text, fate }
     }
 
     /// The answer behind a status that is no success.
@@ -97,6 +126,42 @@ impl ApiError {
         };
         Self::Status { code, reason: status.reason, message, retry_after }
     }
+}
+
+/// An error and its causes.
+fn chain<'e>(
+    error: &'e (dyn StdError + 'static),
+) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |error| (*error).source())
+}
+
+/// Whether a connection ended before the answer: reset, closed, or without an answer to a ping.
+fn is_cut_off(error: &(dyn StdError + 'static)) -> bool {
+    let has_ended = |error: &io::Error| {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+    };
+    chain(error).any(|error| {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            has_ended(error)
+        } else if let Some(error) = error.downcast_ref::<h2::Error>() {
+            error.is_go_away() && error.is_remote() || error.get_io().is_some_and(has_ended)
+        } else if let Some(error) = error.downcast_ref::<hyper::Error>() {
+            error.is_incomplete_message() || error.is_canceled() || error.is_closed()
+        } else {
+            false
+        }
+    })
+}
+
+/// Whether a connection that there was ended before the answer.
+pub(super) fn has_lost_connection(error: &(dyn StdError + 'static)) -> bool {
+    let is_of_connecting = |error: &(dyn StdError + 'static)| {
+        error
+            .downcast_ref::<hyper_util::client::legacy::Error>()
+            .is_some_and(hyper_util::client::legacy::Error::is_connect)
+    };
+    is_cut_off(error) && !chain(error).any(is_of_connecting)
 }
 
 /// What matters of a Status object.
@@ -127,5 +192,32 @@ impl fmt::Display for ApiError {
             Self::Transport { text, .. } => f.write_str(text),
             Self::Timeout(limit) => write!(f, "no answer within {limit:?}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_a_request_ended_is_known_by_the_kind_of_its_error() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("the request failed")]
+        struct Failed(#[source] io::Error);
+
+        let fate = |error: io::Error| match ApiError::transport(&Failed(error)) {
+            ApiError::Transport { fate, .. } => fate,
+            other => panic!("{other:?}"),
+        };
+        for (kind, expected) in [
+            (io::ErrorKind::ConnectionRefused, Fate::NotSent),
+            (io::ErrorKind::ConnectionReset, Fate::CutOff),
+            (io::ErrorKind::BrokenPipe, Fate::CutOff),
+            (io::ErrorKind::UnexpectedEof, Fate::CutOff),
+            (io::ErrorKind::HostUnreachable, Fate::Unknown),
+        ] {
+            assert_eq!(fate(kind.into()), expected, "{kind}");
+        }
+        assert_eq!(fate(io::Error::other("connection reset by peer")), Fate::Unknown);
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: between two answers of the server there is one line at most, and none before its first answer: until then the code
 //! that waits for the server logs that it does.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// The server answered the last request. The initial value, 0, means that no request has ended yet.
 const THERE: u8 = 1;
@@ -12,17 +12,27 @@ const AWAY: u8 = 2;
 
 /// Shared by all clients of one server.
 #[derive(Debug, Default)]
-pub(super) struct Outage(AtomicU8);
+pub(super) struct Outage {
+    state: AtomicU8,
+    n_answers: AtomicU64,
+}
 
 impl Outage {
     /// Notes an answer, whatever its status. Returns whether that ends an outage, which is to be logged.
     pub(super) fn ends(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != THERE && self.0.swap(THERE, Ordering::Relaxed) == AWAY
+        self.n_answers.fetch_add(1, Ordering::Relaxed);
+        self.state.load(Ordering::Relaxed) != THERE
+            && self.state.swap(THERE, Ordering::Relaxed) == AWAY
     }
 
-    /// Notes a request without an answer. Returns whether an outage begins, which is to be logged.
+    /// How many answers there were, to any client. If there are no more when a request has waited in vain, the server hangs.
+    pub(super) fn n_answers(&self) -> u64 {
+        self.n_answers.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the server cannot be reached or hangs. Returns whether an outage begins, which is to be logged.
     pub(super) fn begins(&self) -> bool {
-        self.0.compare_exchange(THERE, AWAY, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        self.state.compare_exchange(THERE, AWAY, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn client(
     let mut connector = TimeoutConnector::new(https);
     connector.set_connect_timeout(config.connect_timeout);
     let client: Client<_, Body> = Client::builder(TokioExecutor::new()).build(connector);
-    Ok(layered(config, client)?)
+    layered(config, client)
 }
 
 /// Opens streams to a port of a pod, whatever URL is asked for.

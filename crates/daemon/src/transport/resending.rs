@@ -1,18 +1,24 @@
-//! Sends a request again that the server has declared unprocessed: in HTTP/2 a server that closes a connection says up to
-//! which request it has answered, and refuses single ones.
+//! Sends requests again whose connection has failed them: what the server has declared unprocessed, and what only reads.
 //!
-//! kube-apiserver closes connections so with `--goaway-chance`, and so do this scheduler's secure port and the reference's
-//! after an answer to an anonymous caller. The reference's client sends the rest again by itself, at most six times.
+//! In HTTP/2 a server that closes a connection says up to which request it has answered, and refuses single ones. kube-apiserver
+//! closes connections so with `--goaway-chance`, and so do this scheduler's secure port and the reference's after an answer to an
+//! anonymous caller. The reference's client sends the rest again by itself, at most six times.
+//!
+//! A GET whose connection ends before the answer is sent again after a second, at most ten times, as by the reference's client. A
+//! watch under way has its answer. What fails before there is a connection is up to the caller.
 
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use http::Request;
+use http::{Method, Request};
 use kube::client::Body;
 use tokio::time::Sleep;
 use tower::retry::Policy;
 
-/// How long to wait before each further try. A connection that is being closed may be offered once more.
+use super::MAX_PATIENCE;
+use super::error::has_lost_connection;
+
+/// How long to wait before each further try of what is unprocessed. A connection that is being closed may be offered once more.
 const PAUSES: [Duration; 6] = [
     Duration::ZERO,
     Duration::from_millis(10),
@@ -21,21 +27,39 @@ const PAUSES: [Duration; 6] = [
     Duration::from_secs(2),
     Duration::from_secs(4),
 ];
+/// How long to wait before each further try of a GET that was cut off.
+const CUT_OFF_PAUSE: Duration = Duration::from_secs(1);
 
 /// Which requests are sent again, and when. Each request has its own copy.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ResendUnprocessed {
-    n_resent: usize,
+pub(super) struct Resending {
+    n_unprocessed: usize,
+    n_cut_off: u32,
 }
 
-impl<R, E: StdError + 'static> Policy<Request<Body>, R, E> for ResendUnprocessed {
+impl Resending {
+    /// How long to wait before a request is sent again that ended so; `None` if it is not.
+    fn pause(&mut self, method: &Method, error: &(dyn StdError + 'static)) -> Option<Duration> {
+        if is_unprocessed(error)
+            && let Some(pause) = PAUSES.get(self.n_unprocessed)
+        {
+            self.n_unprocessed += 1;
+            return Some(*pause);
+        }
+        let is_worth_it = method == Method::GET && has_lost_connection(error);
+        (is_worth_it && self.n_cut_off < MAX_PATIENCE).then(|| {
+            self.n_cut_off += 1;
+            CUT_OFF_PAUSE
+        })
+    }
+}
+
+impl<R, E: StdError + 'static> Policy<Request<Body>, R, E> for Resending {
     type Future = Sleep;
 
-    fn retry(&mut self, _: &mut Request<Body>, result: &mut Result<R, E>) -> Option<Sleep> {
+    fn retry(&mut self, request: &mut Request<Body>, result: &mut Result<R, E>) -> Option<Sleep> {
         let error = result.as_ref().err()?;
-        let pause = PAUSES.get(self.n_resent).filter(|_| is_unprocessed(error))?;
-        self.n_resent += 1;
-        Some(tokio::time::sleep(*pause))
+        self.pause(request.method(), error).map(tokio::time::sleep)
     }
 
     fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
@@ -113,27 +137,34 @@ mod tests {
         [&[0, 0, 4, 3, 0, 0, 0, 0, 1][..], &u32::from(reason).to_be_bytes()].concat()
     }
 
+    /// How often a request is sent again that ends in the same way each time.
+    fn n_resent(method: &Method, error: &h2::Error) -> usize {
+        let mut policy = Resending::default();
+        (0..20).filter(|_| policy.pause(method, error).is_some()).count()
+    }
+
     #[tokio::test]
-    async fn only_what_the_server_has_not_looked_at_is_sent_again() {
-        for (frames, is_resent) in [
-            (go_away(0, Reason::NO_ERROR), true),
+    async fn only_what_the_server_has_not_looked_at_and_what_reads_is_sent_again() {
+        let cut_off = MAX_PATIENCE as usize;
+        for (frames, n_posts, n_gets) in [
+            (go_away(0, Reason::NO_ERROR), PAUSES.len(), PAUSES.len() + cut_off),
             // The request was processed, and then the connection broke.
-            (go_away(1, Reason::NO_ERROR), false),
-            (go_away(0, Reason::ENHANCE_YOUR_CALM), false),
-            (reset(Reason::REFUSED_STREAM), true),
-            (reset(Reason::CANCEL), false),
-            (Vec::new(), false),
+            (go_away(1, Reason::NO_ERROR), 0, cut_off),
+            (go_away(0, Reason::ENHANCE_YOUR_CALM), 0, cut_off),
+            (reset(Reason::REFUSED_STREAM), PAUSES.len(), PAUSES.len()),
+            (reset(Reason::CANCEL), 0, 0),
+            (Vec::new(), 0, cut_off),
         ] {
-            let mut policy = ResendUnprocessed::default();
-            let mut answer: Result<(), _> = Err(error_after(&frames).await);
-            let mut request = Request::new(Body::empty());
-            let n_expected = if is_resent { PAUSES.len() } else { 0 };
-            let n_resent =
-                (0..20).filter(|_| policy.retry(&mut request, &mut answer).is_some()).count();
-            assert_eq!(n_resent, n_expected, "{frames:?} {answer:?}");
+            let error = error_after(&frames).await;
+            let n_resent = [Method::POST, Method::GET].map(|method| n_resent(&method, &error));
+            assert_eq!(n_resent, [n_posts, n_gets], "{frames:?} {error:?}");
         }
+    }
+
+    #[test]
+    fn an_answer_is_an_answer() {
         let mut answer: Result<(), h2::Error> = Ok(());
-        let mut policy = ResendUnprocessed::default();
-        assert!(policy.retry(&mut Request::new(Body::empty()), &mut answer).is_none());
+        let mut request = Request::new(Body::empty());
+        assert!(Resending::default().retry(&mut request, &mut answer).is_none());
     }
 }

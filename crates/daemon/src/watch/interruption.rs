@@ -15,6 +15,9 @@ pub(super) enum Interruption {
     /// The server went away, which is logged once for all kinds.
     #[error("{0}")]
     Away(String),
+    /// The server wants watches to be started later, which is its business.
+    #[error("{0}")]
+    Busy(String),
     #[error("{0}")]
     Refused(String),
     #[error("the server does not serve this kind")]
@@ -30,13 +33,26 @@ pub(super) enum Interruption {
 }
 
 impl Interruption {
+    /// Why a watch did not begin.
+    pub(super) fn of_watch(error: ApiError) -> Self {
+        match error.code() {
+            Some(429) => Self::Busy(error.to_string()),
+            _ => error.into(),
+        }
+    }
+
     /// Logs that following a kind goes on after `wait`. An unreachable server is not logged here but once for all kinds.
     pub(super) fn log(&self, kind: &str, wait: Duration) {
         const TEXT: &str = "Following a kind was interrupted";
-        match self {
-            Self::Away(_) => tracing::debug!(target: "V2", kind, error = %self, ?wait, "{TEXT}"),
-            _ => tracing::warn!(kind, error = %self, ?wait, "{TEXT}"),
+        if self.needs_attention() {
+            tracing::warn!(kind, error = %self, ?wait, "{TEXT}");
+        } else {
+            tracing::debug!(target: "V2", kind, error = %self, ?wait, "{TEXT}");
         }
+    }
+
+    const fn needs_attention(&self) -> bool {
+        !matches!(self, Self::Away(_) | Self::Busy(_))
     }
 }
 
@@ -49,5 +65,24 @@ impl From<ApiError> for Interruption {
             None if matches!(error, ApiError::Transport { .. }) => Self::Away(error.to_string()),
             _ => Self::Failed(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_that_is_to_start_later_needs_no_attention_and_a_list_does() {
+        let throttled = || ApiError::Status {
+            code: 429,
+            reason: "TooManyRequests".to_owned(),
+            message: "later".to_owned(),
+            retry_after: None,
+        };
+        assert!(!Interruption::of_watch(throttled()).needs_attention());
+        assert!(Interruption::from(throttled()).needs_attention());
+        assert!(!Interruption::from(ApiError::not_sent("refused")).needs_attention());
+        assert!(Interruption::of_watch(ApiError::Timeout(Duration::ZERO)).needs_attention());
     }
 }

@@ -111,8 +111,7 @@ fn read<T: for<'a> Deserialize<'a>>(
 ) -> Result<Option<T>, ApiError> {
     match answer {
         Ok(body) => serde_json::from_slice(&body).map(Some).map_err(|error| {
-            let text = format!("the answer is no list of versions or resources: {error}");
-            ApiError::Transport { text, is_refused: false }
+            ApiError::unclear(format!("the answer is no list of versions or resources: {error}"))
         }),
         Err(error) if error.code() == Some(404) => Ok(None),
         Err(error) => Err(error),

@@ -389,7 +389,7 @@ mod tests {
             message: String::new(),
             retry_after,
         };
-        let lost = ApiError::Transport { text: String::new(), is_refused: false };
+        let lost = ApiError::unclear("");
         let second = Duration::from_secs(1);
         assert_eq!(judged(Ok(()), "e"), EventAnswer::Done);
         assert_eq!(judged(Err(lost), "e"), EventAnswer::Unreachable);

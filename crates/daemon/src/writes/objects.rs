@@ -97,10 +97,8 @@ fn put(path: &str, object: &Object) -> Call {
 
 async fn stored(api: &Api, call: &Call) -> Result<Arc<Object>, ApiError> {
     let body = api.call(call).await?;
-    let stored = Object::from_json(&body).map_err(|error| {
-        let text = format!("the answer is no object: {error}");
-        ApiError::Transport { text, is_refused: false }
-    })?;
+    let stored = Object::from_json(&body)
+        .map_err(|error| ApiError::unclear(format!("the answer is no object: {error}")))?;
     Ok(Arc::new(stored))
 }
 
@@ -148,7 +146,7 @@ fn without_finalizer(object: &Object, finalizer: &str) -> Object {
 }
 
 fn refusal(text: String) -> ApiError {
-    ApiError::Transport { text, is_refused: true }
+    ApiError::not_sent(text)
 }
 
 #[cfg(test)]

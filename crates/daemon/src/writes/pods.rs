@@ -1,9 +1,10 @@
 //! Bindings, status patches and evictions: each as the API calls it takes.
 //!
-//! Invariants: a binding is reported as failed only if the server said no, or if the pod was seen without it afterwards;
-//! a pod's uid goes with every binding and deletion, so that they never hit another pod of the same name.
+//! Invariants: a binding is reported as failed only if the server said no, or if the pod was seen without it afterwards, or if the
+//! server has not said for [`CLEAR_UP_TIME`] whether it stands; a pod's uid goes with every binding and deletion, so that they
+//! never hit another pod of the same name.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kube_scheduler_engine::{PodRef, StatusPatch};
 use kube_scheduler_writes::{Cause, Failure, PodWrite, Success};
@@ -11,10 +12,15 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::objects;
-use crate::backoff::random_jitter;
+use crate::backoff::{Backoff, random_jitter};
 use crate::transport::envelope::Message;
 use crate::transport::{Api, ApiError, Call, Encoding};
 
+/// How long the server is asked whether a binding stands, longer than most outages. The pod keeps its room on the node until then:
+/// it may be there, and whatever took its room would be rejected by the kubelet.
+const CLEAR_UP_TIME: Duration = Duration::from_secs(300);
+const CLEAR_UP_FIRST_PAUSE: Duration = Duration::from_millis(200);
+const CLEAR_UP_LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Tries of a status patch, as in the reference.
 const PATCH_TRIES: u32 = 4;
 const PATCH_FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -35,8 +41,7 @@ impl From<ApiError> for Failure {
 
 /// How a write ends whose request panicked.
 pub(super) fn broken() -> Failure {
-    let text = "the request broke down".to_owned();
-    ApiError::Transport { text, is_refused: false }.into()
+    ApiError::unclear("the request broke down").into()
 }
 
 /// Sends a write and waits for its answer.
@@ -76,12 +81,26 @@ async fn bind(api: &Api, pod: &PodRef, node: &str, timeout: Duration) -> Result<
                 || error.code() == Some(409)
                 || (error.code() >= Some(500) && error.retry_after().is_none()) =>
         {
-            match node_of(api, pod, timeout).await {
-                Ok(Some(bound)) if bound == node => Ok(Success::Done),
-                _ => Err(error),
-            }
+            if is_bound_to(api, pod, node, timeout).await { Ok(Success::Done) } else { Err(error) }
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Whether the pod is bound to the node, as far as the server says. It is asked again for a while if it gives no answer.
+async fn is_bound_to(api: &Api, pod: &PodRef, node: &str, timeout: Duration) -> bool {
+    let start = tokio::time::Instant::now();
+    let mut backoff = Backoff::new(CLEAR_UP_FIRST_PAUSE, CLEAR_UP_LONGEST_PAUSE, Duration::MAX);
+    loop {
+        let error = match node_of(api, pod, timeout).await {
+            Ok(bound) => return bound.as_deref() == Some(node),
+            Err(error) => error,
+        };
+        let is_no_answer = error.code().is_none_or(|code| code == 429 || code >= 500);
+        if !is_no_answer || start.elapsed() >= CLEAR_UP_TIME {
+            return false;
+        }
+        tokio::time::sleep(backoff.fail(Instant::now())).await;
     }
 }
 
@@ -233,14 +252,52 @@ async fn evict(
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::iter;
     use std::sync::Arc;
 
     use super::*;
+    use crate::transport::{Scripted, scripted};
     use kube_scheduler_api_types::{ConditionText, PodCondition, Timestamp};
+
+    const LOST: Scripted = Scripted::Lost(io::ErrorKind::ConnectionReset);
+    const REFUSED: Scripted = Scripted::Lost(io::ErrorKind::ConnectionRefused);
+
+    fn pod() -> PodRef {
+        PodRef { namespace: "x".into(), name: "p".into(), uid: "u".into() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whether_a_binding_stands_is_asked_until_the_server_says() {
+        let bound = Scripted::Body(r#"{"metadata":{"uid":"u"},"spec":{"nodeName":"n"}}"#);
+        let elsewhere = Scripted::Body(r#"{"metadata":{"uid":"u"},"spec":{"nodeName":"m"}}"#);
+        let unbound = Scripted::Body(r#"{"metadata":{"uid":"u"},"spec":{}}"#);
+        let gone = Scripted::Status(404, None);
+        for (answer, stands) in [(bound, true), (elsewhere, false), (unbound, false), (gone, false)]
+        {
+            let answers = [LOST, REFUSED, Scripted::Status(503, None), answer];
+            let (api, script) = scripted(answers);
+            let result = bind(&api, &pod(), "n", Duration::from_secs(40)).await;
+            assert_eq!(result.is_ok(), stands, "{answer:?}");
+            let asked = script.asked();
+            let asked: Vec<&str> = asked.iter().map(|(_, what)| &**what).collect();
+            let get = "GET /api/v1/namespaces/x/pods/p";
+            assert_eq!(asked, ["POST /api/v1/namespaces/x/pods/p/binding", get, get, get]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_never_says_whether_a_binding_stands_keeps_no_pod_for_ever() {
+        let (api, script) = scripted(iter::once(LOST).chain(iter::repeat(REFUSED)));
+        let result = bind(&api, &pod(), "n", Duration::from_secs(40)).await;
+        assert!(result.err().unwrap().is_cut_off(), "what is reported is how the binding ended");
+        let (last, _) = script.asked().pop().unwrap();
+        assert!(last >= CLEAR_UP_TIME && last < CLEAR_UP_TIME * 2, "{last:?}");
+    }
 
     #[test]
     fn bindings_say_the_same_in_both_encodings() {
-        let pod = PodRef { namespace: "x".into(), name: "p".into(), uid: "u".into() };
+        let pod = pod();
         let json: Value = serde_json::from_slice(&binding(&pod, "n", Encoding::Json)).unwrap();
         assert_eq!(
             json,

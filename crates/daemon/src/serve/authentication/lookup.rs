@@ -98,8 +98,7 @@ impl Lookup {
 
     async fn get(&self) -> Result<ConfigMap, ApiError> {
         let body = self.api.call(&Call::get(CONFIG_MAP).timeout(TIMEOUT)).await?;
-        serde_json::from_slice(&body)
-            .map_err(|error| ApiError::Transport { text: error.to_string(), is_refused: false })
+        serde_json::from_slice(&body).map_err(|error| ApiError::unclear(error.to_string()))
     }
 
     /// Reports changes until the watch ends.

@@ -20,11 +20,7 @@ fn limits() -> Limits {
 
 /// The server at one end of a pipe; the answer says how long the path and the body were.
 fn server(is_http2: bool) -> (DuplexStream, impl Future<Output = Result<(), ConnectionError>>) {
-    let (client, server) = duplex(PIPE);
-    let address = SocketAddr::from(([127, 0, 0, 1], 1));
-    let peer = Arc::new(Peer { address, certificates: Vec::new() });
-    let (stopper, stop) = watch::channel(false);
-    let handler = |call: Call| async move {
+    server_of(is_http2, |call: Call| async move {
         let length = call.request.uri().path().len();
         let body = http_body_util::Limited::new(call.request.into_body(), MAX_HEAD).collect();
         let text = match body.await {
@@ -33,7 +29,22 @@ fn server(is_http2: bool) -> (DuplexStream, impl Future<Output = Result<(), Conn
         };
         let response = reply::plain(StatusCode::OK, text);
         Answer { response, is_to_known_caller: false, ends_connection: false }
-    };
+    })
+}
+
+/// The server at one end of a pipe, which answers so.
+fn server_of<H, F>(
+    is_http2: bool,
+    handler: H,
+) -> (DuplexStream, impl Future<Output = Result<(), ConnectionError>>)
+where
+    H: Fn(Call) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Answer> + Send + 'static,
+{
+    let (client, server) = duplex(PIPE);
+    let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    let peer = Arc::new(Peer { address, certificates: Vec::new() });
+    let (stopper, stop) = watch::channel(false);
     let serving = async move {
         let _stopper = stopper;
         requests(server, is_http2, peer, limits(), handler, stop, || {}).await
@@ -152,6 +163,34 @@ fn an_endless_head_is_taken_no_further_than_the_limit() {
         assert!(n_taken <= MAX_TAKEN, "{n_taken} bytes of {endless:?}");
         let answer = String::from_utf8_lossy(&answer).into_owned();
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_read_to_its_end_however_slowly() {
+    const LENGTH: usize = 10 * PIPE;
+    // A client may also begin its next request meanwhile.
+    for next in [&b""[..], b"GET /"] {
+        let (mut client, serving) = server_of(false, |_| async {
+            let response = reply::plain(StatusCode::OK, "x".repeat(LENGTH));
+            Answer { response, is_to_known_caller: false, ends_connection: false }
+        });
+        let serving = tokio::spawn(serving);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let (mut answer, mut part) = (Vec::new(), [0; PIPE]);
+        while let Ok(n @ 1..) = client.read(&mut part).await {
+            if answer.is_empty() {
+                client.write_all(next).await.unwrap();
+            }
+            answer.extend_from_slice(&part[..n]);
+            // Less than the pause that is allowed, and much more in total.
+            tokio::time::sleep(limits().patience.header * 3 / 4).await;
+        }
+        let answer = String::from_utf8(answer).unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert_eq!(body.len(), LENGTH, "{next:?}");
+        // Nothing more comes, and the server ends the connection.
+        serving.await.unwrap().unwrap();
     }
 }
 

@@ -1,6 +1,7 @@
 //! How servers are reached: through proxies, over plain HTTP, with certificates that change.
 
 mod closing;
+mod http2;
 mod renewal;
 mod servers;
 

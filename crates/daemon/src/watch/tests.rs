@@ -1,0 +1,116 @@
+//! Reflectors against a server that answers from a list, under paused time.
+
+use kube_scheduler_config::FeatureGates;
+
+use super::*;
+use crate::inbox::InboxReceiver;
+use crate::metrics::MetricsOptions;
+use crate::transport::{Scripted, scripted};
+
+const LIST: Scripted = Scripted::Body(
+    r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[]}"#,
+);
+
+fn reflector(api: Api) -> (Reflector, InboxReceiver) {
+    let (inbox, core) = Inbox::open();
+    let metrics = Metrics::new(0.0, MetricsOptions::default(), &FeatureGates::default());
+    let (metrics, readers) = (Arc::new(metrics), ObjectReaders::default());
+    let kind = WatchedKind::pods();
+    (Reflector::new(0, kind, api, inbox, metrics, Patience::default(), readers), core)
+}
+
+/// What a reflector asks a server for that gives these answers, up to the first request that gets none, and the pause before
+/// each request.
+async fn asked(
+    answers: impl IntoIterator<Item = Scripted, IntoIter: Send + 'static>,
+    prepare: impl FnOnce(Reflector) -> Reflector,
+) -> Vec<(String, Duration)> {
+    let (api, script) = scripted(answers);
+    let (reflector, _core) = reflector(api);
+    tokio::select! {
+        () = prepare(reflector).run() => panic!("a reflector does not end before the core"),
+        () = script.over() => {}
+    }
+    let asked = script.asked();
+    let times = std::iter::once(Duration::ZERO).chain(asked.iter().map(|(time, _)| *time));
+    let pauses = times.zip(&asked).map(|(before, (time, _))| *time - before);
+    asked.iter().map(|(_, what)| step_of(what)).zip(pauses).collect()
+}
+
+/// What a request is for: a list, pages, a list as the start of a watch, or a watch and from which version on.
+fn step_of(what: &str) -> String {
+    let value = |name: &str| {
+        let (_, rest) = what.split_once(name)?;
+        Some(rest.split('&').next().unwrap_or_default().to_owned())
+    };
+    if what.contains("sendInitialEvents=true") {
+        "stream".to_owned()
+    } else if what.contains("watch=true") {
+        format!("watch {}", value("resourceVersion=").unwrap_or_default())
+    } else if what.contains("limit=") {
+        "pages".to_owned()
+    } else {
+        "list".to_owned()
+    }
+}
+
+fn steps(asked: &[(String, Duration)]) -> Vec<&str> {
+    asked.iter().map(|(step, _)| &**step).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_that_is_to_come_later_becomes_no_paged_one() {
+    let too_many = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":429}}\n";
+    let answers = [
+        Scripted::Status(429, None),
+        Scripted::Lost(std::io::ErrorKind::ConnectionRefused),
+        Scripted::Body(too_many),
+        Scripted::Status(500, None),
+    ];
+    let asked = asked(answers, Reflector::beginning_with_latest).await;
+    assert_eq!(steps(&asked), ["stream", "stream", "stream", "stream", "pages"]);
+    // 0.8 s, and twice that each time; stretched at random, never shortened.
+    for ((_, pause), least) in asked[1..].iter().zip([800, 1_600, 3_200, 6_400]) {
+        assert!(*pause >= Duration::from_millis(least), "{asked:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_comes_back_when_the_server_wants_it_to() {
+    let later = Scripted::Status(429, Some(1));
+    let answers = [LIST, later, later, later];
+    let asked = asked(answers, |reflector| reflector).await;
+    assert_eq!(steps(&asked), ["list", "watch 5", "watch 5", "watch 5", "watch 5"]);
+    for (_, pause) in &asked[2..] {
+        assert_eq!(pause.as_millis() / 10, 100, "{asked:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_has_broken_off_goes_on_at_once_where_it_was() {
+    let bookmark = "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"7\"}}}\n";
+    let watch = |begin, seconds, breaks| Scripted::Watch {
+        begin,
+        lasts: Duration::from_secs(seconds),
+        breaks,
+    };
+    let answers = [
+        LIST,
+        watch(bookmark, 30, true),
+        // Long, and empty.
+        watch("", 60, true),
+        watch("", 60, false),
+        // Short, but not empty.
+        watch(bookmark, 0, true),
+        // Short and empty.
+        watch("", 0, true),
+    ];
+    let asked = asked(answers, |reflector| reflector).await;
+    let seven = "watch 7";
+    assert_eq!(steps(&asked), ["list", "watch 5", seven, seven, seven, seven, seven]);
+    let pauses: Vec<u128> = asked.iter().map(|(_, pause)| pause.as_millis()).collect();
+    for (pause, least) in pauses.iter().zip([0, 0, 30_000, 60_000, 60_000, 100, 800]) {
+        let most = if least == 800 { 1_610 } else { least + 10 };
+        assert!((least..=most).contains(pause), "{pauses:?}");
+    }
+}
