@@ -261,7 +261,7 @@ mod tests {
         let seen = versions_seen(&["h2", "http/1.1"], |config| {
             let mut api = endpoint(config).client("test").unwrap();
             // Those that wait for the first connection wait for it on a slow machine, too.
-            api.opening = Some(Arc::new(Opening { patience: DEADLINE, ..Opening::default() }));
+            api.opening = Some(Arc::new(Opening::new(DEADLINE)));
             ask_through(api)
         });
         assert_eq!(seen.await, [vec![Version::HTTP_2; N_REQUESTS]]);

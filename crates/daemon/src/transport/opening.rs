@@ -18,16 +18,20 @@ pub(super) struct Opening {
     is_open: AtomicBool,
     turn: Mutex<()>,
     /// How long a request waits for the one before it.
-    pub(super) patience: Duration,
+    patience: Duration,
 }
 
 impl Default for Opening {
     fn default() -> Self {
-        Self { is_open: AtomicBool::default(), turn: Mutex::default(), patience: PATIENCE }
+        Self::new(PATIENCE)
     }
 }
 
 impl Opening {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self { is_open: AtomicBool::default(), turn: Mutex::default(), patience }
+    }
+
     /// Waits while another request tries whether there is a connection. What it returns is held until the answer begins.
     pub(super) async fn turn(&self) -> Option<MutexGuard<'_, ()>> {
         if self.is_open.load(Ordering::Acquire) {
