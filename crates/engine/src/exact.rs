@@ -23,7 +23,7 @@ use kube_scheduler_framework::groups::GroupDemand;
 use kube_scheduler_framework::{NodeIdx, Status};
 use kube_scheduler_queue::Nomination;
 
-use self::board::{GangBoard, Placed, counted_out, leaves_choice, price_of_counting};
+use self::board::{GangBoard, Placed, choosing, counted_out, price_of_counting};
 use self::search::{Answer, Halt, search};
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope};
@@ -274,7 +274,7 @@ pub(crate) fn refusal(core: &Core, group: &Group, findings: &[Finding]) -> Strin
     let Some(Exact { needed, level }) = &group.exact else { return text };
     let (members, nodes) = (&group.pods[..], core.cluster.order());
     let demand = GroupDemand { members, needed: *needed, nodes };
-    let chosen = match members.iter().any(|pod| leaves_choice(core, group, pod)) {
+    let chosen = match members.iter().any(|pod| choosing(core, group, pod).0.leaves_some) {
         true => ", with the volumes and devices that are found first",
         false => "",
     };
