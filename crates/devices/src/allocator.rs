@@ -1,6 +1,8 @@
 //! The allocator: for the claims of one pod, the first allocation in search order (`docs/spec/plugins-dra.md` §8).
 
 mod capacity;
+#[cfg(test)]
+mod choice_tests;
 mod choices;
 mod claims;
 mod constraints;

@@ -115,15 +115,8 @@ impl Allocator {
         };
         let mut list = Vec::with_capacity(found.len());
         for (Found { results, alternatives }, mark) in found {
-            let assembled = outcome::assemble(
-                self,
-                node,
-                &pools,
-                &plan,
-                &results,
-                &alternatives,
-                new_share_id,
-            );
+            let assembled =
+                outcome::assemble(self, node, &pools, &plan, &results, &alternatives, new_share_id);
             match assembled {
                 Ok(allocations) => {
                     let allocations = allocations.into_iter().map(Arc::new).collect();
@@ -217,11 +210,17 @@ fn kind<'a>(
         pool: device.pool(),
         sights,
         values: values.collect(),
-        taints: hard.map(|Taint { key, value, effect, .. }| [&**key, &**value, &**effect]).collect(),
+        taints: hard
+            .map(|Taint { key, value, effect, .. }| [&**key, &**value, &**effect])
+            .collect(),
         counters: amounts(device.consumption()),
         is_shareable: device.device.is_shareable(),
         capacity: capacities(device.device, criteria.are_amounts_requested),
-        reach: if is_of_node { String::new() } else { format!("{:?}", slice.reach_of(device.device)) },
+        reach: if is_of_node {
+            String::new()
+        } else {
+            format!("{:?}", slice.reach_of(device.device))
+        },
         binds_to_node: device.device.binds_to_node,
         has_conditions: conditions.is_some_and(|conditions| !conditions.is_empty()),
     }

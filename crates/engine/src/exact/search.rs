@@ -74,11 +74,11 @@ pub(crate) trait Board {
     /// Where one more member of a class fits, as things stand.
     fn choices(&mut self, class: usize) -> Result<Choices<Self::State>, Halt>;
 
-    /// Places a member of a class, with the choice of this number, counted from 0, of what may be chosen for it there.
+    /// Places a member of a class on a node, with the choice of this number, counted from 0, of what may be chosen for it there.
     fn place(
         &mut self,
         class: usize,
-        (node, choice): (NodeIdx, usize),
+        at: (NodeIdx, usize),
         state: &Self::State,
     ) -> Result<Placing, Halt>;
 
@@ -264,7 +264,9 @@ impl<'b, B: Board> Search<'b, B> {
                 let number = match placing {
                     Placing::Placed(number) => number,
                     // One node may stand for others, and what objects was asked by nobody before: no order is ruled out.
-                    Placing::Objected if self.way == Way::ByClass => return Err(Halt::LooksFurther),
+                    Placing::Objected if self.way == Way::ByClass => {
+                        return Err(Halt::LooksFurther);
+                    }
                     Placing::Objected | Placing::NoMore => return Ok(false),
                     Placing::Unknown => {
                         self.is_cut = true;

@@ -37,8 +37,13 @@ impl Chooser for DynamicResources {
         let Some(node) = cluster.node(member.node) else { return the_only(number) };
         let criteria = criteria(&self.shared, cx, state, member.members);
         let Some(devices) = state.get_mut::<PodDevices>() else { return the_only(number) };
-        let choosing =
-            Choosing { shared: &self.shared, cx, pod: member.pod, node: &node, criteria: &criteria };
+        let choosing = Choosing {
+            shared: &self.shared,
+            cx,
+            pod: member.pod,
+            node: &node,
+            criteria: &criteria,
+        };
         choosing.choose(devices, number)
     }
 }
