@@ -12,7 +12,9 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{KeyedMap, KeyedSet};
 use smallvec::SmallVec;
 
-use crate::api::{Allocation, Attribute, DeviceClass, Request, ResourceClaim, Taint};
+use crate::api::{
+    Allocation, Attribute, DeviceClass, Request, ResourceClaim, ResourceSlice, Taint,
+};
 use crate::inventory::{DeviceRef, NodePools, NodeRef, PoolGeneration};
 
 use super::likeness::{amounts, capacities};
@@ -146,8 +148,8 @@ struct Kind<'a> {
     counters: likeness::Amounts,
     is_shareable: bool,
     capacity: Option<String>,
-    /// Where it can be used, unless that is one node.
-    reach: String,
+    /// Where it can be used, as text.
+    reach: Arc<str>,
     binds_to_node: bool,
     has_conditions: bool,
 }
@@ -170,6 +172,7 @@ impl Kinds {
         }
         let mut known: KeyedMap<Kind<'_>, u32> = KeyedMap::default();
         let mut kinds = Vec::with_capacity(pools.devices.len());
+        let mut reaches = Reaches::default();
         for (idx, place) in pools.devices.iter().zip(0..) {
             let device = inventory.device(*idx);
             steps.take(1)?;
@@ -182,7 +185,8 @@ impl Kinds {
                 sights.push(column.matches(device.shape(), facts, &mut cost).ok());
                 steps.take_evaluation(cost)?;
             }
-            kinds.push(*known.entry(kind(device, sights, criteria)).or_insert(place));
+            let reach = reaches.of(device, steps)?;
+            kinds.push(*known.entry(kind(device, (sights, reach), criteria)).or_insert(place));
         }
         Ok(Self(kinds))
     }
@@ -193,34 +197,48 @@ impl Kinds {
     }
 }
 
+/// Writing down where devices can be used counts as so many steps.
+const STEPS_OF_REACH: u64 = 32;
+
+/// Where the devices of the slice that was looked at last can be used.
+#[derive(Default)]
+struct Reaches<'a>(Option<(&'a ResourceSlice, Arc<str>)>);
+
+impl<'a> Reaches<'a> {
+    fn of(&mut self, device: DeviceRef<'a>, steps: &Steps) -> Result<Arc<str>, AllocationError> {
+        let slice = device.slice();
+        if let Some((known, reach)) = &self.0
+            && std::ptr::eq(*known, slice)
+            && !slice.is_per_device()
+        {
+            return Ok(reach.clone());
+        }
+        steps.take(STEPS_OF_REACH)?;
+        let reach: Arc<str> = format!("{:?}", slice.reach_of(device.device)).into();
+        self.0 = Some((slice, reach.clone()));
+        Ok(reach)
+    }
+}
+
 fn kind<'a>(
     device: DeviceRef<'a>,
-    sights: SmallVec<[Option<bool>; 8]>,
+    (sights, reach): (SmallVec<[Option<bool>; 8]>, Arc<str>),
     criteria: &Criteria,
 ) -> Kind<'a> {
-    let slice = device.slice();
-    let driver = &*slice.driver;
+    let driver = &*device.slice().driver;
     let values = criteria.attributes.iter().map(|name| device.device.attribute(driver, name));
     let hard = device.device.taints.iter().filter(|taint| taint.is_hard());
+    let shown = |taint: &'a Taint| [&*taint.key, &*taint.value, &*taint.effect];
     let conditions = device.device.binding_conditions.as_ref();
-    // Slices of one node are seen from no other.
-    let is_of_node = !slice.is_per_device()
-        && slice.reach.node_name.as_ref().is_some_and(|name| !name.is_empty());
     Kind {
         pool: device.pool(),
         sights,
         values: values.collect(),
-        taints: hard
-            .map(|Taint { key, value, effect, .. }| [&**key, &**value, &**effect])
-            .collect(),
+        taints: hard.map(shown).collect(),
         counters: amounts(device.consumption()),
         is_shareable: device.device.is_shareable(),
         capacity: capacities(device.device, criteria.are_amounts_requested),
-        reach: if is_of_node {
-            String::new()
-        } else {
-            format!("{:?}", slice.reach_of(device.device))
-        },
+        reach,
         binds_to_node: device.device.binds_to_node,
         has_conditions: conditions.is_some_and(|conditions| !conditions.is_empty()),
     }
