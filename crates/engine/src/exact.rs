@@ -74,7 +74,7 @@ enum Why {
     Counted(String),
     /// Everything was tried.
     Nowhere,
-    /// The search has cost as much as it may.
+    /// The search has cost as much as it may, or choices were too many to be found out.
     Limit,
     /// Extenders would have to be asked at every step.
     Extenders,
@@ -160,6 +160,7 @@ impl SchedulingCycle {
                 (self.keep(cx, group, (scope, nodes.len()), placed), None)
             }
             Ok(Answer::Nowhere) => (greedy, Some(Why::Nowhere)),
+            Ok(Answer::Unknown) => (greedy, Some(Why::Limit)),
             Err(Halt::Broken(status)) => (PlacementOutcome::failed(status), None),
             Err(Halt::Limit | Halt::LooksFurther) => {
                 // A try that ends at its own limit has not found a way, and those that come later may.

@@ -37,6 +37,8 @@ pub(crate) enum Answer {
     Found,
     /// They fit nowhere.
     Nowhere,
+    /// They fit nowhere with the choices that were found out.
+    Unknown,
 }
 
 /// Where one more member of a class fits.
@@ -229,7 +231,7 @@ impl<'b, B: Board> Search<'b, B> {
                 return Ok(Answer::Found);
             }
         }
-        if self.is_cut { Err(Halt::Limit) } else { Ok(Answer::Nowhere) }
+        Ok(if self.is_cut { Answer::Unknown } else { Answer::Nowhere })
     }
 
     /// Goes back to the latest state, and says what to try there; `None` inside when there is nothing left.
@@ -607,7 +609,7 @@ mod tests {
         assert_eq!(both.placed, [(0, 0, 1), (1, 0, 0)]);
         // What was not found out is not claimed.
         let mut cut = Toy { after: vec![None, Some(0)], n_known: 1, ..board.clone() };
-        assert!(matches!(search(&mut cut, &problem(&[1, 1], 2)), Err(Halt::Limit)));
+        assert_eq!(search(&mut cut, &problem(&[1, 1], 2)).unwrap(), Answer::Unknown);
         assert_eq!((cut.placed.len(), &cut.free), (0, &board.free), "it is taken back");
         // Where nothing is chosen, nothing else is tried.
         let mut first = Toy { after: vec![None, Some(0)], ..board };
