@@ -71,8 +71,8 @@ impl Criteria {
 pub struct Choice {
     /// One per claim, in their order.
     pub allocations: Vec<Arc<Allocation>>,
-    /// Choices with equal marks, of the same claims on the same node, leave the same for all claims that are planned together,
-    /// also if other things were chosen before.
+    /// Choices with equal marks, for the same pod on the same node, leave the same for all claims that are planned together, also
+    /// if other things were chosen before.
     pub mark: Arc<str>,
 }
 
@@ -268,13 +268,14 @@ impl<'a> Collector<'a> {
         self.found.len() >= self.most
     }
 
-    /// What each claim gets: kinds, and where it matters which device it is, places.
+    /// What each claim gets: kinds, and where it matters which device it is, places. With the names of claims, because which of a
+    /// pod's claims are left to allocate depends on who came before.
     fn mark(&self, results: &[Vec<Chosen>]) -> Arc<str> {
         let mut text = String::new();
-        for claim in results {
-            let mut devices: Vec<String> = claim.iter().map(|chosen| self.shown(chosen)).collect();
+        for (claim, chosen) in self.plan.claims.iter().zip(results) {
+            let mut devices: Vec<String> = chosen.iter().map(|one| self.shown(one)).collect();
             devices.sort_unstable();
-            write!(text, "{};", devices.join(",")).ok();
+            write!(text, "{}={};", claim.claim.name, devices.join(",")).ok();
         }
         text.into()
     }
