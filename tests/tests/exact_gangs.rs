@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod exact_gang_devices;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -269,6 +271,10 @@ fn at(name: &str) -> usize {
 }
 
 fn decide(inputs: Vec<Input>, mut engine: Engine) -> Decision {
+    decide_in(inputs, &mut engine)
+}
+
+fn decide_in(inputs: Vec<Input>, engine: &mut Engine) -> Decision {
     let now = Timestamp::from_millis(1_000_000);
     for input in inputs {
         engine.handle(input, now);
@@ -807,59 +813,6 @@ fn roomy(node: &Node) -> Node {
     let allocatable = json!({"cpu": cpu.to_string(), "memory": "64Gi", "pods": "1000"});
     let node = json!({"metadata": {"name": *node.name}, "status": {"allocatable": allocatable}});
     Node::from_value(&node).unwrap()
-}
-
-/// Only the devices that are found first are tried, and that is what is said.
-#[test]
-fn a_gang_with_devices_is_not_said_to_fit_in_no_way() {
-    let mut inputs = gang(&[8], &[1, 1]).inputs();
-    inputs.retain(|input| !matches!(input, Input::PodApplied(_)));
-    inputs.push(object_applied(
-        json!({"apiVersion": DEVICES, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}),
-    ));
-    let devices = [("x", "x"), ("x", "y"), ("y", "x"), ("y", "z"), ("z", "y")];
-    let devices = devices.iter().enumerate().map(|(at, (a, b))| {
-        json!({"name": format!("d{at}"), "attributes": {"a": {"string": a}, "b": {"string": b}}})
-    });
-    let devices: Vec<Value> = devices.collect();
-    inputs.push(object_applied(json!({
-        "apiVersion": DEVICES, "kind": "ResourceSlice", "metadata": {"name": "n0"},
-        "spec": {
-            "driver": "gpu.example.com", "nodeName": "n0", "devices": devices,
-            "pool": {"name": "n0", "generation": 1, "resourceSliceCount": 1},
-        },
-    })));
-    // The first two devices for one leave no two for the other, the third and the fourth would.
-    for (name, attribute) in [("m0", "a"), ("m1", "b")] {
-        let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2});
-        let constraint = json!({"matchAttribute": format!("gpu.example.com/{attribute}")});
-        inputs.push(object_applied(json!({
-            "apiVersion": DEVICES, "kind": "ResourceClaim", "metadata": {"namespace": "x", "name": name, "uid": name},
-            "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}], "constraints": [constraint]}},
-            "status": {},
-        })));
-        let mut pod = member(1).json(name, None, Some("g"));
-        pod["spec"]["resourceClaims"] = json!([{"name": "own", "resourceClaimName": name}]);
-        inputs.push(pod_applied(&pod));
-    }
-    for alone in ["m0", "m1"] {
-        let mut inputs = inputs.clone();
-        inputs.retain(|input| !matches!(input, Input::PodApplied(pod) if *pod.name != *alone));
-        for input in &mut inputs {
-            if let Input::ObjectApplied(group) = input
-                && *group.kind == *"PodGroup"
-            {
-                let one = json!({"gang": {"minCount": 1}});
-                Arc::make_mut(group).set_field(&["spec", "schedulingPolicy"], one.into());
-            }
-        }
-        let decision = decide(inputs, exact());
-        assert_eq!(decision.placed.len(), 1, "{alone} alone fits: {:#?}", decision.effects);
-    }
-    let decision = decide(inputs, exact());
-    let text =
-        "no way to place 2 pods, in any order, with the volumes and devices that are found first";
-    assert!(says(&decision, text), "{:#?}", decision.effects);
 }
 
 /// What a cluster does in some minutes: everything succeeds at once, and evicted pods are gone.

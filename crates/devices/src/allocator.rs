@@ -1,6 +1,9 @@
 //! The allocator: for the claims of one pod, the first allocation in search order (`docs/spec/plugins-dra.md` §8).
 
 mod capacity;
+#[cfg(test)]
+mod choice_tests;
+mod choices;
 mod claims;
 mod constraints;
 mod counters;
@@ -25,6 +28,7 @@ use crate::inventory::{Inventory, NodeRef, View};
 use crate::selectors::{SelectorCompiler, SelectorTable};
 use crate::state::DeviceState;
 use crate::usage::Usage;
+pub use choices::{Choice, Choices, Criteria};
 pub use claims::PodClaims;
 pub(crate) use counters::CommittedCounters;
 use plan::Plan;

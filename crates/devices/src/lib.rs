@@ -72,7 +72,10 @@ mod state;
 mod totals;
 mod usage;
 
-pub use allocator::{AllocationError, Allocator, Classes, LostTo, PodClaims, RequestCount, Steps};
+pub use allocator::{
+    AllocationError, Allocator, Choice, Choices, Classes, Criteria, LostTo, PodClaims,
+    RequestCount, Steps,
+};
 pub use cel::CelSelectors;
 pub use extended::{ContainerDemand, ExtendedClaim, ExtendedResources, RequestMapping};
 pub use facts::DeviceFacts;

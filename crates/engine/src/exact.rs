@@ -23,7 +23,7 @@ use kube_scheduler_framework::groups::GroupDemand;
 use kube_scheduler_framework::{NodeIdx, Status};
 use kube_scheduler_queue::Nomination;
 
-use self::board::{GangBoard, Placed, counted_out, leaves_choice, price_of_counting};
+use self::board::{GangBoard, Placed, choosing, counted_out, price_of_counting};
 use self::search::{Answer, Halt, search};
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope};
@@ -74,7 +74,7 @@ enum Why {
     Counted(String),
     /// Everything was tried.
     Nowhere,
-    /// The search has cost as much as it may.
+    /// The search has cost as much as it may, or choices were too many to be found out.
     Limit,
     /// Extenders would have to be asked at every step.
     Extenders,
@@ -160,6 +160,7 @@ impl SchedulingCycle {
                 (self.keep(cx, group, (scope, nodes.len()), placed), None)
             }
             Ok(Answer::Nowhere) => (greedy, Some(Why::Nowhere)),
+            Ok(Answer::Unknown) => (greedy, Some(Why::Limit)),
             Err(Halt::Broken(status)) => (PlacementOutcome::failed(status), None),
             Err(Halt::Limit | Halt::LooksFurther) => {
                 // A try that ends at its own limit has not found a way, and those that come later may.
@@ -274,7 +275,7 @@ pub(crate) fn refusal(core: &Core, group: &Group, findings: &[Finding]) -> Strin
     let Some(Exact { needed, level }) = &group.exact else { return text };
     let (members, nodes) = (&group.pods[..], core.cluster.order());
     let demand = GroupDemand { members, needed: *needed, nodes };
-    let chosen = match members.iter().any(|pod| leaves_choice(core, group, pod)) {
+    let chosen = match members.iter().any(|pod| choosing(core, group, pod).0.leaves_some) {
         true => ", with the volumes and devices that are found first",
         false => "",
     };

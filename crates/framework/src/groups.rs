@@ -11,7 +11,7 @@ pub use kube_scheduler_cache::{MemberPlace, PodGroupError, PodGroupState};
 
 use crate::cycle_state::CycleState;
 pub use crate::points::{
-    GroupDemand, GroupSource, GroupTrial, PlacedGroup, Placement, PlacementBound,
+    Choice, Chooser, ChosenFor, GroupDemand, GroupSource, GroupTrial, PlacedGroup, Placement, PlacementBound,
     PlacementGenerate, PlacementScore, PodGroupPostFilter, ProposedPlacement,
 };
 

@@ -4,6 +4,7 @@
 //! Bind may take their time and answer with a future, PreBind also with a task that the engine leads step by step.
 
 mod binding;
+mod choosing;
 mod filter;
 mod group_source;
 mod group_trial;
@@ -18,6 +19,7 @@ pub use binding::{
     Bind, BindOutcome, Completion, Permit, PermitDecision, PostBind, PreBind, PreBindFlight,
     PreBindTask, Reserve, TaskContext, TaskEvent, TaskStep,
 };
+pub use choosing::{Choice, Chooser, ChosenFor};
 pub use filter::{
     Filter, FilterScan, FilterSink, PreFilter, PreFilterExtensions, PreFilterOutcome,
     PreparedFilter, Shortage,

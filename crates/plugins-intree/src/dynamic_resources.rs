@@ -8,6 +8,7 @@ mod answers;
 mod attempt;
 mod bind;
 mod binding;
+mod choosing;
 mod consumers;
 mod decoded;
 mod extended;
@@ -42,7 +43,7 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{NodeResourceClaim, Pod};
 use kube_scheduler_framework::following::PreFilterFollower;
-use kube_scheduler_framework::groups::{GroupCycleState, GroupDemand, PlacementBound};
+use kube_scheduler_framework::groups::{Chooser, GroupCycleState, GroupDemand, PlacementBound};
 use kube_scheduler_framework::{
     Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
@@ -347,6 +348,12 @@ impl Reserve for DynamicResources {
     fn chooses_for(&self, cx: &Context<'_>, pod: &Pod) -> bool {
         !pod.spec.resource_claims.is_empty()
             || self.shared.settings.serves_extended && extended::is_served(cx.cluster(), pod)
+    }
+
+    fn chooser(&self, cx: &Context<'_>, pod: &Pod) -> Option<&dyn Chooser> {
+        // What devices take of their node is weighed for those that are found first alone.
+        let is_complete = !self.shared.settings.node_resources && self.chooses_for(cx, pod);
+        is_complete.then_some(self as &dyn Chooser)
     }
 }
 

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::api::Attribute;
+use crate::api::{Attribute, Device};
 use crate::inventory::{Consumption, PoolGeneration};
 
 use super::AllocationError;
@@ -35,7 +35,7 @@ pub(super) struct Likeness<'a> {
 pub(super) type Class = NonZeroU32;
 
 /// What a device takes of its pool's counters, amounts as text.
-type Amounts = SmallVec<[(u32, String); 1]>;
+pub(super) type Amounts = SmallVec<[(u32, String); 1]>;
 
 #[derive(PartialEq, Eq, Hash)]
 struct Key<'a> {
@@ -47,6 +47,8 @@ struct Key<'a> {
     is_shareable: bool,
     /// The capacities, where they matter.
     capacity: Option<String>,
+    /// See [`Search::kinds`].
+    kind: Option<u32>,
     /// The place, for devices that are like no other.
     singular: Option<usize>,
 }
@@ -155,10 +157,6 @@ fn key<'a>(search: &Search<'a>, place: usize, context: &Context<'a>) -> Key<'a> 
     let values: SmallVec<_> =
         context.attributes.iter().map(|name| device.device.attribute(driver, name)).collect();
     let is_shareable = device.device.is_shareable();
-    let capacities = &device.device.capacity;
-    let capacity_matters = context.needs_capacity
-        || is_shareable
-        || capacities.iter().any(|(_, capacity)| capacity.request_policy.is_some());
     let is_singular = context.are_all_singular
         || search.allocator.state.occupancy().consumed(device.key()).is_some()
         || values.iter().flatten().any(|value: &&Attribute| !is_comparable(value));
@@ -169,12 +167,22 @@ fn key<'a>(search: &Search<'a>, place: usize, context: &Context<'a>) -> Key<'a> 
             .then(|| (device.pool(), amounts(device.consumption()))),
         is_dedicated: search.allocator.state.occupancy().is_dedicated(device.key()),
         is_shareable,
-        capacity: capacity_matters.then(|| format!("{capacities:?}")),
+        capacity: capacities(device.device, context.needs_capacity),
+        kind: search.kinds.map(|kinds| kinds.of(place)),
         singular: is_singular.then_some(place),
     }
 }
 
-fn amounts(consumption: &Consumption) -> Amounts {
+/// The capacities of a device as text, where they matter.
+pub(super) fn capacities(device: &Device, are_requested: bool) -> Option<String> {
+    let all = &device.capacity;
+    let matter = are_requested
+        || device.is_shareable()
+        || all.iter().any(|(_, capacity)| capacity.request_policy.is_some());
+    matter.then(|| format!("{all:?}"))
+}
+
+pub(super) fn amounts(consumption: &Consumption) -> Amounts {
     consumption.iter().map(|(place, amount)| (*place, amount.canonical())).collect()
 }
 

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::inventory::{DeviceRef, NodePools, NodeRef, PoolGeneration};
 
 use super::capacity::{self, Amounts};
+use super::choices::{Collector, Kinds};
 use super::constraints::ConstraintState;
 use super::counters::{ChosenCounters, TakenBefore};
 use super::likeness::{Class, Likeness};
@@ -28,6 +29,7 @@ pub(super) struct Chosen {
 }
 
 /// A complete solution.
+#[derive(Clone)]
 pub(super) struct Found {
     /// The devices of every claim.
     pub(super) results: Vec<Vec<Chosen>>,
@@ -53,6 +55,13 @@ struct Position {
     device: usize,
     /// From where in the search order the next one is looked for.
     start: usize,
+}
+
+impl Position {
+    /// Where a request begins.
+    fn of(claim: usize, request: usize) -> Self {
+        Self { claim, request, alternative: None, device: 0, start: 0 }
+    }
 }
 
 /// What the search does next.
@@ -121,6 +130,10 @@ pub(super) struct Search<'a> {
     thoroughness: Thoroughness,
     /// Made when a choice has failed.
     likeness: Option<Likeness<'a>>,
+    /// Devices of different kinds are not alike, where more than the first solution is looked for.
+    pub(super) kinds: Option<&'a Kinds>,
+    /// Takes solutions until it has enough; without it the first one is.
+    pub(super) collector: Option<Collector<'a>>,
 }
 
 impl<'a> Search<'a> {
@@ -150,11 +163,13 @@ impl<'a> Search<'a> {
             steps,
             thoroughness,
             likeness: None,
+            kinds: None,
+            collector: None,
         }
     }
 
     pub(super) fn run(&mut self) -> Result<Option<Found>, AllocationError> {
-        let start = Position { claim: 0, request: 0, alternative: None, device: 0, start: 0 };
+        let start = Position::of(0, 0);
         // A stack of its own: how deep a search goes is up to the objects.
         let mut frames: Vec<Frame> = Vec::new();
         let mut next = Next::Visit(start);
@@ -181,18 +196,11 @@ impl<'a> Search<'a> {
         self.steps.take(1)?;
         let plan = self.plan;
         let Some(claim) = plan.claims.get(at.claim) else {
-            return Ok(Next::Return(Outcome::Found));
+            return Ok(Next::Return(self.complete()));
         };
         let Some(alternatives) = claim.requests.get(at.request) else {
             frames.push(Frame::Claim);
-            let claim = at.claim + 1;
-            return Ok(Next::Visit(Position {
-                claim,
-                request: 0,
-                alternative: None,
-                device: 0,
-                start: 0,
-            }));
+            return Ok(Next::Visit(Position::of(at.claim + 1, 0)));
         };
         if alternatives.is_list && at.alternative.is_none() {
             let frame = AlternativesFrame { at, next: 0, all_too_many: true };
@@ -204,14 +212,7 @@ impl<'a> Search<'a> {
             return Ok(Next::Return(Outcome::No));
         }
         if at.device >= request.n_needed {
-            let request = at.request + 1;
-            return Ok(Next::Visit(Position {
-                request,
-                alternative: None,
-                device: 0,
-                start: 0,
-                ..at
-            }));
+            return Ok(Next::Visit(Position::of(at.claim, at.request + 1)));
         }
         let n_missing = request.n_needed - at.device;
         if self.results[at.claim].len().saturating_add(n_missing) > MAX_RESULTS {
@@ -221,6 +222,13 @@ impl<'a> Search<'a> {
             Some(all) => self.visit_all(at, index, all, frames),
             None => self.visit_exact(at, index, n_missing, frames),
         }
+    }
+
+    /// What a complete solution comes to: one that is not enough is as good as none.
+    fn complete(&mut self) -> Outcome {
+        let Self { collector, results, alternatives, .. } = self;
+        let is_enough = collector.as_mut().is_none_or(|all| all.add(results, alternatives));
+        if is_enough { Outcome::Found } else { Outcome::No }
     }
 
     /// Goes on where a visit has led to `outcome`.
@@ -234,10 +242,7 @@ impl<'a> Search<'a> {
             // Fewer devices for a claim do not help the next one.
             Frame::Claim if outcome == Outcome::TooMany => Ok(Next::Return(Outcome::No)),
             Frame::Claim => Ok(Next::Return(outcome)),
-            Frame::Alternatives(frame) if outcome == Outcome::Found => {
-                self.alternatives[frame.at.claim][frame.at.request] = frame.next - 1;
-                Ok(Next::Return(outcome))
-            }
+            Frame::Alternatives(_) if outcome == Outcome::Found => Ok(Next::Return(outcome)),
             Frame::Alternatives(mut frame) => {
                 frame.all_too_many &= outcome == Outcome::TooMany;
                 Ok(self.next_alternative(frame, frames))
@@ -272,6 +277,7 @@ impl<'a> Search<'a> {
             return Next::Return(outcome);
         }
         let alternative = Some(frame.next);
+        self.alternatives[at.claim][at.request] = frame.next;
         frame.next += 1;
         frames.push(Frame::Alternatives(frame));
         Next::Visit(Position { alternative, ..at })
@@ -485,7 +491,7 @@ impl<'a> Search<'a> {
             self.give_back_parts(place, undo);
             return Ok(None);
         }
-        let is_shared = self.is_shared(device);
+        let is_shared = self.allocator.is_shared(device);
         let share = is_shared.then(|| {
             let share = capacity::consumed(device.device, request.exact.capacity.as_ref());
             undo.amounts = Some(self.amounts.get(&place).cloned());
@@ -502,18 +508,12 @@ impl<'a> Search<'a> {
         Ok(Some(undo))
     }
 
-    /// Whether several requests may have the device at once.
-    fn is_shared(&self, device: DeviceRef<'_>) -> bool {
-        let features = self.allocator.inventory().features();
-        features.consumable_capacity && device.device.is_shareable()
-    }
-
     /// Takes what a device consumes of the counters of its pool, and says how to undo it; `None` if that much is not left. A
     /// shared device has consumed it once it has its first share.
     pub(super) fn take_counters(&mut self, place: usize) -> Option<Option<TakenCounters>> {
         let device = self.device(place);
         let state = &self.allocator.state;
-        let is_charged = self.is_shared(device)
+        let is_charged = self.allocator.is_shared(device)
             && (state.occupancy().consumed(device.key()).is_some()
                 || self.amounts.contains_key(&place));
         if device.device.consumes_counters.is_empty() || is_charged {

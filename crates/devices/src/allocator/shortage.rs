@@ -174,6 +174,11 @@ impl Allocator {
         device.device.consumes_counters.is_empty()
             || self.inventory().features().partitionable_devices
     }
+
+    /// Whether several requests may have the device at once.
+    pub(super) fn is_shared(&self, device: DeviceRef<'_>) -> bool {
+        self.inventory().features().consumable_capacity && device.device.is_shareable()
+    }
 }
 
 #[cfg(test)]

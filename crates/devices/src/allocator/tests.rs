@@ -239,16 +239,16 @@ fn ask_with(case: &Case, usage: &Usage, mut n_shares: usize) -> Answer {
 }
 
 /// The naive model: a device as JSON with its pool.
-struct Model<'a> {
+pub(super) struct Model<'a> {
     case: &'a Case,
     devices: Vec<(&'a str, &'a Value)>,
 }
 
 /// Claim, request name, request, device.
-type Choice<'a> = (usize, String, &'a Value, usize);
+pub(super) type Choice<'a> = (usize, String, &'a Value, usize);
 
 impl<'a> Model<'a> {
-    fn new(case: &'a Case) -> Self {
+    pub(super) fn new(case: &'a Case) -> Self {
         let devices = case.slices.iter().flat_map(|slice| {
             let pool = slice["spec"]["pool"]["name"].as_str().unwrap();
             slice["spec"]["devices"].as_array().into_iter().flatten().map(move |d| (pool, d))
@@ -257,7 +257,7 @@ impl<'a> Model<'a> {
     }
 
     /// The first valid solution: every way to choose, in order, checked at the end.
-    fn first(&self) -> Option<Vec<Choice<'a>>> {
+    pub(super) fn first(&self) -> Option<Vec<Choice<'a>>> {
         let mut slots = Vec::new();
         for (at, claim) in self.case.claims.iter().enumerate() {
             for request in claim["spec"]["devices"]["requests"].as_array().unwrap() {

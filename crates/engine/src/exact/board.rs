@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, Resources};
+use kube_scheduler_api_types::{KeyedMap, Pod, Resources, WorkMeter};
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_cache::reads::Reads;
-use kube_scheduler_framework::groups::GroupDemand;
+use kube_scheduler_framework::groups::{Choice, Chooser, ChosenFor, GroupDemand};
 use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Status};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
-use super::search::{Board, Choices, Halt, Problem};
+use super::search::{Board, Choices, Halt, Placing, Problem};
 use crate::attempt::{Candidates, NoChoice};
 use crate::binding::{Placement, Trial};
 use crate::core::Core;
@@ -31,8 +31,18 @@ struct Class {
     n_placed: usize,
     /// Whether nothing is known of what plugins read of them.
     is_unknown: bool,
-    /// Whether what is left for others may depend on the order in which they and others come: volumes or devices are chosen then.
-    leaves_choice: bool,
+    /// What is chosen for them.
+    choosing: Choosing,
+}
+
+/// What plugins choose for a member on its node, such as volumes and devices.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Choosing {
+    /// Whether there are choices that are tried.
+    has_choices: bool,
+    /// Whether there may be choices of which only the first is tried. What is left for others depends on the order in which
+    /// they come then.
+    pub(super) leaves_some: bool,
 }
 
 /// A member on its node.
@@ -63,6 +73,10 @@ pub(super) struct GangBoard<'b, 'w> {
     reads: Reads,
     /// Whether all answers so far go by sums.
     goes_by_sums: bool,
+    /// Numbers for the marks of choices.
+    marks: KeyedMap<Arc<str>, u32>,
+    /// How many there are, those of choices without a mark included.
+    n_marks: u32,
     /// What exact searches for the group may cost in sum.
     limit: u64,
 }
@@ -84,8 +98,8 @@ impl<'b, 'w> GangBoard<'b, 'w> {
                 Some((_, class)) => class.members.push(member),
                 None => {
                     let (members, is_unknown) = (vec![member], class.is_none());
-                    let leaves_choice = leaves_choice(cx.core, group, pod);
-                    let new = Class { members, n_placed: 0, is_unknown, leaves_choice };
+                    let (choosing, _) = choosing(cx.core, group, pod);
+                    let new = Class { members, n_placed: 0, is_unknown, choosing };
                     classes.push((class, new));
                 }
             }
@@ -102,18 +116,22 @@ impl<'b, 'w> GangBoard<'b, 'w> {
             versions,
             reads: Reads::NOTHING,
             goes_by_sums: true,
+            marks: KeyedMap::default(),
+            n_marks: 0,
             limit,
         }
     }
 
     pub(super) fn problem(&self, needed: usize) -> Problem {
+        // Of a member that nothing is known of, more may matter than its place, unless that is what is chosen for it: this has a
+        // mark.
+        let remembers_order = |Class { is_unknown, choosing, .. }: &Class| {
+            choosing.leaves_some || *is_unknown && !choosing.has_choices
+        };
         Problem {
             sizes: self.classes.iter().map(|class| class.members.len()).collect(),
-            remembers_order: self
-                .classes
-                .iter()
-                .map(|class| class.is_unknown || class.leaves_choice)
-                .collect(),
+            remembers_order: self.classes.iter().map(remembers_order).collect(),
+            chooses: self.classes.iter().map(|class| class.choosing.has_choices).collect(),
             needed,
         }
     }
@@ -123,6 +141,46 @@ impl<'b, 'w> GangBoard<'b, 'w> {
         *spent = spent.saturating_add(units);
         if self.cx.effort.planned() > self.limit { Err(Halt::Limit) } else { Ok(()) }
     }
+
+    /// Has a plugin take the choice of this number for a member on a node, where there are several.
+    fn choose(
+        &mut self,
+        member: usize,
+        (node, number): (NodeIdx, usize),
+        state: &mut CycleState,
+    ) -> Result<Placing, Halt> {
+        let group = self.group;
+        let left = self.limit.saturating_sub(self.cx.effort.planned());
+        self.cx.core.work = WorkMeter::new(left);
+        let core = &*self.cx.core;
+        let pod = &group.pods[member];
+        let member = ChosenFor { pod, node, members: &group.pods };
+        let choice = match choosing(core, group, pod).1 {
+            Some(chooser) => guarded(|| chooser.choose(&core.context(), state, member, number)),
+            None if number == 0 => Ok(Choice::Made(None)),
+            None => Ok(Choice::Unknown),
+        };
+        let done = core.work.done();
+        self.spend(done)?;
+        Ok(match choice.map_err(Halt::Broken)? {
+            Choice::Made(mark) => Placing::Placed(self.number(mark)),
+            Choice::NoMore => Placing::NoMore,
+            Choice::Unknown => Placing::Unknown,
+        })
+    }
+
+    /// The number of a mark; without a mark, one of its own.
+    fn number(&mut self, mark: Option<Arc<str>>) -> u32 {
+        let known = mark.as_ref().and_then(|mark| self.marks.get(mark));
+        if let Some(known) = known {
+            return *known;
+        }
+        self.n_marks = self.n_marks.saturating_add(1);
+        if let Some(mark) = mark {
+            self.marks.insert(mark, self.n_marks);
+        }
+        self.n_marks
+    }
 }
 
 impl Board for GangBoard<'_, '_> {
@@ -131,9 +189,11 @@ impl Board for GangBoard<'_, '_> {
 
     fn choices(&mut self, class: usize) -> Result<Choices<Self::State>, Halt> {
         let nowhere = Choices { nodes: Vec::new(), state: (CycleState::new(), 0), is_local: true };
-        let Class { members, n_placed, is_unknown, .. } = &self.classes[class];
+        let Class { members, n_placed, is_unknown, choosing } = &self.classes[class];
         let Some(member) = members.get(*n_placed) else { return Ok(nowhere) };
-        let (queued, is_unknown) = (&self.group.members[*member], *is_unknown);
+        let queued = &self.group.members[*member];
+        // What is chosen on one node may be missing on another.
+        let goes_further = *is_unknown || choosing.has_choices;
         let who = (queued, self.group.profile);
         let (core, scope) = (&mut *self.cx.core, self.scope);
         let before = (self.cycle.n_searched, self.cycle.n_charged);
@@ -166,23 +226,32 @@ impl Board for GangBoard<'_, '_> {
         self.reads = self.reads.union(reads);
         self.goes_by_sums &= goes_by_sums;
         let n_feasible = nodes.len();
-        Ok(Choices { nodes, state: (state, n_feasible), is_local: is_local && !is_unknown })
+        Ok(Choices { nodes, state: (state, n_feasible), is_local: is_local && !goes_further })
     }
 
     fn place(
         &mut self,
         class: usize,
-        node: NodeIdx,
+        (node, choice): (NodeIdx, usize),
         (state, n_feasible): &Self::State,
-    ) -> Result<bool, Halt> {
+    ) -> Result<Placing, Halt> {
         self.spend(STEP)?;
-        let Class { members, n_placed, .. } = &self.classes[class];
-        let Some(member) = members.get(*n_placed).copied() else { return Ok(false) };
+        let Class { members, n_placed, choosing, .. } = &self.classes[class];
+        let Some(member) = members.get(*n_placed).copied() else { return Ok(Placing::NoMore) };
+        let mut state = state.clone();
+        let chosen = match (choosing.has_choices, choice) {
+            (true, _) => self.choose(member, (node, choice), &mut state)?,
+            (false, 0) => Placing::Placed(0),
+            (false, _) => Placing::NoMore,
+        };
+        if !matches!(chosen, Placing::Placed(_)) {
+            return Ok(chosen);
+        }
         let placement = Placement {
             queued: self.group.members[member].clone(),
             profile: self.group.profile,
             node,
-            state: state.clone(),
+            state,
             n_evaluated: self.nodes.len(),
             n_feasible: *n_feasible,
         };
@@ -194,9 +263,9 @@ impl Board for GangBoard<'_, '_> {
                 let n_feasible = *n_feasible;
                 let placed = Placed { class, member, node, trial, permit, commands, n_feasible };
                 self.placed.push(placed);
-                Ok(true)
+                Ok(chosen)
             }
-            Err(status) if status.is_rejected() => Ok(false),
+            Err(status) if status.is_rejected() => Ok(Placing::Objected),
             Err(status) => Err(Halt::Broken(status)),
         }
     }
@@ -238,11 +307,26 @@ impl Board for GangBoard<'_, '_> {
     }
 }
 
-/// Whether one of several volumes or devices may have to be chosen for a member.
-pub(super) fn leaves_choice(core: &Core, group: &Group, pod: &Pod) -> bool {
-    let mut reserve = core.plans.profiles[group.profile].reserve();
+/// What is chosen for a member, and the plugin whose choices are tried.
+pub(super) fn choosing<'c>(
+    core: &'c Core,
+    group: &Group,
+    pod: &Pod,
+) -> (Choosing, Option<&'c dyn Chooser>) {
+    let (mut choosing, mut chooser) = (Choosing::default(), None);
     let cx = core.context();
-    reserve.any(|(_, _, plugin)| guarded(|| plugin.chooses_for(&cx, pod)).unwrap_or(true))
+    for (_, _, plugin) in core.plans.profiles[group.profile].reserve() {
+        let asked = guarded(|| plugin.chooses_for(&cx, pod).then(|| plugin.chooser(&cx, pod)));
+        match asked {
+            Ok(None) => {}
+            Ok(Some(Some(found))) if chooser.is_none() => {
+                choosing.has_choices = true;
+                chooser = Some(found);
+            }
+            Ok(Some(_)) | Err(_) => choosing.leaves_some = true,
+        }
+    }
+    (choosing, chooser)
 }
 
 /// The sums that a node is judged by.

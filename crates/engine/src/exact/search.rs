@@ -3,7 +3,9 @@
 //! What it plays on is a [`Board`]: members by class, nodes on which one more of a class fits now, a way to place one and to
 //! take the last one back. Members of a class are interchangeable. As long as no answer looks at more than the node in
 //! question, members are placed class by class, the class with the fewest nodes first: the order in which they come is of no
-//! consequence then. Once an answer looks further (affinity, spreading, devices), all orders are tried.
+//! consequence then. Once an answer looks further (affinity, spreading, devices), all orders are tried. Where something is
+//! chosen for members on their nodes (devices), all orders are tried with the first choice alone, which is usually enough, and
+//! if that leads nowhere, with all choices.
 //!
 //! Invariants: [`Answer::Nowhere`] is only said when everything was tried, or ruled out; what ends the search before is a
 //! [`Halt`]. When the search ends with anything but [`Answer::Found`], everything that it placed is taken back. It relies on
@@ -35,6 +37,8 @@ pub(crate) enum Answer {
     Found,
     /// They fit nowhere.
     Nowhere,
+    /// They fit nowhere with the choices that were found out.
+    Unknown,
 }
 
 /// Where one more member of a class fits.
@@ -48,6 +52,19 @@ pub(crate) struct Choices<S> {
     pub(crate) is_local: bool,
 }
 
+/// What came of placing a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placing {
+    /// It is placed. What was chosen for members of a class on a node leaves the same for others if the numbers are equal.
+    Placed(u32),
+    /// A plugin objects now.
+    Objected,
+    /// There are not so many choices.
+    NoMore,
+    /// There may be so many choices.
+    Unknown,
+}
+
 /// The choices of some classes.
 type ByClass<S> = Vec<(usize, Choices<S>)>;
 
@@ -59,8 +76,13 @@ pub(crate) trait Board {
     /// Where one more member of a class fits, as things stand.
     fn choices(&mut self, class: usize) -> Result<Choices<Self::State>, Halt>;
 
-    /// Places a member of a class; false if a plugin objects now.
-    fn place(&mut self, class: usize, node: NodeIdx, state: &Self::State) -> Result<bool, Halt>;
+    /// Places a member of a class on a node, with the choice of this number, counted from 0, of what may be chosen for it there.
+    fn place(
+        &mut self,
+        class: usize,
+        at: (NodeIdx, usize),
+        state: &Self::State,
+    ) -> Result<Placing, Halt>;
 
     /// Takes back what was placed last.
     fn take_back(&mut self);
@@ -88,23 +110,40 @@ pub(crate) struct Problem {
     pub(crate) sizes: Vec<usize>,
     /// Whether it matters in which order members of these classes are placed, even if they end on the same nodes.
     pub(crate) remembers_order: Vec<bool>,
+    /// Whether there may be several choices for members of these classes on a node.
+    pub(crate) chooses: Vec<bool>,
     /// How many members have to be placed.
     pub(crate) needed: usize,
 }
 
 /// Looks for places.
 pub(crate) fn search<B: Board>(board: &mut B, problem: &Problem) -> Result<Answer, Halt> {
-    match Search::new(board, problem, true).run() {
-        Err(Halt::LooksFurther) => Search::new(board, problem, false).run(),
-        ended => ended,
+    let mut ended = Search::new(board, problem, Way::ByClass).run();
+    if matches!(ended, Err(Halt::LooksFurther)) {
+        ended = Search::new(board, problem, Way::FirstChoices).run();
+        if matches!(ended, Ok(Answer::Nowhere)) && problem.chooses.contains(&true) {
+            ended = Search::new(board, problem, Way::AllChoices).run();
+        }
     }
+    ended
+}
+
+/// How a search goes about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Class by class: for answers that look at nothing but their node.
+    ByClass,
+    /// In all orders, with the first choice for each member on a node.
+    FirstChoices,
+    /// In all orders, with all choices.
+    AllChoices,
 }
 
 /// A step that may be taken.
 #[derive(Clone, Copy, Debug)]
 enum Move {
-    /// A member of a class goes to a node.
-    Place(usize, NodeIdx),
+    /// A member of a class goes to a node, with the choice of this number.
+    Place(usize, NodeIdx, usize),
     /// The other members of a class stay out.
     LeaveOut(usize),
 }
@@ -130,14 +169,17 @@ struct Frame<S> {
 struct Search<'b, B: Board> {
     board: &'b mut B,
     problem: &'b Problem,
-    by_class: bool,
+    way: Way,
     left: Vec<usize>,
-    placed: Vec<(usize, NodeIdx)>,
+    /// Classes with their nodes, and the numbers of what was chosen there.
+    placed: Vec<(usize, NodeIdx, u32)>,
     frames: Vec<Frame<B::State>>,
     n_stored: usize,
     /// States from which there is no way on.
     failed: FxHashSet<Box<[u32]>>,
     n_noted: usize,
+    /// Whether choices may be there that were not tried.
+    is_cut: bool,
 }
 
 /// What is found on coming to a state.
@@ -148,17 +190,18 @@ enum Arrival {
 }
 
 impl<'b, B: Board> Search<'b, B> {
-    fn new(board: &'b mut B, problem: &'b Problem, by_class: bool) -> Self {
+    fn new(board: &'b mut B, problem: &'b Problem, way: Way) -> Self {
         Self {
             board,
             problem,
-            by_class,
+            way,
             left: problem.sizes.clone(),
             placed: Vec::new(),
             frames: Vec::new(),
             n_stored: 0,
             failed: FxHashSet::default(),
             n_noted: 0,
+            is_cut: false,
         }
     }
 
@@ -188,7 +231,7 @@ impl<'b, B: Board> Search<'b, B> {
                 return Ok(Answer::Found);
             }
         }
-        Ok(Answer::Nowhere)
+        Ok(if self.is_cut { Answer::Unknown } else { Answer::Nowhere })
     }
 
     /// Goes back to the latest state, and says what to try there; `None` inside when there is nothing left.
@@ -197,7 +240,7 @@ impl<'b, B: Board> Search<'b, B> {
         match frame.taken.take() {
             Some(Taken::Placed) => {
                 self.board.take_back();
-                if let Some((class, _)) = self.placed.pop() {
+                if let Some((class, ..)) = self.placed.pop() {
                     self.left[class] += 1;
                 }
             }
@@ -211,18 +254,31 @@ impl<'b, B: Board> Search<'b, B> {
     fn take(&mut self, step: Move) -> Result<bool, Halt> {
         let Some(frame) = self.frames.last_mut() else { return Ok(false) };
         match step {
-            Move::Place(class, node) => {
+            Move::Place(class, node, choice) => {
                 let Some((_, state)) = frame.states.iter().find(|(of, _)| *of == class) else {
                     return Ok(false);
                 };
-                if !self.board.place(class, node, state)? {
-                    // One node may stand for others, and what objects was asked by nobody before: no order is ruled out.
-                    return if self.by_class { Err(Halt::LooksFurther) } else { Ok(false) };
+                let placing = self.board.place(class, (node, choice), state)?;
+                let is_choice = matches!(placing, Placing::Placed(_) | Placing::Objected);
+                if is_choice && self.way == Way::AllChoices && self.problem.chooses[class] {
+                    frame.moves.push(Move::Place(class, node, choice.saturating_add(1)));
                 }
+                let number = match placing {
+                    Placing::Placed(number) => number,
+                    // One node may stand for others, and what objects was asked by nobody before: no order is ruled out.
+                    Placing::Objected if self.way == Way::ByClass => {
+                        return Err(Halt::LooksFurther);
+                    }
+                    Placing::Objected | Placing::NoMore => return Ok(false),
+                    Placing::Unknown => {
+                        self.is_cut = true;
+                        return Ok(false);
+                    }
+                };
                 frame.taken = Some(Taken::Placed);
                 self.left[class] -= 1;
-                self.placed.push((class, node));
-                if self.by_class && !self.board.is_still_local() {
+                self.placed.push((class, node, number));
+                if self.way == Way::ByClass && !self.board.is_still_local() {
                     return Err(Halt::LooksFurther);
                 }
             }
@@ -246,7 +302,10 @@ impl<'b, B: Board> Search<'b, B> {
         if self.board.rules_out(&self.left, needed)? {
             return Ok(Arrival::DeadEnd);
         }
-        let frame = if self.by_class { self.by_class(needed)? } else { self.in_any_order()? };
+        let frame = match self.way {
+            Way::ByClass => self.by_class(needed)?,
+            Way::FirstChoices | Way::AllChoices => self.in_any_order()?,
+        };
         self.n_stored += frame.n_stored;
         if self.n_stored > MAX_STORED {
             return Err(Halt::Limit);
@@ -263,7 +322,7 @@ impl<'b, B: Board> Search<'b, B> {
                 continue;
             }
             let choices = self.board.choices(class)?;
-            if self.by_class && !choices.is_local {
+            if self.way == Way::ByClass && !choices.is_local {
                 return Err(Halt::LooksFurther);
             }
             if !choices.nodes.is_empty() {
@@ -295,7 +354,7 @@ impl<'b, B: Board> Search<'b, B> {
         }
         let stays_out = !is_last && n_left - self.left[class] >= needed;
         let mut moves: Vec<Move> = stays_out.then_some(Move::LeaveOut(class)).into_iter().collect();
-        moves.extend(nodes.into_iter().rev().map(|node| Move::Place(class, node)));
+        moves.extend(nodes.into_iter().rev().map(|node| Move::Place(class, node, 0)));
         Ok(Frame::new(moves, vec![(class, state)]))
     }
 
@@ -304,19 +363,21 @@ impl<'b, B: Board> Search<'b, B> {
         let (mut moves, mut states) = (Vec::new(), Vec::new());
         for (class, choices) in self.all_choices()? {
             let Choices { nodes, state, .. } = choices;
-            moves.extend(nodes.into_iter().map(|node| Move::Place(class, node)));
+            moves.extend(nodes.into_iter().map(|node| Move::Place(class, node, 0)));
             states.push((class, state));
         }
         moves.reverse();
         Ok(Frame::new(moves, states))
     }
 
-    /// What there is to know of a state: who is where, who is left, and in which order those came of whom that matters.
+    /// What there is to know of a state: who is where with what, who is left, and in which order those came of whom that matters.
     fn key(&self) -> Box<[u32]> {
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let entry = |(class, node): &(usize, NodeIdx)| [number(*class), number(node.index())];
-        let in_order = |(class, _): &&(usize, NodeIdx)| self.problem.remembers_order[*class];
-        let mut others: Vec<[u32; 2]> =
+        let entry = |(class, node, chosen): &(usize, NodeIdx, u32)| {
+            [number(*class), number(node.index()), *chosen]
+        };
+        let in_order = |(class, ..): &&(usize, NodeIdx, u32)| self.problem.remembers_order[*class];
+        let mut others: Vec<[u32; 3]> =
             self.placed.iter().filter(|placed| !in_order(placed)).map(entry).collect();
         others.sort_unstable();
         let ordered = self.placed.iter().filter(in_order).map(entry);
@@ -362,13 +423,17 @@ mod tests {
 
     use super::*;
 
-    /// Nodes with room, and classes of members that take some of it; of some, one of another class must be on the node before.
+    /// Nodes with room in one or several boxes, and classes of members that take some of one box; of some, one of another class
+    /// must be on the node before.
     #[derive(Clone, Debug)]
     struct Toy {
-        free: Vec<u32>,
+        free: Vec<Vec<u32>>,
         takes: Vec<u32>,
         after: Vec<Option<usize>>,
-        placed: Vec<(usize, usize)>,
+        /// Classes, nodes and boxes.
+        placed: Vec<(usize, usize, usize)>,
+        /// Of how many boxes it is known that there is room in them.
+        n_known: usize,
         n_steps: usize,
         limit: usize,
         counts: bool,
@@ -378,9 +443,29 @@ mod tests {
     }
 
     impl Toy {
-        fn fits(&self, class: usize, node: usize) -> bool {
-            self.takes[class] <= self.free[node]
-                && self.after[class].is_none_or(|other| self.placed.contains(&(other, node)))
+        /// The boxes of a node that a member may go to.
+        fn boxes(&self, class: usize, node: usize) -> Vec<usize> {
+            let is_there = |other: usize| {
+                self.placed.iter().any(|(class, on, _)| (*class, *on) == (other, node))
+            };
+            let is_allowed = self.after[class].is_none_or(is_there);
+            let boxes = self.free[node].iter().enumerate();
+            let fitting = boxes.filter(|(_, free)| is_allowed && self.takes[class] <= **free);
+            fitting.map(|(at, _)| at).collect()
+        }
+
+        fn has_choices(&self) -> bool {
+            self.free.iter().any(|boxes| boxes.len() > 1)
+        }
+
+        fn put(&mut self, class: usize, node: usize, at: usize) {
+            self.free[node][at] -= self.takes[class];
+            self.placed.push((class, node, at));
+        }
+
+        /// Classes and nodes.
+        fn places(&self) -> Vec<(usize, usize)> {
+            self.placed.iter().map(|(class, node, _)| (*class, *node)).collect()
         }
     }
 
@@ -388,28 +473,38 @@ mod tests {
         type State = ();
 
         fn choices(&mut self, class: usize) -> Result<Choices<()>, Halt> {
-            let nodes = (0..self.free.len()).filter(|node| self.fits(class, *node));
+            let nodes = (0..self.free.len()).filter(|node| !self.boxes(class, *node).is_empty());
             let nodes = nodes.map(NodeIdx::from_index).collect();
-            Ok(Choices { nodes, state: (), is_local: self.after[class].is_none() })
+            let is_local = self.after[class].is_none() && !self.has_choices();
+            Ok(Choices { nodes, state: (), is_local })
         }
 
-        fn place(&mut self, class: usize, node: NodeIdx, (): &()) -> Result<bool, Halt> {
+        fn place(
+            &mut self,
+            class: usize,
+            (node, choice): (NodeIdx, usize),
+            (): &(),
+        ) -> Result<Placing, Halt> {
             self.n_steps += 1;
             if self.n_steps > self.limit {
                 return Err(Halt::Limit);
             }
-            assert!(self.fits(class, node.index()));
+            let boxes = self.boxes(class, node.index());
+            assert!(!boxes.is_empty());
+            let Some(at) = boxes.get(choice).copied() else { return Ok(Placing::NoMore) };
             if self.objects.contains(&node.index()) {
-                return Ok(false);
+                return Ok(Placing::Objected);
             }
-            self.free[node.index()] -= self.takes[class];
-            self.placed.push((class, node.index()));
-            Ok(true)
+            if choice >= self.n_known {
+                return Ok(Placing::Unknown);
+            }
+            self.put(class, node.index(), at);
+            Ok(Placing::Placed(u32::try_from(at).unwrap()))
         }
 
         fn take_back(&mut self) {
-            let (class, node) = self.placed.pop().unwrap();
-            self.free[node] += self.takes[class];
+            let (class, node, at) = self.placed.pop().unwrap();
+            self.free[node][at] += self.takes[class];
         }
 
         fn rules_out(&mut self, left: &[usize], needed: usize) -> Result<bool, Halt> {
@@ -419,22 +514,23 @@ mod tests {
             }
             takes.sort_unstable();
             let wanted: u32 = takes.iter().take(needed).sum();
-            Ok(self.counts && wanted > self.free.iter().sum())
+            Ok(self.counts && wanted > self.free.iter().flatten().sum())
         }
 
         fn distinct(&self, nodes: Vec<NodeIdx>, fits: &FxHashMap<NodeIdx, u64>) -> Vec<NodeIdx> {
             let mut seen = BTreeSet::new();
-            let is_new = |node: &NodeIdx| seen.insert((fits.get(node), self.free[node.index()]));
+            let is_new = |node: &NodeIdx| seen.insert((fits.get(node), &self.free[node.index()]));
             if self.merges { nodes.into_iter().filter(is_new).collect() } else { nodes }
         }
     }
 
     fn toy(free: &[u32], takes: &[u32]) -> Toy {
         Toy {
-            free: free.to_vec(),
+            free: free.iter().map(|free| vec![*free]).collect(),
             takes: takes.to_vec(),
             after: vec![None; takes.len()],
             placed: Vec::new(),
+            n_known: usize::MAX,
             n_steps: 0,
             limit: usize::MAX,
             counts: true,
@@ -444,18 +540,21 @@ mod tests {
     }
 
     fn problem(sizes: &[usize], needed: usize) -> Problem {
-        Problem { sizes: sizes.to_vec(), remembers_order: vec![false; sizes.len()], needed }
+        let n = sizes.len();
+        let (remembers_order, chooses) = (vec![false; n], vec![true; n]);
+        Problem { sizes: sizes.to_vec(), remembers_order, chooses, needed }
     }
 
-    /// Every member on every node, in every order.
+    /// Every member in every box of every node, in every order.
     fn exists(toy: &mut Toy, left: &mut [usize], needed: usize) -> bool {
         if needed == 0 {
             return true;
         }
         for class in 0..left.len() {
             for node in 0..toy.free.len() {
-                if left[class] > 0 && toy.fits(class, node) {
-                    toy.place(class, NodeIdx::from_index(node), &()).unwrap();
+                let boxes = if left[class] > 0 { toy.boxes(class, node) } else { Vec::new() };
+                for at in boxes {
+                    toy.put(class, node, at);
                     left[class] -= 1;
                     let found = exists(toy, left, needed - 1);
                     left[class] += 1;
@@ -496,9 +595,26 @@ mod tests {
     fn a_node_that_is_objected_to_stands_for_no_other() {
         let mut board = Toy { objects: vec![0], ..toy(&[2, 2], &[2]) };
         assert_eq!(search(&mut board, &problem(&[1], 1)).unwrap(), Answer::Found);
-        assert_eq!(board.placed, [(0, 1)]);
+        assert_eq!(board.places(), [(0, 1)]);
         let mut board = Toy { objects: vec![0, 1], ..toy(&[2, 2], &[2]) };
         assert_eq!(search(&mut board, &problem(&[1], 1)).unwrap(), Answer::Nowhere);
+    }
+
+    /// The first goes to the first box, and the second has to.
+    #[test]
+    fn other_choices_are_tried_where_the_first_leads_nowhere() {
+        let board = Toy { free: vec![vec![4, 2]], limit: 20, ..toy(&[], &[2, 3]) };
+        let mut both = Toy { after: vec![None, Some(0)], ..board.clone() };
+        assert_eq!(search(&mut both, &problem(&[1, 1], 2)).unwrap(), Answer::Found);
+        assert_eq!(both.placed, [(0, 0, 1), (1, 0, 0)]);
+        // What was not found out is not claimed.
+        let mut cut = Toy { after: vec![None, Some(0)], n_known: 1, ..board.clone() };
+        assert_eq!(search(&mut cut, &problem(&[1, 1], 2)).unwrap(), Answer::Unknown);
+        assert_eq!((cut.placed.len(), &cut.free), (0, &board.free), "it is taken back");
+        // Where nothing is chosen, nothing else is tried.
+        let mut first = Toy { after: vec![None, Some(0)], ..board };
+        let problem = Problem { chooses: vec![false; 2], ..problem(&[1, 1], 2) };
+        assert_eq!(search(&mut first, &problem).unwrap(), Answer::Nowhere);
     }
 
     proptest! {
@@ -506,7 +622,7 @@ mod tests {
 
         #[test]
         fn what_exists_is_found(
-            free in prop::collection::vec(0_u32..7, 1..4),
+            free in prop::collection::vec(prop::collection::vec(0_u32..7, 1..3), 1..4),
             classes in prop::collection::vec((1_u32..5, 1_usize..3, prop::option::weighted(0.3, 0_usize..3)), 1..4),
             left_out in 0_usize..3,
             (counts, merges, remembers) in any::<(bool, bool, bool)>(),
@@ -515,7 +631,7 @@ mod tests {
             let mut sizes: Vec<usize> = classes.iter().map(|(_, n, _)| *n).collect();
             let needed = sizes.iter().sum::<usize>().saturating_sub(left_out);
             let after = classes.iter().map(|(.., after)| after.filter(|after| *after < classes.len()));
-            let mut board = Toy { after: after.collect(), counts, merges, ..toy(&free, &takes) };
+            let mut board = Toy { after: after.collect(), free, counts, merges, ..toy(&[], &takes) };
             let before = board.clone();
             let problem = Problem { remembers_order: vec![remembers; sizes.len()], ..problem(&sizes, needed) };
             let answer = search(&mut board, &problem).unwrap();

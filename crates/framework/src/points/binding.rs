@@ -9,7 +9,7 @@ use kube_scheduler_cache::{NodeIdx, ObjectKey};
 
 use crate::context::{Commands, Context};
 use crate::cycle_state::CycleState;
-use crate::points::{ObjectWrite, PlacedGroup};
+use crate::points::{Chooser, ObjectWrite, PlacedGroup};
 use crate::services::{ApiError, Pending};
 use crate::status::Status;
 
@@ -66,10 +66,17 @@ pub trait Reserve: Send + Sync {
     }
 
     /// Whether it may choose one of several things for such a pod, such as volumes or devices of a node. Which are left for others
-    /// depends on the order in which pods come then, and only one choice is tried.
+    /// depends on the order in which pods come then, and only one choice is tried, unless there is a [chooser](Self::chooser).
     fn chooses_for(&self, cx: &Context<'_>, pod: &Pod) -> bool {
         let _ = (cx, pod);
         false
+    }
+
+    /// What tries other choices for such a pod, where it is planned together with others. If several plugins of a profile choose
+    /// for a pod, only the first one that has a chooser is asked for others.
+    fn chooser(&self, cx: &Context<'_>, pod: &Pod) -> Option<&dyn Chooser> {
+        let _ = (cx, pod);
+        None
     }
 }
 

@@ -66,16 +66,17 @@ fn search(
     }
     // No further node is tried: the state of the devices can change without a copy of it.
     let Some(allocator) = devices.allocator.take() else { return Ok(()) };
-    let mut n_shares = 0_u32;
-    let mut new_share_id = || {
-        n_shares += 1;
-        derived_uuid(&(&*pod.uid, cx.now(), &**node.name(), n_shares))
+    let allocations = match devices.choice.take() {
+        Some(chosen) => chosen,
+        None => {
+            let (wanted, limit) = (special.as_ref(), Steps::new(settings.steps.of_node));
+            let mut new_share_id = share_ids(pod, cx, node);
+            let found = allocate(devices, &allocator, wanted, node, &limit, &mut new_share_id);
+            // Nothing has changed since Filter.
+            let found = found.map_err(|error| error.to_string())?.unwrap_or_default();
+            found.into_iter().map(Arc::new).collect()
+        }
     };
-    let wanted = special.as_ref();
-    let limit = &Steps::new(settings.steps.of_node);
-    let allocations = allocate(devices, &allocator, wanted, node, limit, &mut new_share_id);
-    // Nothing has changed since Filter.
-    let allocations = allocations.map_err(|error| error.to_string())?.unwrap_or_default();
     if allocations.len() != n_wanted {
         return Err(format!(
             "internal error, have {} allocations, {n_wanted} claims to allocate, want {} claims",
@@ -85,9 +86,22 @@ fn search(
     }
     let wanted = devices.claims.iter_mut().filter(|claim| claim.allocation().is_none());
     for (claim, allocation) in wanted.zip(allocations) {
-        claim.found = Some(Arc::new(allocation));
+        claim.found = Some(allocation);
     }
     devices.special = special;
     devices.node_resources = devices.node_resources(node.idx());
     Ok(())
+}
+
+/// Gives every share of a device that a pod gets an id.
+pub(super) fn share_ids<'a>(
+    pod: &'a Pod,
+    cx: &'a Context<'a>,
+    node: &'a NodeView<'a>,
+) -> impl FnMut() -> Arc<str> {
+    let mut n_shares = 0_u32;
+    move || {
+        n_shares += 1;
+        derived_uuid(&(&*pod.uid, cx.now(), &**node.name(), n_shares))
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use kube_scheduler_devices::api::{Allocation, Consumer, Request, ResourceClaim};
-use kube_scheduler_devices::{Allocator, Classes, ExtendedClaim, PodClaims, Steps};
+use kube_scheduler_devices::{Allocator, Choices, Classes, ExtendedClaim, PodClaims, Steps};
 use kube_scheduler_framework::api::{NodeResourceClaim, NodeSelector, Object, lock};
 use kube_scheduler_framework::{Context, NodeIdx, ObjectStore};
 
@@ -35,6 +35,8 @@ pub(super) struct PodDevices {
     pub(super) demand: Option<Arc<Demand>>,
     /// What Filter found. Shared by all copies: preemption tries nodes on copies, and finds the same there.
     found: Arc<Mutex<Found>>,
+    /// What Reserve is to give the claims to allocate, in their order; absent for what it finds by itself.
+    pub(super) choice: Option<Vec<Arc<Allocation>>>,
     /// What the special claim asks for on the chosen node; from Reserve on.
     pub(super) special: Option<Arc<ExtendedClaim>>,
     /// What the claims take of the chosen node's resources; from Reserve on.
@@ -141,6 +143,8 @@ pub(super) struct Found {
     columns: Vec<(Option<Arc<ExtendedClaim>>, Arc<Column>)>,
     /// The claims to allocate, which differ in the same way.
     claims: Vec<(Option<Arc<ExtendedClaim>>, Arc<PodClaims>)>,
+    /// What may be chosen on the node for which others than the first choice are tried at the moment.
+    pub(super) choices: Option<(NodeIdx, Arc<Choices>)>,
     /// Claims whose allocation some node cannot use, by place.
     pub(super) unavailable: BTreeSet<usize>,
     /// How many steps all searches have taken.

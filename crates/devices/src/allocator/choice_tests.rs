@@ -1,0 +1,162 @@
+//! Properties of choices: with them claims are served together whenever a naive model finds a way to.
+
+use kube_scheduler_api_types::Labels;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::tests::{Case, Model, allocator, case, claim_of, claims_of, many, usage};
+use super::*;
+use crate::api::ResourceClaim;
+use crate::features::Features;
+
+const NODE: &str = "n";
+
+fn criteria_of(claims: &[ResourceClaim]) -> Criteria {
+    let class = Arc::new(DeviceClass::default());
+    let mut criteria = Criteria::default();
+    claims.iter().for_each(|claim| criteria.add_claim(claim, &mut |_| Some(class.clone())));
+    criteria
+}
+
+/// What there is for a claim, at `most` as many, with what was found so far when `max_steps` ended.
+fn choices(
+    case: &Case,
+    (usage, criteria): (&Usage, &Criteria),
+    claim: &ResourceClaim,
+    (most, max_steps): (usize, u64),
+) -> Result<Choices, AllocationError> {
+    let labels = Labels::default();
+    let node = NodeRef { name: NODE, labels: &labels };
+    let claims = PodClaims::new([Arc::new(claim.clone())]);
+    let steps = Steps::new(max_steps);
+    let new_share_id = &mut || "share".into();
+    allocator(case, usage).choices(node, &claims, (criteria, most), &steps, new_share_id)
+}
+
+const STEPS: u64 = 1_000_000;
+
+/// Whether all claims can be served, one after the other, with any choice for each.
+fn can_serve(case: &Case, usage: &Usage, criteria: &Criteria, claims: &[ResourceClaim]) -> bool {
+    let Some((claim, rest)) = claims.split_first() else { return true };
+    let found = choices(case, (usage, criteria), claim, (10_000, STEPS)).unwrap();
+    assert!(found.are_all);
+    found.list.iter().any(|choice| {
+        let mut usage = usage.clone();
+        choice.allocations.iter().for_each(|it| usage.add(it, Features::default()));
+        can_serve(case, &usage, criteria, rest)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2048, ..ProptestConfig::default() })]
+
+    #[test]
+    fn claims_of_several_pods_are_served_whenever_there_is_a_way(bytes in prop::collection::vec(any::<u8>(), 0..160)) {
+        let case = case(&bytes, false);
+        let claims = claims_of(&case);
+        let criteria = criteria_of(&claims);
+        let expected = Model::new(&case).first().is_some();
+        prop_assert_eq!(can_serve(&case, &usage(&case), &criteria, &claims), expected);
+        let reversed: Vec<ResourceClaim> = claims.into_iter().rev().collect();
+        prop_assert_eq!(can_serve(&case, &usage(&case), &criteria, &reversed), expected);
+    }
+
+    #[test]
+    fn the_first_choice_is_the_allocation_and_none_comes_twice(bytes in prop::collection::vec(any::<u8>(), 0..160)) {
+        let case = case(&bytes, true);
+        let claims = claims_of(&case);
+        let (usage, criteria) = (usage(&case), criteria_of(&claims));
+        let labels = Labels::default();
+        let node = NodeRef { name: NODE, labels: &labels };
+        let alone = PodClaims::new([Arc::new(claims[0].clone())]);
+        let allocator = allocator(&case, &usage);
+        let one = allocator.allocate(node, &alone, &Steps::new(STEPS), &mut || "share".into());
+        let first = choices(&case, (&usage, &criteria), &claims[0], (1, STEPS));
+        let all = choices(&case, (&usage, &criteria), &claims[0], (10_000, STEPS));
+        match one {
+            Ok(Some(expected)) => {
+                for found in [first.unwrap(), all.unwrap()] {
+                    let is_unlike = |at: usize| found.list[..at].iter().all(|it| it.mark != found.list[at].mark);
+                    prop_assert!((0..found.list.len()).all(is_unlike));
+                    let got: Vec<Allocation> = found.list[0].allocations.iter().map(|it| (**it).clone()).collect();
+                    prop_assert_eq!(&got, &expected);
+                }
+            }
+            Ok(None) => prop_assert!(first.unwrap().list.is_empty() && all.unwrap().list.is_empty()),
+            Err(error) => {
+                prop_assert_eq!(first.unwrap_err(), error.clone());
+                prop_assert_eq!(all.unwrap_err(), error);
+            }
+        }
+    }
+}
+
+/// Devices of two models, each with a number of its own.
+fn numbered(n_devices: usize, count: usize) -> Case {
+    let request = json!({"deviceClassName": "any", "allocationMode": "ExactCount", "count": count});
+    let claim = claim_of(json!([{"name": "r", "exactly": request}]), json!([]));
+    let device = |at: usize| {
+        let model = ["a", "b"][at % 2];
+        json!({"name": format!("d{at}"), "attributes":
+            {"model": {"string": model}, "serial": {"string": format!("{at}")}}})
+    };
+    many(n_devices, device, claim)
+}
+
+/// The claim's own selectors, and those of another claim of its gang.
+fn also(expressions: &[&str]) -> Criteria {
+    let selectors: Vec<_> =
+        expressions.iter().map(|text| json!({"cel": {"expression": text}})).collect();
+    let request = json!({"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1, "selectors": selectors});
+    let claim = claim_of(json!([{"name": "r", "exactly": request}]), json!([]));
+    criteria_of(&[ResourceClaim::from_json(&claim.into()).unwrap()])
+}
+
+#[test]
+fn devices_that_nothing_tells_apart_are_one_choice() {
+    let case = numbered(16, 4);
+    let claim = &claims_of(&case)[0];
+    let n_found = |criteria: &Criteria| {
+        let found = choices(&case, (&Usage::default(), criteria), claim, (10_000, STEPS)).unwrap();
+        assert!(found.are_all);
+        found.list.len()
+    };
+    assert_eq!(n_found(&Criteria::default()), 1);
+    // None to four of one model.
+    assert_eq!(n_found(&also(&["model=a"])), 5);
+    // And with or without one that is different.
+    assert_eq!(n_found(&also(&["model=a", "serial=3"])), 9);
+}
+
+#[test]
+fn what_was_not_found_out_is_not_claimed() {
+    let case = numbered(16, 4);
+    let claim = &claims_of(&case)[0];
+    let serials: Vec<String> = (0..16).map(|at| format!("serial={at}")).collect();
+    let serials: Vec<&str> = serials.iter().map(String::as_str).collect();
+    let criteria = also(&serials);
+    let ask = |limits| choices(&case, (&Usage::default(), &criteria), claim, limits);
+    let all = ask((10_000, STEPS)).unwrap();
+    assert_eq!((all.list.len(), all.are_all), (1820, true));
+    let many = ask((100, STEPS)).unwrap();
+    assert_eq!((many.list.len(), many.are_all), (100, false));
+    let cut = ask((10_000, 1_000)).unwrap();
+    assert!((1..1820).contains(&cut.list.len()) && !cut.are_all, "{}", cut.list.len());
+    assert_eq!(ask((10_000, 30)).unwrap_err(), AllocationError::TooManySteps);
+}
+
+/// Whether it was the one or the other member that got a device of a kind, and in which order they came, leaves the same.
+#[test]
+fn marks_are_of_kinds_and_not_of_devices() {
+    let case = numbered(6, 2);
+    let claim = &claims_of(&case)[0];
+    let criteria = also(&["model=a"]);
+    let before = choices(&case, (&Usage::default(), &criteria), claim, (10_000, STEPS)).unwrap();
+    let mut usage = Usage::default();
+    before.list[0].allocations.iter().for_each(|it| usage.add(it, Features::default()));
+    let after = choices(&case, (&usage, &criteria), claim, (10_000, STEPS)).unwrap();
+    let marks = |found: &Choices| -> std::collections::BTreeSet<Arc<str>> {
+        found.list.iter().map(|choice| choice.mark.clone()).collect()
+    };
+    assert_eq!((before.list.len(), marks(&before)), (3, marks(&after)));
+}

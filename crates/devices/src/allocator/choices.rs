@@ -1,0 +1,294 @@
+//! All allocations of the claims of one pod on one node, for claims of several pods that are planned together.
+//!
+//! Devices that nothing in any of these claims tells apart are of one [kind](Kinds). While they are free, one is as good as the
+//! other, for this pod and for what is left for the others, so of allocations that take the same kinds for the same claims only
+//! the first is given. A device that several requests may have at once, or one that is had beside its user, is only ever
+//! itself.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use kube_scheduler_api_types::{KeyedMap, KeyedSet};
+use smallvec::SmallVec;
+
+use crate::api::{
+    Allocation, Attribute, DeviceClass, Request, ResourceClaim, ResourceSlice, Taint,
+};
+use crate::inventory::{DeviceRef, NodePools, NodeRef, PoolGeneration};
+
+use super::likeness::{amounts, capacities};
+use super::plan::Plan;
+use super::search::{Chosen, Found, Search};
+use super::{AllocationError, Allocator, PodClaims, Steps, Thoroughness, likeness, outcome};
+
+/// What tells devices apart for claims that are planned together.
+#[derive(Clone, Debug, Default)]
+pub struct Criteria {
+    /// Selectors of classes and claims.
+    expressions: BTreeSet<Arc<str>>,
+    /// The attributes that constraints look at.
+    attributes: BTreeSet<Arc<str>>,
+    /// Whether requests ask for a part of a device's capacity.
+    are_amounts_requested: bool,
+}
+
+impl Criteria {
+    /// Adds what a claim looks at. A class that `class` does not find looks at nothing.
+    pub fn add_claim(
+        &mut self,
+        claim: &ResourceClaim,
+        class: &mut dyn FnMut(&str) -> Option<Arc<DeviceClass>>,
+    ) {
+        let exact = claim.requests.iter().flat_map(|request| match &request.request {
+            Request::Exactly(exact) => std::slice::from_ref(exact),
+            Request::FirstAvailable(alternatives) => alternatives.as_slice(),
+            Request::Unknown => &[],
+        });
+        for request in exact {
+            let selectors = request.selectors.iter();
+            self.expressions.extend(selectors.filter_map(|selector| selector.expression.clone()));
+            self.are_amounts_requested |= request.capacity.is_some();
+            if let Some(class) = class(&request.device_class_name) {
+                self.add_class(&class);
+            }
+        }
+        for constraint in &claim.constraints {
+            let names = [&constraint.match_attribute, &constraint.distinct_attribute];
+            self.attributes.extend(names.into_iter().flatten().map(|name| name.0.clone()));
+        }
+    }
+
+    /// Adds what a class looks at.
+    pub fn add_class(&mut self, class: &DeviceClass) {
+        let selectors = class.selectors.iter();
+        self.expressions.extend(selectors.filter_map(|selector| selector.expression.clone()));
+    }
+}
+
+/// One way to allocate the claims of a pod.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// One per claim, in their order.
+    pub allocations: Vec<Arc<Allocation>>,
+    /// Choices with equal marks, for the same pod on the same node, leave the same for all claims that are planned together, also
+    /// if other things were chosen before.
+    pub mark: Arc<str>,
+}
+
+/// The ways to allocate the claims of a pod.
+#[derive(Clone, Debug)]
+pub struct Choices {
+    /// Those that make a difference, in search order.
+    pub list: Vec<Choice>,
+    /// Whether these are all of them.
+    pub are_all: bool,
+}
+
+impl Allocator {
+    /// The ways to allocate `claims`, which are not allocated yet, on `node`, at `most` as many. Ways between which `criteria` make no
+    /// difference are one; they have to cover `claims`. The first way is the one of [`allocate`](Self::allocate). Ways that come
+    /// in search order after an error, or after the last of `steps`, are not found.
+    ///
+    /// # Errors
+    /// See [`AllocationError`]; only if no way was found before.
+    pub fn choices(
+        &self,
+        node: NodeRef<'_>,
+        claims: &PodClaims,
+        (criteria, most): (&Criteria, usize),
+        steps: &Steps,
+        new_share_id: &mut dyn FnMut() -> Arc<str>,
+    ) -> Result<Choices, AllocationError> {
+        let pools = self.inventory().pools_on(node).map_err(AllocationError::Failed)?;
+        steps.take_listing(pools.devices.len())?;
+        let plan = Plan::new(self, node, &pools, claims, steps)?;
+        let kinds = Kinds::new(self, &pools, criteria, steps)?;
+        let mut search = Search::new(self, node, &pools, &plan, steps, Thoroughness::Direct);
+        // What leads to the first way goes by what the pod itself can tell apart.
+        search.kinds = (most > 1).then_some(&kinds);
+        search.collector = Some(Collector::new(&plan, &kinds, most));
+        let ended = search.run();
+        let found = search.collector.take().map(|collector| collector.found).unwrap_or_default();
+        let are_all = match ended {
+            Ok(enough) => enough.is_none(),
+            Err(error) if found.is_empty() => return Err(error),
+            Err(_) => false,
+        };
+        let mut list = Vec::with_capacity(found.len());
+        for (Found { results, alternatives }, mark) in found {
+            let assembled =
+                outcome::assemble(self, node, &pools, &plan, &results, &alternatives, new_share_id);
+            match assembled {
+                Ok(allocations) => {
+                    let allocations = allocations.into_iter().map(Arc::new).collect();
+                    list.push(Choice { allocations, mark });
+                }
+                Err(error) if list.is_empty() => return Err(error),
+                // What cannot be written in a claim is no way.
+                Err(_) => {}
+            }
+        }
+        Ok(Choices { list, are_all })
+    }
+}
+
+/// The devices of a node by kind.
+pub(super) struct Kinds(Vec<u32>);
+
+/// All that may tell a device from another, apart from who holds it.
+#[derive(PartialEq, Eq, Hash)]
+struct Kind<'a> {
+    pool: PoolGeneration,
+    /// What each selector says; nothing where it fails.
+    sights: SmallVec<[Option<bool>; 8]>,
+    values: SmallVec<[Option<&'a Attribute>; 2]>,
+    /// Key, value and effect of those that may keep requests away.
+    taints: SmallVec<[[&'a str; 3]; 1]>,
+    counters: likeness::Amounts,
+    is_shareable: bool,
+    capacity: Option<String>,
+    /// Where it can be used, as text.
+    reach: Arc<str>,
+    binds_to_node: bool,
+    has_conditions: bool,
+}
+
+impl Kinds {
+    fn new(
+        allocator: &Allocator,
+        pools: &NodePools,
+        criteria: &Criteria,
+        steps: &Steps,
+    ) -> Result<Self, AllocationError> {
+        let inventory = allocator.inventory();
+        let mut columns = Vec::with_capacity(criteria.expressions.len());
+        steps.take_lookups(criteria.expressions.len())?;
+        for expression in &criteria.expressions {
+            let mut cost = 0;
+            let table = allocator.state.selectors();
+            columns.push(table.column(expression, &*allocator.compiler, &mut cost));
+            steps.take_evaluation(cost)?;
+        }
+        let mut known: KeyedMap<Kind<'_>, u32> = KeyedMap::default();
+        let mut kinds = Vec::with_capacity(pools.devices.len());
+        let mut reaches = Reaches::default();
+        for (idx, place) in pools.devices.iter().zip(0..) {
+            let device = inventory.device(*idx);
+            steps.take(1)?;
+            steps.take_selectors(columns.len())?;
+            let mut facts = device.facts();
+            facts.allow_multiple_allocations &= !inventory.features().is_stable();
+            let mut sights = SmallVec::new();
+            for column in &columns {
+                let mut cost = 0;
+                sights.push(column.matches(device.shape(), facts, &mut cost).ok());
+                steps.take_evaluation(cost)?;
+            }
+            let reach = reaches.of(device, steps)?;
+            kinds.push(*known.entry(kind(device, (sights, reach), criteria)).or_insert(place));
+        }
+        Ok(Self(kinds))
+    }
+
+    /// The kind of the device at `place`.
+    pub(super) fn of(&self, place: usize) -> u32 {
+        self.0[place]
+    }
+}
+
+/// Writing down where devices can be used counts as so many steps.
+const STEPS_OF_REACH: u64 = 32;
+
+/// Where the devices of the slice that was looked at last can be used.
+#[derive(Default)]
+struct Reaches<'a>(Option<(&'a ResourceSlice, Arc<str>)>);
+
+impl<'a> Reaches<'a> {
+    fn of(&mut self, device: DeviceRef<'a>, steps: &Steps) -> Result<Arc<str>, AllocationError> {
+        let slice = device.slice();
+        if let Some((known, reach)) = &self.0
+            && std::ptr::eq(*known, slice)
+            && !slice.is_per_device()
+        {
+            return Ok(reach.clone());
+        }
+        steps.take(STEPS_OF_REACH)?;
+        let reach: Arc<str> = format!("{:?}", slice.reach_of(device.device)).into();
+        self.0 = Some((slice, reach.clone()));
+        Ok(reach)
+    }
+}
+
+fn kind<'a>(
+    device: DeviceRef<'a>,
+    (sights, reach): (SmallVec<[Option<bool>; 8]>, Arc<str>),
+    criteria: &Criteria,
+) -> Kind<'a> {
+    let driver = &*device.slice().driver;
+    let values = criteria.attributes.iter().map(|name| device.device.attribute(driver, name));
+    let hard = device.device.taints.iter().filter(|taint| taint.is_hard());
+    let shown = |taint: &'a Taint| [&*taint.key, &*taint.value, &*taint.effect];
+    let conditions = device.device.binding_conditions.as_ref();
+    Kind {
+        pool: device.pool(),
+        sights,
+        values: values.collect(),
+        taints: hard.map(shown).collect(),
+        counters: amounts(device.consumption()),
+        is_shareable: device.device.is_shareable(),
+        capacity: capacities(device.device, criteria.are_amounts_requested),
+        reach,
+        binds_to_node: device.device.binds_to_node,
+        has_conditions: conditions.is_some_and(|conditions| !conditions.is_empty()),
+    }
+}
+
+/// Takes the solutions of a search.
+pub(super) struct Collector<'a> {
+    plan: &'a Plan<'a>,
+    kinds: &'a Kinds,
+    most: usize,
+    marks: KeyedSet<Arc<str>>,
+    found: Vec<(Found, Arc<str>)>,
+}
+
+impl<'a> Collector<'a> {
+    fn new(plan: &'a Plan<'a>, kinds: &'a Kinds, most: usize) -> Self {
+        Self { plan, kinds, most, marks: KeyedSet::default(), found: Vec::new() }
+    }
+
+    /// Takes a solution, unless one that is as good was found before. Returns whether there are enough.
+    pub(super) fn add(&mut self, results: &[Vec<Chosen>], alternatives: &[Vec<usize>]) -> bool {
+        let mark = self.mark(results);
+        if self.marks.insert(mark.clone()) {
+            let (results, alternatives) = (results.to_vec(), alternatives.to_vec());
+            self.found.push((Found { results, alternatives }, mark));
+        }
+        self.found.len() >= self.most
+    }
+
+    /// What each claim gets: kinds, and where it matters which device it is, places. With the names of claims, because which of a
+    /// pod's claims are left to allocate depends on who came before.
+    fn mark(&self, results: &[Vec<Chosen>]) -> Arc<str> {
+        let mut text = String::new();
+        for (claim, chosen) in self.plan.claims.iter().zip(results) {
+            let mut devices: Vec<String> = chosen.iter().map(|one| self.shown(one)).collect();
+            devices.sort_unstable();
+            write!(text, "{}={};", claim.claim.name, devices.join(",")).ok();
+        }
+        text.into()
+    }
+
+    fn shown(&self, chosen: &Chosen) -> String {
+        let Chosen { request, place, share } = chosen;
+        match share {
+            Some(amounts) => {
+                let amounts = amounts.iter().map(|(name, n)| format!("{name:?}={}", n.canonical()));
+                format!("p{place}[{}]", amounts.collect::<Vec<_>>().join(","))
+            }
+            None if self.plan.requests[*request].has_admin_access => format!("a{place}"),
+            None => format!("k{}", self.kinds.of(*place)),
+        }
+    }
+}

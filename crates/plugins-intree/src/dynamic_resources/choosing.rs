@@ -1,0 +1,169 @@
+//! Other devices than those that are found first, for members of groups that are planned as a whole.
+//!
+//! Which devices are as good as others is up to the claims of all members. What tells devices apart for them is gathered once in a
+//! group cycle.
+
+use std::sync::Arc;
+
+use kube_scheduler_devices::{
+    AllocationError, Allocator, Choices, Criteria, ExtendedClaim, NodeRef, Steps,
+};
+use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::groups::{Choice, Chooser, ChosenFor, GroupCycleState};
+use kube_scheduler_framework::{Context, CycleState, NodeView};
+
+use super::extended::{self, Demand};
+use super::node::Trials;
+use super::reserve::share_ids;
+use super::shared::Shared;
+use super::state::PodDevices;
+use super::{DynamicResources, kinds};
+
+/// How many ways to allocate a pod's claims on one node are tried.
+const MAX_CHOICES: usize = 1024;
+
+/// What gathering the claims of one pod counts as, in units of work.
+const WORK_OF_POD: u64 = 20;
+
+impl Chooser for DynamicResources {
+    fn choose(
+        &self,
+        cx: &Context<'_>,
+        state: &mut CycleState,
+        member: ChosenFor<'_>,
+        number: usize,
+    ) -> Choice {
+        let cluster = cx.cluster();
+        let Some(node) = cluster.node(member.node) else { return the_only(number) };
+        let criteria = criteria(&self.shared, cx, state, member.members);
+        let Some(devices) = state.get_mut::<PodDevices>() else { return the_only(number) };
+        let choosing = Choosing {
+            shared: &self.shared,
+            cx,
+            pod: member.pod,
+            node: &node,
+            criteria: &criteria,
+        };
+        choosing.choose(devices, number)
+    }
+}
+
+/// Where there is nothing to choose.
+fn the_only(number: usize) -> Choice {
+    if number == 0 { Choice::Made(Some(Arc::default())) } else { Choice::NoMore }
+}
+
+/// A choice for one pod on one node.
+struct Choosing<'a> {
+    shared: &'a Shared,
+    cx: &'a Context<'a>,
+    pod: &'a Pod,
+    node: &'a NodeView<'a>,
+    criteria: &'a Criteria,
+}
+
+impl Choosing<'_> {
+    fn choose(&self, devices: &mut PodDevices, number: usize) -> Choice {
+        devices.choice = None;
+        let Some((allocator, special)) = self.wanted(devices) else { return the_only(number) };
+        let special = special.as_ref();
+        if number == 0 {
+            let found = self.search(devices, &allocator, special, 1).ok();
+            let first = found.and_then(|found| found.list.into_iter().next());
+            // That nothing is found, or why, is for Reserve to say.
+            let Some(first) = first else { return Choice::Made(None) };
+            devices.choice = Some(first.allocations);
+            return Choice::Made(Some(first.mark));
+        }
+        let node = self.node.idx();
+        let known = devices.found().choices.clone().filter(|(of, _)| *of == node);
+        let all = match known {
+            Some((_, all)) => all,
+            None => match self.search(devices, &allocator, special, MAX_CHOICES) {
+                Ok(found) => Arc::new(found),
+                Err(_) => return Choice::Unknown,
+            },
+        };
+        let Some(choice) = all.list.get(number) else {
+            devices.found().choices = None;
+            return if all.are_all { Choice::NoMore } else { Choice::Unknown };
+        };
+        devices.choice = Some(choice.allocations.clone());
+        devices.found().choices = Some((node, all.clone()));
+        Choice::Made(Some(choice.mark.clone()))
+    }
+
+    /// Where something has to be found: the devices, and what the special claim asks for.
+    fn wanted(&self, devices: &PodDevices) -> Option<(Arc<Allocator>, Option<Arc<ExtendedClaim>>)> {
+        let allocator = devices.allocator.clone()?;
+        devices.to_allocate().next()?;
+        let Self { shared, cx, pod, node, .. } = *self;
+        let answers = shared.devices.answers(devices.is_of_copy);
+        let trials = Trials { settings: &shared.settings, answers, cx, devices, pod };
+        let special = trials.on(node).special().ok()?;
+        (special.is_some() || devices.has_user_claims()).then_some((allocator, special))
+    }
+
+    fn search(
+        &self,
+        devices: &PodDevices,
+        allocator: &Allocator,
+        special: Option<&Arc<ExtendedClaim>>,
+        most: usize,
+    ) -> Result<Choices, AllocationError> {
+        let Self { shared, cx, pod, node, criteria } = *self;
+        let limit = shared.settings.steps.of_node.min(cx.work_left());
+        let steps = Steps::new(limit);
+        let claims = devices.claims_with(special);
+        let at = NodeRef { name: node.name(), labels: node.labels() };
+        let mut new_share_id = share_ids(pod, cx, node);
+        let found = allocator.choices(at, &claims, (criteria, most), &steps, &mut new_share_id);
+        cx.count_work(limit - steps.left());
+        found
+    }
+}
+
+/// What tells devices apart for the members of a group.
+#[derive(Clone)]
+struct GroupCriteria(Arc<Criteria>);
+
+fn criteria(
+    shared: &Shared,
+    cx: &Context<'_>,
+    state: &CycleState,
+    members: &[Arc<Pod>],
+) -> Arc<Criteria> {
+    let group = state.get::<GroupCycleState>();
+    let known = group.and_then(|group| group.with(|it| it.get::<GroupCriteria>().cloned()));
+    if let Some(GroupCriteria(known)) = known {
+        return known;
+    }
+    let found = Arc::new(criteria_of(shared, cx, members));
+    if let Some(group) = group {
+        group.with(|it| it.insert(GroupCriteria(found.clone())));
+    }
+    found
+}
+
+fn criteria_of(shared: &Shared, cx: &Context<'_>, members: &[Arc<Pod>]) -> Criteria {
+    let cluster = cx.cluster();
+    let objects = cluster.objects();
+    let mut criteria = Criteria::default();
+    let mut class = |name: &str| {
+        let object = objects.get(kinds::GROUP, kinds::CLASS, "", name)?;
+        shared.devices.classes.get(object).ok()
+    };
+    for pod in members {
+        cx.count_work(WORK_OF_POD);
+        // A pod whose claims cannot be read goes nowhere, and takes nothing.
+        for resolved in shared.claims_of(objects, pod).unwrap_or_default() {
+            criteria.add_claim(&resolved.claim, &mut class);
+        }
+        if shared.settings.serves_extended && extended::may_need_claim(pod) {
+            let demand = Demand::new(pod, shared.devices.resources(objects));
+            let classes = demand.iter().flat_map(|demand| demand.classes());
+            classes.for_each(|class| criteria.add_class(class));
+        }
+    }
+    criteria
+}

@@ -1,0 +1,433 @@
+//! Members and the devices of their claims are planned together: a gang is placed whenever an exhaustive search over nodes and
+//! devices finds a way, and its claims get devices that the search might have given them.
+//!
+//! The order of members makes no difference in the model: nothing but CPUs and devices counts, and every way to give devices to
+//! claims is tried.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube_scheduler_engine::Input;
+use kube_scheduler_tests::fixtures::{node_applied, object_applied, pod_applied, pod_group};
+use kube_scheduler_tests::history::Numbers;
+use serde_json::{Value, json};
+
+use super::{DEVICES, Decision, N_GANGS, decide_in, exact, gang, member, number, says, with_gates};
+
+const DRIVER: &str = "gpu.example.com";
+
+/// A device of a node, or of a zone: those can be used from all nodes of the zone.
+#[derive(Clone, Copy, Debug)]
+struct Device {
+    node: Option<usize>,
+    zone: u64,
+    model: u64,
+    numa: u64,
+}
+
+/// So many devices, of one model if that matters.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    count: u64,
+    model: Option<u64>,
+}
+
+/// A claim whose devices may have to agree in `numa`.
+#[derive(Clone, Debug)]
+struct Claim {
+    requests: Vec<Request>,
+    is_aligned: bool,
+    of_zone: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    cpu: u64,
+    /// Whether it shares the claims of the gang, by their numbers.
+    shares: [bool; 2],
+    own: Option<Claim>,
+}
+
+/// A gang with claims of single members and with two that members share. The second one is for devices of a zone, so that all who
+/// share it have to be in one.
+#[derive(Clone, Debug)]
+struct Case {
+    /// CPUs and zones.
+    machines: Vec<(u64, u64)>,
+    devices: Vec<Device>,
+    members: Vec<Member>,
+    shared: [Claim; 2],
+    /// Whether the shared claims belong to the group.
+    are_of_group: bool,
+    min_count: usize,
+}
+
+impl Claim {
+    fn random(numbers: &mut Numbers, of_zone: bool) -> Self {
+        let n_requests = if of_zone { 1 } else { 1 + u64::from(numbers.one_in(4)) };
+        let request = |numbers: &mut Numbers| Request {
+            count: if of_zone { 1 } else { 1 + u64::from(numbers.one_in(3)) },
+            model: numbers.one_in(3).then(|| numbers.below(2)),
+        };
+        let requests = (0..n_requests).map(|_| request(numbers)).collect();
+        Self { requests, is_aligned: numbers.one_in(3), of_zone }
+    }
+
+    fn input(&self, name: &str) -> Input {
+        let class = if self.of_zone { "of-zone" } else { "of-node" };
+        let requests = self.requests.iter().enumerate().map(|(at, request)| {
+            let selectors = request.model.map(|model| {
+                let text = format!("device.attributes['{DRIVER}'].model == 'm{model}'");
+                json!([{"cel": {"expression": text}}])
+            });
+            json!({"name": format!("r{at}"), "exactly": {
+                "deviceClassName": class, "allocationMode": "ExactCount", "count": request.count, "selectors": selectors,
+            }})
+        });
+        let requests: Vec<Value> = requests.collect();
+        let aligned = json!([{"matchAttribute": format!("{DRIVER}/numa")}]);
+        let constraints = if self.is_aligned { aligned } else { json!([]) };
+        object_applied(json!({
+            "apiVersion": DEVICES, "kind": "ResourceClaim", "metadata": {"namespace": "x", "name": name, "uid": name},
+            "spec": {"devices": {"requests": requests, "constraints": constraints}}, "status": {},
+        }))
+    }
+
+    /// One entry for each device.
+    fn slots(&self) -> Vec<Option<u64>> {
+        let slots =
+            self.requests.iter().flat_map(|request| (0..request.count).map(|_| request.model));
+        slots.collect()
+    }
+}
+
+impl Case {
+    fn random(seed: u64) -> Self {
+        let mut numbers = Numbers::new(seed);
+        let n_machines = 2 + usize::try_from(numbers.below(3)).unwrap();
+        let machines: Vec<(u64, u64)> =
+            (0..n_machines).map(|_| (1 + numbers.below(6), numbers.below(2))).collect();
+        let mut devices = Vec::new();
+        for (node, (_, zone)) in machines.iter().enumerate() {
+            for _ in 0..1 + numbers.below(4) {
+                let (model, numa) = (numbers.below(2), numbers.below(2));
+                devices.push(Device { node: Some(node), zone: *zone, model, numa });
+            }
+        }
+        for zone in 0..2 {
+            for _ in 0..numbers.below(3) {
+                let (model, numa) = (numbers.below(2), numbers.below(2));
+                devices.push(Device { node: None, zone, model, numa });
+            }
+        }
+        let n_members = 2 + numbers.below(3);
+        let members = (0..n_members).map(|_| {
+            let shares = [numbers.one_in(4), numbers.one_in(4)];
+            let own = !numbers.one_in(5);
+            let of_zone = numbers.one_in(5);
+            let own = own.then(|| Claim::random(&mut numbers, of_zone));
+            Member { cpu: 1 + numbers.below(2), shares, own }
+        });
+        let members: Vec<Member> = members.collect();
+        let min_count = if numbers.one_in(4) { members.len() - 1 } else { members.len() };
+        let shared = [Claim::random(&mut numbers, false), Claim::random(&mut numbers, true)];
+        let are_of_group = numbers.one_in(2);
+        Self { machines, devices, members, shared, are_of_group, min_count }
+    }
+
+    fn inputs(&self) -> Vec<Input> {
+        let mut inputs = Vec::new();
+        for (at, (cpu, zone)) in self.machines.iter().enumerate() {
+            let (name, zone) = (format!("n{at}"), format!("z{zone}"));
+            inputs.push(node_applied(&json!({
+                "metadata": {"name": name, "labels": {"zone": zone}},
+                "status": {"allocatable": {"cpu": cpu.to_string(), "memory": "64Gi", "pods": "10"}},
+            })));
+        }
+        for (class, is_of_zone) in [("of-node", false), ("of-zone", true)] {
+            let text = format!("device.attributes['{DRIVER}'].zonal == {is_of_zone}");
+            inputs.push(object_applied(json!({
+                "apiVersion": DEVICES, "kind": "DeviceClass", "metadata": {"name": class},
+                "spec": {"selectors": [{"cel": {"expression": text}}]},
+            })));
+        }
+        let mut pools: BTreeMap<(Option<usize>, u64), Vec<Value>> = BTreeMap::new();
+        for (at, device) in self.devices.iter().enumerate() {
+            pools.entry((device.node, device.zone)).or_default().push(json!({
+                "name": format!("d{at}"), "attributes": {
+                    "model": {"string": format!("m{}", device.model)},
+                    "numa": {"int": device.numa},
+                    "zonal": {"bool": device.node.is_none()},
+                    // No two devices are the same, as it is with real ones.
+                    "serial": {"string": format!("{at}")},
+                },
+            }));
+        }
+        for ((node, zone), devices) in pools {
+            let name = node.map_or_else(|| format!("z{zone}"), |node| format!("n{node}"));
+            let zones = json!([{"key": "zone", "operator": "In", "values": [format!("z{zone}")]}]);
+            let reach = json!({"nodeSelectorTerms": [{"matchExpressions": zones}]});
+            let mut spec = json!({
+                "driver": DRIVER, "devices": devices,
+                "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+            });
+            match node {
+                Some(_) => spec["nodeName"] = json!(name),
+                None => spec["nodeSelector"] = reach,
+            }
+            inputs.push(object_applied(json!({
+                "apiVersion": DEVICES, "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec,
+            })));
+        }
+        let shared = ["s0", "s1"].map(|name| json!({"name": name, "resourceClaimName": name}));
+        let of_group = if self.are_of_group { json!(shared) } else { json!([]) };
+        let policy = json!({"gang": {"minCount": self.min_count}});
+        let spec = json!({"schedulingPolicy": policy, "resourceClaims": of_group});
+        inputs.push(object_applied(pod_group("g", spec)));
+        for (at, claim) in self.shared.iter().enumerate() {
+            inputs.push(claim.input(&format!("s{at}")));
+        }
+        for (at, of) in self.members.iter().enumerate() {
+            let name = format!("m{at}");
+            let used = shared.iter().zip(of.shares).filter(|(_, uses)| *uses);
+            let mut claims: Vec<Value> = used.map(|(entry, _)| entry.clone()).collect();
+            if let Some(own) = &of.own {
+                inputs.push(own.input(&name));
+                claims.push(json!({"name": "own", "resourceClaimName": name}));
+            }
+            let mut pod = member(of.cpu).json(&name, None, Some("g"));
+            pod["spec"]["resourceClaims"] = claims.into();
+            inputs.push(pod_applied(&pod));
+        }
+        inputs
+    }
+
+    /// The claims that members on these nodes use, by name, each with the nodes of its users.
+    fn claims(&self, places: &[Option<usize>]) -> BTreeMap<String, (&Claim, Vec<usize>)> {
+        let mut claims: BTreeMap<String, (&Claim, Vec<usize>)> = BTreeMap::new();
+        for (at, (of, place)) in self.members.iter().zip(places).enumerate() {
+            let Some(node) = *place else { continue };
+            for (number, claim) in self.shared.iter().enumerate() {
+                if of.shares[number] {
+                    let users = claims.entry(format!("s{number}")).or_insert((claim, Vec::new()));
+                    users.1.push(node);
+                }
+            }
+            if let Some(own) = &of.own {
+                claims.insert(format!("m{at}"), (own, vec![node]));
+            }
+        }
+        claims
+    }
+
+    fn has_cpus(&self, places: &[Option<usize>]) -> bool {
+        let mut used = vec![0; self.machines.len()];
+        for (of, place) in self.members.iter().zip(places) {
+            if let Some(node) = *place {
+                used[node] += of.cpu;
+            }
+        }
+        used.iter().zip(&self.machines).all(|(used, (cpu, _))| used <= cpu)
+    }
+
+    /// Whether a claim may have a device beside those that it has.
+    fn suits(
+        &self,
+        claim: &Claim,
+        users: &[usize],
+        (had, model): (&[usize], Option<u64>),
+        at: usize,
+    ) -> bool {
+        let device = &self.devices[at];
+        let is_near = |node: &usize| match device.node {
+            Some(of) => of == *node,
+            None => device.zone == self.machines[*node].1,
+        };
+        let is_aligned =
+            || had.first().is_none_or(|first| self.devices[*first].numa == device.numa);
+        device.node.is_none() == claim.of_zone
+            && model.is_none_or(|model| model == device.model)
+            && users.iter().all(is_near)
+            && (!claim.is_aligned || is_aligned())
+    }
+
+    /// Whether the claims from the `at`-th one on, of which `had` was given to this one, can get devices that are not in `used`.
+    fn can_serve(
+        &self,
+        claims: &[(&Claim, Vec<usize>)],
+        (at, had): (usize, &mut Vec<usize>),
+        used: u64,
+        tried: &mut BTreeSet<(usize, Vec<usize>, u64)>,
+    ) -> bool {
+        let Some((claim, users)) = claims.get(at) else { return true };
+        let slots = claim.slots();
+        let Some(model) = slots.get(had.len()).copied() else {
+            return self.can_serve(claims, (at + 1, &mut Vec::new()), used, tried);
+        };
+        if !tried.insert((at, had.clone(), used)) {
+            return false;
+        }
+        (0..self.devices.len()).any(|device| {
+            if used & (1 << device) != 0 || !self.suits(claim, users, (had, model), device) {
+                return false;
+            }
+            had.push(device);
+            let found = self.can_serve(claims, (at, had), used | 1 << device, tried);
+            had.pop();
+            found
+        })
+    }
+
+    fn allows(&self, places: &[Option<usize>]) -> bool {
+        let claims: Vec<_> = self.claims(places).into_values().collect();
+        self.has_cpus(places)
+            && self.can_serve(&claims, (0, &mut Vec::new()), 0, &mut BTreeSet::new())
+    }
+
+    fn is_satisfiable(&self, places: &mut Vec<Option<usize>>) -> bool {
+        if places.len() == self.members.len() {
+            return places.iter().flatten().count() >= self.min_count && self.allows(places);
+        }
+        [None].into_iter().chain((0..self.machines.len()).map(Some)).any(|place| {
+            places.push(place);
+            let found = self.is_satisfiable(places);
+            places.pop();
+            found
+        })
+    }
+
+    /// Asserts that each claim in use has devices that it may have, and no device is used twice.
+    fn check_devices(&self, places: &[Option<usize>], allocated: &BTreeMap<String, Vec<usize>>) {
+        let claims = self.claims(places);
+        let names: Vec<&String> = claims.keys().collect();
+        assert_eq!(allocated.keys().collect::<Vec<_>>(), names);
+        let mut used = BTreeSet::new();
+        for (name, devices) in allocated {
+            let (claim, users) = &claims[name];
+            let slots = claim.slots();
+            assert_eq!(devices.len(), slots.len(), "{name}");
+            for (at, device) in devices.iter().enumerate() {
+                let had = (&devices[..at], slots[at]);
+                assert!(self.suits(claim, users, had, *device), "{name} has d{device}");
+                assert!(used.insert(*device), "{name} has d{device} of another");
+            }
+        }
+    }
+}
+
+/// What became of the members, and the devices of each claim that is about to be written.
+fn decide_devices(
+    inputs: Vec<Input>,
+    plans_exactly: bool,
+) -> (Decision, BTreeMap<String, Vec<usize>>) {
+    let mut engine = with_gates(&["DRAWorkloadResourceClaims"], plans_exactly);
+    let decision = decide_in(inputs, &mut engine);
+    let objects = engine.cluster().objects();
+    let claims = objects.list_pending("resource.k8s.io", "ResourceClaim");
+    let allocated = claims.map(|claim| {
+        let results = &claim.json["status"]["allocation"]["devices"]["results"];
+        let devices = results.as_array().into_iter().flatten();
+        let devices = devices.map(|result| super::at(result["device"].as_str().unwrap()));
+        (claim.name.to_string(), devices.collect())
+    });
+    let allocated = allocated.collect();
+    (decision, allocated)
+}
+
+#[test]
+fn a_gang_with_claims_is_placed_whenever_there_is_a_way_with_any_devices() {
+    let (mut n_satisfiable, mut n_beyond_greedy, mut n_shared, mut n_refused) = (0, 0, 0, 0);
+    for seed in 0..number("KUBE_SCHEDULER_GANGS", N_GANGS) {
+        let case = Case::random(seed);
+        let (decision, allocated) = decide_devices(case.inputs(), true);
+        let is_satisfiable = case.is_satisfiable(&mut Vec::new());
+        let n_placed = decision.placed.len();
+        assert_eq!(
+            n_placed >= case.min_count,
+            is_satisfiable,
+            "seed {seed}: {case:#?}, {decision:#?}"
+        );
+        if is_satisfiable {
+            let mut places = vec![None; case.members.len()];
+            for (member, node) in &decision.placed {
+                places[*member] = Some(*node);
+            }
+            assert!(case.has_cpus(&places), "seed {seed}: {case:#?}, {decision:#?}");
+            case.check_devices(&places, &allocated);
+            let (greedy, _) = decide_devices(case.inputs(), false);
+            n_beyond_greedy += u64::from(greedy.placed.len() < case.min_count);
+            n_shared += u64::from(case.claims(&places).values().any(|(_, users)| users.len() > 1));
+        } else {
+            assert!(n_placed == 0 && allocated.is_empty(), "seed {seed}: by halves: {decision:#?}");
+            // All was tried, and nothing less is said.
+            let is_cut = says(&decision, "ended at its limit") || says(&decision, "found first");
+            assert!(!is_cut, "seed {seed}: {decision:#?}");
+        }
+        n_satisfiable += u64::from(is_satisfiable);
+        n_refused += u64::from(!is_satisfiable);
+    }
+    assert!(
+        n_satisfiable > 50 && n_beyond_greedy > 10 && n_shared > 10 && n_refused > 50,
+        "{n_satisfiable} satisfiable, {n_beyond_greedy} of them not one after the other, {n_shared} with claims that are \
+         shared, {n_refused} not"
+    );
+}
+
+/// Devices with two attributes, and for each member a claim for two devices that agree in one of them.
+fn aligned_in(devices: &[(&str, &str)], attributes: &[&str]) -> Vec<Input> {
+    let members = vec![1; attributes.len()];
+    let mut inputs = gang(&[8], &members).inputs();
+    inputs.retain(|input| !matches!(input, Input::PodApplied(_)));
+    inputs.push(object_applied(
+        json!({"apiVersion": DEVICES, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}),
+    ));
+    let devices = devices.iter().enumerate().map(|(at, (a, b))| {
+        json!({"name": format!("d{at}"), "attributes": {"a": {"string": a}, "b": {"string": b}}})
+    });
+    let devices: Vec<Value> = devices.collect();
+    inputs.push(object_applied(json!({
+        "apiVersion": DEVICES, "kind": "ResourceSlice", "metadata": {"name": "n0"},
+        "spec": {
+            "driver": DRIVER, "nodeName": "n0", "devices": devices,
+            "pool": {"name": "n0", "generation": 1, "resourceSliceCount": 1},
+        },
+    })));
+    for (at, attribute) in attributes.iter().enumerate() {
+        let name = format!("m{at}");
+        let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2});
+        let constraint = json!({"matchAttribute": format!("{DRIVER}/{attribute}")});
+        inputs.push(object_applied(json!({
+            "apiVersion": DEVICES, "kind": "ResourceClaim", "metadata": {"namespace": "x", "name": name, "uid": name},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}], "constraints": [constraint]}},
+            "status": {},
+        })));
+        let mut pod = member(1).json(&name, None, Some("g"));
+        pod["spec"]["resourceClaims"] = json!([{"name": "own", "resourceClaimName": name}]);
+        inputs.push(pod_applied(&pod));
+    }
+    inputs
+}
+
+/// The devices that are found first for one of two members leave none for the other, whoever comes first; others do.
+#[test]
+fn other_devices_are_tried_where_no_order_of_members_helps() {
+    let devices = [("x", "x"), ("x", "y"), ("y", "x"), ("y", "z"), ("z", "y")];
+    let decision = super::decide(aligned_in(&devices, &["a", "b"]), exact());
+    assert_eq!(decision.placed.len(), 2, "{:#?}", decision.effects);
+    // With one device less there is no way, whichever devices are taken.
+    let decision = super::decide(aligned_in(&devices[..4], &["a", "b"]), exact());
+    assert_eq!(decision.placed, [], "{:#?}", decision.effects);
+    assert!(says(&decision, "no way to place 2 pods, in any order"), "{:#?}", decision.effects);
+    assert!(!says(&decision, "found first"), "{:#?}", decision.effects);
+}
+
+/// That no claim looks at the only thing in which devices differ is noticed: there are too many ways to try all.
+#[test]
+fn devices_that_no_claim_tells_apart_are_tried_once() {
+    let serials: Vec<String> = (0..15).map(|at| at.to_string()).collect();
+    let devices: Vec<(&str, &str)> = serials.iter().map(|serial| ("x", &**serial)).collect();
+    let decision = super::decide(aligned_in(&devices, &["a"; 7]), exact());
+    assert_eq!(decision.placed.len(), 7, "{:#?}", decision.effects);
+    let decision = super::decide(aligned_in(&devices[..13], &["a"; 7]), exact());
+    assert_eq!(decision.placed, [], "{:#?}", decision.effects);
+    assert!(says(&decision, "no way to place 7 pods, in any order"), "{:#?}", decision.effects);
+}
