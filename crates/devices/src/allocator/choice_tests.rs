@@ -18,7 +18,7 @@ fn criteria_of(claims: &[ResourceClaim]) -> Criteria {
     criteria
 }
 
-/// What there is for a claim, at `most` as many, with what was found so far when `max_steps` ended.
+/// What there is for a claim, at `most` as many, with what was found so far when `max_steps` ended. Each share has an id of its own.
 fn choices(
     case: &Case,
     (usage, criteria): (&Usage, &Criteria),
@@ -29,8 +29,12 @@ fn choices(
     let node = NodeRef { name: NODE, labels: &labels };
     let claims = PodClaims::new([Arc::new(claim.clone())]);
     let steps = Steps::new(max_steps);
-    let new_share_id = &mut || "share".into();
-    allocator(case, usage).choices(node, &claims, (criteria, most), &steps, new_share_id)
+    let mut n_shares = 0;
+    let mut new_share_id = || {
+        n_shares += 1;
+        format!("{} {n_shares}", claim.name).into()
+    };
+    allocator(case, usage).choices(node, &claims, (criteria, most), &steps, &mut new_share_id)
 }
 
 const STEPS: u64 = 1_000_000;
@@ -70,7 +74,11 @@ proptest! {
         let node = NodeRef { name: NODE, labels: &labels };
         let alone = PodClaims::new([Arc::new(claims[0].clone())]);
         let allocator = allocator(&case, &usage);
-        let one = allocator.allocate(node, &alone, &Steps::new(STEPS), &mut || "share".into());
+        let mut n_shares = 0;
+        let one = allocator.allocate(node, &alone, &Steps::new(STEPS), &mut || {
+            n_shares += 1;
+            format!("{} {n_shares}", claims[0].name).into()
+        });
         let first = choices(&case, (&usage, &criteria), &claims[0], (1, STEPS));
         let all = choices(&case, (&usage, &criteria), &claims[0], (10_000, STEPS));
         match one {

@@ -53,6 +53,8 @@ fn search(
 ) -> Result<(), String> {
     let n_wanted = devices.to_allocate().count();
     if devices.allocator.is_none() || n_wanted == 0 {
+        // No other choice is tried any more.
+        devices.found().choices = None;
         return Ok(());
     }
     let node = node.ok_or("claim allocation not found for node")?;
