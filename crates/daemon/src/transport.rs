@@ -345,7 +345,7 @@ mod tests {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let api = Endpoint::from_url(&free.to_string()).unwrap().client("test").unwrap();
         let error = api.call(&Call::get("/version")).await.unwrap_err();
-        assert!(error.is_connection_refused() && error.to_string().contains("refused"), "{error}");
+        assert!(error.is_not_sent() && error.to_string().contains("refused"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -404,7 +404,7 @@ mod tests {
         let (keeper, fence) = crate::fence::closed(|| kube_scheduler_api_types::Timestamp::EPOCH);
         let api = api.behind(Some(fence));
         // Reads pass the closed fence.
-        assert!(api.call(&Call::get("/version")).await.unwrap_err().is_connection_refused());
+        assert!(api.call(&Call::get("/version")).await.unwrap_err().is_not_sent());
         let post = Call::post("/api/v1/namespaces", b"{}".to_vec());
         let waits = tokio::time::timeout(Duration::from_millis(20), api.call(&post)).await;
         assert!(waits.is_err(), "{waits:?}");

@@ -270,7 +270,7 @@ impl Reflector {
                 return Err(Interruption::NotStreamed(error.to_string()));
             }
             Err(error) => {
-                if error.code() == Some(429) || error.is_connection_refused() {
+                if error.code() == Some(429) || error.is_not_sent() {
                     self.state = WatchState::Stream;
                 }
                 return Err(Interruption::of_watch(error));

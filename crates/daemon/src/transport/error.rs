@@ -73,8 +73,8 @@ impl ApiError {
         }
     }
 
-    /// Whether nothing listened at the address.
-    pub(crate) const fn is_connection_refused(&self) -> bool {
+    /// Whether the request certainly did not get through, as when there was no connection to be made.
+    pub(crate) const fn is_not_sent(&self) -> bool {
         matches!(self, Self::Transport { fate: Fate::NotSent, .. })
     }
 
@@ -93,7 +93,7 @@ impl ApiError {
 
     pub(super) fn transport(error: &(dyn StdError + 'static)) -> Self {
         let mut text = error.to_string();
-        let mut is_refused = false;
+        let mut is_not_sent = false;
         for error in chain(error) {
             let this = error.to_string();
             if !text.contains(&this) {
@@ -101,11 +101,13 @@ impl ApiError {
                 text.push_str(&this);
             }
             // Failing to connect is the one failure after which the request certainly was not seen.
-            is_refused |= error.downcast_ref::<io::Error>().is_some_and(|error| {
-                matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
-            }) || this.contains("dns error");
+            is_not_sent |= is_of_connecting(error)
+                || error.downcast_ref::<io::Error>().is_some_and(|error| {
+                    use io::ErrorKind::{ConnectionRefused, NotFound};
+                    matches!(error.kind(), ConnectionRefused | NotFound)
+                });
         }
-        let fate = match (is_refused, is_cut_off(error)) {
+        let fate = match (is_not_sent, is_cut_off(error)) {
             (true, _) => Fate::NotSent,
             (false, true) => Fate::CutOff,
             (false, false) => Fate::Unknown,
@@ -147,7 +149,11 @@ fn is_cut_off(error: &(dyn StdError + 'static)) -> bool {
         } else if let Some(error) = error.downcast_ref::<h2::Error>() {
             error.is_go_away() && error.is_remote() || error.get_io().is_some_and(has_ended)
         } else if let Some(error) = error.downcast_ref::<hyper::Error>() {
-            error.is_incomplete_message() || error.is_canceled() || error.is_closed()
+            // Of a client, the only time-out is that of a ping.
+            error.is_incomplete_message()
+                || error.is_canceled()
+                || error.is_closed()
+                || error.is_timeout()
         } else {
             false
         }
@@ -156,12 +162,14 @@ fn is_cut_off(error: &(dyn StdError + 'static)) -> bool {
 
 /// Whether a connection that there was ended before the answer.
 pub(super) fn has_lost_connection(error: &(dyn StdError + 'static)) -> bool {
-    let is_of_connecting = |error: &(dyn StdError + 'static)| {
-        error
-            .downcast_ref::<hyper_util::client::legacy::Error>()
-            .is_some_and(hyper_util::client::legacy::Error::is_connect)
-    };
     is_cut_off(error) && !chain(error).any(is_of_connecting)
+}
+
+/// Whether there was no connection to be made, for any reason.
+fn is_of_connecting(error: &(dyn StdError + 'static)) -> bool {
+    error
+        .downcast_ref::<hyper_util::client::legacy::Error>()
+        .is_some_and(hyper_util::client::legacy::Error::is_connect)
 }
 
 /// What matters of a Status object.

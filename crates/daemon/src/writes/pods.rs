@@ -174,7 +174,7 @@ async fn patch(
 
 /// Whether the same request may get through a moment later. One that the server wants later is not sent before.
 fn is_worth_retrying(error: &ApiError) -> bool {
-    let is_passing = matches!(error.code(), Some(500 | 503 | 409)) || error.is_connection_refused();
+    let is_passing = matches!(error.code(), Some(500 | 503 | 409)) || error.is_not_sent();
     is_passing && error.retry_after().is_none() && !is_too_large(error)
 }
 

@@ -118,12 +118,26 @@ async fn a_proxy_that_does_not_help_is_named() {
         let expected = format!("through the proxy http://{address} (https_proxy)");
         assert!(text.contains(&expected) && text.contains(why), "{text}");
         assert!(!text.contains("secret"), "{text}");
-        assert_eq!(said.is_connection_refused(), address == absent_server, "{text}");
+        assert!(said.is_not_sent(), "{text}");
     }
     let unusable = [("HTTPS_PROXY", "gopher://p".to_owned())];
     let error = endpoint("https://api.example", &authority, &unusable).client("test").unwrap_err();
     let why = std::error::Error::source(&error).unwrap().to_string();
     assert!(why.starts_with("HTTPS_PROXY: unsupported scheme \"gopher\""), "{why}");
+}
+
+#[tokio::test]
+async fn what_finds_no_connection_was_not_sent() {
+    let authority = Authority::new();
+    let without_tls = Server::start(None).await;
+    let unknown = Server::start(Some(Authority::new().tls(&authority, &["h2"]))).await;
+    for server in [without_tls, unknown] {
+        let url = format!("https://{}", server.address);
+        let api = endpoint(&url, &authority, &[]).client("test").unwrap();
+        let post = Call::post("/api/v1/namespaces", b"{}".to_vec()).timeout(DEADLINE);
+        let error = api.call(&post).await.unwrap_err();
+        assert!(error.is_not_sent() && !error.is_outcome_unknown(), "{error}");
+    }
 }
 
 #[tokio::test]
