@@ -50,7 +50,7 @@ pub(crate) struct WriteLimits {
     pub(crate) rate: Option<RateLimit>,
 }
 
-/// Something that was under way and has ended; a write with the time it took.
+/// Something that was under way and has ended; a write with the time that its request took.
 enum Finished {
     Pod(Box<PodWrite>, Result<Success, Failure>, Duration),
     Event(Box<EventRequest>, EventAnswer, Duration),
@@ -207,8 +207,10 @@ impl Writer {
         self.under_way.spawn(async move {
             let work = AssertUnwindSafe(pods::send(&api, &write, timeout));
             // Without an answer, the pod whose write panicked would wait for ever.
-            let result = work.catch_unwind().await.unwrap_or_else(|_| Err(pods::broken()));
-            Finished::Pod(Box::new(write), result, start.elapsed())
+            let ended = work.catch_unwind().await;
+            let (result, length) =
+                ended.unwrap_or_else(|_| (Err(pods::broken()), start.elapsed()));
+            Finished::Pod(Box::new(write), result, length)
         });
     }
 

@@ -1,7 +1,7 @@
 //! Bindings, status patches and evictions: each as the API calls it takes.
 //!
-//! Invariants: a binding is reported as failed only if the server said no, or if the pod was seen without it afterwards, or if the
-//! server has not said for [`CLEAR_UP_TIME`] whether it stands; a pod's uid goes with every binding and deletion, so that they
+//! Invariants: a binding is reported as failed only if the server said no, or if the pod was seen without it when it could not be
+//! carried out any more, or if the server has not said for [`CLEAR_UP_TIME`] whether it stands; a pod's uid goes with every binding and deletion, so that they
 //! never hit another pod of the same name.
 
 use std::time::{Duration, Instant};
@@ -44,14 +44,21 @@ pub(super) fn broken() -> Failure {
     ApiError::unclear("the request broke down").into()
 }
 
-/// Sends a write and waits for its answer.
+/// Sends a write and waits for its end. Beside that, how long the server took to answer: finding out what became of a binding
+/// without an answer does not count.
 pub(super) async fn send(
     api: &Api,
     write: &PodWrite,
     timeout: Duration,
-) -> Result<Success, Failure> {
+) -> (Result<Success, Failure>, Duration) {
+    let start = tokio::time::Instant::now();
     let result = match write {
-        PodWrite::Bind { pod, node, .. } => bind(api, pod, node, timeout).await,
+        PodWrite::Bind { pod, node, .. } => {
+            let binding = Binding { api, pod, node, timeout };
+            let answer = binding.send().await;
+            let length = start.elapsed();
+            return (binding.end(answer).await.map_err(Failure::from), length);
+        }
         PodWrite::Evict { pod, patch, .. } => evict(api, pod, patch.as_ref(), timeout).await,
         PodWrite::ClearNomination { pod, .. } => {
             patch(api, pod, &StatusPatch::NO_NOMINATION, timeout).await
@@ -59,48 +66,90 @@ pub(super) async fn send(
         PodWrite::Patch { pod, patch, .. } => self::patch(api, pod, patch, timeout).await,
         PodWrite::Object { write, .. } => objects::send(api, write, timeout).await,
     };
-    result.map_err(Failure::from)
+    (result.map_err(Failure::from), start.elapsed())
 }
 
 fn pod_path(pod: &PodRef) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name)
 }
 
-/// Binds a pod to a node.
-async fn bind(api: &Api, pod: &PodRef, node: &str, timeout: Duration) -> Result<Success, ApiError> {
-    let path = format!("{}/binding", pod_path(pod));
-    let call = |encoding: Encoding| {
-        Call::post(&*path, binding(pod, node, encoding)).written_in(encoding).timeout(timeout)
-    };
-    match api.write(call).await {
-        Ok(_) => Ok(Success::Done),
-        // The binding may stand nevertheless: the answer got lost, the server lost its store's answer, or this is the
-        // second try of one whose answer got lost.
-        Err(error)
-            if error.is_outcome_unknown()
-                || error.code() == Some(409)
-                || (error.code() >= Some(500) && error.retry_after().is_none()) =>
-        {
-            if is_bound_to(api, pod, node, timeout).await { Ok(Success::Done) } else { Err(error) }
-        }
-        Err(error) => Err(error),
-    }
+/// A pod that is being bound to a node.
+struct Binding<'b> {
+    api: &'b Api,
+    pod: &'b PodRef,
+    node: &'b str,
+    timeout: Duration,
 }
 
-/// Whether the pod is bound to the node, as far as the server says. It is asked again for a while if it gives no answer.
-async fn is_bound_to(api: &Api, pod: &PodRef, node: &str, timeout: Duration) -> bool {
-    let start = tokio::time::Instant::now();
-    let mut backoff = Backoff::new(CLEAR_UP_FIRST_PAUSE, CLEAR_UP_LONGEST_PAUSE, Duration::MAX);
-    loop {
-        let error = match node_of(api, pod, timeout).await {
-            Ok(bound) => return bound.as_deref() == Some(node),
-            Err(error) => error,
+impl Binding<'_> {
+    async fn send(&self) -> Result<(), ApiError> {
+        let path = format!("{}/binding", pod_path(self.pod));
+        let call = |encoding: Encoding| {
+            Call::post(&*path, binding(self.pod, self.node, encoding))
+                .written_in(encoding)
+                .timeout(self.timeout)
         };
-        let is_no_answer = error.code().is_none_or(|code| code == 429 || code >= 500);
-        if !is_no_answer || start.elapsed() >= CLEAR_UP_TIME {
-            return false;
+        self.api.write(call).await.map(drop)
+    }
+
+    /// How the binding ends whose request was answered so.
+    async fn end(&self, answer: Result<(), ApiError>) -> Result<Success, ApiError> {
+        let Err(error) = answer else { return Ok(Success::Done) };
+        // The binding may stand nevertheless: the answer got lost, the server lost its store's answer, or this is the
+        // second try of one whose answer got lost.
+        let may_stand = error.is_outcome_unknown()
+            || error.code() == Some(409)
+            || (error.code() >= Some(500) && error.retry_after().is_none());
+        if !may_stand {
+            return Err(error);
         }
-        tokio::time::sleep(backoff.fail(Instant::now())).await;
+        let (pod, node) = (self.pod, self.node);
+        match tokio::time::timeout(CLEAR_UP_TIME, self.stands(error.is_outcome_unknown())).await {
+            Ok(true) => Ok(Success::Done),
+            Ok(false) => Err(error),
+            Err(_) => {
+                tracing::info!(%pod, node, err = %error, "Gave up finding out whether a pod is bound");
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether the pod is bound to the node, as soon as the server says so.
+    ///
+    /// If the request `may_arrive` later, a pod without a node proves nothing. Then the same binding is sent again: the server takes
+    /// one of both, and refuses the other.
+    async fn stands(&self, mut may_arrive: bool) -> bool {
+        let mut backoff = Backoff::new(CLEAR_UP_FIRST_PAUSE, CLEAR_UP_LONGEST_PAUSE, Duration::MAX);
+        let mut has_said = false;
+        loop {
+            let error = match node_of(self.api, self.pod, self.timeout).await {
+                Ok(Found::Node(node)) => return node == self.node,
+                Ok(Found::Gone) => return false,
+                Ok(Found::NoNode) if !may_arrive => return false,
+                Ok(Found::NoNode) => {
+                    if self.api.may_write().await.is_err() {
+                        // Leadership is over.
+                        return false;
+                    }
+                    match self.send().await {
+                        Ok(()) => return true,
+                        Err(error) if error.code() == Some(409) => {
+                            may_arrive = false;
+                            continue;
+                        }
+                        Err(error) => error,
+                    }
+                }
+                Err(error) => error,
+            };
+            if !has_said {
+                has_said = true;
+                let (pod, node) = (self.pod, self.node);
+                tracing::info!(%pod, node, err = %error, "It is not known whether a pod is bound; trying on");
+            }
+            let pause = error.retry_after().unwrap_or_else(|| backoff.fail(Instant::now()));
+            tokio::time::sleep(pause).await;
+        }
     }
 }
 
@@ -125,8 +174,17 @@ fn binding(pod: &PodRef, node: &str, encoding: Encoding) -> Vec<u8> {
     }
 }
 
-/// Where a pod runs according to the server; `None` for nowhere, or when it is another pod by now.
-async fn node_of(api: &Api, pod: &PodRef, timeout: Duration) -> Result<Option<String>, ApiError> {
+/// Where a pod runs.
+enum Found {
+    Node(String),
+    /// Nowhere yet.
+    NoNode,
+    /// There is no such pod, or it is another one by now.
+    Gone,
+}
+
+/// Where a pod runs according to the server. All but a pod that can be read, and that there is none, is an error.
+async fn node_of(api: &Api, pod: &PodRef, timeout: Duration) -> Result<Found, ApiError> {
     #[derive(Deserialize)]
     struct Read {
         metadata: Metadata,
@@ -135,7 +193,6 @@ async fn node_of(api: &Api, pod: &PodRef, timeout: Duration) -> Result<Option<St
     }
     #[derive(Deserialize)]
     struct Metadata {
-        #[serde(default)]
         uid: String,
     }
     #[derive(Default, Deserialize)]
@@ -143,9 +200,17 @@ async fn node_of(api: &Api, pod: &PodRef, timeout: Duration) -> Result<Option<St
     struct Spec {
         node_name: Option<String>,
     }
-    let (answer, _) = api.call_patiently(&Call::get(pod_path(pod)).timeout(timeout)).await;
-    let read: Result<Read, _> = serde_json::from_slice(&answer?);
-    Ok(read.ok().filter(|read| *read.metadata.uid == *pod.uid).and_then(|read| read.spec.node_name))
+    let answer = match api.call(&Call::get(pod_path(pod)).timeout(timeout)).await {
+        Err(error) if error.code() == Some(404) => return Ok(Found::Gone),
+        answer => answer?,
+    };
+    let read: Read = serde_json::from_slice(&answer)
+        .map_err(|error| ApiError::unclear(format!("the pod cannot be read: {error}")))?;
+    Ok(match read.spec.node_name.filter(|node| !node.is_empty()) {
+        _ if *read.metadata.uid != *pod.uid => Found::Gone,
+        Some(node) => Found::Node(node),
+        None => Found::NoNode,
+    })
 }
 
 /// Patches a pod's status, with retries where they may help.
@@ -259,6 +324,7 @@ mod tests {
     use super::*;
     use crate::transport::{Scripted, scripted};
     use kube_scheduler_api_types::{ConditionText, PodCondition, Timestamp};
+    use kube_scheduler_engine::Token;
 
     const LOST: Scripted = Scripted::Lost(io::ErrorKind::ConnectionReset);
     const REFUSED: Scripted = Scripted::Lost(io::ErrorKind::ConnectionRefused);
@@ -267,32 +333,96 @@ mod tests {
         PodRef { namespace: "x".into(), name: "p".into(), uid: "u".into() }
     }
 
+    const TIMEOUT: Duration = Duration::from_secs(40);
+    const BOUND: Scripted = Scripted::Body(r#"{"metadata":{"uid":"u"},"spec":{"nodeName":"n"}}"#);
+    const ELSEWHERE: Scripted =
+        Scripted::Body(r#"{"metadata":{"uid":"u"},"spec":{"nodeName":"m"}}"#);
+    const UNBOUND: Scripted = Scripted::Body(r#"{"metadata":{"uid":"u"},"spec":{}}"#);
+    const ANOTHER: Scripted = Scripted::Body(r#"{"metadata":{"uid":"v"},"spec":{"nodeName":"n"}}"#);
+    const GARBAGE: Scripted = Scripted::Body("<html>");
+
+    const fn status(code: u16) -> Scripted {
+        Scripted::Status(code, None)
+    }
+
+    /// How a binding ends and how long its request took, and the times and methods of all requests.
+    async fn bind(
+        answers: impl IntoIterator<Item = Scripted, IntoIter: Send + 'static>,
+    ) -> (Result<Success, Failure>, Duration, Vec<(Duration, String)>) {
+        let (api, script) = scripted(answers);
+        let write = PodWrite::Bind { token: Token(1), pod: pod(), node: "n".into() };
+        let (result, length) = send(&api, &write, TIMEOUT).await;
+        let method = |what: String| what.split(' ').next().unwrap_or_default().to_owned();
+        let asked = script.asked().into_iter().map(|(at, what)| (at, method(what))).collect();
+        (result, length, asked)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn whether_a_binding_stands_is_asked_until_the_server_says() {
-        let bound = Scripted::Body(r#"{"metadata":{"uid":"u"},"spec":{"nodeName":"n"}}"#);
-        let elsewhere = Scripted::Body(r#"{"metadata":{"uid":"u"},"spec":{"nodeName":"m"}}"#);
-        let unbound = Scripted::Body(r#"{"metadata":{"uid":"u"},"spec":{}}"#);
-        let gone = Scripted::Status(404, None);
-        for (answer, stands) in [(bound, true), (elsewhere, false), (unbound, false), (gone, false)]
+        // What is no answer, however the server puts it.
+        let silent = [REFUSED, status(503), status(401), status(403), status(429), GARBAGE];
+        for (answer, stands) in
+            [(BOUND, true), (ELSEWHERE, false), (ANOTHER, false), (status(404), false)]
         {
-            let answers = [LOST, REFUSED, Scripted::Status(503, None), answer];
-            let (api, script) = scripted(answers);
-            let result = bind(&api, &pod(), "n", Duration::from_secs(40)).await;
+            let answers = iter::once(LOST).chain(silent).chain([Scripted::Silence, answer]);
+            let (result, length, asked) = bind(answers).await;
             assert_eq!(result.is_ok(), stands, "{answer:?}");
-            let asked = script.asked();
-            let asked: Vec<&str> = asked.iter().map(|(_, what)| &**what).collect();
-            let get = "GET /api/v1/namespaces/x/pods/p";
-            assert_eq!(asked, ["POST /api/v1/namespaces/x/pods/p/binding", get, get, get]);
+            let methods: Vec<&str> = asked.iter().map(|(_, method)| &**method).collect();
+            assert_eq!(methods[0], "POST");
+            assert_eq!(methods[1..], ["GET"; 8], "{answer:?}");
+            assert_eq!(length, Duration::ZERO, "finding out is no part of the request");
         }
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_binding_that_may_still_arrive_is_sent_again() {
+        let done = Scripted::Body("{}");
+        for (answers, stands, expected) in [
+            (vec![LOST, UNBOUND, done], true, "POST GET POST"),
+            // The first one arrived meanwhile, or another scheduler's.
+            (vec![LOST, UNBOUND, status(409), BOUND], true, "POST GET POST GET"),
+            (vec![LOST, UNBOUND, status(409), ELSEWHERE], false, "POST GET POST GET"),
+            (vec![LOST, UNBOUND, status(409), UNBOUND], false, "POST GET POST GET"),
+            (vec![LOST, UNBOUND, LOST, UNBOUND, done], true, "POST GET POST GET POST"),
+            (vec![status(504), UNBOUND, REFUSED, BOUND], true, "POST GET POST GET"),
+            // These were answered, so nothing is under way.
+            (vec![status(409), UNBOUND], false, "POST GET"),
+            (vec![status(500), UNBOUND], false, "POST GET"),
+            (vec![REFUSED], false, "POST"),
+        ] {
+            let (result, _, asked) = bind(answers).await;
+            let methods: Vec<&str> = asked.iter().map(|(_, method)| &**method).collect();
+            assert_eq!((result.is_ok(), methods.join(" ")), (stands, expected.to_owned()));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_sent_again_when_leadership_is_over() {
+        let (api, script) = scripted([UNBOUND]);
+        let (keeper, fence) = crate::fence::closed(|| Timestamp::EPOCH);
+        keeper.give_up();
+        let (api, pod) = (api.behind(Some(fence)), pod());
+        let binding = Binding { api: &api, pod: &pod, node: "n", timeout: TIMEOUT };
+        let lost = || ApiError::unclear("leadership ran out");
+        assert_eq!(binding.end(Err(lost())).await.err(), Some(lost()));
+        assert_eq!(script.asked().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_server_that_never_says_whether_a_binding_stands_keeps_no_pod_for_ever() {
-        let (api, script) = scripted(iter::once(LOST).chain(iter::repeat(REFUSED)));
-        let result = bind(&api, &pod(), "n", Duration::from_secs(40)).await;
-        assert!(result.err().unwrap().is_cut_off(), "what is reported is how the binding ended");
-        let (last, _) = script.asked().pop().unwrap();
-        assert!(last >= CLEAR_UP_TIME && last < CLEAR_UP_TIME * 2, "{last:?}");
+        let later = Scripted::Status(429, Some(3_600));
+        // Each pause is stretched at random.
+        for (answer, longest_pause) in [(REFUSED, 10), (later, 30)] {
+            let start = tokio::time::Instant::now();
+            let (result, length, asked) = bind(iter::once(LOST).chain(iter::repeat(answer))).await;
+            let failure = result.unwrap_err();
+            assert_eq!(failure.cause, Cause::Unreachable, "what is reported is how the binding ended");
+            assert_eq!(length, Duration::ZERO);
+            let taken = start.elapsed();
+            assert!(taken.abs_diff(CLEAR_UP_TIME) < Duration::from_secs(1), "{taken:?}");
+            let last = asked.last().unwrap().0 + Duration::from_secs(longest_pause);
+            assert!(last + Duration::from_secs(1) > CLEAR_UP_TIME, "{asked:?}");
+        }
     }
 
     #[test]

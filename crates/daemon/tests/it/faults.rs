@@ -113,7 +113,8 @@ async fn refused_bindings_are_tried_again() {
     let scheduler = Running::start(daemon(&cluster)).await;
     until_bound(&cluster, 40).await;
     until("all counted", || scheduler.handle.progress().n_bound == 40).await;
-    assert_eq!(scheduler.handle.progress().n_error_attempts, 15);
+    // Those whose connection broke are sent again as they are.
+    assert_eq!(scheduler.handle.progress().n_error_attempts, 10);
     scheduler.stop().await;
 }
 
