@@ -139,21 +139,37 @@ impl Api {
         self.in_time(call, answer).await
     }
 
-    /// What `answer` ends with, if that is within the time of the call. A server that has answered nobody meanwhile hangs.
+    /// What `answer` ends with, if that is within the time of the call. A server that has shown no sign of life meanwhile hangs.
     async fn in_time<T>(
         &self,
         call: &Call,
         answer: impl Future<Output = Result<T, ApiError>>,
     ) -> Result<T, ApiError> {
-        let n_answers = self.outage.n_answers();
+        let n_signs = self.outage.n_signs();
         let Ok(answer) = tokio::time::timeout(call.timeout, answer).await else {
             let error = ApiError::Timeout(call.timeout);
-            if self.outage.n_answers() == n_answers {
+            if self.outage.n_signs() == n_signs {
                 self.note_outage(&error);
             }
             return Err(error);
         };
         answer
+    }
+
+    /// A part of a long answer has come, so the server lives.
+    pub(crate) fn heard(&self) {
+        self.outage.heard();
+    }
+
+    /// Whether the server is away, which was logged.
+    pub(crate) fn is_away(&self) -> bool {
+        self.outage.is_away()
+    }
+
+    /// How many signs of life there were of the server.
+    #[cfg(test)]
+    pub(crate) fn n_signs(&self) -> u64 {
+        self.outage.n_signs()
     }
 
     /// Logs that the server is away, unless that was logged.
@@ -164,7 +180,7 @@ impl Api {
         }
     }
 
-    /// As [`call`](Self::call), but comes back as often and as late as the server asks for. Returns beside the answer
+    /// As [`call`](Self::call), but comes back as often as the server asks for, and as late, within bounds. Returns beside the answer
     /// how often it was asked. Only what the server refused unseen is sent again.
     pub(crate) async fn call_patiently(&self, call: &Call) -> (Result<Bytes, ApiError>, u32) {
         let mut n_asked = 0;
@@ -207,7 +223,7 @@ impl Api {
         }
     }
 
-    /// As [`stream`](Self::stream), but comes back as often and as late as the server asks for.
+    /// As [`stream`](Self::stream), but comes back as often as the server asks for, and as late, within bounds.
     pub(crate) async fn stream_patiently(&self, call: &Call) -> Result<(Body, Encoding), ApiError> {
         let mut n_asked = 0;
         loop {
@@ -222,7 +238,7 @@ impl Api {
 
     /// How long to wait before the same request is sent again; `None` if it is not.
     fn asked_for(&self, call: &Call, error: Option<&ApiError>, n_asked: u32) -> Option<Duration> {
-        let pause = error?.retry_after().filter(|_| n_asked < MAX_PATIENCE)?;
+        let pause = error?.pause().filter(|_| n_asked < MAX_PATIENCE)?;
         if let Some(metrics) = &self.metrics {
             metrics.count_rest_retry(call.method.as_str(), &self.host, error?.code());
         }
@@ -358,7 +374,7 @@ mod tests {
         assert!(api.call(&post).await.unwrap_err().is_cut_off());
         assert!(!api.outage.ends(), "a lost connection is no outage");
         assert_eq!(api.call(&post).await, Err(ApiError::Timeout(post.timeout)));
-        assert!(api.outage.ends(), "nobody was answered for half a minute");
+        assert!(api.outage.ends(), "there was no answer for half a minute");
         // A request that takes long is none while others are answered.
         let answered = async {
             tokio::time::sleep(post.timeout / 2).await;
@@ -367,6 +383,23 @@ mod tests {
         let (slow, other) = tokio::join!(api.call(&post), answered);
         assert_eq!((slow, other.is_ok()), (Err(ApiError::Timeout(post.timeout)), true));
         assert!(!api.outage.ends());
+        // Nor while a watch brings something.
+        let watched = async {
+            tokio::time::sleep(post.timeout / 2).await;
+            api.heard();
+        };
+        let (slow, ()) = tokio::join!(api.call(&post), watched);
+        assert_eq!(slow, Err(ApiError::Timeout(post.timeout)));
+        assert!(!api.is_away());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_may_not_ask_for_too_much_patience() {
+        let (api, script) = scripted([Scripted::Status(429, Some(3_600)), Scripted::Body("{}")]);
+        let (answer, n_asked) = api.call_patiently(&Call::get("/version")).await;
+        assert!(answer.is_ok() && n_asked == 1);
+        let (second, _) = script.asked().pop().unwrap();
+        assert_eq!(second.as_secs(), 30);
     }
 
     #[tokio::test]

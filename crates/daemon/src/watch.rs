@@ -209,7 +209,7 @@ impl Reflector {
                 }
                 Err(error) => {
                     let wait = backoff.fail(Instant::now());
-                    error.log(kind, wait);
+                    error.log(kind, wait, self.api.is_away());
                     wait
                 }
             };
@@ -341,6 +341,7 @@ impl Reflector {
                 }
                 Ok(None) => break,
             };
+            self.lists.heard();
             n_bytes += chunk.len();
             items.push(&chunk);
             while let items::Next::Item(bytes) = items.next().map_err(unreadable)? {
@@ -424,6 +425,7 @@ impl Reflector {
                 }
                 Ok(None) => return Ok(end),
             };
+            self.api.heard();
             frames.push(&chunk);
             loop {
                 let frame = match frames.next() {

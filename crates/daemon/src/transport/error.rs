@@ -9,6 +9,9 @@ use serde::Deserialize;
 
 use super::envelope;
 
+/// The longest that one request waits because the server asks for it, as long as writes are held back together.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
 /// A request that did not succeed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ApiError {
@@ -89,6 +92,11 @@ impl ApiError {
             Self::Status { code, retry_after, .. } if *code == 429 || *code >= 500 => *retry_after,
             _ => None,
         }
+    }
+
+    /// How long the caller waits before it sends the same request again, if the server says that it should.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        self.retry_after().map(|pause| pause.min(LONGEST_WAIT))
     }
 
     pub(super) fn transport(error: &(dyn StdError + 'static)) -> Self {

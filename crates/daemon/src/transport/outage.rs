@@ -14,20 +14,30 @@ const AWAY: u8 = 2;
 #[derive(Debug, Default)]
 pub(super) struct Outage {
     state: AtomicU8,
-    n_answers: AtomicU64,
+    n_signs: AtomicU64,
 }
 
 impl Outage {
     /// Notes an answer, whatever its status. Returns whether that ends an outage, which is to be logged.
     pub(super) fn ends(&self) -> bool {
-        self.n_answers.fetch_add(1, Ordering::Relaxed);
+        self.heard();
         self.state.load(Ordering::Relaxed) != THERE
             && self.state.swap(THERE, Ordering::Relaxed) == AWAY
     }
 
-    /// How many answers there were, to any client. If there are no more when a request has waited in vain, the server hangs.
-    pub(super) fn n_answers(&self) -> u64 {
-        self.n_answers.load(Ordering::Relaxed)
+    /// Notes a sign of life: an answer, or a part of a long one.
+    pub(super) fn heard(&self) {
+        self.n_signs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many signs of life any client has seen. If there are no more when a request has waited in vain, the server hangs.
+    pub(super) fn n_signs(&self) -> u64 {
+        self.n_signs.load(Ordering::Relaxed)
+    }
+
+    /// Whether the server is away, which was logged.
+    pub(super) fn is_away(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == AWAY
     }
 
     /// Notes that the server cannot be reached or hangs. Returns whether an outage begins, which is to be logged.
@@ -47,6 +57,8 @@ mod tests {
         assert!(!outage.ends(), "the first answer is no news");
         assert!(!outage.ends());
         assert_eq!([outage.begins(), outage.begins(), outage.begins()], [true, false, false]);
+        outage.heard();
+        assert!(outage.is_away(), "only an answer ends it");
         assert_eq!([outage.ends(), outage.ends()], [true, false]);
         assert!(outage.begins());
     }

@@ -2,7 +2,9 @@
 //!
 //! In HTTP/2 a server that closes a connection says up to which request it has answered, and refuses single ones. kube-apiserver
 //! closes connections so with `--goaway-chance`, and so do this scheduler's secure port and the reference's after an answer to an
-//! anonymous caller. The reference's client sends the rest again by itself, at most six times.
+//! anonymous caller. The reference's client sends the rest again by itself: seven times at most, within about a minute.
+//!
+//! What changes something is sent again only within a moment, because it passes the fence before the first try alone.
 //!
 //! A GET whose connection ends before the answer is sent again after a second, at most ten times, as by the reference's client. A
 //! watch under way has its answer. What fails before there is a connection is up to the caller.
@@ -27,6 +29,8 @@ const PAUSES: [Duration; 6] = [
     Duration::from_secs(2),
     Duration::from_secs(4),
 ];
+/// How many of these pauses there are for requests that may change something.
+const N_CHANGE_PAUSES: usize = 3;
 /// How long to wait before each further try of a GET that was cut off.
 const CUT_OFF_PAUSE: Duration = Duration::from_secs(1);
 
@@ -40,13 +44,15 @@ pub(super) struct Resending {
 impl Resending {
     /// How long to wait before a request is sent again that ended so; `None` if it is not.
     fn pause(&mut self, method: &Method, error: &(dyn StdError + 'static)) -> Option<Duration> {
+        let is_read = method == Method::GET;
+        let pauses = if is_read { &PAUSES[..] } else { &PAUSES[..N_CHANGE_PAUSES] };
         if is_unprocessed(error)
-            && let Some(pause) = PAUSES.get(self.n_unprocessed)
+            && let Some(pause) = pauses.get(self.n_unprocessed)
         {
             self.n_unprocessed += 1;
             return Some(*pause);
         }
-        let is_worth_it = method == Method::GET && has_lost_connection(error);
+        let is_worth_it = is_read && has_lost_connection(error);
         (is_worth_it && self.n_cut_off < MAX_PATIENCE).then(|| {
             self.n_cut_off += 1;
             CUT_OFF_PAUSE
@@ -147,11 +153,11 @@ mod tests {
     async fn only_what_the_server_has_not_looked_at_and_what_reads_is_sent_again() {
         let cut_off = MAX_PATIENCE as usize;
         for (frames, n_posts, n_gets) in [
-            (go_away(0, Reason::NO_ERROR), PAUSES.len(), PAUSES.len() + cut_off),
+            (go_away(0, Reason::NO_ERROR), N_CHANGE_PAUSES, PAUSES.len() + cut_off),
             // The request was processed, and then the connection broke.
             (go_away(1, Reason::NO_ERROR), 0, cut_off),
             (go_away(0, Reason::ENHANCE_YOUR_CALM), 0, cut_off),
-            (reset(Reason::REFUSED_STREAM), PAUSES.len(), PAUSES.len()),
+            (reset(Reason::REFUSED_STREAM), N_CHANGE_PAUSES, PAUSES.len()),
             (reset(Reason::CANCEL), 0, 0),
             (Vec::new(), 0, cut_off),
         ] {

@@ -15,6 +15,9 @@ pub(super) enum Interruption {
     /// The server went away, which is logged once for all kinds.
     #[error("{0}")]
     Away(String),
+    /// The server has not answered in time. If it answers no request, that is logged once for all kinds.
+    #[error("{0}")]
+    Late(String),
     /// The server wants watches to be started later, which is its business.
     #[error("{0}")]
     Busy(String),
@@ -41,18 +44,23 @@ impl Interruption {
         }
     }
 
-    /// Logs that following a kind goes on after `wait`. An unreachable server is not logged here but once for all kinds.
-    pub(super) fn log(&self, kind: &str, wait: Duration) {
+    /// Logs that following a kind goes on after `wait`. An unreachable server, or one that `is_away`, is not logged here but once
+    /// for all kinds.
+    pub(super) fn log(&self, kind: &str, wait: Duration, is_away: bool) {
         const TEXT: &str = "Following a kind was interrupted";
-        if self.needs_attention() {
+        if self.needs_attention(is_away) {
             tracing::warn!(kind, error = %self, ?wait, "{TEXT}");
         } else {
             tracing::debug!(target: "V2", kind, error = %self, ?wait, "{TEXT}");
         }
     }
 
-    const fn needs_attention(&self) -> bool {
-        !matches!(self, Self::Away(_) | Self::Busy(_))
+    const fn needs_attention(&self, is_away: bool) -> bool {
+        match self {
+            Self::Away(_) | Self::Busy(_) => false,
+            Self::Late(_) => !is_away,
+            _ => true,
+        }
     }
 }
 
@@ -63,6 +71,7 @@ impl From<ApiError> for Interruption {
             Some(404) => Self::NotServed,
             Some(410) => Self::Gone,
             None if matches!(error, ApiError::Transport { .. }) => Self::Away(error.to_string()),
+            None => Self::Late(error.to_string()),
             _ => Self::Failed(error.to_string()),
         }
     }
@@ -80,9 +89,12 @@ mod tests {
             message: "later".to_owned(),
             retry_after: None,
         };
-        assert!(!Interruption::of_watch(throttled()).needs_attention());
-        assert!(Interruption::from(throttled()).needs_attention());
-        assert!(!Interruption::from(ApiError::not_sent("refused")).needs_attention());
-        assert!(Interruption::of_watch(ApiError::Timeout(Duration::ZERO)).needs_attention());
+        assert!(!Interruption::of_watch(throttled()).needs_attention(false));
+        assert!(Interruption::from(throttled()).needs_attention(false));
+        assert!(!Interruption::from(ApiError::not_sent("refused")).needs_attention(false));
+        let late = || Interruption::of_watch(ApiError::Timeout(Duration::ZERO));
+        assert!(late().needs_attention(false));
+        assert!(!late().needs_attention(true), "that the server is away has been logged");
+        assert!(Interruption::Failed("unreadable".to_owned()).needs_attention(true));
     }
 }

@@ -2,7 +2,8 @@
 
 /// What a reflector does next.
 ///
-/// Each step that lists first sets the state that follows if it breaks off, because a step may be dropped half-way.
+/// Each step that lists sets the state that follows if it breaks off before it takes in a part of the answer, because a step may be
+/// dropped half-way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WatchState {
     /// Nothing was listed yet: list everything in one answer, which the server takes from its cache. That may be slightly stale,

@@ -114,3 +114,16 @@ async fn a_watch_that_has_broken_off_goes_on_at_once_where_it_was() {
         assert!((least..=most).contains(pause), "{pauses:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_lists_and_watches_bring_shows_that_the_server_lives() {
+    let begin = "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"7\"}}}\n";
+    let watch = Scripted::Watch { begin, lasts: Duration::from_secs(30), breaks: false };
+    let (api, script) = scripted([LIST, watch]);
+    let (reflector, _core) = reflector(api.clone());
+    tokio::select! {
+        () = reflector.run() => panic!("a reflector does not end before the core"),
+        () = script.over() => {}
+    }
+    assert_eq!(api.n_signs(), 4, "two answers, and a part of each");
+}

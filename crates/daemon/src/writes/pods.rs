@@ -147,7 +147,7 @@ impl Binding<'_> {
                 let (pod, node) = (self.pod, self.node);
                 tracing::info!(%pod, node, err = %error, "It is not known whether a pod is bound; trying on");
             }
-            let pause = error.retry_after().unwrap_or_else(|| backoff.fail(Instant::now()));
+            let pause = error.pause().unwrap_or_else(|| backoff.fail(Instant::now()));
             tokio::time::sleep(pause).await;
         }
     }
