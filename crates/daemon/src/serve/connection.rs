@@ -52,6 +52,8 @@ const MAX_HEADS: usize = 2 * MAX_HEAD;
 /// What a client of HTTP/2 may send before it is asked for more, over all streams: no page takes a long body.
 const WINDOW: u32 = 64 << 10;
 const DEFAULT_STREAMS: u32 = 100;
+/// What a client of HTTP/1.1 takes of an answer, or all the rest of it, in the time that a connection may be idle.
+const LEAST_TAKEN: usize = 64 << 10;
 /// When accepting fails, most likely for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// After each connection for which another had to go: with this pause even the oldest of 256 connections has had a quarter of
@@ -356,8 +358,10 @@ struct Activity {
 
 struct State {
     n_under_way: usize,
-    /// When the connection began, its last answer ended, or the peer took a part of that.
+    /// When the connection began, its last answer ended, or the peer had taken enough of that, or all.
     quiet_since: Instant,
+    /// Bytes that the peer has taken since.
+    n_taken: usize,
     /// When the first byte came after that.
     head_start: Option<Instant>,
 }
@@ -368,7 +372,7 @@ impl Activity {
         // A new connection has its first request in hand already, as far as patience goes.
         let head_start = (!is_http2).then_some(now);
         Self {
-            state: Mutex::new(State { n_under_way: 0, quiet_since: now, head_start }),
+            state: Mutex::new(State { n_under_way: 0, quiet_since: now, n_taken: 0, head_start }),
             is_http2,
             ended: Notify::new(),
             heads: Semaphore::new(MAX_HEADS),
@@ -388,15 +392,28 @@ impl Activity {
         }
     }
 
-    /// The peer has taken bytes of an answer, for which the handler has done its part. Clients of HTTP/2 are answered when they ask
-    /// whether the connection is alive, too, which is no use of it.
+    /// The peer has taken bytes of an answer, for which the handler has done its part. Single ones give it no more time: it could keep
+    /// the answer for ever. Clients of HTTP/2 are answered when they ask whether the connection is alive, too, which is no use of it.
     fn sent(&self, polled: &Poll<io::Result<usize>>) {
-        if !self.is_http2 && matches!(polled, Poll::Ready(Ok(1..))) {
+        if let Poll::Ready(Ok(n @ 1..)) = polled
+            && !self.is_http2
+        {
             let mut state = self.lock();
-            let now = Instant::now();
-            state.quiet_since = now;
-            // The head of the next request need not come before the answer to this one has been read.
-            state.head_start = state.head_start.map(|_| now);
+            state.n_taken += n;
+            if state.n_taken >= LEAST_TAKEN {
+                state.n_taken %= LEAST_TAKEN;
+                state.give_time();
+            }
+        }
+    }
+
+    /// The peer has taken all that there is for it.
+    fn flushed(&self, polled: &Poll<io::Result<()>>) {
+        if !self.is_http2 && matches!(polled, Poll::Ready(Ok(()))) {
+            let mut state = self.lock();
+            if std::mem::take(&mut state.n_taken) > 0 {
+                state.give_time();
+            }
         }
     }
 
@@ -432,6 +449,16 @@ impl Activity {
             let look_again = Instant::now() + patience.header / 4;
             tokio::time::sleep_until(deadline.min(look_again)).await;
         }
+    }
+}
+
+impl State {
+    /// The time that the peer has begins anew.
+    fn give_time(&mut self) {
+        let now = Instant::now();
+        self.quiet_since = now;
+        // The head of the next request need not come before the answer to this one has been read.
+        self.head_start = self.head_start.map(|_| now);
     }
 }
 
@@ -481,7 +508,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let polled = Pin::new(&mut self.stream).poll_flush(context);
+        self.activity.flushed(&polled);
+        polled
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

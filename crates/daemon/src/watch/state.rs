@@ -2,8 +2,7 @@
 
 /// What a reflector does next.
 ///
-/// Each step that lists sets the state that follows if it breaks off before it takes in a part of the answer, because a step may be
-/// dropped half-way.
+/// Before a step takes in anything of a list, it sets the state that follows if it breaks off, because a step may be dropped half-way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WatchState {
     /// Nothing was listed yet: list everything in one answer, which the server takes from its cache. That may be slightly stale,

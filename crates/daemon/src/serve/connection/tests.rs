@@ -166,25 +166,35 @@ fn an_endless_head_is_taken_no_further_than_the_limit() {
     }
 }
 
+/// A server that answers everything with a page of this length.
+fn page_server(length: usize) -> (DuplexStream, impl Future<Output = Result<(), ConnectionError>>) {
+    server_of(false, move |_| async move {
+        let response = reply::plain(StatusCode::OK, "x".repeat(length));
+        Answer { response, is_to_known_caller: false, ends_connection: false }
+    })
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_read_to_its_end_however_slowly() {
-    const LENGTH: usize = 10 * PIPE;
+    const LENGTH: usize = 10 * LEAST_TAKEN + PIPE;
     // A client may also begin its next request meanwhile.
     for next in [&b""[..], b"GET /"] {
-        let (mut client, serving) = server_of(false, |_| async {
-            let response = reply::plain(StatusCode::OK, "x".repeat(LENGTH));
-            Answer { response, is_to_known_caller: false, ends_connection: false }
-        });
+        let (mut client, serving) = page_server(LENGTH);
         let serving = tokio::spawn(serving);
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
         let (mut answer, mut part) = (Vec::new(), [0; PIPE]);
+        let mut n_taken = 0;
         while let Ok(n @ 1..) = client.read(&mut part).await {
             if answer.is_empty() {
                 client.write_all(next).await.unwrap();
             }
             answer.extend_from_slice(&part[..n]);
-            // Less than the pause that is allowed, and much more in total.
-            tokio::time::sleep(limits().patience.header * 3 / 4).await;
+            n_taken += n;
+            if n_taken >= LEAST_TAKEN {
+                n_taken -= LEAST_TAKEN;
+                // Less than the pause that is allowed, and much more in total.
+                tokio::time::sleep(limits().patience.header * 3 / 4).await;
+            }
         }
         let answer = String::from_utf8(answer).unwrap();
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -192,6 +202,26 @@ async fn an_answer_is_read_to_its_end_however_slowly() {
         // Nothing more comes, and the server ends the connection.
         serving.await.unwrap().unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_of_single_bytes_keeps_no_answer() {
+    let (mut client, serving) = page_server(2 * LEAST_TAKEN);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let patience = limits().patience.idle;
+    let reading = async {
+        while let Ok(1..) = client.read(&mut [0]).await {
+            tokio::time::sleep(patience / 8).await;
+        }
+    };
+    let ended = async {
+        tokio::select! {
+            ended = serving => ended,
+            () = reading => panic!("the server ends the connection before all is read"),
+        }
+    };
+    let ended = tokio::time::timeout(2 * patience, ended).await;
+    drop(ended.expect("a slow reader keeps the answer"));
 }
 
 /// A body that ends when its sender is dropped.
