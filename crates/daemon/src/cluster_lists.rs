@@ -35,9 +35,9 @@ pub enum ListError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// An object may not be read, in the API server's words.
+    /// An object could not be read, for this reason: the API server's words, if it has refused.
     #[error("{0}")]
-    Get(String),
+    Object(String),
 }
 
 /// Everything in a cluster that the default profile reads.
@@ -89,7 +89,7 @@ impl ClusterLists {
     ) -> Result<Option<Value>, ListError> {
         let client = endpoint.kube_client()?;
         let path = format!("/api/v1/namespaces/{}/pods/{}", escaped(namespace), escaped(name));
-        read(&client, &path).await.map_err(ListError::Get)
+        read(&client, &path).await.map_err(ListError::Object)
     }
 
     /// The newest revision of all objects that were read. The lists are read one after the other: what changed meanwhile may be
@@ -165,7 +165,7 @@ async fn list(client: &Client, path: &str) -> Result<Vec<Value>, kube::Error> {
         }
         match page["metadata"]["continue"].as_str() {
             // Tokens may have characters that a query may not.
-            Some(next) if !next.is_empty() => token = escaped(next),
+            Some(next) if !next.is_empty() => token = escaped(next).to_string(),
             _ => return Ok(items),
         }
     }

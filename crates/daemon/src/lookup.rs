@@ -2,7 +2,7 @@
 
 use http::Request;
 use kube::Client;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::Value;
 
 /// What is at a path; `None` if there is nothing, and the API server's words if it may not be read.
@@ -16,7 +16,10 @@ pub(crate) async fn read(client: &Client, path: &str) -> Result<Option<Value>, S
     }
 }
 
+/// What is escaped in a part of a path or of a query: everything but the characters that RFC 3986 calls unreserved.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
 /// A text as part of a path or of a query.
-pub(crate) fn escaped(text: &str) -> String {
-    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+pub(crate) fn escaped(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, ESCAPED)
 }

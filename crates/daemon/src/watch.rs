@@ -25,12 +25,12 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use kube_scheduler_engine::{Input, ObjectReaders, Sharing, WatchedKey as Key, WatchedObject};
 use kube_scheduler_writes::Jitter;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
 use crate::backoff::{Backoff, random_jitter};
 use crate::inbox::{CoreEnded, Inbox, Observation};
 use crate::kinds::versions::as_read;
 use crate::kinds::{Form, WatchedKind};
+use crate::lookup::escaped;
 use crate::metrics::Metrics;
 use crate::transport::{Api, ApiError, Call, Encoding};
 use decode::{Frame, ListEnd, MalformedObject};
@@ -588,12 +588,4 @@ impl Reflector {
         }
         Ok(())
     }
-}
-
-/// What is escaped in the value of a query: everything but the characters that RFC 3986 calls unreserved.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-
-/// Percent-encoded for the value of a query.
-fn escaped(text: &str) -> PercentEncode<'_> {
-    utf8_percent_encode(text, ESCAPED)
 }

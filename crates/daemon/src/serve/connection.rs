@@ -470,6 +470,7 @@ impl Drop for ActivityGuard {
         state.n_under_way -= 1;
         if state.n_under_way == 0 {
             state.quiet_since = Instant::now();
+            state.n_taken = 0;
             state.head_start = None;
         }
     }

@@ -32,7 +32,7 @@ pub(super) fn rules_out(
         users.claims(pod).for_each(|name| by_claim.entry(name).or_default().push(pod));
     }
     let group = group_of(cluster, first);
-    let (nobody, mut counted) = (Placed::default(), None);
+    let (no_users, mut counted) = (Placed::default(), None);
     by_claim.into_iter().find_map(|(name, pods)| {
         let object = kinds::claim(cluster.objects(), &first.namespace, name)?;
         let claim = shared.devices.claims.get(object).ok()?;
@@ -40,7 +40,7 @@ pub(super) fn rules_out(
             Some(group) if !has_room(&claim, group, pods.len()) => {
                 counted.get_or_insert_with(|| users.placed(group))
             }
-            _ => &nobody,
+            _ => &no_users,
         };
         let consumers = placed.consumers(&claim);
         let n_new = pods.iter().filter(|pod| !consumers.contains(&*pod.uid)).count();

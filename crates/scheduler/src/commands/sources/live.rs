@@ -97,7 +97,10 @@ impl Live {
             AskError::Refused { code: 404, message } => {
                 let is_missing = |pod: &PodName| no_such(pod) == message;
                 match named_pods(namespace, spec).into_iter().find(is_missing) {
-                    Some(pod) => self.trace_of(&pod).refusal(&pod),
+                    Some(pod) => match self.trace_of(&pod) {
+                        Ok(trace) => trace.refusal(&pod),
+                        Err(given_up) => given_up,
+                    },
                     None => AskError::Refused { code: 404, message }.into(),
                 }
             }
@@ -105,19 +108,17 @@ impl Live {
         })
     }
 
-    /// What the API server has of a pod, as far as the user may see that.
-    fn trace_of(&self, pod: &PodName) -> Trace {
-        let found = self.runtime.block_on(async {
+    /// What the API server has of a pod, as far as the user may see that. Fails only if the question is given up.
+    fn trace_of(&self, pod: &PodName) -> Result<Trace> {
+        let found = async {
             let found = ClusterLists::read_pod(&self.endpoint, &pod.namespace, &pod.name);
-            let found = wanted(&self.interrupt, timeout(LOOKUP_PATIENCE, found)).await?;
-            let found: Option<Value> =
-                found.with_context(|| format!("no answer within {LOOKUP_PATIENCE:?}"))??;
-            anyhow::Ok(found)
-        });
-        match found {
-            Ok(found) => Trace::of(found.as_ref()),
-            Err(error) => Trace::Unknown(error.to_string()),
-        }
+            wanted(&self.interrupt, timeout(LOOKUP_PATIENCE, found)).await
+        };
+        Ok(match self.runtime.block_on(found)? {
+            Ok(Ok(found)) => Trace::of(found.as_ref()),
+            Ok(Err(error)) => Trace::Unknown(format!("{:#}", anyhow::Error::new(error))),
+            Err(_) => Trace::Unknown(format!("no answer within {LOOKUP_PATIENCE:?}")),
+        })
     }
 
     /// Adds the cluster's objects of one kind.
