@@ -208,8 +208,7 @@ impl Writer {
             let work = AssertUnwindSafe(pods::send(&api, &write, timeout));
             // Without an answer, the pod whose write panicked would wait for ever.
             let ended = work.catch_unwind().await;
-            let (result, length) =
-                ended.unwrap_or_else(|_| (Err(pods::broken()), start.elapsed()));
+            let (result, length) = ended.unwrap_or_else(|_| (Err(pods::broken()), start.elapsed()));
             Finished::Pod(Box::new(write), result, length)
         });
     }

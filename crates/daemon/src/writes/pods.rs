@@ -1,8 +1,8 @@
 //! Bindings, status patches and evictions: each as the API calls it takes.
 //!
 //! Invariants: a binding is reported as failed only if the server said no, or if the pod was seen without it when it could not be
-//! carried out any more, or if the server has not said for [`CLEAR_UP_TIME`] whether it stands; a pod's uid goes with every binding and deletion, so that they
-//! never hit another pod of the same name.
+//! carried out any more, or if the server has not said for [`CLEAR_UP_TIME`] whether it stands; a pod's uid goes with every
+//! binding and deletion, so that they never hit another pod of the same name.
 
 use std::time::{Duration, Instant};
 
@@ -345,14 +345,18 @@ mod tests {
         Scripted::Status(code, None)
     }
 
-    /// How a binding ends and how long its request took, and the times and methods of all requests.
+    /// How a binding ends and how long its request took, and the times and methods of all requests, which are about the pod.
     async fn bind(
         answers: impl IntoIterator<Item = Scripted, IntoIter: Send + 'static>,
     ) -> (Result<Success, Failure>, Duration, Vec<(Duration, String)>) {
         let (api, script) = scripted(answers);
         let write = PodWrite::Bind { token: Token(1), pod: pod(), node: "n".into() };
         let (result, length) = send(&api, &write, TIMEOUT).await;
-        let method = |what: String| what.split(' ').next().unwrap_or_default().to_owned();
+        let method = |what: String| match &*what {
+            "POST /api/v1/namespaces/x/pods/p/binding" => "POST".to_owned(),
+            "GET /api/v1/namespaces/x/pods/p" => "GET".to_owned(),
+            _ => what,
+        };
         let asked = script.asked().into_iter().map(|(at, what)| (at, method(what))).collect();
         (result, length, asked)
     }
@@ -416,7 +420,11 @@ mod tests {
             let start = tokio::time::Instant::now();
             let (result, length, asked) = bind(iter::once(LOST).chain(iter::repeat(answer))).await;
             let failure = result.unwrap_err();
-            assert_eq!(failure.cause, Cause::Unreachable, "what is reported is how the binding ended");
+            assert_eq!(
+                failure.cause,
+                Cause::Unreachable,
+                "what is reported is how the binding ended"
+            );
             assert_eq!(length, Duration::ZERO);
             let taken = start.elapsed();
             assert!(taken.abs_diff(CLEAR_UP_TIME) < Duration::from_secs(1), "{taken:?}");
