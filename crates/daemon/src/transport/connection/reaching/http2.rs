@@ -28,11 +28,13 @@ async fn a_server_that_answers_no_ping_has_lost_its_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
-        let (stream, _) = listener.accept().await.unwrap();
-        let _unread = acceptor.accept(stream).await.unwrap();
-        std::future::pending::<()>().await;
+        let mut unread = Vec::new();
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            unread.push(acceptor.accept(stream).await.unwrap());
+        }
     });
-    let short = Duration::from_millis(20);
+    let short = Duration::from_millis(100);
     let http2 =
         Http2Options { ping_after: Some(short), ping_patience: short, ..Http2Options::default() };
     let endpoint = Endpoint { http2, ..endpoint(&url, &authority, &[]) };
