@@ -11,7 +11,10 @@ use kube_scheduler_tests::fixtures::{node_applied, object_applied, pod_applied, 
 use kube_scheduler_tests::history::Numbers;
 use serde_json::{Value, json};
 
-use super::{DEVICES, Decision, N_GANGS, decide_in, exact, gang, member, number, says, with_gates};
+use super::{
+    DEVICES, Decision, N_ARRIVALS, N_GANGS, at, decide, decide_in, exact, gang, member, number,
+    says, shuffled, with_gates,
+};
 
 const DRIVER: &str = "gpu.example.com";
 
@@ -438,7 +441,7 @@ fn decide_devices(inputs: Vec<Input>) -> (Decision, BTreeMap<String, Vec<usize>>
     let allocated = claims.map(|claim| {
         let results = &claim.json["status"]["allocation"]["devices"]["results"];
         let devices = results.as_array().into_iter().flatten();
-        let devices = devices.map(|result| super::at(result["device"].as_str().unwrap()));
+        let devices = devices.map(|result| at(result["device"].as_str().unwrap()));
         (claim.name.to_string(), devices.collect())
     });
     let allocated = allocated.collect();
@@ -485,6 +488,20 @@ fn a_gang_with_claims_is_placed_whenever_there_is_a_way_with_any_devices() {
     );
 }
 
+#[test]
+fn the_order_of_arrival_decides_nothing_about_other_devices() {
+    let n_arrivals = number("KUBE_SCHEDULER_ARRIVALS", N_ARRIVALS);
+    for seed in 0..number("KUBE_SCHEDULER_GANGS", N_GANGS / 3) {
+        let case = Case::tight(seed);
+        let mut numbers = Numbers::new(seed);
+        let expected = decide_devices(case.inputs());
+        for _ in 0..n_arrivals {
+            let arrived = decide_devices(shuffled(case.inputs(), &mut numbers));
+            assert_eq!(arrived, expected, "seed {seed}: in another order: {case:#?}");
+        }
+    }
+}
+
 /// Devices with two attributes, and for each member a claim for two devices that agree in one of them.
 fn aligned_in(devices: &[(&str, &str)], attributes: &[&str]) -> Vec<Input> {
     let members = vec![1; attributes.len()];
@@ -524,10 +541,10 @@ fn aligned_in(devices: &[(&str, &str)], attributes: &[&str]) -> Vec<Input> {
 #[test]
 fn other_devices_are_tried_where_no_order_of_members_helps() {
     let devices = [("x", "x"), ("x", "y"), ("y", "x"), ("y", "z"), ("z", "y")];
-    let decision = super::decide(aligned_in(&devices, &["a", "b"]), exact());
+    let decision = decide(aligned_in(&devices, &["a", "b"]), exact());
     assert_eq!(decision.placed.len(), 2, "{:#?}", decision.effects);
     // With one device less there is no way, whichever devices are taken.
-    let decision = super::decide(aligned_in(&devices[..4], &["a", "b"]), exact());
+    let decision = decide(aligned_in(&devices[..4], &["a", "b"]), exact());
     assert_eq!(decision.placed, [], "{:#?}", decision.effects);
     assert!(says(&decision, "no way to place 2 pods, in any order"), "{:#?}", decision.effects);
     assert!(!says(&decision, "found first"), "{:#?}", decision.effects);
@@ -538,9 +555,9 @@ fn other_devices_are_tried_where_no_order_of_members_helps() {
 fn devices_that_no_claim_tells_apart_are_tried_once() {
     let serials: Vec<String> = (0..15).map(|at| at.to_string()).collect();
     let devices: Vec<(&str, &str)> = serials.iter().map(|serial| ("x", &**serial)).collect();
-    let decision = super::decide(aligned_in(&devices, &["a"; 7]), exact());
+    let decision = decide(aligned_in(&devices, &["a"; 7]), exact());
     assert_eq!(decision.placed.len(), 7, "{:#?}", decision.effects);
-    let decision = super::decide(aligned_in(&devices[..13], &["a"; 7]), exact());
+    let decision = decide(aligned_in(&devices[..13], &["a"; 7]), exact());
     assert_eq!(decision.placed, [], "{:#?}", decision.effects);
     assert!(says(&decision, "no way to place 7 pods, in any order"), "{:#?}", decision.effects);
 }
