@@ -168,3 +168,29 @@ fn marks_are_of_kinds_and_not_of_devices() {
     };
     assert_eq!((before.list.len(), marks(&before)), (3, marks(&after)));
 }
+
+/// What is had beside its users leaves the device to others, also one that several may have.
+#[test]
+fn a_share_with_admin_access_is_not_one_that_is_taken() {
+    let request = |name: &str, is_admin: bool| {
+        let exactly = json!({"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1, "adminAccess": is_admin});
+        json!({"name": name, "exactly": exactly})
+    };
+    let claim = claim_of(json!([request("r0", true), request("r1", false)]), json!([]));
+    let device = |at: usize| {
+        let model = ["a", "b"][at % 2];
+        json!({"name": format!("d{at}"), "attributes": {"model": {"string": model}},
+            "allowMultipleAllocations": true, "capacity": {"memory": {"value": "4"}}})
+    };
+    let case = many(2, device, claim);
+    let claim = &claims_of(&case)[0];
+    let criteria = also(&["model=a"]);
+    let found = choices(&case, (&Usage::default(), &criteria), claim, (10_000, STEPS)).unwrap();
+    let mut ways: Vec<Vec<String>> = Vec::new();
+    for choice in &found.list {
+        let results = choice.allocations[0].results.iter();
+        ways.push(results.map(|result| result.device.to_string()).collect());
+    }
+    assert_eq!(ways, [["d0", "d1"], ["d1", "d0"]]);
+    assert!(found.are_all);
+}

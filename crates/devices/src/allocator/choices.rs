@@ -110,7 +110,7 @@ impl Allocator {
         search.collector = Some(Collector::new(&plan, &kinds, most));
         let ended = search.run();
         let found = search.collector.take().map(|collector| collector.found).unwrap_or_default();
-        let are_all = match ended {
+        let mut are_all = match ended {
             Ok(enough) => enough.is_none(),
             Err(error) if found.is_empty() => return Err(error),
             Err(_) => false,
@@ -125,8 +125,8 @@ impl Allocator {
                     list.push(Choice { allocations, mark });
                 }
                 Err(error) if list.is_empty() => return Err(error),
-                // What cannot be written in a claim is no way.
-                Err(_) => {}
+                // What cannot be written in a claim is no way, but others with its mark were left out.
+                Err(_) => are_all = false,
             }
         }
         Ok(Choices { list, are_all })
@@ -282,12 +282,15 @@ impl<'a> Collector<'a> {
 
     fn shown(&self, chosen: &Chosen) -> String {
         let Chosen { request, place, share } = chosen;
+        // What is had beside its users leaves them all that they have, and is no share for others.
+        if self.plan.requests[*request].has_admin_access {
+            return format!("a{place}");
+        }
         match share {
             Some(amounts) => {
                 let amounts = amounts.iter().map(|(name, n)| format!("{name:?}={}", n.canonical()));
                 format!("p{place}[{}]", amounts.collect::<Vec<_>>().join(","))
             }
-            None if self.plan.requests[*request].has_admin_access => format!("a{place}"),
             None => format!("k{}", self.kinds.of(*place)),
         }
     }
