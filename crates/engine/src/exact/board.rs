@@ -22,6 +22,9 @@ use crate::versions::Versions;
 
 /// What placing a member and taking it back counts as, in units of work.
 const STEP: u64 = 500;
+/// How many bytes of marks of choices are kept in one search. Of later ones it is not seen any more that they are equal: they are
+/// as good as none, as for the notes about what failed.
+const MAX_MARK_BYTES: usize = 8 << 20;
 
 /// Members that nothing tells apart.
 #[derive(Debug)]
@@ -73,10 +76,7 @@ pub(super) struct GangBoard<'b, 'w> {
     reads: Reads,
     /// Whether all answers so far go by sums.
     goes_by_sums: bool,
-    /// Numbers for the marks of choices.
-    marks: KeyedMap<Arc<str>, u32>,
-    /// How many there are, those of choices without a mark included.
-    n_marks: u32,
+    marks: Marks,
     /// What exact searches for the group may cost in sum.
     limit: u64,
 }
@@ -116,8 +116,7 @@ impl<'b, 'w> GangBoard<'b, 'w> {
             versions,
             reads: Reads::NOTHING,
             goes_by_sums: true,
-            marks: KeyedMap::default(),
-            n_marks: 0,
+            marks: Marks::default(),
             limit,
         }
     }
@@ -163,23 +162,42 @@ impl<'b, 'w> GangBoard<'b, 'w> {
         let done = core.work.done();
         self.spend(done)?;
         Ok(match choice.map_err(Halt::Broken)? {
-            Choice::Made(mark) => Placing::Placed(self.number(mark)),
+            Choice::Made(mark) => {
+                let (number, n_new) = self.marks.number(mark);
+                self.spend(n_new)?;
+                Placing::Placed(number)
+            }
             Choice::NoMore => Placing::NoMore,
             Choice::Unknown => Placing::Unknown,
         })
     }
+}
 
-    /// The number of a mark; without a mark, one of its own.
-    fn number(&mut self, mark: Option<Arc<str>>) -> u32 {
-        let known = mark.as_ref().and_then(|mark| self.marks.get(mark));
+/// Numbers for the marks of choices.
+#[derive(Default)]
+struct Marks {
+    numbers: KeyedMap<Arc<str>, u32>,
+    /// How many numbers were given, those of choices without a mark included.
+    n_given: u32,
+    n_bytes: usize,
+}
+
+impl Marks {
+    /// The number of a mark, and how many bytes it has if it was not known; without a mark, a number of its own.
+    fn number(&mut self, mark: Option<Arc<str>>) -> (u32, u64) {
+        let known = mark.as_ref().and_then(|mark| self.numbers.get(mark));
         if let Some(known) = known {
-            return *known;
+            return (*known, 0);
         }
-        self.n_marks = self.n_marks.saturating_add(1);
-        if let Some(mark) = mark {
-            self.marks.insert(mark, self.n_marks);
+        self.n_given = self.n_given.saturating_add(1);
+        let Some(mark) = mark else { return (self.n_given, 0) };
+        let n_new = mark.len();
+        let n_bytes = self.n_bytes.saturating_add(n_new);
+        if n_bytes <= MAX_MARK_BYTES {
+            self.n_bytes = n_bytes;
+            self.numbers.insert(mark, self.n_given);
         }
-        self.n_marks
+        (self.n_given, n_new as u64)
     }
 }
 
@@ -378,4 +396,25 @@ pub(super) fn counted_out(
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_marks_have_one_number_until_too_many_bytes_are_kept() {
+        let mut marks = Marks::default();
+        let mut number = |text: Option<&str>| marks.number(text.map(Arc::from));
+        let quarters = ["a", "b", "c", "d"].map(|text| text.repeat(MAX_MARK_BYTES / 4));
+        let n_bytes = (MAX_MARK_BYTES / 4) as u64;
+        for (quarter, expected) in quarters.iter().zip(1..) {
+            assert_eq!(number(Some(quarter.as_str())), (expected, n_bytes));
+        }
+        assert_eq!(number(Some(quarters[0].as_str())), (1, 0));
+        assert_eq!((number(None), number(None)), ((5, 0), (6, 0)));
+        // No byte more is kept.
+        assert_eq!((number(Some("e")), number(Some("e"))), ((7, 1), (8, 1)));
+        assert_eq!(number(Some(quarters[3].as_str())), (4, 0));
+    }
 }

@@ -121,7 +121,8 @@ pub(crate) fn search<B: Board>(board: &mut B, problem: &Problem) -> Result<Answe
     let mut ended = Search::new(board, problem, Way::ByClass).run();
     if matches!(ended, Err(Halt::LooksFurther)) {
         ended = Search::new(board, problem, Way::FirstChoices).run();
-        if matches!(ended, Ok(Answer::Nowhere)) && problem.chooses.contains(&true) {
+        let is_open = matches!(ended, Ok(Answer::Nowhere | Answer::Unknown));
+        if is_open && problem.chooses.contains(&true) {
             ended = Search::new(board, problem, Way::AllChoices).run();
         }
     }
@@ -434,6 +435,8 @@ mod tests {
         placed: Vec<(usize, usize, usize)>,
         /// Of how many boxes it is known that there is room in them.
         n_known: usize,
+        /// Nodes of whose boxes nothing is known.
+        unknown: Vec<usize>,
         n_steps: usize,
         limit: usize,
         counts: bool,
@@ -495,7 +498,7 @@ mod tests {
             if self.objects.contains(&node.index()) {
                 return Ok(Placing::Objected);
             }
-            if choice >= self.n_known {
+            if choice >= self.n_known || self.unknown.contains(&node.index()) {
                 return Ok(Placing::Unknown);
             }
             self.put(class, node.index(), at);
@@ -531,6 +534,7 @@ mod tests {
             after: vec![None; takes.len()],
             placed: Vec::new(),
             n_known: usize::MAX,
+            unknown: Vec::new(),
             n_steps: 0,
             limit: usize::MAX,
             counts: true,
@@ -611,6 +615,12 @@ mod tests {
         let mut cut = Toy { after: vec![None, Some(0)], n_known: 1, ..board.clone() };
         assert_eq!(search(&mut cut, &problem(&[1, 1], 2)).unwrap(), Answer::Unknown);
         assert_eq!((cut.placed.len(), &cut.free), (0, &board.free), "it is taken back");
+        // That nothing is known of one node's choices, not even the first, keeps nothing from being tried on another.
+        let free = vec![vec![4, 2], vec![4, 1]];
+        let mut other = Toy { free, unknown: vec![1], limit: 40, ..both.clone() };
+        (other.placed, other.n_steps) = (Vec::new(), 0);
+        assert_eq!(search(&mut other, &problem(&[1, 1], 2)).unwrap(), Answer::Found);
+        assert_eq!(other.placed, [(0, 0, 1), (1, 0, 0)]);
         // Where nothing is chosen, nothing else is tried.
         let mut first = Toy { after: vec![None, Some(0)], ..board };
         let problem = Problem { chooses: vec![false; 2], ..problem(&[1, 1], 2) };
