@@ -276,7 +276,7 @@ pub(crate) fn refusal(core: &Core, group: &Group, findings: &[Finding]) -> Strin
     let (members, nodes) = (&group.pods[..], core.cluster.order());
     let demand = GroupDemand { members, needed: *needed, nodes };
     let chosen = match members.iter().any(|pod| choosing(core, group, pod).0.leaves_some) {
-        true => ", with the volumes and devices that are found first",
+        true => ", with what is found first for them, such as volumes",
         false => "",
     };
     let said = |why: &Why| match why {

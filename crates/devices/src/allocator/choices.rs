@@ -31,9 +31,16 @@ pub struct Criteria {
     attributes: BTreeSet<Arc<str>>,
     /// Whether requests ask for a part of a device's capacity.
     are_amounts_requested: bool,
+    /// See [`n_added`](Self::n_added).
+    n_added: u64,
 }
 
 impl Criteria {
+    /// How many requests, selectors and constraints were added.
+    pub const fn n_added(&self) -> u64 {
+        self.n_added
+    }
+
     /// Adds what a claim looks at. A class that `class` does not find looks at nothing.
     pub fn add_claim(
         &mut self,
@@ -46,6 +53,7 @@ impl Criteria {
             Request::Unknown => &[],
         });
         for request in exact {
+            self.n_added = self.n_added.saturating_add(1 + request.selectors.len() as u64);
             let selectors = request.selectors.iter();
             self.expressions.extend(selectors.filter_map(|selector| selector.expression.clone()));
             self.are_amounts_requested |= request.capacity.is_some();
@@ -53,6 +61,7 @@ impl Criteria {
                 self.add_class(&class);
             }
         }
+        self.n_added = self.n_added.saturating_add(claim.constraints.len() as u64);
         for constraint in &claim.constraints {
             let names = [&constraint.match_attribute, &constraint.distinct_attribute];
             self.attributes.extend(names.into_iter().flatten().map(|name| name.0.clone()));
@@ -61,6 +70,7 @@ impl Criteria {
 
     /// Adds what a class looks at.
     pub fn add_class(&mut self, class: &DeviceClass) {
+        self.n_added = self.n_added.saturating_add(class.selectors.len() as u64);
         let selectors = class.selectors.iter();
         self.expressions.extend(selectors.filter_map(|selector| selector.expression.clone()));
     }

@@ -67,6 +67,8 @@ pub trait Reserve: Send + Sync {
 
     /// Whether it may choose one of several things for such a pod, such as volumes or devices of a node. Which are left for others
     /// depends on the order in which pods come then, and only one choice is tried, unless there is a [chooser](Self::chooser).
+    /// A plugin that decides by the order in which pods come about a pod has to say yes here: with a chooser of another plugin,
+    /// pods on the same nodes with equal [marks](crate::groups::Choice::Made) count as the same in whatever order they came.
     fn chooses_for(&self, cx: &Context<'_>, pod: &Pod) -> bool {
         let _ = (cx, pod);
         false

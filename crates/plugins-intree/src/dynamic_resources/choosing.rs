@@ -3,6 +3,7 @@
 //! Which devices are as good as others is up to the claims of all members. What tells devices apart for them is gathered once in a
 //! group cycle.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_devices::{
@@ -22,8 +23,10 @@ use super::{DynamicResources, kinds};
 /// How many ways to allocate a pod's claims on one node are tried.
 const MAX_CHOICES: usize = 1024;
 
-/// What gathering the claims of one pod counts as, in units of work.
+/// What gathering the claims of one pod counts as, in units of work: for the pod, and for each claim, request, selector and
+/// constraint.
 const WORK_OF_POD: u64 = 20;
+const WORK_OF_PART: u64 = 5;
 
 impl Chooser for DynamicResources {
     fn choose(
@@ -153,17 +156,25 @@ fn criteria_of(shared: &Shared, cx: &Context<'_>, members: &[Arc<Pod>]) -> Crite
         let object = objects.get(kinds::GROUP, kinds::CLASS, "", name)?;
         shared.devices.classes.get(object).ok()
     };
+    let mut known: BTreeSet<[Arc<str>; 2]> = BTreeSet::new();
     for pod in members {
-        cx.count_work(WORK_OF_POD);
+        let n_before = criteria.n_added();
         // A pod whose claims cannot be read goes nowhere, and takes nothing.
         for resolved in shared.claims_of(objects, pod).unwrap_or_default() {
-            criteria.add_claim(&resolved.claim, &mut class);
+            let claim = resolved.claim;
+            // One that several pods share is looked at once.
+            if known.insert([claim.namespace.clone(), claim.name.clone()]) {
+                criteria.add_claim(&claim, &mut class);
+            }
         }
         if shared.settings.serves_extended && extended::may_need_claim(pod) {
             let demand = Demand::new(pod, shared.devices.resources(objects));
             let classes = demand.iter().flat_map(|demand| demand.classes());
             classes.for_each(|class| criteria.add_class(class));
         }
+        let n_claims = pod.spec.resource_claims.len() as u64;
+        let n_parts = n_claims.saturating_add(criteria.n_added().saturating_sub(n_before));
+        cx.count_work(n_parts.saturating_mul(WORK_OF_PART).saturating_add(WORK_OF_POD));
     }
     criteria
 }
