@@ -248,11 +248,14 @@ fn domain_name(name: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
+/// What members have in common that failed alike: the message, whether it is an error, and the plugins that rejected them.
+type Failing = (String, bool, Vec<String>);
+
 /// How the group fared in one domain.
 fn domain(placement: &PlacementAttempt, max_examples: usize) -> DomainsAnswer {
     let has_node = |member: &&MemberAttempt| member.status.is_success();
     let n_placed = placement.members.iter().filter(has_node).count();
-    let mut failed: BTreeMap<(String, bool, Vec<String>), (usize, Vec<String>)> = BTreeMap::new();
+    let mut failed: BTreeMap<Failing, (usize, Vec<String>)> = BTreeMap::new();
     for member in placement.members.iter().filter(|member| !has_node(member)) {
         let MemberAttempt { status, rejected_by, .. } = member;
         let rejected_by = rejected_by.iter().map(ToString::to_string).collect();
