@@ -29,6 +29,7 @@ use crate::selectors::{SelectorCompiler, SelectorTable};
 use crate::state::DeviceState;
 use crate::usage::Usage;
 pub use choices::{Choice, Choices, Criteria};
+use choices::{Collector, Kinds};
 pub use claims::PodClaims;
 pub(crate) use counters::CommittedCounters;
 use plan::Plan;
@@ -123,6 +124,52 @@ impl Allocator {
         new_share_id: &mut dyn FnMut() -> Arc<str>,
     ) -> Result<Option<Vec<Allocation>>, AllocationError> {
         self.allocate_by(node, claims, steps, new_share_id, Thoroughness::Direct)
+    }
+
+    /// The ways to allocate `claims`, which are not allocated yet, on `node`, at `most` as many. Ways between which `criteria` make no
+    /// difference are one; they have to cover `claims`. The first way is the one of [`allocate`](Self::allocate). Ways that come
+    /// in search order after an error, or after the last of `steps`, are not found.
+    ///
+    /// # Errors
+    /// See [`AllocationError`]; only if no way was found before.
+    pub fn choices(
+        &self,
+        node: NodeRef<'_>,
+        claims: &PodClaims,
+        (criteria, most): (&Criteria, usize),
+        steps: &Steps,
+        new_share_id: &mut dyn FnMut() -> Arc<str>,
+    ) -> Result<Choices, AllocationError> {
+        let pools = self.inventory().pools_on(node).map_err(AllocationError::Failed)?;
+        steps.take_listing(pools.devices.len())?;
+        let plan = Plan::new(self, node, &pools, claims, steps)?;
+        let kinds = Kinds::new(self, &pools, criteria, steps)?;
+        let mut search = Search::new(self, node, &pools, &plan, steps, Thoroughness::Direct);
+        // What leads to the first way goes by what the pod itself can tell apart.
+        search.kinds = (most > 1).then_some(&kinds);
+        search.collector = Some(Collector::new(&plan, &kinds, most));
+        let ended = search.run();
+        let found = search.collector.take().map(|collector| collector.found).unwrap_or_default();
+        let mut are_all = match ended {
+            Ok(enough) => enough.is_none(),
+            Err(error) if found.is_empty() => return Err(error),
+            Err(_) => false,
+        };
+        let mut list = Vec::with_capacity(found.len());
+        for (Found { results, alternatives }, mark) in found {
+            let assembled =
+                outcome::assemble(self, node, &pools, &plan, &results, &alternatives, new_share_id);
+            match assembled {
+                Ok(allocations) => {
+                    let allocations = allocations.into_iter().map(Arc::new).collect();
+                    list.push(Choice { allocations, mark });
+                }
+                Err(error) if list.is_empty() => return Err(error),
+                // What cannot be written in a claim is no way, but others with its mark were left out.
+                Err(_) => are_all = false,
+            }
+        }
+        Ok(Choices { list, are_all })
     }
 
     /// Why there may be nothing for `claims` on `node`: for some of their requests, how many devices of the node are lost to what.

@@ -230,9 +230,10 @@ impl SchedulingCycle {
     /// Takes what the searches have cost from the allowance of the group's namespace, but for what is taken already.
     pub(crate) fn spend_on_searches(&mut self, cx: &GroupWork<'_>, namespace: &Arc<str>) {
         let limits = self.budgets.of(namespace, cx.core.cluster.n_nodes(), cx.core.now);
-        let Effort { as_a_whole, paid, .. } = cx.effort;
-        if as_a_whole > limits.soft && as_a_whole > paid {
-            self.budgets.spend(namespace, as_a_whole - paid, cx.core.now);
+        let Effort { as_a_whole, chosen, paid, .. } = cx.effort;
+        let owed = as_a_whole.saturating_add(chosen);
+        if owed > limits.soft && owed > paid {
+            self.budgets.spend(namespace, owed - paid, cx.core.now);
         }
     }
 }

@@ -92,12 +92,14 @@ pub(crate) struct Effort {
     pub(crate) as_a_whole: u64,
     /// What plugins have counted in the steps of that: no part of what the attempt is said to cost.
     pub(crate) searched: u64,
-    /// How much of that was spent before the present stage: the group is tried, makes room, and is planned ahead. Each stage
+    /// How much of `searched` was for choices, which are paid for with `as_a_whole`.
+    pub(crate) chosen: u64,
+    /// How much of all that was spent before the present stage: the group is tried, makes room, and is planned ahead. Each stage
     /// has an allowance of its own.
     pub(crate) before_stage: u64,
     /// What it may come to in the present try, if that is less than the stage may cost.
     pub(crate) until: Option<u64>,
-    /// How much of `as_a_whole` is taken from the allowance of the namespace already.
+    /// How much of `as_a_whole` and `chosen` is taken from the allowance of the namespace already.
     pub(crate) paid: u64,
     /// Whether pods of the group have more counted in the whole cluster, in each placement, than is kept for the next one.
     pub(crate) counts_anew: bool,

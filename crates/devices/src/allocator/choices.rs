@@ -15,12 +15,12 @@ use smallvec::SmallVec;
 use crate::api::{
     Allocation, Attribute, DeviceClass, Request, ResourceClaim, ResourceSlice, Taint,
 };
-use crate::inventory::{DeviceRef, NodePools, NodeRef, PoolGeneration};
+use crate::inventory::{DeviceRef, NodePools, PoolGeneration};
 
 use super::likeness::{amounts, capacities};
 use super::plan::Plan;
-use super::search::{Chosen, Found, Search};
-use super::{AllocationError, Allocator, PodClaims, Steps, Thoroughness, likeness, outcome};
+use super::search::{Chosen, Found};
+use super::{AllocationError, Allocator, Steps, likeness};
 
 /// What tells devices apart for claims that are planned together.
 #[derive(Clone, Debug, Default)]
@@ -95,54 +95,6 @@ pub struct Choices {
     pub are_all: bool,
 }
 
-impl Allocator {
-    /// The ways to allocate `claims`, which are not allocated yet, on `node`, at `most` as many. Ways between which `criteria` make no
-    /// difference are one; they have to cover `claims`. The first way is the one of [`allocate`](Self::allocate). Ways that come
-    /// in search order after an error, or after the last of `steps`, are not found.
-    ///
-    /// # Errors
-    /// See [`AllocationError`]; only if no way was found before.
-    pub fn choices(
-        &self,
-        node: NodeRef<'_>,
-        claims: &PodClaims,
-        (criteria, most): (&Criteria, usize),
-        steps: &Steps,
-        new_share_id: &mut dyn FnMut() -> Arc<str>,
-    ) -> Result<Choices, AllocationError> {
-        let pools = self.inventory().pools_on(node).map_err(AllocationError::Failed)?;
-        steps.take_listing(pools.devices.len())?;
-        let plan = Plan::new(self, node, &pools, claims, steps)?;
-        let kinds = Kinds::new(self, &pools, criteria, steps)?;
-        let mut search = Search::new(self, node, &pools, &plan, steps, Thoroughness::Direct);
-        // What leads to the first way goes by what the pod itself can tell apart.
-        search.kinds = (most > 1).then_some(&kinds);
-        search.collector = Some(Collector::new(&plan, &kinds, most));
-        let ended = search.run();
-        let found = search.collector.take().map(|collector| collector.found).unwrap_or_default();
-        let mut are_all = match ended {
-            Ok(enough) => enough.is_none(),
-            Err(error) if found.is_empty() => return Err(error),
-            Err(_) => false,
-        };
-        let mut list = Vec::with_capacity(found.len());
-        for (Found { results, alternatives }, mark) in found {
-            let assembled =
-                outcome::assemble(self, node, &pools, &plan, &results, &alternatives, new_share_id);
-            match assembled {
-                Ok(allocations) => {
-                    let allocations = allocations.into_iter().map(Arc::new).collect();
-                    list.push(Choice { allocations, mark });
-                }
-                Err(error) if list.is_empty() => return Err(error),
-                // What cannot be written in a claim is no way, but others with its mark were left out.
-                Err(_) => are_all = false,
-            }
-        }
-        Ok(Choices { list, are_all })
-    }
-}
-
 /// The devices of a node by kind.
 pub(super) struct Kinds(Vec<u32>);
 
@@ -165,7 +117,7 @@ struct Kind<'a> {
 }
 
 impl Kinds {
-    fn new(
+    pub(super) fn new(
         allocator: &Allocator,
         pools: &NodePools,
         criteria: &Criteria,
@@ -260,11 +212,11 @@ pub(super) struct Collector<'a> {
     kinds: &'a Kinds,
     most: usize,
     marks: KeyedSet<Arc<str>>,
-    found: Vec<(Found, Arc<str>)>,
+    pub(super) found: Vec<(Found, Arc<str>)>,
 }
 
 impl<'a> Collector<'a> {
-    fn new(plan: &'a Plan<'a>, kinds: &'a Kinds, most: usize) -> Self {
+    pub(super) fn new(plan: &'a Plan<'a>, kinds: &'a Kinds, most: usize) -> Self {
         Self { plan, kinds, most, marks: KeyedSet::default(), found: Vec::new() }
     }
 

@@ -160,7 +160,11 @@ impl<'b, 'w> GangBoard<'b, 'w> {
             None => Ok(Choice::Unknown),
         };
         let done = core.work.done();
-        self.spend(done)?;
+        // It depends on which answers about devices are known already.
+        let effort = &mut self.cx.effort;
+        effort.searched = effort.searched.saturating_add(done);
+        effort.chosen = effort.chosen.saturating_add(done);
+        self.spend(0)?;
         Ok(match choice.map_err(Halt::Broken)? {
             Choice::Made(mark) => {
                 let (number, n_new) = self.marks.number(mark);
