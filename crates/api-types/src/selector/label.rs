@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use kube_scheduler_primitives::KeyedState;
@@ -22,8 +23,8 @@ use crate::{Json, wire};
 #[derive(Clone)]
 pub struct LabelSelector {
     listed: Listed,
-    /// Of the requirements, by [`KeyedState`].
-    hash: u64,
+    /// Of the requirements, by [`KeyedState`]. Never zero, so that an optional selector is no larger.
+    hash: NonZeroU64,
 }
 
 /// Which of them it is follows from the number of requirements. No larger than the first of them.
@@ -64,7 +65,7 @@ impl Eq for LabelSelector {}
 
 impl Hash for LabelSelector {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
+        state.write_u64(self.hash.get());
     }
 }
 
@@ -73,6 +74,7 @@ impl LabelSelector {
     pub fn new(requirements: impl Into<Arc<[Requirement]>>) -> Self {
         let requirements = requirements.into();
         let hash = KeyedState::default().hash_one(&requirements);
+        let hash = NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN);
         let listed = match Self::looks_labels_up(requirements.len()) {
             true => Listed::Many(Arc::new(Many::new(requirements))),
             false => Listed::Few(requirements),

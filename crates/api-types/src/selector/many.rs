@@ -10,7 +10,7 @@ use super::requirement::Requirement;
 use crate::labels::Labels;
 
 /// Labels are looked up among more requirements than these.
-pub(super) const FEW: usize = 64;
+pub(super) const FEW: usize = 16;
 
 /// After so many comparisons with one requirement after the other they are sorted: that costs about as much. Some selectors are
 /// made for a single comparison, or for none.

@@ -418,6 +418,7 @@ fn labels_are_looked_up_among_many_requirements() {
     // There is one for each term of each pod.
     let of_few = size_of::<Arc<[Requirement]>>() + size_of::<u64>();
     assert_eq!(size_of::<LabelSelector>(), of_few);
+    assert_eq!(size_of::<Option<LabelSelector>>(), of_few, "an optional one");
 }
 
 /// Those that labels may fulfil without being there are more likely.
