@@ -713,17 +713,27 @@ impl Sharing {
         used.iter().zip(&self.machines).all(|(used, has)| used.0 <= has.0 && used.1 <= has.1)
     }
 
-    fn is_satisfiable(&self, places: &mut Vec<Option<usize>>) -> bool {
-        if places.len() == self.members.len() {
-            return places.iter().flatten().count() >= self.min_count && self.allows(places);
-        }
-        [None].into_iter().chain((0..self.machines.len()).map(Some)).any(|place| {
-            places.push(place);
-            let found = self.is_satisfiable(places);
-            places.pop();
-            found
-        })
+    fn is_satisfiable(&self) -> bool {
+        let sizes = (self.members.len(), self.machines.len(), self.min_count);
+        any_places(sizes, &mut Vec::new(), &|places| self.allows(places))
     }
+}
+
+/// Whether enough of so many members can be placed on so many nodes, or left out, as `allows` says; by trying everything.
+fn any_places(
+    (n_members, n_nodes, min_count): (usize, usize, usize),
+    places: &mut Vec<Option<usize>>,
+    allows: &dyn Fn(&[Option<usize>]) -> bool,
+) -> bool {
+    if places.len() == n_members {
+        return places.iter().flatten().count() >= min_count && allows(places);
+    }
+    [None].into_iter().chain((0..n_nodes).map(Some)).any(|place| {
+        places.push(place);
+        let found = any_places((n_members, n_nodes, min_count), places, allows);
+        places.pop();
+        found
+    })
 }
 
 /// Members and devices are planned together, whether the devices belong to one claim or to several.
@@ -733,7 +743,7 @@ fn members_that_share_devices_are_placed_whenever_there_is_a_way() {
     for seed in 0..number("KUBE_SCHEDULER_GANGS", N_GANGS) {
         let case = Sharing::random(seed);
         let decision = decide(case.inputs(), with_gates(&["DRAWorkloadResourceClaims"], true));
-        let is_satisfiable = case.is_satisfiable(&mut Vec::new());
+        let is_satisfiable = case.is_satisfiable();
         let placed = &decision.placed;
         assert_eq!(
             placed.len() >= case.min_count,

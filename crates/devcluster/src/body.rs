@@ -20,8 +20,14 @@ pub(crate) enum Body {
     Chunks(Box<dyn Iterator<Item = Bytes> + Send>),
     /// A watch.
     Stream(Pin<Box<dyn Stream<Item = Result<Bytes, ConnectionDrop>> + Send>>),
-    /// Another body, cut off after this many bytes, and whether they were handed on to the peer.
-    Cut(Box<Body>, u64, bool),
+    /// Another body, cut off.
+    Cut {
+        body: Box<Body>,
+        /// How many bytes are still to be sent.
+        left: u64,
+        /// Whether there was a pause after the last of them.
+        is_sent: bool,
+    },
 }
 
 impl Body {
@@ -36,7 +42,7 @@ impl Body {
 
     /// The first `n_bytes` of this one; then the connection is closed.
     pub(crate) fn cut(self, n_bytes: u64) -> Self {
-        Self::Cut(Box::new(self), n_bytes, false)
+        Self::Cut { body: Box::new(self), left: n_bytes, is_sent: false }
     }
 }
 
@@ -54,26 +60,28 @@ impl http_body::Body for Body {
             Self::Stream(stream) => {
                 stream.as_mut().poll_next(cx).map(|next| next.map(|chunk| chunk.map(Frame::data)))
             }
-            Self::Cut(_, 0, true) => Poll::Ready(Some(Err(ConnectionDrop))),
+            Self::Cut { left: 0, is_sent: true, .. } => Poll::Ready(Some(Err(ConnectionDrop))),
             // What was written reaches the peer only if there is a pause before the error.
-            Self::Cut(_, 0, is_sent) => {
+            Self::Cut { left: 0, is_sent, .. } => {
                 *is_sent = true;
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
-            Self::Cut(body, left, _) => Pin::new(body.as_mut()).poll_frame(cx).map_ok(|frame| {
-                let mut data = frame.into_data().unwrap_or_default();
-                data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
-                *left -= data.len() as u64;
-                Frame::data(data)
-            }),
+            Self::Cut { body, left, .. } => {
+                Pin::new(body.as_mut()).poll_frame(cx).map_ok(|frame| {
+                    let mut data = frame.into_data().unwrap_or_default();
+                    data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                    *left -= data.len() as u64;
+                    Frame::data(data)
+                })
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
-            Self::Cut(body, left, _) => *left > 0 && body.is_end_stream(),
+            Self::Cut { body, left, .. } => *left > 0 && body.is_end_stream(),
             Self::Chunks(_) | Self::Stream(_) => false,
         }
     }

@@ -12,8 +12,8 @@ use kube_scheduler_tests::history::Numbers;
 use serde_json::{Value, json};
 
 use super::{
-    DEVICES, Decision, N_ARRIVALS, N_GANGS, at, decide, decide_in, exact, gang, member, number,
-    says, shuffled, with_gates,
+    DEVICES, Decision, N_ARRIVALS, N_GANGS, any_places, at, decide, decide_in, exact, gang, member,
+    number, says, shuffled, with_gates,
 };
 
 const DRIVER: &str = "gpu.example.com";
@@ -401,16 +401,9 @@ impl Case {
         false
     }
 
-    fn is_satisfiable(&self, places: &mut Vec<Option<usize>>) -> bool {
-        if places.len() == self.members.len() {
-            return places.iter().flatten().count() >= self.min_count && self.allows(places);
-        }
-        [None].into_iter().chain((0..self.machines.len()).map(Some)).any(|place| {
-            places.push(place);
-            let found = self.is_satisfiable(places);
-            places.pop();
-            found
-        })
+    fn is_satisfiable(&self) -> bool {
+        let sizes = (self.members.len(), self.machines.len(), self.min_count);
+        any_places(sizes, &mut Vec::new(), &|places| self.allows(places))
     }
 
     /// Asserts that each claim in use has devices that it may have, and no device is used twice.
@@ -454,7 +447,7 @@ fn a_gang_with_claims_is_placed_whenever_there_is_a_way_with_any_devices() {
     for seed in 0..number("KUBE_SCHEDULER_GANGS", N_GANGS) {
         let case = if seed % 2 == 0 { Case::random(seed) } else { Case::tight(seed) };
         let (decision, allocated) = decide_devices(case.inputs());
-        let is_satisfiable = case.is_satisfiable(&mut Vec::new());
+        let is_satisfiable = case.is_satisfiable();
         let n_placed = decision.placed.len();
         assert_eq!(
             n_placed >= case.min_count,

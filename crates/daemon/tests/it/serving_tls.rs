@@ -10,7 +10,7 @@ use kube_scheduler_daemon::{ConnectionPatience, ServingOptions, SniCertificate};
 use kube_scheduler_devcluster::DevCluster;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use tempfile::tempdir;
+use tempfile::{TempDir, tempdir};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use x509_cert::Certificate;
@@ -22,6 +22,18 @@ use crate::https::{Authority, Client, IssuedCertificate, options, until_asked};
 
 async fn serving(cluster: &DevCluster, options: ServingOptions) -> Running {
     Running::start(daemon(cluster).serving(Some(options))).await
+}
+
+/// One that knows the clients with certificates by this authority, and the directory with the authority's file.
+async fn serving_clients_of(cluster: &DevCluster, authority: &Authority) -> (TempDir, Running) {
+    let directory = tempdir().unwrap();
+    let ca = directory.path().join("ca.crt");
+    std::fs::write(&ca, &authority.pem).unwrap();
+    let mut options = options();
+    options.authentication.client_ca_file = Some(ca);
+    options.authentication.skip_lookup = true;
+    let running = serving(cluster, options).await;
+    (directory, running)
 }
 
 fn client(running: &Running) -> Client {
@@ -446,13 +458,7 @@ async fn a_probe_gets_through_a_crowd_of_silent_connections() {
 async fn a_known_caller_is_not_displaced_by_strangers() {
     let cluster = cluster(1).await;
     let authority = Authority::new("clients");
-    let directory = tempdir().unwrap();
-    let ca = directory.path().join("ca.crt");
-    std::fs::write(&ca, &authority.pem).unwrap();
-    let mut options = options();
-    options.authentication.client_ca_file = Some(ca);
-    options.authentication.skip_lookup = true;
-    let running = serving(&cluster, options).await;
+    let (_directory, running) = serving_clients_of(&cluster, &authority).await;
     let known = client(&running).with_certificate(&authority.client("jane", &["system:masters"]));
     let mut known = known.connect().await.unwrap();
     let mut stranger = client(&running).connect().await.unwrap();
@@ -477,13 +483,7 @@ async fn a_known_caller_is_not_displaced_by_strangers() {
 async fn client_certificates_that_are_too_long_end_the_handshake() {
     let cluster = cluster(1).await;
     let authority = Authority::new("clients");
-    let directory = tempdir().unwrap();
-    let ca = directory.path().join("ca.crt");
-    std::fs::write(&ca, &authority.pem).unwrap();
-    let mut options = options();
-    options.authentication.client_ca_file = Some(ca);
-    options.authentication.skip_lookup = true;
-    let running = serving(&cluster, options).await;
+    let (_directory, running) = serving_clients_of(&cluster, &authority).await;
     let issued = authority.client("jane", &["system:masters"]);
     let showing = |n: usize| {
         let chain = std::iter::repeat_n(authority.pem.as_str(), n);
