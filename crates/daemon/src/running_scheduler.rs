@@ -10,13 +10,13 @@ use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
 use kube::Client;
 use kube_scheduler_answers::{API_VERSION, QuestionKind};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use self::leader::Candidate;
+use crate::lookup::escaped;
 use crate::transport::{ConnectError, Endpoint};
 pub use leader::LeaseName;
 
@@ -200,7 +200,7 @@ impl RunningScheduler {
     ) -> Result<Value, AskError> {
         let question = json!({"apiVersion": API_VERSION, "kind": kind.kind(), "spec": spec});
         let place = match kind.is_namespaced() {
-            true => format!("namespaces/{}/", utf8_percent_encode(namespace, NON_ALPHANUMERIC)),
+            true => format!("namespaces/{}/", escaped(namespace)),
             false => String::new(),
         };
         let query = rendered.map(|form| format!("?rendered={form}")).unwrap_or_default();

@@ -59,5 +59,5 @@ pub use outbox::{
     ClassLoad, DroppedEvent, EndedWrite, EventApi, EventRequest, Load, Outbox, OutboxOptions,
     Request, Write,
 };
-pub use pace::RateLimit;
+pub use pace::{LONGEST_HOLD, RateLimit};
 pub use pod_write::PodWrite;

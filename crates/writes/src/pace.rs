@@ -83,8 +83,8 @@ const FORGET_BEST: f64 = 1.1;
 const SLOWEST_SHARE: f64 = 0.25;
 /// Rounds shorter than this say too little.
 const SHORTEST_ROUND: usize = 16;
-/// The longest that nothing at all is sent for the server's sake.
-const LONGEST_HOLD: Duration = Duration::from_secs(30);
+/// The longest that nothing at all is sent for the server's sake, and that one request waits for it.
+pub const LONGEST_HOLD: Duration = Duration::from_secs(30);
 
 impl Width {
     pub(crate) fn new(most: usize) -> Self {

@@ -5,12 +5,10 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use kube_scheduler_writes::LONGEST_HOLD;
 use serde::Deserialize;
 
 use super::envelope;
-
-/// The longest that one request waits because the server asks for it, as long as writes are held back together.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// A request that did not succeed.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,7 +94,7 @@ impl ApiError {
 
     /// How long the caller waits before it sends the same request again, if the server says that it should.
     pub(crate) fn pause(&self) -> Option<Duration> {
-        self.retry_after().map(|pause| pause.min(LONGEST_WAIT))
+        self.retry_after().map(|pause| pause.min(LONGEST_HOLD))
     }
 
     pub(super) fn transport(error: &(dyn StdError + 'static)) -> Self {
