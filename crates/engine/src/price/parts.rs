@@ -82,7 +82,7 @@ impl Selecting {
     /// By so many labels, each with its value.
     fn by_pairs(n_requirements: usize) -> Self {
         let n = units(n_requirements).saturating_mul(2);
-        Self { one_by_one: n, listed: n, n_requirements, about_one: Some(2) }
+        Self { one_by_one: n, listed: n, n_requirements, about_one: Some(n.min(2)) }
     }
 
     /// By all of both.
