@@ -7,6 +7,8 @@
 //! twice. What the server itself declares unprocessed is sent again, and so is a GET whose connection was lost ([`resending`]).
 
 mod call;
+#[cfg(test)]
+pub(crate) mod closed_port;
 mod connection;
 mod credentials;
 mod endpoint;
@@ -335,6 +337,7 @@ async fn collect(response: Response<Body>) -> Result<Bytes, ApiError> {
 
 #[cfg(test)]
 mod tests {
+    use super::closed_port::ClosedPort;
     use super::*;
     use crate::version::architecture;
 
@@ -358,8 +361,8 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_listening_is_a_refused_connection() {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let api = Endpoint::from_url(&free.to_string()).unwrap().client("test").unwrap();
+        let port = ClosedPort::new();
+        let api = Endpoint::from_url(&port.address().to_string()).unwrap().client("test").unwrap();
         let error = api.call(&Call::get("/version")).await.unwrap_err();
         assert!(error.is_not_sent() && error.to_string().contains("refused"), "{error}");
     }
@@ -432,8 +435,8 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_changed_behind_a_closed_fence() {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let api = Endpoint::from_url(&free.to_string()).unwrap().client("test").unwrap();
+        let port = ClosedPort::new();
+        let api = Endpoint::from_url(&port.address().to_string()).unwrap().client("test").unwrap();
         let (keeper, fence) = crate::fence::closed(|| kube_scheduler_api_types::Timestamp::EPOCH);
         let api = api.behind(Some(fence));
         // Reads pass the closed fence.

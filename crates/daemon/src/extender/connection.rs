@@ -187,6 +187,7 @@ mod tests {
     use tokio::io::AsyncReadExt as _;
 
     use super::*;
+    use crate::transport::closed_port::ClosedPort;
 
     #[test]
     fn addresses_that_lead_nowhere_are_refused() {
@@ -250,7 +251,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_proxy_that_is_not_there_is_named() {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let port = ClosedPort::new();
+        let free = port.address();
         let through = connection("http://extender.example", &free.to_string(), "");
         let said = through.post("filter", String::new()).await.unwrap_err();
         let expected = format!("proxyconnect tcp: dial tcp {free}: connect: connection refused");

@@ -78,6 +78,7 @@ mod tests {
 
     use super::*;
     use crate::metrics::MetricsOptions;
+    use crate::transport::closed_port::ClosedPort;
 
     fn span(id: u64) -> Span {
         Span {
@@ -101,9 +102,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_collector_that_is_away_costs_its_spans_only() {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let port = ClosedPort::new();
         let (out, spans) = mpsc::channel(2_048);
-        let (exporter, metrics) = exporter(free.to_string(), spans);
+        let (exporter, metrics) = exporter(port.address().to_string(), spans);
         // More than a batch.
         for id in 0..MAX_BATCH as u64 + 3 {
             out.try_send(span(id)).unwrap();

@@ -1,7 +1,6 @@
 //! A cluster, a scheduler, and ways to wait for what should happen.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,10 +10,14 @@ use kube_scheduler_devcluster::{
 };
 use kube_scheduler_plugins_intree::registry;
 use serde_json::{Value, json};
-use socket2::{Domain, Socket, Type};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+
+#[path = "../../src/transport/closed_port.rs"]
+mod closed_port;
+
+pub(crate) use closed_port::ClosedPort;
 
 /// Nothing here takes as long, unless it is broken.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -29,21 +32,6 @@ pub(crate) async fn cluster_of(builder: DevClusterBuilder, n_nodes: usize) -> De
     let cluster = builder.start().await.unwrap();
     cluster.add_hollow_nodes(n_nodes, &NodeTemplate::default()).unwrap();
     cluster
-}
-
-/// A port of this machine at which no server listens. As long as it is kept, no other process gets it.
-pub(crate) struct ClosedPort(Socket);
-
-impl ClosedPort {
-    pub(crate) fn new() -> Self {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
-        Self(socket)
-    }
-
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.0.local_addr().unwrap().as_socket().unwrap()
-    }
 }
 
 pub(crate) fn pod(name: &str) -> Value {

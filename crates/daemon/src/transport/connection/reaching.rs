@@ -21,6 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use self::servers::{Authority, FakeProxy, Server};
+use crate::transport::closed_port::ClosedPort;
 use crate::transport::proxy::Proxies;
 use crate::transport::{Api, Call, Endpoint};
 
@@ -107,7 +108,8 @@ async fn a_proxy_is_told_where_a_request_over_plain_http_goes() {
 #[tokio::test]
 async fn a_proxy_that_does_not_help_is_named() {
     let authority = Authority::new();
-    let absent_server = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = ClosedPort::new();
+    let absent_server = port.address();
     let refusing = FakeProxy::start(absent_server, 502, None).await;
     for (address, why) in [(refusing.address, "unsuccessful"), (absent_server, "refused")] {
         let url = format!("http://me:secret@{address}");

@@ -8,14 +8,16 @@ use tokio_rustls::TlsAcceptor;
 use super::*;
 
 const HEADERS: u8 = 1;
-const DATA: u8 = 0;
-const END_STREAM: u8 = 1;
+pub(super) const DATA: u8 = 0;
+pub(super) const END_STREAM: u8 = 1;
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 /// No request has been processed, and nothing is wrong.
 const GO_AWAY: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// The kind, the flags, the stream and the payload of a frame.
-async fn frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<(u8, u8, [u8; 4], Vec<u8>)> {
+pub(super) async fn frame(
+    stream: &mut (impl AsyncRead + Unpin),
+) -> io::Result<(u8, u8, [u8; 4], Vec<u8>)> {
     let mut head = [0; 9];
     stream.read_exact(&mut head).await?;
     let [a, b, c, kind, flags, id @ ..] = head;

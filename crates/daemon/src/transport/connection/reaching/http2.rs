@@ -2,6 +2,7 @@
 
 use tokio_rustls::TlsAcceptor;
 
+use super::closing::{DATA, END_STREAM, frame};
 use super::*;
 use crate::transport::http2::Http2Options;
 
@@ -27,19 +28,25 @@ async fn a_server_that_answers_no_ping_has_lost_its_connection() {
     let acceptor = TlsAcceptor::from(authority.tls(&authority, &["h2"]));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
-    let server = tokio::spawn(async move {
-        let mut unread = Vec::new();
+    // Reads one request whole, and nothing after it. Nothing is to be received from then on, so the clock need not be real.
+    let silent_server = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = acceptor.accept(stream).await.unwrap();
+        stream.read_exact(&mut [0; 24]).await.unwrap();
         loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            unread.push(acceptor.accept(stream).await.unwrap());
+            let (kind, flags, ..) = frame(&mut stream).await.unwrap();
+            if kind == DATA && flags & END_STREAM != 0 {
+                break;
+            }
         }
-    });
-    let short = Duration::from_millis(100);
-    let http2 =
-        Http2Options { ping_after: Some(short), ping_patience: short, ..Http2Options::default() };
+        tokio::time::pause();
+        stream
+    };
+    let http2 = Http2Options::default();
     let endpoint = Endpoint { http2, ..endpoint(&url, &authority, &[]) };
+    let api = endpoint.client("test").unwrap();
     let post = Call::post("/api/v1/namespaces", b"{}".to_vec()).timeout(DEADLINE);
-    let error = endpoint.client("test").unwrap().call(&post).await.unwrap_err();
-    server.abort();
+    let (answer, _stream) = tokio::join!(api.call(&post), silent_server);
+    let error = answer.unwrap_err();
     assert!(error.is_cut_off(), "{error}");
 }
