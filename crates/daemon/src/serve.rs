@@ -105,7 +105,7 @@ impl SecurePort {
             zpages: ZPages::new(self.options.introspection, sources.started_at),
             verbosity,
             slis: Slis::default(),
-            answers: Answers::default(),
+            answers: Answers::with_questions_within(self.options.patience.question),
             scrapes: Scrapes::default(),
             sources,
         });

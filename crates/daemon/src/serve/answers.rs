@@ -37,6 +37,7 @@ use self::problem::Problem;
 use self::share::Share;
 use super::authorization::{Attributes, Authorizer, Verdict};
 use super::identity::User;
+use super::options::ConnectionPatience;
 use super::reply::{self, Reply};
 use super::review::ReviewError;
 use super::site::query_pairs;
@@ -59,7 +60,7 @@ struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        let (body, turn) = (Duration::from_secs(10), Duration::from_secs(30));
+        let (body, turn) = (ConnectionPatience::default().question, Duration::from_secs(30));
         Self { body, turn, answer: turn }
     }
 }
@@ -110,6 +111,12 @@ impl Drop for Wanted {
 }
 
 impl Answers {
+    /// Answers to callers that have this long to send a question.
+    pub(super) fn with_questions_within(body: Duration) -> Self {
+        let patience = Patience { body, ..Patience::default() };
+        Self { patience, ..Self::default() }
+    }
+
     /// The page at a path of the API. That `user` may do what is wanted has been decided.
     pub(super) async fn page(
         &self,

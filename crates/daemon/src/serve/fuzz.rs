@@ -70,7 +70,8 @@ pub async fn secure_port(is_http2: bool, bytes: &[u8]) -> Result<Vec<u8>, ServeE
         async move { site.answer(call).await }
     };
     let short = Duration::from_millis(20);
-    let patience = ConnectionPatience { header: short, idle: short, shutdown: short };
+    let patience =
+        ConnectionPatience { header: short, idle: short, question: short, shutdown: short };
     let limits = Limits { patience, http2_max_streams: 0 };
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
     let peer = Arc::new(Peer { address, certificates: Vec::new() });

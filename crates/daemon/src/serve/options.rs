@@ -96,6 +96,8 @@ pub struct ConnectionPatience {
     pub header: Duration,
     /// Between requests; 90 seconds.
     pub idle: Duration,
+    /// For the body of a question about scheduling once its head is there; 10 seconds.
+    pub question: Duration,
     /// For answers under way when the server stops; 5 seconds.
     pub shutdown: Duration,
 }
@@ -105,6 +107,7 @@ impl Default for ConnectionPatience {
         Self {
             header: Duration::from_secs(32),
             idle: Duration::from_secs(90),
+            question: Duration::from_secs(10),
             shutdown: Duration::from_secs(5),
         }
     }

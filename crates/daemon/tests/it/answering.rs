@@ -1,7 +1,9 @@
 //! Questions over HTTP: who may ask, what an answer says to whom, and what is refused.
 
+use std::time::Duration;
+
 use kube_scheduler_config::{Configuration, FeatureGates, Gate};
-use kube_scheduler_daemon::{DaemonBuilder, ServingOptions};
+use kube_scheduler_daemon::{ConnectionPatience, DaemonBuilder, ServingOptions};
 use kube_scheduler_devcluster::DevCluster;
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
@@ -55,7 +57,12 @@ impl World {
         ] {
             reviews.allow(user, right);
         }
-        let options: ServingOptions = reviews.options(directory.path());
+        // A question that a test sends slowly is not given up before the test says so.
+        let patience = ConnectionPatience {
+            question: Duration::from_secs(3600),
+            ..ConnectionPatience::default()
+        };
+        let options = ServingOptions { patience, ..reviews.options(directory.path()) };
         let cluster = cluster(2).await;
         cluster.create(large("large")).unwrap();
         let builder = options_of(daemon(&cluster).serving(Some(options)));

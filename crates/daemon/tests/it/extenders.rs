@@ -186,7 +186,7 @@ async fn every_kind_of_nonsense_is_an_error_of_one_attempt() {
     let url = &extender.url;
     // Long enough for any extender that answers, on any machine.
     let config =
-        at(url, json!({"filterVerb": "filter", "nodeCacheCapable": true, "httpTimeout": "3s"}));
+        at(url, json!({"filterVerb": "filter", "nodeCacheCapable": true, "httpTimeout": "10s"}));
     let scheduler = Running::start(scheduler(&cluster, &[config])).await;
     let start = Instant::now();
     let expected = [
@@ -245,7 +245,9 @@ async fn extenders_that_may_be_ignored_fail_without_harm() {
     let broken = ExtenderServer::start(|_, _| Answer::Plain(503, Vec::new())).await;
     let verbs = json!({"filterVerb": "filter", "prioritizeVerb": "score", "weight": 1, "bindVerb": "bind",
         "ignorable": true, "nodeCacheCapable": true});
-    let gone = at("http://127.0.0.1:1", json!({"filterVerb": "filter", "ignorable": true}));
+    let port = ClosedPort::new();
+    let url = format!("http://{}", port.address());
+    let gone = at(&url, json!({"filterVerb": "filter", "ignorable": true}));
     let config = [at(&broken.url, verbs), gone];
     let scheduler = Running::start(scheduler(&cluster, &config)).await;
     cluster.create(pod("p")).unwrap();

@@ -86,7 +86,7 @@ fn reported(cluster: &DevCluster) -> Vec<(String, Value)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn victims_are_marked_told_and_waited_for() {
-    let cluster = reluctant(1, Duration::from_secs(2)).await;
+    let cluster = reluctant(1, Duration::from_secs(10)).await;
     cluster.bulk_create([sized("v1", "2", 0), sized("v2", "2", 1)]).unwrap();
     let scheduler = Running::start(daemon(&cluster)).await;
     until_bound(&cluster, 2).await;
@@ -202,7 +202,7 @@ async fn a_victim_that_is_too_large_for_its_condition_is_evicted_without() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_in_the_middle_evicts_nobody_else() {
-    let cluster = reluctant(2, Duration::from_millis(1_500)).await;
+    let cluster = reluctant(2, Duration::from_secs(10)).await;
     cluster.bulk_create([sized("a", "4", 0), sized("b", "4", 0)]).unwrap();
     let first = Running::start(daemon(&cluster)).await;
     until_bound(&cluster, 2).await;

@@ -37,6 +37,14 @@ impl World {
     }
 }
 
+/// Has verdicts kept for longer than any test takes.
+fn never_forget(options: &mut ServingOptions) {
+    let hour = Duration::from_secs(3600);
+    options.authentication.token_cache_ttl = hour;
+    options.authorization.authorized_ttl = hour;
+    options.authorization.unauthorized_ttl = hour;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_see_health_only() {
     let cluster = cluster(1).await;
@@ -68,7 +76,7 @@ async fn strangers_see_health_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_reviewed_once_and_decide_who_asks() {
-    let world = World::new(|_, _| {}).await;
+    let world = World::new(|options, _| never_forget(options)).await;
     {
         let mut state = world.reviews.state.lock().unwrap();
         let user = json!({"username": "prometheus", "uid": "7", "groups": ["system:monitoring"], "extra": {"k": ["v"]}});
@@ -452,6 +460,7 @@ async fn callers_and_reviews_are_counted() {
         let path = directory.path().join("ca.crt");
         std::fs::write(&path, &ca.pem).unwrap();
         options.authentication.client_ca_file = Some(path);
+        never_forget(options);
     })
     .await;
     world.reviews.allow("jane", "/metrics");
