@@ -14,8 +14,10 @@ use crate::cluster::{
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_watches_lost_history_and_a_restart_lose_no_pod() {
-    let cluster =
-        cluster_of(DevCluster::builder().bookmark_interval(Duration::from_millis(50)), 5).await;
+    // No other process gets the port while the server is away.
+    let port = ClosedPort::new();
+    let builder = DevCluster::builder().port(port.address().port());
+    let cluster = cluster_of(builder.bookmark_interval(Duration::from_millis(50)), 5).await;
     let log = BindingLog::start(&cluster);
     let scheduler = Running::start(daemon(&cluster)).await;
     assert!(scheduler.handle.synced().await);

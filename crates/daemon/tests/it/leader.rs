@@ -300,7 +300,6 @@ async fn a_cluster_that_comes_later_is_waited_for() {
         .leader_election(Some(election("first")));
     let early = Contender::run(builder.start().await.unwrap());
     assert!(!early.handle.progress().is_synced);
-    drop(closed);
     let cluster = DevCluster::builder().port(address.port()).start().await.unwrap();
     cluster.add_hollow_nodes(2, &NodeTemplate::default()).unwrap();
     cluster.bulk_create(pods("p", 3)).unwrap();

@@ -182,8 +182,12 @@ async fn credentials_outlive_a_restart() {
         let builder = still().tls(true).rbac(true).port(port);
         builder.persist(state.clone(), std::time::Duration::from_secs(3600)).start()
     };
-    let cluster = start(0).await.expect("starts");
-    let port: u16 = cluster.url().rsplit(':').next().expect("a port").parse().expect("a number");
+    // No other process gets the port meanwhile, unless it asks for just this one.
+    let reserved = tokio::net::TcpSocket::new_v4().expect("a socket");
+    reserved.set_reuseaddr(true).expect("set");
+    reserved.bind(([127, 0, 0, 1], 0).into()).expect("a port is free");
+    let port = reserved.local_addr().expect("it is bound").port();
+    let cluster = start(port).await.expect("starts");
     let kubeconfig = cluster.kubeconfig_for(&User::kube_scheduler()).expect("credentials");
     cluster
         .create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))

@@ -14,7 +14,8 @@ use crate::Files;
 /// Nothing here takes as long, unless it is broken.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A port of 127.0.0.1 for a scheduler's secure port. As long as it is kept, no process gets it that does not share ports.
+/// A port of 127.0.0.1 for a scheduler's secure port, or for a cluster. As long as it is kept, no process gets it by asking for any
+/// port; those that ask for this one do.
 pub(crate) struct ReservedPort {
     _socket: Socket,
     pub(crate) number: String,
@@ -23,6 +24,7 @@ pub(crate) struct ReservedPort {
 impl ReservedPort {
     pub(crate) fn new() -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_reuse_address(true).unwrap();
         socket.set_reuse_port(true).unwrap();
         socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
         let address = socket.local_addr().unwrap().as_socket().unwrap();

@@ -20,7 +20,7 @@ fn a_scheduler_killed_half_way_is_taken_over_from() {
         "--secure-port",
         "0",
         "--kube-api-qps",
-        "100",
+        "20",
         "--kube-api-burst",
         "1",
     ];
@@ -85,8 +85,8 @@ fn a_server_that_does_not_answer_is_named_and_waited_for() {
 #[test]
 fn a_server_that_goes_away_is_reported_once() {
     let files = Files::new();
-    let cluster = Cluster::start(&files, &["--nodes", "1"]);
-    let (log, port) = (files.path("log"), cluster.address.port().to_string());
+    let (log, port) = (files.path("log"), ReservedPort::new());
+    let cluster = Cluster::start(&files, &["--nodes", "1", "--port", &port.number]);
     cluster.create_pods(1);
     let args =
         ["--kubeconfig", &cluster.kubeconfig, "--secure-port", "0", "--leader-elect=false", "-v=6"];
@@ -110,7 +110,7 @@ fn a_server_that_goes_away_is_reported_once() {
     let loud: Vec<&str> = said.lines().filter(reported).collect();
     let [line] = loud.as_slice() else { panic!("{loud:#?}") };
     assert!(line.contains("The API server does not answer") && line.contains(&address), "{line}");
-    let _back = Process::start(&["devcluster", "--port", &port]);
+    let _back = Process::start(&["devcluster", "--port", &port.number]);
     wait_for_log(&log, &["The API server answers again"]);
     assert_eq!(scheduler.terminate(), Some(1));
 }
