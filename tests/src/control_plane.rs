@@ -12,7 +12,7 @@ mod watch;
 
 pub use api::{Api, code};
 pub use claims::control_claims;
-pub use ports::free as free_ports;
+pub use ports::ReservedPort;
 pub use process::Process;
 pub use server::{Assets, Features, RealServer, ServerOptions};
 pub use watch::{Change, Watch, WatchError, open_watch};

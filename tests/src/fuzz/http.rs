@@ -13,7 +13,7 @@ static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_current_thread().enable_all().build().unwrap());
 
 /// The longest that one connection may take. Watches end sooner.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Requests on one connection to an embedded cluster with a node and a pod.
 pub(super) fn devcluster(bytes: &[u8]) {

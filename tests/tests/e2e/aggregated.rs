@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kube_scheduler_devcluster::{Authority, User};
 use kube_scheduler_tests::control_plane::{
-    Api, Assets, Features, Process, ServerOptions, code, free_ports,
+    Api, Assets, Features, Process, ReservedPort, ServerOptions, code,
 };
 use serde_json::{Value, json};
 
@@ -30,6 +30,7 @@ const AS_KUBECTL: &str = "?fieldManager=kubectl-create&fieldValidation=Strict";
 struct World {
     cluster: Cluster,
     _scheduler: Process,
+    _port: ReservedPort,
 }
 
 impl World {
@@ -47,12 +48,12 @@ impl World {
         };
         let (certificate, key) =
             (file("answers.crt", &serving.certificate), file("answers.key", &serving.key));
-        let [port] = free_ports().unwrap();
+        let port = ReservedPort::new().unwrap();
         let own = cluster.scheduler_kubeconfig().display().to_string();
         let args = [
             "--leader-elect=false".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
-            format!("--secure-port={port}"),
+            format!("--secure-port={}", port.number()),
             format!("--tls-cert-file={certificate}"),
             format!("--tls-private-key-file={key}"),
             format!("--authentication-kubeconfig={own}"),
@@ -72,14 +73,14 @@ impl World {
                 "group": "answers.kube-scheduler.rs", "version": "v1alpha1",
                 "groupPriorityMinimum": 1000, "versionPriority": 10,
                 "caBundle": base64(&authority.pem()),
-                "service": {"namespace": "kube-system", "name": "answers", "port": port},
+                "service": {"namespace": "kube-system", "name": "answers", "port": port.number()},
             },
         });
         let api = cluster.api();
         let services = "/api/v1/namespaces/kube-system/services";
         api.send("POST", services, Some(&service), "application/json").await.unwrap();
         api.send("POST", API_SERVICE, Some(&registration), "application/json").await.unwrap();
-        let world = Self { cluster, _scheduler: scheduler };
+        let world = Self { cluster, _scheduler: scheduler, _port: port };
         until("the registered scheduler is available", async || {
             let name = format!("{API_SERVICE}/v1alpha1.answers.kube-scheduler.rs");
             let found = world.cluster.api().send("GET", &name, None, "").await.unwrap();

@@ -205,7 +205,7 @@ mod tests {
             name: "c".into(),
         };
         let write = ObjectWrite::PatchStatus { object, patch: patch.clone().into(), is_final };
-        send(api, &write, Duration::from_secs(5)).await
+        send(api, &write, Duration::from_secs(60)).await
     }
 
     fn conflict() -> (u16, Value) {

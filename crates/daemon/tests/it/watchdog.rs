@@ -16,7 +16,7 @@ use crate::https::{Client, options};
 use crate::leader::{Contender, election, holder};
 
 /// Far longer than any of the steps here takes, on a machine that is busy with other tests too.
-const TIMEOUT: Duration = Duration::from_secs(4);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// In place of NodeName: gets stuck over every pod until the latch is opened.
 struct Stuck(Latch);

@@ -12,7 +12,7 @@ use crate::wait::until;
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler";
 
 /// Slow enough for the leader to die half-way.
-const SLOW: [&str; 3] = ["--kube-api-qps=100", "--kube-api-burst=1", "--secure-port=0"];
+const SLOW: [&str; 3] = ["--kube-api-qps=20", "--kube-api-burst=1", "--secure-port=0"];
 
 pub(crate) async fn a_dead_leader_is_replaced(cluster: &Cluster) {
     let api = cluster.api();
@@ -20,8 +20,8 @@ pub(crate) async fn a_dead_leader_is_replaced(cluster: &Cluster) {
     api.create_all(pods("p", 300)).await.unwrap();
     let lease = [
         "--leader-elect=true",
-        "--leader-elect-lease-duration=4s",
-        "--leader-elect-renew-deadline=3s",
+        "--leader-elect-lease-duration=8s",
+        "--leader-elect-renew-deadline=6s",
         "--leader-elect-retry-period=500ms",
     ];
     let args = [SLOW.as_slice(), &lease].concat();

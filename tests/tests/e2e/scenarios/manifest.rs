@@ -1,8 +1,7 @@
 //! The command line of a static pod as kubeadm writes it.
 
 use kube_scheduler_devcluster::User;
-use kube_scheduler_tests::control_plane::free_ports;
-use kube_scheduler_tests::control_plane::{Api, code};
+use kube_scheduler_tests::control_plane::{Api, ReservedPort, code};
 
 use crate::cluster::Cluster;
 use crate::objects::{nodes, pods};
@@ -14,7 +13,8 @@ pub(crate) async fn the_static_pod_of_a_control_plane_works(cluster: &Cluster) {
     let api = cluster.api();
     api.create_all(nodes(3)).await.unwrap();
     let kubeconfig = cluster.scheduler_kubeconfig().display();
-    let [port] = free_ports().unwrap();
+    let reserved = ReservedPort::new().unwrap();
+    let port = reserved.number();
     let args = [
         format!("--authentication-kubeconfig={kubeconfig}"),
         format!("--authorization-kubeconfig={kubeconfig}"),

@@ -12,7 +12,7 @@ const PODS: usize = 300;
 
 /// Slow enough to be half-way for a while.
 const SLOW: [&str; 5] =
-    ["--kube-api-qps=100", "--kube-api-burst=1", "--secure-port=0", "--leader-elect=false", "-v=2"];
+    ["--kube-api-qps=20", "--kube-api-burst=1", "--secure-port=0", "--leader-elect=false", "-v=2"];
 
 /// Every bound pod of `before` is still where it was.
 fn check_unmoved(
