@@ -15,12 +15,12 @@ use crate::cluster::{
     BindingLog, ClosedPort, cluster, daemon, n_bound, pod, pods, until, until_bound,
 };
 
-/// A lease that does not run out while a test waits for something, on no machine.
+/// A lease that lasts longer than a test waits for anything.
 pub(crate) fn election(identity: &str) -> LeaderElection {
     election_with(identity, |_| {})
 }
 
-/// A lease that a test can wait for the end of, and long enough that a loaded machine does not lose it by accident.
+/// A lease whose end a test can wait for, and long enough that a loaded machine does not lose it by accident.
 fn short_election(identity: &str) -> LeaderElection {
     let length = |text: &str| kube_scheduler_config::Duration::parse(text).unwrap();
     election_with(identity, |config| {
