@@ -7,7 +7,9 @@ use kube_scheduler_daemon::{ConnectionPatience, DaemonBuilder, ServingOptions};
 use kube_scheduler_devcluster::DevCluster;
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
 
 use crate::cluster::{Running, cluster, daemon, placements, pod};
 use crate::https::{Client, HttpReply, ReviewServer, until_asked};
@@ -37,6 +39,15 @@ impl World {
 
     /// The same with other options of the scheduler.
     async fn with(options_of: impl FnOnce(DaemonBuilder) -> DaemonBuilder) -> Self {
+        // A question that a test sends slowly is not given up before the test says so.
+        Self::with_questions_within(Duration::from_secs(3600), options_of).await
+    }
+
+    /// The same where questions have to be sent in this time.
+    async fn with_questions_within(
+        question: Duration,
+        options_of: impl FnOnce(DaemonBuilder) -> DaemonBuilder,
+    ) -> Self {
         let directory = tempdir().unwrap();
         let reviews = ReviewServer::start().await;
         {
@@ -57,11 +68,7 @@ impl World {
         ] {
             reviews.allow(user, right);
         }
-        // A question that a test sends slowly is not given up before the test says so.
-        let patience = ConnectionPatience {
-            question: Duration::from_secs(3600),
-            ..ConnectionPatience::default()
-        };
+        let patience = ConnectionPatience { question, ..ConnectionPatience::default() };
         let options = ServingOptions { patience, ..reviews.options(directory.path()) };
         let cluster = cluster(2).await;
         cluster.create(large("large")).unwrap();
@@ -79,6 +86,18 @@ impl World {
     async fn ask(&self, user: &str, namespace: &str, spec: Value) -> HttpReply {
         let path = format!("{API}/namespaces/{namespace}/explanations");
         self.client(user).ask("POST", &path, &question(&spec)).await
+    }
+
+    /// Sends the beginning of a question.
+    async fn begin(&self, user: &str) -> TlsStream<TcpStream> {
+        let mut stream = self.client(user).connect().await.unwrap();
+        let head = format!(
+            "POST {API}/namespaces/default/explanations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {user}\r\n\
+             Content-Length: 100\r\n\r\n{{"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        stream
     }
 
     async fn answer(&self, user: &str, spec: Value) -> Value {
@@ -232,9 +251,19 @@ async fn what_is_no_question_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_is_sent_too_slowly_is_given_up() {
+    let world = World::with_questions_within(Duration::from_millis(20), |builder| builder).await;
+    let mut stream = world.begin("administrator").await;
+    let mut start = [0; 13];
+    let answered = tokio::time::timeout(Duration::from_secs(60), stream.read_exact(&mut start));
+    answered.await.unwrap().unwrap();
+    assert_eq!(start, *b"HTTP/1.1 408 ");
+    world.running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn more_questions_than_there_are_places_for_are_turned_away() {
     let world = World::new().await;
-    let path = format!("{API}/namespaces/default/explanations");
     let ask = async |user: &str| world.ask(user, "default", json!({"podName": "large"})).await;
     // Sends questions slowly until the user has no other place.
     let fill = async |user: &str| {
@@ -242,13 +271,7 @@ async fn more_questions_than_there_are_places_for_are_turned_away() {
         // One at a time: a question that is asked meanwhile may have the place that one of these was meant to take.
         let refused = loop {
             assert!(slow.len() < 1_000, "there is always another place");
-            let mut stream = world.client(user).connect().await.unwrap();
-            let head = format!(
-                "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {user}\r\nContent-Length: 100\r\n\r\n{{"
-            );
-            stream.write_all(head.as_bytes()).await.unwrap();
-            stream.flush().await.unwrap();
-            slow.push(stream);
+            slow.push(world.begin(user).await);
             let reply = ask(user).await;
             if reply.code != 201 {
                 break reply;

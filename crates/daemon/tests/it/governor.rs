@@ -81,7 +81,7 @@ async fn bindings_go_before_conditions_and_events_and_none_is_lost() {
     const N: usize = 60;
     let cluster = cluster(5).await;
     cluster.faults().add(slow(20).verb("create").resource("pods/binding")).unwrap();
-    // So slow that N of them take half a minute, on however busy a machine the bindings are done.
+    // N of these take half a minute, so the bindings are through long before, also on a busy machine.
     let slow = slow(2_000).verb("create").verb("patch");
     let slow = slow.resource("pods/status").resource("events.events.k8s.io");
     cluster.faults().add(slow).unwrap();

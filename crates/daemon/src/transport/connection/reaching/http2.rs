@@ -28,7 +28,7 @@ async fn a_server_that_answers_no_ping_has_lost_its_connection() {
     let acceptor = TlsAcceptor::from(authority.tls(&authority, &["h2"]));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
-    // Reads one request whole, and nothing after it. Nothing is to be received from then on, so the clock need not be real.
+    // Reads one request whole, and nothing after it. The client receives nothing from then on, so the clock need not be real.
     let silent_server = async {
         let (stream, _) = listener.accept().await.unwrap();
         let mut stream = acceptor.accept(stream).await.unwrap();
@@ -40,13 +40,17 @@ async fn a_server_that_answers_no_ping_has_lost_its_connection() {
             }
         }
         tokio::time::pause();
-        stream
+        (stream, tokio::time::Instant::now())
     };
-    let http2 = Http2Options::default();
+    let (ping_after, ping_patience) = (Duration::from_secs(10), Duration::from_secs(5));
+    let http2 =
+        Http2Options { ping_after: Some(ping_after), ping_patience, ..Http2Options::default() };
     let endpoint = Endpoint { http2, ..endpoint(&url, &authority, &[]) };
     let api = endpoint.client("test").unwrap();
     let post = Call::post("/api/v1/namespaces", b"{}".to_vec()).timeout(DEADLINE);
-    let (answer, _stream) = tokio::join!(api.call(&post), silent_server);
+    let (answer, (_stream, silent_since)) = tokio::join!(api.call(&post), silent_server);
     let error = answer.unwrap_err();
     assert!(error.is_cut_off(), "{error}");
+    let taken = silent_since.elapsed();
+    assert!(taken < ping_after + ping_patience + Duration::from_secs(1), "it took {taken:?}");
 }
