@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{KeyedMap, Pod, Timestamp};
 use kube_scheduler_engine::{AttemptResult, Engine, Input};
 
+use crate::explanation::is_being_deleted;
 use crate::idleness::{Idleness, NextStep};
 use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
@@ -96,14 +97,14 @@ impl Course {
         self.carry_out();
     }
 
-    /// Deletes all queued pods, so that they do not compete. Returns how many there were.
+    /// Deletes all queued pods, so that they do not compete. Returns how many of them waited for a node.
     pub(crate) fn leave_pending_aside(&mut self) -> usize {
         let queued = self.engine.queue().pending_pods();
         let pending: Vec<Arc<Pod>> = queued.map(|(_, queued)| queued.entry().0.clone()).collect();
         for pod in &pending {
             self.delete(pod);
         }
-        pending.len()
+        pending.iter().filter(|pod| !is_being_deleted(pod)).count()
     }
 
     /// Goes on until no pending pod can make progress.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Pod, PodSpec, Timestamp};
 use kube_scheduler_engine::{self as engine, Engine, PodPlace};
 
-pub(crate) use self::compose::{BEING_DELETED, place_answer};
+pub(crate) use self::compose::{BEING_DELETED, is_being_deleted, place_answer};
 pub use self::data::{
     Decision, Explanation, FeasibleNode, LostAnswer, PlaceAnswer, PreemptionAnswer, RejectedNodes,
     Rejection, ScoreAnswer, ShortageAnswer, Suggestion, Verdict,
@@ -106,7 +106,7 @@ pub(crate) fn explanation_in_group(
     interrupt: &Interrupt,
     now: Timestamp,
 ) -> Explanation {
-    let group = match found.pod.is_assigned() || compose::is_being_deleted(&found.pod) {
+    let group = match found.pod.is_assigned() || is_being_deleted(&found.pod) {
         true => None,
         false => group::trial::group_of(engine, &found.pod, options, interrupt, now),
     };

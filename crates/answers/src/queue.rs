@@ -16,7 +16,7 @@ use kube_scheduler_framework::Code;
 pub use self::data::{Queue, WaitingGroup, WaitingPod};
 use crate::API_VERSION;
 use crate::course::Course;
-use crate::explanation::{PlaceAnswer, is_ours, place_answer};
+use crate::explanation::{PlaceAnswer, is_being_deleted, is_ours, place_answer};
 use crate::format::{as_of, count};
 use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
@@ -62,7 +62,8 @@ pub(crate) fn queue_until(
     interrupt: &Interrupt,
     now: Timestamp,
 ) -> Queue {
-    let waiting = engine.pending_in_order();
+    let queued = engine.pending_in_order().into_iter();
+    let waiting = queued.filter(|pod| !is_being_deleted(pod));
     let mut outside = under_way(engine);
     let mut course = None;
     if options.from_objects {
@@ -137,12 +138,9 @@ fn rank(stage: &str) -> usize {
     order.iter().position(|one| *one == stage).unwrap_or(order.len())
 }
 
-/// The entry of one pod in the answer; `None` if the engine does not know it, or it is being deleted and waits for nothing.
+/// The entry of one pod in the answer; `None` if the engine does not know it.
 fn waiting_pod(engine: &Engine, course: Option<&Course>, pod: &Pod) -> Option<WaitingPod> {
     let before = engine.place_of(&pod.namespace, &pod.name)?;
-    if before.stage == PodStage::BeingDeleted {
-        return None;
-    }
     let mut answer = WaitingPod {
         order: 0,
         pod: pod.key(),

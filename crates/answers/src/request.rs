@@ -333,6 +333,24 @@ mod tests {
     }
 
     #[test]
+    fn questions_for_which_nothing_is_tried_again_and_again_are_brief() {
+        let is_brief = |kind, spec: Value| {
+            let (arguments, options) = (json!({"spec": spec}), CompileOptions::default());
+            Question::from_arguments(kind, &arguments, "web", &options).unwrap().is_brief()
+        };
+        let pod = || json!({"podName": "web"});
+        let suggested = json!({"podName": "web", "suggest": true});
+        assert!(is_brief(QuestionKind::Explanation, pod()));
+        assert!(!is_brief(QuestionKind::Explanation, suggested));
+        assert!(is_brief(QuestionKind::Preemption, pod()));
+        assert!(is_brief(QuestionKind::Queue, json!({})));
+        let changes = json!({"changes": [{"cordon": {"name": "a"}}]});
+        assert!(!is_brief(QuestionKind::WhatIf, changes));
+        assert!(!is_brief(QuestionKind::Drain, json!({"nodes": ["a"]})));
+        assert!(!is_brief(QuestionKind::Fragmentation, json!({})));
+    }
+
+    #[test]
     fn a_pod_is_named_or_given() {
         let named = read(&question(json!({"podName": "a", "suggest": true}))).unwrap();
         let Asked::Explanation { subject: Subject::Known(name), suggest: true } = &named.asked

@@ -25,7 +25,8 @@ pub use self::rounds::MAX_RETURNS;
 pub use self::workloads::Workload;
 use crate::course::{Course, Eviction};
 use crate::explanation::{
-    BEING_DELETED, ExplainOptions, Subject, explanation_of, found_about, is_ours, not_ours,
+    BEING_DELETED, ExplainOptions, Subject, explanation_of, found_about, is_being_deleted, is_ours,
+    not_ours,
 };
 use crate::format::as_of;
 use crate::interrupt::Interrupt;
@@ -275,7 +276,7 @@ fn compose(
     }
 }
 
-/// The pods that are asked about, or would have had a node without the changes, and have none; and how many others.
+/// The pods that are asked about, or would have had a node without the changes, and have none; and how many others wait.
 fn pending(
     before: &Course,
     after: &Course,
@@ -284,6 +285,9 @@ fn pending(
     let (mut listed, mut n_others) = (Vec::new(), 0);
     for (_, queued) in after.engine.queue().pending_pods() {
         let pod = &queued.entry().0;
+        if is_being_deleted(pod) {
+            continue;
+        }
         let name = PodName::from(&**pod);
         let asked = touched.asked.contains(&name);
         let loses = node_of(&before.engine, &name).is_some();
@@ -316,7 +320,9 @@ fn pending(
             });
         }
         let is_queued = after.engine.queue().get(&name.namespace, &name.name).is_some();
-        if known.is_some_and(|pod| !pod.is_assigned()) && !is_queued {
+        let does_not_wait =
+            |pod: &Arc<Pod>| !pod.is_assigned() && (!is_queued || is_being_deleted(pod));
+        if known.is_some_and(does_not_wait) {
             let message =
                 known.map(|pod| why_not_scheduled(&after.engine, pod)).unwrap_or_default();
             listed.push(PendingAnswer {
@@ -336,7 +342,7 @@ fn pending(
 fn why_not_scheduled(engine: &Engine, pod: &Pod) -> String {
     match is_ours(engine, pod) {
         false => not_ours(engine, pod).to_string(),
-        true if pod.deletion_requested.is_some() => BEING_DELETED.to_owned(),
+        true if is_being_deleted(pod) => BEING_DELETED.to_owned(),
         true => "it is still on its way".to_owned(),
     }
 }

@@ -1,5 +1,6 @@
 //! Reading a whole cluster once, with the rights of the user: for questions that are answered without a scheduler.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::Client;
@@ -90,6 +91,27 @@ impl ClusterLists {
         let client = endpoint.kube_client()?;
         let path = format!("/api/v1/namespaces/{}/pods/{}", escaped(namespace), escaped(name));
         read(&client, &path).await.map_err(ListError::Object)
+    }
+
+    /// The first `max` namespaces, by name, that have a pod of this name, also one that has ended.
+    ///
+    /// # Errors
+    /// If there is no connection, or this user may not list the pods of all namespaces.
+    pub async fn namespaces_with_pod(
+        endpoint: &Endpoint,
+        name: &str,
+        max: usize,
+    ) -> Result<Vec<String>, ListError> {
+        let client = endpoint.kube_client()?;
+        let named = escaped(name);
+        let path = format!("/api/v1/pods?fieldSelector=metadata.name%3D{named}&limit={max}");
+        let found = read(&client, &path).await.map_err(ListError::Object)?;
+        let pods = found.as_ref().and_then(|list| list["items"].as_array()).into_iter().flatten();
+        // A server may give more than was asked for.
+        let pods = pods.filter(|pod| pod["metadata"]["name"] == *name);
+        let namespaces: BTreeSet<&str> =
+            pods.filter_map(|pod| pod["metadata"]["namespace"].as_str()).collect();
+        Ok(namespaces.into_iter().take(max).map(str::to_owned).collect())
     }
 
     /// The newest revision of all objects that were read. The lists are read one after the other: what changed meanwhile may be

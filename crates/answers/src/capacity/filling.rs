@@ -16,7 +16,7 @@ pub(super) struct Filling<'a> {
     template: &'a Pod,
     spec: Arc<PodSpec>,
     n_placed: usize,
-    /// How many pods were pending, which are not in the copy.
+    /// How many pods waited for a node, which are not in the copy.
     pub(super) n_left_aside: usize,
     /// Whether the template belongs to a group, which its copies do not.
     pub(super) leaves_group: bool,
@@ -55,6 +55,7 @@ impl<'a> Filling<'a> {
             uid: format!("{}/{name}", template.namespace).into(),
             name,
             node_name: None,
+            deletion_requested: None,
             spec: self.spec.clone(),
             ..(*template).clone()
         }

@@ -68,8 +68,8 @@ pub(super) fn compose(
     }
 }
 
-/// Whether the pod is going away before it has a node: an attempt passes it over.
-pub(super) fn is_being_deleted(pod: &Pod) -> bool {
+/// Whether the pod is going away before it has a node: it waits for nothing, and an attempt passes it over.
+pub(crate) fn is_being_deleted(pod: &Pod) -> bool {
     pod.deletion_requested.is_some() && !pod.is_assigned()
 }
 

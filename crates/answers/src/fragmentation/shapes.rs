@@ -9,6 +9,7 @@ use kube_scheduler_api_types::{KeyedState, Labels, Pod, PodSpec};
 use kube_scheduler_engine::Engine;
 
 use crate::API_GROUP;
+use crate::explanation::is_being_deleted;
 use crate::what_if::is_of_node;
 
 /// Shapes that differ in node affinity alone are compared one by one, at most this many. Pods of more are no shape that is tried.
@@ -43,7 +44,8 @@ impl Shapes {
         let hasher = KeyedState::default();
         let mut pods: Vec<&Arc<Pod>> = engine.known_pods().collect();
         pods.sort_by_key(|pod| (&pod.namespace, &pod.name));
-        for pod in pods.into_iter().filter(|pod| !is_of_node(pod) && !pod.has_ended()) {
+        let is_left_out = |pod: &Pod| is_of_node(pod) || pod.has_ended() || is_being_deleted(pod);
+        for pod in pods.into_iter().filter(|pod| !is_left_out(pod)) {
             if !pod.spec.resource_claims.is_empty() {
                 shapes.n_with_claims += 1;
                 continue;

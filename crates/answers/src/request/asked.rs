@@ -11,7 +11,7 @@ use super::specs::{
     AddPodsSpec, CapacitySpec, ChangeSpec, DrainSpec, EffectSpec, FragmentationSpec, ObjectsSpec,
     PodQuestionSpec, PodReferenceSpec, QueueSpec, WhatIfSpec,
 };
-use super::{QuestionKind, RequestError, in_namespace, typed};
+use super::{Question, QuestionKind, RequestError, in_namespace, typed};
 use crate::ExplainOptions;
 use crate::capacity::CapacityOptions;
 use crate::explanation::{Subject, Visibility};
@@ -39,6 +39,18 @@ pub(crate) enum Asked {
     Capacity { template: Arc<Pod>, options: CapacityOptions },
     Queue { options: QueueOptions },
     Fragmentation { options: FragmentationOptions },
+}
+
+impl Question {
+    /// Whether its answer takes no longer than a few attempts at a pod or its group: nothing is tried again and again for it.
+    pub fn is_brief(&self) -> bool {
+        match &self.asked {
+            Asked::Explanation { suggest, .. } => !suggest,
+            Asked::Preemption { .. } => true,
+            Asked::Queue { options } => !options.from_objects,
+            Asked::WhatIf { .. } | Asked::Capacity { .. } | Asked::Fragmentation { .. } => false,
+        }
+    }
 }
 
 /// What is asked, what its reader has to see to ask it, and what comes with its pods.

@@ -36,7 +36,7 @@ pub struct WhatIf {
     /// Pods that were to be evicted, by name or from nodes that are drained, and cannot be, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub blocked: Vec<BlockedAnswer>,
-    /// How many others are pending, as they would be without the changes.
+    /// How many others are pending, as they would be without the changes; pods that are being deleted do not count.
     pub(super) other_pending: usize,
     /// Nodes whose pods differ.
     pub(super) nodes: Vec<NodeDifference>,

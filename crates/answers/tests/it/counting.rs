@@ -1,7 +1,9 @@
 //! How many more pods fit.
 
+use std::sync::Arc;
+
 use kube_scheduler_answers::{CapacityOptions, CapacityStep, LargestRequest, Refusal, capacity};
-use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_api_types::{Pod, Timestamp};
 use serde_json::json;
 
 use crate::cluster::{Cluster, NOW, pod};
@@ -31,6 +33,28 @@ fn pods_are_counted_until_the_next_one_does_not_fit() {
     assert!(text.ends_with("default/web: 5 fit, on 2 nodes\n"), "{text}");
     assert_eq!(cluster.engine.n_known_pods(), 2, "the cluster itself is as it was");
     assert_eq!(cluster.engine.pending_counts().active, 1);
+}
+
+#[test]
+fn pods_that_are_being_deleted_are_not_said_to_be_left_aside() {
+    let gates = json!({"schedulingGates": [{"name": "quota"}]});
+    let going = [pod("goes", "1", json!({})), pod("gated-goes", "1", gates)]
+        .map(|pod| Arc::new(Pod { deletion_requested: Some(NOW), ..(*pod).clone() }));
+    let cluster = going
+        .into_iter()
+        .fold(Cluster::new().node("a", "4", json!({})), |cluster, pod| cluster.pod(pod));
+    let left_aside = |cluster: &Cluster| {
+        let answer = capacity(&cluster.engine, &pod("web", "1", json!({})), to(9), NOW).unwrap();
+        assert_eq!(answer.count, 4, "they take no room");
+        let text = answer.table(false);
+        text.lines().find(|line| line.contains("left aside")).map(str::to_owned)
+    };
+    assert_eq!(left_aside(&cluster), None);
+    let cluster = cluster.pod(pod("waits", "1", json!({})));
+    assert_eq!(left_aside(&cluster).as_deref(), Some("note: 1 pending pod left aside"));
+    // A template that was read from the cluster may be going itself: more pods like it do not.
+    let template = cluster.engine.known_pod("default", "goes").unwrap();
+    assert_eq!(capacity(&cluster.engine, template, to(9), NOW).unwrap().count, 4);
 }
 
 #[test]

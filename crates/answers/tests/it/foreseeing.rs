@@ -100,6 +100,33 @@ fn only_what_differs_is_given() {
 }
 
 #[test]
+fn pods_that_are_being_deleted_are_not_pending() {
+    let going = |pod: Arc<Pod>| Arc::new(Pod { deletion_requested: Some(NOW), ..(*pod).clone() });
+    let gates = || json!({"schedulingGates": [{"name": "quota"}]});
+    let cluster = Cluster::new()
+        .node("a", "2", json!({}))
+        .pod(pod("waits", "80", json!({})))
+        .pod(going(pod("goes", "80", json!({}))))
+        .pod(going(pod("gated-goes", "1", gates())));
+    let new = Change::AddPod(pod("new", "1", json!({})));
+    let text = ask(&cluster, &[new]).unwrap().table(false);
+    assert!(
+        text.ends_with("fits: 1 of 1 pod placed; 1 other pod still pending, as now\n"),
+        "{text}"
+    );
+    // One that is asked about gets no node, and it is said why, whatever would hold it back else.
+    for spec in [json!({}), gates()] {
+        let answer = ask(&cluster, &[Change::AddPod(going(pod("new", "1", spec)))]).unwrap();
+        let [pending] = &answer.pending[..] else { panic!("{answer:?}") };
+        assert_eq!(
+            (pending.code, &*pending.message),
+            ("NotScheduled", "it is being deleted, and is never scheduled")
+        );
+        assert!(!answer.fits);
+    }
+}
+
+#[test]
 fn evictions_are_foreseen() {
     let low = pod("low", "2", json!({"nodeName": "a", "priority": 1}));
     let cluster = Cluster::new().node("a", "2", json!({})).pod(low);

@@ -1,8 +1,11 @@
 //! How much of what is free the mix of pods could not use.
 
+use std::sync::Arc;
+
 use kube_scheduler_answers::{
     Fragmentation, FragmentationOptions, FragmentedResource, fragmentation,
 };
+use kube_scheduler_api_types::Pod;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, NOW, pod};
@@ -52,6 +55,20 @@ fn what_a_shape_cannot_use_counts_as_often_as_the_shape() {
     assert_eq!(because, [("TaintToleration", "8000m"), ("NodeResourcesFit", "250m")]);
     assert_eq!(answer.resources.len(), 1, "no pod asks for memory");
     assert_eq!((answer.pods, answer.other_pods, answer.pools.len()), (4, 0, 0));
+}
+
+#[test]
+fn a_pod_that_goes_before_it_has_a_node_is_none_of_the_mix() {
+    let going = |spec: Value| {
+        let pod = pod("large-2", "2", spec);
+        Arc::new(Pod { deletion_requested: Some(NOW), ..(*pod).clone() })
+    };
+    let mix = |cluster: &Cluster| {
+        let answer = asked(cluster, &FragmentationOptions::default());
+        answer.shapes.iter().map(|shape| shape.pods).collect::<Vec<_>>()
+    };
+    assert_eq!(mix(&cluster().pod(going(json!({})))), [3, 1]);
+    assert_eq!(mix(&cluster().pod(going(json!({"nodeName": "empty"})))), [3, 2], "it still runs");
 }
 
 #[test]

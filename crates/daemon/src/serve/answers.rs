@@ -3,8 +3,8 @@
 //! The core takes a copy of its engine for each question; the answer is computed from the copy on a thread of its own.
 //!
 //! Invariants: an answer names no node, and no pod of another namespace, that its reader may not list; questions take at
-//! most one part in [`SHARE`](share::SHARE) of the core's time, and at most half of the processors; what questions hold in memory is bounded
-//! by their number and size; one user has at most half of the places for questions, and one thread; when a caller is gone, the work on its
+//! most one part in [`SHARE`](share::SHARE) of the core's time, and at most half of the processors (`threads` says what there is on small
+//! machines); what questions hold in memory is bounded by their number and size; one user has at most half of the places for questions, and one thread; when a caller is gone, the work on its
 //! answer ends after the current attempt, and counts as one of the questions until then.
 
 mod api;
@@ -12,6 +12,7 @@ mod fragmentation;
 mod places;
 mod problem;
 mod share;
+mod threads;
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -28,13 +29,14 @@ use kube_scheduler_answers::{
     Answer, ExplainOptions, Inquiry, Interrupt, Notes, Question, QuestionKind, Visibility,
 };
 use kube_scheduler_api_types::CompileOptions;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{timeout, timeout_at};
 
 pub(super) use self::api::ApiPath;
-use self::places::{MAX_QUESTIONS, Place, Places};
+use self::places::{Place, Places};
 use self::problem::Problem;
 use self::share::Share;
+use self::threads::Threads;
 use super::authorization::{Attributes, Authorizer, Verdict};
 use super::identity::User;
 use super::options::ConnectionPatience;
@@ -71,18 +73,17 @@ pub(super) struct Answers {
     /// Whose turn it is at the core.
     share: Share,
     /// Threads on which answers are computed.
-    threads: Arc<Semaphore>,
+    threads: Threads,
     patience: Patience,
 }
 
 impl Default for Answers {
     fn default() -> Self {
         let n_processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let n_threads = (n_processors / 2).clamp(1, MAX_QUESTIONS);
         Self {
             places: Places::default(),
             share: Share::default(),
-            threads: Arc::new(Semaphore::new(n_threads)),
+            threads: Threads::on(n_processors),
             patience: Patience::default(),
         }
     }
@@ -213,18 +214,21 @@ impl Answers {
     ) -> Result<String, Problem> {
         let late_at = tokio::time::Instant::now() + self.patience.turn;
         // First wait for the user's other questions: so at most one question of a user waits together with those of others.
-        let own_turn = turn_of(&place.line, late_at).await?;
-        let thread = turn_of(&self.threads, late_at).await?;
+        let own_turn = timeout_at(late_at, place.line.clone().acquire_owned()).await;
+        let own_turn = own_turn.map_err(|_| late())?.map_err(|_| core_has_ended())?;
+        let thread = timeout_at(late_at, self.threads.one(question.is_brief())).await;
+        let thread = thread.map_err(|_| late())?.ok_or_else(core_has_ended)?;
         let (inquiry, moment) = self.inquire(&question, inbox, late_at).await?;
         let interrupt = Interrupt::default();
         let wanted = Wanted(interrupt.clone());
         // Not on a thread that serves others: this takes as long as thousands of attempts, and the text may be long.
         let work = tokio::task::spawn_blocking(move || {
-            let answer = apart(|| inquiry.answer(&question, &interrupt));
-            let text =
-                answer.map_err(Problem::from).and_then(|answer| write(question, answer, moment));
+            let text = thread.spend(|| {
+                let answer = apart(|| inquiry.answer(&question, &interrupt));
+                answer.map_err(Problem::from).and_then(|answer| write(question, answer, moment))
+            });
             // Until here it takes processor and memory.
-            drop((thread, own_turn, place));
+            drop((own_turn, place));
             text
         });
         let text = timeout(self.patience.answer, work).await;
@@ -265,15 +269,6 @@ impl Answers {
             Problem::internal("the answer broke down, or the scheduling core has ended")
         })
     }
-}
-
-/// Waits for one of a few until `late_at`.
-async fn turn_of(
-    turns: &Arc<Semaphore>,
-    late_at: tokio::time::Instant,
-) -> Result<OwnedSemaphorePermit, Problem> {
-    let turn = timeout_at(late_at, turns.clone().acquire_owned()).await.map_err(|_| late())?;
-    turn.map_err(|_| core_has_ended())
 }
 
 fn core_has_ended() -> Problem {

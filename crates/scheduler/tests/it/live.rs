@@ -347,7 +347,7 @@ fn new_pods_are_spread_by_what_the_question_says_of_controllers_and_services() {
 }
 
 #[test]
-fn a_pod_that_has_ended_is_looked_up_at_the_api_server() {
+fn a_pod_that_is_not_known_is_looked_up_at_the_api_server() {
     let world = World::start();
     let pods = "/api/v1/namespaces/default/pods";
     let pod = json!({
@@ -386,12 +386,31 @@ fn a_pod_that_has_ended_is_looked_up_at_the_api_server() {
     assert!(said.contains("error: there is no pod default/none\n"), "{said}");
     let (_, _, said) = world.direct(&["explain", "deployment/web"]);
     assert!(said.contains("deployment/web means pod web of namespace deployment"), "{said}");
+    // Pods of a name in other namespaces, whether they have ended or not.
+    let web = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+        "spec": {"schedulerName": "other", "containers": [{"name": "c", "image": "x"}]},
+    });
+    for namespace in ["kube-public", "kube-system"] {
+        let pods = format!("/api/v1/namespaces/{namespace}/pods");
+        let created = world.cluster.call("POST", &pods, &web);
+        assert_eq!(created["kind"], "Pod", "{created}");
+    }
+    let elsewhere = "error: there is no pod default/web; there is one of this name in namespace kube-public, kube-system\n";
+    for command in [&["explain", "web"][..], &["what-if", "--delete-pod", "web"]] {
+        for (code, _, said) in [world.direct(command), world.local(command)] {
+            assert_eq!(code, Some(2), "{command:?}: {said}");
+            assert!(said.contains(elsewhere), "{command:?}: {said}");
+        }
+    }
     let source = ["--kubeconfig", &world.cluster.kubeconfig, "--server", &world.url];
     let flags = [&source[..], &["--insecure-skip-server-check"]].concat();
     let mut assistant = Assistant::start(&flags);
-    let result = assistant.call("explain", &json!({"spec": {"podName": "done"}}));
-    assert_eq!(result["isError"], true, "{result}");
-    assert_eq!(result["content"][0]["text"], ended.trim_end(), "{result}");
+    for (pod, text) in [("done", ended), ("web", elsewhere)] {
+        let result = assistant.call("explain", &json!({"spec": {"podName": pod}}));
+        assert_eq!(result["isError"], true, "{result}");
+        assert_eq!(result["content"][0]["text"], text.trim_end(), "{result}");
+    }
     assert_eq!(assistant.end(), Some(0));
 }
 

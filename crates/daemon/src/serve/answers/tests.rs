@@ -12,6 +12,7 @@ use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_config::{Configuration, FeatureGates};
 use kube_scheduler_engine::{Engine, EngineOptions};
 
+use super::places::MAX_QUESTIONS;
 use super::*;
 use crate::inbox::InboxReceiver;
 
@@ -37,15 +38,14 @@ impl Body for Silent {
 
 fn answers(turn: Duration, answer: Duration) -> Answers {
     let patience = Patience { turn, answer, ..Patience::default() };
-    Answers { threads: Arc::new(Semaphore::new(1)), patience, ..Answers::default() }
+    // One thread, and a part of one for brief answers.
+    Answers { threads: Threads::on(2), patience, ..Answers::default() }
 }
 
-fn question() -> Arc<Question> {
-    let arguments = serde_json::json!({"namespace": "web"});
+fn question(kind: QuestionKind) -> Arc<Question> {
     let options = CompileOptions::default();
-    Arc::new(
-        Question::from_arguments(QuestionKind::Queue, &arguments, "default", &options).unwrap(),
-    )
+    let arguments = serde_json::json!({});
+    Arc::new(Question::from_arguments(kind, &arguments, "default", &options).unwrap())
 }
 
 /// A core that answers every question, until its inbox is gone.
@@ -78,9 +78,19 @@ async fn computed_for(
     inbox: &Inbox,
     write: impl FnOnce() -> String + Send + 'static,
 ) -> Result<String, StatusCode> {
+    computed_about(QuestionKind::Fragmentation, user, answers, inbox, write).await
+}
+
+async fn computed_about(
+    kind: QuestionKind,
+    user: &str,
+    answers: &Answers,
+    inbox: &Inbox,
+    write: impl FnOnce() -> String + Send + 'static,
+) -> Result<String, StatusCode> {
     let place = answers.places.take(user).map_err(status)?;
     let write = move |_, _, _| Ok(write());
-    answers.compute(question(), write, inbox, place).await.map_err(status)
+    answers.compute(question(kind), write, inbox, place).await.map_err(status)
 }
 
 fn status(problem: Problem) -> StatusCode {
@@ -101,7 +111,7 @@ async fn who_has_no_turn_in_time_is_told_to_come_again() {
     let outcome = computed(&late, &inbox, String::new).await;
     assert_eq!(outcome, Err(StatusCode::SERVICE_UNAVAILABLE));
     // Another answer has the thread.
-    let thread = late.threads.clone().acquire_owned().await.unwrap();
+    let thread = late.threads.all.clone().acquire_owned().await.unwrap();
     let outcome = computed(&late, &inbox, String::new).await;
     assert_eq!(outcome, Err(StatusCode::SERVICE_UNAVAILABLE));
     drop(thread);
@@ -124,12 +134,12 @@ async fn an_answer_that_takes_too_long_is_given_up_and_counts_until_it_has_ended
     });
     assert_eq!(outcome.await, Err(StatusCode::GATEWAY_TIMEOUT));
     assert_eq!(answers.places.free.available_permits(), MAX_QUESTIONS - 1);
-    assert_eq!(answers.threads.available_permits(), 0);
+    assert_eq!(answers.threads.all.available_permits(), 0);
     drop(end);
     // Once it has ended, its place is free.
     let all = u32::try_from(MAX_QUESTIONS).unwrap();
     drop(answers.places.free.acquire_many(all).await.unwrap());
-    assert_eq!(answers.threads.available_permits(), 1);
+    assert_eq!(answers.threads.all.available_permits(), 1);
     drop(inbox);
     core.join().unwrap();
 }
@@ -138,7 +148,7 @@ async fn an_answer_that_takes_too_long_is_given_up_and_counts_until_it_has_ended
 async fn a_second_question_of_a_user_lets_those_of_others_go_first() {
     let (inbox, receiver) = Inbox::open();
     let core = core(receiver);
-    let answers = Answers { threads: Arc::new(Semaphore::new(2)), ..answers(LONG, LONG) };
+    let answers = Answers { threads: Threads::on(4), ..answers(LONG, LONG) };
     let (end, is_to_end) = mpsc::channel::<()>();
     let (begin, has_begun) = oneshot::channel::<()>();
     let first = computed_for("greedy", &answers, &inbox, move || {
@@ -159,6 +169,38 @@ async fn a_second_question_of_a_user_lets_those_of_others_go_first() {
     };
     let (first, second) = tokio::join!(first, others);
     assert_eq!((first.as_deref(), second.as_deref()), (Ok("first"), Ok("second")));
+    drop(inbox);
+    core.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_brief_question_does_not_wait_for_a_long_one() {
+    let (inbox, receiver) = Inbox::open();
+    let core = core(receiver);
+    let answers = answers(LONG, LONG);
+    let (end, is_to_end) = mpsc::channel::<()>();
+    let (begin, has_begun) = oneshot::channel::<()>();
+    let long = computed_for("one", &answers, &inbox, move || {
+        let _ = begin.send(());
+        let _ = is_to_end.recv();
+        "long".to_owned()
+    });
+    let others = async {
+        has_begun.await.unwrap();
+        // There is one thread for long ones.
+        let mut second = Box::pin(computed_for("other", &answers, &inbox, || "second".to_owned()));
+        let waits = timeout(SHORT, &mut second).await;
+        assert!(waits.is_err(), "{waits:?}");
+        for _ in 0..2 {
+            let brief = || "brief".to_owned();
+            let brief = computed_about(QuestionKind::Queue, "third", &answers, &inbox, brief);
+            assert_eq!(brief.await.as_deref(), Ok("brief"));
+        }
+        drop(end);
+        second.await
+    };
+    let (long, second) = tokio::join!(long, others);
+    assert_eq!((long.as_deref(), second.as_deref()), (Ok("long"), Ok("second")));
     drop(inbox);
     core.join().unwrap();
 }

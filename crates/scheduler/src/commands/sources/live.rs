@@ -6,19 +6,19 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use kube_scheduler_answers::{Interrupt, PodName, QuestionKind, Refusal};
 use kube_scheduler_api_types::LabelSelector;
-use kube_scheduler_daemon::{AskError, ClusterLists, Endpoint, RunningScheduler};
+use kube_scheduler_daemon::{AskError, ClusterLists, Endpoint, ListError, RunningScheduler};
 use kube_scheduler_simulator::ClusterInput;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use super::missing::Trace;
+use super::missing::{MAX_NAMED, Trace};
 use super::{add_files, print_remark, wanted};
 
 /// How long an answer may take: longer than a scheduler works on one.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How long looking up a pod at the API server may take.
+/// How long a question to the API server about a pod may take.
 const LOOKUP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A scheduler that runs, and the API server beside it.
@@ -110,14 +110,30 @@ impl Live {
 
     /// What the API server has of a pod, as far as the user may see that. Fails only if the question is given up.
     fn trace_of(&self, pod: &PodName) -> Result<Trace> {
-        let found = async {
-            let found = ClusterLists::read_pod(&self.endpoint, &pod.namespace, &pod.name);
-            wanted(&self.interrupt, timeout(LOOKUP_PATIENCE, found)).await
-        };
+        let found = ClusterLists::read_pod(&self.endpoint, &pod.namespace, &pod.name);
+        Ok(match self.looked_up(found)? {
+            Ok(Some(found)) => Trace::of(&found),
+            Ok(None) => {
+                // One more than are named, to see that there are more.
+                let max = MAX_NAMED + 1;
+                let found = ClusterLists::namespaces_with_pod(&self.endpoint, &pod.name, max);
+                // Who may not list the pods of all namespaces learns of none.
+                Trace::Elsewhere(self.looked_up(found)?.unwrap_or_default())
+            }
+            Err(why) => Trace::Unknown(why),
+        })
+    }
+
+    /// What comes of asking the API server, or why nothing does. Fails only if the question is given up.
+    fn looked_up<T>(
+        &self,
+        work: impl Future<Output = Result<T, ListError>>,
+    ) -> Result<Result<T, String>> {
+        let found = async { wanted(&self.interrupt, timeout(LOOKUP_PATIENCE, work)).await };
         Ok(match self.runtime.block_on(found)? {
-            Ok(Ok(found)) => Trace::of(found.as_ref()),
-            Ok(Err(error)) => Trace::Unknown(format!("{:#}", anyhow::Error::new(error))),
-            Err(_) => Trace::Unknown(format!("no answer within {LOOKUP_PATIENCE:?}")),
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(error)) => Err(format!("{:#}", anyhow::Error::new(error))),
+            Err(_) => Err(format!("no answer within {LOOKUP_PATIENCE:?}")),
         })
     }
 

@@ -11,7 +11,7 @@ use super::Asked;
 use crate::commands::answers::hint_about;
 
 /// How many namespaces are named.
-const MAX_NAMED: usize = 5;
+pub(super) const MAX_NAMED: usize = 5;
 
 /// What else is known of such a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +28,7 @@ pub(super) enum Trace {
 
 impl Trace {
     /// From what the API server has of the pod.
-    pub(super) fn of(found: Option<&Value>) -> Self {
-        let Some(found) = found else { return Self::Elsewhere(Vec::new()) };
+    pub(super) fn of(found: &Value) -> Self {
         match Pod::from_value(found) {
             Ok(pod) if pod.has_ended() => Self::Ended(pod.status.phase.to_string()),
             Ok(pod) => Self::There(pod.spec.scheduler_name.to_string()),
@@ -100,19 +99,20 @@ mod tests {
         let said = |trace: Trace, pod: &str| trace.refusal(&pod.parse().unwrap()).to_string();
         for phase in ["Succeeded", "Failed"] {
             let text = format!("pod shop/web has ended ({phase}): it is not scheduled any more");
-            assert_eq!(said(Trace::of(Some(&pod(phase))), "shop/web"), text);
+            assert_eq!(said(Trace::of(&pod(phase)), "shop/web"), text);
         }
         assert_eq!(
-            said(Trace::of(Some(&pod("Running"))), "shop/web"),
+            said(Trace::of(&pod("Running")), "shop/web"),
             "pod shop/web is there, for scheduler \"other\", but the scheduler that was asked does not know it yet"
         );
-        assert_eq!(said(Trace::of(None), "shop/web"), "there is no pod shop/web");
+        let nowhere = || Trace::Elsewhere(Vec::new());
+        assert_eq!(said(nowhere(), "shop/web"), "there is no pod shop/web");
         let forbidden = Trace::Unknown("pods \"web\" is forbidden".to_owned());
         assert_eq!(
             said(forbidden, "shop/web"),
             "there is no pod shop/web; whether it has ended is not known: pods \"web\" is forbidden"
         );
-        let hint = said(Trace::of(None), "deployment/web");
+        let hint = said(nowhere(), "deployment/web");
         assert!(hint.starts_with("there is no pod deployment/web; deployment/web means"), "{hint}");
         let many = Trace::Elsewhere((0..7).map(|at| format!("n-{at}")).collect());
         assert_eq!(
