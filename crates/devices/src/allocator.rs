@@ -147,7 +147,7 @@ impl Allocator {
         let mut search = Search::new(self, node, &pools, &plan, steps, Thoroughness::Direct);
         // What leads to the first way goes by what the pod itself can tell apart.
         search.kinds = (most > 1).then_some(&kinds);
-        search.collector = Some(Collector::new(&plan, &kinds, most));
+        search.collector = Some(Collector::new(&plan, &kinds, most, steps));
         let ended = search.run();
         let found = search.collector.take().map(|collector| collector.found).unwrap_or_default();
         let mut are_all = match ended {

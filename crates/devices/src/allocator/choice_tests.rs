@@ -2,7 +2,7 @@
 
 use kube_scheduler_api_types::Labels;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::tests::{Case, Model, allocator, case, claim_of, claims_of, many, usage};
 use super::*;
@@ -21,23 +21,40 @@ fn criteria_of(claims: &[ResourceClaim]) -> Criteria {
 /// What there is for a claim, at `most` as many, with what was found so far when `max_steps` ended. Each share has an id of its own.
 fn choices(
     case: &Case,
-    (usage, criteria): (&Usage, &Criteria),
+    known: (&Usage, &Criteria),
     claim: &ResourceClaim,
     (most, max_steps): (usize, u64),
+) -> Result<Choices, AllocationError> {
+    choices_within(case, known, claim, (most, &Steps::new(max_steps)))
+}
+
+/// The same, with steps of which some may be left.
+fn choices_within(
+    case: &Case,
+    (usage, criteria): (&Usage, &Criteria),
+    claim: &ResourceClaim,
+    (most, steps): (usize, &Steps),
 ) -> Result<Choices, AllocationError> {
     let labels = Labels::default();
     let node = NodeRef { name: NODE, labels: &labels };
     let claims = PodClaims::new([Arc::new(claim.clone())]);
-    let steps = Steps::new(max_steps);
     let mut n_shares = 0;
     let mut new_share_id = || {
         n_shares += 1;
         format!("{} {n_shares}", claim.name).into()
     };
-    allocator(case, usage).choices(node, &claims, (criteria, most), &steps, &mut new_share_id)
+    allocator(case, usage).choices(node, &claims, (criteria, most), steps, &mut new_share_id)
 }
 
 const STEPS: u64 = 1_000_000;
+
+/// How many steps it takes to find so many choices for the first claim of a case, at most, and how many there are.
+fn cost(case: &Case, criteria: &Criteria, most: usize) -> (u64, usize) {
+    let claim = &claims_of(case)[0];
+    let steps = Steps::new(STEPS);
+    let found = choices_within(case, (&Usage::default(), criteria), claim, (most, &steps)).unwrap();
+    (STEPS - steps.left(), found.list.len())
+}
 
 /// Whether all claims can be served, one after the other, with any choice for each.
 fn can_serve(case: &Case, usage: &Usage, criteria: &Criteria, claims: &[ResourceClaim]) -> bool {
@@ -99,16 +116,25 @@ proptest! {
     }
 }
 
+/// Devices, and a claim for so many of them.
+fn some_of(n_devices: usize, device: impl Fn(usize) -> Value, count: usize) -> Case {
+    let request = json!({"deviceClassName": "any", "allocationMode": "ExactCount", "count": count});
+    many(n_devices, device, claim_of(json!([{"name": "r", "exactly": request}]), json!([])))
+}
+
+/// Devices that have nothing but a name.
+fn bare(at: usize) -> Value {
+    json!({"name": format!("d{at}")})
+}
+
 /// Devices of two models, each with a number of its own.
 fn numbered(n_devices: usize, count: usize) -> Case {
-    let request = json!({"deviceClassName": "any", "allocationMode": "ExactCount", "count": count});
-    let claim = claim_of(json!([{"name": "r", "exactly": request}]), json!([]));
     let device = |at: usize| {
         let model = ["a", "b"][at % 2];
         json!({"name": format!("d{at}"), "attributes":
             {"model": {"string": model}, "serial": {"string": format!("{at}")}}})
     };
-    many(n_devices, device, claim)
+    some_of(n_devices, device, count)
 }
 
 /// The claim's own selectors, and those of another claim of its gang.
@@ -193,4 +219,119 @@ fn a_share_with_admin_access_is_not_one_that_is_taken() {
     }
     assert_eq!(ways, [["d0", "d1"], ["d1", "d0"]]);
     assert!(found.are_all);
+}
+
+#[test]
+fn each_device_of_a_solution_counts() {
+    let steps = |count| cost(&numbered(3, count), &Criteria::default(), 1).0;
+    // In the mark four, in the allocation eight; visiting and taking it are no more than two.
+    assert!(steps(3) - steps(1) >= 2 * (4 + 8), "{} {}", steps(3), steps(1));
+}
+
+#[test]
+fn what_is_in_the_allocation_of_a_device_counts() {
+    let steps = |n: usize| {
+        let mut case = numbered(2, 2);
+        let toleration = json!({"key": "k", "operator": "Exists"});
+        let tolerations = vec![toleration; n];
+        case.claims[0]["spec"]["devices"]["requests"][0]["exactly"]["tolerations"] =
+            tolerations.into();
+        cost(&case, &Criteria::default(), 1).0
+    };
+    assert_eq!(steps(7) - steps(0), 2 * 7);
+}
+
+/// Each entry for two of three requests is compared with all of them.
+#[test]
+fn configuration_counts_for_each_request() {
+    let steps = |n: usize| {
+        let request = json!({"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1});
+        let requests = ["r0", "r1", "r2"].map(|name| json!({"name": name, "exactly": request}));
+        let mut case = numbered(3, 1);
+        case.claims = vec![claim_of(json!(requests), json!([]))];
+        let opaque = json!({"driver": "d", "parameters": {}});
+        let entry = json!({"requests": ["r0", "r1"], "opaque": opaque});
+        case.claims[0]["spec"]["devices"]["config"] = vec![entry; n].into();
+        cost(&case, &Criteria::default(), 1).0
+    };
+    assert_eq!(steps(5) - steps(0), 5 * 3 * (1 + 2));
+}
+
+/// Also in marks of solutions that are as good as others.
+#[test]
+fn the_text_of_each_mark_counts() {
+    let with_name = |n_bytes: usize| {
+        let mut case = numbered(4, 2);
+        case.claims[0]["metadata"]["name"] = "c".repeat(n_bytes).into();
+        cost(&case, &also(&["model=a"]), 10_000)
+    };
+    let ((short, n_found), (long, _)) = (with_name(4), with_name(244));
+    assert_eq!(n_found, 3);
+    // One of each model comes twice, in both orders.
+    let n_marks = (long - short) / ((244 - 4) / 8);
+    assert!(n_marks > 3, "{short} {long}");
+}
+
+#[test]
+fn the_text_that_tells_a_device_from_others_counts() {
+    let any = Criteria::default();
+    // What a policy says of a device's capacity is part of its kind.
+    let of_capacity = |n_bytes: usize| {
+        let device = |at: usize| {
+            let name = "m".repeat(n_bytes);
+            let capacity = json!({"value": "4", "requestPolicy": {"default": "1"}});
+            json!({"name": format!("d{at}"), "capacity": {name: capacity}})
+        };
+        cost(&some_of(6, device, 1), &any, 1).0
+    };
+    assert_eq!(of_capacity(60) - of_capacity(20), 6 * 40 / 8);
+    // So is an attribute in which the devices of some claim have to agree.
+    let constraint = json!({"matchAttribute": "gpu.example.com/link"});
+    let aligned = claim_of(json!([]), json!([constraint]));
+    let aligned = criteria_of(&[ResourceClaim::from_json(&aligned.into()).unwrap()]);
+    let of_attribute = |n_bytes: usize, criteria: &Criteria| {
+        let device = |at: usize| {
+            let link = "l".repeat(n_bytes);
+            json!({"name": format!("d{at}"), "attributes": {"link": {"string": link}}})
+        };
+        cost(&some_of(6, device, 1), criteria, 1).0
+    };
+    assert_eq!(of_attribute(60, &aligned) - of_attribute(20, &aligned), 6 * (60 / 8 - 20 / 8));
+    assert_eq!(of_attribute(20, &aligned) - of_attribute(20, &any), 6 * (1 + 20 / 8));
+    // And taints, here of devices that are not taken.
+    let of_taints = |n_bytes: usize| {
+        let device = |at: usize| match at {
+            0 => bare(at),
+            _ => json!({"name": format!("d{at}"), "taints":
+                [{"key": "k".repeat(n_bytes), "effect": "NoSchedule"}]}),
+        };
+        cost(&some_of(6, device, 1), &any, 1).0
+    };
+    let without = cost(&some_of(6, bare, 1), &any, 1).0;
+    let n_bytes = "NoSchedule".len() as u64;
+    for more in [6, 46] {
+        let text = (more + n_bytes) / 8;
+        assert_eq!(of_taints(more as usize) - without, 5 * (1 + text));
+    }
+}
+
+/// Where devices can be used is written down once for the devices of a slice, and once more for each device that a claim gets.
+#[test]
+fn what_says_where_devices_can_be_used_counts() {
+    let steps = |n_values: usize, count: usize| {
+        let mut case = some_of(3, bare, count);
+        let values: Vec<String> = (0..n_values).map(|at| format!("v{at}")).collect();
+        let elsewhere = json!([{"key": "zone", "operator": "NotIn", "values": values}]);
+        let spec = case.slices[0]["spec"].as_object_mut().unwrap();
+        spec.remove("nodeName");
+        spec.insert(
+            "nodeSelector".into(),
+            json!({"nodeSelectorTerms": [{"matchExpressions": elsewhere}]}),
+        );
+        cost(&case, &Criteria::default(), 1).0
+    };
+    let [one, two] = [1, 2].map(|count| steps(9, count) - steps(1, count));
+    let text = two - one;
+    assert!(text >= 4, "{one} {two}");
+    assert_eq!([one, two], [2 * text, 3 * text]);
 }

@@ -20,7 +20,7 @@ use crate::inventory::{DeviceRef, NodePools, PoolGeneration};
 use super::likeness::{amounts, capacities};
 use super::plan::Plan;
 use super::search::{Chosen, Found};
-use super::{AllocationError, Allocator, Steps, likeness};
+use super::{AllocationError, Allocator, Steps, likeness, outcome};
 
 /// What tells devices apart for claims that are planned together.
 #[derive(Clone, Debug, Default)]
@@ -96,7 +96,15 @@ pub struct Choices {
 }
 
 /// The devices of a node by kind.
-pub(super) struct Kinds(Vec<u32>);
+pub(super) struct Kinds(Vec<KindOf>);
+
+/// What is known of one device.
+struct KindOf {
+    /// The place of the first device of its kind.
+    kind: u32,
+    /// See [`Reach::n_selecting`].
+    n_selecting: usize,
+}
 
 /// All that may tell a device from another, apart from who holds it.
 #[derive(PartialEq, Eq, Hash)]
@@ -110,13 +118,43 @@ struct Kind<'a> {
     counters: likeness::Amounts,
     is_shareable: bool,
     capacity: Option<String>,
-    /// Where it can be used, as text.
-    reach: Arc<str>,
+    /// Where it can be used, by number.
+    reach: u32,
     binds_to_node: bool,
     has_conditions: bool,
 }
 
+impl Kind<'_> {
+    /// Counts what it takes to write it down: its parts, and their texts.
+    fn count(&self, steps: &Steps) -> Result<(), AllocationError> {
+        let Self { values, taints, counters, capacity, .. } = self;
+        steps.take((values.len() + taints.len() + counters.len()) as u64)?;
+        let of_values: usize = values.iter().flatten().map(|value| n_bytes(value)).sum();
+        let of_taints: usize = taints.iter().flatten().map(|text| text.len()).sum();
+        let of_counters: usize = counters.iter().map(|(_, amount)| amount.len()).sum();
+        let of_capacity = capacity.as_ref().map_or(0, String::len);
+        steps.take_text(of_values + of_taints + of_counters + of_capacity)
+    }
+}
+
+/// About how many bytes the value of an attribute has, where there may be any number of them.
+fn n_bytes(value: &Attribute) -> usize {
+    match value {
+        Attribute::String(text) | Attribute::Version(text) => text.len(),
+        Attribute::Strings(texts) | Attribute::Versions(texts) => {
+            texts.iter().map(|text| 1 + text.len()).sum()
+        }
+        Attribute::Ints(numbers) => 8 * numbers.len(),
+        Attribute::Bools(values) => values.len(),
+        Attribute::Int(_) | Attribute::Bool(_) | Attribute::Unknown => 0,
+    }
+}
+
 impl Kinds {
+    /// Finds the kinds of all devices of a node.
+    ///
+    /// # Errors
+    /// If that takes more steps than are left.
     pub(super) fn new(
         allocator: &Allocator,
         pools: &NodePools,
@@ -147,44 +185,66 @@ impl Kinds {
                 sights.push(column.matches(device.shape(), facts, &mut cost).ok());
                 steps.take_evaluation(cost)?;
             }
-            let reach = reaches.of(device, steps)?;
-            kinds.push(*known.entry(kind(device, (sights, reach), criteria)).or_insert(place));
+            let Reach { number, n_selecting } = reaches.of(device, steps)?;
+            let kind = kind(device, (sights, number), criteria);
+            kind.count(steps)?;
+            kinds.push(KindOf { kind: *known.entry(kind).or_insert(place), n_selecting });
         }
         Ok(Self(kinds))
     }
 
     /// The kind of the device at `place`.
     pub(super) fn of(&self, place: usize) -> u32 {
-        self.0[place]
+        self.0[place].kind
     }
 }
 
-/// Writing down where devices can be used counts as so many steps.
+/// Writing down where devices can be used counts as so many steps, beside the text.
 const STEPS_OF_REACH: u64 = 32;
 
-/// Where the devices of the slice that was looked at last can be used.
+/// Where devices can be used.
+#[derive(Clone, Copy)]
+struct Reach {
+    /// Equal for devices that can be used in the same places.
+    number: u32,
+    /// How many bytes it takes to say so where nodes are selected by their labels. An allocation says it again.
+    n_selecting: usize,
+}
+
+/// Where devices can be used that were looked at before.
 #[derive(Default)]
-struct Reaches<'a>(Option<(&'a ResourceSlice, Arc<str>)>);
+struct Reaches<'a> {
+    /// The devices of the slice that was looked at last.
+    last: Option<(&'a ResourceSlice, Reach)>,
+    /// By what says so.
+    numbers: KeyedMap<String, u32>,
+}
 
 impl<'a> Reaches<'a> {
-    fn of(&mut self, device: DeviceRef<'a>, steps: &Steps) -> Result<Arc<str>, AllocationError> {
+    fn of(&mut self, device: DeviceRef<'a>, steps: &Steps) -> Result<Reach, AllocationError> {
         let slice = device.slice();
-        if let Some((known, reach)) = &self.0
-            && std::ptr::eq(*known, slice)
+        if let Some((known, reach)) = self.last
+            && std::ptr::eq(known, slice)
             && !slice.is_per_device()
         {
-            return Ok(reach.clone());
+            return Ok(reach);
         }
         steps.take(STEPS_OF_REACH)?;
-        let reach: Arc<str> = format!("{:?}", slice.reach_of(device.device)).into();
-        self.0 = Some((slice, reach.clone()));
+        let reach = slice.reach_of(device.device);
+        let text = format!("{reach:?}");
+        steps.take_text(text.len())?;
+        let n_selecting = if reach.node_selector.is_some() { text.len() } else { 0 };
+        let next = self.numbers.len() as u32;
+        let number = *self.numbers.entry(text).or_insert(next);
+        let reach = Reach { number, n_selecting };
+        self.last = Some((slice, reach));
         Ok(reach)
     }
 }
 
 fn kind<'a>(
     device: DeviceRef<'a>,
-    (sights, reach): (SmallVec<[Option<bool>; 8]>, Arc<str>),
+    (sights, reach): (SmallVec<[Option<bool>; 8]>, u32),
     criteria: &Criteria,
 ) -> Kind<'a> {
     let driver = &*device.slice().driver;
@@ -206,28 +266,46 @@ fn kind<'a>(
     }
 }
 
+/// A device in the mark of a solution counts as so many steps, beside the text.
+const STEPS_OF_MARKED: u64 = 4;
+
 /// Takes the solutions of a search.
 pub(super) struct Collector<'a> {
     plan: &'a Plan<'a>,
     kinds: &'a Kinds,
     most: usize,
+    steps: &'a Steps,
     marks: KeyedSet<Arc<str>>,
     pub(super) found: Vec<(Found, Arc<str>)>,
 }
 
 impl<'a> Collector<'a> {
-    pub(super) fn new(plan: &'a Plan<'a>, kinds: &'a Kinds, most: usize) -> Self {
-        Self { plan, kinds, most, marks: KeyedSet::default(), found: Vec::new() }
+    pub(super) fn new(plan: &'a Plan<'a>, kinds: &'a Kinds, most: usize, steps: &'a Steps) -> Self {
+        Self { plan, kinds, most, steps, marks: KeyedSet::default(), found: Vec::new() }
     }
 
-    /// Takes a solution, unless one that is as good was found before. Returns whether there are enough.
-    pub(super) fn add(&mut self, results: &[Vec<Chosen>], alternatives: &[Vec<usize>]) -> bool {
+    /// Takes a solution, unless one that is as good was found before. Returns whether there are enough. The
+    /// steps that it takes pay for making allocations of it, too.
+    ///
+    /// # Errors
+    /// If the steps that are left are too few for the solution, which is not taken then.
+    pub(super) fn add(
+        &mut self,
+        results: &[Vec<Chosen>],
+        alternatives: &[Vec<usize>],
+    ) -> Result<bool, AllocationError> {
+        let places = || results.iter().flatten().map(|chosen| chosen.place);
+        self.steps.take(places().count() as u64 * STEPS_OF_MARKED)?;
         let mark = self.mark(results);
+        self.steps.take_text(mark.len())?;
         if self.marks.insert(mark.clone()) {
+            self.steps.take(outcome::n_steps(self.plan, results, alternatives))?;
+            let kinds = &self.kinds.0;
+            self.steps.take_text(places().map(|place| kinds[place].n_selecting).sum())?;
             let (results, alternatives) = (results.to_vec(), alternatives.to_vec());
             self.found.push((Found { results, alternatives }, mark));
         }
-        self.found.len() >= self.most
+        Ok(self.found.len() >= self.most)
     }
 
     /// What each claim gets: kinds, and where it matters which device it is, places. With the names of claims, because which of a

@@ -11,6 +11,31 @@ use super::plan::{ClaimPlan, Plan, RequestPlan};
 use super::search::Chosen;
 use super::{AllocationError, Allocator};
 
+/// Writing down a device that a claim gets counts as so many steps, its tolerations and amounts apart.
+const STEPS_OF_DEVICE: u64 = 8;
+
+/// As how many steps [`assemble`] counts for this solution, where node selectors are not counted: for each device, and for each part of
+/// each request's configuration.
+pub(super) fn n_steps(
+    plan: &Plan<'_>,
+    results: &[Vec<Chosen>],
+    alternatives: &[Vec<usize>],
+) -> u64 {
+    let of_device = |one: &Chosen| {
+        let n_tolerations = plan.requests[one.request].exact.tolerations.len();
+        let n_amounts = one.share.as_ref().map_or(0, |amounts| amounts.len());
+        STEPS_OF_DEVICE + (n_tolerations + n_amounts) as u64
+    };
+    let n_of_devices: u64 = results.iter().flatten().map(of_device).sum();
+    let of_claim = |(claim, chosen): (&ClaimPlan<'_>, &Vec<usize>)| {
+        let n_names = claim.claim.config.iter().map(|config| 1 + config.requests.len());
+        let n_names: usize = n_names.sum();
+        let requests = requests(plan, claim, chosen);
+        requests.map(|request| (1 + request.class.config.len() + n_names) as u64).sum::<u64>()
+    };
+    n_of_devices + plan.claims.iter().zip(alternatives).map(of_claim).sum::<u64>()
+}
+
 /// The allocations of all claims.
 pub(super) fn assemble(
     allocator: &Allocator,
@@ -75,13 +100,18 @@ fn result(
     }
 }
 
+/// The requests of a claim with the alternatives that were chosen.
+fn requests<'p, 'a>(
+    plan: &'p Plan<'a>,
+    claim: &'p ClaimPlan<'a>,
+    chosen: &'p [usize],
+) -> impl Iterator<Item = &'p RequestPlan<'a>> {
+    let all = claim.requests.iter().zip(chosen);
+    all.filter_map(move |(alternatives, at)| plan.requests.get(alternatives.range.start + at))
+}
+
 fn config(plan: &Plan<'_>, claim: &ClaimPlan<'_>, chosen: &[usize]) -> Vec<AllocationConfig> {
-    let requests: Vec<&RequestPlan<'_>> = claim
-        .requests
-        .iter()
-        .zip(chosen)
-        .filter_map(|(alternatives, at)| plan.requests.get(alternatives.range.start + at))
-        .collect();
+    let requests: Vec<&RequestPlan<'_>> = requests(plan, claim, chosen).collect();
     let mut all: Vec<AllocationConfig> = Vec::new();
     // Where the entries of every class begin, in the order of first use.
     let mut classes: Vec<(&Arc<str>, std::ops::Range<usize>)> = Vec::new();

@@ -196,7 +196,7 @@ impl<'a> Search<'a> {
         self.steps.take(1)?;
         let plan = self.plan;
         let Some(claim) = plan.claims.get(at.claim) else {
-            return Ok(Next::Return(self.complete()));
+            return Ok(Next::Return(self.complete()?));
         };
         let Some(alternatives) = claim.requests.get(at.request) else {
             frames.push(Frame::Claim);
@@ -225,10 +225,11 @@ impl<'a> Search<'a> {
     }
 
     /// What a complete solution comes to: one that is not enough is as good as none.
-    fn complete(&mut self) -> Outcome {
+    fn complete(&mut self) -> Result<Outcome, AllocationError> {
         let Self { collector, results, alternatives, .. } = self;
-        let is_enough = collector.as_mut().is_none_or(|all| all.add(results, alternatives));
-        if is_enough { Outcome::Found } else { Outcome::No }
+        let Some(collector) = collector else { return Ok(Outcome::Found) };
+        let is_enough = collector.add(results, alternatives)?;
+        Ok(if is_enough { Outcome::Found } else { Outcome::No })
     }
 
     /// Goes on where a visit has led to `outcome`.

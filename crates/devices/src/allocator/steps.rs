@@ -13,11 +13,14 @@ const LISTED_BY_STEP: u64 = 64;
 /// This many selectors that a device has to pass count as one step, beside what evaluating them takes.
 const SELECTORS_BY_STEP: u64 = 8;
 
+/// This many bytes of text that is written down count as one step.
+const BYTES_BY_STEP: u64 = 8;
+
 /// Looking up a selector by its text counts as this many steps.
 const STEPS_OF_LOOKUP: u64 = 8;
 
-/// How many steps searches may still take. Trying a device is one; listing devices and evaluating selectors counts, too,
-/// by what it takes. Several searches may share one limit.
+/// How many steps searches may still take. Trying a device is one; listing devices, evaluating selectors and writing down what was
+/// found counts, too, by what it takes. Several searches may share one limit.
 #[derive(Debug)]
 pub struct Steps(Cell<u64>);
 
@@ -49,6 +52,10 @@ impl Steps {
 
     pub(super) fn take_selectors(&self, selectors: usize) -> Result<(), AllocationError> {
         self.take(selectors as u64 / SELECTORS_BY_STEP)
+    }
+
+    pub(super) fn take_text(&self, bytes: usize) -> Result<(), AllocationError> {
+        self.take(bytes as u64 / BYTES_BY_STEP)
     }
 
     pub(super) fn take_lookups(&self, selectors: usize) -> Result<(), AllocationError> {
