@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{KeyedMap, Pod};
-use kube_scheduler_framework::{Plugin, SignatureWriter};
+use kube_scheduler_framework::groups::PlannedMember;
+use kube_scheduler_framework::{Context, Plugin, SignatureWriter};
 use kube_scheduler_runtime::{PluginIdx, Profile};
 
 /// What signatures that are remembered may take, in bytes. The ones unused for longest are forgotten beyond that.
@@ -128,6 +129,25 @@ impl SignPlan {
             }
         }
         Some(signature.into_bytes())
+    }
+
+    /// What a member of a group that is planned as a whole has in common with those that are alike; `None` if it is like no other.
+    pub(crate) fn sign_member(
+        &self,
+        cx: &Context<'_>,
+        member: PlannedMember<'_>,
+    ) -> Option<Box<[u8]>> {
+        if n_parts(member.pod) > MAX_PARTS {
+            return None;
+        }
+        let mut signature = SignatureWriter::new();
+        for plugin in self.plugins.as_ref()? {
+            if !plugin.as_sign()?.sign_member(cx, member, &mut signature) {
+                return None;
+            }
+        }
+        let bytes = signature.into_bytes();
+        (bytes.len() <= MAX_SIGNATURE).then(|| bytes.into())
     }
 }
 
