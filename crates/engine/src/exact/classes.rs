@@ -1,5 +1,7 @@
 //! Which members of a gang are interchangeable in an [exact search](super::search), and what is chosen for them.
 
+use std::collections::BTreeMap;
+
 use kube_scheduler_api_types::{KeyedMap, Pod};
 use kube_scheduler_framework::groups::{Chooser, PlannedMember};
 
@@ -38,14 +40,19 @@ enum Likeness {
     OfMembers(usize),
 }
 
-/// The classes of a gang's members, in the order of their first ones.
+/// The classes of a gang's members, in the order of their first ones. What it costs is counted on the work of the core.
 pub(super) fn classes(core: &Core, group: &Group) -> Vec<Class> {
     let mut classes: Vec<(Option<(Likeness, i32)>, Class)> = Vec::new();
+    let mut by_signature: BTreeMap<u64, Choosing> = BTreeMap::new();
     let mut written: KeyedMap<Box<[u8]>, usize> = KeyedMap::default();
     for (member, queued) in group.members.iter().enumerate() {
         let pod = &queued.entry().0;
         let signature = queued.signature();
-        let (choosing, _) = choosing(core, group, pod);
+        let ask = || choosing(core, group, pod).0;
+        let choosing = match signature {
+            Some(number) => *by_signature.entry(number).or_insert_with(ask),
+            None => ask(),
+        };
         let likeness = match signature {
             Some(number) if !choosing.has_choices => Some(Likeness::OfPods(number)),
             // What there is to choose from may depend on objects that are the member's own.
@@ -68,8 +75,11 @@ pub(super) fn classes(core: &Core, group: &Group) -> Vec<Class> {
     classes.into_iter().map(|(_, class)| class).collect()
 }
 
-/// What plugins write for a member; nothing for one that is like no other.
+/// What plugins write for a member; nothing for one that is like no other, or if no work is left, with which a search ends at once.
 fn signed(core: &Core, group: &Group, member: usize) -> Option<Box<[u8]>> {
+    if core.work.left() == 0 {
+        return None;
+    }
     let plan = core.plans.sign.get(group.profile.position())?;
     let (pod, members) = (&group.pods[member], &group.pods[..]);
     let member = PlannedMember { pod, members, shared: &group.shared };

@@ -98,9 +98,8 @@ impl Claims<'_> {
 
     /// Whether the pod is the only member that uses the claim, and nothing has become of it.
     fn is_own(&self, claim: &ResourceClaim, entry: Option<&str>) -> bool {
-        let is_of_group = |entry: &str| {
-            self.of_group.is_some_and(|of_group| of_group.consumer(entry).is_some())
-        };
+        let is_of_group =
+            |entry: &str| self.of_group.is_some_and(|of_group| of_group.consumer(entry).is_some());
         claim.status.allocation.is_none()
             && claim.status.reserved_for.is_empty()
             && in_flight::get(self.objects, &claim.uid).is_none()
