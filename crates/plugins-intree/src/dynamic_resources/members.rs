@@ -135,3 +135,101 @@ impl Uses {
         uses
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kube_scheduler_framework::api::Object;
+    use kube_scheduler_framework::groups::GroupCycleState;
+    use kube_scheduler_framework::testing::fixture;
+    use kube_scheduler_framework::{Handle, PluginArgs};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// What each member has in common with others, where these claims are there.
+    fn signed(claims: &[Value], members: &[Arc<Pod>]) -> Vec<Option<Vec<u8>>> {
+        let mut world = fixture("node n");
+        for claim in claims {
+            let object = Object::from_value(claim.clone()).unwrap();
+            world.cluster_mut().upsert_object(Arc::new(object));
+        }
+        let plugin = super::super::new(&PluginArgs::Null, &Handle::default()).unwrap();
+        let (sign, shared, cx) =
+            (plugin.as_sign().unwrap(), GroupCycleState::default(), world.cx());
+        let signature = |pod: &Arc<Pod>| {
+            let mut signature = SignatureWriter::new();
+            let member = PlannedMember { pod, members, shared: &shared };
+            let is_signed = sign.sign_member(&cx, member, &mut signature);
+            is_signed.then(|| signature.into_bytes())
+        };
+        members.iter().map(signature).collect()
+    }
+
+    fn claim(name: &str) -> Value {
+        let exactly = json!({"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1});
+        json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"namespace": "default", "name": name, "uid": name},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+        })
+    }
+
+    /// A pod with one entry for a claim.
+    fn member(name: &str, entry: &str, claim: &str) -> Arc<Pod> {
+        let pod = json!({
+            "metadata": {"namespace": "default", "name": name, "uid": name},
+            "spec": {"resourceClaims": [{"name": entry, "resourceClaimName": claim}]},
+        });
+        Arc::new(Pod::from_value(&pod).unwrap())
+    }
+
+    /// Whether two members with a claim each are alike if that of one is changed.
+    fn are_alike(change: fn(&mut Value)) -> bool {
+        let members = [member("m0", "own", "c0"), member("m1", "own", "c1")];
+        let mut other = claim("c1");
+        change(&mut other);
+        let found = signed(&[claim("c0"), other], &members);
+        assert!(found[0].is_some());
+        found[0] == found[1]
+    }
+
+    #[test]
+    fn claims_that_ask_for_the_same_are_alike_until_something_becomes_of_one() {
+        assert!(are_alike(|_| {}));
+        assert!(are_alike(|claim| claim["metadata"]["labels"] = json!({"a": "b"})));
+        let changes: [fn(&mut Value); 5] = [
+            |claim| claim["spec"]["devices"]["requests"][0]["exactly"]["count"] = json!(2),
+            |claim| claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"),
+            |claim| {
+                let user = json!({"resource": "pods", "name": "other", "uid": "other"});
+                claim["status"] = json!({"reservedFor": [user]});
+            },
+            |claim| claim["status"] = json!({"allocation": {"devices": {"results": []}}}),
+            |claim| {
+                let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "m1", "uid": "m1", "controller": true});
+                claim["metadata"]["ownerReferences"] = json!([owner]);
+            },
+        ];
+        for (at, change) in changes.into_iter().enumerate() {
+            assert!(!are_alike(change), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_claim_of_several_members_is_only_ever_itself() {
+        let claims = ["c0", "c1", "c2"].map(claim);
+        let of_two = [
+            member("m0", "own", "c0"),
+            member("m1", "own", "c1"),
+            member("m2", "own", "c1"),
+            member("m3", "own", "c2"),
+            member("m4", "other", "c2"),
+        ];
+        let found = signed(&claims, &of_two);
+        assert!(found.iter().all(Option::is_some));
+        assert_eq!(found[1], found[2]);
+        for (one, other) in [(0, 1), (0, 3), (1, 3), (3, 4)] {
+            assert_ne!(found[one], found[other], "{one} and {other}");
+        }
+    }
+}
