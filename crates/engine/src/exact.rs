@@ -11,6 +11,7 @@
 //! Behaviour: `docs/groups.md`, "Exact mode".
 
 mod board;
+mod classes;
 mod search;
 
 use std::collections::BTreeMap;
@@ -23,7 +24,8 @@ use kube_scheduler_framework::groups::GroupDemand;
 use kube_scheduler_framework::{NodeIdx, Status};
 use kube_scheduler_queue::Nomination;
 
-use self::board::{GangBoard, Placed, choosing, counted_out, price_of_counting};
+use self::board::{GangBoard, Placed, counted_out, price_of_counting};
+use self::classes::choosing;
 use self::search::{Answer, Halt, search};
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope};

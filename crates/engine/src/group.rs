@@ -113,6 +113,12 @@ impl Effort {
         self.as_a_whole.saturating_add(self.searched)
     }
 
+    /// Plugins have counted so much while they chose for members, or looked at what there is to choose from.
+    pub(crate) const fn chose(&mut self, work: u64) {
+        self.searched = self.searched.saturating_add(work);
+        self.chosen = self.chosen.saturating_add(work);
+    }
+
     /// What comes now has an allowance of its own.
     pub(crate) const fn begin_stage(&mut self) {
         self.before_stage = self.planned();

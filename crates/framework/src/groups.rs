@@ -12,7 +12,8 @@ pub use kube_scheduler_cache::{MemberPlace, PodGroupError, PodGroupState};
 use crate::cycle_state::CycleState;
 pub use crate::points::{
     Choice, Chooser, ChosenFor, GroupDemand, GroupSource, GroupTrial, PlacedGroup, Placement,
-    PlacementBound, PlacementGenerate, PlacementScore, PodGroupPostFilter, ProposedPlacement,
+    PlacementBound, PlacementGenerate, PlacementScore, PlannedMember, PodGroupPostFilter,
+    ProposedPlacement,
 };
 
 /// Values that plugins share between the members of a group for one group cycle. The [`CycleState`] of every member holds it

@@ -18,6 +18,7 @@ mod hints;
 mod in_flight;
 mod inventory;
 mod kinds;
+mod members;
 mod metrics;
 mod node;
 mod node_resources;
@@ -43,7 +44,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{NodeResourceClaim, Pod};
 use kube_scheduler_framework::following::PreFilterFollower;
-use kube_scheduler_framework::groups::{Chooser, GroupCycleState, GroupDemand, PlacementBound};
+use kube_scheduler_framework::groups::{
+    Chooser, GroupCycleState, GroupDemand, PlacementBound, PlannedMember,
+};
 use kube_scheduler_framework::{
     Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, Filter,
     FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
@@ -92,6 +95,17 @@ impl DynamicResources {
     /// The name of the pod's group, if groups can have claims.
     fn group_with_claims<'a>(&self, pod: &'a Pod) -> Option<&'a Arc<str>> {
         group::name_of(pod, self.shared.settings.group_claims)
+    }
+
+    fn sign_requests(&self, pod: &Pod, signature: &mut SignatureWriter) {
+        write_resources(&pod.requests.fit, signature);
+        // It is looked up for every member.
+        let group = self.group_with_claims(pod);
+        signature.present(group.is_some());
+        if let Some(group) = group {
+            signature.text(&pod.namespace);
+            signature.text(group);
+        }
     }
 
     fn trials<'a>(
@@ -393,15 +407,18 @@ impl PlacementBound for DynamicResources {
 
 impl Sign for DynamicResources {
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
-        write_resources(&pod.requests.fit, signature);
-        // It is looked up for every member.
-        let group = self.group_with_claims(pod);
-        signature.present(group.is_some());
-        if let Some(group) = group {
-            signature.text(&pod.namespace);
-            signature.text(group);
-        }
+        self.sign_requests(pod, signature);
         !self.may_concern(pod) || following::sign(pod, signature)
+    }
+
+    fn sign_member(
+        &self,
+        cx: &Context<'_>,
+        member: PlannedMember<'_>,
+        signature: &mut SignatureWriter,
+    ) -> bool {
+        self.sign_requests(member.pod, signature);
+        !self.may_concern(member.pod) || members::sign(&self.shared, cx, member, signature)
     }
 }
 

@@ -5,15 +5,16 @@
 //! claims is tried.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use kube_scheduler_engine::Input;
+use kube_scheduler_engine::{Input, WorkLimits};
 use kube_scheduler_tests::fixtures::{node_applied, object_applied, pod_applied, pod_group};
 use kube_scheduler_tests::history::Numbers;
 use serde_json::{Value, json};
 
 use super::{
-    DEVICES, Decision, N_ARRIVALS, N_GANGS, any_places, at, decide, decide_in, exact, gang, member,
-    number, says, shuffled, with_gates,
+    DEVICES, Decision, N_ARRIVALS, N_GANGS, any_places, at, decide, decide_in, engine, exact, gang,
+    member, number, says, shuffled, with_gates, with_limits,
 };
 
 const DRIVER: &str = "gpu.example.com";
@@ -52,6 +53,8 @@ struct Member {
     /// Whether it shares the claims of the gang, by their numbers.
     shares: [bool; 2],
     own: Option<Claim>,
+    /// Whether its own claim was made from a template.
+    is_generated: bool,
 }
 
 /// A gang with claims of single members and with two that members share. The second one is for devices of a zone, so that all who
@@ -66,6 +69,8 @@ struct Case {
     /// Whether the shared claims belong to the group.
     are_of_group: bool,
     min_count: usize,
+    /// A member whose own claim, for one device, has this one already.
+    taken: Option<(usize, usize)>,
 }
 
 /// Devices of claims.
@@ -96,7 +101,7 @@ impl Claim {
         Self { requests, aligned_in: Some(attribute), of_zone: false }
     }
 
-    fn input(&self, name: &str) -> Input {
+    fn json(&self, name: &str) -> Value {
         let class = if self.of_zone { "of-zone" } else { "of-node" };
         let requests = self.requests.iter().enumerate().map(|(at, request)| {
             let selectors = request.model.map(|model| {
@@ -112,10 +117,10 @@ impl Claim {
             let name = format!("{DRIVER}/{}", ATTRIBUTES[attribute]);
             json!([{"matchAttribute": name}])
         });
-        object_applied(json!({
+        json!({
             "apiVersion": DEVICES, "kind": "ResourceClaim", "metadata": {"namespace": "x", "name": name, "uid": name},
             "spec": {"devices": {"requests": requests, "constraints": constraints}}, "status": {},
-        }))
+        })
     }
 
     /// One entry for each device.
@@ -145,13 +150,58 @@ impl Case {
             let own = !numbers.one_in(5);
             let of_zone = numbers.one_in(5);
             let own = own.then(|| Claim::random(&mut numbers, of_zone));
-            Member { cpu: 1 + numbers.below(2), shares, own }
+            Member { cpu: 1 + numbers.below(2), shares, own, is_generated: false }
         });
         let members: Vec<Member> = members.collect();
         let min_count = if numbers.one_in(4) { members.len() - 1 } else { members.len() };
         let shared = [Claim::random(&mut numbers, false), Claim::random(&mut numbers, true)];
         let are_of_group = numbers.one_in(2);
-        Self { machines, devices, members, shared, are_of_group, min_count }
+        Self { machines, devices, members, shared, are_of_group, min_count, taken: None }
+    }
+
+    /// A gang of one or two kinds of members, each with a claim of its own, of which one may have a device already.
+    fn alike(seed: u64) -> Self {
+        let mut numbers = Numbers::new(seed);
+        let n_machines = 2 + numbers.below(2);
+        let machines: Vec<(u64, u64)> =
+            (0..n_machines).map(|_| (2 + numbers.below(4), numbers.below(2))).collect();
+        let mut devices = Vec::new();
+        for (node, (_, zone)) in machines.iter().enumerate() {
+            let n_devices = 2 + numbers.below(3);
+            let of_node = (Some(node), *zone);
+            devices.extend((0..n_devices).map(|_| Device::random(&mut numbers, of_node, 2)));
+        }
+        devices.extend(Self::of_zones(&mut numbers));
+        let kind = |numbers: &mut Numbers| {
+            let shares = [numbers.one_in(6), numbers.one_in(6)];
+            let of_zone = numbers.one_in(6);
+            let own = Some(Claim::random(numbers, of_zone));
+            Member { cpu: 1 + numbers.below(2), shares, own, is_generated: numbers.one_in(2) }
+        };
+        let kinds = [kind(&mut numbers), kind(&mut numbers)];
+        let n_members = 3 + numbers.below(2);
+        // Most are of the first kind.
+        let members = (0..n_members).map(|_| kinds[usize::from(numbers.one_in(4))].clone());
+        let members: Vec<Member> = members.collect();
+        let shared = [Claim::random(&mut numbers, false), Claim::random(&mut numbers, true)];
+        let (are_of_group, leaves_one) = (numbers.one_in(2), numbers.one_in(4));
+        let min_count = members.len() - usize::from(leaves_one);
+        let mut case =
+            Self { machines, devices, members, shared, are_of_group, min_count, taken: None };
+        let member = usize::try_from(numbers.below(n_members)).unwrap();
+        let suitable = case.devices_for_one(member);
+        if numbers.one_in(3) && !suitable.is_empty() {
+            let device = usize::try_from(numbers.below(suitable.len() as u64)).unwrap();
+            case.taken = Some((member, suitable[device]));
+        }
+        case
+    }
+
+    /// The devices that a member's own claim may have, if it is for one.
+    fn devices_for_one(&self, member: usize) -> Vec<usize> {
+        let Some(own) = &self.members[member].own else { return Vec::new() };
+        let [model] = own.slots()[..] else { return Vec::new() };
+        (0..self.devices.len()).filter(|at| self.suits(own, &[], (&[], model), *at)).collect()
     }
 
     fn of_zones(numbers: &mut Numbers) -> Vec<Device> {
@@ -184,7 +234,8 @@ impl Case {
                 by_node[node].insert(usize::try_from(at).unwrap(), device);
             }
             let own = Some(Claim::aligned(count, attribute));
-            Member { cpu: 1, shares: [false, shares_zone && numbers.one_in(2)], own }
+            let shares = [false, shares_zone && numbers.one_in(2)];
+            Member { cpu: 1, shares, own, is_generated: false }
         });
         let members: Vec<Member> = members.collect();
         let mut devices = by_node.concat();
@@ -195,7 +246,7 @@ impl Case {
         devices.extend(Self::of_zones(&mut numbers));
         let shared = [Claim::random(&mut numbers, false), Claim::random(&mut numbers, true)];
         let (are_of_group, min_count) = (numbers.one_in(2), members.len());
-        Self { machines, devices, members, shared, are_of_group, min_count }
+        Self { machines, devices, members, shared, are_of_group, min_count, taken: None }
     }
 
     fn inputs(&self) -> Vec<Input> {
@@ -228,9 +279,7 @@ impl Case {
             }));
         }
         for ((node, zone), devices) in pools {
-            let name = node.map_or_else(|| format!("z{zone}"), |node| format!("n{node}"));
-            let zones = json!([{"key": "zone", "operator": "In", "values": [format!("z{zone}")]}]);
-            let reach = json!({"nodeSelectorTerms": [{"matchExpressions": zones}]});
+            let (name, reach) = (pool_name(node, zone), reach(node, zone));
             let mut spec = json!({
                 "driver": DRIVER, "devices": devices,
                 "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
@@ -249,24 +298,41 @@ impl Case {
         let spec = json!({"schedulingPolicy": policy, "resourceClaims": of_group});
         inputs.push(object_applied(pod_group("g", spec)));
         for (at, claim) in self.shared.iter().enumerate() {
-            inputs.push(claim.input(&format!("s{at}")));
+            inputs.push(object_applied(claim.json(&format!("s{at}"))));
         }
         for (at, of) in self.members.iter().enumerate() {
             let name = format!("m{at}");
             let used = shared.iter().zip(of.shares).filter(|(_, uses)| *uses);
             let mut claims: Vec<Value> = used.map(|(entry, _)| entry.clone()).collect();
-            if let Some(own) = &of.own {
-                inputs.push(own.input(&name));
-                claims.push(json!({"name": "own", "resourceClaimName": name}));
-            }
             let mut pod = member(of.cpu).json(&name, None, Some("g"));
+            if let Some(own) = &of.own {
+                let mut claim = own.json(&name);
+                if let Some((_, device)) = self.taken.filter(|(taken, _)| *taken == at) {
+                    claim["status"]["allocation"] = self.allocation(device);
+                }
+                if of.is_generated {
+                    generate(&mut claim, &mut pod);
+                    claims.push(json!({"name": "own", "resourceClaimTemplateName": "own"}));
+                } else {
+                    claims.push(json!({"name": "own", "resourceClaimName": name}));
+                }
+                inputs.push(object_applied(claim));
+            }
             pod["spec"]["resourceClaims"] = claims.into();
             inputs.push(pod_applied(&pod));
         }
         inputs
     }
 
-    /// The claims that members on these nodes use, by name, each with the nodes of its users.
+    /// What stands in a claim that has one device.
+    fn allocation(&self, device: usize) -> Value {
+        let Device { node, zone, .. } = self.devices[device];
+        let pool = pool_name(node, zone);
+        let result = json!({"request": "r0", "driver": DRIVER, "pool": pool, "device": format!("d{device}")});
+        json!({"devices": {"results": [result]}, "nodeSelector": reach(node, zone)})
+    }
+
+    /// The claims that members on these nodes use and that have no device yet, by name, each with the nodes of its users.
     fn claims(&self, places: &[Option<usize>]) -> BTreeMap<String, (&Claim, Vec<usize>)> {
         let mut claims: BTreeMap<String, (&Claim, Vec<usize>)> = BTreeMap::new();
         for (at, (of, place)) in self.members.iter().zip(places).enumerate() {
@@ -277,7 +343,8 @@ impl Case {
                     users.1.push(node);
                 }
             }
-            if let Some(own) = &of.own {
+            let is_taken = self.taken.is_some_and(|(taken, _)| taken == at);
+            if let Some(own) = of.own.as_ref().filter(|_| !is_taken) {
                 claims.insert(format!("m{at}"), (own, vec![node]));
             }
         }
@@ -356,9 +423,19 @@ impl Case {
         self.can_serve(claims, state, used, &mut BTreeSet::new()).then_some(given)
     }
 
+    /// The device that is taken, as a bit; `None` if the member that has it cannot use it where it is.
+    fn taken_device(&self, places: &[Option<usize>]) -> Option<u64> {
+        let Some((member, device)) = self.taken else { return Some(0) };
+        let own = self.members[member].own.as_ref()?;
+        let users: Vec<usize> = places[member].into_iter().collect();
+        self.suits(own, &users, (&[], own.slots()[0]), device).then_some(1 << device)
+    }
+
     fn allows(&self, places: &[Option<usize>]) -> bool {
         let claims: Vec<_> = self.claims(places).into_values().collect();
-        self.has_cpus(places) && self.first_devices(&claims, 0).is_some()
+        let has_devices =
+            |taken: u64| self.has_cpus(places) && self.first_devices(&claims, taken).is_some();
+        self.taken_device(places).is_some_and(has_devices)
     }
 
     /// Whether there is a way in some order of the members if each gets the devices that come first.
@@ -411,7 +488,8 @@ impl Case {
         let claims = self.claims(places);
         let names: Vec<&String> = claims.keys().collect();
         assert_eq!(allocated.keys().collect::<Vec<_>>(), names);
-        let mut used = BTreeSet::new();
+        assert!(self.taken_device(places).is_some(), "{places:?}");
+        let mut used: BTreeSet<usize> = self.taken.iter().map(|(_, device)| *device).collect();
         for (name, devices) in allocated {
             let (claim, users) = &claims[name];
             let slots = claim.slots();
@@ -423,6 +501,32 @@ impl Case {
             }
         }
     }
+}
+
+/// What the devices of a node, or of a zone, stand under.
+fn pool_name(node: Option<usize>, zone: u64) -> String {
+    node.map_or_else(|| format!("z{zone}"), |node| format!("n{node}"))
+}
+
+/// Where they can be used.
+fn reach(node: Option<usize>, zone: u64) -> Value {
+    let is_in =
+        |key: &str, value: String| json!([{"key": key, "operator": "In", "values": [value]}]);
+    let term = match node {
+        Some(node) => json!({"matchFields": is_in("metadata.name", format!("n{node}"))}),
+        None => json!({"matchExpressions": is_in("zone", format!("z{zone}"))}),
+    };
+    json!({"nodeSelectorTerms": [term]})
+}
+
+/// The claim was made from a template for the pod, which has the entry `own` for it.
+fn generate(claim: &mut Value, pod: &mut Value) {
+    let name = &pod["metadata"]["name"];
+    claim["metadata"]["ownerReferences"] = json!([
+        {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod["metadata"]["uid"], "controller": true},
+    ]);
+    let generated = json!({"name": "own", "resourceClaimName": claim["metadata"]["name"]});
+    pod["status"]["resourceClaimStatuses"] = json!([generated]);
 }
 
 /// What became of the members, and the devices of each claim that is about to be written.
@@ -441,38 +545,42 @@ fn decide_devices(inputs: Vec<Input>) -> (Decision, BTreeMap<String, Vec<usize>>
     (decision, allocated)
 }
 
+/// Asserts that the gang is placed if there is a way, with devices that its claims may have. The nodes of its members then.
+fn placed_if_possible(case: &Case, seed: u64) -> Option<Vec<Option<usize>>> {
+    let (decision, allocated) = decide_devices(case.inputs());
+    let is_satisfiable = case.is_satisfiable();
+    let n_placed = decision.placed.len();
+    assert_eq!(n_placed >= case.min_count, is_satisfiable, "seed {seed}: {case:#?}, {decision:#?}");
+    if !is_satisfiable {
+        assert!(n_placed == 0 && allocated.is_empty(), "seed {seed}: by halves: {decision:#?}");
+        // All was tried, and nothing less is said.
+        let is_cut = says(&decision, "ended at its limit") || says(&decision, "found first");
+        assert!(!is_cut, "seed {seed}: {decision:#?}");
+        return None;
+    }
+    let mut places = vec![None; case.members.len()];
+    for (member, node) in &decision.placed {
+        places[*member] = Some(*node);
+    }
+    assert!(case.has_cpus(&places), "seed {seed}: {case:#?}, {decision:#?}");
+    case.check_devices(&places, &allocated);
+    Some(places)
+}
+
 #[test]
 fn a_gang_with_claims_is_placed_whenever_there_is_a_way_with_any_devices() {
     let (mut n_satisfiable, mut n_beyond_orders, mut n_shared, mut n_refused) = (0, 0, 0, 0);
     for seed in 0..number("KUBE_SCHEDULER_GANGS", N_GANGS) {
         let case = if seed % 2 == 0 { Case::random(seed) } else { Case::tight(seed) };
-        let (decision, allocated) = decide_devices(case.inputs());
-        let is_satisfiable = case.is_satisfiable();
-        let n_placed = decision.placed.len();
-        assert_eq!(
-            n_placed >= case.min_count,
-            is_satisfiable,
-            "seed {seed}: {case:#?}, {decision:#?}"
-        );
-        if is_satisfiable {
-            let mut places = vec![None; case.members.len()];
-            for (member, node) in &decision.placed {
-                places[*member] = Some(*node);
-            }
-            assert!(case.has_cpus(&places), "seed {seed}: {case:#?}, {decision:#?}");
-            case.check_devices(&places, &allocated);
-            let mut nowhere = vec![None; case.members.len()];
-            let is_simple = case.fits_in_some_order(&mut nowhere, &BTreeMap::new());
-            n_beyond_orders += u64::from(!is_simple);
-            n_shared += u64::from(case.claims(&places).values().any(|(_, users)| users.len() > 1));
-        } else {
-            assert!(n_placed == 0 && allocated.is_empty(), "seed {seed}: by halves: {decision:#?}");
-            // All was tried, and nothing less is said.
-            let is_cut = says(&decision, "ended at its limit") || says(&decision, "found first");
-            assert!(!is_cut, "seed {seed}: {decision:#?}");
-        }
-        n_satisfiable += u64::from(is_satisfiable);
-        n_refused += u64::from(!is_satisfiable);
+        let Some(places) = placed_if_possible(&case, seed) else {
+            n_refused += 1;
+            continue;
+        };
+        n_satisfiable += 1;
+        let mut nowhere = vec![None; case.members.len()];
+        let is_simple = case.fits_in_some_order(&mut nowhere, &BTreeMap::new());
+        n_beyond_orders += u64::from(!is_simple);
+        n_shared += u64::from(case.claims(&places).values().any(|(_, users)| users.len() > 1));
     }
     assert!(
         n_satisfiable > 50 && n_beyond_orders > 5 && n_shared > 10 && n_refused > 50,
@@ -481,11 +589,30 @@ fn a_gang_with_claims_is_placed_whenever_there_is_a_way_with_any_devices() {
     );
 }
 
+/// Members whose claims ask for the same stand for each other in the search, and one whose claim has a device for itself alone.
+#[test]
+fn a_gang_of_members_that_are_alike_is_placed_whenever_there_is_a_way() {
+    let (mut n_satisfiable, mut n_refused) = ([0, 0], [0, 0]);
+    for seed in 0..number("KUBE_SCHEDULER_GANGS", N_GANGS) {
+        let case = Case::alike(seed);
+        let has_taken = usize::from(case.taken.is_some());
+        match placed_if_possible(&case, seed) {
+            Some(_) => n_satisfiable[has_taken] += 1,
+            None => n_refused[has_taken] += 1,
+        }
+    }
+    let are_enough = |[n_free, n_taken]: [u64; 2]| n_free > 50 && n_taken > 10;
+    assert!(
+        are_enough(n_satisfiable) && are_enough(n_refused),
+        "without and with a claim that has a device: {n_satisfiable:?} satisfiable, {n_refused:?} not"
+    );
+}
+
 #[test]
 fn the_order_of_arrival_decides_nothing_about_other_devices() {
     let n_arrivals = number("KUBE_SCHEDULER_ARRIVALS", N_ARRIVALS);
     for seed in 0..number("KUBE_SCHEDULER_GANGS", N_GANGS / 3) {
-        let case = Case::tight(seed);
+        let case = if seed % 2 == 0 { Case::tight(seed) } else { Case::alike(seed) };
         let mut numbers = Numbers::new(seed);
         let expected = decide_devices(case.inputs());
         for _ in 0..n_arrivals {
@@ -553,4 +680,100 @@ fn devices_that_no_claim_tells_apart_are_tried_once() {
     let decision = decide(aligned_in(&devices[..13], &["a"; 7]), exact());
     assert_eq!(decision.placed, [], "{:#?}", decision.effects);
     assert!(says(&decision, "no way to place 7 pods, in any order"), "{:#?}", decision.effects);
+}
+
+/// Nodes with so many CPUs and devices.
+fn nodes_with_devices(sizes: &[(u64, usize)]) -> Vec<Input> {
+    let cpus: Vec<u64> = sizes.iter().map(|(cpu, _)| *cpu).collect();
+    let mut inputs = gang(&cpus, &[]).inputs();
+    inputs.retain(|input| matches!(input, Input::NodeApplied(_)));
+    inputs.push(object_applied(
+        json!({"apiVersion": DEVICES, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}),
+    ));
+    for (node, (_, n_devices)) in sizes.iter().enumerate() {
+        let name = format!("n{node}");
+        let devices: Vec<Value> =
+            (0..*n_devices).map(|at| json!({"name": format!("d{at}")})).collect();
+        inputs.push(object_applied(json!({
+            "apiVersion": DEVICES, "kind": "ResourceSlice", "metadata": {"name": name},
+            "spec": {
+                "driver": DRIVER, "nodeName": name, "devices": devices,
+                "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+            },
+        })));
+    }
+    inputs
+}
+
+/// So many pods that need one CPU each, and one device by a claim that was made from a template. If `without_device` is given, one more
+/// pod needs so many CPUs and no device; it is the last one by name.
+fn trainers(n: usize, without_device: Option<u64>, min_count: usize) -> Vec<Input> {
+    let policy = json!({"gang": {"minCount": min_count}});
+    let mut inputs = vec![object_applied(pod_group("g", json!({"schedulingPolicy": policy})))];
+    for at in 0..n {
+        let name = format!("m{at}");
+        let mut pod = member(1).json(&name, None, Some("g"));
+        let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1});
+        let mut claim = json!({
+            "apiVersion": DEVICES, "kind": "ResourceClaim", "metadata": {"namespace": "x", "name": name, "uid": name},
+            "spec": {"devices": {"requests": [{"name": "r0", "exactly": exactly}]}}, "status": {},
+        });
+        generate(&mut claim, &mut pod);
+        pod["spec"]["resourceClaims"] =
+            json!([{"name": "own", "resourceClaimTemplateName": "own"}]);
+        inputs.push(object_applied(claim));
+        inputs.push(pod_applied(&pod));
+    }
+    let last = without_device.map(|cpu| member(cpu).json("m99", None, Some("g")));
+    inputs.extend(last.map(|pod| pod_applied(&pod)));
+    inputs
+}
+
+/// With a tenth of the usual work: it does not matter which of the pods goes where.
+#[test]
+fn a_gang_of_equal_pods_with_a_device_each_takes_little_work() {
+    let work = WorkLimits { base: 200_000, per_node: 0, refill_per_second: 0 };
+    let inputs = |n: usize, without_device: Option<u64>| {
+        let mut inputs = nodes_with_devices(&[(16, 8), (16, 8)]);
+        let min_count = n + usize::from(without_device.is_some());
+        inputs.extend(trainers(n, without_device, min_count));
+        inputs
+    };
+    let decision = decide(inputs(16, None), with_limits(&[], true, work));
+    assert_eq!(decision.placed.len(), 16, "{decision:#?}");
+    let decision = decide(inputs(17, None), with_limits(&[], true, work));
+    let text = "cluster: no way to place 17 pods, in any order";
+    assert!(says(&decision, text), "{decision:#?}");
+    for text in ["ended at its limit", "found first"] {
+        assert!(!says(&decision, text), "{decision:#?}");
+    }
+    // Only if eight of the others are on one node there is room for the last one on the other.
+    let greedy = decide(inputs(12, Some(12)), engine(true, false, WorkLimits::default()));
+    assert_eq!(greedy.placed, [], "{greedy:#?}");
+    let decision = decide(inputs(12, Some(12)), with_limits(&[], true, work));
+    assert_eq!(decision.placed.len(), 13, "{decision:#?}");
+}
+
+/// The claim of the first member has a device of a node that is gone, so that this one goes nowhere; the second asks for the same.
+#[test]
+fn a_member_whose_claim_has_a_device_is_like_no_other() {
+    let mut inputs = nodes_with_devices(&[(2, 1), (1, 1)]);
+    inputs.extend(trainers(2, Some(2), 2));
+    let decision = decide(inputs.clone(), exact());
+    assert_eq!(decision.placed.len(), 2, "two of three fit: {decision:#?}");
+    let result = json!({"request": "r0", "driver": DRIVER, "pool": "n9", "device": "d0"});
+    let allocation = json!({"devices": {"results": [result]}, "nodeSelector": reach(Some(9), 0)});
+    for input in &mut inputs {
+        if let Input::ObjectApplied(object) = input
+            && *object.name == *"m0"
+        {
+            let status = json!({"allocation": allocation});
+            Arc::make_mut(object).set_field(&["status"], status.into());
+        }
+    }
+    let greedy = decide(inputs.clone(), engine(true, false, WorkLimits::default()));
+    assert_eq!(greedy.placed, [], "{greedy:#?}");
+    let decision = decide(inputs, exact());
+    let places: BTreeMap<usize, usize> = decision.placed.iter().copied().collect();
+    assert_eq!(places, BTreeMap::from([(1, 1), (99, 0)]), "{decision:#?}");
 }

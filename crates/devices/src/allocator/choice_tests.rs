@@ -179,7 +179,8 @@ fn what_was_not_found_out_is_not_claimed() {
     assert_eq!(ask((10_000, 30)).unwrap_err(), AllocationError::TooManySteps);
 }
 
-/// Whether it was the one or the other member that got a device of a kind, and in which order they came, leaves the same.
+/// Whether it was the one or the other member that got a device of a kind, and in which order they came, leaves the same, also if
+/// their claims ask for the same under other names.
 #[test]
 fn marks_are_of_kinds_and_not_of_devices() {
     let case = numbered(6, 2);
@@ -193,6 +194,9 @@ fn marks_are_of_kinds_and_not_of_devices() {
         found.list.iter().map(|choice| choice.mark.clone()).collect()
     };
     assert_eq!((before.list.len(), marks(&before)), (3, marks(&after)));
+    let other = ResourceClaim { name: "other".into(), uid: "other".into(), ..claim.clone() };
+    let of_other = choices(&case, (&usage, &criteria), &other, (10_000, STEPS)).unwrap();
+    assert_eq!(marks(&of_other), marks(&after));
 }
 
 /// What is had beside its users leaves the device to others, also one that several may have.

@@ -81,8 +81,8 @@ impl Criteria {
 pub struct Choice {
     /// One per claim, in their order.
     pub allocations: Vec<Arc<Allocation>>,
-    /// Choices with equal marks, for the same pod on the same node, leave the same for all claims that are planned together, also
-    /// if other things were chosen before.
+    /// Choices with equal marks, for the same claims on the same node, leave the same for all claims that are planned together, also
+    /// if other things were chosen before. Claims that ask for the same, each in its place, have the same marks.
     pub mark: Arc<str>,
 }
 
@@ -308,14 +308,14 @@ impl<'a> Collector<'a> {
         Ok(self.found.len() >= self.most)
     }
 
-    /// What each claim gets: kinds, and where it matters which device it is, places. With the names of claims, because which of a
-    /// pod's claims are left to allocate depends on who came before.
+    /// What each claim gets, in their order: kinds, and where it matters which device it is, places. Without the names of claims, so
+    /// that it does not matter which of several pods that ask for the same gets it.
     fn mark(&self, results: &[Vec<Chosen>]) -> Arc<str> {
         let mut text = String::new();
-        for (claim, chosen) in self.plan.claims.iter().zip(results) {
+        for chosen in results {
             let mut devices: Vec<String> = chosen.iter().map(|one| self.shown(one)).collect();
             devices.sort_unstable();
-            write!(text, "{}={};", claim.claim.name, devices.join(",")).ok();
+            write!(text, "{};", devices.join(",")).ok();
         }
         text.into()
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{KeyedMap, Pod};
-use kube_scheduler_framework::{Plugin, SignatureWriter};
+use kube_scheduler_framework::groups::PlannedMember;
+use kube_scheduler_framework::{Context, Plugin, SignatureWriter};
 use kube_scheduler_runtime::{PluginIdx, Profile};
 
 /// What signatures that are remembered may take, in bytes. The ones unused for longest are forgotten beyond that.
@@ -13,6 +14,9 @@ const MAX_SIGNATURE: usize = 32 << 10;
 /// Pods with more labels, resources, terms and similar parts are evaluated on their own, too. Each part takes at least 16 bytes.
 /// A signature is made again whenever a pod has failed; for pods whose signature is thrown away each time, that must be cheap.
 const MAX_PARTS: usize = MAX_SIGNATURE / 16;
+/// What signing a member of a group and each such part of it count as, in units of work.
+const WORK_OF_POD: u64 = 50;
+const WORK_OF_PART: u64 = 4;
 /// What a signature takes in the table, beside its bytes.
 const SIGNATURE_OVERHEAD: usize = 48;
 
@@ -128,6 +132,27 @@ impl SignPlan {
             }
         }
         Some(signature.into_bytes())
+    }
+
+    /// What a member of a group that is planned as a whole has in common with those that are alike; `None` if it is like no other.
+    pub(crate) fn sign_member(
+        &self,
+        cx: &Context<'_>,
+        member: PlannedMember<'_>,
+    ) -> Option<Box<[u8]>> {
+        let n_parts = n_parts(member.pod);
+        if n_parts > MAX_PARTS {
+            return None;
+        }
+        cx.count_work(WORK_OF_POD.saturating_add((n_parts as u64).saturating_mul(WORK_OF_PART)));
+        let mut signature = SignatureWriter::new();
+        for plugin in self.plugins.as_ref()? {
+            if !plugin.as_sign()?.sign_member(cx, member, &mut signature) {
+                return None;
+            }
+        }
+        let bytes = signature.into_bytes();
+        (bytes.len() <= MAX_SIGNATURE).then(|| bytes.into())
     }
 }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{KeyedMap, Pod, Resources, WorkMeter};
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_cache::reads::Reads;
-use kube_scheduler_framework::groups::{Choice, Chooser, ChosenFor, GroupDemand};
+use kube_scheduler_framework::groups::{Choice, ChosenFor, GroupDemand};
 use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Status};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
+use super::classes::{Class, choosing, classes};
 use super::search::{Board, Choices, Halt, Placing, Problem};
 use crate::attempt::{Candidates, NoChoice};
 use crate::binding::{Placement, Trial};
@@ -25,28 +26,6 @@ const STEP: u64 = 500;
 /// How many bytes of marks of choices are kept in one search. Of later ones it is not seen any more that they are equal: they are
 /// as good as none, as for the notes about what failed.
 const MAX_MARK_BYTES: usize = 8 << 20;
-
-/// Members that nothing tells apart.
-#[derive(Debug)]
-struct Class {
-    /// By their numbers in the group, in order.
-    members: Vec<usize>,
-    n_placed: usize,
-    /// Whether nothing is known of what plugins read of them.
-    is_unknown: bool,
-    /// What is chosen for them.
-    choosing: Choosing,
-}
-
-/// What plugins choose for a member on its node, such as volumes and devices.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Choosing {
-    /// Whether there are choices that are tried.
-    has_choices: bool,
-    /// Whether there may be choices of which only the first is tried. What is left for others depends on the order in which
-    /// they come then.
-    pub(super) leaves_some: bool,
-}
 
 /// A member on its node.
 #[derive(Debug)]
@@ -89,21 +68,9 @@ impl<'b, 'w> GangBoard<'b, 'w> {
         (scope, nodes): (Scope<'b>, &'b [NodeIdx]),
         limit: u64,
     ) -> Self {
-        let mut classes: Vec<(Option<(u64, i32)>, Class)> = Vec::new();
-        for (member, queued) in group.members.iter().enumerate() {
-            let pod = &queued.entry().0;
-            // The priority decides which nominated pods a node keeps room for, and is not part of the signature.
-            let class = queued.signature().map(|signature| (signature, pod.priority()));
-            match classes.iter_mut().find(|(known, _)| class.is_some() && *known == class) {
-                Some((_, class)) => class.members.push(member),
-                None => {
-                    let (members, is_unknown) = (vec![member], class.is_none());
-                    let (choosing, _) = choosing(cx.core, group, pod);
-                    let new = Class { members, n_placed: 0, is_unknown, choosing };
-                    classes.push((class, new));
-                }
-            }
-        }
+        cx.core.work = WorkMeter::new(limit.saturating_sub(cx.effort.planned()));
+        let classes = classes(cx.core, group);
+        cx.effort.chose(cx.core.work.done());
         let versions = Versions::of(&cx.core.cluster);
         Self {
             cycle,
@@ -111,7 +78,7 @@ impl<'b, 'w> GangBoard<'b, 'w> {
             group,
             scope,
             nodes,
-            classes: classes.into_iter().map(|(_, class)| class).collect(),
+            classes,
             placed: Vec::new(),
             versions,
             reads: Reads::NOTHING,
@@ -161,9 +128,7 @@ impl<'b, 'w> GangBoard<'b, 'w> {
         };
         let done = core.work.done();
         // It depends on which answers about devices are known already.
-        let effort = &mut self.cx.effort;
-        effort.searched = effort.searched.saturating_add(done);
-        effort.chosen = effort.chosen.saturating_add(done);
+        self.cx.effort.chose(done);
         self.spend(0)?;
         Ok(match choice.map_err(Halt::Broken)? {
             Choice::Made(mark) => {
@@ -327,28 +292,6 @@ impl Board for GangBoard<'_, '_> {
         };
         nodes.into_iter().filter(is_new).collect()
     }
-}
-
-/// What is chosen for a member, and the plugin whose choices are tried.
-pub(super) fn choosing<'c>(
-    core: &'c Core,
-    group: &Group,
-    pod: &Pod,
-) -> (Choosing, Option<&'c dyn Chooser>) {
-    let (mut choosing, mut chooser) = (Choosing::default(), None);
-    let cx = core.context();
-    for (_, _, plugin) in core.plans.profiles[group.profile].reserve() {
-        let asked = guarded(|| plugin.chooses_for(&cx, pod).then(|| plugin.chooser(&cx, pod)));
-        match asked {
-            Ok(None) => {}
-            Ok(Some(Some(found))) if chooser.is_none() => {
-                choosing.has_choices = true;
-                chooser = Some(found);
-            }
-            Ok(Some(_)) | Err(_) => choosing.leaves_some = true,
-        }
-    }
-    (choosing, chooser)
 }
 
 /// The sums that a node is judged by.

@@ -1,4 +1,4 @@
-//! Other choices than the first one at Reserve, for the members of pod groups that are planned as a whole.
+//! Members of pod groups that are planned as a whole: which of them are alike, and other choices than the first one at Reserve.
 
 use std::sync::Arc;
 
@@ -7,6 +7,18 @@ use kube_scheduler_cache::NodeIdx;
 
 use crate::context::Context;
 use crate::cycle_state::CycleState;
+use crate::groups::GroupCycleState;
+
+/// A member of a group that is planned as a whole.
+#[derive(Clone, Copy, Debug)]
+pub struct PlannedMember<'a> {
+    /// The member.
+    pub pod: &'a Arc<Pod>,
+    /// All members that are planned together, this one included; the same ones in all calls of a group cycle.
+    pub members: &'a [Arc<Pod>],
+    /// What plugins share in the group cycle.
+    pub shared: &'a GroupCycleState,
+}
 
 /// A member of a group for which something is chosen.
 #[derive(Clone, Copy, Debug)]
@@ -23,9 +35,9 @@ pub struct ChosenFor<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// [`Reserve::reserve`](crate::Reserve::reserve) takes it. Where the same members are on the same nodes, in whatever order they
-    /// came, and have choices with equal marks, the same is left for the others. Nothing is known of one without a mark. Of
-    /// marks 8 MiB are kept in one search, and each new one costs a unit of work for each byte; those that come later count
-    /// as none.
+    /// came, and have choices with equal marks, the same is left for the others; so it is where other members are there that are
+    /// [alike](crate::Sign::sign_member). Nothing is known of one without a mark. Of marks 8 MiB are kept in one search, and each
+    /// new one costs a unit of work for each byte; those that come later count as none.
     Made(Option<Arc<str>>),
     /// There are not so many.
     NoMore,

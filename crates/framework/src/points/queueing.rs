@@ -7,6 +7,7 @@ use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_queue::{ClusterEvent, QueueingHint, Topics};
 
 use crate::context::{Context, EventObject};
+use crate::groups::PlannedMember;
 use crate::status::Status;
 
 /// Decides whether a pod may enter the active queue.
@@ -177,6 +178,23 @@ pub trait EnqueueExtensions: Send + Sync {
 pub trait Sign: Send + Sync {
     /// Writes the fragment. Returns `false` when this pod must always be evaluated on its own.
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool;
+
+    /// Writes the fragment of a member of a group that is planned as a whole. Returns `false` when it must be tried in each place by
+    /// itself.
+    ///
+    /// Contract: while the group is planned, nothing changes for any of its members if two of them with equal bytes go where the other
+    /// would have gone. Unlike [`sign`](Self::sign) this may go by what objects say now, and each member is evaluated on its own. Asked
+    /// for members without a signature, and for those with a [chooser](crate::Reserve::chooser). Work that depends on more
+    /// than the size of the pod has to be [counted](Context::count_work).
+    fn sign_member(
+        &self,
+        cx: &Context<'_>,
+        member: PlannedMember<'_>,
+        signature: &mut SignatureWriter,
+    ) -> bool {
+        let _ = cx;
+        self.sign(member.pod, signature)
+    }
 }
 
 /// Beyond this many bytes nothing more is written.

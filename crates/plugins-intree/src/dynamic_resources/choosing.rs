@@ -4,6 +4,7 @@
 //! group cycle.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use kube_scheduler_devices::{
@@ -56,6 +57,19 @@ fn the_only(number: usize) -> Choice {
     if number == 0 { Choice::Made(Some(Arc::default())) } else { Choice::NoMore }
 }
 
+/// The mark of what is chosen, with the places of the claims that get it: which are left to allocate depends on who came before. Not
+/// with their names, which would tell members apart that are [alike](super::members).
+fn mark_of(devices: &PodDevices, chosen: &str) -> Arc<str> {
+    let mut mark = String::new();
+    for (place, claim) in devices.claims.iter().enumerate() {
+        if claim.allocation().is_none() {
+            write!(mark, "{place},").ok();
+        }
+    }
+    mark.push_str(chosen);
+    mark.into()
+}
+
 /// A choice for one pod on one node.
 struct Choosing<'a> {
     shared: &'a Shared,
@@ -76,7 +90,7 @@ impl Choosing<'_> {
             // That nothing is found, or why, is for Reserve to say.
             let Some(first) = first else { return Choice::Made(None) };
             devices.choice = Some(first.allocations);
-            return Choice::Made(Some(first.mark));
+            return Choice::Made(Some(mark_of(devices, &first.mark)));
         }
         let node = self.node.idx();
         let known = devices.found().choices.clone().filter(|(of, _)| *of == node);
@@ -93,7 +107,7 @@ impl Choosing<'_> {
         };
         devices.choice = Some(choice.allocations.clone());
         devices.found().choices = Some((node, all.clone()));
-        Choice::Made(Some(choice.mark.clone()))
+        Choice::Made(Some(mark_of(devices, &choice.mark)))
     }
 
     /// Where something has to be found: the devices, and what the special claim asks for.

@@ -1,0 +1,109 @@
+//! Which members of a gang are interchangeable in an [exact search](super::search), and what is chosen for them.
+
+use std::collections::BTreeMap;
+
+use kube_scheduler_api_types::{KeyedMap, Pod};
+use kube_scheduler_framework::groups::{Chooser, PlannedMember};
+
+use crate::core::Core;
+use crate::group::Group;
+use crate::guard::guarded;
+
+/// Members that nothing tells apart.
+#[derive(Debug)]
+pub(super) struct Class {
+    /// By their numbers in the group, in order.
+    pub(super) members: Vec<usize>,
+    pub(super) n_placed: usize,
+    /// Whether nothing is known of what plugins read of them.
+    pub(super) is_unknown: bool,
+    /// What is chosen for them.
+    pub(super) choosing: Choosing,
+}
+
+/// What plugins choose for a member on its node, such as volumes and devices.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Choosing {
+    /// Whether there are choices that are tried.
+    pub(super) has_choices: bool,
+    /// Whether there may be choices of which only the first is tried. What is left for others depends on the order in which
+    /// they come then.
+    pub(super) leaves_some: bool,
+}
+
+/// What members of a class have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Likeness {
+    /// The signature by which pods share evaluations, by its number.
+    OfPods(u64),
+    /// What plugins wrote for [members](kube_scheduler_framework::Sign::sign_member), by its number in the group.
+    OfMembers(usize),
+}
+
+/// The classes of a gang's members, in the order of their first ones. What it costs is counted on the work of the core.
+pub(super) fn classes(core: &Core, group: &Group) -> Vec<Class> {
+    let mut classes: Vec<(Option<(Likeness, i32)>, Class)> = Vec::new();
+    let mut by_signature: BTreeMap<u64, Choosing> = BTreeMap::new();
+    let mut written: KeyedMap<Box<[u8]>, usize> = KeyedMap::default();
+    for (member, queued) in group.members.iter().enumerate() {
+        let pod = &queued.entry().0;
+        let signature = queued.signature();
+        let ask = || choosing(core, group, pod).0;
+        let choosing = match signature {
+            Some(number) => *by_signature.entry(number).or_insert_with(ask),
+            None => ask(),
+        };
+        let likeness = match signature {
+            Some(number) if !choosing.has_choices => Some(Likeness::OfPods(number)),
+            // What there is to choose from may depend on objects that are the member's own.
+            _ => signed(core, group, member).map(|bytes| {
+                let next = written.len();
+                Likeness::OfMembers(*written.entry(bytes).or_insert(next))
+            }),
+        };
+        // The priority decides which nominated pods a node keeps room for, and is not part of the signature.
+        let class = likeness.map(|likeness| (likeness, pod.priority()));
+        match classes.iter_mut().find(|(known, _)| class.is_some() && *known == class) {
+            Some((_, class)) => class.members.push(member),
+            None => {
+                let (members, is_unknown) = (vec![member], signature.is_none());
+                let new = Class { members, n_placed: 0, is_unknown, choosing };
+                classes.push((class, new));
+            }
+        }
+    }
+    classes.into_iter().map(|(_, class)| class).collect()
+}
+
+/// What plugins write for a member; nothing for one that is like no other, or if no work is left, with which a search ends at once.
+fn signed(core: &Core, group: &Group, member: usize) -> Option<Box<[u8]>> {
+    if core.work.left() == 0 {
+        return None;
+    }
+    let plan = core.plans.sign.get(group.profile.position())?;
+    let (pod, members) = (&group.pods[member], &group.pods[..]);
+    let member = PlannedMember { pod, members, shared: &group.shared };
+    guarded(|| plan.sign_member(&core.context(), member)).ok()?
+}
+
+/// What is chosen for a member, and the plugin whose choices are tried.
+pub(super) fn choosing<'c>(
+    core: &'c Core,
+    group: &Group,
+    pod: &Pod,
+) -> (Choosing, Option<&'c dyn Chooser>) {
+    let (mut choosing, mut chooser) = (Choosing::default(), None);
+    let cx = core.context();
+    for (_, _, plugin) in core.plans.profiles[group.profile].reserve() {
+        let asked = guarded(|| plugin.chooses_for(&cx, pod).then(|| plugin.chooser(&cx, pod)));
+        match asked {
+            Ok(None) => {}
+            Ok(Some(Some(found))) if chooser.is_none() => {
+                choosing.has_choices = true;
+                chooser = Some(found);
+            }
+            Ok(Some(_)) | Err(_) => choosing.leaves_some = true,
+        }
+    }
+    (choosing, chooser)
+}
