@@ -162,7 +162,7 @@ fn variants(wants: &[Want]) -> Vec<Vec<Slot>> {
         };
         let (tolerates, is_admin) = (*sort == WantSort::Tolerant, *sort == WantSort::Admin);
         let extended = all.iter().flat_map(|slots| {
-            models.iter().map(|model| {
+            models.iter().map(move |model| {
                 let slot = Slot { model: *model, tolerates, is_admin };
                 slots.iter().copied().chain(std::iter::repeat_n(slot, *count)).collect()
             })
@@ -197,14 +197,14 @@ fn serve(
 
 /// Whether so many of the pods can have their devices at once.
 fn fits(gpus: &[Gpu], pods: &[Vec<Want>], (needed, n_nodes): (usize, usize), used: u64) -> bool {
-    if needed == 0 {
-        return true;
+    if needed == 0 || needed > pods.len() {
+        return needed == 0;
     }
     let Some((pod, rest)) = pods.split_first() else { return false };
     let variants = variants(pod);
     let then = |used: u64| fits(gpus, rest, (needed - 1, n_nodes), used);
     let is_served =
-        |node: usize| variants.iter().any(|slots| serve(gpus, (node, slots), used, &then));
+        |node: usize| variants.iter().any(|slots| serve(gpus, (node, &slots[..]), used, &then));
     (0..n_nodes).any(is_served) || fits(gpus, rest, (needed, n_nodes), used)
 }
 

@@ -181,3 +181,131 @@ impl Wanted {
         self.sorts.needs_of(own.map(|it| &*it.claim))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kube_scheduler_framework::api::Object;
+    use kube_scheduler_framework::groups::GroupCycleState;
+    use kube_scheduler_framework::testing::{Fixture, fixture};
+    use kube_scheduler_framework::{Handle, Plugin, PluginArgs};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn put(world: &mut Fixture, kind: &str, name: &str, rest: &Value) {
+        let namespace = if kind == kinds::CLAIM { "default" } else { "" };
+        let mut json = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": kind,
+            "metadata": {"namespace": namespace, "name": name, "uid": name},
+        });
+        let rest = rest.as_object().unwrap().clone();
+        json.as_object_mut().unwrap().extend(rest);
+        world.cluster_mut().upsert_object(Arc::new(Object::from_value(json).unwrap()));
+    }
+
+    /// Two nodes with two devices each, and five claims for one device, `c0` to `c4`.
+    fn world() -> Fixture {
+        let mut world = fixture("node n0; node n1");
+        put(&mut world, kinds::CLASS, "gpu", &json!({"spec": {}}));
+        for node in ["n0", "n1"] {
+            let pool = json!({"name": node, "generation": 1, "resourceSliceCount": 1});
+            let devices = json!([{"name": "d0"}, {"name": "d1"}]);
+            let spec = json!({"driver": "d", "nodeName": node, "pool": pool, "devices": devices});
+            put(&mut world, kinds::SLICE, node, &json!({"spec": spec}));
+        }
+        for at in 0..5 {
+            put(&mut world, kinds::CLAIM, &format!("c{at}"), &claim(json!({})));
+        }
+        world
+    }
+
+    /// A claim for one device.
+    fn claim(status: Value) -> Value {
+        let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1});
+        let requests = json!([{"name": "r", "exactly": exactly}]);
+        json!({"spec": {"devices": {"requests": requests}}, "status": status})
+    }
+
+    fn allocated(pool: &str, device: &str) -> Value {
+        let result = json!({"request": "r", "driver": "d", "pool": pool, "device": device});
+        json!({"allocation": {"devices": {"results": [result]}}})
+    }
+
+    /// Pods that use these claims; an empty name stands for none.
+    fn members(claims: &[&str]) -> Vec<Arc<Pod>> {
+        let all = claims.iter().enumerate().map(|(at, claim)| {
+            let entries = match *claim {
+                "" => json!([]),
+                claim => json!([{"name": "own", "resourceClaimName": claim}]),
+            };
+            let name = format!("m{at}");
+            let pod = json!({
+                "metadata": {"namespace": "default", "name": name, "uid": name},
+                "spec": {"resourceClaims": entries},
+            });
+            Arc::new(Pod::from_value(&pod).unwrap())
+        });
+        all.collect()
+    }
+
+    struct Gang {
+        plugin: Arc<dyn Plugin>,
+        members: Vec<Arc<Pod>>,
+        shared: GroupCycleState,
+    }
+
+    impl Gang {
+        fn new(claims: &[&str]) -> Self {
+            let plugin = super::super::new(&PluginArgs::Null, &Handle::default()).unwrap();
+            Self { plugin, members: members(claims), shared: GroupCycleState::default() }
+        }
+
+        fn answer(&self, world: &Fixture, needed: usize) -> Option<String> {
+            let cx = world.cx();
+            let nodes = cx.cluster().order().to_vec();
+            let (members, nodes) = (&self.members[..], &nodes[..]);
+            let demand = GroupDemand { members, needed, nodes, all: members, shared: &self.shared };
+            self.plugin.as_placement_bound().unwrap().rules_out(&cx, demand)
+        }
+    }
+
+    fn short(needed: u64, free: u64) -> Option<String> {
+        Some(format!("devices for requests of class gpu: {needed} needed, {free} free"))
+    }
+
+    #[test]
+    fn members_take_a_device_each_and_those_without_claims_take_none() {
+        let world = world();
+        let gang = Gang::new(&["c0", "c1", "c2", "c3", "c4", ""]);
+        assert_eq!(gang.answer(&world, 6), short(5, 4));
+        assert_eq!(gang.answer(&world, 5), None, "one may stay out");
+        assert_eq!(Gang::new(&["c0", "c1", "c2", "c3", ""]).answer(&world, 5), None);
+    }
+
+    #[test]
+    fn what_others_take_is_followed() {
+        let mut world = world();
+        let gang = Gang::new(&["c0", "c1", "c2", "c3"]);
+        assert_eq!(gang.answer(&world, 4), None);
+        put(&mut world, kinds::CLAIM, "other", &claim(allocated("n1", "d0")));
+        assert_eq!(gang.answer(&world, 4), short(4, 3));
+        assert_eq!(gang.answer(&world, 3), None);
+        put(&mut world, kinds::CLAIM, "other", &claim(json!({})));
+        assert_eq!(gang.answer(&world, 4), None);
+    }
+
+    #[test]
+    fn claims_that_are_not_for_one_member_alone_do_not_count() {
+        let all = ["c0", "c1", "c2", "c3", "c4"];
+        let mut world = world();
+        assert_eq!(Gang::new(&all).answer(&world, 5), short(5, 4));
+        assert_eq!(Gang::new(&["c0", "c1", "c2", "c3", "c3"]).answer(&world, 5), None);
+        assert_eq!(Gang::new(&["c0", "c1", "c2", "c3", "missing"]).answer(&world, 5), None);
+        let user = json!({"resource": "pods", "name": "other", "uid": "other"});
+        put(&mut world, kinds::CLAIM, "c4", &claim(json!({"reservedFor": [user]})));
+        assert_eq!(Gang::new(&all).answer(&world, 5), None);
+        // It has a device of a node that is gone.
+        put(&mut world, kinds::CLAIM, "c4", &claim(allocated("n9", "d0")));
+        assert_eq!(Gang::new(&all).answer(&world, 5), None);
+    }
+}
