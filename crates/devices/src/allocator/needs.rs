@@ -11,7 +11,7 @@ use crate::api::{AllocationMode, DeviceRequest, ExactRequest, Request, ResourceC
 
 use super::PodClaims;
 
-/// So many sorts of requests are told apart. Requests of further ones are left out.
+/// So many sorts of requests are known at most. Requests of further ones are left out.
 const MAX_SORTS: usize = 16;
 /// So many bytes of selectors that are compared count as one unit.
 const BYTES_BY_UNIT: usize = 64;
