@@ -50,7 +50,7 @@ impl Needs {
     /// How many devices it takes for requests of some sorts.
     pub(super) fn of(&self, set: SortSet) -> u64 {
         let of_set = self.0.iter().filter(|(sort, _)| has(set, *sort));
-        of_set.fold(0, |sum, (_, n)| sum.saturating_add(*n))
+        of_set.fold(0_u64, |sum, (_, n)| sum.saturating_add(*n))
     }
 }
 

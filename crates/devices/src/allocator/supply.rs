@@ -275,7 +275,7 @@ impl Look<'_> {
     /// The sorts of requests that select a device, tolerate its taints and can use it on the node.
     fn sorts_for(&self, node: NodeRef<'_>, idx: DeviceIdx) -> Result<SortSet, AllocationError> {
         let device = self.allocator.inventory().device(idx);
-        let mut sorts = 0;
+        let mut sorts = 0_u64;
         for (sort, request) in self.plan.requests.iter().enumerate() {
             self.steps.take(1)?;
             let claim = self.plan.claims[request.claim].claim;
@@ -331,7 +331,7 @@ impl Supply {
             return Ok(None);
         }
         steps.take(self.n_entries() as u64)?;
-        let of_nodes = self.by_node.iter().fold(0, |all, of| all | of.unlimited);
+        let of_nodes = self.by_node.iter().fold(0_u64, |all, of| all | of.unlimited);
         let unlimited = of_nodes | self.far.unlimited;
         for set in self.sets(sorts.n_sorts()) {
             if set & unlimited != 0 {
@@ -351,7 +351,7 @@ impl Supply {
     /// The sets of sorts that are compared with their devices: for each sort those that get nothing but what that sort may have, too,
     /// and all of them. With any set nothing is ruled out that fits; these are the ones that are most likely to run short.
     fn sets(&self, n_sorts: usize) -> Vec<SortSet> {
-        let all: SortSet = (0..n_sorts).fold(0, |set, sort| set | 1_u64 << sort);
+        let all: SortSet = (0..n_sorts).fold(0_u64, |set, sort| set | 1_u64 << sort);
         let of_nodes = self.by_node.iter().flat_map(|of| of.free.iter().map(|(sorts, _)| *sorts));
         let of_all = self.far.devices.iter().map(|device| device.sorts);
         let kinds: BTreeSet<SortSet> = of_nodes.chain(of_all).collect();
@@ -363,7 +363,7 @@ impl Supply {
         let mut sets: Vec<SortSet> = Vec::with_capacity(n_sorts + 1);
         for sort in 0..n_sorts {
             let served = (0..n_sorts).filter(|other| has(beside[*other], sort));
-            let set = served.fold(0, |set, other| set | 1_u64 << other);
+            let set = served.fold(0_u64, |set, other| set | 1_u64 << other);
             if !sets.contains(&set) {
                 sets.push(set);
             }
@@ -418,7 +418,7 @@ impl Supply {
             of.free.iter().filter(|(sorts, _)| sorts & set != 0).map(|(_, n)| *n).sum()
         };
         let mut by_node: Vec<u64> = self.by_node.iter().map(of_node).collect();
-        let mut shared = 0;
+        let mut shared = 0_u64;
         for device in self.far.devices.iter().filter(|device| device.sorts & set != 0) {
             match device.node.and_then(|node| by_node.get_mut(node)) {
                 Some(n) => *n += 1,
