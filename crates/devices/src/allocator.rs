@@ -8,12 +8,16 @@ mod claims;
 mod constraints;
 mod counters;
 mod likeness;
+mod needs;
 mod outcome;
 mod plan;
 mod prospects;
 mod search;
 mod shortage;
 mod steps;
+mod supply;
+#[cfg(test)]
+mod supply_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -32,11 +36,13 @@ pub use choices::{Choice, Choices, Criteria};
 use choices::{Collector, Kinds};
 pub use claims::PodClaims;
 pub(crate) use counters::CommittedCounters;
+pub use needs::{Needs, Sorts};
 use plan::Plan;
 use prospects::Prospects;
 use search::{Found, Search};
 pub use shortage::{LostTo, RequestCount};
 pub use steps::Steps;
+pub use supply::{Lack, Shortfall, Supply};
 
 /// Device classes by name.
 pub type Classes = FxHashMap<Arc<str>, Arc<DeviceClass>>;

@@ -20,11 +20,10 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::PodGroupState;
-use kube_scheduler_framework::groups::GroupDemand;
 use kube_scheduler_framework::{NodeIdx, Status};
 use kube_scheduler_queue::Nomination;
 
-use self::board::{GangBoard, Placed, counted_out, price_of_counting};
+use self::board::{GangBoard, Placed, counted_out, demand_of, price_of_counting};
 use self::classes::choosing;
 use self::search::{Answer, Halt, search};
 use crate::core::Core;
@@ -139,7 +138,9 @@ impl SchedulingCycle {
         if group.pods.iter().all(is_counted) {
             let spent = &mut cx.effort.as_a_whole;
             *spent = spent.saturating_add(price_of_counting(&group.pods, nodes.len()));
-            match counted_out(cx.core, group, GroupDemand { members: &group.pods, needed, nodes }) {
+            let (_, limit) = self.search_limits(cx, namespace);
+            let demand = demand_of(group, (&group.pods[..], needed), nodes);
+            match counted_out(cx, group, demand, limit) {
                 Ok(None) => {}
                 Ok(Some(text)) => return refused(Why::Counted(text)),
                 Err(status) => return (PlacementOutcome::failed(status), None),
@@ -152,8 +153,7 @@ impl SchedulingCycle {
         if !cx.core.plans.extenders.is_empty() {
             return (greedy, Some(Why::Extenders));
         }
-        let stage = self.search_limit(cx, namespace);
-        let limit = cx.effort.until.unwrap_or(stage).min(stage);
+        let (stage, limit) = self.search_limits(cx, namespace);
         let mut board = GangBoard::new(self, cx, group, (scope, nodes), limit);
         let problem = board.problem(needed);
         match search(&mut board, &problem) {
@@ -222,6 +222,12 @@ impl SchedulingCycle {
         cx.effort.before_stage.saturating_add(limits.hard.saturating_mul(MAX_SEARCH_WORK))
     }
 
+    /// The same, and what it may have cost at the end of the present try.
+    fn search_limits(&self, cx: &GroupWork<'_>, namespace: &Arc<str>) -> (u64, u64) {
+        let stage = self.search_limit(cx, namespace);
+        (stage, cx.effort.until.unwrap_or(stage).min(stage))
+    }
+
     /// What planning as a whole may have cost at the end of a try in a changed cluster. What is not found by then counts as not
     /// there, unless nothing is left for later tries.
     pub(crate) fn try_limit(&self, cx: &GroupWork<'_>, namespace: &Arc<str>) -> u64 {
@@ -273,11 +279,10 @@ pub(crate) fn restore_nominations(
 }
 
 /// Why a gang was not placed, level by level.
-pub(crate) fn refusal(core: &Core, group: &Group, findings: &[Finding]) -> String {
+pub(crate) fn refusal(cx: &mut GroupWork<'_>, group: &Group, findings: &[Finding]) -> String {
     let mut text = UNSCHEDULABLE.to_owned();
     let Some(Exact { needed, level }) = &group.exact else { return text };
-    let (members, nodes) = (&group.pods[..], core.cluster.order());
-    let demand = GroupDemand { members, needed: *needed, nodes };
+    let (members, core) = (&group.pods[..], &*cx.core);
     let chosen = match members.iter().any(|pod| choosing(core, group, pod).0.leaves_some) {
         true => ", with what is found first for them, such as volumes",
         false => "",
@@ -303,7 +308,9 @@ pub(crate) fn refusal(core: &Core, group: &Group, findings: &[Finding]) -> Strin
         }
         return text;
     };
-    match counted_out(core, group, demand) {
+    let nodes = core.cluster.order().to_vec();
+    // However much was spent: it is counted once.
+    match counted_out(cx, group, demand_of(group, (members, *needed), &nodes), u64::MAX) {
         Ok(Some(counted)) => write!(text, ", {CLUSTER}: {counted}").ok(),
         _ => write!(text, ", {CLUSTER}: enough room in sum").ok(),
     };

@@ -147,7 +147,7 @@ impl SchedulingCycle {
         let mut tried = first.unwrap_or_else(|| PlacementOutcome::failed(Status::SUCCESS));
         let why = tried.status.error_text().unwrap_or_default();
         tried.status = Status::unschedulable(match group.exact {
-            Some(_) => refusal(cx.core, group, &findings),
+            Some(_) => refusal(cx, group, &findings),
             None => {
                 format!("0/{n_placements} placements are available, first placement status: {why}")
             }
@@ -321,7 +321,7 @@ impl SchedulingCycle {
         let on = (&Arc::default(), &nodes[..]);
         let mut tried = self.try_group(cx, group, on, everywhere, &mut findings);
         if group.exact.is_some() && tried.status.is_rejected() {
-            tried.status = Status::unschedulable(refusal(cx.core, group, &findings));
+            tried.status = Status::unschedulable(refusal(cx, group, &findings));
         }
         if cx.observer.wants_group_attempts() {
             let nodes = names_of(cx.core, cx.core.cluster.order());

@@ -10,6 +10,7 @@ mod bind;
 mod binding;
 mod choosing;
 mod consumers;
+mod counting;
 mod decoded;
 mod extended;
 mod following;
@@ -401,7 +402,8 @@ impl PreBind for DynamicResources {
 
 impl PlacementBound for DynamicResources {
     fn rules_out(&self, cx: &Context<'_>, demand: GroupDemand<'_>) -> Option<String> {
-        consumers::rules_out(&self.shared, cx, demand)
+        let crowded = consumers::rules_out(&self.shared, cx, demand);
+        crowded.or_else(|| counting::rules_out(&self.shared, cx, demand))
     }
 }
 

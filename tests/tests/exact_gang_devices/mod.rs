@@ -675,10 +675,12 @@ fn other_devices_are_tried_where_no_order_of_members_helps() {
 #[test]
 fn devices_that_no_claim_tells_apart_are_tried_once() {
     let serials: Vec<String> = (0..15).map(|at| at.to_string()).collect();
-    let devices: Vec<(&str, &str)> = serials.iter().map(|serial| ("x", &**serial)).collect();
+    let mut devices: Vec<(&str, &str)> = serials.iter().map(|serial| ("x", &**serial)).collect();
     let decision = decide(aligned_in(&devices, &["a"; 7]), exact());
     assert_eq!(decision.placed.len(), 7, "{:#?}", decision.effects);
-    let decision = decide(aligned_in(&devices[..13], &["a"; 7]), exact());
+    // There are 14 devices, and one of them agrees with no other.
+    devices[13].0 = "y";
+    let decision = decide(aligned_in(&devices[..14], &["a"; 7]), exact());
     assert_eq!(decision.placed, [], "{:#?}", decision.effects);
     assert!(says(&decision, "no way to place 7 pods, in any order"), "{:#?}", decision.effects);
 }
@@ -709,12 +711,21 @@ fn nodes_with_devices(sizes: &[(u64, usize)]) -> Vec<Input> {
 /// So many pods that need one CPU each, and one device by a claim that was made from a template. If `without_device` is given, one more
 /// pod needs so many CPUs and no device; it is the last one by name.
 fn trainers(n: usize, without_device: Option<u64>, min_count: usize) -> Vec<Input> {
+    let mut inputs = trainers_with(n, 1, min_count);
+    let last = without_device.map(|cpu| member(cpu).json("m99", None, Some("g")));
+    inputs.extend(last.map(|pod| pod_applied(&pod)));
+    inputs
+}
+
+/// So many pods that need one CPU each, and so many devices by a claim that was made from a template.
+fn trainers_with(n: usize, n_devices: u64, min_count: usize) -> Vec<Input> {
     let policy = json!({"gang": {"minCount": min_count}});
     let mut inputs = vec![object_applied(pod_group("g", json!({"schedulingPolicy": policy})))];
     for at in 0..n {
         let name = format!("m{at}");
         let mut pod = member(1).json(&name, None, Some("g"));
-        let exactly = json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1});
+        let exactly =
+            json!({"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": n_devices});
         let mut claim = json!({
             "apiVersion": DEVICES, "kind": "ResourceClaim", "metadata": {"namespace": "x", "name": name, "uid": name},
             "spec": {"devices": {"requests": [{"name": "r0", "exactly": exactly}]}}, "status": {},
@@ -725,8 +736,6 @@ fn trainers(n: usize, without_device: Option<u64>, min_count: usize) -> Vec<Inpu
         inputs.push(object_applied(claim));
         inputs.push(pod_applied(&pod));
     }
-    let last = without_device.map(|cpu| member(cpu).json("m99", None, Some("g")));
-    inputs.extend(last.map(|pod| pod_applied(&pod)));
     inputs
 }
 
@@ -734,15 +743,17 @@ fn trainers(n: usize, without_device: Option<u64>, min_count: usize) -> Vec<Inpu
 #[test]
 fn a_gang_of_equal_pods_with_a_device_each_takes_little_work() {
     let work = WorkLimits { base: 200_000, per_node: 0, refill_per_second: 0 };
-    let inputs = |n: usize, without_device: Option<u64>| {
-        let mut inputs = nodes_with_devices(&[(16, 8), (16, 8)]);
+    let inputs_on = |nodes: &[(u64, usize)], n: usize, without_device: Option<u64>| {
+        let mut inputs = nodes_with_devices(nodes);
         let min_count = n + usize::from(without_device.is_some());
         inputs.extend(trainers(n, without_device, min_count));
         inputs
     };
+    let inputs = |n, without_device| inputs_on(&[(16, 8), (16, 8)], n, without_device);
     let decision = decide(inputs(16, None), with_limits(&[], true, work));
     assert_eq!(decision.placed.len(), 16, "{decision:#?}");
-    let decision = decide(inputs(17, None), with_limits(&[], true, work));
+    // There are devices for all, but not where the CPUs are.
+    let decision = decide(inputs_on(&[(8, 9), (16, 8)], 17, None), with_limits(&[], true, work));
     let text = "cluster: no way to place 17 pods, in any order";
     assert!(says(&decision, text), "{decision:#?}");
     for text in ["ended at its limit", "found first"] {
@@ -753,6 +764,33 @@ fn a_gang_of_equal_pods_with_a_device_each_takes_little_work() {
     assert_eq!(greedy.placed, [], "{greedy:#?}");
     let decision = decide(inputs(12, Some(12)), with_limits(&[], true, work));
     assert_eq!(decision.placed.len(), 13, "{decision:#?}");
+}
+
+/// With a tenth of the usual work: however many nodes are full, it is counted how many devices are missing.
+#[test]
+fn a_gang_that_needs_one_device_more_than_there_are_is_refused_at_once() {
+    let work = WorkLimits { base: 200_000, per_node: 0, refill_per_second: 0 };
+    let short = |text: &str| Some(format!("cluster: devices for requests of class gpu: {text}"));
+    for (of_node, of_pod, n_pods, reason) in [
+        (8, 1, 80, None),
+        (8, 1, 81, short("81 needed, 80 free")),
+        (8, 4, 20, None),
+        (8, 4, 21, short("84 needed, 80 free")),
+        // What each node has beside four is of no use.
+        (7, 4, 10, None),
+        (7, 4, 11, short("room for at most 10 of 11 pods")),
+    ] {
+        let mut inputs = nodes_with_devices(&[(16, of_node); 10]);
+        inputs.extend(trainers_with(n_pods, of_pod, n_pods));
+        let Some(reason) = reason else {
+            let decision = decide(inputs, exact());
+            assert_eq!(decision.placed.len(), n_pods, "{:#?}", decision.effects);
+            continue;
+        };
+        let decision = decide(inputs, with_limits(&[], true, work));
+        assert!(says(&decision, &reason), "{reason}: {:#?}", decision.effects);
+        assert!(!says(&decision, "ended at its limit"), "{:#?}", decision.effects);
+    }
 }
 
 /// The claim of the first member has a device of a node that is gone, so that this one goes nowhere; the second asks for the same.

@@ -276,8 +276,10 @@ impl Board for GangBoard<'_, '_> {
             members.extend(rest.map(|member| self.group.pods[*member].clone()));
         }
         self.spend(price_of_counting(&members, self.nodes.len()))?;
-        let demand = GroupDemand { members: &members, needed, nodes: self.nodes };
-        Ok(counted_out(self.cx.core, self.group, demand).map_err(Halt::Broken)?.is_some())
+        let demand = demand_of(self.group, (&members[..], needed), self.nodes);
+        let counted = counted_out(self.cx, self.group, demand, self.limit);
+        self.spend(0)?;
+        Ok(counted.map_err(Halt::Broken)?.is_some())
     }
 
     fn distinct(&self, nodes: Vec<NodeIdx>, fits: &FxHashMap<NodeIdx, u64>) -> Vec<NodeIdx> {
@@ -316,8 +318,8 @@ fn standing(cluster: &ClusterState, node: NodeIdx) -> Standing {
     (numbers, scalars(&has), scalars(&used))
 }
 
-/// What [`counted_out`] costs: the resources of each node that all nodes have and of which a pod asks for most, and what all
-/// pods ask for, claims included.
+/// What [`counted_out`] costs, apart from what plugins count: the resources of each node that all nodes have and of which a pod asks
+/// for most, and what all pods ask for, claims included.
 pub(super) fn price_of_counting(members: &[Arc<Pod>], n_nodes: usize) -> u64 {
     let n_scalars = members.iter().map(|pod| pod.requests.fit.scalars.len());
     let n_kinds = 3 + n_scalars.clone().max().unwrap_or(0) as u64;
@@ -326,8 +328,31 @@ pub(super) fn price_of_counting(members: &[Arc<Pod>], n_nodes: usize) -> u64 {
     n_kinds.saturating_mul(n_nodes as u64).saturating_add(n_amounts as u64)
 }
 
-/// What rules the nodes out by counting, in the words of the first plugin that can tell.
+/// What is asked about some of a group's members and some nodes.
+pub(super) fn demand_of<'a>(
+    group: &'a Group,
+    (members, needed): (&'a [Arc<Pod>], usize),
+    nodes: &'a [NodeIdx],
+) -> GroupDemand<'a> {
+    GroupDemand { members, needed, nodes, all: &group.pods, shared: &group.shared }
+}
+
+/// What rules the nodes out by counting, in the words of the first plugin that can tell before planning as a whole has cost `limit`.
 pub(super) fn counted_out(
+    cx: &mut GroupWork<'_>,
+    group: &Group,
+    demand: GroupDemand<'_>,
+    limit: u64,
+) -> Result<Option<String>, Status> {
+    let meter = WorkMeter::new(limit.saturating_sub(cx.effort.planned()));
+    let before = std::mem::replace(&mut cx.core.work, meter);
+    let reason = ask_bounds(cx.core, group, demand);
+    cx.effort.chose(cx.core.work.done());
+    cx.core.work = before;
+    reason
+}
+
+fn ask_bounds(
     core: &Core,
     group: &Group,
     demand: GroupDemand<'_>,

@@ -8,6 +8,7 @@ use kube_scheduler_api_types::{Pod, PodGroup};
 use kube_scheduler_cache::NodeIdx;
 
 use crate::context::Context;
+use crate::groups::GroupCycleState;
 use crate::status::Status;
 
 /// A pod group that is being placed.
@@ -73,13 +74,17 @@ pub struct GroupDemand<'a> {
     pub needed: usize,
     /// The nodes that they may go to, no node twice.
     pub nodes: &'a [NodeIdx],
+    /// All members that are planned together; the same ones in all calls of a group cycle.
+    pub all: &'a [Arc<Pod>],
+    /// What plugins share in the group cycle.
+    pub shared: &'a GroupCycleState,
 }
 
 /// Rules nodes out for a group by counting, without trying anything: for groups that are planned as a whole.
 pub trait PlacementBound: Send + Sync {
     /// Why there is no room for this many members on these nodes at once, however they are placed, in a few words for the user;
     /// `None` if counting does not tell. What is ruled out here must be rejected by the plugin's Filter in any order of
-    /// members.
+    /// members. Work that depends on more than the members and nodes is [counted](Context::count_work).
     fn rules_out(&self, cx: &Context<'_>, demand: GroupDemand<'_>) -> Option<String>;
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use kube_scheduler_devices::api::ResourceClaim;
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::groups::PlannedMember;
+use kube_scheduler_framework::groups::{GroupCycleState, PlannedMember};
 use kube_scheduler_framework::{Context, ObjectStore, SignatureWriter};
 
 use super::answers::are_large;
@@ -46,7 +46,10 @@ pub(super) fn sign(
     let Ok(of_group) = group.map(|name| GroupClaims::of(cluster, pod, name)).transpose() else {
         return false;
     };
-    let uses = if resolved.is_empty() { Uses::default() } else { Uses::of(cx, member) };
+    let uses = match resolved.is_empty() {
+        true => Uses::default(),
+        false => Uses::of(cx, member.members, member.shared),
+    };
     signature.debug(&pod.spec.device_users);
     signature.len(pod.spec.resource_claims.len());
     signature.len(resolved.len());
@@ -78,7 +81,7 @@ impl Claims<'_> {
         if self.objects.unanswered(object, &self.pod.uid).is_some() {
             return false;
         }
-        let is_own = self.is_own(claim, entry.as_deref());
+        let is_own = is_own(self.objects, (&**claim, entry.as_deref()), self.of_group, &self.uses);
         let signature = &mut *self.signature;
         signature.text(entry.as_deref().unwrap_or_default());
         signature.present(is_owned_by(claim, self.pod));
@@ -95,27 +98,31 @@ impl Claims<'_> {
         }
         true
     }
+}
 
-    /// Whether the pod is the only member that uses the claim, and nothing has become of it.
-    fn is_own(&self, claim: &ResourceClaim, entry: Option<&str>) -> bool {
-        let is_of_group =
-            |entry: &str| self.of_group.is_some_and(|of_group| of_group.consumer(entry).is_some());
-        claim.status.allocation.is_none()
-            && claim.status.reserved_for.is_empty()
-            && in_flight::get(self.objects, &claim.uid).is_none()
-            && !entry.is_some_and(is_of_group)
-            && self.uses.0.get(&*claim.name) == Some(&1)
-    }
+/// Whether one member alone uses a claim, by this entry, and nothing has become of it.
+pub(super) fn is_own(
+    objects: &ObjectStore,
+    (claim, entry): (&ResourceClaim, Option<&str>),
+    of_group: Option<&GroupClaims>,
+    uses: &Uses,
+) -> bool {
+    let is_of_group =
+        |entry: &str| of_group.is_some_and(|of_group| of_group.consumer(entry).is_some());
+    claim.status.allocation.is_none()
+        && claim.status.reserved_for.is_empty()
+        && in_flight::get(objects, &claim.uid).is_none()
+        && !entry.is_some_and(is_of_group)
+        && uses.0.get(&*claim.name) == Some(&1)
 }
 
 /// How often the members of a group name each claim.
 #[derive(Clone, Default)]
-struct Uses(Arc<BTreeMap<Box<str>, usize>>);
+pub(super) struct Uses(Arc<BTreeMap<Box<str>, usize>>);
 
 impl Uses {
-    /// Looked for once in a group cycle.
-    fn of(cx: &Context<'_>, member: PlannedMember<'_>) -> Self {
-        let PlannedMember { members, shared, .. } = member;
+    /// Looked for once in a group cycle: `members` are all that are planned together.
+    pub(super) fn of(cx: &Context<'_>, members: &[Arc<Pod>], shared: &GroupCycleState) -> Self {
         if let Some(known) = shared.with(|it| it.get::<Self>().cloned()) {
             return known;
         }
@@ -139,7 +146,6 @@ impl Uses {
 #[cfg(test)]
 mod tests {
     use kube_scheduler_framework::api::Object;
-    use kube_scheduler_framework::groups::GroupCycleState;
     use kube_scheduler_framework::testing::fixture;
     use kube_scheduler_framework::{Handle, PluginArgs};
     use serde_json::{Value, json};

@@ -46,7 +46,7 @@ pub(super) fn rules_out(
     ignored: &Ignored,
     is_served: impl Fn(&str) -> bool,
 ) -> Option<String> {
-    let GroupDemand { members, needed, nodes } = demand;
+    let GroupDemand { members, needed, nodes, .. } = demand;
     if needed == 0 || needed > members.len() {
         return None;
     }
@@ -89,6 +89,7 @@ pub(super) fn rules_out(
 #[cfg(test)]
 mod tests {
     use kube_scheduler_framework::api::Node;
+    use kube_scheduler_framework::groups::GroupCycleState;
     use kube_scheduler_framework::testing::Fixture;
     use proptest::prelude::*;
     use serde_json::json;
@@ -120,7 +121,8 @@ mod tests {
         let fixture = cluster_of(nodes);
         let (cx, members) = (fixture.cx(), members(cpus));
         let nodes = cx.cluster().order().to_vec();
-        let demand = GroupDemand { members: &members, needed, nodes: &nodes };
+        let (all, shared) = (&members[..], &GroupCycleState::default());
+        let demand = GroupDemand { members: &members, needed, nodes: &nodes, all, shared };
         rules_out(cx.cluster(), demand, &Ignored::default(), |_| false)
     }
 
