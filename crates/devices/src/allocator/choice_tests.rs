@@ -261,19 +261,24 @@ fn configuration_counts_for_each_request() {
     assert_eq!(steps(5) - steps(0), 5 * 3 * (1 + 2));
 }
 
-/// Also in marks of solutions that are as good as others.
+/// Marks of shares name what they take.
 #[test]
 fn the_text_of_each_mark_counts() {
-    let with_name = |n_bytes: usize| {
-        let mut case = numbered(4, 2);
-        case.claims[0]["metadata"]["name"] = "c".repeat(n_bytes).into();
+    let of_capacity = |n_bytes: usize| {
+        let name = "m".repeat(n_bytes);
+        let device = |at: usize| {
+            let model = ["a", "b"][at % 2];
+            json!({"name": format!("d{at}"), "attributes": {"model": {"string": model}},
+                "allowMultipleAllocations": true, "capacity": {name.clone(): {"value": "4"}}})
+        };
+        let mut case = some_of(4, device, 2);
+        case.claims[0]["spec"]["devices"]["requests"][0]["exactly"]["capacity"] =
+            json!({"requests": {name.clone(): "1"}});
         cost(&case, &also(&["model=a"]), 10_000)
     };
-    let ((short, n_found), (long, _)) = (with_name(4), with_name(244));
-    assert_eq!(n_found, 3);
-    // One of each model comes twice, in both orders.
-    let n_marks = (long - short) / ((244 - 4) / 8);
-    assert!(n_marks > 3, "{short} {long}");
+    let ((short, n_found), (long, _)) = (of_capacity(20), of_capacity(60));
+    // Five steps for the capacity of each of four devices, and in each of four marks for each of two shares.
+    assert_eq!((long - short, n_found), (5 * (4 + 4 * 2), 4));
 }
 
 #[test]
