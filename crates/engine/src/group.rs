@@ -41,6 +41,9 @@ pub(crate) struct Group {
     pub(crate) classes: SmallVec<[u64; 8]>,
     /// What plugins share between the members for this cycle.
     pub(crate) shared: GroupCycleState,
+    /// What plugins keep as long as the group is planned as a whole. The states of members, which last until these are bound, do not
+    /// hold it.
+    pub(crate) planning: GroupCycleState,
     /// What is asked of a gang that is planned as a whole; `None` for other groups.
     pub(crate) exact: Option<Exact>,
     /// How many members have to be placed before one is bound, if that is [all](foreseen) that decides about those that have a

@@ -548,8 +548,19 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
     if exact.is_some() {
         shared.with(|shared| shared.insert(PlannedAsAWhole));
     }
-    let mut group =
-        Group { namespace, name, profile, members, pods, classes, shared, exact, foreseen: None };
+    let planning = GroupCycleState::default();
+    let mut group = Group {
+        namespace,
+        name,
+        profile,
+        members,
+        pods,
+        classes,
+        shared,
+        planning,
+        exact,
+        foreseen: None,
+    };
     group.foreseen = foreseen(core, &group);
     (!group.pods.is_empty()).then_some(group)
 }

@@ -17,7 +17,8 @@ pub use crate::points::{
 };
 
 /// Values that plugins share between the members of a group for one group cycle. The [`CycleState`] of every member holds it
-/// from PreFilter on; that of a pod which is tried by itself does not. Copies are the same state.
+/// from PreFilter on; that of a pod which is tried by itself does not. Copies are the same state. What plugins keep while a group is planned as a
+/// whole is in one of its own ([`GroupDemand::shared`]).
 ///
 /// Members are tried several times in one cycle, and what was tried is taken back: a value says what was done at some time in
 /// the cycle, not that it still stands.

@@ -402,6 +402,10 @@ impl PreBind for DynamicResources {
 
 impl PlacementBound for DynamicResources {
     fn rules_out(&self, cx: &Context<'_>, demand: GroupDemand<'_>) -> Option<String> {
+        // That there are too few members to be placed has nothing to do with claims.
+        if demand.needed > demand.members.len() {
+            return None;
+        }
         let crowded = consumers::rules_out(&self.shared, cx, demand);
         crowded.or_else(|| counting::rules_out(&self.shared, cx, demand))
     }

@@ -334,7 +334,7 @@ pub(super) fn demand_of<'a>(
     (members, needed): (&'a [Arc<Pod>], usize),
     nodes: &'a [NodeIdx],
 ) -> GroupDemand<'a> {
-    GroupDemand { members, needed, nodes, all: &group.pods, shared: &group.shared }
+    GroupDemand { members, needed, nodes, all: &group.pods, shared: &group.planning }
 }
 
 /// What rules the nodes out by counting, in the words of the first plugin that can tell before planning as a whole has cost `limit`.

@@ -82,7 +82,7 @@ fn signed(core: &Core, group: &Group, member: usize) -> Option<Box<[u8]>> {
     }
     let plan = core.plans.sign.get(group.profile.position())?;
     let (pod, members) = (&group.pods[member], &group.pods[..]);
-    let member = PlannedMember { pod, members, shared: &group.shared };
+    let member = PlannedMember { pod, members, shared: &group.planning };
     guarded(|| plan.sign_member(&core.context(), member)).ok()?
 }
 

@@ -16,7 +16,7 @@ pub struct PlannedMember<'a> {
     pub pod: &'a Arc<Pod>,
     /// All members that are planned together, this one included; the same ones in all calls of a group cycle.
     pub members: &'a [Arc<Pod>],
-    /// What plugins share in the group cycle.
+    /// See [`GroupDemand::shared`](crate::groups::GroupDemand::shared).
     pub shared: &'a GroupCycleState,
 }
 

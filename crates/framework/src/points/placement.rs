@@ -76,7 +76,8 @@ pub struct GroupDemand<'a> {
     pub nodes: &'a [NodeIdx],
     /// All members that are planned together; the same ones in all calls of a group cycle.
     pub all: &'a [Arc<Pod>],
-    /// What plugins share in the group cycle.
+    /// What plugins keep while the group is planned, from one call to the next. The states of members do not hold it, so that it is gone
+    /// at the end of the group cycle.
     pub shared: &'a GroupCycleState,
 }
 

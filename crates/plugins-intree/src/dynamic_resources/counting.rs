@@ -283,6 +283,11 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_said_of_claims_where_there_are_too_few_members() {
+        assert_eq!(Gang::new(&["c0", "c1"]).answer(&world(), 3), None);
+    }
+
+    #[test]
     fn what_others_take_is_followed() {
         let mut world = world();
         let gang = Gang::new(&["c0", "c1", "c2", "c3"]);
