@@ -8,11 +8,16 @@ mod exact_gang_devices;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kube_scheduler_api_types::{Node, Pod, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Input, Turn, WorkLimits,
+};
+use kube_scheduler_framework::groups::{GroupDemand, PlacementBound};
+use kube_scheduler_framework::{
+    Commands, Context, CycleState, Filter, NodeView, Plugin, Reserve, Status, extension_points,
 };
 use kube_scheduler_tests::fixtures::{
     self, GANG_GATES, gates, node_applied, object_applied, pod_applied, pod_group,
@@ -1138,4 +1143,77 @@ fn gangs_of_two_kinds_are_placed_on_many_nodes_whenever_there_is_a_way() {
     }
     let counts = format!("{n_placed} placed, {n_refused} refused, {n_given_up} given up");
     assert!(n_placed > 5 && n_refused > 0 && n_given_up < 10, "{counts}");
+}
+
+/// Keeps something while a gang is planned, and counts how often it is asked.
+struct Keeper(Arc<AtomicUsize>);
+
+/// What it keeps.
+#[derive(Clone)]
+struct Kept {
+    _token: Arc<AtomicUsize>,
+}
+
+impl Plugin for Keeper {
+    fn name(&self) -> &str {
+        "Keeper"
+    }
+
+    extension_points!(Filter, Reserve, PlacementBound);
+}
+
+impl Filter for Keeper {
+    fn filter(&self, _: &Context<'_>, _: &CycleState, _: &Pod, _: &NodeView<'_>) -> Status {
+        Status::SUCCESS
+    }
+}
+
+/// Because of this, the states of members are kept until they are bound.
+impl Reserve for Keeper {
+    fn reserve(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        _: &Arc<Pod>,
+        _: &str,
+        _: &mut Commands,
+    ) -> Status {
+        Status::SUCCESS
+    }
+
+    fn unreserve(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        _: &Arc<Pod>,
+        _: &str,
+        _: &mut Commands,
+    ) {
+    }
+}
+
+impl PlacementBound for Keeper {
+    fn rules_out(&self, _: &Context<'_>, demand: GroupDemand<'_>) -> Option<String> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        demand.shared.with(|it| it.insert(Kept { _token: self.0.clone() }));
+        None
+    }
+}
+
+#[test]
+fn what_plugins_keep_while_a_gang_is_planned_is_gone_before_it_is_bound() {
+    let n_asked = Arc::new(AtomicUsize::new(0));
+    let of_plugin = n_asked.clone();
+    let mut registry = kube_scheduler_plugins_intree::registry();
+    registry.register("Keeper", move |_, _| Ok(Arc::new(Keeper(of_plugin.clone())))).unwrap();
+    let plugins = json!({"multiPoint": {"enabled": [{"name": "Keeper"}]}});
+    let profiles = json!([{"schedulerName": "default-scheduler", "plugins": plugins}]);
+    let (gates, rest) = (gates(GANG_GATES), EngineOptions::default());
+    let options = EngineOptions { gates, plans_gangs_exactly: true, ..rest };
+    let mut engine = fixtures::engine_with(&profiles, &registry, options);
+    let n_before = Arc::strong_count(&n_asked);
+    let decision = decide_in(gang(&[8], &[1, 1]).inputs(), &mut engine);
+    assert_eq!(decision.placed.len(), 2, "{decision:#?}");
+    assert!(n_asked.load(Ordering::Relaxed) > 0);
+    assert_eq!(Arc::strong_count(&n_asked), n_before);
 }
