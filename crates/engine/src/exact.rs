@@ -309,8 +309,9 @@ pub(crate) fn refusal(cx: &mut GroupWork<'_>, group: &Group, findings: &[Finding
         return text;
     };
     let nodes = core.cluster.order().to_vec();
-    // However much was spent: it is counted once.
-    match counted_out(cx, group, demand_of(group, (members, *needed), &nodes), u64::MAX) {
+    // However much was spent: it is counted once. Tries in a changed cluster are many, and each has its limit.
+    let limit = cx.effort.until.unwrap_or(u64::MAX);
+    match counted_out(cx, group, demand_of(group, (members, *needed), &nodes), limit) {
         Ok(Some(counted)) => write!(text, ", {CLUSTER}: {counted}").ok(),
         _ => write!(text, ", {CLUSTER}: enough room in sum").ok(),
     };
