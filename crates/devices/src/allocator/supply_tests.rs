@@ -339,6 +339,49 @@ fn devices_of_all_nodes_count_once_and_complete_what_nodes_have() {
     assert_eq!(lack(&[vec![shareable], near(1)].concat(), &pods(9, 4), 2), None);
 }
 
+/// What is missing for so many pods that need so many devices each, on three nodes, where these are the slices of one pool.
+fn lack_of_pool(slices: &[Value], (n_pods, count): (usize, usize)) -> Option<Lack> {
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": slices.len()});
+    let slices = slices.iter().enumerate().map(|(at, spec)| {
+        let mut spec = spec.clone();
+        spec["driver"] = json!(DRIVER);
+        spec["pool"] = pool.clone();
+        json!({"metadata": {"name": format!("s{at}")}, "spec": spec})
+    });
+    let case = Case { slices: slices.collect(), claims: Vec::new(), taken: Vec::new() };
+    let allocator = allocator(&case, &usage(&case));
+    let pods = pods(n_pods, count);
+    let found = shortfall(&mut Supply::default(), &allocator, &pods, (n_pods, 3));
+    found.map(|shortfall| shortfall.lack)
+}
+
+#[test]
+fn nodes_that_see_different_devices_of_a_pool_are_looked_at_one_by_one() {
+    // Devices say by themselves where they can be used: one on each node, and one on all.
+    let devices = json!([
+        {"name": "d0", "nodeName": "n0"}, {"name": "d1", "nodeName": "n1"},
+        {"name": "d2", "nodeName": "n2"}, {"name": "d3", "allNodes": true},
+    ]);
+    let of_devices = [json!({"perDeviceNodeSelection": true, "devices": devices})];
+    assert_eq!(lack_of_pool(&of_devices, (4, 1)), None);
+    let short = |needed, free| Some(Lack::Devices { needed, free });
+    assert_eq!(lack_of_pool(&of_devices, (5, 1)), short(5, 4));
+    assert_eq!(lack_of_pool(&of_devices, (1, 2)), None);
+    assert_eq!(lack_of_pool(&of_devices, (2, 2)), Some(Lack::Pods { fitting: 1 }));
+    // Slices do: two devices for the first node, and two for the last one.
+    let slice = |node: &str, devices: [&str; 2]| {
+        let devices = devices.map(|name| json!({"name": name}));
+        let fields = json!([{"key": "metadata.name", "operator": "In", "values": [node]}]);
+        let selector = json!({"nodeSelectorTerms": [{"matchFields": fields}]});
+        json!({"nodeSelector": selector, "devices": devices})
+    };
+    let of_slices = [slice("n0", ["d0", "d1"]), slice("n2", ["d2", "d3"])];
+    assert_eq!(lack_of_pool(&of_slices, (4, 1)), None);
+    assert_eq!(lack_of_pool(&of_slices, (5, 1)), short(5, 4));
+    assert_eq!(lack_of_pool(&of_slices, (2, 2)), None);
+    assert_eq!(lack_of_pool(&of_slices, (1, 3)), Some(Lack::Pods { fitting: 0 }));
+}
+
 #[test]
 fn requests_for_some_and_for_any_devices_are_counted_together() {
     let of_model = |count, model| vec![Want { count, model, sort: WantSort::Exactly }];
