@@ -1217,3 +1217,59 @@ fn what_plugins_keep_while_a_gang_is_planned_is_gone_before_it_is_bound() {
     assert!(n_asked.load(Ordering::Relaxed) > 0);
     assert_eq!(Arc::strong_count(&n_asked), n_before);
 }
+
+/// Without InterPodAffinity, and without default constraints of PodTopologySpread, no signature has the labels of the first two
+/// members, but it matters to the third one which of them is on the other node.
+#[test]
+fn members_with_different_labels_are_not_alike() {
+    let node = |name: &str, cpu: &str, pods: &str| {
+        node_applied(&json!({
+            "metadata": {"name": name, "labels": {"host": name}},
+            "status": {"allocatable": {"cpu": cpu, "memory": "64Gi", "pods": pods}},
+        }))
+    };
+    let pod = |name: &str, label: &str, spec: Value| {
+        let mut pod = json!({
+            "metadata": {"namespace": "x", "name": name, "uid": name, "labels": {"app": label}},
+            "spec": {
+                "schedulerName": "default-scheduler",
+                "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+            },
+        });
+        pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        pod_applied(&pod)
+    };
+    let of_group = json!({"schedulingGroup": {"podGroupName": "g"}});
+    let mut spread = of_group.clone();
+    spread["nodeSelector"] = json!({"host": "n0"});
+    spread["topologySpreadConstraints"] = json!([{
+        "maxSkew": 1, "topologyKey": "host", "whenUnsatisfiable": "DoNotSchedule", "nodeAffinityPolicy": "Ignore",
+        "labelSelector": {"matchLabels": {"app": "counted"}},
+    }]);
+    let inputs = vec![
+        node("n0", "3", "9"),
+        node("n1", "8", "1"),
+        pod("r0", "counted", json!({"nodeName": "n0"})),
+        object_applied(pod_group("g", json!({"schedulingPolicy": {"gang": {"minCount": 3}}}))),
+        pod("m0", "other", of_group.clone()),
+        pod("m1", "counted", of_group),
+        pod("m2", "counted", spread),
+    ];
+    let plugins = json!({"multiPoint": {"disabled": [{"name": "InterPodAffinity"}]}});
+    let spreading = json!({"name": "PodTopologySpread", "args": {"defaultingType": "List"}});
+    let profiles = json!([
+        {"schedulerName": "default-scheduler", "plugins": plugins, "pluginConfig": [spreading]},
+    ]);
+    let decide_as = |plans_gangs_exactly: bool| {
+        let (gates, rest) = (gates(GANG_GATES), EngineOptions::default());
+        let options = EngineOptions { gates, plans_gangs_exactly, ..rest };
+        let registry = kube_scheduler_plugins_intree::registry();
+        decide(inputs.clone(), fixtures::engine_with(&profiles, &registry, options))
+    };
+    // The first one takes the larger node, where there is room for one.
+    let greedy = decide_as(false);
+    assert_eq!(greedy.placed, [], "{greedy:#?}");
+    let decision = decide_as(true);
+    let places: BTreeMap<usize, usize> = decision.placed.iter().copied().collect();
+    assert_eq!(places, BTreeMap::from([(0, 0), (1, 1), (2, 0)]), "{decision:#?}");
+}

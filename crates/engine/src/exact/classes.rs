@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kube_scheduler_api_types::{KeyedMap, Pod};
+use kube_scheduler_api_types::{KeyedMap, Labels, Pod};
 use kube_scheduler_framework::groups::{Chooser, PlannedMember};
 
 use crate::core::Core;
@@ -31,8 +31,12 @@ pub(super) struct Choosing {
     pub(super) leaves_some: bool,
 }
 
-/// What members of a class have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What members of a class have in common, with what others look at in any case: labels by their number in the group, and the
+/// priority, which decides which nominated pods a node keeps room for. Neither has to be part of a signature.
+type InCommon = (Likeness, usize, i32);
+
+/// In what the answers of plugins are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Likeness {
     /// The signature by which pods share evaluations, by its number.
     OfPods(u64),
@@ -42,7 +46,9 @@ enum Likeness {
 
 /// The classes of a gang's members, in the order of their first ones. What it costs is counted on the work of the core.
 pub(super) fn classes(core: &Core, group: &Group) -> Vec<Class> {
-    let mut classes: Vec<(Option<(Likeness, i32)>, Class)> = Vec::new();
+    let mut classes: Vec<Class> = Vec::new();
+    let mut known: KeyedMap<InCommon, usize> = KeyedMap::default();
+    let mut by_labels: KeyedMap<&Labels, usize> = KeyedMap::default();
     let mut by_signature: BTreeMap<u64, Choosing> = BTreeMap::new();
     let mut written: KeyedMap<Box<[u8]>, usize> = KeyedMap::default();
     for (member, queued) in group.members.iter().enumerate() {
@@ -61,18 +67,20 @@ pub(super) fn classes(core: &Core, group: &Group) -> Vec<Class> {
                 Likeness::OfMembers(*written.entry(bytes).or_insert(next))
             }),
         };
-        // The priority decides which nominated pods a node keeps room for, and is not part of the signature.
-        let class = likeness.map(|likeness| (likeness, pod.priority()));
-        match classes.iter_mut().find(|(known, _)| class.is_some() && *known == class) {
-            Some((_, class)) => class.members.push(member),
+        let (n_known, next) = (by_labels.len(), classes.len());
+        core.context().count_work(pod.labels.len() as u64);
+        let labels = *by_labels.entry(&pod.labels).or_insert(n_known);
+        let in_common = likeness.map(|likeness| (likeness, labels, pod.priority()));
+        let class = in_common.map_or(next, |it| *known.entry(it).or_insert(next));
+        match classes.get_mut(class) {
+            Some(class) => class.members.push(member),
             None => {
                 let (members, is_unknown) = (vec![member], signature.is_none());
-                let new = Class { members, n_placed: 0, is_unknown, choosing };
-                classes.push((class, new));
+                classes.push(Class { members, n_placed: 0, is_unknown, choosing });
             }
         }
     }
-    classes.into_iter().map(|(_, class)| class).collect()
+    classes
 }
 
 /// What plugins write for a member; nothing for one that is like no other, or if no work is left, with which a search ends at once.

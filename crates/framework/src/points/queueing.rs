@@ -183,9 +183,10 @@ pub trait Sign: Send + Sync {
     /// itself.
     ///
     /// Contract: while the group is planned, nothing changes for any of its members if two of them with equal bytes go where the other
-    /// would have gone. Unlike [`sign`](Self::sign) this may go by what objects say now, and each member is evaluated on its own. Asked
-    /// for members without a signature, and for those with a [chooser](crate::Reserve::chooser). Work that depends on more
-    /// than the size of the pod has to be [counted](Context::count_work).
+    /// would have gone. Members with other labels or another priority are never alike, whatever is written. Unlike
+    /// [`sign`](Self::sign) this may go by what objects say now, and each member is evaluated on its own. Asked for members without
+    /// a signature, and for those with a [chooser](crate::Reserve::chooser). Work that depends on more than the size of the pod has to
+    /// be [counted](Context::count_work).
     fn sign_member(
         &self,
         cx: &Context<'_>,
