@@ -42,7 +42,7 @@ use prospects::Prospects;
 use search::{Found, Search};
 pub use shortage::{LostTo, RequestCount};
 pub use steps::Steps;
-pub use supply::{Lack, Shortfall, Supply};
+pub use supply::{Extent, Lack, Shortfall, Supply};
 
 /// Device classes by name.
 pub type Classes = FxHashMap<Arc<str>, Arc<DeviceClass>>;

@@ -40,6 +40,15 @@ pub struct Supply {
     far: Far,
 }
 
+/// Which nodes were looked at to count what is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All of them.
+    All,
+    /// Those whose devices have changed hands since it was counted before.
+    Changed,
+}
+
 /// Free devices that no other node can use.
 #[derive(Clone, Debug, Default)]
 struct OfNode {
@@ -114,7 +123,7 @@ impl Supply {
         n_nodes: usize,
         node: &dyn Fn(usize) -> Option<NodeRef<'n>>,
         steps: &Steps,
-    ) -> Result<(), AllocationError> {
+    ) -> Result<Extent, AllocationError> {
         let claims = sorts.claims();
         // What is requested is the same everywhere.
         let (labels, no_pools) = (Labels::default(), NodePools::default());
@@ -134,12 +143,12 @@ impl Supply {
         look: &Look<'_>,
         n_nodes: usize,
         node: &dyn Fn(usize) -> Option<NodeRef<'n>>,
-    ) -> Result<(), AllocationError> {
+    ) -> Result<Extent, AllocationError> {
         let state = look.allocator.state();
         let latest = state.latest_change();
         let is_known = self.by_node.len() == n_nodes;
         let followed = self.followed.filter(|followed| is_known && *followed <= latest);
-        match followed.and_then(|followed| state.nodes_changed_after(followed)) {
+        let extent = match followed.and_then(|followed| state.nodes_changed_after(followed)) {
             Some(changed) => {
                 let changed: Vec<&Arc<str>> = changed.collect();
                 look.steps.take(changed.len() as u64)?;
@@ -149,6 +158,7 @@ impl Supply {
                     let Some(node) = node(number) else { continue };
                     self.by_node[number] = look.seen_from(number, node, None)?;
                 }
+                Extent::Changed
             }
             None => {
                 *self = Self::default();
@@ -160,10 +170,11 @@ impl Supply {
                     }
                     self.by_node.push(own);
                 }
+                Extent::All
             }
-        }
+        };
         self.followed = Some(latest);
-        Ok(())
+        Ok(extent)
     }
 }
 

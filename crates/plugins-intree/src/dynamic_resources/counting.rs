@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_devices::{
-    AllocationError, Allocator, Classes, Lack, Needs, NodeRef, Shortfall, Sorts, Steps, Supply,
+    AllocationError, Allocator, Classes, Extent, Lack, Needs, NodeRef, Shortfall, Sorts, Steps,
+    Supply,
 };
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::groups::GroupDemand;
@@ -19,13 +20,14 @@ use super::kinds;
 use super::members::{Uses, is_own};
 use super::shared::Shared;
 
-/// How many steps counting may take at a time. With more nodes than it was enough for, nothing is counted in the group cycle any more.
+/// How many steps counting all nodes may take in a group cycle, at a time and in sum. With more nodes than it was enough for at a time, or
+/// once it is used up, nothing is counted in the cycle any more.
 const MAX_STEPS: u64 = 1_000_000;
 
 /// What looking at a pod, at one of its claims, and looking up what is known of a pod count as, in units of work.
 const WORK_OF_POD: u64 = 20;
 const WORK_OF_CLAIM: u64 = 10;
-const WORK_OF_LOOKUP: u64 = 5;
+const WORK_OF_LOOKUP: u64 = 20;
 
 /// Why there are too few devices for as many members as are needed, if counting tells.
 pub(super) fn rules_out(
@@ -68,6 +70,8 @@ struct Counted {
     nodes: Vec<NodeIdx>,
     /// A number of nodes that was too great.
     too_many: Option<usize>,
+    /// How many steps it took to count all nodes, each time that this was necessary.
+    n_steps: u64,
 }
 
 /// What the members of a group take in any case.
@@ -99,7 +103,8 @@ impl Counted {
         let needs = members.iter().map(|pod| wanted.by_member.get(&*pod.uid));
         let needs: Vec<&Needs> = needs.collect::<Option<_>>()?;
         let n_without = needs.iter().filter(|needs| needs.is_empty()).count();
-        if n_without >= needed || self.too_many.is_some_and(|n| nodes.len() >= n) {
+        let are_too_many = self.too_many.is_some_and(|n| nodes.len() >= n);
+        if n_without >= needed || are_too_many || self.n_steps > MAX_STEPS {
             return None;
         }
         if self.nodes[..] != *nodes {
@@ -115,8 +120,11 @@ impl Counted {
         let (sorts, n_nodes) = (&wanted.sorts, nodes.len());
         let node = |number: usize| node_at(cluster, nodes, number);
         let counted = self.supply.count(&allocator, sorts, n_nodes, &node, &steps);
+        if !matches!(counted, Ok(Extent::Changed)) {
+            self.n_steps = self.n_steps.saturating_add(limit - steps.left());
+        }
         let found =
-            counted.and_then(|()| self.supply.shortfall(sorts, (&needs[..], needed), &steps));
+            counted.and_then(|_| self.supply.shortfall(sorts, (&needs[..], needed), &steps));
         cx.count_work(limit - steps.left());
         if matches!(found, Err(AllocationError::TooManySteps)) && limit == MAX_STEPS {
             self.too_many = Some(n_nodes);
@@ -297,6 +305,33 @@ mod tests {
         assert_eq!(gang.answer(&world, 3), None);
         put(&mut world, kinds::CLAIM, "other", &claim(json!({})));
         assert_eq!(gang.answer(&world, 4), None);
+    }
+
+    /// How many steps it has taken to count all nodes, after the answer.
+    fn n_steps(gang: &Gang, world: &Fixture) -> u64 {
+        gang.answer(world, 2);
+        gang.shared.with(|it| it.get::<Counted>().unwrap().n_steps)
+    }
+
+    #[test]
+    fn nodes_are_counted_anew_until_that_has_cost_too_much() {
+        let mut world = world();
+        let gang = Gang::new(&["c0", "c1"]);
+        let first = n_steps(&gang, &world);
+        put(&mut world, kinds::CLAIM, "other", &claim(allocated("n1", "d0")));
+        assert_eq!(n_steps(&gang, &world), first, "what a node has for itself is followed");
+        let pool = json!({"name": "far", "generation": 1, "resourceSliceCount": 1});
+        let spec =
+            json!({"driver": "d", "allNodes": true, "pool": pool, "devices": [{"name": "d0"}]});
+        put(&mut world, kinds::SLICE, "far", &json!({"spec": spec}));
+        let second = n_steps(&gang, &world);
+        assert!(second > first);
+        put(&mut world, kinds::CLAIM, "another", &claim(allocated("far", "d0")));
+        assert!(n_steps(&gang, &world) > second);
+        let all = Gang::new(&["c0", "c1", "c2", "c3", "c4"]);
+        assert_eq!(all.answer(&world, 5), short(5, 3));
+        all.shared.with(|it| it.get_mut::<Counted>().unwrap().n_steps = MAX_STEPS + 1);
+        assert_eq!(all.answer(&world, 5), None);
     }
 
     #[test]
