@@ -14,6 +14,7 @@ mod plan;
 mod prospects;
 mod search;
 mod shortage;
+mod solution;
 mod steps;
 mod supply;
 #[cfg(test)]
@@ -39,8 +40,9 @@ pub(crate) use counters::CommittedCounters;
 pub use needs::{Needs, Sorts};
 use plan::Plan;
 use prospects::Prospects;
-use search::{Found, Search};
+use search::Search;
 pub use shortage::{LostTo, RequestCount};
+use solution::Found;
 pub use steps::Steps;
 pub use supply::{Extent, Lack, Shortfall, Supply};
 

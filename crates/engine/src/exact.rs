@@ -283,7 +283,7 @@ pub(crate) fn refusal(cx: &mut GroupWork<'_>, group: &Group, findings: &[Finding
     let mut text = UNSCHEDULABLE.to_owned();
     let Some(Exact { needed, level }) = &group.exact else { return text };
     let (members, core) = (&group.pods[..], &*cx.core);
-    let chosen = match members.iter().any(|pod| choosing(core, group, pod).0.leaves_some) {
+    let chosen = match members.iter().any(|pod| choosing(core, group.profile, pod).0.leaves_some) {
         true => ", with what is found first for them, such as volumes",
         false => "",
     };

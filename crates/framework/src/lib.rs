@@ -14,6 +14,7 @@ mod context;
 mod cycle_state;
 pub mod following;
 mod group_objects;
+mod group_state;
 pub mod groups;
 mod handle;
 mod known_pods;

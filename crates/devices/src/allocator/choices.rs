@@ -19,7 +19,7 @@ use crate::inventory::{DeviceRef, NodePools, PoolGeneration};
 
 use super::likeness::{amounts, capacities};
 use super::plan::Plan;
-use super::search::{Chosen, Found};
+use super::solution::{Chosen, Found};
 use super::{AllocationError, Allocator, Steps, likeness, outcome};
 
 /// What tells devices apart for claims that are planned together.

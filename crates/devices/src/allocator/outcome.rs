@@ -8,7 +8,7 @@ use crate::api::{Allocation, AllocationConfig, DeviceResult};
 use crate::inventory::{DeviceRef, NodePools, NodeRef};
 
 use super::plan::{ClaimPlan, Plan, RequestPlan};
-use super::search::Chosen;
+use super::solution::Chosen;
 use super::{AllocationError, Allocator};
 
 /// Writing down a device that a claim gets counts as so many steps, its tolerations and amounts apart.

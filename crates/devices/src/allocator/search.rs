@@ -15,27 +15,8 @@ use super::constraints::ConstraintState;
 use super::counters::{ChosenCounters, TakenBefore};
 use super::likeness::{Class, Likeness};
 use super::plan::{MAX_RESULTS, Plan, RequestPlan, is_tainted};
+use super::solution::{Chosen, Found};
 use super::{AllocationError, Allocator, Steps, Thoroughness};
-
-/// A device chosen for a request.
-#[derive(Clone, Debug)]
-pub(super) struct Chosen {
-    /// The request, as a place in the plan.
-    pub(super) request: usize,
-    /// The device, as a place in the search order.
-    pub(super) place: usize,
-    /// What a share takes, if the device is shared.
-    pub(super) share: Option<Amounts>,
-}
-
-/// A complete solution.
-#[derive(Clone)]
-pub(super) struct Found {
-    /// The devices of every claim.
-    pub(super) results: Vec<Vec<Chosen>>,
-    /// For every request of every claim which alternative it got, counted from 0.
-    pub(super) alternatives: Vec<Vec<usize>>,
-}
 
 /// What a visit came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

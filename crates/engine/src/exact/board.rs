@@ -10,7 +10,7 @@ use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Status};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
-use super::classes::{Class, choosing, classes};
+use super::classes::{Class, Members, choosing, classes};
 use super::search::{Board, Choices, Halt, Placing, Problem};
 use crate::attempt::{Candidates, NoChoice};
 use crate::binding::{Placement, Trial};
@@ -69,7 +69,13 @@ impl<'b, 'w> GangBoard<'b, 'w> {
         limit: u64,
     ) -> Self {
         cx.core.work = WorkMeter::new(limit.saturating_sub(cx.effort.planned()));
-        let classes = classes(cx.core, group);
+        let members = Members {
+            profile: group.profile,
+            queued: &group.members,
+            pods: &group.pods,
+            planning: &group.planning,
+        };
+        let classes = classes(cx.core, members);
         cx.effort.chose(cx.core.work.done());
         let versions = Versions::of(&cx.core.cluster);
         Self {
@@ -121,7 +127,7 @@ impl<'b, 'w> GangBoard<'b, 'w> {
         let core = &*self.cx.core;
         let pod = &group.pods[member];
         let member = ChosenFor { pod, node, members: &group.pods };
-        let choice = match choosing(core, group, pod).1 {
+        let choice = match choosing(core, group.profile, pod).1 {
             Some(chooser) => guarded(|| chooser.choose(&core.context(), state, member, number)),
             None if number == 0 => Ok(Choice::Made(None)),
             None => Ok(Choice::Unknown),

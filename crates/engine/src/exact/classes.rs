@@ -1,13 +1,27 @@
 //! Which members of a gang are interchangeable in an [exact search](super::search), and what is chosen for them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kube_scheduler_api_types::{KeyedMap, Labels, Pod};
-use kube_scheduler_framework::groups::{Chooser, PlannedMember};
+use kube_scheduler_framework::groups::{Chooser, GroupCycleState, PlannedMember};
+use kube_scheduler_queue::QueuedPod;
 
 use crate::core::Core;
-use crate::group::Group;
 use crate::guard::guarded;
+use crate::policy::Entry;
+use crate::profiles::ProfileIdx;
+
+/// The members of a gang.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Members<'a> {
+    pub(super) profile: ProfileIdx,
+    pub(super) queued: &'a [QueuedPod<Entry>],
+    /// Their pods, in their order.
+    pub(super) pods: &'a [Arc<Pod>],
+    /// What plugins keep while the gang is planned.
+    pub(super) planning: &'a GroupCycleState,
+}
 
 /// Members that nothing tells apart.
 #[derive(Debug)]
@@ -45,16 +59,16 @@ enum Likeness {
 }
 
 /// The classes of a gang's members, in the order of their first ones. What it costs is counted on the work of the core.
-pub(super) fn classes(core: &Core, group: &Group) -> Vec<Class> {
+pub(super) fn classes(core: &Core, members: Members<'_>) -> Vec<Class> {
     let mut classes: Vec<Class> = Vec::new();
     let mut known: KeyedMap<InCommon, usize> = KeyedMap::default();
     let mut by_labels: KeyedMap<&Labels, usize> = KeyedMap::default();
     let mut by_signature: BTreeMap<u64, Choosing> = BTreeMap::new();
     let mut written: KeyedMap<Box<[u8]>, usize> = KeyedMap::default();
-    for (member, queued) in group.members.iter().enumerate() {
+    for (member, queued) in members.queued.iter().enumerate() {
         let pod = &queued.entry().0;
         let signature = queued.signature();
-        let ask = || choosing(core, group, pod).0;
+        let ask = || choosing(core, members.profile, pod).0;
         let choosing = match signature {
             Some(number) => *by_signature.entry(number).or_insert_with(ask),
             None => ask(),
@@ -62,7 +76,7 @@ pub(super) fn classes(core: &Core, group: &Group) -> Vec<Class> {
         let likeness = match signature {
             Some(number) if !choosing.has_choices => Some(Likeness::OfPods(number)),
             // What there is to choose from may depend on objects that are the member's own.
-            _ => signed(core, group, member).map(|bytes| {
+            _ => signed(core, members, member).map(|bytes| {
                 let next = written.len();
                 Likeness::OfMembers(*written.entry(bytes).or_insert(next))
             }),
@@ -75,8 +89,8 @@ pub(super) fn classes(core: &Core, group: &Group) -> Vec<Class> {
         match classes.get_mut(class) {
             Some(class) => class.members.push(member),
             None => {
-                let (members, is_unknown) = (vec![member], signature.is_none());
-                classes.push(Class { members, n_placed: 0, is_unknown, choosing });
+                let (alike, is_unknown) = (vec![member], signature.is_none());
+                classes.push(Class { members: alike, n_placed: 0, is_unknown, choosing });
             }
         }
     }
@@ -84,25 +98,25 @@ pub(super) fn classes(core: &Core, group: &Group) -> Vec<Class> {
 }
 
 /// What plugins write for a member; nothing for one that is like no other, or if no work is left, with which a search ends at once.
-fn signed(core: &Core, group: &Group, member: usize) -> Option<Box<[u8]>> {
+fn signed(core: &Core, members: Members<'_>, member: usize) -> Option<Box<[u8]>> {
     if core.work.left() == 0 {
         return None;
     }
-    let plan = core.plans.sign.get(group.profile.position())?;
-    let (pod, members) = (&group.pods[member], &group.pods[..]);
-    let member = PlannedMember { pod, members, shared: &group.planning };
+    let Members { profile, pods, planning, .. } = members;
+    let plan = core.plans.sign.get(profile.position())?;
+    let member = PlannedMember { pod: &pods[member], members: pods, shared: planning };
     guarded(|| plan.sign_member(&core.context(), member)).ok()?
 }
 
 /// What is chosen for a member, and the plugin whose choices are tried.
 pub(super) fn choosing<'c>(
     core: &'c Core,
-    group: &Group,
+    profile: ProfileIdx,
     pod: &Pod,
 ) -> (Choosing, Option<&'c dyn Chooser>) {
     let (mut choosing, mut chooser) = (Choosing::default(), None);
     let cx = core.context();
-    for (_, _, plugin) in core.plans.profiles[group.profile].reserve() {
+    for (_, _, plugin) in core.plans.profiles[profile].reserve() {
         let asked = guarded(|| plugin.chooses_for(&cx, pod).then(|| plugin.chooser(&cx, pod)));
         match asked {
             Ok(None) => {}

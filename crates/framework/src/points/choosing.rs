@@ -7,7 +7,7 @@ use kube_scheduler_cache::NodeIdx;
 
 use crate::context::Context;
 use crate::cycle_state::CycleState;
-use crate::groups::GroupCycleState;
+use crate::group_state::GroupCycleState;
 
 /// A member of a group that is planned as a whole.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use kube_scheduler_api_types::{Pod, PodGroup};
 use kube_scheduler_cache::NodeIdx;
 
 use crate::context::Context;
-use crate::groups::GroupCycleState;
+use crate::group_state::GroupCycleState;
 use crate::status::Status;
 
 /// A pod group that is being placed.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_queue::{ClusterEvent, QueueingHint, Topics};
 
+use super::choosing::PlannedMember;
 use crate::context::{Context, EventObject};
-use crate::groups::PlannedMember;
 use crate::status::Status;
 
 /// Decides whether a pod may enter the active queue.
