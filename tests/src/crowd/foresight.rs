@@ -244,8 +244,10 @@ impl Crowd {
         let is_queued = |code: &str| !["Evicted", "NotScheduled"].contains(&code);
         let listed = answer.pending.iter().filter(|pending| is_queued(pending.code)).count();
         let others = serde_json::to_value(answer)?["otherPending"].as_u64().context("a number")?;
-        let pending = self.shared.queue().pending_pods();
-        let pending: Vec<String> = pending.map(|(_, queued)| queued.entry().0.key()).collect();
+        // Those that are being deleted never get a node.
+        let pending = self.shared.queue().pending_pods().map(|(_, queued)| &queued.entry().0);
+        let pending = pending.filter(|pod| pod.deletion_requested.is_none());
+        let pending: Vec<String> = pending.map(|pod| pod.key()).collect();
         ensure!(
             pending.len() as u64 == listed as u64 + others,
             "{pending:?} are pending, foreseen were {listed} and {others} others"
