@@ -20,8 +20,8 @@ use super::kinds;
 use super::members::{Uses, is_own};
 use super::shared::Shared;
 
-/// How many steps counting all nodes may take in a group cycle, at a time and in sum. With more nodes than it was enough for at a time, or
-/// once it is used up, nothing is counted in the cycle any more.
+/// How many steps counting all nodes may take at a time. With more nodes than it was enough for, or once it took more than that in sum,
+/// nothing is counted in the group cycle any more.
 const MAX_STEPS: u64 = 1_000_000;
 
 /// What looking at a pod, at one of its claims, and looking up what is known of a pod count as, in units of work.
