@@ -40,16 +40,24 @@ impl ShareTurn {
     /// Does a question's part of the work on the core, and ends the turn: the next one begins when the other parts of the time
     /// that this took have passed.
     pub(super) fn spend<T>(self, work: impl FnOnce() -> T) -> T {
-        let Self { permit, runtime } = self;
-        let start = Instant::now();
-        let done = work();
-        let pause = start.elapsed().saturating_mul(SHARE - 1);
-        runtime.spawn(async move {
-            tokio::time::sleep(pause).await;
-            drop(permit);
-        });
-        done
+        rest_after(work, self.permit, (&self.runtime, SHARE - 1))
     }
+}
+
+/// Does some work, and gives its permit back once `times` as long has passed in the runtime as that took.
+pub(super) fn rest_after<T>(
+    work: impl FnOnce() -> T,
+    permit: OwnedSemaphorePermit,
+    (runtime, times): (&Handle, u32),
+) -> T {
+    let start = Instant::now();
+    let done = work();
+    let pause = start.elapsed().saturating_mul(times);
+    runtime.spawn(async move {
+        tokio::time::sleep(pause).await;
+        drop(permit);
+    });
+    done
 }
 
 #[cfg(test)]

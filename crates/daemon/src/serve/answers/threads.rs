@@ -4,12 +4,12 @@
 //! brief answers have half of the time of another one, so that none of them waits for a long one.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::places::MAX_QUESTIONS;
+use super::share::rest_after;
 
 /// The threads.
 pub(super) struct Threads {
@@ -55,23 +55,16 @@ impl Thread {
     /// Does the work on an answer. Then the thread is another one's; that for brief answers, once as much time has passed as
     /// this took.
     pub(super) fn spend<T>(self, work: impl FnOnce() -> T) -> T {
-        let Self { permit, rests_in } = self;
-        let start = Instant::now();
-        let done = work();
-        let pause = start.elapsed();
-        if let Some(runtime) = rests_in {
-            runtime.spawn(async move {
-                tokio::time::sleep(pause).await;
-                drop(permit);
-            });
+        match &self.rests_in {
+            Some(runtime) => rest_after(work, self.permit, (runtime, 1)),
+            None => work(),
         }
-        done
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
