@@ -74,6 +74,12 @@ impl<'a> ClusterView<'a> {
         ClusterView { reads, ..self }
     }
 
+    /// Where what is read is noted.
+    #[inline]
+    pub(crate) fn reads(self) -> &'a ReadSet {
+        self.reads
+    }
+
     #[inline]
     pub(crate) fn state(self) -> &'a ClusterState {
         self.state

@@ -64,8 +64,9 @@ impl<'a> Sources<'a> {
 
 /// What every call to a plugin may look at. Borrowed for the length of the call.
 ///
-/// The engine notes what is read, and asks again when it has changed.
-#[derive(Clone, Copy, Debug)]
+/// The engine notes what is read, and asks again when it has changed. There are no copies: with one, what is read could be noted
+/// elsewhere.
+#[derive(Debug)]
 pub struct Context<'a> {
     sources: Sources<'a>,
     reads: &'a ReadSet,
@@ -152,9 +153,15 @@ impl<'a> Context<'a> {
         self.reads = reads;
     }
 
-    /// What the context reads from, without recording what is read.
+    /// What the context reads from. What is read there is not recorded, so the answer counts as depending on everything, and is not
+    /// cached.
     pub fn sources(&self) -> Sources<'a> {
-        self.sources
+        *self.anything()
+    }
+
+    /// The cluster for reading about many nodes, with what is read noted in `reads`.
+    pub(crate) fn cluster_noted_in(&self, reads: &'a ReadSet) -> ClusterView<'a> {
+        ClusterView::recorded_by(self.sources.cluster, reads, Scope::Asked)
     }
 
     fn anything(&self) -> &Sources<'a> {

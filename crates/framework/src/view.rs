@@ -37,12 +37,14 @@ impl<'a> NodeView<'a> {
         Some(Self { overlay: Some(overlay), ..Self::new(view, overlay.node())? })
     }
 
-    /// This view of the node, with what is read noted in `reads`.
+    /// This view of the node, with what is read noted in `reads`. An answer that was recorded so far counts as depending on
+    /// everything.
     #[inline]
     pub fn with_reads<'b>(&self, reads: &'b ReadSet) -> NodeView<'b>
     where
         'a: 'b,
     {
+        self.cluster.reads().note(Reads::ANYTHING);
         NodeView { cluster: self.cluster.with_reads(reads), ..*self }
     }
 

@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use kube_scheduler_cache::reads::ReadSet;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::testing::{Fixture, Reads, check_contract, node, pod, reads_of};
 use kube_scheduler_framework::{
@@ -147,6 +148,39 @@ fn what_is_read_of_other_nodes_one_by_one_is_not_cached() {
     let with_zone = pod("p").label("zone", "x").build();
     let read = reads_of(&Zone::honest(), fixture.sources(), &with_zone);
     assert_eq!((read.phases().once, read.phases().per_node), (Reads::NOTHING, own));
+}
+
+/// Reads the cluster, or has what it reads noted, somewhere else than through the context that it is given.
+enum GoesRound {
+    Sources,
+    OwnReads,
+}
+
+impl Plugin for GoesRound {
+    fn name(&self) -> &str {
+        "GoesRound"
+    }
+
+    extension_points!(Filter);
+}
+
+impl Filter for GoesRound {
+    fn filter(&self, cx: &Context<'_>, _: &CycleState, _: &Pod, node: &NodeView<'_>) -> Status {
+        let is_empty = match self {
+            Self::Sources => cx.sources().cluster.n_pods() == 0,
+            Self::OwnReads => node.with_reads(&ReadSet::new()).pods().next().is_none(),
+        };
+        if is_empty { Status::SUCCESS } else { Status::unschedulable("not empty") }
+    }
+}
+
+#[test]
+fn what_is_read_past_the_context_is_not_cached() {
+    let fixture = Fixture::new().with_node(node("a"));
+    for plugin in [GoesRound::Sources, GoesRound::OwnReads] {
+        let read = reads_of(&plugin, fixture.sources(), &pod("p").build()).phases();
+        assert!(read.per_node.intersects(Reads::ANYTHING) && !read.can_be_cached());
+    }
 }
 
 #[test]

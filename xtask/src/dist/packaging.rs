@@ -375,12 +375,17 @@ fn containers_are_confined() {
 }
 
 #[test]
-fn base_images_can_be_named_by_digest() {
+fn base_images_are_arguments_that_name_them_by_digest() {
     let text = text("packaging/Containerfile");
     let mut arguments = BTreeSet::new();
     for line in text.lines() {
         if let Some(argument) = line.strip_prefix("ARG ") {
-            arguments.insert(format!("${{{}}}", argument.split_once('=').unwrap().0));
+            let (name, image) = argument.split_once('=').unwrap();
+            let digest =
+                image.split_once("@sha256:").unwrap_or_else(|| panic!("{image}: no digest")).1;
+            let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+            assert!(digest.len() == 64 && digest.chars().all(is_hex), "{image}: not a digest");
+            arguments.insert(format!("${{{name}}}"));
         }
         if let Some(image) = line.strip_prefix("FROM ") {
             let image = image.split(' ').next().unwrap_or_default();

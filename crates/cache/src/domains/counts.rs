@@ -4,12 +4,14 @@
 //! nodes has sum 0; `by_sum` holds the sum of every domain with eligible nodes, as often as it occurs.
 
 mod scan;
+mod sums;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 
+use self::sums::SumCounts;
 use super::spec::CounterSpec;
 use crate::fork::Column;
 use crate::label_index::{LabelColumn, LabelIndex, ValueId};
@@ -44,8 +46,9 @@ pub struct DomainCounts {
     spec: Arc<CounterSpec>,
     on_nodes: Column<u32, 64>,
     eligible: NodeSet,
-    domains: Column<Cell, 64>,
-    by_sum: BTreeMap<u32, u32>,
+    /// In small chunks: most topology keys have a few domains, and a pod may need dozens of counters by them.
+    domains: Column<Cell, 16>,
+    by_sum: SumCounts,
     n_domains: usize,
     n_pods: i64,
     /// The labels of a topology key that the state has no column for.
@@ -60,7 +63,7 @@ pub(crate) struct PlainCounts {
     pub(crate) domains: BTreeMap<Option<String>, (i64, u32)>,
     pub(crate) n_domains: usize,
     pub(crate) n_pods: i64,
-    pub(crate) by_sum: BTreeMap<u32, u32>,
+    pub(crate) by_sum: SumCounts,
 }
 
 /// # Reading
@@ -120,9 +123,9 @@ impl DomainCounts {
         self.n_pods
     }
 
-    /// The number of pods in the emptiest domain; `None` when there is no domain. O(log distinct numbers).
+    /// The number of pods in the emptiest domain; `None` when there is no domain.
     pub fn least(&self) -> Option<i64> {
-        self.by_sum.first_key_value().map(|(sum, _)| i64::from(*sum))
+        self.by_sum.iter().next().map(|(sum, _)| i64::from(sum))
     }
 
     /// The number of pods in the emptiest domain that is not one of `values`, which are distinct.
@@ -132,16 +135,16 @@ impl DomainCounts {
         };
         let mut sums = self.by_sum.iter();
         let least = sums.find(|(sum, n)| {
-            let is_left_out = |value: &&ValueId| is_left_out(value, i64::from(**sum));
+            let is_left_out = |value: &&ValueId| is_left_out(value, i64::from(*sum));
             let n_left_out = values.iter().filter(is_left_out).count();
-            **n as usize > n_left_out
+            *n as usize > n_left_out
         });
-        least.map(|(sum, _)| i64::from(*sum))
+        least.map(|(sum, _)| i64::from(sum))
     }
 
     /// How many domains have exactly this many pods.
     pub fn n_domains_with(&self, n_pods: i64) -> u32 {
-        u32::try_from(n_pods).ok().and_then(|sum| self.by_sum.get(&sum)).copied().unwrap_or(0)
+        u32::try_from(n_pods).map_or(0, |sum| self.by_sum.of_sum(sum))
     }
 }
 
@@ -168,7 +171,7 @@ impl DomainCounts {
             on_nodes: Column::new(),
             eligible: NodeSet::new(),
             domains: Column::new(),
-            by_sum: BTreeMap::new(),
+            by_sum: SumCounts::default(),
             n_domains: 0,
             n_pods: 0,
             own_column: None,
@@ -240,16 +243,11 @@ impl DomainCounts {
         self.n_pods += n_pods;
         if old.n_nodes > 0 {
             self.n_domains -= 1;
-            if let Some(n) = self.by_sum.get_mut(&old.n_pods) {
-                *n -= 1;
-                if *n == 0 {
-                    self.by_sum.remove(&old.n_pods);
-                }
-            }
+            self.by_sum.remove(old.n_pods);
         }
         if new.n_nodes > 0 {
             self.n_domains += 1;
-            *self.by_sum.entry(new.n_pods).or_default() += 1;
+            self.by_sum.add(new.n_pods);
         }
     }
 

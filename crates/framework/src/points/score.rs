@@ -53,7 +53,7 @@ impl<'a> FeasibleNodes<'a> {
 
     /// The cluster for reading about these nodes, each by its slot.
     pub fn cluster(&self, cx: &Context<'a>) -> ClusterView<'a> {
-        cx.sources().scan_recorded_by(self.reads).cluster()
+        cx.cluster_noted_in(self.reads)
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 
+use super::sums::SumCounts;
 use super::{Cell, Domain, DomainCounts, PlainCounts};
 use crate::domains::eligible::{Shared, eligible};
 use crate::domains::spec::CounterSpec;
@@ -166,21 +167,11 @@ impl DomainCounts {
             let value = column.map_or(ValueId::ABSENT, |column| column.id(idx));
             domains[value.index()].n_pods += n;
         }
-        let (mut n_empty, mut sums) = (0_u32, Vec::new());
-        for domain in domains.iter().filter(|domain| domain.n_nodes > 0) {
-            match domain.n_pods {
-                0 => n_empty += 1,
-                n_pods => sums.push(n_pods),
-            }
-        }
-        sums.sort_unstable();
-        self.n_domains = sums.len() + n_empty as usize;
-        self.n_pods = sums.iter().map(|sum| i64::from(*sum)).sum();
-        let runs = sums.chunk_by(|a, b| a == b);
-        self.by_sum = runs.filter_map(|run| Some((*run.first()?, run.len() as u32))).collect();
-        if n_empty > 0 {
-            self.by_sum.insert(0, n_empty);
-        }
+        let with_nodes = domains.iter().filter(|domain| domain.n_nodes > 0);
+        let sums = with_nodes.map(|domain| domain.n_pods);
+        self.n_domains = sums.clone().count();
+        self.n_pods = sums.clone().map(i64::from).sum();
+        self.by_sum = SumCounts::of(sums);
         self.domains = domains.into_iter().collect();
     }
 
