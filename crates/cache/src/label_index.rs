@@ -134,6 +134,19 @@ impl LabelColumn {
         })
     }
 
+    /// What the column takes in memory, about, in bytes: an id for each slot, the values without their texts, which are the nodes',
+    /// and a place in a group for each node with the label. O(1).
+    pub(crate) fn n_bytes(&self) -> usize {
+        let of_value = size_of::<Option<LabelValue>>();
+        let of_name = size_of::<(Arc<str>, ValueId)>() + size_of::<u8>();
+        size_of::<Self>()
+            + self.ids.len() * size_of::<ValueId>()
+            + self.values.len() * of_value
+            + self.by_value.len() * of_name
+            + self.free.len() * size_of::<ValueId>()
+            + self.n_labelled * size_of::<NodeIdx>()
+    }
+
     fn entry(&self, id: ValueId) -> Option<&LabelValue> {
         self.values.try_get(id.index())?.as_ref()
     }
@@ -329,6 +342,13 @@ mod tests {
             Some("")
         );
         assert_eq!(column.value(ValueId::ABSENT), None);
+    }
+
+    #[test]
+    fn a_column_takes_more_with_each_value_and_node() {
+        let sizes = [&[][..], &["a"], &["a", "a"], &["a", "b"]].map(|it| column(it).n_bytes());
+        assert!(sizes.is_sorted() && sizes[0] >= 8 * size_of::<ValueId>(), "{sizes:?}");
+        assert_eq!(sizes[2] - sizes[1], size_of::<NodeIdx>());
     }
 
     #[test]
