@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{KeyedMap, Labels, Node};
 
-use crate::fork::{Column, CowMap};
+use crate::fork::{COLUMN_CHUNK, Column, CowMap};
 use crate::node_group::NodeGroup;
 use crate::node_table::NodeIdx;
 use crate::requests::ReadMark;
@@ -35,13 +35,16 @@ impl ValueId {
     }
 }
 
+/// How many values of a key are in a chunk.
+const VALUES_CHUNK: usize = 128;
+
 /// One label key over all nodes.
 #[derive(Clone, Debug)]
 pub struct LabelColumn {
     key: Arc<str>,
     ids: Column<ValueId>,
     /// By id; the first entry stands for "absent".
-    values: Column<Option<LabelValue>, 128>,
+    values: Column<Option<LabelValue>, VALUES_CHUNK>,
     by_value: CowMap<Arc<str>, ValueId>,
     free: Column<ValueId>,
     n_labelled: usize,
@@ -140,10 +143,10 @@ impl LabelColumn {
         let of_value = size_of::<Option<LabelValue>>();
         let of_name = size_of::<(Arc<str>, ValueId)>() + size_of::<u8>();
         size_of::<Self>()
-            + self.ids.len() * size_of::<ValueId>()
-            + self.values.len() * of_value
+            + self.ids.len().next_multiple_of(COLUMN_CHUNK) * size_of::<ValueId>()
+            + self.values.len().next_multiple_of(VALUES_CHUNK) * of_value
             + self.by_value.len() * of_name
-            + self.free.len() * size_of::<ValueId>()
+            + self.free.len().next_multiple_of(COLUMN_CHUNK) * size_of::<ValueId>()
             + self.n_labelled * size_of::<NodeIdx>()
     }
 
