@@ -52,8 +52,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// What it takes in memory, about, in bytes, beside the parts that it may have in common with other nodes: texts of its labels,
-    /// annotations, taints, quantities, images, and conditions. O(1) for a node that is not kept in full.
+    /// What it takes in memory, about, in bytes, beside the parts that it may have in common with other nodes: texts of its
+    /// labels, annotations, taints, quantities, images, and conditions. O(1) for a node that is not kept in full.
     pub fn own_bytes(&self) -> usize {
         let texts = self.name.len() + self.uid.len() + self.resource_version.len();
         let labels = self.labels.len() * size_of::<(Arc<str>, Arc<str>)>();

@@ -218,8 +218,8 @@ impl AffinityTerms {
         self.n_terms.iter().sum()
     }
 
-    /// What they take in memory, about, in bytes: each is in the list of terms, found by itself, and filed under a label. What they
-    /// select is there as the pods have it, and which nodes carry them is not counted. O(1).
+    /// What they take in memory, about, in bytes: each is in the list of terms, found by itself, and filed under a label. What
+    /// they select is there as the pods have it, and which nodes carry them is not counted. O(1).
     pub fn n_bytes(&self) -> usize {
         let of_list = size_of::<Option<Arc<CarriedTerm>>>() + size_of::<CarriedTerm>();
         let of_index = size_of::<(TermKey, TermId)>() + BYTES_IN_INDEX;

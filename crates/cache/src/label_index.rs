@@ -137,8 +137,8 @@ impl LabelColumn {
         })
     }
 
-    /// What the column takes in memory, about, in bytes: an id for each slot, the values without their texts, which are the nodes',
-    /// and a place in a group for each node with the label. O(1).
+    /// What the column takes in memory, about, in bytes: an id for each slot, the values without their texts, which are the
+    /// nodes', and a place in a group for each node with the label. O(1).
     pub(crate) fn n_bytes(&self) -> usize {
         let of_value = size_of::<Option<LabelValue>>();
         let of_name = size_of::<(Arc<str>, ValueId)>() + size_of::<u8>();

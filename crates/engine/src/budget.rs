@@ -4,8 +4,8 @@
 //! may be many such pods and each would need its own cache entries. Beyond the hard limit the attempt fails before it starts, and
 //! the pod is tried again after a delay that grows with each failure. The cost of attempts beyond the soft limit is taken from an
 //! allowance of their namespace, which fills up again with time. While a namespace has used up its allowance, its attempts fail
-//! at the soft limit already. What plugins count while they search, such as steps of the search for devices, may be as much as the
-//! price of the search leaves of the limit, and is taken from the same allowance.
+//! at the soft limit already. What plugins count while they search, such as steps of the search for devices, may be as much as
+//! the price of the search leaves of the limit, and is taken from the same allowance.
 //!
 //! Invariant: the price of a pod and the time are inputs, so the same history has the same attempts over their limits. What plugins
 //! count depends on which of their answers they have kept from earlier attempts, which follows from the history; questions have

@@ -58,8 +58,8 @@ impl Unschedulable {
         self.n_gated
     }
 
-    /// What is noted of the parked pods takes in memory, about, in bytes. Each topic is there twice, with the pod and in the index.
-    /// O(1).
+    /// What is noted of the parked pods takes in memory, about, in bytes. Each topic is there twice, with the pod and in the
+    /// index. O(1).
     pub(crate) fn n_bytes(&self) -> usize {
         let of_topic =
             size_of::<(PluginId, Option<u64>)>() + size_of::<(PluginId, Option<u64>, u64, Slot)>();

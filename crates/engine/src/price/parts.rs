@@ -42,8 +42,9 @@ const DEFAULT_CONSTRAINTS: u64 = 2;
 /// node, and 1.5 µs with six thousand (inputs of the cost fuzzer).
 pub(super) const CARRYING_A_TERM: u64 = 80;
 
-/// What it costs to note a host port where a pod is put, and to free it again, in units of some 10 ns. It took 0.13 to 0.16 µs in
-/// groups of 60 pods with 376 to 557 ports each that were tried on 200 nodes: two thirds of 0.9 to 1.4 s (inputs of the cost fuzzer).
+/// What it costs to note a host port where a pod is put, and to free it again, in units of some 10 ns. It took 0.13 to 0.16 µs
+/// in groups of 60 pods with 376 to 557 ports each that were tried on 200 nodes: two thirds of 0.9 to 1.4 s (inputs of the cost
+/// fuzzer).
 pub(super) const CARRYING_A_PORT: u64 = 15;
 
 /// What a search in a sorted list costs.
