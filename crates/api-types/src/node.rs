@@ -52,6 +52,17 @@ pub struct Node {
 }
 
 impl Node {
+    /// What it takes in memory, about, in bytes, beside the parts that it may have in common with other nodes: texts of its
+    /// labels, annotations, taints, quantities, images, and conditions. O(1) for a node that is not kept in full.
+    pub fn own_bytes(&self) -> usize {
+        let texts = self.name.len() + self.uid.len() + self.resource_version.len();
+        let labels = self.labels.len() * size_of::<(Arc<str>, Arc<str>)>();
+        let scalars = size_of_val(&*self.allocatable.scalars);
+        let times = size_of_val(&*self.taint_times);
+        let source = self.source.as_ref().map_or(0, |source| source.n_bytes());
+        size_of::<Self>() + texts + labels + scalars + times + source
+    }
+
     /// The zone the node tree groups by: `region:\0:zone`, empty when the node names neither
     /// (`docs/spec/core.md` §14.1).
     pub fn zone_key(&self) -> String {

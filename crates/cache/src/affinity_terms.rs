@@ -46,6 +46,9 @@ pub enum TermKind {
 
 const N_KINDS: usize = 4;
 
+/// What it takes to file a term under a label of its own and a namespace, about, in bytes.
+const BYTES_IN_INDEX: usize = 128;
+
 impl TermKind {
     /// All kinds, in the order of the variants.
     pub const ALL: [Self; N_KINDS] = [
@@ -213,6 +216,14 @@ impl AffinityTerms {
     /// How many distinct terms of all kinds there are. O(1).
     pub fn n_terms_of_all_kinds(&self) -> usize {
         self.n_terms.iter().sum()
+    }
+
+    /// What they take in memory, about, in bytes: each is in the list of terms, found by itself, and filed under a label. What
+    /// they select is there as the pods have it, and which nodes carry them is not counted. O(1).
+    pub fn n_bytes(&self) -> usize {
+        let of_list = size_of::<Option<Arc<CarriedTerm>>>() + size_of::<CarriedTerm>();
+        let of_index = size_of::<(TermKey, TermId)>() + BYTES_IN_INDEX;
+        self.n_terms_of_all_kinds() * (of_list + of_index)
     }
 
     /// All distinct terms in an order that depends on the history of the state alone.

@@ -289,6 +289,9 @@ fn check_counts(
     let n_live = plain.values().filter(|node| node.node.is_some()).count();
     report.compare(|| "number of nodes".to_owned(), n_live, cluster.n_nodes());
     report.compare(|| "number of ghosts".to_owned(), plain.len() - n_live, cluster.n_ghosts());
+    let n_bytes: usize =
+        plain.values().filter_map(|node| node.node.as_ref()).map(|node| node.own_bytes()).sum();
+    report.compare(|| "bytes of nodes".to_owned(), n_bytes, cluster.n_bytes_of_nodes());
     let n_pods = plain.values().map(|node| node.pods.len()).sum();
     report.compare(|| "number of pods".to_owned(), n_pods, cluster.n_pods());
     let mut by_namespace: BTreeMap<&str, usize> = BTreeMap::new();

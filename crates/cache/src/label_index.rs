@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{KeyedMap, Labels, Node};
 
-use crate::fork::{Column, CowMap};
+use crate::fork::{COLUMN_CHUNK, Column, CowMap};
 use crate::node_group::NodeGroup;
 use crate::node_table::NodeIdx;
 use crate::requests::ReadMark;
@@ -35,13 +35,16 @@ impl ValueId {
     }
 }
 
+/// How many values of a key are in a chunk.
+const VALUES_CHUNK: usize = 128;
+
 /// One label key over all nodes.
 #[derive(Clone, Debug)]
 pub struct LabelColumn {
     key: Arc<str>,
     ids: Column<ValueId>,
     /// By id; the first entry stands for "absent".
-    values: Column<Option<LabelValue>, 128>,
+    values: Column<Option<LabelValue>, VALUES_CHUNK>,
     by_value: CowMap<Arc<str>, ValueId>,
     free: Column<ValueId>,
     n_labelled: usize,
@@ -132,6 +135,19 @@ impl LabelColumn {
         entries.filter_map(|(at, entry)| {
             entry.as_ref().map(|entry| (ValueId(at as u32), &entry.value, &entry.nodes))
         })
+    }
+
+    /// What the column takes in memory, about, in bytes: an id for each slot, the values without their texts, which are the
+    /// nodes', and a place in a group for each node with the label. O(1).
+    pub(crate) fn n_bytes(&self) -> usize {
+        let of_value = size_of::<Option<LabelValue>>();
+        let of_name = size_of::<(Arc<str>, ValueId)>() + size_of::<u8>();
+        size_of::<Self>()
+            + self.ids.len().next_multiple_of(COLUMN_CHUNK) * size_of::<ValueId>()
+            + self.values.len().next_multiple_of(VALUES_CHUNK) * of_value
+            + self.by_value.len() * of_name
+            + self.free.len().next_multiple_of(COLUMN_CHUNK) * size_of::<ValueId>()
+            + self.n_labelled * size_of::<NodeIdx>()
     }
 
     fn entry(&self, id: ValueId) -> Option<&LabelValue> {
@@ -329,6 +345,13 @@ mod tests {
             Some("")
         );
         assert_eq!(column.value(ValueId::ABSENT), None);
+    }
+
+    #[test]
+    fn a_column_takes_more_with_each_value_and_node() {
+        let sizes = [&[][..], &["a"], &["a", "a"], &["a", "b"]].map(|it| column(it).n_bytes());
+        assert!(sizes.is_sorted() && sizes[0] >= 8 * size_of::<ValueId>(), "{sizes:?}");
+        assert_eq!(sizes[2] - sizes[1], size_of::<NodeIdx>());
     }
 
     #[test]

@@ -70,6 +70,8 @@ pub(crate) struct NodeTable {
     by_name: CowMap<Arc<str>, NodeIdx>,
     free: NodeSet,
     live: NodeSet,
+    /// What the objects take in memory by themselves.
+    n_bytes: usize,
     /// Behind an `Arc` because it changes with membership alone.
     tree: Arc<NodeTree>,
     order: Arc<NodeOrder>,
@@ -108,6 +110,11 @@ impl NodeTable {
 
     pub(crate) fn node(&self, node: NodeIdx) -> Option<&Arc<Node>> {
         self.slots.try_get(node)?.node.as_ref()
+    }
+
+    /// The sum of what the nodes take in memory [by themselves](Node::own_bytes), in bytes.
+    pub(crate) fn n_bytes(&self) -> usize {
+        self.n_bytes
     }
 
     pub(crate) fn n_ghosts(&self) -> usize {
@@ -158,6 +165,8 @@ impl NodeTable {
     pub(crate) fn set_node(&mut self, node: NodeIdx, object: Arc<Node>) -> Option<Arc<Node>> {
         let is_new = self.live.insert(node);
         let previous = self.slots.get_mut(node).node.replace(object.clone());
+        self.n_bytes += object.own_bytes();
+        self.n_bytes -= previous.as_ref().map_or(0, |previous| previous.own_bytes());
         // Rewriting an `Arc` that a fork shares copies the tree, so find out first whether there is anything to write.
         let zone_may_differ = previous
             .as_ref()
@@ -177,6 +186,7 @@ impl NodeTable {
     /// Clears the object of a slot, which becomes a ghost.
     pub(crate) fn clear_node(&mut self, node: NodeIdx) -> Option<Arc<Node>> {
         let previous = self.slots.get_mut(node).node.take()?;
+        self.n_bytes -= previous.own_bytes();
         self.live.remove(node);
         Arc::make_mut(&mut self.tree).remove(node);
         Arc::make_mut(&mut self.order).remove(node, &previous.name);
@@ -297,6 +307,22 @@ mod tests {
         add(&mut table, "d", "3");
         table.refresh_order();
         assert_eq!(names(&table), "b c d a");
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_nodes_that_are_there() {
+        let mut table = abc();
+        // The name, the zone, and what every node has.
+        let of_one = node("a", "1").own_bytes();
+        assert_eq!(table.n_bytes(), 3 * of_one);
+        let (idx, longer) = (table.slot_of("a").unwrap(), "12345".into());
+        let changed = Node { resource_version: longer, ..(*node("a", "2")).clone() };
+        table.set_node(idx, Arc::new(changed));
+        assert_eq!(table.n_bytes(), 3 * of_one + 5);
+        for name in ["a", "b", "c"] {
+            remove(&mut table, name);
+        }
+        assert_eq!(table.n_bytes(), 0);
     }
 
     #[test]

@@ -85,6 +85,11 @@ impl ClusterState {
         self.nodes.live().len()
     }
 
+    /// What the nodes take in memory beside what they may share with each other, about, in bytes. O(1).
+    pub fn n_bytes_of_nodes(&self) -> usize {
+        self.nodes.n_bytes()
+    }
+
     /// Number of names that have pods but no node object.
     pub fn n_ghosts(&self) -> usize {
         self.nodes.n_ghosts()
@@ -226,6 +231,11 @@ impl ClusterState {
         self.labels.columns().count()
     }
 
+    /// What they take in memory, about, in bytes. O(columns).
+    pub fn n_bytes_of_label_columns(&self) -> usize {
+        self.labels.columns().map(LabelColumn::n_bytes).sum()
+    }
+
     /// Drops the column of a label key that is no longer used. It stays while a followed counter or an affinity term of a pod
     /// counts by it.
     pub(crate) fn drop_label_column(&mut self, key: &str) {
@@ -348,6 +358,11 @@ impl ClusterState {
     /// How many entries the table of the volumes in use has.
     pub fn n_volumes_in_use(&self) -> usize {
         self.volumes.len()
+    }
+
+    /// What they take in memory, about, in bytes. O(1).
+    pub fn n_bytes_of_volumes_in_use(&self) -> usize {
+        self.volumes.n_bytes()
     }
 
     /// How many volumes of pods on live nodes use a claim.

@@ -262,6 +262,9 @@ impl Writer {
         self.metrics.set_writes(&classes, load.width);
         self.metrics.set_pending_async_calls("pod_binding", load.bindings.waiting);
         self.metrics.set_pending_async_calls("pod_status_patch", load.conditions.waiting);
+        for size in self.outbox.event_tables() {
+            self.metrics.publish_table(size.table, size.n_entries, size.n_bytes);
+        }
     }
 
     fn take_result(&mut self, write: PodWrite, result: Result<Success, Failure>, length: Duration) {

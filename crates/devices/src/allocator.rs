@@ -26,7 +26,7 @@ mod variant_tests;
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use kube_scheduler_api_types::KeyedMap;
 
 use crate::api::{Allocation, DeviceClass};
 use crate::inventory::{Inventory, NodeRef, View};
@@ -47,7 +47,7 @@ pub use steps::Steps;
 pub use supply::{Extent, Lack, Shortfall, Supply};
 
 /// Device classes by name.
-pub type Classes = FxHashMap<Arc<str>, Arc<DeviceClass>>;
+pub type Classes = KeyedMap<Arc<str>, Arc<DeviceClass>>;
 
 /// Why no answer could be found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

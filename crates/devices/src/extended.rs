@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::DEVICE_CLASS_PREFIX;
-use rustc_hash::FxHashMap;
+use kube_scheduler_api_types::{DEVICE_CLASS_PREFIX, KeyedMap};
 
 use crate::api::{AllocationMode, DeviceClass, DeviceRequest, ExactRequest, Request};
 
@@ -13,7 +12,7 @@ use crate::api::{AllocationMode, DeviceClass, DeviceRequest, ExactRequest, Reque
 /// What happens when two classes name the same resource follows the reference step by step, its oddities included: the
 /// outcome depends on the order of changes.
 #[derive(Clone, Debug, Default)]
-pub struct ExtendedResources(FxHashMap<Arc<str>, Arc<DeviceClass>>);
+pub struct ExtendedResources(KeyedMap<Arc<str>, Arc<DeviceClass>>);
 
 impl ExtendedResources {
     /// The class that provides `resource`.

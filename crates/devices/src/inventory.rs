@@ -7,11 +7,9 @@ mod shapes;
 mod views;
 
 use std::cmp::Ordering;
-use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
 
-use kube_scheduler_api_types::{Labels, lock};
-use rustc_hash::FxHashMap;
+use kube_scheduler_api_types::{KeyedMap, Labels, lock};
 use smallvec::SmallVec;
 
 use crate::api::ResourceSlice;
@@ -62,7 +60,7 @@ pub struct Inventory {
     /// In the order of driver and name.
     pools: Vec<Arc<Pool>>,
     /// The places of the pools with slices of single nodes.
-    by_node: FxHashMap<Arc<str>, SmallVec<[u32; 1]>>,
+    by_node: KeyedMap<Arc<str>, SmallVec<[u32; 1]>>,
     /// The places of the pools with slices to look at for every node.
     anywhere: Vec<u32>,
     /// How many devices those have.
@@ -87,7 +85,7 @@ pub(crate) struct ChangedPool<'a> {
 #[derive(Debug, Default)]
 struct Numbers {
     shapes: Shapes,
-    pools: FxHashMap<(Arc<str>, Arc<str>), KnownPool>,
+    pools: KeyedMap<(Arc<str>, Arc<str>), KnownPool>,
     /// How many numbers pools have got. None is used for two pools.
     n_pool_ids: PoolId,
     /// How many devices the latest pools have.
@@ -133,12 +131,14 @@ impl Numbers {
     }
 
     /// Drops what was made for a pool, unless an inventory has it.
-    fn forget(&mut self, name: (Arc<str>, Arc<str>)) {
-        if let Entry::Occupied(known) = self.pools.entry(name)
-            && known.get().latest.as_ref().is_none_or(|latest| Arc::strong_count(latest) == 1)
+    fn forget(&mut self, name: &(Arc<str>, Arc<str>)) {
+        let is_unused = |known: &KnownPool| {
+            known.latest.as_ref().is_none_or(|latest| Arc::strong_count(latest) == 1)
+        };
+        if self.pools.get(name).is_some_and(is_unused)
+            && let Some(known) = self.pools.remove(name)
         {
-            let latest = known.remove().latest;
-            self.n_devices -= latest.map_or(0, |latest| latest.n_names());
+            self.n_devices -= known.latest.map_or(0, |latest| latest.n_names());
         }
     }
 
@@ -173,7 +173,7 @@ impl Inventory {
         let newest = Newest::of(slices.iter().map(|slice| &**slice));
         let mut numbers = lock(&self.numbers);
         if is_large || !newest.is_some_and(Newest::is_complete) || numbers.are_mostly_gone() {
-            return numbers.forget(name);
+            return numbers.forget(&name);
         }
         numbers.pool(&slices, self.features);
     }
@@ -218,7 +218,7 @@ impl Inventory {
         let mut inventory = Self {
             features,
             pools,
-            by_node: FxHashMap::default(),
+            by_node: KeyedMap::default(),
             anywhere: Vec::new(),
             n_devices_anywhere: 0,
             n_shapes,

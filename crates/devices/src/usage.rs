@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Quantity;
-use rustc_hash::{FxHashMap, FxHashSet};
+use kube_scheduler_api_types::{KeyedMap, KeyedSet, Quantity};
+use rustc_hash::FxHashMap;
 
 use crate::api::{Allocation, Map};
 use crate::features::Features;
@@ -15,8 +15,8 @@ use crate::name::DeviceName;
 /// The devices that allocated claims hold (`docs/spec/plugins-dra.md` §5.3). Claims with admin access hold nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
-    dedicated: FxHashSet<DeviceName>,
-    shares: FxHashMap<DeviceName, BTreeMap<Arc<str>, Option<Map<Quantity>>>>,
+    dedicated: KeyedSet<DeviceName>,
+    shares: KeyedMap<DeviceName, BTreeMap<Arc<str>, Option<Map<Quantity>>>>,
 }
 
 impl Usage {

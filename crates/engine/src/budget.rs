@@ -4,8 +4,8 @@
 //! may be many such pods and each would need its own cache entries. Beyond the hard limit the attempt fails before it starts, and
 //! the pod is tried again after a delay that grows with each failure. The cost of attempts beyond the soft limit is taken from an
 //! allowance of their namespace, which fills up again with time. While a namespace has used up its allowance, its attempts fail
-//! at the soft limit already. What plugins count while they search, such as steps of the search for devices, has the same limit once
-//! more, and is taken from the same allowance.
+//! at the soft limit already. What plugins count while they search, such as steps of the search for devices, may be as much as
+//! the price of the search leaves of the limit, and is taken from the same allowance.
 //!
 //! Invariant: the price of a pod and the time are inputs, so the same history has the same attempts over their limits. What plugins
 //! count depends on which of their answers they have kept from earlier attempts, which follows from the history; questions have
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::Timestamp;
+use kube_scheduler_api_types::{Timestamp, WorkMeter};
 
 /// How many times the soft limit the hard limit is.
 const SOFT_PART: u64 = 10;
@@ -51,8 +51,8 @@ impl WorkLimits {
 
 impl Default for WorkLimits {
     fn default() -> Self {
-        // A unit takes up to 9 ns (`bench tenants --units`). So an attempt at the limit takes less than 50 ms with 2,000 nodes,
-        // and the refill lets one namespace use half a percent of the core's time.
+        // A unit takes about 10 ns at most (`bench tenants --units`). So an attempt at the limit takes less than 50 ms with 2,000
+        // nodes, and the refill lets one namespace use half a percent of the core's time.
         Self { base: 2_000_000, per_node: 1_500, refill_per_second: 500_000 }
     }
 }
@@ -62,10 +62,18 @@ impl Default for WorkLimits {
 pub(crate) struct AttemptLimits {
     /// Beyond this the attempt's results are not cached.
     pub(crate) soft: u64,
-    /// Beyond this the attempt fails. What plugins count has the same limit once more.
+    /// Beyond this the attempt fails, what plugins count included.
     pub(crate) hard: u64,
     /// What `hard` is for namespaces that have not used up their allowance.
     usual: u64,
+}
+
+impl AttemptLimits {
+    /// Counts what plugins do in an attempt whose search has the price `search`: up to what that leaves of the limit.
+    pub(crate) const fn meter(self, search: u64) -> WorkMeter {
+        // Without a limit nothing comes near what is left.
+        WorkMeter::new(self.hard.saturating_sub(search))
+    }
 }
 
 /// Why an attempt failed, and when the pod may be tried again.
@@ -198,6 +206,21 @@ mod tests {
         off.spend(&"a".into(), u64::MAX - 1, Timestamp::EPOCH);
         let none = AttemptLimits { soft: u64::MAX, hard: u64::MAX, usual: u64::MAX };
         assert_eq!(off.of("a", 50, Timestamp::EPOCH), none);
+    }
+
+    #[test]
+    fn plugins_may_count_what_the_price_leaves_of_the_limit() {
+        let mut budgets = Budgets::new(LIMITS);
+        let left = |budgets: &Budgets, search| {
+            let limits = budgets.of("a", 0, Timestamp::EPOCH);
+            limits.meter(search).left()
+        };
+        assert_eq!([1, 4000, 10_000].map(|search| left(&budgets, search)), [9999, 6000, 0]);
+        // Of the soft limit once the allowance is used up.
+        budgets.spend(&"a".into(), 100_000, Timestamp::EPOCH);
+        assert_eq!([1, 400, 1000].map(|search| left(&budgets, search)), [999, 600, 0]);
+        let off = Budgets::new(WorkLimits::NONE);
+        assert_eq!(left(&off, 4000), u64::MAX - 4000);
     }
 
     #[test]

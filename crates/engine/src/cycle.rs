@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::numbers::Numbers;
-use kube_scheduler_api_types::{Pod, WorkMeter};
+use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::Status;
 use kube_scheduler_framework::groups::GroupCycleState;
@@ -296,7 +296,7 @@ impl SchedulingCycle {
         let may_preempt =
             scope.may_preempt && price.search.saturating_add(price.preemption) <= limits.hard;
         let scope = Scope { may_preempt, ..scope };
-        core.work = WorkMeter::new(limits.hard);
+        core.work = limits.meter(price.search);
         let guide = SearchGuide { watched: &watched, is_kept, scope };
         let found = guarded(|| run(self.search(core, queued, profile, guide)));
         if is_kept || price.search <= size.counters.up_to {

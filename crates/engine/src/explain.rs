@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, WorkMeter};
+use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::preemption::PreemptionReport;
 use kube_scheduler_framework::{
     Commands, CycleState, NodeIdx, NodeOverlay, PluginName, PostFilterContext, PostFilterOutcome,
@@ -151,7 +151,7 @@ pub(crate) fn explained(
         let refusal = cycle.budgets.refusal(limits, &pod.namespace, price, 0, core.now);
         return Some(Explanation::failed(pod, Status::error(refusal.message)));
     }
-    core.work = WorkMeter::new(limits.hard);
+    core.work = limits.meter(price.search);
     let manner = Manner {
         ties: cycle.options.ties(random),
         random,

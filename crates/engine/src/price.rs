@@ -283,7 +283,7 @@ mod tests {
     use kube_scheduler_api_types::{Json, LabelSelector, Node, Object};
     use serde_json::{Value, json};
 
-    use super::parts::{CARRYING_A_TERM, requirements, written_requirements};
+    use super::parts::{CARRYING_A_PORT, CARRYING_A_TERM, requirements, written_requirements};
     use super::*;
 
     fn pod(spec: Value) -> Pod {
@@ -366,6 +366,18 @@ mod tests {
             assert!(expected.contains(&price.search), "{price:?}");
             assert!(price.preemption >= price.search / 2, "{price:?}");
         }
+    }
+
+    #[test]
+    fn a_host_port_is_paid_for_on_each_node_and_where_the_pod_is_put() {
+        let cluster = cluster();
+        let price = |n_ports: usize| {
+            let port = |at: usize| json!({"hostPort": at + 1, "containerPort": at + 1});
+            let ports: Vec<_> = (0..n_ports).map(port).collect();
+            Price::of(&pod(json!({"containers": [{"name": "c", "ports": ports}]})), &cluster)
+        };
+        let (without, with) = (price(0), price(100));
+        assert_eq!(with.search - without.search, 100 * (1000 + CARRYING_A_PORT));
     }
 
     fn add(cluster: &mut ClusterState, kind: &str, namespace: &str, name: &str, selector: &Value) {

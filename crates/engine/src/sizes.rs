@@ -22,7 +22,7 @@ pub struct TableSize {
     pub n_bytes: Option<usize>,
 }
 
-/// The sizes of all tables, in a fixed order. O(kinds of objects).
+/// The sizes of all tables, in a fixed order. O(kinds of objects + label columns).
 pub(crate) fn table_sizes(
     core: &Core,
     cycle: &SchedulingCycle,
@@ -32,24 +32,29 @@ pub(crate) fn table_sizes(
     let (cluster, queue) = (&core.cluster, core.queue());
     let n_missed: u64 = queue.in_flight_event_counts().iter().map(|(_, count)| count).sum();
     let (n_objects, n_object_bytes) = cluster.objects().size();
+    let terms = cluster.affinity_terms();
     let with_bytes = [
         ("pods known", core.pods.len(), Some(core.pods.n_bytes())),
         ("objects other than pods and nodes", n_objects, Some(n_object_bytes)),
+        ("nodes", cluster.n_nodes(), Some(cluster.n_bytes_of_nodes())),
+        ("pods queued", queue.len(), Some(queue.n_bytes())),
+        ("affinity terms of pods", terms.n_terms_of_all_kinds(), Some(terms.n_bytes())),
+        (
+            "volumes in use, by node",
+            cluster.n_volumes_in_use(),
+            Some(cluster.n_bytes_of_volumes_in_use()),
+        ),
     ];
     let live = [
         ("pods on nodes", cluster.n_pods()),
         ("assumed pods", cluster.n_assumed()),
-        ("nodes", cluster.n_nodes()),
         ("nodes that only pods name", cluster.n_ghosts()),
         ("assumed objects", cluster.objects().n_assumed()),
         ("pending objects", cluster.objects().n_pending()),
         ("writes without an answer", cluster.objects().n_unanswered()),
-        ("pods queued", queue.len()),
         ("pods in flight and events they missed", usize::try_from(n_missed).unwrap_or(usize::MAX)),
         ("nodes with nominated pods", queue.nominated_nodes().count()),
-        ("affinity terms of pods", cluster.affinity_terms().n_terms_of_all_kinds()),
         ("pods with many affinity terms", core.term_limits.len()),
-        ("volumes in use, by node", cluster.n_volumes_in_use()),
         ("lists of taints", cluster.taint_sets().iter().count()),
         ("pods that wait on Permit", core.permits.len()),
         ("pods that preempt", core.held_back.len()),
@@ -66,7 +71,7 @@ pub(crate) fn table_sizes(
         ("changes of nodes", n_changes, Some(n_change_bytes)),
         ("changes of claims and devices", n_object_changes, Some(n_object_change_bytes)),
         ("followed counters", cluster.n_followed(), Some(cluster.n_bytes_of_followed())),
-        ("label columns", cluster.n_label_columns(), None),
+        ("label columns", cluster.n_label_columns(), Some(cluster.n_bytes_of_label_columns())),
         ("signatures", core.n_signatures(), Some(core.n_signature_bytes())),
         ("evaluations", n_evaluations, Some(n_evaluation_bytes)),
         ("namespaces with costly pods", cycle.n_allowances(), None),

@@ -72,6 +72,9 @@ impl Place {
     }
 }
 
+/// What it takes to find a record by its name, and to keep its order in a container, about, in bytes.
+const BYTES_OF_PLACE: usize = 64;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Record<E> {
     pub(crate) pod: QueuedPod<E>,
@@ -96,6 +99,11 @@ impl<E> Default for Records<E> {
 impl<E: QueueEntry> Records<E> {
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
+    }
+
+    /// What they take in memory, about, in bytes, with their places in the containers. O(1).
+    pub(crate) fn n_bytes(&self) -> usize {
+        self.len() * (size_of::<Option<Record<E>>>() + BYTES_OF_PLACE)
     }
 
     pub(crate) fn find(&self, namespace: &str, name: &str) -> Option<Slot> {

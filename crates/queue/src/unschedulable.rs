@@ -58,6 +58,14 @@ impl Unschedulable {
         self.n_gated
     }
 
+    /// What is noted of the parked pods takes in memory, about, in bytes. Each topic is there twice, with the pod and in the
+    /// index. O(1).
+    pub(crate) fn n_bytes(&self) -> usize {
+        let of_topic =
+            size_of::<(PluginId, Option<u64>)>() + size_of::<(PluginId, Option<u64>, u64, Slot)>();
+        self.len * size_of::<Option<Parked>>() + self.by_topic.len() * of_topic
+    }
+
     /// Parks the pod of `slot`, or takes note of what changed about it; then `seq` is ignored and it keeps its rank.
     pub(crate) fn park<E>(
         &mut self,

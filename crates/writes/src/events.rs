@@ -26,6 +26,8 @@ use crate::outbox::DroppedEvent;
 
 /// Events that may wait to be written.
 const MAX_WAITING: usize = 32_768;
+/// What an event takes in memory at most, about, in bytes: what it is about, and a note of up to 1 KiB.
+const MOST_BYTES: usize = size_of::<EventWrite>() + size_of::<EventKey>() + 1024;
 /// Events that may be remembered because they may repeat.
 const MAX_REMEMBERED: usize = 65_536;
 /// An event that has not repeated for so long is forgotten.
@@ -93,6 +95,17 @@ pub struct EventSeries {
     pub count: u32,
     /// When the last one was.
     pub last: Timestamp,
+}
+
+/// The size of a table of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventTableSize {
+    /// What is in it.
+    pub table: &'static str,
+    /// How many entries it has.
+    pub n_entries: usize,
+    /// What it takes in memory at most, about, in bytes.
+    pub n_bytes: usize,
 }
 
 /// An event that may repeat.
@@ -224,6 +237,18 @@ impl EventQueue {
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len() + self.deferred.len()
+    }
+
+    /// How large the tables are, for metrics.
+    pub(crate) fn sizes(&self) -> [EventTableSize; 2] {
+        let size = |table, n_entries: usize| {
+            let n_bytes = n_entries * MOST_BYTES;
+            EventTableSize { table, n_entries, n_bytes }
+        };
+        [
+            size("events that wait to be written", self.len()),
+            size("events that may repeat", self.remembered.len()),
+        ]
     }
 
     /// A write did not get through: it goes out again later, unless it was tried often enough.
@@ -359,6 +384,18 @@ mod tests {
         let counts =
             std::iter::from_fn(|| queue.pop()).map(|write| write.series.map(|it| it.count));
         assert_eq!(counts.collect::<Vec<_>>(), [None, None, None, Some(2)]);
+    }
+
+    #[test]
+    fn tables_have_what_waits_and_what_may_repeat() {
+        let mut queue = EventQueue::new(1, Timestamp::EPOCH);
+        let n_entries = |queue: &EventQueue| queue.sizes().map(|size| size.n_entries);
+        queue.record(key("7"), "a", at(1));
+        assert_eq!(n_entries(&queue), [1, 1]);
+        assert!(queue.pop().is_some());
+        assert_eq!(n_entries(&queue), [0, 1]);
+        queue.finish(at(362));
+        assert_eq!(queue.sizes().map(|size| size.n_bytes), [0, 0]);
     }
 
     #[test]

@@ -53,7 +53,7 @@ mod pod_write;
 
 pub use answer::{Cause, EventAnswer, Failure, Success};
 pub use correlator::CoreEvent;
-pub use events::{EventKey, EventSeries, EventWrite};
+pub use events::{EventKey, EventSeries, EventTableSize, EventWrite};
 pub use jitter::Jitter;
 pub use outbox::{
     ClassLoad, DroppedEvent, EndedWrite, EventApi, EventRequest, Load, Outbox, OutboxOptions,

@@ -14,7 +14,7 @@ use kube_scheduler_framework::{ApiError, EventKind, ObjectWrite};
 
 use crate::answer::{Cause, EventAnswer, Failure, Success};
 use crate::correlator::{CoreEvent, Correlator};
-use crate::events::{EventKey, EventQueue, EventWrite};
+use crate::events::{EventKey, EventQueue, EventTableSize, EventWrite};
 use crate::lanes::Lanes;
 use crate::pace::{Bucket, RateLimit, Width};
 use crate::pod_write::{PodWrite, Urgency};
@@ -451,6 +451,12 @@ impl Outbox {
     /// How many events were dropped since the last call, because the queue was full or after too many tries.
     pub fn take_dropped_events(&mut self) -> u64 {
         self.events.take_dropped()
+    }
+
+    /// How large the tables of events are: of those that wait to be written, and of those that are remembered because they may
+    /// repeat.
+    pub fn event_tables(&self) -> [EventTableSize; 2] {
+        self.events.sizes()
     }
 
     /// How much there is to write.

@@ -199,9 +199,13 @@ impl Metrics {
 
     /// How much a watch keeps to find equal parts of objects of this kind.
     pub(crate) fn publish_parts(&self, kind: &str, size: SharedSize) {
-        let table = format!("equal parts of {kind}");
-        self.core.table_entries.set(&[&table], size.n_parts as f64);
-        self.core.table_bytes.set(&[&table], size.n_bytes as f64);
+        self.publish_table(&format!("equal parts of {kind}"), size.n_parts, size.n_bytes);
+    }
+
+    /// How large a table is that is not the engine's.
+    pub(crate) fn publish_table(&self, table: &str, n_entries: usize, n_bytes: usize) {
+        self.core.table_entries.set(&[table], n_entries as f64);
+        self.core.table_bytes.set(&[table], n_bytes as f64);
     }
 
     /// Pods were bound.

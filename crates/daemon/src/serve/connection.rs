@@ -37,9 +37,9 @@ use super::plain_http;
 use super::reply::{self, Reply};
 use super::tls::TlsState;
 
-/// How many connections are kept. One that has not authenticated may hold about 160 KiB.
+/// How many connections are kept. One that has not authenticated may hold about 160 KiB, and all of these 64 MiB at most.
 const CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
-    unauthenticated: 512,
+    unauthenticated: 384,
     unauthenticated_of_one_address: 256,
     authenticated: 512,
 };

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use rustc_hash::FxHashMap;
+use kube_scheduler_api_types::KeyedMap;
 use smallvec::SmallVec;
 
 use crate::api::{Attribute, Device};
@@ -23,7 +23,7 @@ const CLASSIFIED_BY_STEP: usize = 8;
 /// solution. The class of a device is found out when it is asked for: most searches end after a look at a few of many devices.
 pub(super) struct Likeness<'a> {
     context: Context<'a>,
-    numbers: FxHashMap<Key<'a>, Class>,
+    numbers: KeyedMap<Key<'a>, Class>,
     /// By place; absent where none was asked for.
     classes: Vec<Option<NonZeroU32>>,
     n_classified: usize,
@@ -75,7 +75,7 @@ impl<'a> Likeness<'a> {
         };
         Self {
             context,
-            numbers: FxHashMap::default(),
+            numbers: KeyedMap::default(),
             classes: vec![None; search.pools.devices.len()],
             n_classified: 0,
             n_failures: 0,

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use kube_scheduler_api_types::KeyedMap;
 
 use crate::api::{Attribute, Device, Map, ResourceSlice};
 
 /// Numbers for everything that selectors read of a device.
 #[derive(Debug, Default)]
-pub(super) struct Shapes(FxHashMap<Shape, u32>);
+pub(super) struct Shapes(KeyedMap<Shape, u32>);
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Shape {

@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Labels;
-use rustc_hash::FxHashMap;
+use kube_scheduler_api_types::{KeyedMap, Labels};
 
 use super::NodeRef;
 use super::pools::NodePools;
@@ -18,7 +17,7 @@ const MAX_COMPARED: usize = 8;
 /// See the head of the module. Nodes with equal views share one.
 #[derive(Debug, Default)]
 pub(super) struct Views {
-    by_node: FxHashMap<Arc<str>, View>,
+    by_node: KeyedMap<Arc<str>, View>,
     distinct: Vec<Arc<NodePools>>,
     n_units: usize,
     /// Whether something was not remembered for lack of room.

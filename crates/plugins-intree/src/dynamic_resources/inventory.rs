@@ -1,16 +1,14 @@
 //! The devices of the cluster and who holds them, for PreFilter.
 
 use std::collections::BTreeMap;
-use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use kube_scheduler_devices::api::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use kube_scheduler_devices::{
     CelSelectors, DeviceState, ExtendedResources, Features, Inventory, SelectorTable,
 };
-use kube_scheduler_framework::api::{Object, Pod, lock};
+use kube_scheduler_framework::api::{KeyedMap, Object, Pod, lock};
 use kube_scheduler_framework::{ObjectChange, ObjectStore};
-use rustc_hash::FxHashMap;
 
 use super::answers::Answers;
 use super::decoded::Decoded;
@@ -55,7 +53,7 @@ impl Followed {
 }
 
 /// Slices by driver and pool, then by their names.
-type PoolSlices = FxHashMap<PoolName, BTreeMap<Arc<str>, Arc<ResourceSlice>>>;
+type PoolSlices = KeyedMap<PoolName, BTreeMap<Arc<str>, Arc<ResourceSlice>>>;
 type PoolName = (Arc<str>, Arc<str>);
 
 fn pool_of(slice: &ResourceSlice) -> PoolName {
@@ -143,12 +141,13 @@ impl Devices {
         let decoded = |object: Option<&Arc<Object>>| self.slices.get(object?).ok();
         let (old, new) = (decoded(old), decoded(new));
         let mut pools = lock(&self.pools);
-        if let Some(slice) = &old
-            && let Entry::Occupied(mut pool) = pools.entry(pool_of(slice))
-        {
-            pool.get_mut().remove(&slice.name);
-            if pool.get().is_empty() {
-                pool.remove();
+        if let Some(slice) = &old {
+            let name = pool_of(slice);
+            if let Some(pool) = pools.get_mut(&name) {
+                pool.remove(&slice.name);
+                if pool.is_empty() {
+                    pools.remove(&name);
+                }
             }
         }
         if let Some(slice) = &new {

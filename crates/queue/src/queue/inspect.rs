@@ -89,6 +89,11 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         self.records.len()
     }
 
+    /// What the queued pods take in memory beside what the entries refer to, about, in bytes. O(1).
+    pub fn n_bytes(&self) -> usize {
+        self.records.n_bytes() + self.unschedulable.n_bytes()
+    }
+
     /// Whether no pod is queued.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
