@@ -374,6 +374,6 @@ fn members_for_different_schedulers_are_refused_together() {
         world.run();
         assert_eq!(world.bound(), ["bystander"]);
         let text = "all pods in a single pod group should have the same .spec.schedulerName set";
-        world.expect_reasons(&["m0", "m1"], text, None);
+        world.expect_reasons(&["m0", "m1"], text, Some(text));
     }
 }
