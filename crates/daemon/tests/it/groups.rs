@@ -113,12 +113,8 @@ impl ServerWithGroups {
                 let resources = resources.map(|name| json!({"name": name}));
                 Response::new(json_body(&json!({"resources": resources})))
             }
-            rest if rest.contains("podgroups") && !is_served => {
-                refusal(StatusCode::NOT_FOUND)
-            }
-            "podgroups" => {
-                self.list_or_watch(request.uri().query().unwrap_or_default(), served)
-            }
+            rest if rest.contains("podgroups") && !is_served => refusal(StatusCode::NOT_FOUND),
+            "podgroups" => self.list_or_watch(request.uri().query().unwrap_or_default(), served),
             rest if request.method() == Method::PATCH => {
                 let name = rest.split('/').nth(3).unwrap().to_owned();
                 let body = request.into_body().collect().await.unwrap().to_bytes();
