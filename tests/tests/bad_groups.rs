@@ -374,6 +374,44 @@ fn members_for_different_schedulers_are_refused_together() {
         world.run();
         assert_eq!(world.bound(), ["bystander"]);
         let text = "all pods in a single pod group should have the same .spec.schedulerName set";
-        world.expect_reasons(&["m0", "m1"], text, None);
+        world.expect_reasons(&["m0", "m1"], text, Some(text));
     }
+}
+
+#[test]
+fn a_parent_does_not_count_and_the_log_says_so_once() {
+    for is_exact in BOTH_MODES {
+        let mut world = World::new(&GANG_GATES, is_exact);
+        let mut notes_after = |uid: &'static str, parent: &'static str, generation: u32| {
+            world.handle(Input::ObjectApplied(beta_group(|group| {
+                group["metadata"]["uid"] = uid.into();
+                group["metadata"]["generation"] = generation.into();
+                group["spec"]["parentCompositePodGroupName"] = parent.into();
+            })));
+            world.engine.drain_notes().collect::<Vec<String>>()
+        };
+        let text = |parent: &str| {
+            format!(
+                "pod group x/g: its parent \"{parent}\" (parentCompositePodGroupName) is not considered: the group is scheduled \
+                 as if it had none, and the parent's constraints do not hold"
+            )
+        };
+        assert_eq!(notes_after("g", "job", 1), [text("job")]);
+        assert_eq!(notes_after("g", "job", 2), [""; 0], "it has been said");
+        assert_eq!(notes_after("other", "job", 1), [text("job")], "of another object");
+        assert_eq!(notes_after("other", "task", 2), [text("task")], "of another parent");
+        world.member("m0");
+        world.member("m1");
+        world.run();
+        assert_eq!(world.bound(), ["m0", "m1"]);
+    }
+}
+
+#[test]
+fn nothing_is_said_of_parents_where_groups_are_not_read() {
+    let mut world = World::new(&[], false);
+    world.handle(Input::ObjectApplied(beta_group(|group| {
+        group["spec"]["parentCompositePodGroupName"] = "job".into();
+    })));
+    assert_eq!(world.engine.drain_notes().count(), 0);
 }

@@ -54,6 +54,8 @@ pub struct PodGroup {
     pub uid: Arc<str>,
     /// `metadata.generation`.
     pub generation: i64,
+    /// `spec.parentCompositePodGroupName`: the larger group that this one is a part of. Nothing here considers it.
+    pub parent: Option<Arc<str>>,
     /// `spec.schedulingPolicy`.
     pub policy: GroupPolicy,
     /// The label keys of `spec.schedulingConstraints.topology`; `None` without `schedulingConstraints`.
@@ -96,6 +98,7 @@ impl PodGroup {
     pub fn from_object(object: &Object) -> Result<Self, DecodeError> {
         let fields: Fields = decode("podgroup", &object.json)?;
         let Spec {
+            parent_composite_pod_group_name: parent,
             scheduling_policy,
             scheduling_constraints,
             disruption_mode,
@@ -129,6 +132,7 @@ impl PodGroup {
             name: object.name.clone(),
             uid: object.uid.clone(),
             generation: fields.metadata.generation,
+            parent: parent.map(|name| name.0).filter(|name| !name.is_empty()),
             policy,
             topology_keys: scheduling_constraints.map(|constraints| keys(constraints).collect()),
             disruption_mode,
@@ -175,6 +179,7 @@ struct Metadata {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
+    parent_composite_pod_group_name: Option<Text>,
     #[serde(deserialize_with = "crate::wire::or_default")]
     scheduling_policy: Policy,
     scheduling_constraints: Option<Constraints>,
@@ -422,11 +427,15 @@ mod tests {
             "priorityClassName": "high", "priority": 7, "preemptionPolicy": "Never",
         }));
         let read = read.unwrap();
+        assert_eq!(read.parent, Some("parent".into()));
         assert_eq!((read.min_count(), read.priority), (Some(4), 7));
         assert_eq!(read.disruption_mode, DisruptionMode::PodGroup);
         assert_eq!(read.topology_keys, Some(vec!["rack".into()]));
         assert_eq!(read.resource_claims.len(), 1);
         assert!(read.never_preempts);
+        for none in [json!(null), json!("")] {
+            assert_eq!(group(&json!({"parentCompositePodGroupName": none})).unwrap().parent, None);
+        }
         for policy in [json!("PreemptLowerPriority"), json!(null)] {
             assert!(!group(&json!({"preemptionPolicy": policy})).unwrap().never_preempts);
         }

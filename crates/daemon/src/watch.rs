@@ -40,6 +40,7 @@ use items::Items;
 pub use patience::Patience;
 use position::Place;
 pub(crate) use position::Position;
+use served::VersionSearch;
 pub(crate) use shared::SharedObjects;
 use state::{StepEnd, WatchState};
 
@@ -77,8 +78,7 @@ pub(crate) struct Reflector {
     complaints: BTreeSet<Key>,
     jitter: Jitter,
     place: Place,
-    /// Whether it has to be asked first in which version the kind is served.
-    seeks_version: bool,
+    version_search: VersionSearch,
     has_said_not_served: bool,
 }
 
@@ -99,7 +99,7 @@ impl Reflector {
             sharing: Sharing::default(),
             readers,
             place: Place::new(&kind),
-            seeks_version: !kind.versions.is_empty(),
+            version_search: VersionSearch::of(&kind),
             has_said_not_served: false,
             kind,
             lists: api.clone(),
@@ -191,8 +191,7 @@ impl Reflector {
                     backoff.fail(Instant::now()).saturating_sub(Duration::from_millis(1600))
                 }
                 Err(Interruption::NotServed) if self.kind.is_optional => {
-                    self.not_served();
-                    if self.finish_list(Some(&BTreeSet::new())).await.is_err() {
+                    if self.not_served().await.is_err() {
                         return;
                     }
                     backoff.fail(Instant::now())
@@ -221,7 +220,7 @@ impl Reflector {
     }
 
     async fn step(&mut self) -> Result<StepEnd, Interruption> {
-        if self.seeks_version {
+        if self.version_search == VersionSearch::Sought {
             self.choose_version().await?;
         }
         match &self.state {

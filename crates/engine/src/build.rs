@@ -67,7 +67,7 @@ pub struct EngineOptions {
     /// instead of after their backoff.
     pub hurries_groups: bool,
     /// How long members of a gang are held back before they report that pods are missing, or the group; `None` for ever, as in
-    /// the reference.
+    /// the reference. With `None` a group whose pods are for different schedulers has no condition either.
     pub group_patience: Option<Duration>,
     /// Whether gangs are planned as a whole: placed if their pods fit in any order, and in the best of the allowed domains.
     /// Off, members are tried one after the other, as in the reference. Of use with the gate `GangScheduling`, or with a plugin

@@ -26,11 +26,12 @@ use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts, report_vi
 use crate::diagnosis::FitError;
 use crate::effect::PodRef;
 use crate::exact::{Exact, restore_nominations, withdraw_nominations};
-use crate::failure::{FailedAttempt, Failure, NominationChange};
+use crate::failure::{Failure, NominationChange};
 use crate::group::{
     Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE, foreseen,
 };
 use crate::group_report::GroupReport;
+use crate::group_submission::refuse_all;
 use crate::observer::Observer;
 use crate::policy::Entry;
 use crate::preemption::Preemptions;
@@ -517,16 +518,7 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
     let profile = match common_profile(core, &members) {
         Ok(profile) => profile,
         Err(message) => {
-            for queued in members {
-                let pod = PodRef::from(&*queued.entry().0);
-                let Some(profile) = core.plans.profiles.of(&queued.entry().0) else {
-                    core.done(&pod.uid);
-                    continue;
-                };
-                let failure = Failure::Error(message.clone());
-                let failed = FailedAttempt { queued, profile, assumed: None, failure };
-                turn.members.push((pod, failed.send_back(core)));
-            }
+            refuse_all(core, (&namespace, &name), members, &message, turn);
             return None;
         }
     };

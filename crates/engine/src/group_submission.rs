@@ -18,7 +18,7 @@ use crate::effect::{Effect, PodRef};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::group::{Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
 use crate::policy::Entry;
-use crate::turn::AttemptResult;
+use crate::turn::{AttemptResult, GroupTurn};
 
 const SCHEDULED: &str = "PodGroupScheduled";
 
@@ -96,6 +96,33 @@ impl GroupWork<'_> {
         let state = left.map_or_else(CycleState::new, |state| *state);
         let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
         self.bindings.start(self.core, placement)
+    }
+}
+
+/// Sends all members back, because they cannot be tried together.
+///
+/// Parity: the reference writes no condition of the group then, so recorded histories are followed without it, as without what
+/// [`group_waits`](crate::group_waits) says.
+pub(crate) fn refuse_all(
+    core: &mut Core,
+    group: (&Arc<str>, &Arc<str>),
+    members: Vec<QueuedPod<Entry>>,
+    message: &str,
+    turn: &mut GroupTurn,
+) {
+    let first = members.first().map(|queued| PodRef::from(&*queued.entry().0));
+    for queued in members {
+        let pod = PodRef::from(&*queued.entry().0);
+        let Some(profile) = core.plans.profiles.of(&queued.entry().0) else {
+            core.done(&pod.uid);
+            continue;
+        };
+        let failure = Failure::Error(message.to_owned());
+        let failed = FailedAttempt { queued, profile, assumed: None, failure };
+        turn.members.push((pod, failed.send_back(core)));
+    }
+    if let Some(first) = first.filter(|_| core.incomplete.are_reported()) {
+        write_condition(core, first, group, &Status::error(message));
     }
 }
 

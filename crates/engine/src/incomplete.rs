@@ -25,6 +25,11 @@ impl IncompleteGroups {
         Self { patience, ..Self::default() }
     }
 
+    /// Whether anything is ever said of groups that the reference is silent about.
+    pub(crate) const fn are_reported(&self) -> bool {
+        self.patience.is_some()
+    }
+
     /// How many groups are waited for.
     pub(crate) fn len(&self) -> usize {
         self.due.len()

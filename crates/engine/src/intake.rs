@@ -356,7 +356,9 @@ impl Intake<'_> {
         if self.core.cluster.objects().is_stale(&object) {
             return;
         }
+        let parent = self.core.parent_of(&object);
         let old = self.core.cluster.upsert_object(object.clone());
+        self.core.remark_on_parent(&object, parent.as_ref());
         self.object_upserted(old, object);
     }
 

@@ -34,6 +34,7 @@ mod fork;
 mod group;
 mod group_ahead;
 mod group_cycle;
+mod group_parent;
 mod group_placement;
 mod group_preemption;
 mod group_report;

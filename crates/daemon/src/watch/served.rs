@@ -1,32 +1,87 @@
 //! In which of several versions a server serves a kind.
 //!
 //! Kinds whose version differs from server to server are looked up before they are listed, and again whenever their path
-//! is gone: a server may be upgraded while it is followed.
+//! is gone: a server may be upgraded while it is followed. Until it has said where they are now, the known objects stay.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 
 use serde::Deserialize;
 
 use super::Reflector;
 use super::interruption::Interruption;
+use crate::inbox::CoreEnded;
 use crate::kinds::WatchedKind;
 use crate::transport::{ApiError, Call};
 
+/// What is known of the version in which a kind is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum VersionSearch {
+    /// All servers serve it in the same one.
+    Fixed,
+    /// The server is to be asked.
+    Sought,
+    /// The server has named the one that is followed.
+    Found,
+    /// The server does not say. The one that was followed last is tried, at first the usual one.
+    Guessed,
+}
+
+impl VersionSearch {
+    pub(super) const fn of(kind: &WatchedKind) -> Self {
+        if kind.versions.is_empty() { Self::Fixed } else { Self::Sought }
+    }
+}
+
 impl Reflector {
-    /// The server serves the kind nowhere, at the moment.
-    pub(super) fn not_served(&mut self) {
+    /// There is nothing where the kind is followed, or the server says that it serves the kind in no version.
+    ///
+    /// Only in the second case are there no objects of it. In the first they may be elsewhere, and what is known of them stays
+    /// until the server has said where, or that it serves them no more. Either way the scheduler starts without them.
+    pub(super) async fn not_served(&mut self) -> Result<(), CoreEnded> {
+        self.log_not_served();
+        let counts_as_empty = match self.version_search {
+            VersionSearch::Fixed | VersionSearch::Sought => true,
+            VersionSearch::Found | VersionSearch::Guessed => {
+                self.version_search = VersionSearch::Sought;
+                false
+            }
+        };
+        let seen = counts_as_empty.then(BTreeSet::new);
+        self.finish_list(seen.as_ref()).await?;
+        if counts_as_empty {
+            // What is there when the kind is served again may be older than the last version seen.
+            self.forget_version();
+        }
+        Ok(())
+    }
+
+    fn log_not_served(&mut self) {
         let kind = &self.kind.name;
-        self.seeks_version = !self.kind.versions.is_empty();
-        if self.seeks_version && !self.has_said_not_served {
-            self.has_said_not_served = true;
-            let versions = self.kind.versions.join(", ");
-            tracing::warn!(
-                kind,
-                versions,
-                "The server serves this kind in no version known here; it counts as empty"
-            );
-        } else {
-            tracing::debug!(kind, "The server does not serve this kind");
+        let versions = self.kind.versions.join(", ");
+        match self.version_search {
+            VersionSearch::Sought if !self.has_said_not_served => {
+                self.has_said_not_served = true;
+                tracing::warn!(
+                    kind,
+                    versions,
+                    "The server serves this kind in no version known here; it counts as empty"
+                );
+            }
+            VersionSearch::Guessed if !self.has_said_not_served => {
+                self.has_said_not_served = true;
+                tracing::warn!(
+                    kind,
+                    path = self.kind.path,
+                    versions,
+                    "There is nothing at the path of this kind, and the server does not say in which version it serves it; \
+                     what is known of it stays"
+                );
+            }
+            VersionSearch::Found => {
+                tracing::debug!(kind, "The server no longer serves this kind where it was followed")
+            }
+            _ => tracing::debug!(kind, "The server does not serve this kind"),
         }
     }
 
@@ -40,14 +95,14 @@ impl Reflector {
         let version = match version_of(&self.kind, get).await {
             Ok(Some(version)) => version,
             Ok(None) => return Err(Interruption::NotServed),
-            // A user without the right to ask may still be allowed to list. Then the usual version is tried.
+            // A user without the right to ask may still be allowed to list.
             Err(error) if matches!(error.code(), Some(401 | 403)) => {
-                self.seeks_version = false;
+                self.version_search = VersionSearch::Guessed;
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
         };
-        self.seeks_version = false;
+        self.version_search = VersionSearch::Found;
         self.has_said_not_served = false;
         self.api.served_versions().set(&self.kind.name, version);
         let kind = self.kind.clone().in_version(version);

@@ -12,10 +12,13 @@ const LIST: Scripted = Scripted::Body(
 );
 
 fn reflector(api: Api) -> (Reflector, InboxReceiver) {
+    reflector_of(WatchedKind::pods(), api)
+}
+
+fn reflector_of(kind: WatchedKind, api: Api) -> (Reflector, InboxReceiver) {
     let (inbox, core) = Inbox::open();
     let metrics = Metrics::new(0.0, MetricsOptions::default(), &FeatureGates::default());
     let (metrics, readers) = (Arc::new(metrics), ObjectReaders::default());
-    let kind = WatchedKind::pods();
     (Reflector::new(0, kind, api, inbox, metrics, Patience::default(), readers), core)
 }
 
@@ -126,4 +129,123 @@ async fn what_lists_and_watches_bring_shows_that_the_server_lives() {
         () = script.over() => {}
     }
     assert_eq!(api.n_signs(), 4, "two answers, and a part of each");
+}
+
+const ALPHA: Scripted = Scripted::Body(r#"{"versions":[{"version":"v1alpha2"}]}"#);
+const BETA: Scripted = Scripted::Body(r#"{"versions":[{"version":"v1beta1"}]}"#);
+const NO_VERSION: Scripted = Scripted::Body(r#"{"versions":[]}"#);
+const RESOURCES: Scripted = Scripted::Body(r#"{"resources":[{"name":"podgroups"}]}"#);
+const GROUPS: Scripted = Scripted::Body(
+    r#"{"kind":"PodGroupList","apiVersion":"scheduling.k8s.io/v1alpha2","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"namespace":"x","name":"g","uid":"u","resourceVersion":"3"}}]}"#,
+);
+const NOT_FOUND: Scripted = Scripted::Status(404, None);
+const FORBIDDEN: Scripted = Scripted::Status(403, None);
+
+/// What a reflector of PodGroups did until a request got no answer.
+#[derive(Debug, Default)]
+struct Followed {
+    /// The path of each request behind that of the API group, and what it is for.
+    asked: Vec<(String, String)>,
+    /// Before each request.
+    pauses: Vec<Duration>,
+    n_applied: usize,
+    n_deleted: usize,
+    is_synced: bool,
+}
+
+impl Followed {
+    fn paths(&self) -> Vec<&str> {
+        self.asked.iter().map(|(path, _)| &**path).collect()
+    }
+}
+
+async fn follow_groups(
+    answers: impl IntoIterator<Item = Scripted, IntoIter: Send + 'static>,
+) -> Followed {
+    let (api, script) = scripted(answers);
+    let kind = WatchedKind::all_for(["scheduling.k8s.io/PodGroup"]).pop().unwrap();
+    let (reflector, core) = reflector_of(kind, api);
+    tokio::select! {
+        () = reflector.run() => panic!("a reflector does not end before the core"),
+        () = script.over() => {}
+    }
+    let mut followed = Followed::default();
+    let mut before = Duration::ZERO;
+    for (time, what) in script.asked() {
+        let (_, path) = what.split_once("/apis/scheduling.k8s.io").unwrap();
+        let path = path.split('?').next().unwrap_or_default().to_owned();
+        followed.asked.push((path, step_of(&what)));
+        followed.pauses.push(time - before);
+        before = time;
+    }
+    for observation in core.observations.try_iter() {
+        match observation {
+            Observation::Changes(inputs, _) => {
+                let n_deleted =
+                    inputs.iter().filter(|input| matches!(input, Input::ObjectDeleted(_))).count();
+                followed.n_deleted += n_deleted;
+                followed.n_applied += inputs.len() - n_deleted;
+            }
+            Observation::Synced(_) => followed.is_synced = true,
+            other => panic!("{other:?}"),
+        }
+    }
+    followed
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_stay_known_while_the_version_that_serves_them_is_looked_up() {
+    let pages = Scripted::Status(400, None);
+    let answers = [ALPHA, RESOURCES, GROUPS, NOT_FOUND, BETA, RESOURCES, pages, GROUPS];
+    let followed = follow_groups(answers).await;
+    let (alpha, beta) = ("/v1alpha2/podgroups", "/v1beta1/podgroups");
+    assert_eq!(
+        followed.paths(),
+        ["", "/v1alpha2", alpha, alpha, "", "/v1beta1", beta, beta, beta],
+        "{followed:?}"
+    );
+    assert_eq!((followed.n_applied, followed.n_deleted), (1, 0), "{followed:?}");
+    assert!(followed.pauses[4] >= Duration::from_millis(800), "{followed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_stay_known_while_the_server_does_not_say_where_they_are() {
+    // The user may not ask, as for moments while a server starts.
+    let answers = [ALPHA, RESOURCES, GROUPS, NOT_FOUND, FORBIDDEN, NOT_FOUND, FORBIDDEN, NOT_FOUND];
+    let followed = follow_groups(answers).await;
+    let alpha = "/v1alpha2/podgroups";
+    assert_eq!(
+        followed.paths(),
+        ["", "/v1alpha2", alpha, alpha, "", alpha, "", alpha, ""],
+        "{followed:?}"
+    );
+    assert_eq!((followed.n_applied, followed.n_deleted), (1, 0), "{followed:?}");
+    for (at, least) in [(4, 800), (6, 1_600), (8, 3_200)] {
+        assert!(followed.pauses[at] >= Duration::from_millis(least), "{at}: {followed:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_gone_once_the_server_says_that_it_serves_them_no_more() {
+    let answers = [ALPHA, RESOURCES, GROUPS, NOT_FOUND, NO_VERSION, ALPHA, RESOURCES];
+    let followed = follow_groups(answers).await;
+    let alpha = "/v1alpha2/podgroups";
+    assert_eq!(
+        followed.paths(),
+        ["", "/v1alpha2", alpha, alpha, "", "", "/v1alpha2", alpha],
+        "{followed:?}"
+    );
+    assert_eq!((followed.n_applied, followed.n_deleted), (1, 1), "{followed:?}");
+    // What was there before has to be listed again.
+    assert_eq!(followed.asked.last().map(|(_, step)| &**step), Some("stream"), "{followed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_waits_for_no_kind_that_is_not_found() {
+    let followed = follow_groups([FORBIDDEN, NOT_FOUND]).await;
+    assert_eq!(followed.paths(), ["", "/v1alpha2/podgroups", ""], "{followed:?}");
+    assert!(followed.is_synced, "{followed:?}");
+    let followed = follow_groups([NOT_FOUND]).await;
+    assert_eq!(followed.paths(), ["", ""], "{followed:?}");
+    assert!(followed.is_synced, "{followed:?}");
 }
