@@ -29,4 +29,4 @@ pub(crate) use round::interrupted;
 pub use round::{Round, Subject};
 pub use server::{Backend, Cluster, ServeDevcluster};
 pub use shape::Shape;
-pub use soak::Soak;
+pub use soak::{Soak, Verdict};

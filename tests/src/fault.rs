@@ -18,6 +18,7 @@ mod extended;
 mod extender;
 mod follower;
 mod instance;
+mod kept;
 mod pools;
 mod requests;
 mod server;
@@ -30,8 +31,10 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
+use anyhow::Result;
 use kube_scheduler_engine::{AttemptResult, Pool};
 
+pub use self::kept::{Kept, run_and_weigh};
 pub(crate) use self::server::apply_patch;
 use self::simulation::Simulation;
 
@@ -262,12 +265,7 @@ fn simulate(seed: u64, options: &Options) -> Outcome {
             return Outcome { seed, counts, hash: 0, violation, trace: Vec::new() };
         }
     };
-    let result = catch_unwind(AssertUnwindSafe(|| {
-        for _ in 0..options.n_steps {
-            simulation.step()?;
-        }
-        simulation.conclude()
-    }));
+    let result = catch_unwind(AssertUnwindSafe(|| play(&mut simulation, options.n_steps)));
     let violation = match result {
         Ok(result) => result.err().map(|error| format!("{error:#}")),
         Err(panic) => Some(format!("panic: {}", panic_text(&*panic))),
@@ -278,6 +276,14 @@ fn simulate(seed: u64, options: &Options) -> Outcome {
     let n_answers = simulation.asking.n_answered();
     let (counts, hash) = (Counts { n_answers, ..simulation.counts }, simulation.trace.hash());
     Outcome { seed, counts, hash, violation, trace: simulation.trace.into_lines() }
+}
+
+/// Steps with faults, and then the end without.
+fn play(simulation: &mut Simulation, n_steps: u64) -> Result<()> {
+    for _ in 0..n_steps {
+        simulation.step()?;
+    }
+    simulation.conclude()
 }
 
 /// The shortest and calmest way found to a violation: fewer steps, then fewer kinds of faults.

@@ -1,16 +1,24 @@
-//! The stated sizes are at least what is allocated. One test in a program of its own, because all that the process
-//! allocates is counted.
+//! What is allocated: no more than tables say, no more than a tenant may take, and nothing once everything is deleted. In a
+//! program of their own, and one test at a time, because all that the process allocates is counted.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_engine::{Effect, EngineOptions, Input};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kube_scheduler_api_types::{Node, Pod, Timestamp, lock};
+use kube_scheduler_engine::{AttemptResult, Effect, Engine, EngineOptions, Input, Sharing};
+use kube_scheduler_tests::fault::{self, run_and_weigh};
 use kube_scheduler_tests::fixtures::{engine, node_applied, pod_applied};
+use kube_scheduler_tests::tenants::{KINDS, Kind, Share};
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
 
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// Held by the test that runs. Those that wait for it, and the test harness, allocate next to nothing.
+static ALONE: Mutex<()> = Mutex::new(());
 
 const N_NODES: usize = 300;
 const N_CLASSES: usize = 70;
@@ -102,6 +110,7 @@ fn after(of_class: fn(usize) -> Value, uses_class_cache: bool) -> (usize, usize,
 
 #[test]
 fn evaluations_take_no_more_than_the_table_says_and_are_bounded_in_bytes() {
+    let _alone = lock(&ALONE);
     // What is made once in a process is made by the first.
     after(kinds()[0].1, true);
     let mut counts = Vec::new();
@@ -118,4 +127,158 @@ fn evaluations_take_no_more_than_the_table_says_and_are_bounded_in_bytes() {
     // Of large ones there are fewer.
     assert_eq!(counts[0], 64);
     assert!(counts[1] < 32, "{counts:?}");
+}
+
+/// The size of cluster for which limits are stated (`docs/security.md`).
+const N_MANY_NODES: usize = 2000;
+/// What all pods of one kind may take there, in bytes, at any time.
+const MAX_HELD: usize = 64 << 20;
+/// What may stay of them, in tables that are bounded in bytes.
+const MAX_LEFT: usize = 1 << 20;
+
+/// A cluster of others, and what the watch of pods keeps.
+struct World {
+    engine: Engine,
+    sharing: Sharing,
+    now: Timestamp,
+    /// What an attempt may cost, in units.
+    limit: u64,
+}
+
+impl World {
+    fn new(nodes: &[Arc<Node>]) -> Self {
+        let options = EngineOptions::default();
+        let limit = options.work.base + options.work.per_node * nodes.len() as u64;
+        let now = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
+        let mut world = Self { engine: engine(options), sharing: Sharing::default(), now, limit };
+        for node in nodes {
+            world.engine.handle(Input::NodeApplied(node.clone()), now);
+        }
+        for name in ["first", "second", "third"] {
+            world.add("other", name, json!({"metadata": {"labels": {"app": name}}, "spec": {}}));
+            world.attempts();
+        }
+        world
+    }
+
+    /// The peak is that from here on: the JSON is gone.
+    fn add(&mut self, namespace: &str, name: &str, mut json: Value) {
+        for (key, value) in [("namespace", namespace), ("name", name), ("uid", name)] {
+            json["metadata"][key] = value.into();
+        }
+        let mut pod = Arc::new(Pod::from_value(&json).unwrap());
+        drop(json);
+        ALLOCATOR.reset_peak_usage();
+        self.sharing.share_pod(&mut pod);
+        self.engine.handle(Input::PodApplied(pod), self.now);
+    }
+
+    /// Whatever is due; all bindings succeed.
+    fn attempts(&mut self) {
+        loop {
+            let turn = self.engine.schedule_next(self.now);
+            for effect in self.engine.drain_effects().collect::<Vec<_>>() {
+                if let Effect::WriteBinding { token, .. } = effect {
+                    self.engine.handle(Input::BindingWritten { token, result: Ok(()) }, self.now);
+                }
+            }
+            let Some(turn) = turn else { return };
+            let is_refused = matches!(&turn.result, AttemptResult::Error(text) if text.contains("too expensive"));
+            assert!(
+                is_refused || turn.work <= self.limit,
+                "{} units: {:?}",
+                turn.work,
+                turn.result
+            );
+        }
+    }
+}
+
+fn many_nodes() -> Vec<Arc<Node>> {
+    let node = |at: usize| {
+        let name = format!("n{at}");
+        let labels = json!({"kubernetes.io/hostname": name, "zone": format!("z{}", at % 3)});
+        let json = json!({"metadata": {"name": name, "uid": name, "labels": labels},
+            "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"}}});
+        Arc::new(Node::from_value(&json).unwrap())
+    };
+    (0..N_MANY_NODES).map(node).collect()
+}
+
+/// The most bytes that pods of a kind take while they come and are tried, each twice if it has to be, and what stays of them.
+fn held_and_left(kind: &Kind, nodes: &[Arc<Node>]) -> (usize, usize) {
+    let mut world = World::new(nodes);
+    let before = ALLOCATOR.current_usage();
+    let mut most = before;
+    for at in 0..kind.n_pods {
+        world.add("tenant", &format!("evil{at}"), (kind.pod)(at, Share::WHOLE));
+        world.attempts();
+        most = most.max(ALLOCATOR.peak_usage());
+    }
+    ALLOCATOR.reset_peak_usage();
+    world.now = world.now + Duration::from_secs(400);
+    world.attempts();
+    most = most.max(ALLOCATOR.peak_usage());
+    for at in 0..kind.n_pods {
+        let name = format!("evil{at}").into();
+        world.engine.handle(Input::PodDeleted { namespace: "tenant".into(), name }, world.now);
+        world.engine.drain_effects().for_each(drop);
+    }
+    world.attempts();
+    world.sharing.sweep();
+    (most - before, ALLOCATOR.current_usage().saturating_sub(before))
+}
+
+/// Kinds with tens of thousands of labels are the larger half of the work, most of it for making their JSON.
+fn has_very_many_labels(kind: &&Kind) -> bool {
+    kind.name.contains("Labels")
+}
+
+fn assert_bounded<'a>(kinds: impl Iterator<Item = &'a Kind>) {
+    let _alone = lock(&ALONE);
+    let nodes = many_nodes();
+    let mut most_of_all = 0;
+    for kind in kinds {
+        let (held, left) = held_and_left(kind, &nodes);
+        eprintln!("{}: {} KiB held, {} KiB left", kind.name, held >> 10, left >> 10);
+        assert!(held <= MAX_HELD, "{}: {held} bytes held", kind.name);
+        assert!(left <= MAX_LEFT, "{}: {left} bytes left", kind.name);
+        most_of_all = most_of_all.max(held);
+    }
+    // Otherwise nothing was measured.
+    assert!(most_of_all > MAX_HELD / 4, "{most_of_all}");
+}
+
+#[test]
+fn the_worst_pods_take_bounded_memory_at_2000_nodes_and_leave_none() {
+    assert_bounded(KINDS.iter().filter(|kind| !has_very_many_labels(kind)));
+}
+
+#[test]
+fn pods_with_very_many_labels_take_bounded_memory_at_2000_nodes_and_leave_none() {
+    assert_bounded(KINDS.iter().filter(has_very_many_labels));
+}
+
+/// What may stay with a scheduler that has seen a cluster come and go, beside what tables say: room that tables and lists keep to
+/// be used again.
+const MAX_KEPT: usize = 128 << 10;
+
+/// The tables' own sizes say the same in each simulation; here it is the allocator that says it.
+#[test]
+fn schedulers_take_as_much_memory_as_at_first_once_everything_is_deleted_whatever_went_wrong() {
+    let _alone = lock(&ALONE);
+    let options = fault::Options::default();
+    let mut n_placed = 0;
+    for seed in 0..6 {
+        // What is made once in a process is made the first time.
+        run_and_weigh(seed, &options, &ALLOCATOR).unwrap();
+        let kept = run_and_weigh(seed, &options, &ALLOCATOR).unwrap();
+        println!("seed {seed}: {kept:?}");
+        assert!(kept.n_schedulers > 0, "{kept:?}");
+        let most = kept.n_fresh + kept.n_learned + MAX_KEPT * kept.n_schedulers;
+        assert!(kept.n_held <= most, "seed {seed}: more than {most} bytes: {kept:?}");
+        n_placed += kept.counts.n_placed;
+    }
+    // Otherwise nothing was there.
+    assert!(n_placed > 0);
 }

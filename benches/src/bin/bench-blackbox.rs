@@ -73,6 +73,10 @@ struct Args {
     /// How many pods come in a second with --soak
     #[arg(long, value_name = "N", default_value_t = 20, requires = "soak", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: u32,
+    /// With --soak: fail if the scheduler holds so many MiB more once all pods are gone than before the first. It also fails if
+    /// pods wait more than 1.5 times as long at the end as at the beginning
+    #[arg(long, value_name = "MIB", default_value_t = 64, requires = "soak")]
+    soak_growth: u32,
     /// Time binding without deciding, round robin, 64 at a time, in place of a scheduler
     #[arg(long, conflicts_with_all = ["pairs", "command"])]
     ceiling: bool,
@@ -127,7 +131,7 @@ async fn run_ceiling(
     bind_all(&Api::of_client(endpoint.kube_client()?), round, n_nodes, n_pods, shape).await
 }
 
-/// Whether all pods were bound in all rounds.
+/// Whether all pods were bound in all rounds, or memory and waits stayed as they were in a soak.
 #[expect(clippy::print_stdout, reason = "the figures are what the program is for")]
 async fn measure(args: Args) -> Result<bool> {
     let program = std::env::current_exe().context("the path of this program")?;
@@ -144,11 +148,14 @@ async fn measure(args: Args) -> Result<bool> {
             length: Duration::from_secs(60 * minutes),
             pods_per_second: args.rate,
             n_pods: usize::try_from(args.pods)?,
+            max_growth: u64::from(args.soak_growth) << 20,
             program,
             command: command.iter().map(|arg| arg.to_string_lossy().into_owned()).collect(),
         };
-        print!("{}", soak.play().await?.plain());
-        return Ok(true);
+        let (table, verdict) = soak.play().await?;
+        print!("{}", table.plain());
+        eprintln!("{verdict}");
+        return Ok(verdict.problems().is_empty());
     }
     let mut rounds: Vec<Figures> = Vec::new();
     let mut pairs = Vec::new();

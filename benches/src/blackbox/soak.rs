@@ -1,5 +1,7 @@
 //! One scheduler for a long time: pods come and go at a steady rate, no two alike, and what it holds in memory and how long
-//! pods wait is looked at meanwhile.
+//! pods wait is looked at meanwhile. In the end the two must be as they were.
+
+mod verdict;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,6 +16,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::MissedTickBehavior;
 
+pub use self::verdict::Verdict;
+use self::verdict::Waited;
 use super::load;
 use super::process_usage::Usage;
 use super::server::{Backend, Cluster};
@@ -25,6 +29,11 @@ const NAMESPACE: &str = "soak";
 const N_SAMPLES: u32 = 20;
 /// How long the scheduler has to forget what is gone, before memory is looked at for the last time.
 const SETTLING: Duration = Duration::from_secs(90);
+/// So many seconds in a row a scheduler that has read everything takes no more than this of processor time in each.
+const SECONDS_AT_REST: u32 = 10;
+const CPU_AT_REST: Duration = Duration::from_millis(50);
+/// How long it may take until then.
+const READING: Duration = Duration::from_secs(300);
 
 /// What to do and how.
 #[derive(Clone, Debug)]
@@ -39,6 +48,8 @@ pub struct Soak {
     pub pods_per_second: u32,
     /// How many are there before the oldest goes for each that comes.
     pub n_pods: usize,
+    /// How many more bytes the scheduler may hold once all pods are gone than before the first.
+    pub max_growth: u64,
     /// This program: it is the devcluster, too.
     pub program: PathBuf,
     /// The scheduler and its arguments; `{kubeconfig}` stands for the kubeconfig to use.
@@ -54,6 +65,14 @@ struct Waits {
 }
 
 type Shared = Arc<Mutex<Waits>>;
+
+/// What was seen since the sample before.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    memory_bytes: u64,
+    /// 99 of 100 pods waited no longer; nothing if none was bound.
+    p99: Option<Duration>,
+}
 
 /// A pod like no other: its labels, and what it asks for beside room.
 fn pod(index: usize) -> Value {
@@ -83,11 +102,12 @@ fn pod(index: usize) -> Value {
 }
 
 impl Soak {
-    /// Plays it; a table of samples. The last line is of the time after all pods were deleted.
+    /// Plays it; a table of samples, and whether memory and waits stayed as they were. The last line is of the time after all
+    /// pods were deleted.
     ///
     /// # Errors
     /// If the cluster does not start or refuses something, or the scheduler ends.
-    pub async fn play(&self) -> Result<Table> {
+    pub async fn play(&self) -> Result<(Table, Verdict)> {
         let cluster = Cluster::start(&self.backend, &self.program, Features::Default).await?;
         load::fill(&cluster.api, NAMESPACE, self.n_nodes, 0, Shape::Plain).await?;
         let waits = Shared::default();
@@ -98,15 +118,20 @@ impl Soak {
         let (program, args) = command.split_first().context("there is no scheduler to start")?;
         let mut scheduler =
             Process::start(program.as_ref(), args, &cluster.files().join("scheduler.log"))?;
-        let table = self.churn(&cluster.api, &waits, &mut scheduler).await;
+        let outcome = self.churn(&cluster.api, &waits, &mut scheduler).await;
         watch.abort();
         if scheduler.ended().is_none() {
             scheduler.terminate().await?;
         }
-        table
+        outcome
     }
 
-    async fn churn(&self, api: &Api, waits: &Shared, scheduler: &mut Process) -> Result<Table> {
+    async fn churn(
+        &self,
+        api: &Api,
+        waits: &Shared,
+        scheduler: &mut Process,
+    ) -> Result<(Table, Verdict)> {
         let mut table = Table::new([
             "minutes",
             "created",
@@ -117,10 +142,11 @@ impl Soak {
             "p99 ms",
             "max ms",
         ]);
+        let before_bytes = at_rest(scheduler).await?.memory_bytes;
         let started = Instant::now();
         let mut tick = tokio::time::interval(Duration::from_secs(1) / self.pods_per_second.max(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut n_created, mut n_samples) = (0, 0);
+        let (mut n_created, mut n_samples, mut waits_by_sample) = (0, 0, Waited::default());
         while started.elapsed() < self.length {
             tick.tick().await;
             let pod = pod(n_created);
@@ -135,15 +161,47 @@ impl Soak {
             }
             if started.elapsed() >= self.length * (n_samples + 1) / N_SAMPLES {
                 n_samples += 1;
-                sample(&mut table, started, n_created, waits, scheduler)?;
+                let sample = sample(&mut table, started, n_created, waits, scheduler)?;
+                waits_by_sample.add(sample.p99, n_created >= self.n_pods);
                 eprint!("{}", table.plain());
             }
         }
         load::delete_now(api, &format!("/api/v1/namespaces/{NAMESPACE}/pods")).await?;
         tokio::time::sleep(SETTLING).await;
-        sample(&mut table, started, n_created, waits, scheduler)?;
-        Ok(table)
+        let Sample { memory_bytes, .. } = sample(&mut table, started, n_created, waits, scheduler)?;
+        let verdict = Verdict {
+            before_bytes,
+            after_bytes: memory_bytes,
+            max_growth: self.max_growth,
+            p99s: waits_by_sample.early_and_late(),
+        };
+        Ok((table, verdict))
     }
+}
+
+fn usage(scheduler: &mut Process) -> Result<Usage> {
+    let Some(usage) = Usage::of(scheduler.id()).filter(|_| scheduler.ended().is_none()) else {
+        bail!("the scheduler ended:\n{}", scheduler.log());
+    };
+    Ok(usage)
+}
+
+/// What a scheduler uses that has read everything: it does next to nothing for a while then.
+async fn at_rest(scheduler: &mut Process) -> Result<Usage> {
+    let give_up = Instant::now() + READING;
+    let (mut last, mut n_seconds) = (usage(scheduler)?, 0);
+    while n_seconds < SECONDS_AT_REST {
+        if Instant::now() >= give_up {
+            bail!(
+                "the scheduler does not come to rest within {READING:?}, though there are no pods"
+            );
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let now = usage(scheduler)?;
+        n_seconds = if now.cpu.saturating_sub(last.cpu) <= CPU_AT_REST { n_seconds + 1 } else { 0 };
+        last = now;
+    }
+    Ok(last)
 }
 
 fn sample(
@@ -152,10 +210,8 @@ fn sample(
     n_created: usize,
     waits: &Shared,
     scheduler: &mut Process,
-) -> Result<()> {
-    let Some(usage) = Usage::of(scheduler.id()).filter(|_| scheduler.ended().is_none()) else {
-        bail!("the scheduler ended:\n{}", scheduler.log());
-    };
+) -> Result<Sample> {
+    let usage = usage(scheduler)?;
     let (mut waited, n_bound) = {
         let mut waits = lock(waits);
         (std::mem::take(&mut waits.waited), waits.n_bound)
@@ -163,7 +219,10 @@ fn sample(
     waited.sort_unstable();
     let at = |hundredths: usize| {
         let at = (waited.len() * hundredths).div_ceil(100).saturating_sub(1);
-        waited.get(at).map_or("-".to_owned(), |wait| format!("{:.1}", wait.as_secs_f64() * 1e3))
+        waited.get(at).copied()
+    };
+    let millis = |wait: Option<Duration>| {
+        wait.map_or("-".to_owned(), |wait| format!("{:.1}", wait.as_secs_f64() * 1e3))
     };
     table.push(vec![
         format!("{:.1}", started.elapsed().as_secs_f64() / 60.0),
@@ -171,11 +230,11 @@ fn sample(
         n_bound.to_string(),
         format!("{:.1}", usage.memory_bytes as f64 / f64::from(1 << 20)),
         format!("{:.1}", usage.cpu.as_secs_f64()),
-        at(50),
-        at(99),
-        at(100),
+        millis(at(50)),
+        millis(at(99)),
+        millis(at(100)),
     ]);
-    Ok(())
+    Ok(Sample { memory_bytes: usage.memory_bytes, p99: at(99) })
 }
 
 #[derive(Default, Deserialize)]

@@ -13,7 +13,7 @@ use kube_scheduler_engine::{
 use kube_scheduler_framework::ApiError;
 use serde_json::{Value, json};
 
-use super::Heap;
+use super::{CACHED, Heap, LEARNED};
 
 pub(super) const N_NODES: usize = 200;
 const N_RUNNING: usize = 1_000;
@@ -35,6 +35,8 @@ pub(super) struct Cost {
     pub(super) left: usize,
     /// What those tables say.
     pub(super) learned: usize,
+    /// The one of them that is closest to what it may say: its name, what it says, and what it may.
+    pub(super) fullest: (&'static str, usize, usize),
     /// The longest time the core was away.
     pub(super) longest: Duration,
     pub(super) n_attempts: usize,
@@ -169,7 +171,7 @@ impl World {
             n_objects: texts.len(),
             ..Cost::default()
         };
-        let learned_before = self.learned();
+        let learned_before = self.n_learned_bytes();
         let before = heap.current_usage();
         heap.reset_peak_usage();
         let mut came = Vec::with_capacity(texts.len());
@@ -198,7 +200,8 @@ impl World {
         }
         self.turns(&mut cost);
         self.sharing.sweep();
-        cost.learned = self.learned().saturating_sub(learned_before);
+        cost.learned = self.n_learned_bytes().saturating_sub(learned_before);
+        cost.fullest = self.fullest();
         cost.left = heap.current_usage().saturating_sub(before + cost.learned);
         Ok(cost)
     }
@@ -209,12 +212,26 @@ impl World {
         sizes.map(|size| (size.table, (size.n_entries, size.n_bytes))).collect()
     }
 
-    /// Columns, of which there may be as many as the cluster has labels, count as left.
-    fn learned(&self) -> usize {
-        let sizes = self.engine.table_sizes().into_iter();
-        let learned =
-            sizes.filter(|size| !size.is_bound_to_objects && size.table != "label columns");
-        learned.filter_map(|size| size.n_bytes).sum()
+    /// What tables say that they hold which keep what was learned, by table. Columns, of which there may be as many as the cluster has
+    /// labels, count as left.
+    fn learned(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let sizes = self.engine.table_sizes().into_iter().filter(|size| !size.is_bound_to_objects);
+        let sizes = sizes.filter(|size| size.table != "label columns");
+        sizes.filter_map(|size| Some((size.table, size.n_bytes?)))
+    }
+
+    fn n_learned_bytes(&self) -> usize {
+        self.learned().map(|(_, n_bytes)| n_bytes).sum()
+    }
+
+    fn fullest(&self) -> (&'static str, usize, usize) {
+        let bounded = self.learned().filter_map(|(table, n_bytes)| {
+            let known = LEARNED.iter().find(|(known, _)| *known == table).map(|(_, most)| *most);
+            // Small ones that are not listed are of no interest: a ring is always full.
+            let most = known.or_else(|| (n_bytes > CACHED).then_some(CACHED))?;
+            Some((table, n_bytes, most))
+        });
+        bounded.max_by_key(|(_, n_bytes, most)| n_bytes * 1000 / (*most).max(1)).unwrap_or_default()
     }
 
     fn timed(&mut self, cost: &mut Cost, act: impl FnOnce(&mut Self)) {

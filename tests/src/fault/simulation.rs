@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_engine::Input;
+use kube_scheduler_engine::{Engine, Input};
 
 use super::asking::Asking;
 use super::audit::{self, Cause};
@@ -163,6 +163,12 @@ impl Simulation {
 
     pub(super) fn lease_is_held_by(&self, seat: usize) -> bool {
         self.lease.holder == Some((seat, self.life(seat)))
+    }
+
+    /// The engines of the schedulers, without anything else.
+    pub(super) fn into_engines(self) -> Vec<Engine> {
+        let instances = self.seats.into_iter().filter_map(|seat| seat.instance);
+        instances.map(|instance| instance.engine).collect()
     }
 
     /// The scheduler that leads.
