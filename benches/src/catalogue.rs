@@ -48,8 +48,23 @@ const PREFERRED_GREEN_NS: Template =
 const BLUE_NS: Template = coloured("blue", "podAffinity", true, ZONE, Scope::Labelled);
 const RED_NS: Template = coloured("red", "podAffinity", false, HOSTNAME, Scope::Labelled);
 
+/// Gangs of four.
+const FOURS: Gangs =
+    Gangs { size: 4, in_one_rack: false, priority: 0, is_indexed: false, goes_as_a_whole: false };
+
 const fn gangs(size: usize, in_one_rack: bool, n: usize) -> Group {
-    Group { gangs: Some(Gangs { size, in_one_rack, priority: 0 }), ..plain(n) }
+    Group { gangs: Some(Gangs { size, in_one_rack, ..FOURS }), ..plain(n) }
+}
+
+/// The same, with members that are numbered as the pods of an indexed Job are.
+const fn indexed(size: usize, in_one_rack: bool, n: usize) -> Group {
+    Group { gangs: Some(Gangs { size, in_one_rack, is_indexed: true, ..FOURS }), ..plain(n) }
+}
+
+/// Pods four of which fill a node, in gangs of four that are evicted as a whole.
+const fn evicted_together(n: usize) -> Group {
+    let gangs = Some(Gangs { goes_as_a_whole: true, ..FOURS });
+    Group { gangs, ..default(Template::Low, n) }
 }
 
 /// What workloads of gangs have in common.
@@ -78,6 +93,21 @@ const fn too_much(
         outcome: Outcome::None,
         goal: None,
         ..gang_workload(name, question, Group { template, ..gangs })
+    }
+}
+
+/// Gangs of four that find room only where some of these pods are evicted.
+const fn gangs_that_preempt(
+    name: &'static str,
+    question: &'static str,
+    init: &'static [Group],
+) -> Workload {
+    let gangs = Some(Gangs { priority: 10, ..FOURS });
+    Workload {
+        init,
+        preempts: true,
+        goal: None,
+        ..gang_workload(name, question, Group { gangs, ..default(Template::High, 1_000) })
     }
 }
 
@@ -139,7 +169,7 @@ const fn short(name: &'static str, question: &'static str, n: usize) -> Workload
 }
 
 /// All workloads.
-pub const WORKLOADS: [Workload; 40] = [
+pub const WORKLOADS: [Workload; 45] = [
     BASIC,
     Workload {
         name: "SchedulingNodeAffinity",
@@ -293,6 +323,13 @@ pub const WORKLOADS: [Workload; 40] = [
         goal: None,
         ..UNLISTED
     },
+    Workload {
+        name: "StatefulSetPods",
+        question: "how fast are plain pods of a StatefulSet placed, with a number each?",
+        measured: default(Template::Numbered, 10_000),
+        reference: None,
+        ..BASIC
+    },
     anywhere(
         "GangsOf4",
         "what does it cost that four pods start together or not at all?",
@@ -302,6 +339,15 @@ pub const WORKLOADS: [Workload; 40] = [
     anywhere("GangsOf100", "and a hundred pods?", 100, 10_000),
     anywhere("GangsOf1000", "and a thousand?", 1_000, 10_000),
     anywhere("GangsOf5000", "and five thousand?", 5_000, 10_000),
+    Workload {
+        measured: indexed(1_000, false, 10_000),
+        ..anywhere(
+            "GangsOf1000Indexed",
+            "and a thousand that have a number each, as those of an indexed Job?",
+            1_000,
+            10_000,
+        )
+    },
     in_racks(
         "GangsOf4InRacks",
         "what does it cost to keep four pods in one of fifty racks?",
@@ -310,6 +356,20 @@ pub const WORKLOADS: [Workload; 40] = [
     ),
     in_racks("GangsOf100InRacks", "and a hundred pods, all in one of fifty racks?", 100, 5_000),
     in_racks("GangsOf1000InRacks", "and a thousand?", 1_000, 5_000),
+    // A rack has no room for so many that ask for more.
+    Workload {
+        measured: Group { template: Template::Small, ..gangs(5_000, true, 10_000) },
+        ..in_racks("GangsOf5000InRacks", "and five thousand small ones?", 5_000, 10_000)
+    },
+    Workload {
+        measured: indexed(100, true, 5_000),
+        ..in_racks(
+            "GangsOf100IndexedInRacks",
+            "and a hundred pods that have a number each?",
+            100,
+            5_000,
+        )
+    },
     too_much(
         "GangsOf1000TooLarge",
         "how long does it take to see that no pod of a gang of a thousand fits?",
@@ -322,20 +382,16 @@ pub const WORKLOADS: [Workload; 40] = [
         Template::High,
         gangs(1_000, true, 10_000),
     ),
-    Workload {
-        init: &[default(Template::Low, 20_000)],
-        preempts: true,
-        goal: None,
-        ..gang_workload(
-            "GangPreemption",
-            "how long does it take to find out whom to evict for a gang of four?",
-            Group {
-                template: Template::High,
-                gangs: Some(Gangs { size: 4, in_one_rack: false, priority: 10 }),
-                ..plain(1_000)
-            },
-        )
-    },
+    gangs_that_preempt(
+        "GangPreemption",
+        "how long does it take to find out whom to evict for a gang of four?",
+        &[default(Template::Low, 20_000)],
+    ),
+    gangs_that_preempt(
+        "GangPreemptionOfGroups",
+        "and if the pods that run are gangs that are evicted as a whole?",
+        &[evicted_together(20_000)],
+    ),
     Workload {
         name: "EveryPodDifferent",
         question: "how fast are pods placed that share nothing with each other?",

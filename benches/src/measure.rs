@@ -177,16 +177,7 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
     for namespace in workload.namespaces()? {
         world.handle(Input::ObjectApplied(namespace));
     }
-    let mut n_init = 0;
-    for pod in workload.init_pods(conditions.n_nodes).take(conditions.max_init) {
-        world.add(pod?)?;
-        let placed = world.attempt().is_some_and(|attempt| attempt.n_bound == 1);
-        if !placed {
-            bail!("{}: pod {n_init} of those that are placed first found no node", workload.name);
-        }
-        n_init += 1;
-        progress();
-    }
+    let n_init = world.place_first(workload, conditions, progress)?;
     let mut wanted = 0;
     for pod in workload.measured_pods(conditions.n_nodes) {
         world.add(pod?)?;
@@ -271,6 +262,31 @@ impl World {
         }
         self.handle(Input::PodApplied(pod));
         Ok(())
+    }
+
+    /// Places what is placed first; how many pods that are.
+    fn place_first(
+        &mut self,
+        workload: &Workload,
+        conditions: &Conditions,
+        progress: &dyn Fn(),
+    ) -> Result<usize> {
+        let (mut n_added, mut n_bound) = (0, 0);
+        for pod in workload.init_pods(conditions.n_nodes).take(conditions.max_init) {
+            self.add(pod?)?;
+            n_added += 1;
+            // A gang is tried when its last pod is there.
+            let Some(attempt) = self.attempt() else { continue };
+            (0..attempt.n_bound).for_each(|_| progress());
+            n_bound += attempt.n_bound;
+            if n_bound < n_added {
+                break;
+            }
+        }
+        if n_bound < n_added {
+            bail!("{}: pod {n_bound} of those that are placed first found no node", workload.name);
+        }
+        Ok(n_bound)
     }
 
     /// One timed attempt, and untimed what the API server answers.

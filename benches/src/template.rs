@@ -15,6 +15,10 @@ pub enum Template {
     Plain,
     /// Must run in `zone1` or `zone2`.
     NodeAffinity,
+    /// Asks for 50m CPU.
+    Small,
+    /// Has the labels that a StatefulSet gives each of its pods, other ones for every pod.
+    Numbered,
     /// Asks for 9 CPU, at priority 10: fits nowhere.
     LargeCpu,
     /// Asks for 900m CPU, at no priority.
@@ -77,6 +81,7 @@ impl Template {
     pub(crate) fn pod(self, namespace: &str, name: &str, at: usize) -> Value {
         let mut pod = match self {
             Self::Different => different::pod(at),
+            Self::Small => pause("50m", "500Mi"),
             Self::LargeCpu => pause("9", "500Mi"),
             Self::Low | Self::FivePriorities => pause("900m", "500Mi"),
             Self::High => pause("3", "500Mi"),
@@ -86,6 +91,12 @@ impl Template {
             Self::LargeCpu | Self::High => pod["spec"]["priority"] = 10.into(),
             // Every node has pods of several priorities, and not the same ones as its neighbour.
             Self::FivePriorities => pod["spec"]["priority"] = (at * 7 % 5).into(),
+            Self::Numbered => {
+                pod["metadata"]["labels"] = json!({
+                    "apps.kubernetes.io/pod-index": at.to_string(),
+                    "statefulset.kubernetes.io/pod-name": name,
+                });
+            }
             Self::NodeAffinity => {
                 pod["spec"]["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
                     "nodeSelectorTerms": [{"matchExpressions": [{
@@ -114,7 +125,7 @@ impl Template {
                     "topologyKey": "kubernetes.io/hostname",
                 }]}});
             }
-            Self::Plain | Self::Low | Self::Different | Self::Claiming(_) => {}
+            Self::Plain | Self::Small | Self::Low | Self::Different | Self::Claiming(_) => {}
         }
         let metadata = &mut pod["metadata"];
         metadata["name"] = name.into();

@@ -91,11 +91,18 @@ pub struct Gangs {
     pub in_one_rack: bool,
     /// The priority of the groups; that of the pods is the template's.
     pub priority: i32,
+    /// Whether members have the label that an indexed Job gives each of its pods.
+    pub is_indexed: bool,
+    /// Whether all pods of one are evicted if any is.
+    pub goes_as_a_whole: bool,
 }
 
 /// The label with a node's rack.
 const RACK: &str = "example.com/rack";
 const NODES_PER_RACK: usize = 100;
+
+/// The label with the number of a pod of an indexed Job.
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 /// Namespaces of a group.
 #[derive(Clone, Copy, Debug)]
@@ -265,6 +272,9 @@ impl Group {
         if let Some(gangs) = self.gangs {
             let group = format!("{prefix}-gang-{}", at / gangs.size);
             json["spec"]["schedulingGroup"] = json!({"podGroupName": group});
+            if gangs.is_indexed {
+                json["metadata"]["labels"][INDEX] = (at % gangs.size).to_string().into();
+            }
             if at.is_multiple_of(gangs.size) {
                 objects.push(gangs.group(&namespace, &group, gangs.size.min(n - at))?);
             }
@@ -284,6 +294,9 @@ impl Gangs {
         }
         if self.in_one_rack {
             spec["schedulingConstraints"] = json!({"topology": [{"key": RACK}]});
+        }
+        if self.goes_as_a_whole {
+            spec["disruptionMode"] = "PodGroup".into();
         }
         object(json!({
             "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use super::extenders::bind;
 use crate::cluster::Cluster;
 use crate::extender::Extender;
-use crate::objects::{asking, gpu_class_and_template, gpus, nodes, pod, pod_with_gpu, with};
+use crate::objects::{
+    asking, gpu_class_and_template, gpus, node, nodes, pod, pod_with_gpu, priority_class, with,
+};
 use crate::scheduler::{Program, Running};
 use crate::wait::until;
 
@@ -73,6 +75,112 @@ pub(crate) async fn a_gang_that_does_not_fit_takes_no_room(cluster: &Cluster) {
     }
     assert_eq!(cluster.n_bound().await, 2);
     scheduler.stop().await;
+}
+
+/// Of four free nodes in two racks no rack has enough for the second gang, until one more comes.
+pub(crate) async fn a_gang_goes_to_a_rack_with_room_for_all_of_it(cluster: &Cluster) {
+    let api = cluster.api();
+    let in_rack = |rack: &str, at: usize| {
+        let labels = json!({"metadata": {"labels": {"example.com/rack": rack}}});
+        with(node(&format!("{rack}-{at}")), labels)
+    };
+    for (rack, n_nodes) in [("left", 2), ("middle", 3), ("right", 2)] {
+        api.create_all((0..n_nodes).map(|at| in_rack(rack, at))).await.unwrap();
+    }
+    let scheduler = Running::start_with_groups(cluster).await;
+    // Two of its pods fit on no node together.
+    let create = async |group: &str| {
+        let topology = json!([{"key": "example.com/rack"}]);
+        let in_one = json!({"spec": {"schedulingConstraints": {"topology": topology}}});
+        api.create(&with(gang(group, 3), in_one)).await.unwrap();
+        for i in 0..3 {
+            let large = asking(&format!("{group}-{i}"), "3");
+            api.create(&member(large, group)).await.unwrap();
+        }
+    };
+    let until_all_in = async |group: &str, rack: &str| {
+        assert_eq!(until_condition(cluster, group, "True").await, "Scheduled");
+        for i in 0..3 {
+            let node = cluster.node_of(&format!("{group}-{i}")).await;
+            assert!(node.starts_with(rack), "{group}-{i} is on {node}");
+        }
+    };
+    create("first").await;
+    until_all_in("first", "middle-").await;
+    create("second").await;
+    assert_eq!(until_condition(cluster, "second", "False").await, "Unschedulable");
+    assert_eq!(cluster.n_bound().await, 3, "no pod of the second gang starts");
+    api.create(&in_rack("right", 2)).await.unwrap();
+    until_all_in("second", "right-").await;
+    scheduler.stop().await;
+}
+
+/// Three pods fill a node each, and two of them may be evicted: enough for a gang of two, and in vain for one of three.
+pub(crate) async fn a_gang_takes_the_place_of_less_important_pods(cluster: &Cluster) {
+    let api = cluster.api();
+    api.create_all([priority_class("low", 10), priority_class("high", 1000)]).await.unwrap();
+    api.create_all(nodes(3)).await.unwrap();
+    let of =
+        |object: Value, class: &str| with(object, json!({"spec": {"priorityClassName": class}}));
+    let scheduler = Running::start_with_groups(cluster).await;
+    for (name, class) in [("low-0", "low"), ("low-1", "low"), ("equal", "high")] {
+        api.create(&of(asking(name, "3"), class)).await.unwrap();
+    }
+    cluster.until_bound(3).await;
+    let before = cluster.placements().await;
+    let create = async |group: &str, size: usize| {
+        api.create(&of(gang(group, size), "high")).await.unwrap();
+        for i in 0..size {
+            let large = of(asking(&format!("{group}-{i}"), "3"), "high");
+            api.create(&member(large, group)).await.unwrap();
+        }
+    };
+    create("three", 3).await;
+    assert_eq!(until_condition(cluster, "three", "False").await, "Unschedulable");
+    let is_evicted = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string();
+    assert!(!api.list("Pod").await.unwrap().iter().any(is_evicted), "nothing goes in vain");
+    assert_eq!(cluster.n_bound().await, 3);
+
+    create("two", 2).await;
+    let mut taken = [cluster.node_of("two-0").await, cluster.node_of("two-1").await].map(Some);
+    assert_eq!(until_condition(cluster, "two", "True").await, "Scheduled");
+    let mut freed = [before["low-0"].clone(), before["low-1"].clone()];
+    taken.sort();
+    freed.sort();
+    assert_eq!(taken, freed);
+    let after = cluster.placements().await;
+    assert_eq!(after.get("equal"), before.get("equal"), "{after:?}");
+    for victim in ["low-0", "low-1"] {
+        assert!(!after.contains_key(victim), "{after:?}");
+        let event = cluster.until_event(victim, "Preempted").await;
+        assert_eq!(event["action"], "Preempting");
+        assert!(event["note"].as_str().unwrap().ends_with(" on node cluster"), "{event}");
+    }
+    scheduler.stop().await;
+}
+
+/// kubernetes#138765: the small pod comes first and takes the only node that the large one fits on.
+pub(crate) async fn a_gang_fits_as_a_whole_though_not_pod_by_pod(cluster: &Cluster) {
+    let api = cluster.api();
+    let two = json!({"cpu": "2"});
+    let small = json!({"status": {"capacity": two, "allocatable": two}});
+    api.create_all([node("large"), with(node("small"), small)]).await.unwrap();
+    api.create(&gang("train", 2)).await.unwrap();
+    for (name, cpu) in [("train-0", "2"), ("train-1", "4")] {
+        api.create(&member(asking(name, cpu), "train")).await.unwrap();
+    }
+    let one_by_one = Running::start_with_groups(cluster).await;
+    assert_eq!(until_condition(cluster, "train", "False").await, "Unschedulable");
+    one_by_one.stop().await;
+    assert_eq!(cluster.n_bound().await, 0);
+
+    let gates = "--feature-gates=GenericWorkload=true,GangScheduling=true";
+    let args = ["--exact-gangs", gates, "--secure-port=0", "--leader-elect=false"];
+    let as_a_whole = Program::start(cluster, "exact-gangs", &args).unwrap();
+    assert_eq!(cluster.node_of("train-0").await, "small");
+    assert_eq!(cluster.node_of("train-1").await, "large");
+    assert_eq!(until_condition(cluster, "train", "True").await, "Scheduled");
+    as_a_whole.kill();
 }
 
 pub(crate) async fn a_gang_shares_one_claim(cluster: &Cluster) {
