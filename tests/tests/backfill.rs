@@ -3,15 +3,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod backfill_devices;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_cache::check;
 use kube_scheduler_engine::{
     AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Token,
 };
+use kube_scheduler_framework::ObjectWrite;
 use kube_scheduler_runtime::{Extender, ExtenderVerbs, Extenders};
 use kube_scheduler_tests::fixtures::{
     self, GANG_GATES, gates, node_applied, object_applied, pod_applied, pod_group,
@@ -77,6 +80,8 @@ struct World {
     preempts: bool,
     /// The pods that were to be evicted and are still there.
     evicted: Vec<(Token, PodRef)>,
+    /// How many revisions of claims there were.
+    n_revisions: u64,
 }
 
 const START: i64 = 1_000_000;
@@ -94,7 +99,7 @@ impl World {
     fn of(engine: Engine, nodes: &[(u64, u64)], preempts: bool) -> Self {
         let (pods, placed, evicted) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         let now = Timestamp::from_millis(START);
-        let mut world = Self { engine, now, pods, placed, preempts, evicted };
+        let mut world = Self { engine, now, pods, placed, preempts, evicted, n_revisions: 0 };
         for (at, (cpu, zone)) in nodes.iter().enumerate() {
             let node = json!({
                 "metadata": {"name": format!("n{at}"), "labels": {"zone": format!("z{zone}")}},
@@ -124,6 +129,9 @@ impl World {
                     self.placed.insert(pod.name.to_string(), self.seconds());
                     self.handle(Input::PodApplied(Arc::new(bound)));
                 }
+                Effect::WriteObject { write, awaited_by: Some((token, _)), .. } => {
+                    self.store(token, write);
+                }
                 Effect::EvictPod { token, pod, .. } => {
                     assert!(self.preempts, "{pod} is evicted");
                     self.evicted.push((token, pod));
@@ -135,6 +143,23 @@ impl World {
                 _ => {}
             }
         }
+    }
+
+    /// A claim is stored as it is written, and the watch shows it.
+    fn store(&mut self, token: Token, write: ObjectWrite) {
+        let (ObjectWrite::Replace(claim) | ObjectWrite::ReplaceStatus(claim)) = write else {
+            panic!("{write:?}")
+        };
+        let mut json = Value::from(&*claim.json);
+        json["metadata"]["resourceVersion"] = self.next_revision().into();
+        let claim = Arc::new(Object::from_value(json).unwrap());
+        self.handle(Input::ObjectWritten { token, result: Ok(claim.clone()) });
+        self.handle(Input::ObjectApplied(claim));
+    }
+
+    fn next_revision(&mut self) -> String {
+        self.n_revisions += 1;
+        self.n_revisions.to_string()
     }
 
     fn seconds(&self) -> u64 {

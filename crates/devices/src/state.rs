@@ -17,6 +17,8 @@ pub enum Holder {
     Claims,
     /// By claims whose allocation is about to be written.
     InFlight,
+    /// By nobody yet: they are kept for pods that wait. What others take or give back meanwhile makes no difference to that.
+    Planned,
 }
 
 /// The devices of an inventory, and which of them are taken. Changes take time proportional to the devices of one claim
@@ -28,6 +30,7 @@ pub struct DeviceState {
     selectors: Arc<SelectorTable>,
     claims: Usage,
     in_flight: Usage,
+    planned: Usage,
     occupancy: Occupancy,
     counters: CommittedCounters,
     changes: Changes,
@@ -80,6 +83,7 @@ impl DeviceState {
             selectors,
             claims,
             in_flight: Usage::default(),
+            planned: Usage::default(),
             occupancy: Occupancy::default(),
             counters: CommittedCounters::default(),
             changes: Changes::default(),
@@ -88,10 +92,11 @@ impl DeviceState {
         state
     }
 
-    /// Takes another count of all that is held, by claims as they are stored and by those in flight.
-    pub fn recount(&mut self, claims: Usage, in_flight: Usage) {
+    /// Takes another count of all that is held: by claims as they are stored, by those in flight, and what is planned.
+    pub fn recount(&mut self, claims: Usage, in_flight: Usage, planned: Usage) {
         self.claims = claims;
         self.in_flight = in_flight;
+        self.planned = planned;
         self.derive();
     }
 
@@ -121,7 +126,7 @@ impl DeviceState {
         }
         let selectors = self.selectors.clone();
         let changed = former.inventory().changed_pools(selectors.inventory());
-        let n_held = self.claims.len() + self.in_flight.len();
+        let n_held = self.claims.len() + self.in_flight.len() + self.planned.len();
         let n_changed = changed.iter().filter_map(|pool| pool.new).map(Pool::n_names).sum();
         // Takes the cheaper way: to look up what is held, or to look who holds the devices that have changed.
         if n_held < n_changed {
@@ -147,7 +152,8 @@ impl DeviceState {
         }
         if let Some(new) = pool.new {
             for (key, name) in new.names() {
-                self.occupancy.refresh(key, &name, [&self.claims, &self.in_flight]);
+                let usages = [&self.claims, &self.in_flight, &self.planned];
+                self.occupancy.refresh(key, &name, usages);
             }
             self.counters.count(new, &self.occupancy);
         }
@@ -167,9 +173,9 @@ impl DeviceState {
         self.refresh(allocation);
     }
 
-    /// Whether any claim holds the device or a share of it.
+    /// Whether the device or a share of it is held in any way.
     pub fn holds(&self, device: &DeviceName) -> bool {
-        self.claims.holds(device) || self.in_flight.holds(device)
+        [&self.claims, &self.in_flight, &self.planned].iter().any(|usage| usage.holds(device))
     }
 
     pub(crate) fn inventory(&self) -> &Inventory {
@@ -188,6 +194,7 @@ impl DeviceState {
         match holder {
             Holder::Claims => &mut self.claims,
             Holder::InFlight => &mut self.in_flight,
+            Holder::Planned => &mut self.planned,
         }
     }
 
@@ -201,7 +208,8 @@ impl DeviceState {
     fn refresh_device(&mut self, name: &DeviceName) {
         let Some((pool, key)) = self.selectors.inventory().find(name) else { return };
         let was_held = self.occupancy.is_held(key);
-        if !self.occupancy.refresh(key, name, [&self.claims, &self.in_flight]) {
+        let usages = [&self.claims, &self.in_flight, &self.planned];
+        if !self.occupancy.refresh(key, name, usages) {
             return;
         }
         if self.occupancy.is_held(key) != was_held {
@@ -221,7 +229,7 @@ impl DeviceState {
     fn count_held(&mut self) {
         self.occupancy = Occupancy::default();
         let inventory = self.selectors.inventory();
-        let usages = [&self.claims, &self.in_flight];
+        let usages = [&self.claims, &self.in_flight, &self.planned];
         for name in usages.into_iter().flat_map(Usage::devices) {
             if let Some((_, key)) = inventory.find(name) {
                 self.occupancy.refresh(key, name, usages);
@@ -321,13 +329,13 @@ mod tests {
         #[test]
         fn what_is_kept_up_to_date_is_what_is_made_anew(
             turns in prop::collection::vec(
-                (0..N_DEVICES, prop::option::of(0..3_usize), any::<bool>(), 0..5_u8), 0..60),
+                (0..N_DEVICES, prop::option::of(0..3_usize), 0..3_usize, 0..5_u8), 0..60),
         ) {
             let mut version = 0;
             let (mut seen_at, mut seen_before) = (0, String::new());
             let mut state = DeviceState::new(table(0), Usage::default());
-            for (device, share, is_in_flight, turn) in turns {
-                let holder = if is_in_flight { Holder::InFlight } else { Holder::Claims };
+            for (device, share, holder, turn) in turns {
+                let holder = [Holder::Claims, Holder::InFlight, Holder::Planned][holder];
                 match turn {
                     0 => {
                         version = device % 3;
@@ -342,6 +350,7 @@ mod tests {
                 }
                 let mut anew = DeviceState::new(table(version), state.claims.clone());
                 anew.in_flight = state.in_flight.clone();
+                anew.planned = state.planned.clone();
                 anew.derive();
                 prop_assert_eq!(seen(&state), seen(&anew));
                 if state.nodes_changed_after(seen_at).is_some_and(|mut nodes| nodes.next().is_none()) {

@@ -91,7 +91,7 @@ impl Occupancy {
         &mut self,
         key: DeviceKey,
         name: &DeviceName,
-        usages: [&Usage; 2],
+        usages: [&Usage; 3],
     ) -> bool {
         if !usages.iter().any(|usage| usage.holds(name)) {
             return self.forget(key);

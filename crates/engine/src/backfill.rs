@@ -2,7 +2,8 @@
 //!
 //! Of the gangs that are planned as a whole and do not fit, one at a time is the head: it holds the places that it gets once
 //! certain pods have ended. Its members are nominated to them in the queue, and nowhere else: pods of the same priority or less
-//! may take what is left beside these members, so that they do not delay the gang. The head is overtaken by a gang of higher
+//! may take what is left beside these members, so that they do not delay the gang. What plugins choose for members, such as devices, is
+//! [held](crate::held_objects) from the same pods. The head is overtaken by a gang of higher
 //! priority, and ends with its pods, with a change of what it asks for, or after a while; then it waits its turn.
 //!
 //! Invariants: no more than one group holds room; a group that holds room or rests has known pods, and
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{Pod, Timestamp};
 
+use crate::held_objects::HeldObjects;
 use crate::incomplete::GroupKey;
 
 /// Where the members of a gang go once some pods have ended.
@@ -24,6 +26,8 @@ use crate::incomplete::GroupKey;
 pub(crate) struct Plan {
     /// Members and their nodes.
     pub(crate) places: Vec<(Arc<Pod>, Arc<str>)>,
+    /// What plugins choose for members besides, such as devices.
+    pub(crate) objects: HeldObjects,
     /// The pods that have to end, by UID.
     pub(crate) waits_for: BTreeSet<Arc<str>>,
 }
@@ -52,6 +56,8 @@ pub(crate) struct Backfill {
     /// How long a gang may hold room at a time; zero for not at all.
     pub(crate) longest: Duration,
     pub(crate) head: Option<Head>,
+    /// Whether the objects of the head's plan are [shown](crate::held_objects) to plugins at the moment.
+    pub(crate) shows_objects: bool,
     /// Before this time no gang may hold room, so that other pods get a chance at what the last one held in vain.
     pub(crate) pause: Timestamp,
     /// Gangs that may not hold room before these times.

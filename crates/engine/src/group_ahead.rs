@@ -1,6 +1,6 @@
 //! Plans for a gang that does not fit: where it goes once pods have ended that may end by themselves, as few as possible.
 //!
-//! The pods that may end are taken off on trial, then put back one after the other, those first that are expected to run on
+//! The pods that may end are taken off on trial, with the devices that [come free](crate::trial_claims) when they end, then put back one after the other, those first that are expected to run on
 //! for longest, as long as the gang fits. The others are those that it waits for. A plan that still holds is kept to: the gang
 //! never waits for a pod that it did not wait for before.
 //!
@@ -19,7 +19,9 @@ use crate::core::Core;
 use crate::cycle::SchedulingCycle;
 use crate::group::{Group, GroupWork, PlacementOutcome};
 use crate::group_preemption::Rehearsal;
+use crate::held_objects::chosen_for;
 use crate::incomplete::GroupKey;
+use crate::trial_claims::n_claims;
 
 /// How many times a member is placed on trial one after the other for a plan at most, where members cannot be counted, and how
 /// many times the gang is tried all the same.
@@ -98,7 +100,7 @@ impl SchedulingCycle {
         among: Option<&BTreeSet<Arc<str>>>,
     ) -> Result<Option<Plan>, Status> {
         let cluster = &cx.core.cluster;
-        let work = (cluster.n_pods() + cluster.n_nodes()) as u64;
+        let work = (cluster.n_pods() + cluster.n_nodes() + n_claims(cluster)) as u64;
         let limits = self.budgets.of(&group.namespace, cluster.n_nodes(), cx.core.now);
         if work > limits.hard {
             return Err(Status::error("planning ahead would cost too much"));
@@ -107,6 +109,7 @@ impl SchedulingCycle {
         let found = self.rehearse(cx, group, false, |trial| {
             let now = trial.context().now();
             let pods = may_end(trial.context().cluster(), group, among, now);
+            trial.follow_claims();
             trial.take_off(&pods);
             let status = trial.try_group();
             if !status.is_success() {
@@ -125,10 +128,11 @@ impl SchedulingCycle {
             Err(status) if status.is_rejected() => return Ok(None),
             Err(status) => return Err(status),
         };
+        let objects = chosen_for(cx.core, group, &outcomes);
         let members = group.pods.iter().zip(outcomes);
         let places =
             members.filter_map(|(pod, it)| Some((pod.clone(), it.fit()?.node_name.clone())));
-        Ok(Some(Plan { places: places.collect(), waits_for }))
+        Ok(Some(Plan { places: places.collect(), objects, waits_for }))
     }
 }
 

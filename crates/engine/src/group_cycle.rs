@@ -137,6 +137,9 @@ impl SchedulingCycle {
                 },
                 ..GroupReport::default()
             };
+            if let Some(first) = group.pods.first() {
+                cx.core.show_held_to(first);
+            }
             let nominations = withdraw_nominations(cx.core, &group);
             let mut tried = self.decide(&mut cx, &group, true, &mut report);
             if cx.core.plans.groups.preempts_for_groups

@@ -23,6 +23,7 @@ use crate::group_report::GroupReport;
 use crate::guard::guarded;
 use crate::observer::NoObserver;
 use crate::preemption::{GROUP_TARGET, GroupPreemptor};
+use crate::trial_claims::TrialClaims;
 
 const NO_PLUGIN: &str =
     "default preemption plugin is not registered, workload aware preemption is disabled";
@@ -38,6 +39,8 @@ pub(crate) struct Rehearsal<'r, 'w> {
     group: &'r Group,
     /// Instead of a changed cluster, if the members can be counted.
     recount: Option<Recount>,
+    /// The claims of devices, if these come free with the pods that are taken off.
+    claims: Option<TrialClaims>,
     /// Whether it is of interest why the group does not fit.
     explains: bool,
 }
@@ -186,6 +189,17 @@ impl Rehearsal<'_, '_> {
         self.recount.is_some()
     }
 
+    /// From now on, devices come free with the pods that are taken off, as when these end, if any member may need some. Those that are
+    /// counted need none.
+    pub(crate) fn follow_claims(&mut self) {
+        let may_need = |pod: &Arc<Pod>| {
+            !pod.spec.resource_claims.is_empty() || !pod.spec.device_users.is_empty()
+        };
+        if self.recount.is_none() && self.group.pods.iter().any(may_need) {
+            self.claims = Some(TrialClaims::of(self.cx.core));
+        }
+    }
+
     /// Whether the group would be scheduled, by counting; `None` when it has to be tried.
     fn count(&mut self) -> Option<bool> {
         let recount = self.recount.as_mut()?;
@@ -246,6 +260,8 @@ impl GroupTrial for Rehearsal<'_, '_> {
         for pod in pods {
             if let Err(error) = self.cx.core.cluster.remove_pod(&pod.uid) {
                 self.cx.core.note(format!("preemption for a pod group: {error}"));
+            } else if let Some(claims) = &mut self.claims {
+                claims.pod_goes(&mut self.cx.core.cluster, pod);
             }
         }
     }
@@ -257,6 +273,8 @@ impl GroupTrial for Rehearsal<'_, '_> {
         for pod in pods {
             if let Err(error) = self.cx.core.cluster.add_pod(pod.clone()) {
                 self.cx.core.note(format!("preemption for a pod group: {error}"));
+            } else if let Some(claims) = &mut self.claims {
+                claims.pod_comes_back(&mut self.cx.core.cluster, pod);
             }
         }
     }
@@ -353,7 +371,8 @@ impl SchedulingCycle {
         let recount = Recount::of(self, cx.core, group);
         // What plugins ask for while a gang is planned as a whole is dropped: it is about a cluster that does not exist.
         let later = group.exact.is_some().then(|| std::mem::take(&mut cx.later));
-        let mut trial = Rehearsal { cycle: self, cx: &mut *cx, group, recount, explains };
+        let (cycle, claims) = (&mut *self, None);
+        let mut trial = Rehearsal { cycle, cx: &mut *cx, group, recount, claims, explains };
         let found = ask(&mut trial);
         let mut plan = None;
         if found.is_ok() && group.exact.is_some() {

@@ -40,6 +40,7 @@ impl Core {
     /// A gang that does not fit holds what its plan says from now on, in the place of what was held before.
     pub(crate) fn hold_room(&mut self, group: GroupKey, priority: i32, plan: Plan) {
         let Some(demand) = demand_of(self, &group) else { return self.stop_holding(&group) };
+        self.hide_held();
         let before = self.backfill.head.take();
         let same = before.as_ref().filter(|it| it.group == group && it.demand == demand);
         // A hold that ended in between goes on.
@@ -86,6 +87,9 @@ impl Core {
     }
 
     fn stop_holding(&mut self, group: &GroupKey) {
+        if self.backfill.plan_of(group).is_some() {
+            self.hide_held();
+        }
         if let Some(head) = self.backfill.head.take_if(|head| head.group == *group) {
             self.deadlines.clear(WakeUp::HoldEnds, head.until);
             self.lose_head(head);
@@ -127,17 +131,21 @@ impl Core {
             return self.stop_holding(group);
         }
         // The others go on waiting.
-        if let Some(pod) = lost
-            && let Some(head) = &mut self.backfill.head
-        {
+        let Some(pod) = lost else { return };
+        self.hide_held();
+        if let Some(head) = &mut self.backfill.head {
             let places = std::mem::take(&mut head.plan.places);
             let (gone, left) = places.into_iter().partition(|(other, _)| other.uid == pod.uid);
             head.plan.places = left;
-            self.give_back(Plan { places: gone, waits_for: BTreeSet::new() });
+            let held = std::mem::take(&mut head.plan.objects);
+            let (objects, left) = held.into_iter().partition(|(member, _)| *member == pod.uid);
+            head.plan.objects = left;
+            self.give_back(Plan { places: gone, objects, waits_for: BTreeSet::new() });
         }
     }
 
-    /// Ends the nominations of a plan that are not those of the head, and wakes pods for the room that is free again.
+    /// Ends the nominations of a plan that are not those of the head, and wakes pods for the room, and for whatever else, that is free
+    /// again.
     fn give_back(&mut self, plan: Plan) {
         let head = self.backfill.head.iter().flat_map(|head| &head.plan.places);
         let held: BTreeMap<Arc<str>, Arc<str>> =
@@ -167,6 +175,7 @@ impl Core {
                 woken.push(pod);
             }
         }
+        self.give_back_objects(plan.objects);
     }
 }
 

@@ -41,6 +41,7 @@ mod group_report;
 mod group_submission;
 mod group_waits;
 mod guard;
+mod held_objects;
 mod hold;
 mod incomplete;
 mod input;
@@ -62,6 +63,7 @@ mod readers;
 mod sharing;
 mod sizes;
 mod term_limits;
+mod trial_claims;
 mod turn;
 mod versions;
 

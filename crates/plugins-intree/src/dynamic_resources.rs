@@ -43,7 +43,7 @@ mod writes;
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{NodeResourceClaim, Pod};
+use kube_scheduler_framework::api::{NodeResourceClaim, Object, Pod};
 use kube_scheduler_framework::following::PreFilterFollower;
 use kube_scheduler_framework::groups::{
     Chooser, GroupCycleState, GroupDemand, PlacementBound, PlannedMember,
@@ -304,6 +304,10 @@ impl Reserve for DynamicResources {
         let claims = devices.map(|devices| devices.node_resources(node)).unwrap_or_default();
         // Parity: what the status says from an earlier attempt does not count.
         (!claims.is_empty() || !pod.status.node_resource_claims.is_empty()).then_some(claims)
+    }
+
+    fn planned(&self, state: &CycleState) -> Vec<Arc<Object>> {
+        state.get::<PodDevices>().map(reserve::planned).unwrap_or_default()
     }
 
     fn reserve(

@@ -51,6 +51,16 @@ pub trait Reserve: Send + Sync {
         commands: &mut Commands,
     );
 
+    /// What this plugin would give the pod that several pods may want, such as devices, by what a `reserve` left in `state` that was
+    /// undone since. A gang that holds room holds it, too: pods that must leave room for the gang see these objects
+    /// [as about to be written](kube_scheduler_cache::ObjectStore::pending), others do not. Their UIDs must be no object's, and differ
+    /// from pod to pod, unless two pods share what the object stands for. When some of them are held no more, hints are asked about one
+    /// of those, as about an object that is not about to be written any more.
+    fn planned(&self, state: &CycleState) -> Vec<Arc<Object>> {
+        let _ = state;
+        Vec::new()
+    }
+
     /// Whether this plugin reads for this pod what earlier extension points stored. Saying no saves keeping it.
     fn reads_cycle_state(&self, pod: &Pod) -> bool {
         let _ = pod;

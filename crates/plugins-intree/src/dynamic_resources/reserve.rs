@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use kube_scheduler_devices::Steps;
-use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::api::{Object, Pod};
 use kube_scheduler_framework::{Commands, Context, NodeView};
+use serde_json::json;
 
 use super::extended::{self, derived_uuid};
 use super::node::{Trials, allocate};
 use super::shared::Shared;
-use super::state::PodDevices;
-use super::{in_flight, writes};
+use super::state::{PodClaim, PodDevices};
+use super::{in_flight, kinds, writes};
 
 /// Remembers what the claims to allocate get, and reports it to other pods.
 ///
@@ -41,6 +42,31 @@ pub(super) fn reserve(
         in_flight::add(Arc::new(object), commands);
     }
     Ok(())
+}
+
+/// What Reserve found for the claims, as objects that are [planned](in_flight::is_planned): nothing but the devices.
+pub(super) fn planned(devices: &PodDevices) -> Vec<Arc<Object>> {
+    let found = devices.claims.iter().filter_map(|claim| Some((claim, claim.found.as_ref()?)));
+    let objects = found.filter_map(|(claim, allocation)| {
+        let PodClaim { object, flight, .. } = claim;
+        let uid = in_flight::planned_uid(flight);
+        let mut allocation = allocation.to_json();
+        let mut results = allocation["devices"]["results"].take();
+        // Those that were made for shares differ from time to time, and what is planned is the same.
+        for (at, result) in results.as_array_mut().into_iter().flatten().enumerate() {
+            if let Some(id) = result.get_mut("shareID") {
+                *id = format!("{uid}/{at}").into();
+            }
+        }
+        let json = json!({
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": kinds::CLAIM,
+            "metadata": {"namespace": *object.namespace, "name": *object.name, "uid": uid},
+            "status": {"allocation": {"devices": {"results": results}}},
+        });
+        Object::from_value(json).ok().map(Arc::new)
+    });
+    objects.collect()
 }
 
 /// Finds again what Filter found for the claims to allocate. When Reserve was undone and runs again, it is still there.

@@ -50,8 +50,8 @@ impl TrackedDevices {
                 }
             }
             None => {
-                let (claims, in_flight) = self.count(objects, decoded);
-                Arc::make_mut(&mut self.state).recount(claims, in_flight);
+                let [claims, in_flight, planned] = self.count(objects, decoded);
+                Arc::make_mut(&mut self.state).recount(claims, in_flight, planned);
                 self.special = SpecialClaims::default();
                 let all = objects.list(kinds::GROUP, kinds::CLAIM);
                 all.for_each(|claim| self.special.add(claim));
@@ -67,19 +67,28 @@ impl TrackedDevices {
         self.state.clone()
     }
 
-    /// Counts all claims, and those in flight.
-    fn count(&self, objects: &ObjectStore, decoded: &Decoded<ResourceClaim>) -> (Usage, Usage) {
+    /// Counts all claims, those in flight, and those that are planned.
+    fn count(&self, objects: &ObjectStore, decoded: &Decoded<ResourceClaim>) -> [Usage; 3] {
         let add = |mut usage: Usage, claim: &Arc<Object>| {
             with_allocation(claim, decoded, |allocation| usage.add(allocation, self.features));
             usage
         };
         let claims = objects.list(kinds::GROUP, kinds::CLAIM).fold(Usage::default(), add);
-        (claims, in_flight::all(objects).fold(Usage::default(), add))
+        let (planned, in_flight): (Vec<_>, Vec<_>) =
+            in_flight::all(objects).partition(|claim| in_flight::is_planned(claim));
+        let [in_flight, planned] =
+            [in_flight, planned].map(|claims| claims.into_iter().fold(Usage::default(), add));
+        [claims, in_flight, planned]
     }
 }
 
 fn apply(state: &mut DeviceState, change: &ObjectChange, decoded: &Decoded<ResourceClaim>) {
-    let holder = if change.is_pending { Holder::InFlight } else { Holder::Claims };
+    let is_planned = || change.old.iter().chain(&change.new).any(|it| in_flight::is_planned(it));
+    let holder = match change.is_pending {
+        true if is_planned() => Holder::Planned,
+        true => Holder::InFlight,
+        false => Holder::Claims,
+    };
     if let (Some(old), Some(new)) = (&change.old, &change.new)
         && old.uid == new.uid
         && is_allocated(old)
@@ -143,6 +152,12 @@ mod tests {
         Arc::new(Object::from_value(json).unwrap())
     }
 
+    fn planned(name: usize, device: usize) -> Arc<Object> {
+        let mut object = Object::clone(&claim(name, name, &[device]));
+        object.uid = in_flight::planned_uid(&object.uid).into();
+        Arc::new(object)
+    }
+
     fn held(state: &DeviceState) -> Vec<bool> {
         let name = |device: usize| {
             DeviceName::new(&"d".into(), &"p".into(), &Arc::from(device.to_string()))
@@ -150,23 +165,26 @@ mod tests {
         (0..N_DEVICES).map(|device| state.holds(&name(device))).collect()
     }
 
-    /// A cluster with what its claims hold: by name, and in flight by UID.
+    /// A cluster with what its claims hold: by name, in flight by UID, and planned.
     #[derive(Clone, Default)]
     struct World {
         cluster: ClusterState,
         claims: BTreeMap<usize, Option<usize>>,
         in_flight: BTreeMap<usize, usize>,
+        planned: BTreeMap<usize, usize>,
     }
 
     impl World {
         fn held(&self) -> Vec<bool> {
             let mut held = vec![false; N_DEVICES];
             let all = self.claims.values().flatten().chain(self.in_flight.values());
+            let all = all.chain(self.planned.values());
             all.for_each(|device| held[*device] = true);
             held
         }
 
-        /// A claim is created again, deleted, takes a device if that is free, is about to take it, or no longer is.
+        /// A claim is created again, deleted, takes a device if that is free, is about to take it, or no longer is; or a device is kept
+        /// for it, whoever has it now, or no longer is.
         fn turn(&mut self, at: usize, name: usize, device: usize, turn: u8) {
             let is_free = !self.held()[device];
             match turn {
@@ -197,7 +215,19 @@ mod tests {
                         self.cluster.upsert_object(claim(name, name, &[device]));
                     }
                 }
-                _ if is_free && self.claims.get(&name).is_none_or(Option::is_none) => {
+                9 if !self.planned.contains_key(&name)
+                    && !self.planned.values().any(|kept| *kept == device) =>
+                {
+                    self.planned.insert(name, device);
+                    self.cluster.objects_mut().add_pending(planned(name, device));
+                }
+                10 => {
+                    self.planned.remove(&name);
+                    let uid = planned(name, device).uid.clone();
+                    let objects = self.cluster.objects_mut();
+                    objects.remove_pending(kinds::GROUP, kinds::CLAIM, &uid, false);
+                }
+                5 | 6 if is_free && self.claims.get(&name).is_none_or(Option::is_none) => {
                     self.claims.insert(name, Some(device));
                     self.cluster.upsert_object(claim(name, at, &[device]));
                 }
@@ -209,7 +239,7 @@ mod tests {
     proptest! {
         #[test]
         fn following_changes_is_counting_all_claims(
-            turns in prop::collection::vec((0..5_usize, 0..N_DEVICES, 0..9_u8), 0..60),
+            turns in prop::collection::vec((0..5_usize, 0..N_DEVICES, 0..11_u8), 0..60),
         ) {
             let decoded = Decoded::new(ResourceClaim::from_json);
             let mut tracked = TrackedDevices::new(Features::default());
