@@ -1,8 +1,8 @@
 //! Crowds: many pods of few kinds in a cluster that changes, decided by two engines side by side.
 //!
 //! One engine shares evaluations between equal pods and follows the others, the other evaluates everything from scratch for
-//! each pod. In every other crowd some of the pods want devices, in every third volumes, and in
-//! every fourth they belong to groups. Every other one has disruption budgets, and in
+//! each pod. In every other crowd some of the pods want devices, in every third volumes, in
+//! every fourth they belong to groups, and in every third they have numbers. Every other one has disruption budgets, and in
 //! every other one most pods fight for little room. What a [`History`](crate::history::History) tries in breadth (bindings that fail,
 //! late answers) is left out here; instead every pod is decided at once, so that most decisions come out of kept answers, in clusters
 //! with enough nodes for each way of telling them apart.
@@ -15,6 +15,7 @@ mod group_questions;
 mod groups;
 mod herd;
 mod kinds;
+mod numbered;
 mod questions;
 mod racks;
 mod reports;
@@ -40,6 +41,7 @@ pub use self::foresight::Foreseen;
 use self::group_questions::GroupOutcome;
 use self::groups::Groups;
 use self::kinds::Kinds;
+use self::numbered::Numbered;
 use self::reports::Reports;
 use self::volumes::Volumes;
 use crate::fault::apply_patch;
@@ -67,6 +69,7 @@ pub struct Crowd {
     devices: Devices,
     volumes: Volumes,
     groups: Groups,
+    numbered: Numbered,
     /// How often kept answers were used for pods with claims or extended resources.
     n_kept_of_devices: u64,
     now: Timestamp,
@@ -147,6 +150,7 @@ impl Crowd {
             devices: Devices::new(seed),
             volumes: Volumes::new(seed),
             groups,
+            numbered: Numbered::new(seed),
             n_kept_of_devices: 0,
             now,
             n_created: 0,
@@ -266,6 +270,8 @@ impl Crowd {
         }
         let input = self.groups.step(&mut self.server)?;
         self.feed_some(input)?;
+        let input = self.numbered.step(&mut self.server)?;
+        self.feed_some(input)?;
         if self.has_budgets && self.numbers.one_in(30) {
             self.put_budgets()?;
         } else if self.has_budgets && self.numbers.one_in(2) {
@@ -348,6 +354,7 @@ impl Crowd {
             self.feed(&input)?;
         }
         self.groups.give_group(&mut pod);
+        self.numbered.give_number(&mut pod);
         for made in self.volumes.give_wish(&mut pod) {
             let input = self.server.put_object(made)?;
             self.feed(&input)?;

@@ -36,6 +36,8 @@ pub struct History {
     pub engine: Engine,
     seed: u64,
     numbers: Numbers,
+    /// Whether pods have numbers, as those of a StatefulSet have. Nothing is drawn for it, so that all else stays as it is.
+    are_numbered: bool,
     now: Timestamp,
     n_created: u64,
     server: ApiServer,
@@ -63,6 +65,8 @@ impl History {
             engine: Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options)?,
             seed,
             numbers: Numbers::new(seed),
+            // Not for the first few seeds, of which tests know what happens.
+            are_numbered: Numbers::nth(seed, 124).is_multiple_of(3),
             now: Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?,
             n_created: 0,
             server: ApiServer::default(),
@@ -134,7 +138,10 @@ impl History {
                 self.let_pass(Duration::from_secs(seconds));
             }
             12 | 13 => {
-                let object = shapes::object(&mut self.numbers);
+                let mut object = shapes::object(&mut self.numbers);
+                if self.are_numbered && self.n_created.is_multiple_of(2) {
+                    shapes::select_by_number(&mut object);
+                }
                 let input = self.server.put_object(object)?;
                 self.feed(input);
             }
@@ -190,17 +197,20 @@ impl History {
             return Ok(());
         }
         // A few shapes per history: pods of one shape share evaluations, which is what histories are to try.
-        let shape = self.numbers.below(N_SHAPES);
-        let mut shape = Numbers::new(self.seed.wrapping_mul(N_SHAPES).wrapping_add(shape));
+        let kind = self.numbers.below(N_SHAPES);
+        let mut shape = Numbers::new(self.seed.wrapping_mul(N_SHAPES).wrapping_add(kind));
         let spec = shapes::pod_spec(&mut shape);
         let labels = shapes::pod_labels(&mut shape);
-        let pod = json!({
+        let mut pod = json!({
             "metadata": {
                 "name": key.1, "namespace": key.0, "uid": format!("uid-{}", self.n_created), "labels": labels,
             },
             "spec": spec,
             "status": {"phase": "Pending"},
         });
+        if self.are_numbered {
+            shapes::give_number(&mut pod, self.n_created, kind);
+        }
         let input = self.server.put_pod(pod)?;
         self.feed(input);
         Ok(())

@@ -1108,7 +1108,23 @@ fn most_small(machines: &[u64], (large, n_large): (u64, u64), small: u64) -> Opt
     most[n]
 }
 
-/// On more than a hundred nodes, compared with what can be computed for two kinds of members.
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
+/// The members of the gang as those of an indexed Job.
+fn numbered(inputs: Vec<Input>) -> Vec<Input> {
+    let inputs = inputs.into_iter().enumerate().map(|(n, input)| match input {
+        Input::PodApplied(pod) if pod.spec.pod_group.is_some() => {
+            let given = pod.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+            let labels = given.chain([(INDEX.to_owned(), n.to_string())]).collect();
+            Input::PodApplied(Arc::new(Pod { labels, ..Pod::clone(&pod) }))
+        }
+        other => other,
+    });
+    inputs.collect()
+}
+
+/// On more than a hundred nodes, compared with what can be computed for two kinds of members. It is no harder if they have
+/// numbers.
 #[test]
 fn gangs_of_two_kinds_are_placed_on_many_nodes_whenever_there_is_a_way() {
     let (mut n_placed, mut n_refused, mut n_given_up) = (0, 0, 0);
@@ -1138,6 +1154,10 @@ fn gangs_of_two_kinds_are_placed_on_many_nodes_whenever_there_is_a_way() {
             is_satisfiable,
             "seed {seed}: {machines:?} {members:?}"
         );
+        if seed < 5 {
+            let of_jobs = decide(numbered(case.inputs()), exact());
+            assert_eq!(of_jobs.placed, decision.placed, "seed {seed}, numbered");
+        }
         n_placed += u64::from(is_satisfiable);
         n_refused += u64::from(!is_satisfiable);
     }
@@ -1222,6 +1242,16 @@ fn what_plugins_keep_while_a_gang_is_planned_is_gone_before_it_is_bound() {
 /// members, but it matters to the third one which of them is on the other node.
 #[test]
 fn members_with_different_labels_are_not_alike() {
+    tell_members_apart_by("app");
+}
+
+/// Nor are they if only labels that number them differ, and one of them counts pods by such a label.
+#[test]
+fn members_with_numbers_that_another_one_looks_at_are_not_alike() {
+    tell_members_apart_by(INDEX);
+}
+
+fn tell_members_apart_by(key: &str) {
     let node = |name: &str, cpu: &str, pods: &str| {
         node_applied(&json!({
             "metadata": {"name": name, "labels": {"host": name}},
@@ -1230,7 +1260,7 @@ fn members_with_different_labels_are_not_alike() {
     };
     let pod = |name: &str, label: &str, spec: Value| {
         let mut pod = json!({
-            "metadata": {"namespace": "x", "name": name, "uid": name, "labels": {"app": label}},
+            "metadata": {"namespace": "x", "name": name, "uid": name, "labels": {key: label}},
             "spec": {
                 "schedulerName": "default-scheduler",
                 "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
@@ -1244,7 +1274,7 @@ fn members_with_different_labels_are_not_alike() {
     spread["nodeSelector"] = json!({"host": "n0"});
     spread["topologySpreadConstraints"] = json!([{
         "maxSkew": 1, "topologyKey": "host", "whenUnsatisfiable": "DoNotSchedule", "nodeAffinityPolicy": "Ignore",
-        "labelSelector": {"matchLabels": {"app": "counted"}},
+        "labelSelector": {"matchLabels": {key: "counted"}},
     }]);
     let inputs = vec![
         node("n0", "3", "9"),

@@ -401,6 +401,9 @@ const ALL_GATES: [&str; 4] = [
     "WorkloadAwarePreemption",
 ];
 
+/// Pods of indexed Jobs are numbered by it.
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
 impl UniformCase {
     fn pod(name: &str, group: Option<String>, cpu: u8, priority: u8) -> serde_json::Value {
         let group = group.map(|group| json!({"podGroupName": group}));
@@ -431,8 +434,10 @@ impl UniformCase {
             let mut pod = Self::pod(&format!("r{at:02}"), group, *cpu, *priority);
             pod["spec"]["nodeName"] = format!("n{}", usize::from(*node) % self.nodes.len()).into();
             if self.has_others && at % 3 == 0 {
+                // Of these, some look at the numbers that the members of gangs have.
+                let (key, value) = if self.seed == 2 { (INDEX, "1") } else { ("app", "a") };
                 let term =
-                    json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}});
+                    json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {key: value}}});
                 let kind = ["podAffinity", "podAntiAffinity"][at / 3 % 2];
                 pod["spec"]["affinity"][kind]["requiredDuringSchedulingIgnoredDuringExecution"] =
                     json!([term]);
@@ -449,6 +454,9 @@ impl UniformCase {
             for at in 0..gang.size {
                 let (name, group) = (format!("g{n}-{at}"), Some(format!("g{n}")));
                 let mut pod = Self::pod(&name, group, gang.cpu, gang.priority);
+                if self.seed > 0 {
+                    pod["metadata"]["labels"][INDEX] = at.to_string().into();
+                }
                 if self.has_others && n == 1 {
                     pod["spec"]["containers"][0]["ports"] =
                         json!([{"containerPort": 80, "hostPort": 80}]);
@@ -475,15 +483,21 @@ proptest! {
     }
 }
 
-/// Where all members of a gang fit in each of three zones, only the zone that is taken is evaluated.
+/// Where all members of a gang fit in each of three zones, only the zone that is taken is evaluated, also if they are numbered.
 #[test]
 fn members_are_tried_only_where_they_go() {
+    for seed in [0, 1] {
+        are_tried_only_where_they_go(seed);
+    }
+}
+
+fn are_tried_only_where_they_go(seed: u64) {
     let case = UniformCase {
         nodes: vec![(0, 3), (1, 3), (2, 3), (0, 3)],
         running: vec![(0, 5, 0, None)],
         gangs: vec![Uniform { size: 4, min_count: 4, cpu: 5, is_in_one_zone: true, priority: 0 }],
         has_others: false,
-        seed: 0,
+        seed,
     };
     let [counted, tried] = [true, false].map(|uses_class_cache| case.play(uses_class_cache));
     assert_eq!(counted.log, tried.log);

@@ -37,6 +37,14 @@ pub struct PodAffinity {
     pub preferred_error: Option<Arc<SelectorError>>,
 }
 
+impl PodAffinity {
+    /// Whether a term [selects by number](PodAffinityTerm::selects_by_number). O(terms).
+    pub fn selects_by_number(&self) -> bool {
+        let preferred = self.preferred.iter().map(|weighted| &weighted.term);
+        self.required.iter().chain(preferred).any(PodAffinityTerm::selects_by_number)
+    }
+}
+
 /// One pod affinity term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodAffinityTerm {
@@ -59,6 +67,11 @@ impl PodAffinityTerm {
         self.namespaces.first().is_some_and(|first| Arc::ptr_eq(first, namespace))
             || self.namespaces.binary_search(namespace).is_ok()
             || self.namespace_selector.as_ref().is_some_and(|s| s.matches(labels))
+    }
+
+    /// Whether it selects pods by one of the [labels that number them](crate::well_known::NUMBERING_LABELS).
+    pub fn selects_by_number(&self) -> bool {
+        self.selector.as_ref().is_some_and(LabelSelector::selects_by_number)
     }
 
     /// Whether the term matches `pod`, whose namespace has these labels (`docs/spec/plugins-topology.md` §1.4).

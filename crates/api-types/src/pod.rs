@@ -18,6 +18,7 @@ use crate::source::Source;
 use crate::storage::Volume;
 use crate::taint::Toleration;
 use crate::topology::TopologySpreadConstraint;
+use crate::well_known::NUMBERING_LABELS;
 
 /// One pod. Cloning copies a few pointers.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,6 +95,23 @@ impl Pod {
     /// Whether the pod has affinity or anti-affinity to other pods, even if without any term.
     pub fn has_pod_affinity(&self) -> bool {
         self.spec.pod_affinity.is_some() || self.spec.pod_anti_affinity.is_some()
+    }
+
+    /// Whether it has one of the [labels by which controllers number pods](NUMBERING_LABELS).
+    pub fn is_numbered(&self) -> bool {
+        NUMBERING_LABELS.iter().any(|label| self.labels.contains_key(label))
+    }
+
+    /// Whether one of its affinity terms selects pods by such a label. O(terms).
+    pub fn has_affinity_by_number(&self) -> bool {
+        let affinities = [&self.spec.pod_affinity, &self.spec.pod_anti_affinity];
+        affinities.into_iter().flatten().any(|affinity| affinity.selects_by_number())
+    }
+
+    /// Whether one of its topology spread constraints counts pods by such a label. O(constraints).
+    pub fn spreads_by_number(&self) -> bool {
+        let constraints = &self.spec.topology_spread_constraints;
+        constraints.iter().any(TopologySpreadConstraint::selects_by_number)
     }
 
     /// `status.nominatedNodeName`, `None` when empty.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::selector::{LabelSelector, SelectorError};
+use crate::well_known::is_numbering_label;
 
 /// What to do when a constraint cannot be met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,4 +46,12 @@ pub struct TopologySpreadConstraint {
     pub node_taints_policy: NodeInclusionPolicy,
     /// `matchLabelKeys` as given, in order.
     pub match_label_keys: Arc<[Arc<str>]>,
+}
+
+impl TopologySpreadConstraint {
+    /// Whether it counts pods by one of the [labels that number them](crate::well_known::NUMBERING_LABELS). O(`matchLabelKeys`).
+    pub fn selects_by_number(&self) -> bool {
+        self.selector.as_ref().is_some_and(LabelSelector::selects_by_number)
+            || self.match_label_keys.iter().any(|key| is_numbering_label(key))
+    }
 }

@@ -38,6 +38,19 @@ pub const CLAIM_FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// Annotation of the claims that the scheduler makes for extended resources.
 pub const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
 
+/// Labels (and annotations) by which controllers number the pods of one StatefulSet or indexed Job. Pods that differ in nothing
+/// else are alike, unless a selector is about one of these labels.
+pub const NUMBERING_LABELS: [&str; 3] = [
+    "apps.kubernetes.io/pod-index",
+    "batch.kubernetes.io/job-completion-index",
+    "statefulset.kubernetes.io/pod-name",
+];
+
+/// Whether `label` is one of the [`NUMBERING_LABELS`].
+pub fn is_numbering_label(label: &str) -> bool {
+    NUMBERING_LABELS.contains(&label)
+}
+
 /// Condition of a pod: whether it has a node.
 pub const POD_SCHEDULED: &str = "PodScheduled";
 /// Condition of a pod that is about to be evicted.

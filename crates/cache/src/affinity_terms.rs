@@ -177,6 +177,8 @@ pub struct AffinityTerms {
     /// How many distinct terms there are, by kind.
     n_terms: [usize; N_KINDS],
     n_with_namespace_selector: usize,
+    /// How many distinct terms select pods by their numbers.
+    n_by_number: usize,
     /// How often a term came or went.
     n_turnovers: u64,
     index: Arc<LabelledTerms>,
@@ -268,6 +270,12 @@ impl AffinityTerms {
     /// Whether no pod carries any term.
     pub fn is_empty(&self) -> bool {
         self.n_terms == [0; N_KINDS]
+    }
+
+    /// Whether a term selects pods by one of the [labels that number
+    /// them](kube_scheduler_api_types::well_known::NUMBERING_LABELS). O(1).
+    pub fn select_by_number(&self) -> bool {
+        self.n_by_number > 0
     }
 
     pub(crate) fn version(&self, namespaces: u64) -> AffinityTermsVersion {
@@ -423,6 +431,7 @@ impl AffinityTerms {
         Arc::make_mut(&mut self.index).key_named(&term.topology_key);
         self.n_terms[kind as usize] += 1;
         self.n_with_namespace_selector += usize::from(term.namespace_selector.is_some());
+        self.n_by_number += usize::from(term.selects_by_number());
         let carried = CarriedTerm { key, n_carried: 0, domains: TermCounts::new() };
         self.terms.set(id.0 as usize, Some(Arc::new(carried)));
         id
@@ -468,6 +477,7 @@ impl AffinityTerms {
         Arc::make_mut(&mut self.index).key_dropped(&gone.term().topology_key);
         self.n_terms[gone.kind() as usize] -= 1;
         self.n_with_namespace_selector -= usize::from(gone.term().namespace_selector.is_some());
+        self.n_by_number -= usize::from(gone.term().selects_by_number());
         self.give_back(id);
     }
 }

@@ -43,7 +43,7 @@ impl Alike {
             && core.permits.len() == 0
             && group.pods.iter().all(|pod| core.queue().nomination(&pod.uid).is_none());
         let (pod, _) = group.pods.split_first()?;
-        if !is_undisturbed || !are_alike(group) {
+        if !is_undisturbed || !are_alike(core, group) {
             return None;
         }
         let limits = cycle.budgets.of(&group.namespace, core.cluster.n_nodes(), core.now);
@@ -111,9 +111,9 @@ impl Alike {
 }
 
 /// Whether nothing tells the members apart, and none brings affinity with it that others might be judged by.
-fn are_alike(group: &Group) -> bool {
+fn are_alike(core: &Core, group: &Group) -> bool {
     let Some((first, others)) = group.pods.split_first() else { return false };
-    let signature = group.members.first().and_then(|queued| queued.signature());
+    let class = group.members.first().and_then(|queued| core.class_of(queued));
     // Nominated nodes come first unless all members are planned together.
     let is_free = |pod: &Pod| group.exact.is_some() || pod.nominated_node_name().is_none();
     let is_same = |pod: &Arc<Pod>| {
@@ -123,9 +123,9 @@ fn are_alike(group: &Group) -> bool {
                 && pod.requests.fit_score == first.requests.fit_score;
         same_requests && pod.priority() == first.priority() && is_free(pod)
     };
-    signature.is_some()
+    class.is_some()
         && !first.has_pod_affinity()
         && is_free(first)
-        && group.members.iter().all(|queued| queued.signature() == signature)
+        && group.members.iter().all(|queued| core.class_of(queued) == class)
         && others.iter().all(is_same)
 }

@@ -356,7 +356,7 @@ impl SchedulingCycle {
             pool: &options.pool,
             classes: &mut self.classes,
             pod,
-            class: queued.signature().filter(|_| options.uses_class_cache && is_kept),
+            class: core.class_of(queued).filter(|_| options.uses_class_cache && is_kept),
             may_preempt: scope.may_preempt,
             nodes: scope.nodes.map(|nodes| &nodes.names),
             group: scope.group,

@@ -54,7 +54,7 @@ const REFUSED_ALIKE: u64 = 100;
 /// A member that fits nowhere, for which nothing was asked for.
 #[derive(Debug)]
 struct Refused {
-    /// Signature and priority: those of the same are refused in the same way.
+    /// Class and priority: those of the same are refused in the same way.
     class: (u64, i32),
     error: Box<FitError>,
     nomination: NominationChange,
@@ -68,9 +68,9 @@ struct Refused {
 
 impl Refused {
     /// Whether what was found out about this member holds for another, with nothing changed in between.
-    fn is_like(&self, queued: &QueuedPod<Entry>) -> bool {
+    fn is_like(&self, core: &Core, queued: &QueuedPod<Entry>) -> bool {
         let pod = &queued.entry().0;
-        queued.signature().map(|signature| (signature, pod.priority())) == Some(self.class)
+        core.class_of(queued).map(|class| (class, pod.priority())) == Some(self.class)
             && pod.nominated_node_name().is_none()
     }
 }
@@ -308,7 +308,7 @@ impl SchedulingCycle {
         let (limits, before) = (self.limits_of(cx, group), cx.effort.one_by_one);
         let mut fits_nowhere = false;
         let (outcome, asked) = self.try_apart(cx, group, queued, scope, &mut fits_nowhere);
-        *refused = match (&outcome, queued.signature()) {
+        *refused = match (&outcome, cx.core.class_of(queued)) {
             (Outcome::Failed(Failure::Unfit(error, nomination)), Some(class))
                 // What is asked for more than to be counted is not asked for twice.
                 if fits_nowhere
@@ -341,7 +341,8 @@ impl SchedulingCycle {
         scope: Scope<'_>,
         refused: Option<&Refused>,
     ) -> Option<Outcome> {
-        let refused = refused.filter(|refused| refused.is_like(queued))?;
+        let core = &*cx.core;
+        let refused = refused.filter(|refused| refused.is_like(core, queued))?;
         let n_nodes = scope.nodes.map_or(cx.core.cluster.n_nodes(), |nodes| nodes.names.len());
         let price = REFUSED_ALIKE.saturating_add(n_nodes as u64).min(refused.work);
         if !self.may_spend(cx, group, price) {
@@ -535,7 +536,8 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
     });
     let pods: Vec<Arc<Pod>> = members.iter().map(|queued| queued.entry().0.clone()).collect();
     core.cluster.refresh_order();
-    let mut classes: SmallVec<[u64; 8]> = members.iter().filter_map(QueuedPod::signature).collect();
+    let mut classes: SmallVec<[u64; 8]> =
+        members.iter().filter_map(|queued| core.class_of(queued)).collect();
     classes.sort_unstable();
     classes =
         classes.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).map(|same| same[0]).collect();

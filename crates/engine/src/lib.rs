@@ -49,6 +49,7 @@ mod intake;
 mod known;
 mod measures;
 mod notice;
+mod numbered;
 mod observer;
 mod place;
 mod pods;

@@ -16,6 +16,8 @@ pub(crate) struct PodIndex {
     by_namespace: CowMap<Arc<str>, Arc<ByName>>,
     n_pods: usize,
     n_bytes: usize,
+    /// How many have an affinity term that selects pods by their numbers.
+    n_by_number: usize,
 }
 
 impl PodIndex {
@@ -28,8 +30,10 @@ impl PodIndex {
     pub(crate) fn insert(&mut self, pod: Arc<Pod>) -> Option<Arc<Pod>> {
         let by_name = self.by_namespace.get_or_insert_with(&pod.namespace, Arc::default);
         self.n_bytes += pod.own_bytes();
+        self.n_by_number += usize::from(pod.has_affinity_by_number());
         let before = Arc::make_mut(by_name).insert(pod.name.clone(), pod);
         self.n_bytes -= before.as_ref().map_or(0, |before| before.own_bytes());
+        self.n_by_number -= selecting_by_number(before.as_ref());
         self.n_pods += usize::from(before.is_none());
         before
     }
@@ -39,6 +43,7 @@ impl PodIndex {
         let by_name = Arc::make_mut(self.by_namespace.get_mut(namespace)?);
         let removed = by_name.remove(name);
         self.n_bytes -= removed.as_ref().map_or(0, |removed| removed.own_bytes());
+        self.n_by_number -= selecting_by_number(removed.as_ref());
         self.n_pods -= usize::from(removed.is_some());
         if by_name.is_empty() {
             self.by_namespace.remove(namespace);
@@ -56,10 +61,21 @@ impl PodIndex {
         self.n_pods
     }
 
+    /// Whether a pod has an affinity term that selects pods by one of the [labels that number
+    /// them](kube_scheduler_api_types::well_known::NUMBERING_LABELS). O(1).
+    pub(crate) fn select_by_number(&self) -> bool {
+        self.n_by_number > 0
+    }
+
     /// What the pods take in memory beside what they may share with others, about, in bytes.
     pub(crate) fn n_bytes(&self) -> usize {
         self.n_bytes
     }
+}
+
+/// 1 for a pod with an affinity term that selects pods by their numbers.
+fn selecting_by_number(pod: Option<&Arc<Pod>>) -> usize {
+    usize::from(pod.is_some_and(|pod| pod.has_affinity_by_number()))
 }
 
 impl KnownPods for PodIndex {
@@ -114,5 +130,31 @@ mod tests {
             index.remove("x", name);
         }
         assert_eq!(index.n_bytes(), 0);
+    }
+
+    #[test]
+    fn terms_that_select_by_number_are_counted_as_long_as_a_pod_has_one() {
+        let with_term = |name: &str, key: &str| {
+            let selector = serde_json::json!({"matchExpressions": [{"key": key, "operator": "Exists"}]});
+            let term = serde_json::json!({"topologyKey": "zone", "labelSelector": selector});
+            let json = serde_json::json!({"metadata": {"namespace": "x", "name": name}, "spec": {"affinity":
+                {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}});
+            Arc::new(Pod::from_value(&json).unwrap())
+        };
+        let number = kube_scheduler_api_types::well_known::NUMBERING_LABELS[0];
+        let mut index = PodIndex::default();
+        index.insert(with_term("a", "app"));
+        assert!(!index.select_by_number());
+        index.insert(with_term("b", number));
+        index.insert(with_term("c", number));
+        index.insert(with_term("b", "app"));
+        assert!(index.select_by_number(), "c has one");
+        assert!(index.clone().select_by_number());
+        index.remove("x", "c");
+        assert!(!index.select_by_number());
+        index.insert(with_term("a", number));
+        assert!(index.select_by_number());
+        index.remove("x", "a");
+        assert!(!index.select_by_number());
     }
 }

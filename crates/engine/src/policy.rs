@@ -14,7 +14,7 @@ use kube_scheduler_framework::{
 };
 use kube_scheduler_queue::{
     EventLabel, HintId, NominatedPod, PluginId, PreEnqueueVerdict, ProfileId, QueueEntry,
-    QueuePolicy, QueuedPod, SchedulingQueue, Topics,
+    QueuePolicy, QueuedPod, SchedulingQueue, Signature, Topics,
 };
 use kube_scheduler_runtime::{Extenders, Meter, MeteredPoint, PluginIdx, cluster_alone};
 use smallvec::SmallVec;
@@ -322,14 +322,14 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         guarded(|| registration.topics_of_event(&self.context(), old, new)).unwrap_or(Topics::All)
     }
 
-    fn signature(&mut self, entry: &Entry, profile: ProfileId) -> Option<u64> {
+    fn signature(&mut self, entry: &Entry, profile: ProfileId) -> Option<Signature> {
         let plan = self.plans.sign.get(profile.index())?;
         let start = self.meter(profile).map(Meter::nanos);
-        let number = guarded(|| self.signatures.number(profile.index(), plan, &entry.0));
+        let signature = guarded(|| self.signatures.of_pod(profile.index(), plan, &entry.0));
         if let (Some(meter), Some(start)) = (self.meter(profile), start) {
             meter.point_ended(MeteredPoint::Sign, Code::Success, start);
         }
-        number.ok().flatten()
+        signature.ok().flatten()
     }
 
     fn latest(&self, namespace: &str, name: &str) -> Option<Entry> {

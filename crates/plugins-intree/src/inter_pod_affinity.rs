@@ -28,7 +28,7 @@ use self::attraction::Attraction;
 use self::neighbours::{Neighbours, Rule};
 use self::own_terms::{compile_error, has_preferred};
 use crate::plugin_args::{self, WRONG_ARGS};
-use crate::signature::{write_labels, write_pod_affinity};
+use crate::signature::write_pod_affinity;
 
 pub(crate) const NAME: &str = "InterPodAffinity";
 
@@ -268,7 +268,7 @@ impl Sign for InterPodAffinity {
         write_pod_affinity(pod.spec.pod_affinity.as_deref(), signature);
         write_pod_affinity(pod.spec.pod_anti_affinity.as_deref(), signature);
         signature.text(&pod.namespace);
-        write_labels(&pod.labels, signature);
+        signature.selectable_labels(&pod.labels);
         true
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use kube_scheduler_primitives::Timestamp;
 
 use crate::plugins::{PluginId, PluginSet};
+use crate::policy::Signature;
 use crate::profile::ProfileId;
 
 /// What the queue must know of a pod. Clones should be cheap: the usual entry is a reference-counted pod.
@@ -66,7 +67,7 @@ pub struct QueuedPod<E> {
     pub(crate) not_before: Option<Timestamp>,
     pub(crate) was_flushed: bool,
     pub(crate) signature_is_stale: bool,
-    pub(crate) signature: Option<u64>,
+    pub(crate) signature: Option<Signature>,
     pub(crate) gated_by: Option<PluginId>,
     pub(crate) unschedulable_plugins: PluginSet,
     pub(crate) pending_plugins: PluginSet,
@@ -76,7 +77,7 @@ impl<E> QueuedPod<E> {
     pub(crate) fn new(
         entry: E,
         profile: ProfileId,
-        signature: Option<u64>,
+        signature: Option<Signature>,
         now: Timestamp,
     ) -> Self {
         Self {
@@ -153,7 +154,7 @@ impl<E> QueuedPod<E> {
 
     /// The [signature](crate::QueuePolicy::signature) that the policy computed for the pod; `None` if it has none, or if it
     /// is stale because the entry was replaced.
-    pub const fn signature(&self) -> Option<u64> {
+    pub const fn signature(&self) -> Option<Signature> {
         self.signature
     }
 

@@ -137,7 +137,9 @@ pub use self::counters::PendingCounts;
 pub use self::entry::{EventObject, QueueEntry, QueuedPod};
 pub use self::event::{ClusterEvent, EventLabel, EventResource};
 pub use self::plugins::{PluginId, PluginSet};
-pub use self::policy::{Nomination, PreEnqueueVerdict, QueuePolicy, QueueingHint, Topics};
+pub use self::policy::{
+    Nomination, PreEnqueueVerdict, QueuePolicy, QueueingHint, Signature, Topics,
+};
 pub use self::profile::{EXTENDER_PLUGIN, HintId, ProfileId, ProfileSpec, QueueSettings};
 pub use self::queue::{AlreadyQueued, NominatedPod, SchedulingQueue};
 pub use self::records::{Place, Queue};

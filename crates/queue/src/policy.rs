@@ -1,5 +1,7 @@
 //! What the owner of a queue decides for it: order, gates, hints, signatures, and which pods exist.
 
+use std::num::NonZeroU64;
+
 use crate::entry::QueuedPod;
 use crate::event::EventLabel;
 use crate::plugins::PluginId;
@@ -71,15 +73,32 @@ pub trait QueuePolicy<E, O> {
         Topics::All
     }
 
-    /// A number that is equal for pods that are scheduled alike; `None` if the pod cannot share a decision with others. The
+    /// What is equal for pods that are scheduled alike; `None` if the pod cannot share a decision with others. The
     /// queue keeps it with the pod and does not read it. Called for every new or updated pod.
-    fn signature(&mut self, entry: &E, profile: ProfileId) -> Option<u64> {
+    fn signature(&mut self, entry: &E, profile: ProfileId) -> Option<Signature> {
         let _ = (entry, profile);
         None
     }
 
     /// The pod of this name as last seen by the informer. A pod is nominated only if it exists and has no node.
     fn latest(&self, namespace: &str, name: &str) -> Option<E>;
+}
+
+/// Numbers by which pods are known to be scheduled alike. They stay what they are until the pod changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// Pods of which this is equal are scheduled alike in any case.
+    pub strict: NonZeroU64,
+    /// Pods of which this is equal are scheduled alike as long as the owner knows that what they differ in does not matter, which
+    /// may change at any time. The same as [`strict`](Self::strict) for a pod of which that is never known.
+    pub loose: NonZeroU64,
+}
+
+impl Signature {
+    /// Of a pod for which one number says it all.
+    pub const fn new(number: NonZeroU64) -> Self {
+        Self { strict: number, loose: number }
+    }
 }
 
 /// The answer of a PreEnqueue plugin.

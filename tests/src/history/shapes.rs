@@ -12,6 +12,8 @@ pub(crate) const CLAIMS: [&str; 6] =
 const APPS: [&str; 3] = ["web", "db", "job"];
 const ZONE: &str = "topology.kubernetes.io/zone";
 pub(crate) const HOSTNAME: &str = "kubernetes.io/hostname";
+/// By which controllers number pods.
+const NUMBER: &str = "apps.kubernetes.io/pod-index";
 
 /// A pod's spec. `numbers` decides the shape and nothing else.
 pub(crate) fn pod_spec(numbers: &mut Numbers) -> Value {
@@ -106,6 +108,32 @@ fn spread_constraint(numbers: &mut Numbers) -> Value {
         constraint["minDomains"] = 3.into();
     }
     constraint
+}
+
+/// Gives a pod the number `n` by a label. Some pods of a kind look at the numbers of others.
+pub(crate) fn give_number(pod: &mut Value, n: u64, kind: u64) {
+    pod["metadata"]["labels"][NUMBER] = (n % 3).to_string().into();
+    let selector = json!({"matchLabels": {NUMBER: "1"}});
+    match kind {
+        0 if n.is_multiple_of(4) => {
+            let term = json!({"topologyKey": HOSTNAME, "labelSelector": selector});
+            pod["spec"]["affinity"]["podAntiAffinity"] =
+                json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+        }
+        1 => {
+            pod["spec"]["topologySpreadConstraints"] = json!([{
+                "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector,
+            }]);
+        }
+        _ => {}
+    }
+}
+
+/// Has a service select pods by their numbers; leaves other objects alone.
+pub(crate) fn select_by_number(object: &mut Value) {
+    if object["kind"] == "Service" {
+        object["spec"]["selector"] = json!({NUMBER: "1"});
+    }
 }
 
 /// Labels of a pod.

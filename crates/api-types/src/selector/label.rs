@@ -14,7 +14,13 @@ use super::many::{FEW, Many};
 use super::requirement::{OperatorName, Requirement, new_requirement};
 use crate::labels::Labels;
 use crate::validation::FieldPath;
+use crate::well_known::is_numbering_label;
 use crate::{Json, wire};
+
+/// The bit of a selector's hash that says whether it selects by number.
+const BY_NUMBER: u64 = 1;
+/// In the place of a hash that is zero; without that bit.
+const NO_HASH: NonZeroU64 = NonZeroU64::MIN.saturating_add(1);
 
 /// A compiled label selector. Without requirements it matches everything; "matches nothing" is the absence of a
 /// selector, `None` where one is optional.
@@ -23,7 +29,8 @@ use crate::{Json, wire};
 #[derive(Clone)]
 pub struct LabelSelector {
     listed: Listed,
-    /// Of the requirements, by [`KeyedState`]. Never zero, so that an optional selector is no larger.
+    /// Of the requirements, by [`KeyedState`], but for the last bit: that says whether it [selects by
+    /// number](LabelSelector::selects_by_number). Never zero, so that an optional selector is no larger.
     hash: NonZeroU64,
 }
 
@@ -74,7 +81,9 @@ impl LabelSelector {
     pub fn new(requirements: impl Into<Arc<[Requirement]>>) -> Self {
         let requirements = requirements.into();
         let hash = KeyedState::default().hash_one(&requirements);
-        let hash = NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN);
+        let is_by_number = requirements.iter().any(|it| is_numbering_label(&it.key));
+        let hash = if is_by_number { hash | BY_NUMBER } else { hash & !BY_NUMBER };
+        let hash = NonZeroU64::new(hash).unwrap_or(NO_HASH);
         let listed = match Self::looks_labels_up(requirements.len()) {
             true => Listed::Many(Arc::new(Many::new(requirements))),
             false => Listed::Few(requirements),
@@ -154,6 +163,12 @@ impl LabelSelector {
             Listed::Few(requirements) => requirements.len(),
             Listed::Many(many) => many.most_about_one(),
         }
+    }
+
+    /// Whether a requirement is about one of the [labels that number pods](crate::well_known::NUMBERING_LABELS), so that the
+    /// answer may differ for pods that differ in nothing else. O(1).
+    pub const fn selects_by_number(&self) -> bool {
+        self.hash.get() & BY_NUMBER != 0
     }
 
     /// Whether there are no requirements, so that everything matches.

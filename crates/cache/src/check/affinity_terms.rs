@@ -43,6 +43,13 @@ pub(super) fn check(
         expected.is_empty(),
         cluster.affinity_terms().is_empty(),
     );
+    report.compare(
+        || "whether affinity terms select by number".to_owned(),
+        plain.values().filter(|node| node.idx.is_some()).any(|node| {
+            node.pods.values().any(|pod| pod.has_affinity_by_number())
+        }),
+        cluster.affinity_terms().select_by_number(),
+    );
     let no_labels = Labels::default();
     for pod in plain.values().flat_map(|node| node.pods.values()) {
         let labels = cluster.objects().namespace_labels(&pod.namespace).unwrap_or(&no_labels);

@@ -1,11 +1,13 @@
-//! How many services select pods, and by how many labels, by namespace: what it costs to find those that select a pod.
+//! How many services select pods, and by how many labels, by namespace: what it costs to find those that select a pod, and
+//! whether they may tell pods apart that differ by their numbers alone.
 //!
 //! Invariant: namespaces without such services are not listed; assumed copies of services do not count.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Fields, Object};
+use kube_scheduler_api_types::Object;
+use kube_scheduler_api_types::well_known::is_numbering_label;
 
 use super::ObjectStore;
 
@@ -18,14 +20,18 @@ pub struct ServiceSelectors {
     pub n_services: usize,
     /// How many labels all of them ask for, each as often as it is asked for.
     pub n_pairs: usize,
+    /// How many of these are [labels that number pods](kube_scheduler_api_types::well_known::NUMBERING_LABELS).
+    pub n_by_number: usize,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct SelectorsByNamespace(BTreeMap<Arc<str>, ServiceSelectors>);
 
-/// How many labels a service asks for; nothing if it selects no pods.
-fn n_pairs(service: &Object) -> Option<usize> {
-    service.json["spec"]["selector"].as_object().map(Fields::len)
+/// How many labels a service asks for, and how many of them number pods; nothing if it selects no pods.
+fn asked_for(service: &Object) -> Option<(usize, usize)> {
+    let selector = service.json["spec"]["selector"].as_object()?;
+    let by_number = selector.iter().filter(|(key, _)| is_numbering_label(key));
+    Some((selector.len(), by_number.count()))
 }
 
 impl SelectorsByNamespace {
@@ -33,20 +39,20 @@ impl SelectorsByNamespace {
         if let Some(old) = old {
             self.removed(old);
         }
-        if let Some(n_pairs) = n_pairs(new) {
+        if let Some((n_pairs, n_by_number)) = asked_for(new) {
             let selectors = self.0.entry(new.namespace.clone()).or_default();
             selectors.n_services += 1;
             selectors.n_pairs += n_pairs;
+            selectors.n_by_number += n_by_number;
         }
     }
 
     pub(super) fn removed(&mut self, old: &Object) {
-        let (Some(n_pairs), Some(selectors)) = (n_pairs(old), self.0.get_mut(&old.namespace))
-        else {
-            return;
-        };
+        let Some((n_pairs, n_by_number)) = asked_for(old) else { return };
+        let Some(selectors) = self.0.get_mut(&old.namespace) else { return };
         selectors.n_services -= 1;
         selectors.n_pairs -= n_pairs;
+        selectors.n_by_number -= n_by_number;
         if selectors.n_services == 0 {
             self.0.remove(&old.namespace);
         }

@@ -1,10 +1,12 @@
 //! Signatures of pods, and the numbers that stand for them: pods of one number are of one class.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{KeyedMap, Pod};
 use kube_scheduler_framework::groups::PlannedMember;
 use kube_scheduler_framework::{Context, Plugin, SignatureWriter};
+use kube_scheduler_queue::Signature;
 use kube_scheduler_runtime::{PluginIdx, Profile};
 
 /// What signatures that are remembered may take, in bytes. The ones unused for longest are forgotten beyond that.
@@ -41,12 +43,26 @@ impl Signatures {
         Self { next: self.next, ..Self::default() }
     }
 
-    /// The number for a pod under a profile; `None` when it must be evaluated on its own.
-    pub(crate) fn number(&mut self, profile: usize, runner: &SignPlan, pod: &Pod) -> Option<u64> {
+    /// The numbers for a pod under a profile; `None` when it must be evaluated on its own. The loose one is of the signature
+    /// without the labels that number the pod, if nothing about the pod itself looks at these.
+    pub(crate) fn of_pod(
+        &mut self,
+        profile: usize,
+        plan: &SignPlan,
+        pod: &Pod,
+    ) -> Option<Signature> {
         if n_parts(pod) > MAX_PARTS {
             return None;
         }
-        self.number_of(&runner.sign(profile, pod)?)
+        let all = plan.sign(profile, pod, SignatureWriter::new())?;
+        let strict = NonZeroU64::new(self.number_of(&all.into_bytes())?)?;
+        if !pod.is_numbered() || pod.has_affinity_by_number() || pod.spreads_by_number() {
+            return Some(Signature::new(strict));
+        }
+        let loose = plan.sign(profile, pod, SignatureWriter::without_numbers());
+        let loose = loose.filter(SignatureWriter::has_left_out);
+        let loose = loose.and_then(|loose| self.number_of(&loose.into_bytes()));
+        Some(Signature { strict, loose: loose.and_then(NonZeroU64::new).unwrap_or(strict) })
     }
 
     fn number_of(&mut self, bytes: &[u8]) -> Option<u64> {
@@ -123,29 +139,37 @@ impl SignPlan {
         }
     }
 
-    fn sign(&self, profile: usize, pod: &Pod) -> Option<Vec<u8>> {
-        let mut signature = SignatureWriter::new();
+    fn sign(
+        &self,
+        profile: usize,
+        pod: &Pod,
+        mut signature: SignatureWriter,
+    ) -> Option<SignatureWriter> {
         signature.len(profile);
+        // The two kinds of signature never have the same bytes.
+        let leaves_numbers_out = signature.leaves_numbers_out();
+        signature.present(leaves_numbers_out);
         for plugin in self.plugins.as_ref()? {
             if !plugin.as_sign()?.sign(pod, &mut signature) {
                 return None;
             }
         }
-        Some(signature.into_bytes())
+        Some(signature)
     }
 
-    /// What a member of a group that is planned as a whole has in common with those that are alike; `None` if it is like no other.
+    /// What a member of a group that is planned as a whole has in common with those that are alike, written to `signature`;
+    /// `None` if it is like no other.
     pub(crate) fn sign_member(
         &self,
         cx: &Context<'_>,
         member: PlannedMember<'_>,
+        mut signature: SignatureWriter,
     ) -> Option<Box<[u8]>> {
         let n_parts = n_parts(member.pod);
         if n_parts > MAX_PARTS {
             return None;
         }
         cx.count_work(WORK_OF_POD.saturating_add((n_parts as u64).saturating_mul(WORK_OF_PART)));
-        let mut signature = SignatureWriter::new();
         for plugin in self.plugins.as_ref()? {
             if !plugin.as_sign()?.sign_member(cx, member, &mut signature) {
                 return None;
@@ -212,11 +236,12 @@ mod tests {
             let labels: serde_json::Map<_, _> =
                 (0..n_labels).map(|at| (format!("l{at}"), "v".into())).collect();
             let pod = serde_json::json!({"metadata": {"namespace": "a", "name": "p", "labels": labels}, "spec": {}});
-            signatures.number(0, &plan, &Pod::from_value(&pod).unwrap())
+            let signature = signatures.of_pod(0, &plan, &Pod::from_value(&pod).unwrap());
+            signature.map(|signature| (signature.strict.get(), signature.loose.get()))
         };
         assert_eq!(
             [number(10), number(MAX_PARTS), number(MAX_PARTS + 1)],
-            [Some(1), Some(1), None]
+            [Some((1, 1)), Some((1, 1)), None]
         );
     }
 }

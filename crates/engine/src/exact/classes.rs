@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kube_scheduler_api_types::well_known::is_numbering_label;
 use kube_scheduler_api_types::{KeyedMap, Labels, Pod};
+use kube_scheduler_framework::SignatureWriter;
 use kube_scheduler_framework::groups::{Chooser, GroupCycleState, PlannedMember};
 use kube_scheduler_queue::QueuedPod;
 
@@ -45,14 +47,15 @@ pub(super) struct Choosing {
     pub(super) leaves_some: bool,
 }
 
-/// What members of a class have in common, with what others look at in any case: labels by their number in the group, and the
-/// priority, which decides which nominated pods a node keeps room for. Neither has to be part of a signature.
+/// What members of a class have in common, with what others look at in any case: labels by their number in the group, but for
+/// those that nobody looks at, and the priority, which decides which nominated pods a node keeps room for. Neither has to be part
+/// of a signature.
 type InCommon = (Likeness, usize, i32);
 
 /// In what the answers of plugins are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Likeness {
-    /// The signature by which pods share evaluations, by its number.
+    /// The class of pods that share evaluations, by its number.
     OfPods(u64),
     /// What plugins wrote for [members](kube_scheduler_framework::Sign::sign_member), by its number in the group.
     OfMembers(usize),
@@ -62,34 +65,39 @@ enum Likeness {
 pub(super) fn classes(core: &Core, members: Members<'_>) -> Vec<Class> {
     let mut classes: Vec<Class> = Vec::new();
     let mut known: KeyedMap<InCommon, usize> = KeyedMap::default();
-    let mut by_labels: KeyedMap<&Labels, usize> = KeyedMap::default();
-    let mut by_signature: BTreeMap<u64, Choosing> = BTreeMap::new();
+    let mut by_labels: KeyedMap<Labels, usize> = KeyedMap::default();
+    let mut by_class: BTreeMap<u64, Choosing> = BTreeMap::new();
     let mut written: KeyedMap<Box<[u8]>, usize> = KeyedMap::default();
+    let numbers_count = do_numbers_count(core, members);
     for (member, queued) in members.queued.iter().enumerate() {
         let pod = &queued.entry().0;
-        let signature = queued.signature();
+        let shared = core.class_of(queued);
         let ask = || choosing(core, members.profile, pod).0;
-        let choosing = match signature {
-            Some(number) => *by_signature.entry(number).or_insert_with(ask),
+        let choosing = match shared {
+            Some(number) => *by_class.entry(number).or_insert_with(ask),
             None => ask(),
         };
-        let likeness = match signature {
+        let likeness = match shared {
             Some(number) if !choosing.has_choices => Some(Likeness::OfPods(number)),
             // What there is to choose from may depend on objects that are the member's own.
-            _ => signed(core, members, member).map(|bytes| {
+            _ => signed(core, members, member, numbers_count).map(|bytes| {
                 let next = written.len();
                 Likeness::OfMembers(*written.entry(bytes).or_insert(next))
             }),
         };
         let (n_known, next) = (by_labels.len(), classes.len());
         core.context().count_work(pod.labels.len() as u64);
-        let labels = *by_labels.entry(&pod.labels).or_insert(n_known);
+        let labels = match numbers_count || !pod.is_numbered() {
+            true => pod.labels.clone(),
+            false => without_numbers(&pod.labels),
+        };
+        let labels = *by_labels.entry(labels).or_insert(n_known);
         let in_common = likeness.map(|likeness| (likeness, labels, pod.priority()));
         let class = in_common.map_or(next, |it| *known.entry(it).or_insert(next));
         match classes.get_mut(class) {
             Some(class) => class.members.push(member),
             None => {
-                let (alike, is_unknown) = (vec![member], signature.is_none());
+                let (alike, is_unknown) = (vec![member], shared.is_none());
                 classes.push(Class { members: alike, n_placed: 0, is_unknown, choosing });
             }
         }
@@ -97,15 +105,41 @@ pub(super) fn classes(core: &Core, members: Members<'_>) -> Vec<Class> {
     classes
 }
 
+/// Whether labels that number members tell these apart: they do for all of them if a selector that matters to one is about such a
+/// label.
+fn do_numbers_count(core: &Core, members: Members<'_>) -> bool {
+    let ignores_numbers = |pod: &Arc<Pod>| {
+        core.context().count_work(1 + pod.spec.topology_spread_constraints.len() as u64);
+        core.ignores_numbers(pod)
+    };
+    let are_numbered = members.pods.iter().any(|pod| pod.is_numbered());
+    !are_numbered || !members.pods.iter().all(ignores_numbers)
+}
+
+/// These labels without those that number the pod.
+fn without_numbers(labels: &Labels) -> Labels {
+    let others = labels.iter_shared().filter(|(key, _)| !is_numbering_label(key));
+    others.map(|(key, value)| (key.into_owned(), value.into_owned())).collect()
+}
+
 /// What plugins write for a member; nothing for one that is like no other, or if no work is left, with which a search ends at once.
-fn signed(core: &Core, members: Members<'_>, member: usize) -> Option<Box<[u8]>> {
+fn signed(
+    core: &Core,
+    members: Members<'_>,
+    member: usize,
+    numbers_count: bool,
+) -> Option<Box<[u8]>> {
     if core.work.left() == 0 {
         return None;
     }
     let Members { profile, pods, planning, .. } = members;
     let plan = core.plans.sign.get(profile.position())?;
     let member = PlannedMember { pod: &pods[member], members: pods, shared: planning };
-    guarded(|| plan.sign_member(&core.context(), member)).ok()?
+    let signature = match numbers_count {
+        true => SignatureWriter::new(),
+        false => SignatureWriter::without_numbers(),
+    };
+    guarded(|| plan.sign_member(&core.context(), member, signature)).ok()?
 }
 
 /// What is chosen for a member, and the plugin whose choices are tried.

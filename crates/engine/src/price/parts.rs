@@ -12,6 +12,7 @@ use kube_scheduler_cache::counters::RequiredNodeAffinity;
 use kube_scheduler_cache::{ClusterState, ServiceSelectors};
 
 use super::{Comparisons, Reach, Shift, units};
+use crate::numbered::spreading_owner;
 
 /// What messages call a part of a pod, and what the part costs.
 type Part = (&'static str, Reach, fn(&Pod, &ClusterState, Counted) -> Comparisons);
@@ -167,7 +168,7 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Com
         return Comparisons::default();
     }
     let objects = cluster.objects();
-    let ServiceSelectors { n_services, n_pairs } = objects.service_selectors(&pod.namespace);
+    let ServiceSelectors { n_services, n_pairs, .. } = objects.service_selectors(&pod.namespace);
     let (n_services, n_labels) = (units(n_services), units(pod.labels.len()));
     let n_compared = units(n_pairs).min(n_services.saturating_mul(n_labels));
     // Each service's pairs are looked up among the labels, and listed if the service selects the pod.
@@ -206,20 +207,12 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Com
 
 /// What the controller of a pod selects. It is kept with the controller once it was read, as it is where the pod is spread.
 fn selected_by_owner(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Selecting {
-    let Some(owner) = &pod.controller else { return Selecting::default() };
-    let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    let controller = match (group, &*owner.kind) {
-        ("", "ReplicationController") | ("apps", "ReplicaSet" | "StatefulSet") => {
-            cluster.objects().get(group, &owner.kind, &pod.namespace, &owner.name)
-        }
-        _ => None,
-    };
-    match controller {
-        Some(controller) if group.is_empty() => {
+    match spreading_owner(pod, cluster) {
+        Some((controller, true)) => {
             let pairs = controller.json["spec"]["selector"].as_object();
             Selecting::by_pairs(pairs.map_or(0, Fields::len))
         }
-        Some(controller) => {
+        Some((controller, false)) => {
             let selector = controller.read_as(LabelSelector::of_controller);
             Selecting::by(Some(&*selector), counted)
         }

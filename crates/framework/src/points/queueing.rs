@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_api_types::well_known::is_numbering_label;
+use kube_scheduler_api_types::{Labels, Pod, Timestamp};
 use kube_scheduler_queue::{ClusterEvent, QueueingHint, Topics};
 
 use super::choosing::PlannedMember;
@@ -183,7 +184,8 @@ pub trait Sign: Send + Sync {
     /// itself.
     ///
     /// Contract: while the group is planned, nothing changes for any of its members if two of them with equal bytes go where the other
-    /// would have gone. Members with other labels or another priority are never alike, whatever is written. Unlike
+    /// would have gone. Members with other labels or another priority are never alike, whatever is written, but for [labels that
+    /// number them](kube_scheduler_api_types::well_known::NUMBERING_LABELS) where no selector is about these. Unlike
     /// [`sign`](Self::sign) this may go by what objects say now, and each member is evaluated on its own. Asked for members without
     /// a signature, and for those with a [chooser](crate::Reserve::chooser). Work that depends on more than the size of the pod has to
     /// be [counted](Context::count_work).
@@ -206,7 +208,11 @@ const MAX_SIGNATURE: usize = 64 << 10;
 /// What comes after the first 64 KiB is dropped: the engine evaluates pods with a signature of more than half of that on their
 /// own, so the rest would not be used.
 #[derive(Debug, Default)]
-pub struct SignatureWriter(Vec<u8>);
+pub struct SignatureWriter {
+    bytes: Vec<u8>,
+    leaves_numbers_out: bool,
+    has_left_out: bool,
+}
 
 impl SignatureWriter {
     /// An empty signature.
@@ -214,28 +220,45 @@ impl SignatureWriter {
         Self::default()
     }
 
+    /// An empty signature in which [labels that number
+    /// pods](kube_scheduler_api_types::well_known::NUMBERING_LABELS) are left out, as far as plugins write them as
+    /// [`selectable_labels`](Self::selectable_labels). It holds as long as no selector is about one of them.
+    pub fn without_numbers() -> Self {
+        Self { leaves_numbers_out: true, ..Self::default() }
+    }
+
+    /// Whether such labels are left out.
+    pub const fn leaves_numbers_out(&self) -> bool {
+        self.leaves_numbers_out
+    }
+
+    /// Whether a label was left out.
+    pub const fn has_left_out(&self) -> bool {
+        self.has_left_out
+    }
+
     fn is_full(&self) -> bool {
-        self.0.len() >= MAX_SIGNATURE
+        self.bytes.len() >= MAX_SIGNATURE
     }
 
     /// Writes a number, in eight bytes.
     pub fn int(&mut self, value: i64) {
         if !self.is_full() {
-            self.0.extend_from_slice(&value.to_le_bytes());
+            self.bytes.extend_from_slice(&value.to_le_bytes());
         }
     }
 
     /// Writes a text with its length.
     pub fn text(&mut self, value: &str) {
         self.int(i64::try_from(value.len()).unwrap_or(i64::MAX));
-        let n_left = MAX_SIGNATURE.saturating_sub(self.0.len());
-        self.0.extend_from_slice(&value.as_bytes()[..value.len().min(n_left)]);
+        let n_left = MAX_SIGNATURE.saturating_sub(self.bytes.len());
+        self.bytes.extend_from_slice(&value.as_bytes()[..value.len().min(n_left)]);
     }
 
     /// Writes whether an optional value is present; if it is, write the value next.
     pub fn present(&mut self, is_present: bool) {
         if !self.is_full() {
-            self.0.push(u8::from(is_present));
+            self.bytes.push(u8::from(is_present));
         }
     }
 
@@ -251,8 +274,59 @@ impl SignatureWriter {
         }
     }
 
+    /// Writes the pod's labels, for a plugin whose answers depend on them only through the selectors of these: the pod's own
+    /// affinity terms and topology spread constraints, the affinity terms of other pods, the services of the pod's namespace,
+    /// and the controller that owns it. A plugin that looks at labels in any other way writes each of them as
+    /// [`text`](Self::text).
+    ///
+    /// The pods of one StatefulSet or indexed Job differ by [labels that number
+    /// them](kube_scheduler_api_types::well_known::NUMBERING_LABELS). They are alike as long as none of these selectors is about
+    /// such a label, and this is how the engine gets to know what they have in common then: it has pods signed a second time,
+    /// [without these labels](Self::without_numbers).
+    pub fn selectable_labels(&mut self, labels: &Labels) {
+        let leaves_numbers_out = self.leaves_numbers_out;
+        let is_left_out = |key: &str| leaves_numbers_out && is_numbering_label(key);
+        let n_left_out = labels.iter().filter(|(key, _)| is_left_out(key)).count();
+        self.has_left_out |= n_left_out > 0;
+        self.len(labels.len() - n_left_out);
+        for (key, value) in labels.iter().filter(|(key, _)| !is_left_out(key)) {
+            self.text(key);
+            self.text(value);
+        }
+    }
+
     /// The signature: the bytes written so far.
     pub fn into_bytes(self) -> Vec<u8> {
-        self.0
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_scheduler_api_types::well_known::NUMBERING_LABELS;
+
+    use super::*;
+
+    fn written(mut writer: SignatureWriter, labels: &[(&str, &str)]) -> (Vec<u8>, bool) {
+        writer.selectable_labels(&labels.iter().copied().collect());
+        let has_left_out = writer.has_left_out();
+        (writer.into_bytes(), has_left_out)
+    }
+
+    #[test]
+    fn labels_that_number_a_pod_are_left_out_where_that_is_asked_for() {
+        let plain = [("app", "web"), ("zone", "z")];
+        for label in NUMBERING_LABELS {
+            let [first, second] = ["1", "2"].map(|number| [plain[0], (label, number), plain[1]]);
+            let all = |labels: &[(&str, &str)]| written(SignatureWriter::new(), labels);
+            assert_ne!(all(&first), all(&second));
+            assert!(!all(&first).1);
+            let most = |labels: &[(&str, &str)]| written(SignatureWriter::without_numbers(), labels);
+            assert_eq!(most(&first), most(&second));
+            assert!(most(&first).1 && !most(&plain).1);
+            assert_eq!(most(&first).0, most(&plain).0);
+            assert_eq!(all(&plain), most(&plain));
+            assert_ne!(most(&first), most(&[plain[0], (label, "1")]));
+        }
     }
 }

@@ -200,7 +200,7 @@ pub(super) fn sign(defaults: &Defaults, pod: &Pod, signature: &mut SignatureWrit
         return;
     }
     signature.text(&pod.namespace);
-    write_labels(&pod.labels, signature);
+    signature.selectable_labels(&pod.labels);
     if own.is_empty() {
         signature.present(pod.controller.is_some());
         if let Some(controller) = &pod.controller {

@@ -14,7 +14,9 @@ use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
 use crate::strategies::{changed, pod, world};
-use crate::support::{plugin, plugin_with, raw_scores, scan, signature, try_plugin};
+use crate::support::{
+    plugin, plugin_with, raw_scores, scan, signature, signature_without_numbers, try_plugin,
+};
 
 /// Every plugin that judges nodes, with the configurations that make a difference.
 fn plugins() -> Vec<Arc<dyn Plugin>> {
@@ -222,6 +224,26 @@ proptest! {
             }
         }
         prop_assert!(n_equal > 0);
+    }
+
+    /// No selector of these worlds is about numbers.
+    #[test]
+    fn numbers_that_nobody_looks_at_make_no_difference(
+        world in world(),
+        pod in pod("p".into()),
+        index in 0_u8..3,
+    ) {
+        let pod = pod.build();
+        let labels = pod.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let number = ("apps.kubernetes.io/pod-index".to_owned(), index.to_string());
+        let labels = labels.chain([number]).collect();
+        let numbered = Pod { labels, ..Pod::clone(&pod) };
+        for plugin in plugins() {
+            let given = signature_without_numbers(&*plugin, &pod);
+            prop_assert_eq!(&given, &signature(&*plugin, &pod));
+            prop_assert_eq!(given, signature_without_numbers(&*plugin, &numbered), "{}", plugin.name());
+            prop_assert_eq!(answers(&world, &*plugin, &pod), answers(&world, &*plugin, &numbered), "{}", plugin.name());
+        }
     }
 
     #[test]

@@ -196,6 +196,14 @@ pub(crate) fn hint(
 }
 
 pub(crate) fn signature(plugin: &dyn Plugin, pod: &Pod) -> Option<Vec<u8>> {
-    let mut writer = SignatureWriter::new();
+    signature_in(SignatureWriter::new(), plugin, pod)
+}
+
+/// The signature without the labels that number the pod.
+pub(crate) fn signature_without_numbers(plugin: &dyn Plugin, pod: &Pod) -> Option<Vec<u8>> {
+    signature_in(SignatureWriter::without_numbers(), plugin, pod)
+}
+
+fn signature_in(mut writer: SignatureWriter, plugin: &dyn Plugin, pod: &Pod) -> Option<Vec<u8>> {
     plugin.as_sign()?.sign(pod, &mut writer).then(|| writer.into_bytes())
 }

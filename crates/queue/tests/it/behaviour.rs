@@ -8,7 +8,7 @@ use kube_scheduler_queue::{
     QueueingHint,
 };
 
-use crate::toy::{Hint, Object, Pod, World};
+use crate::toy::{Hint, Object, Pod, World, signature_of};
 
 pub(crate) fn event(resource: &str, action: ActionType) -> ClusterEvent {
     ClusterEvent::new(EventResource::parse(resource), action)
@@ -421,9 +421,9 @@ fn a_replaced_pod_gets_its_signature_when_it_is_back() {
     let mut world = world();
     world.add(&Pod::new("a"));
     let mut pod = world.pop().unwrap();
-    assert_eq!(pod.signature(), Some(0));
+    assert_eq!(pod.signature(), Some(signature_of(0, 0)));
     pod.replace_entry(Pod::new("a").with(|pod| pod.shape = 7));
     assert_eq!(pod.signature(), None);
     world.fail(pod, &["None"]);
-    assert_eq!(world.get("a").signature(), Some(700));
+    assert_eq!(world.get("a").signature(), Some(signature_of(7, 0)));
 }

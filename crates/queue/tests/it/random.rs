@@ -10,7 +10,7 @@ use kube_scheduler_queue::{
 use proptest::prelude::*;
 
 use crate::model::{LogItem, Model, ProfileModel, Record};
-use crate::toy::{Hint, HintTopics, Object, Pod, World};
+use crate::toy::{Hint, HintTopics, Object, Pod, World, signature_of};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 const PLUGINS: [&str; 7] = ["Fit", "Any", "Pend", "None", "G0", "All", ""];
@@ -389,7 +389,7 @@ impl Pair {
             assert_eq!(profile, pod.entry().0.scheduler);
             assert_eq!(
                 pod.signature(),
-                Some(u64::from(pod.entry().0.shape) * 100 + pod.profile().index() as u64)
+                Some(signature_of(pod.entry().0.shape, pod.profile().index()))
             );
             let is_it = |known: &&Record| known.pod == *pod.entry() && known.place == Some(place);
             let known = model.records.iter().find(is_it).unwrap();

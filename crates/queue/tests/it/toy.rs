@@ -2,14 +2,22 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 use std::rc::Rc;
 
 use kube_scheduler_primitives::Timestamp;
 use kube_scheduler_queue::{
     ClusterEvent, EventLabel, EventObject, HintId, Place, PluginId, PreEnqueueVerdict, ProfileId,
     ProfileSpec, Queue, QueueEntry, QueuePolicy, QueueSettings, QueuedPod, QueueingHint,
-    SchedulingQueue, Topics,
+    SchedulingQueue, Signature, Topics,
 };
+
+/// What the policy says of a pod with this shape under a profile.
+pub(crate) fn signature_of(shape: u32, profile: usize) -> Signature {
+    let number = |n: u64| NonZeroU64::MIN.saturating_add(n);
+    let strict = number(u64::from(shape) * 100 + profile as u64);
+    Signature { strict, loose: number(profile as u64) }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodState {
@@ -185,8 +193,8 @@ impl QueuePolicy<Pod, Object> for Policy {
         self.topics.as_ref().map_or(Topics::All, |topics| (topics.of_event)(hint, old, new))
     }
 
-    fn signature(&mut self, entry: &Pod, profile: ProfileId) -> Option<u64> {
-        Some(u64::from(entry.0.shape) * 100 + profile.index() as u64)
+    fn signature(&mut self, entry: &Pod, profile: ProfileId) -> Option<Signature> {
+        Some(signature_of(entry.0.shape, profile.index()))
     }
 
     fn latest(&self, _: &str, name: &str) -> Option<Pod> {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 use kube_scheduler_answers::generated_name;
+use kube_scheduler_api_types::well_known::is_numbering_label;
 use serde_json::{Value, json};
 
 use super::no_pod;
@@ -13,12 +14,6 @@ use crate::commands::sources::print_remark;
 
 /// How many pods that differ are asked about one by one.
 const MAX_DIFFERENT: usize = 1_000;
-/// Labels and annotations by which controllers number pods that are alike otherwise.
-const NUMBERS: [&str; 3] = [
-    "apps.kubernetes.io/pod-index",
-    "batch.kubernetes.io/job-completion-index",
-    "statefulset.kubernetes.io/pod-name",
-];
 
 /// Which pods to ask about one by one: the first of each run of replicas that are alike, which is said.
 ///
@@ -105,7 +100,7 @@ fn likeness(pod: &Value) -> Option<Value> {
     }
     for field in ["labels", "annotations"] {
         if let Some(pairs) = metadata.get_mut(field).and_then(Value::as_object_mut) {
-            pairs.retain(|key, _| !NUMBERS.contains(&key.as_str()));
+            pairs.retain(|key, _| !is_numbering_label(key));
         }
     }
     pod.get_mut("spec")?.as_object_mut()?.remove("hostname");
