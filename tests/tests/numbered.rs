@@ -173,8 +173,7 @@ fn a_pod_that_looks_at_numbers_shares_nothing_with_others() {
         (by_app, json!([INDEX]), false),
     ] {
         let spread = constraint(selector, keys);
-        let shares =
-            world.shares(|pod| pod["spec"]["topologySpreadConstraints"] = spread.clone());
+        let shares = world.shares(|pod| pod["spec"]["topologySpreadConstraints"] = spread.clone());
         assert_eq!(shares, expected, "{spread}");
     }
     // Others are not concerned by what a pod is spread by, but by its terms.

@@ -9,8 +9,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::numbers::Numbers;
 use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::numbers::Numbers;
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::Status;
 use kube_scheduler_framework::groups::GroupCycleState;

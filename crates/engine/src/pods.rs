@@ -135,7 +135,8 @@ mod tests {
     #[test]
     fn terms_that_select_by_number_are_counted_as_long_as_a_pod_has_one() {
         let with_term = |name: &str, key: &str| {
-            let selector = serde_json::json!({"matchExpressions": [{"key": key, "operator": "Exists"}]});
+            let selector =
+                serde_json::json!({"matchExpressions": [{"key": key, "operator": "Exists"}]});
             let term = serde_json::json!({"topologyKey": "zone", "labelSelector": selector});
             let json = serde_json::json!({"metadata": {"namespace": "x", "name": name}, "spec": {"affinity":
                 {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}});

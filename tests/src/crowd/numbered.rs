@@ -34,8 +34,7 @@ impl Numbered {
         match numbers.below(90) {
             0 => {
                 let side = numbers.pick(&["podAffinity", "podAntiAffinity"]);
-                let term =
-                    json!({"topologyKey": numbers.pick(&[ZONE, HOSTNAME]), "labelSelector": selector(numbers)});
+                let term = json!({"topologyKey": numbers.pick(&[ZONE, HOSTNAME]), "labelSelector": selector(numbers)});
                 push(
                     &mut pod["spec"]["affinity"][side]["requiredDuringSchedulingIgnoredDuringExecution"],
                     term,

@@ -45,9 +45,10 @@ pub(super) fn check(
     );
     report.compare(
         || "whether affinity terms select by number".to_owned(),
-        plain.values().filter(|node| node.idx.is_some()).any(|node| {
-            node.pods.values().any(|pod| pod.has_affinity_by_number())
-        }),
+        plain
+            .values()
+            .filter(|node| node.idx.is_some())
+            .any(|node| node.pods.values().any(|pod| pod.has_affinity_by_number())),
         cluster.affinity_terms().select_by_number(),
     );
     let no_labels = Labels::default();

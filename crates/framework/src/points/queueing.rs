@@ -321,7 +321,8 @@ mod tests {
             let all = |labels: &[(&str, &str)]| written(SignatureWriter::new(), labels);
             assert_ne!(all(&first), all(&second));
             assert!(!all(&first).1);
-            let most = |labels: &[(&str, &str)]| written(SignatureWriter::without_numbers(), labels);
+            let most =
+                |labels: &[(&str, &str)]| written(SignatureWriter::without_numbers(), labels);
             assert_eq!(most(&first), most(&second));
             assert!(most(&first).1 && !most(&plain).1);
             assert_eq!(most(&first).0, most(&plain).0);
