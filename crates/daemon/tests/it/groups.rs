@@ -306,6 +306,7 @@ async fn no_group_is_lost_while_the_server_is_upgraded() {
         let running = scheduler(&server).await;
         create_member(&cluster, "t-0", "train");
         until_held_back(&running, 1).await;
+        until("groups are watched", || server.groups.receiver_count() > 0).await;
 
         server.says_versions.send_replace(false);
         server.upgrade_to("v1beta1");
