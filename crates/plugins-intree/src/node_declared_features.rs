@@ -85,18 +85,15 @@ impl Filter for NodeDeclaredFeatures {
         if !self.is_enabled {
             return Ok(());
         }
-        let has_state = state.get::<Checked>().is_some();
+        if state.get::<Checked>().is_none() {
+            return sink.fail_on_open(cx.cluster(), nodes, Status::error(NO_STATE));
+        }
         let live = cx.cluster().live_nodes();
         let declared = cx.cluster().feature_bits();
         let mut id = None;
         for &idx in nodes {
-            if !sink.is_open(idx) || !live.contains(idx) {
-                continue;
-            }
-            if !has_state {
-                return Err(Status::error(NO_STATE));
-            }
-            if pod.spec.required_features & !declared.get(idx) != 0 {
+            let is_asked = sink.is_open(idx) && live.contains(idx);
+            if is_asked && pod.spec.required_features & !declared.get(idx) != 0 {
                 let id = *id.get_or_insert_with(|| sink.code_for(self.rejection.clone()));
                 sink.reject_with(idx, id);
             }

@@ -75,17 +75,13 @@ impl Filter for NodePorts {
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
-        let has_state = state.get::<Checked>().is_some();
+        if state.get::<Checked>().is_none() {
+            return sink.fail_on_open(cx.cluster(), nodes, Status::error(NO_STATE));
+        }
         let (live, with_ports) = (cx.cluster().live_nodes(), cx.cluster().nodes_with_ports());
         let mut id = None;
         for &idx in nodes {
-            if !sink.is_open(idx) || !live.contains(idx) {
-                continue;
-            }
-            if !has_state {
-                return Err(Status::error(NO_STATE));
-            }
-            if !with_ports.contains(idx) {
+            if !sink.is_open(idx) || !live.contains(idx) || !with_ports.contains(idx) {
                 continue;
             }
             let used = cx.cluster().used_ports(idx);
