@@ -14,9 +14,8 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventObject,
-    EventRegistration, EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PluginError,
-    QueueingHint, Sign, SignatureWriter, Status, extension_points,
+    ActionType, Context, CycleState, EnqueueExtensions, EventRegistration, Filter, Handle,
+    NodeView, Plugin, PluginArgs, PluginError, Sign, SignatureWriter, Status, extension_points,
 };
 use serde::Deserialize;
 
@@ -100,14 +99,10 @@ impl Sign for ReservedPools {
 impl EnqueueExtensions for ReservedPools {
     /// A rejected pod is worth a retry when a node is added or changes its labels such that the pod may use it.
     fn events_to_register(&self) -> Vec<EventRegistration> {
-        let event =
-            ClusterEvent::new(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL);
+        let actions = ActionType::ADD | ActionType::UPDATE_NODE_LABEL;
         let args = self.0.clone();
-        vec![EventRegistration::with_hint(event, move |_, pod, _, new| {
-            let is_open = new
-                .and_then(EventObject::as_node)
-                .is_none_or(|node| args.is_open(node.labels.get(&args.pool_label), &pod.namespace));
-            Ok(if is_open { QueueingHint::Queue } else { QueueingHint::Skip })
+        vec![EventRegistration::on_node(actions, move |_, pod, _, new| {
+            new.is_none_or(|node| args.is_open(node.labels.get(&args.pool_label), &pod.namespace))
         })]
     }
 }
@@ -115,6 +110,7 @@ impl EnqueueExtensions for ReservedPools {
 #[cfg(test)]
 mod tests {
     use kube_scheduler_framework::testing::{Fixture, check_contract, node, pod};
+    use kube_scheduler_framework::{ClusterEvent, EventObject, EventResource};
     use serde_json::{Value, json};
 
     use super::*;
@@ -171,8 +167,8 @@ mod tests {
         let hint = |node: Arc<_>| {
             fixture.hint(&*plugin, &event, &waiting, None, Some(&EventObject::Node(node)))
         };
-        assert_eq!(hint(node("n").label("example.com/pool", "gpu").build()), QueueingHint::Skip);
-        assert_eq!(hint(node("n").build()), QueueingHint::Queue);
+        assert!(!hint(node("n").label("example.com/pool", "gpu").build()));
+        assert!(hint(node("n").build()));
     }
 
     #[test]

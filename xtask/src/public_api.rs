@@ -36,7 +36,10 @@ const BY_DESIGN: [(&str, &str); 7] = [
         "the fields of objects as they are sent, whichever of them are read",
     ),
     ("kube_scheduler_cel::", "for programs that evaluate expressions without a scheduler"),
-    ("kube_scheduler_devices::", "complete before its first user, the plugin DynamicResources"),
+    (
+        "kube_scheduler_devices::api::",
+        "the fields of objects as they are sent, whichever of them are read",
+    ),
     ("kube_scheduler_framework::testing::", "for the tests of plugin authors"),
     (
         "kube_scheduler_rs::SchedulerBuilder::",

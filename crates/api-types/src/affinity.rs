@@ -37,14 +37,6 @@ pub struct PodAffinity {
     pub preferred_error: Option<Arc<SelectorError>>,
 }
 
-impl PodAffinity {
-    /// Whether a term [selects by number](PodAffinityTerm::selects_by_number). O(terms).
-    pub fn selects_by_number(&self) -> bool {
-        let preferred = self.preferred.iter().map(|weighted| &weighted.term);
-        self.required.iter().chain(preferred).any(PodAffinityTerm::selects_by_number)
-    }
-}
-
 /// One pod affinity term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodAffinityTerm {

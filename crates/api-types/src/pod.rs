@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::Timestamp;
-use crate::affinity::{NodeAffinity, PodAffinity};
+use crate::affinity::{NodeAffinity, PodAffinity, PodAffinityTerm};
 use crate::labels::Labels;
 use crate::node_claims::NodeResourceClaim;
 use crate::quantity::Quantity;
@@ -104,8 +104,7 @@ impl Pod {
 
     /// Whether one of its affinity terms selects pods by such a label. O(terms).
     pub fn has_affinity_by_number(&self) -> bool {
-        let affinities = [&self.spec.pod_affinity, &self.spec.pod_anti_affinity];
-        affinities.into_iter().flatten().any(|affinity| affinity.selects_by_number())
+        self.spec.affinity_terms().any(PodAffinityTerm::selects_by_number)
     }
 
     /// Whether one of its topology spread constraints counts pods by such a label. O(constraints).
@@ -183,6 +182,17 @@ pub struct PodSpec {
     pub pod_group: Option<Arc<str>>,
     /// Node features the pod needs, one bit per registered feature (`docs/spec/plugins-node.md` §4.11).
     pub required_features: u64,
+}
+
+impl PodSpec {
+    /// All terms of pod affinity and anti-affinity that compiled, required and preferred.
+    pub fn affinity_terms(&self) -> impl Iterator<Item = &PodAffinityTerm> {
+        let affinities = [&self.pod_affinity, &self.pod_anti_affinity].into_iter().flatten();
+        affinities.flat_map(|affinity| {
+            let preferred = affinity.preferred.iter().map(|weighted| &weighted.term);
+            affinity.required.iter().chain(preferred)
+        })
+    }
 }
 
 /// One host port that a pod needs on its node.

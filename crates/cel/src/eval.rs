@@ -65,7 +65,7 @@ impl<'a> Evaluation<'a> {
                 Value::Optional(Some(value)) => Ok((*value).clone()),
                 other => Ok(other),
             },
-            Plan::Known(known) => {
+            Plan::ConstantCall(known) => {
                 self.meter.charge(known.units)?;
                 known.result.as_ref().map(Value::borrowed).map_err(Fault::clone)
             }

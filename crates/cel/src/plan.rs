@@ -30,7 +30,7 @@ pub(crate) enum Plan {
     OptionalOr(Box<[Plan; 2]>),
     OptionalOrValue(Box<[Plan; 2]>),
     /// A call whose result does not depend on the device: it was made before, and costs what it costs.
-    Known(Box<Known>),
+    ConstantCall(Box<ConstantCall>),
     Call(Box<Call>),
     List(Box<[PlannedElement]>),
     Map(Box<[PlannedEntry]>),
@@ -98,7 +98,7 @@ pub(crate) struct Call {
 }
 
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct ConstantCall {
     pub(crate) units: u64,
     pub(crate) result: Result<Value<'static>, Fault>,
 }
@@ -273,7 +273,7 @@ impl Planner<'_> {
             && let Some(known) =
                 constants::known(function, overload, call.declaration.name, &arguments)
         {
-            return Ok(Plan::Known(Box::new(known)));
+            return Ok(Plan::ConstantCall(Box::new(known)));
         }
         let is_dispatched = overload.is_none() && !call.declaration.is_singleton();
         let extends = match (function, arguments.first()) {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Select, TryRecvError};
 use kube_scheduler_engine::{AttemptResult, Effect, Engine, Input, ProfileIdx, Turn};
+use kube_scheduler_runtime::panic_message;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 
@@ -446,9 +447,5 @@ impl Driver {
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a panic without a message".to_owned())
+    panic_message(panic).unwrap_or("a panic without a message").to_owned()
 }

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_framework::{Code, PluginName};
-use kube_scheduler_queue::{EventLabel, QueueingHint};
+use kube_scheduler_framework::{Code, PluginError, PluginName};
+use kube_scheduler_queue::EventLabel;
 use kube_scheduler_runtime::{Lengths, PLUGIN_BOUNDS, POINT_BOUNDS, Readings, Timer};
 use rustc_hash::FxHashMap;
 
@@ -136,14 +136,14 @@ impl Measures {
         &mut self,
         hint: u32,
         event: &EventLabel,
-        answer: &Result<QueueingHint, String>,
+        answer: &Result<bool, PluginError>,
         start: Option<u64>,
     ) {
         let (Some(timer), Some(start)) = (&self.timer, start) else { return };
         let nanos = timer.nanos().saturating_sub(start);
         let answer = match answer {
-            Ok(QueueingHint::Queue) => "Queue",
-            Ok(QueueingHint::Skip) => "QueueSkip",
+            Ok(true) => "Queue",
+            Ok(false) => "QueueSkip",
             Err(_) => "Error",
         };
         let lengths = self.hints.entry((hint, event.clone(), answer));

@@ -10,11 +10,11 @@ use kube_scheduler_cache::ClusterState;
 use kube_scheduler_config::{FeatureGates, Gate as Feature};
 use kube_scheduler_framework::{
     Code, Context, EventObject, EventRegistration, NominatedPods, PluginName, QueuedPodView,
-    QueueingHint, RunningPreemptions, Sources, WaitingPods,
+    RunningPreemptions, Sources, WaitingPods,
 };
 use kube_scheduler_queue::{
     EventLabel, HintId, NominatedPod, PluginId, PreEnqueueVerdict, ProfileId, QueueEntry,
-    QueuePolicy, QueuedPod, SchedulingQueue, Signature, Topics,
+    QueuePolicy, QueuedPod, QueueingHint, SchedulingQueue, Signature, Topics,
 };
 use kube_scheduler_runtime::{Extenders, Meter, MeteredPoint, PluginIdx, cluster_alone};
 use smallvec::SmallVec;
@@ -298,10 +298,10 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         };
         let start = self.measures.hint_start();
         let answer = guarded(|| hint(&self.context(), &entry.0, old, new))
-            .unwrap_or_else(|panic| Err(panic.message()));
+            .unwrap_or_else(|panic| Err(panic.message().into()));
         self.measures.hint_ended(id.0, event, &answer, start);
         // The event has passed: a hint that fails must not leave the pod waiting for it.
-        answer.unwrap_or(QueueingHint::Queue)
+        QueueingHint::queue_if(answer.unwrap_or(true))
     }
 
     fn pod_topics(&self, id: HintId, entry: &Entry) -> Option<Topics> {

@@ -154,11 +154,8 @@ impl TermLimits {
 /// How many terms of each reach a pod has.
 fn n_terms(pod: &Pod) -> [usize; 2] {
     let mut n = [0; 2];
-    for affinity in [&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity].into_iter().flatten() {
-        let preferred = affinity.preferred.iter().map(|weighted| &weighted.term);
-        for term in affinity.required.iter().chain(preferred) {
-            n[Reach::of(term, &pod.namespace) as usize] += 1;
-        }
+    for term in pod.spec.affinity_terms() {
+        n[Reach::of(term, &pod.namespace) as usize] += 1;
     }
     n
 }

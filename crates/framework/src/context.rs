@@ -242,14 +242,6 @@ impl EventObject {
         }
     }
 
-    /// The node, if it is one.
-    pub fn as_node(&self) -> Option<&Arc<Node>> {
-        match self {
-            Self::Node(node) => Some(node),
-            _ => None,
-        }
-    }
-
     /// The object of any other kind, if it is one.
     pub fn as_object(&self) -> Option<&Arc<Object>> {
         match self {

@@ -54,11 +54,11 @@ pub use plugin_metrics::PluginMetrics;
 pub use pod_counts::PodCounts;
 pub use points::{
     Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-    FilterScan, FilterSink, HypotheticalFilter, NominatingInfo, ObjectReader, ObjectWrite, Permit,
-    PermitDecision, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
-    PreBindFlight, PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome,
-    PreScore, PreparedFilter, QueueSort, QueuedPodView, Reserve, Score, Shortage, Sign,
-    SignatureWriter, TaskContext, TaskEvent, TaskStep,
+    FilterScan, FilterSink, HintAnswer, HypotheticalFilter, NominatingInfo, ObjectReader,
+    ObjectWrite, Permit, PermitDecision, PostBind, PostFilter, PostFilterContext,
+    PostFilterOutcome, PreBind, PreBindFlight, PreBindTask, PreEnqueue, PreFilter,
+    PreFilterExtensions, PreFilterOutcome, PreScore, PreparedFilter, QueueSort, QueuedPodView,
+    Reserve, Score, Shortage, Sign, SignatureWriter, TaskContext, TaskEvent, TaskStep,
 };
 pub use services::{ApiError, ApiRequest, ApiVerb, Pending, Services};
 pub use status::{Code, PluginName, Reason, Status};
@@ -71,4 +71,4 @@ pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
     NodeIdx, NodeOverlay, ObjectChange, ObjectKey, ObjectStore, affinity, columns, counters,
 };
-pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, QueueingHint};
+pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource};

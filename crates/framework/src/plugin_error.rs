@@ -1,9 +1,9 @@
-//! Why a plugin cannot be made.
+//! Why a plugin cannot be made, or its hint cannot answer.
 
 use std::fmt;
 
-/// A plugin cannot be made: its arguments are not acceptable, or something that it needs is missing. Displays one line;
-/// what is about arguments has the path of each field.
+/// A plugin cannot be made, because its arguments are not acceptable or something that it needs is missing, or its queueing hint
+/// cannot answer. Displays one line; what is about arguments has the path of each field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginError(pub(crate) Vec<String>);
 

@@ -36,7 +36,7 @@ pub use post_filter::{
     HypotheticalFilter, NominatingInfo, PostFilter, PostFilterContext, PostFilterOutcome,
 };
 pub use queueing::{
-    EnqueueExtensions, EventRegistration, PreEnqueue, QueueSort, QueuedPodView, Sign,
+    EnqueueExtensions, EventRegistration, HintAnswer, PreEnqueue, QueueSort, QueuedPodView, Sign,
     SignatureWriter,
 };
 pub use score::{FeasibleNodes, PreScore, Score};

@@ -223,12 +223,7 @@ impl Filter for DynamicResources {
         match state.get::<PodDevices>() {
             Some(devices) if devices.claims.is_empty() => Ok(()),
             Some(devices) => scan::filter_all(&self.trials(cx, devices, pod), nodes, sink),
-            None => {
-                let cluster = cx.cluster();
-                let is_any_open =
-                    nodes.iter().any(|idx| sink.is_open(*idx) && cluster.node(*idx).is_some());
-                if is_any_open { Err(no_state()) } else { Ok(()) }
-            }
+            None => sink.fail_on_open(cx.cluster(), nodes, no_state()),
         }
     }
 

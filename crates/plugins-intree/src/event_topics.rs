@@ -1,7 +1,5 @@
 //! Topics by which queueing hints are asked about the pods that an event may concern.
 
-use std::sync::Arc;
-
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{Context, EventObject};
@@ -24,12 +22,20 @@ pub(crate) fn object(
     }
 }
 
+/// What a pod was and is, for the topics of hints about pods.
+pub(crate) fn pods<'a>(
+    old: Option<&'a EventObject>,
+    new: Option<&'a EventObject>,
+) -> [Option<&'a Pod>; 2] {
+    [old, new].map(|object| object.and_then(EventObject::as_pod).map(|pod| &**pod))
+}
+
 /// The labels that a pod had or has, none twice.
 pub(crate) fn labels<'a>(
-    old: Option<&'a Arc<Pod>>,
-    new: Option<&'a Arc<Pod>>,
+    old: Option<&'a Pod>,
+    new: Option<&'a Pod>,
 ) -> impl Iterator<Item = (&'a str, &'a str)> {
-    let pairs = |pod: Option<&'a Arc<Pod>>| pod.into_iter().flat_map(|pod| pod.labels.iter());
+    let pairs = |pod: Option<&'a Pod>| pod.into_iter().flat_map(|pod| pod.labels.iter());
     // Both are sorted by key.
     let mut known = pairs(new).peekable();
     let lost = pairs(old).filter(move |pair| {

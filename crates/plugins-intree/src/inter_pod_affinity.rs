@@ -179,12 +179,8 @@ impl Filter for InterPodAffinity {
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
-        let is_asked = |sink: &FilterSink<'_>, idx: NodeIdx| {
-            sink.is_open(idx) && cx.cluster().live_nodes().contains(idx)
-        };
         let Some(neighbours) = state.get::<Neighbours>() else {
-            let is_any = nodes.iter().any(|idx| is_asked(sink, *idx));
-            return if is_any { Err(Status::error(NO_FILTER_STATE)) } else { Ok(()) };
+            return sink.fail_on_open(cx.cluster(), nodes, Status::error(NO_FILTER_STATE));
         };
         let rejection = |rule| self.rejection(rule);
         if neighbours.refuse_all(cx.cluster(), nodes, sink, &self.spare, rejection).is_none() {

@@ -22,7 +22,6 @@
 
 mod default_binder;
 mod dynamic_resources;
-mod event_objects;
 mod event_topics;
 mod image_locality;
 mod inter_pod_affinity;

@@ -12,14 +12,13 @@ use kube_scheduler_framework::api::{
 };
 use kube_scheduler_framework::columns::NodeSet;
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, ClusterView, Context, CycleState, EnqueueExtensions,
-    EventRegistration, EventResource, FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView,
-    Normalization, Plugin, PluginArgs, PluginError, PreFilter, PreFilterOutcome, PreScore,
-    QueueingHint, Score, Sign, SignatureWriter, Status, extension_points,
+    ActionType, ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration,
+    FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin,
+    PluginArgs, PluginError, PreFilter, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter,
+    Status, extension_points,
 };
 
 use self::added::AddedAffinity;
-use crate::event_objects;
 use crate::signature::{write_labels, write_node_selector, write_node_selector_term};
 
 pub(crate) const NAME: &str = "NodeAffinity";
@@ -260,26 +259,23 @@ impl Sign for NodeAffinity {
 
 impl EnqueueExtensions for NodeAffinity {
     fn events_to_register(&self) -> Vec<EventRegistration> {
-        let node_event =
-            ClusterEvent::new(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL);
+        let actions = ActionType::ADD | ActionType::UPDATE_NODE_LABEL;
         let added = self.added.clone();
-        vec![EventRegistration::with_hint(node_event, move |_, pod, old, new| {
-            let (old, new) = event_objects::nodes(old, new)?;
-            let Some(new) = new else { return Ok(QueueingHint::Queue) };
+        vec![EventRegistration::on_node(actions, move |_, pod, old, new| {
+            let Some(new) = new else { return Ok(true) };
             if added.required.as_ref().is_some_and(|added| !added.matches(&new.labels, &new.name)) {
-                return Ok(QueueingHint::Skip);
+                return Ok(false);
             }
-            let matches =
-                |node| required_node_affinity_matches(pod, node).map_err(|error| error.to_string());
+            let matches = |node| {
+                required_node_affinity_matches(pod, node)
+                    .map_err(|error| PluginError::from(error.to_string()))
+            };
             if !matches(new)? {
-                return Ok(QueueingHint::Skip);
+                return Ok(false);
             }
             // Quirk: a change that only makes the added affinity match does not count, because the old node is only
             // compared with the pod's own. Pinned by `hint_ignores_changes_to_the_added_affinity`.
-            match old {
-                Some(old) if matches(old)? => Ok(QueueingHint::Skip),
-                _ => Ok(QueueingHint::Queue),
-            }
+            old.map_or(Ok(true), |old| matches(old).map(|matched| !matched))
         })]
     }
 }

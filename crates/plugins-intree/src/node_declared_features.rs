@@ -8,12 +8,10 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
-    PreFilter, PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status, extension_points,
+    ActionType, Context, CycleState, EnqueueExtensions, EventRegistration, Filter, FilterSink,
+    Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreFilter, PreFilterOutcome, Sign,
+    SignatureWriter, Status, extension_points,
 };
-
-use crate::event_objects;
 
 pub(crate) const NAME: &str = "NodeDeclaredFeatures";
 
@@ -87,18 +85,15 @@ impl Filter for NodeDeclaredFeatures {
         if !self.is_enabled {
             return Ok(());
         }
-        let has_state = state.get::<Checked>().is_some();
+        if state.get::<Checked>().is_none() {
+            return sink.fail_on_open(cx.cluster(), nodes, Status::error(NO_STATE));
+        }
         let live = cx.cluster().live_nodes();
         let declared = cx.cluster().feature_bits();
         let mut id = None;
         for &idx in nodes {
-            if !sink.is_open(idx) || !live.contains(idx) {
-                continue;
-            }
-            if !has_state {
-                return Err(Status::error(NO_STATE));
-            }
-            if pod.spec.required_features & !declared.get(idx) != 0 {
+            let is_asked = sink.is_open(idx) && live.contains(idx);
+            if is_asked && pod.spec.required_features & !declared.get(idx) != 0 {
                 let id = *id.get_or_insert_with(|| sink.code_for(self.rejection.clone()));
                 sink.reject_with(idx, id);
             }
@@ -119,28 +114,15 @@ impl EnqueueExtensions for NodeDeclaredFeatures {
         if !self.is_enabled {
             return Vec::new();
         }
-        let node_event = ClusterEvent::new(
-            EventResource::Node,
-            ActionType::ADD | ActionType::UPDATE_NODE_DECLARED_FEATURE,
-        );
-        let pod_event = ClusterEvent::new(EventResource::Pod, ActionType::UPDATE);
+        let of_nodes = ActionType::ADD | ActionType::UPDATE_NODE_DECLARED_FEATURE;
         vec![
-            EventRegistration::with_hint(node_event, |_, _, old, new| {
-                let (old, new) = event_objects::nodes(old, new)?;
-                let is_same = old
-                    .zip(new)
-                    .is_some_and(|(old, new)| old.declared_features == new.declared_features);
-                Ok(QueueingHint::queue_if(!is_same))
+            EventRegistration::on_node(of_nodes, |_, _, old, new| {
+                old.zip(new).is_none_or(|(old, new)| old.declared_features != new.declared_features)
             }),
-            EventRegistration::with_hint(pod_event, |_, pod, old, new| {
-                let (old, new) = event_objects::pods(old, new)?;
-                let Some(new) = new else { return Ok(QueueingHint::Queue) };
-                if new.uid != pod.uid {
-                    return Ok(QueueingHint::Skip);
-                }
+            EventRegistration::on_pod(ActionType::UPDATE, |_, pod, old, new| {
+                let Some(new) = new else { return true };
                 let before = old.map_or(0, |old| old.spec.required_features);
-                let is_same = before == new.spec.required_features;
-                Ok(QueueingHint::queue_if(!is_same))
+                new.uid == pod.uid && before != new.spec.required_features
             }),
         ]
     }

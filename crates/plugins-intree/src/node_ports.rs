@@ -10,10 +10,8 @@ use kube_scheduler_framework::api::{HostPort, Pod};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
-    PreFilter, PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status, extension_points,
+    PreFilter, PreFilterOutcome, Sign, SignatureWriter, Status, extension_points,
 };
-
-use crate::event_objects;
 
 pub(crate) const NAME: &str = "NodePorts";
 
@@ -77,17 +75,13 @@ impl Filter for NodePorts {
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
-        let has_state = state.get::<Checked>().is_some();
+        if state.get::<Checked>().is_none() {
+            return sink.fail_on_open(cx.cluster(), nodes, Status::error(NO_STATE));
+        }
         let (live, with_ports) = (cx.cluster().live_nodes(), cx.cluster().nodes_with_ports());
         let mut id = None;
         for &idx in nodes {
-            if !sink.is_open(idx) || !live.contains(idx) {
-                continue;
-            }
-            if !has_state {
-                return Err(Status::error(NO_STATE));
-            }
-            if !with_ports.contains(idx) {
+            if !sink.is_open(idx) || !live.contains(idx) || !with_ports.contains(idx) {
                 continue;
             }
             let used = cx.cluster().used_ports(idx);
@@ -121,17 +115,14 @@ fn is_in_conflict(held: &HostPort, wanted: &HostPort) -> bool {
 
 impl EnqueueExtensions for NodePorts {
     fn events_to_register(&self) -> Vec<EventRegistration> {
-        let deleted = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
         vec![
-            EventRegistration::with_hint(deleted, |_, pod, old, new| {
-                let (Some(deleted), _) = event_objects::pods(old, new)? else {
-                    return Ok(QueueingHint::Queue);
-                };
+            EventRegistration::on_pod(ActionType::DELETE, |_, pod, deleted, _| {
+                let Some(deleted) = deleted else { return true };
                 let held_a_place = deleted.is_assigned_or_nominated();
                 let frees_a_port = deleted.spec.host_ports.iter().any(|held| {
                     pod.spec.host_ports.iter().any(|wanted| is_in_conflict(held, wanted))
                 });
-                Ok(QueueingHint::queue_if(held_a_place && frees_a_port))
+                held_a_place && frees_a_port
             }),
             EventRegistration::always(ClusterEvent::new(EventResource::Node, ActionType::ADD)),
         ]

@@ -9,12 +9,10 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::well_known::UNSCHEDULABLE_TAINT;
 use kube_scheduler_framework::api::{Pod, Taint, TaintEffect};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
-    QueueingHint, Sign, SignatureWriter, Status, extension_points,
+    ActionType, Context, CycleState, EnqueueExtensions, EventRegistration, Filter, FilterSink,
+    Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, Sign, SignatureWriter, Status,
+    extension_points,
 };
-
-use crate::event_objects;
 
 pub(crate) const NAME: &str = "NodeUnschedulable";
 
@@ -101,24 +99,21 @@ impl Sign for NodeUnschedulable {
 
 impl EnqueueExtensions for NodeUnschedulable {
     fn events_to_register(&self) -> Vec<EventRegistration> {
-        let node_event =
-            ClusterEvent::new(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_TAINT);
-        let pod_event = ClusterEvent::new(EventResource::Pod, ActionType::UPDATE_POD_TOLERATION);
+        let of_nodes = ActionType::ADD | ActionType::UPDATE_NODE_TAINT;
         let cordon = self.cordon.clone();
         vec![
-            EventRegistration::with_hint(node_event, |_, _, old, new| {
-                let (old, new) = event_objects::nodes(old, new)?;
-                let Some(new) = new else { return Ok(QueueingHint::Queue) };
-                let was_closed = old.is_none_or(|old| old.unschedulable);
-                Ok(QueueingHint::queue_if(was_closed && !new.unschedulable))
+            EventRegistration::on_node(of_nodes, |_, _, old, new| {
+                let Some(new) = new else { return true };
+                old.is_none_or(|old| old.unschedulable) && !new.unschedulable
             }),
-            EventRegistration::with_hint(pod_event, move |_, pod, old, new| {
-                let (_, updated) = event_objects::pods(old, new)?;
-                let helps = updated.is_some_and(|updated| {
-                    updated.uid == pod.uid && cordon.is_tolerated_by(updated)
-                });
-                Ok(QueueingHint::queue_if(helps))
-            }),
+            EventRegistration::on_pod(
+                ActionType::UPDATE_POD_TOLERATION,
+                move |_, pod, _, updated| {
+                    updated.is_some_and(|updated| {
+                        updated.uid == pod.uid && cordon.is_tolerated_by(updated)
+                    })
+                },
+            ),
         ]
     }
 }

@@ -189,11 +189,7 @@ impl Filter for PodTopologySpread {
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
         let Some(hard) = state.get::<HardState>() else {
-            return if nodes.iter().any(|idx| sink.is_open(*idx)) {
-                Err(Status::error(NO_HARD_STATE))
-            } else {
-                Ok(())
-            };
+            return sink.fail_on_open(cx.cluster(), nodes, Status::error(NO_HARD_STATE));
         };
         hard.judge_all(cx.cluster(), nodes, sink, &self.rejection, &self.rejection_label);
         Ok(())

@@ -22,9 +22,9 @@ use kube_scheduler_framework::api::well_known::DISRUPTION_TARGET;
 use kube_scheduler_framework::groups::PodGroupPostFilter;
 use kube_scheduler_framework::preemption::{PreemptionCandidate, PreemptionReport};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Code, Context, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, Handle, NominatingInfo, Plugin, PluginArgs, PluginError, PostFilter,
-    PostFilterContext, PostFilterOutcome, PreEnqueue, QueueingHint, Status, extension_points,
+    ActionType, Code, Context, CycleState, EnqueueExtensions, EventRegistration, EventResource,
+    Handle, NominatingInfo, Plugin, PluginArgs, PluginError, PostFilter, PostFilterContext,
+    PostFilterOutcome, PreEnqueue, Status, extension_points,
 };
 
 use self::candidate::Candidate;
@@ -104,8 +104,7 @@ impl EnqueueExtensions for DefaultPreemption {
         if !self.is_in_background {
             return Vec::new();
         }
-        let pod_deleted = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
-        vec![EventRegistration::with_hint(pod_deleted, |_, _, _, _| Ok(QueueingHint::Skip))]
+        vec![EventRegistration::on_pod(ActionType::DELETE, |_, _, _, _| false)]
     }
 }
 

@@ -6,11 +6,9 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Context, EnqueueExtensions, EventRegistration, EventResource, Handle,
-    Plugin, PluginArgs, PluginError, PreEnqueue, QueueingHint, Status, extension_points,
+    ActionType, Context, EnqueueExtensions, EventRegistration, Handle, Plugin, PluginArgs,
+    PluginError, PreEnqueue, Status, extension_points,
 };
-
-use crate::event_objects;
 
 pub(crate) const NAME: &str = "SchedulingGates";
 
@@ -41,14 +39,9 @@ impl PreEnqueue for SchedulingGates {
 impl EnqueueExtensions for SchedulingGates {
     fn events_to_register(&self) -> Vec<EventRegistration> {
         // Removing some but not all gates is no such event, so the pod stays where it is.
-        let eliminated = ClusterEvent::new(
-            EventResource::Pod,
-            ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
-        );
-        vec![EventRegistration::with_hint(eliminated, |_, pod, old, new| {
-            let (_, updated) = event_objects::pods(old, new)?;
-            let is_self = updated.is_some_and(|updated| updated.uid == pod.uid);
-            Ok(QueueingHint::queue_if(is_self))
+        let eliminated = ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED;
+        vec![EventRegistration::on_pod(eliminated, |_, pod, _, updated| {
+            updated.is_some_and(|updated| updated.uid == pod.uid)
         })]
     }
 }

@@ -7,13 +7,11 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, Taint, TaintEffect, Toleration, untolerated_taint};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
-    EventResource, FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization,
-    Plugin, PluginArgs, PluginError, PreScore, QueueingHint, Score, Sign, SignatureWriter, Status,
-    extension_points,
+    ActionType, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
+    FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
+    PreScore, Score, Sign, SignatureWriter, Status, extension_points,
 };
 
-use crate::event_objects;
 use crate::signature::write_tolerations;
 
 pub(crate) const NAME: &str = "TaintToleration";
@@ -182,26 +180,20 @@ impl Sign for TaintToleration {
 
 impl EnqueueExtensions for TaintToleration {
     fn events_to_register(&self) -> Vec<EventRegistration> {
-        let node_event =
-            ClusterEvent::new(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_TAINT);
-        let pod_event = ClusterEvent::new(EventResource::Pod, ActionType::UPDATE_POD_TOLERATION);
+        let of_nodes = ActionType::ADD | ActionType::UPDATE_NODE_TAINT;
         let compares_numbers = self.compares_numbers;
         vec![
-            EventRegistration::with_hint(node_event, move |_, pod, old, new| {
-                let (old, new) = event_objects::nodes(old, new)?;
-                let Some(new) = new else { return Ok(QueueingHint::Queue) };
+            EventRegistration::on_node(of_nodes, move |_, pod, old, new| {
+                let Some(new) = new else { return true };
                 let keeps_out = |taint: &Taint| {
                     let taint = std::slice::from_ref(taint);
                     untolerated_taint(taint, &pod.spec.tolerations, compares_numbers).is_some()
                 };
-                let old = old.map(|old| &*old.taints);
-                Ok(QueueingHint::queue_if(opens(old, &new.taints, keeps_out)))
+                opens(old.map(|old| &*old.taints), &new.taints, keeps_out)
             }),
-            EventRegistration::with_hint(pod_event, |_, pod, old, new| {
+            EventRegistration::on_pod(ActionType::UPDATE_POD_TOLERATION, |_, pod, _, updated| {
                 // Whether the new toleration helps is not asked.
-                let (_, updated) = event_objects::pods(old, new)?;
-                let is_self = updated.is_some_and(|updated| updated.uid == pod.uid);
-                Ok(QueueingHint::queue_if(is_self))
+                updated.is_some_and(|updated| updated.uid == pod.uid)
             }),
         ]
     }

@@ -12,13 +12,12 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
-    PreFilterExtensions, PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status,
-    extension_points,
+    PreFilterExtensions, PreFilterOutcome, Sign, SignatureWriter, Status, extension_points,
 };
 
 use self::disks::Disks;
-use crate::volumes::{claim, plain_claims, write_volumes};
-use crate::{event_objects, event_topics};
+use crate::event_topics;
+use crate::volumes::{claim, names_claim, plain_claims, write_volumes};
 
 pub(crate) const NAME: &str = "VolumeRestrictions";
 
@@ -168,31 +167,20 @@ impl Sign for VolumeRestrictions {
 
 impl EnqueueExtensions for VolumeRestrictions {
     fn events_to_register(&self) -> Vec<EventRegistration> {
-        let pod_event = ClusterEvent::new(EventResource::Pod, ActionType::DELETE);
         let node_event = ClusterEvent::new(EventResource::Node, ActionType::ADD);
-        let claim_event = ClusterEvent::new(EventResource::PersistentVolumeClaim, ActionType::ADD);
         vec![
-            EventRegistration::with_hint(pod_event, |_, pod, old, new| {
-                let (Some(deleted), _) = event_objects::pods(old, new)? else {
-                    return Ok(QueueingHint::Queue);
-                };
+            EventRegistration::on_pod(ActionType::DELETE, |_, pod, deleted, _| {
+                let Some(deleted) = deleted else { return true };
                 // Quirk: a disk held by a pod of another namespace is not waited for.
-                if deleted.namespace != pod.namespace {
-                    return Ok(QueueingHint::Skip);
-                }
-                Ok(QueueingHint::queue_if(
-                    Disks::of(pod).are_in_conflict_with(deleted) || share_claim(pod, deleted),
-                ))
+                deleted.namespace == pod.namespace
+                    && (Disks::of(pod).are_in_conflict_with(deleted) || share_claim(pod, deleted))
             }),
             EventRegistration::always(node_event),
-            EventRegistration::with_hint(claim_event, |_, pod, old, new| {
-                let (_, Some(added)) = event_objects::others(old, new)? else {
-                    return Ok(QueueingHint::Queue);
-                };
-                let is_own = added.namespace == pod.namespace
-                    && plain_claims(pod).any(|name| *name == added.name);
-                Ok(QueueingHint::queue_if(is_own))
-            })
+            EventRegistration::on_object(
+                EventResource::PersistentVolumeClaim,
+                ActionType::ADD,
+                |_, pod, _, added| added.is_none_or(|added| names_claim(pod, added)),
+            )
             .by_topic(event_topics::volume_claims, event_topics::object),
         ]
     }

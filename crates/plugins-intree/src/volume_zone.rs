@@ -10,14 +10,15 @@ use kube_scheduler_framework::api::{Labels, Object, Pod};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
-    PreFilterOutcome, QueueingHint, Sign, SignatureWriter, Status, extension_points,
+    PreFilterOutcome, Sign, SignatureWriter, Status, extension_points,
 };
 
 use self::places::{Place, is_placed, places_of};
+use crate::event_topics;
 use crate::volumes::{
-    BindingMode, StorageClass, claim, plain_claims, storage_class, volume, write_volumes,
+    BindingMode, StorageClass, claim, names_claim, plain_claims, storage_class, volume,
+    write_volumes,
 };
-use crate::{event_objects, event_topics};
 
 pub(crate) const NAME: &str = "VolumeZone";
 
@@ -131,41 +132,31 @@ fn is_bound_late(class: &Object) -> bool {
 
 impl EnqueueExtensions for VolumeZone {
     fn events_to_register(&self) -> Vec<EventRegistration> {
-        let class_event = ClusterEvent::new(EventResource::StorageClass, ActionType::ADD);
-        let node_event =
-            ClusterEvent::new(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL);
-        let claim_event = ClusterEvent::new(
-            EventResource::PersistentVolumeClaim,
-            ActionType::ADD | ActionType::UPDATE,
-        );
-        let volume_event = ClusterEvent::new(
-            EventResource::PersistentVolume,
-            ActionType::ADD | ActionType::UPDATE,
-        );
+        let added_or_updated = ActionType::ADD | ActionType::UPDATE;
+        let node_actions = ActionType::ADD | ActionType::UPDATE_NODE_LABEL;
         vec![
-            EventRegistration::with_hint(class_event, |_, _, old, new| {
-                let (_, added) = event_objects::others(old, new)?;
-                Ok(QueueingHint::queue_if(added.is_none_or(|class| is_bound_late(class))))
-            }),
-            EventRegistration::always(node_event),
-            EventRegistration::with_hint(claim_event, |_, pod, old, new| {
-                let (_, Some(claim)) = event_objects::others(old, new)? else {
-                    return Ok(QueueingHint::Queue);
-                };
-                let is_own = claim.namespace == pod.namespace
-                    && plain_claims(pod).any(|name| *name == claim.name);
-                Ok(QueueingHint::queue_if(is_own))
-            })
+            EventRegistration::on_object(
+                EventResource::StorageClass,
+                ActionType::ADD,
+                |_, _, _, added| added.is_none_or(is_bound_late),
+            ),
+            EventRegistration::always(ClusterEvent::new(EventResource::Node, node_actions)),
+            EventRegistration::on_object(
+                EventResource::PersistentVolumeClaim,
+                added_or_updated,
+                |_, pod, _, claim| claim.is_none_or(|claim| names_claim(pod, claim)),
+            )
             .by_topic(event_topics::volume_claims, event_topics::object),
             // Quirk: whether the pod uses the volume does not matter.
-            EventRegistration::with_hint(volume_event, |_, _, old, new| {
-                let (Some(before), Some(after)) = event_objects::others(old, new)? else {
-                    return Ok(QueueingHint::Queue);
-                };
-                Ok(QueueingHint::queue_if(
-                    before.name != after.name || places_of(before) != places_of(after),
-                ))
-            }),
+            EventRegistration::on_object(
+                EventResource::PersistentVolume,
+                added_or_updated,
+                |_, _, before, after| {
+                    before.zip(after).is_none_or(|(before, after)| {
+                        before.name != after.name || places_of(before) != places_of(after)
+                    })
+                },
+            ),
         ]
     }
 }

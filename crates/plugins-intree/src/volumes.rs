@@ -20,7 +20,7 @@ pub(crate) use lookup::{
 };
 pub(crate) use node_objects::{CsiDriver, CsiNode, VolumeAttachment};
 pub(crate) use objects::{BindingMode, PersistentVolume, StorageClass, StorageObject, VolumeClaim};
-pub(crate) use pod_claims::{check_ownership, has_claims, plain_claims};
+pub(crate) use pod_claims::{check_ownership, has_claims, names_claim, plain_claims, uses_claim};
 pub(crate) use signature::write_volumes;
 
 /// Annotation of a CSINode: in-tree plugins that are migrated there.

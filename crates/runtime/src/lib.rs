@@ -11,6 +11,7 @@
 mod extender;
 mod meter;
 mod no_pods;
+mod panic_message;
 mod profile;
 mod reads;
 mod registry;
@@ -25,6 +26,7 @@ pub use meter::{
     Bounds, Lengths, Meter, MeteredPoint, PLUGIN_BOUNDS, POINT_BOUNDS, Readings, Timer,
 };
 pub use no_pods::cluster_alone;
+pub use panic_message::panic_message;
 pub use profile::{
     ExtensionPoint, PluginEntry, PluginIdx, PluginSet, Profile, ProfileConfig, ProfileError,
 };

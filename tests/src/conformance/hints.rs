@@ -7,9 +7,7 @@ use anyhow::{Context as _, Result, anyhow};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
 use kube_scheduler_engine::{Engine, EngineOptions, Input};
-use kube_scheduler_framework::{
-    ActionType, ClusterEvent, EventObject, EventResource, QueueingHint,
-};
+use kube_scheduler_framework::{ActionType, ClusterEvent, EventObject, EventResource};
 use kube_scheduler_runtime::cluster_alone;
 use serde_json::{Value, json};
 
@@ -78,8 +76,8 @@ fn difference(engine: &Engine, case: &Value) -> Result<Option<String>> {
                     "QueueSkip".to_owned()
                 }
                 Some(hint) => match hint(&cx, &pod, old.as_ref(), new.as_ref()) {
-                    Ok(QueueingHint::Queue) => "Queue".to_owned(),
-                    Ok(QueueingHint::Skip) => "QueueSkip".to_owned(),
+                    Ok(true) => "Queue".to_owned(),
+                    Ok(false) => "QueueSkip".to_owned(),
                     Err(error) => format!("error: {error}"),
                 },
             };

@@ -127,8 +127,7 @@ impl QueuePolicy<RecordedPod, RecordedObject> for Policy {
         old: Option<&RecordedObject>,
         new: Option<&RecordedObject>,
     ) -> QueueingHint {
-        let queue_if =
-            |condition: bool| if condition { QueueingHint::Queue } else { QueueingHint::Skip };
+        let queue_if = QueueingHint::queue_if;
         let is_ok = |object| matches!(object, Some(&RecordedObject::Other { is_ok: true }));
         match HINTS.get(hint.0 as usize) {
             Some(Hint::Ungated) => {

@@ -1,6 +1,6 @@
 //! What is computed when a program is built: lists and maps of constants, conversions of constants, `in` a constant list.
 
-use super::{Known, Plan, Planned, PlannedElement, PlannedEntry};
+use super::{ConstantCall, Plan, Planned, PlannedElement, PlannedEntry};
 use crate::cost::Rule;
 use crate::declarations::Function;
 use crate::error::{CompileError, Fault, Stop};
@@ -92,7 +92,7 @@ pub(super) fn known(
     overload: Option<&str>,
     name: &'static str,
     arguments: &[Plan],
-) -> Option<Known> {
+) -> Option<ConstantCall> {
     let values: Vec<_> = arguments.iter().map(as_constant).collect::<Option<_>>()?;
     let values: Vec<_> = values.into_iter().cloned().collect();
     let meter = Meter::new(limits::SELECTOR_COST_LIMIT);
@@ -102,7 +102,7 @@ pub(super) fn known(
         return None;
     }
     let sized: Vec<_> = values.into_iter().map(Some).collect();
-    Some(Known { units: Rule::of(function, overload).units(&sized, None), result })
+    Some(ConstantCall { units: Rule::of(function, overload).units(&sized, None), result })
 }
 
 /// `in` as a test against a constant list of simple values, or the arguments back.

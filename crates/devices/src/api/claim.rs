@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Quantity, Timestamp, wire};
+use kube_scheduler_api_types::{Quantity, wire};
 use serde::{Deserialize, Deserializer};
 
 use super::decode::{
@@ -354,11 +354,6 @@ impl ResourceClaim {
     /// `namespace/name`.
     pub fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
-    }
-
-    /// When its devices were allocated, if that is known.
-    pub fn allocated_at(&self) -> Option<Timestamp> {
-        self.status.allocation.as_ref()?.allocated_at
     }
 }
 

@@ -223,7 +223,7 @@ fn quantities<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Quantity
 
 impl Device {
     /// Whether several requests may have the device at once.
-    pub fn is_shareable(&self) -> bool {
+    pub(crate) fn is_shareable(&self) -> bool {
         self.allow_multiple_allocations.unwrap_or(false)
     }
 

@@ -96,12 +96,12 @@ impl ResourceSlice {
     }
 
     /// Whether devices say themselves where they can be used.
-    pub fn is_per_device(&self) -> bool {
+    pub(crate) fn is_per_device(&self) -> bool {
         self.per_device_node_selection.unwrap_or(false)
     }
 
     /// Where `device`, one of its devices, can be used.
-    pub fn reach_of(&self, device: &Device) -> NodeReach {
+    pub(crate) fn reach_of(&self, device: &Device) -> NodeReach {
         if self.is_per_device() { device.reach() } else { self.reach.clone() }
     }
 }

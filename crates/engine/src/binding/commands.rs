@@ -39,16 +39,12 @@ impl Bindings {
     }
 
     fn carry_out_one(&mut self, core: &mut Core, command: Command) {
+        let Some(command) = expect_object(core, command) else { return };
         match command {
             Command::Allow { uid, plugin } => self.allow(core, &uid, &plugin),
             Command::Reject { uid, plugin, message } => {
                 self.reject(core, &uid, &plugin, message.into());
             }
-            Command::AssumeObject(_)
-            | Command::RestoreObject(_)
-            | Command::AddPendingObject(_)
-            | Command::RemovePendingObject { .. }
-            | Command::ConfirmObject(_) => expect_object(core, command),
             Command::WriteObject { pod, write } => {
                 note_unanswered(core, &pod, &write);
                 core.effects.push(Effect::WriteObject {

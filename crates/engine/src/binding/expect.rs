@@ -9,8 +9,8 @@ use kube_scheduler_framework::{Command, Commands, ObjectWrite};
 
 use crate::core::Core;
 
-/// Does what `command` says about an object. Other commands are ignored.
-pub(super) fn expect_object(core: &mut Core, command: Command) {
+/// Does what `command` says about an object; gives back other commands.
+pub(super) fn expect_object(core: &mut Core, command: Command) -> Option<Command> {
     match command {
         Command::AssumeObject(object) => {
             if let Err(error) = core.cluster.objects_mut().assume(object) {
@@ -27,23 +27,16 @@ pub(super) fn expect_object(core: &mut Core, command: Command) {
         }
         // It concerns the queue and the tasks of other bindings, so it waits until the current input has been handled.
         Command::ConfirmObject(object) => core.confirmed.push(object),
-        _ => {}
+        other => return Some(other),
     }
+    None
 }
 
 /// Does what `asked` says about objects at once, and keeps all else for later.
 pub(super) fn expect_at_once(core: &mut Core, asked: Commands, later: &mut Commands) {
-    if asked.is_empty() {
-        return;
-    }
     for command in asked.into_vec() {
-        match command {
-            Command::AssumeObject(_)
-            | Command::RestoreObject(_)
-            | Command::AddPendingObject(_)
-            | Command::RemovePendingObject { .. }
-            | Command::ConfirmObject(_) => expect_object(core, command),
-            other => later.push(other),
+        if let Some(other) = expect_object(core, command) {
+            later.push(other);
         }
     }
 }

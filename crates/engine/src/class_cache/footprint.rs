@@ -38,13 +38,8 @@ pub(super) struct Footprint {
 impl Footprint {
     pub(super) fn new(pod: &Pod) -> Self {
         let spec = &pod.spec;
-        let affinities = [&spec.pod_affinity, &spec.pod_anti_affinity].into_iter().flatten();
-        let terms = affinities.flat_map(|affinity| {
-            let preferred = affinity.preferred.iter().map(|preferred| &preferred.term);
-            affinity.required.iter().chain(preferred)
-        });
         let (mut n_counters, mut n_text_bytes) = (0, 0);
-        for term in terms {
+        for term in spec.affinity_terms() {
             n_counters += 1;
             n_text_bytes +=
                 term.selector.iter().chain(&term.namespace_selector).map(of_texts).sum::<usize>();

@@ -104,15 +104,13 @@ impl Signatures {
 /// How many labels, resources, terms and similar parts the pod has.
 fn n_parts(pod: &Pod) -> usize {
     let spec = &pod.spec;
-    let affinities = [&spec.pod_affinity, &spec.pod_anti_affinity].into_iter().flatten();
-    let terms = affinities.map(|affinity| affinity.required.len() + affinity.preferred.len());
     pod.labels.len()
         + pod.requests.totals.len()
         + spec.node_selector.as_ref().map_or(0, |pairs| pairs.len())
         + spec.tolerations.len()
         + spec.host_ports.len()
         + spec.topology_spread_constraints.len()
-        + terms.sum::<usize>()
+        + spec.affinity_terms().count()
 }
 
 /// Which plugins of a profile contribute to signatures.

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use kube_scheduler_api_types::well_known::{RESOURCE_GROUP, STORAGE_GROUP};
 use kube_scheduler_api_types::{
-    Fields, Json, LabelSelector, NodeSelectorTerm, Pod, PodAffinity, PodAffinityTerm, Requirement,
-    VolumeSource,
+    Fields, Json, LabelSelector, NodeSelectorTerm, Pod, PodAffinityTerm, Requirement, VolumeSource,
 };
 use kube_scheduler_cache::counters::RequiredNodeAffinity;
 use kube_scheduler_cache::{ClusterState, ServiceSelectors};
@@ -232,14 +231,8 @@ pub(super) fn written_requirements(selector: &Json) -> (u64, u64) {
 }
 
 fn pod_affinity(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Comparisons {
-    let affinities = [&pod.spec.pod_affinity, &pod.spec.pod_anti_affinity];
-    let affinities = affinities.into_iter().flatten();
-    let terms = affinities.flat_map(|affinity| {
-        let PodAffinity { required, preferred, .. } = &**affinity;
-        required.iter().chain(preferred.iter().map(|weighted| &weighted.term))
-    });
     let mut sum = Comparisons::default();
-    for term in terms {
+    for term in pod.spec.affinity_terms() {
         let PodAffinityTerm { selector: pods, namespaces, namespace_selector, topology_key } = term;
         let of_pods = Selecting::by(pods.as_ref(), counted);
         let of_namespaces = Selecting::by(namespace_selector.as_ref(), Counted::Anew);

@@ -120,7 +120,7 @@ fn a_gate_that_panics_stays_closed() {
 #[test]
 fn a_hint_that_panics_lets_the_pod_try_again() {
     let added = ClusterEvent::new(EventResource::Node, ActionType::ADD);
-    let hint = EventRegistration::with_hint(added, |_, _, _, _| panic!("no idea"));
+    let hint = EventRegistration::with_hint(added, |_, _, _, _| -> bool { panic!("no idea") });
     let mut world = World::new(vec![rejecting().wants(hint)]);
     world.try_pod(&pod("p"));
     assert_eq!(world.place("p"), Some(Place::Unschedulable));

@@ -8,7 +8,7 @@ use kube_scheduler_engine::{EndedPreemption, EvictionOutcome};
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Completion, EventRegistration, EventResource, NominatingInfo,
-    PermitDecision, PostFilterOutcome, QueueingHint, Status,
+    PermitDecision, PostFilterOutcome, Status,
 };
 use kube_scheduler_queue::Place;
 use serde_json::json;
@@ -44,7 +44,7 @@ fn evicting(victims: Vec<Arc<Pod>>) -> (Vec<Toy>, Arc<AtomicBool>) {
             status: Status::SUCCESS,
         })
         .holds()
-        .wants(EventRegistration::with_hint(deleted(), |_, _, _, _| Ok(QueueingHint::Skip)));
+        .wants(EventRegistration::with_hint(deleted(), |_, _, _, _| false));
     (vec![filter, preempt], is_full)
 }
 

@@ -7,6 +7,7 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::NodeIdx;
 use kube_scheduler_cache::columns::Column;
 
+use crate::cluster_view::ClusterView;
 use crate::context::Context;
 use crate::cycle_state::CycleState;
 use crate::following::PreFilterFollower;
@@ -247,6 +248,19 @@ impl<'a> FilterSink<'a> {
     /// Whether no plugin has rejected the node yet.
     pub fn is_open(&self, node: NodeIdx) -> bool {
         self.verdicts.passes(node)
+    }
+
+    /// For a plugin that fails on every node, as nothing was prepared for it: fails with `status` if one of `nodes` exists and no
+    /// plugin has rejected it yet.
+    pub fn fail_on_open(
+        &self,
+        cluster: ClusterView<'_>,
+        nodes: &[NodeIdx],
+        status: Status,
+    ) -> Result<(), Status> {
+        let live = cluster.live_nodes();
+        let is_any = nodes.iter().any(|idx| self.is_open(*idx) && live.contains(*idx));
+        if is_any { Err(status) } else { Ok(()) }
     }
 
     /// A code for `status`, to be used for many nodes.

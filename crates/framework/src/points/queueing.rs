@@ -4,11 +4,12 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::well_known::is_numbering_label;
-use kube_scheduler_api_types::{Labels, Pod, Timestamp};
-use kube_scheduler_queue::{ClusterEvent, QueueingHint, Topics};
+use kube_scheduler_api_types::{Labels, Node, Object, Pod, Timestamp};
+use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource, Topics};
 
 use super::choosing::PlannedMember;
 use crate::context::{Context, EventObject};
+use crate::plugin_error::PluginError;
 use crate::status::Status;
 
 /// Decides whether a pod may enter the active queue.
@@ -44,14 +45,14 @@ pub trait QueueSort: Send + Sync {
 
 /// Whether an event may have made a pod schedulable: given the event's old and new object.
 ///
-/// The waiting pod comes first. An error counts as "queue it" and is logged.
+/// The waiting pod comes first. An error counts as yes.
 type HintFn = Arc<
     dyn Fn(
             &Context<'_>,
             &Pod,
             Option<&EventObject>,
             Option<&EventObject>,
-        ) -> Result<QueueingHint, String>
+        ) -> Result<bool, PluginError>
         + Send
         + Sync,
 >;
@@ -59,6 +60,73 @@ type HintFn = Arc<
 type PodTopics = Arc<dyn Fn(&Pod) -> Topics + Send + Sync>;
 type EventTopics =
     Arc<dyn Fn(&Context<'_>, Option<&EventObject>, Option<&EventObject>) -> Topics + Send + Sync>;
+
+/// What a queueing hint may answer to whether an event may have made a pod schedulable: `bool`, or `Result<bool, PluginError>`, of
+/// which an error counts as yes.
+pub trait HintAnswer {
+    /// The answer, or why there is none.
+    fn into_result(self) -> Result<bool, PluginError>;
+}
+
+impl HintAnswer for bool {
+    fn into_result(self) -> Result<bool, PluginError> {
+        Ok(self)
+    }
+}
+
+impl HintAnswer for Result<bool, PluginError> {
+    fn into_result(self) -> Result<bool, PluginError> {
+        self
+    }
+}
+
+/// What the object of an event can be, for hints that expect one of them.
+trait HintedObject: Sized + 'static {
+    /// What an object of this kind is called.
+    const NAME: &'static str;
+
+    /// The object, if it is of this kind.
+    fn of(object: &EventObject) -> Option<&Self>;
+}
+
+impl HintedObject for Pod {
+    const NAME: &'static str = "pod";
+
+    fn of(object: &EventObject) -> Option<&Self> {
+        object.as_pod().map(|pod| &**pod)
+    }
+}
+
+impl HintedObject for Node {
+    const NAME: &'static str = "node";
+
+    fn of(object: &EventObject) -> Option<&Self> {
+        match object {
+            EventObject::Node(node) => Some(node),
+            _ => None,
+        }
+    }
+}
+
+impl HintedObject for Object {
+    const NAME: &'static str = "object of another kind";
+
+    fn of(object: &EventObject) -> Option<&Self> {
+        object.as_object().map(|object| &**object)
+    }
+}
+
+fn is_of<T: HintedObject>(object: &EventObject) -> bool {
+    T::of(object).is_some()
+}
+
+const fn name_of_kind(object: &EventObject) -> &'static str {
+    match object {
+        EventObject::Pod(_) => Pod::NAME,
+        EventObject::Node(_) => Node::NAME,
+        EventObject::Other(_) => Object::NAME,
+    }
+}
 
 /// One kind of event a plugin waits for.
 #[derive(Clone)]
@@ -68,48 +136,103 @@ pub struct EventRegistration {
     /// Whether one such event is worth a retry of one pod; `None` means always.
     pub hint: Option<HintFn>,
     topics: Option<(PodTopics, EventTopics)>,
+    /// Whether an object is what the hint expects.
+    is_expected: fn(&EventObject) -> bool,
 }
 
 impl EventRegistration {
     /// Every such event is worth a retry.
     pub fn always(event: ClusterEvent) -> Self {
-        Self { event, hint: None, topics: None }
+        Self { event, hint: None, topics: None, is_expected: |_| true }
     }
 
     /// An event after which `hint` decides whether the pod is worth a retry. It gets the pod that waits, and the object before
-    /// and after
-    /// the event, where there is one. An error counts as yes.
-    pub fn with_hint<F>(event: ClusterEvent, hint: F) -> Self
+    /// and after the event, where there is one.
+    ///
+    /// [`on_pod`](Self::on_pod), [`on_node`](Self::on_node) and [`on_object`](Self::on_object) are for hints that look at the object.
+    pub fn with_hint<F, A>(event: ClusterEvent, hint: F) -> Self
     where
-        F: Fn(
-                &Context<'_>,
-                &Pod,
-                Option<&EventObject>,
-                Option<&EventObject>,
-            ) -> Result<QueueingHint, String>
+        F: Fn(&Context<'_>, &Pod, Option<&EventObject>, Option<&EventObject>) -> A
             + Send
             + Sync
             + 'static,
+        A: HintAnswer,
     {
-        Self { event, hint: Some(Arc::new(hint)), topics: None }
+        let hint: HintFn = Arc::new(move |cx, pod, old, new| hint(cx, pod, old, new).into_result());
+        Self { hint: Some(hint), ..Self::always(event) }
+    }
+
+    /// Events about pods, after which `hint` decides as in [`with_hint`](Self::with_hint).
+    ///
+    /// ```
+    /// use kube_scheduler_framework::{ActionType, EventRegistration};
+    ///
+    /// // A pod that waits for its own toleration.
+    /// let registration = EventRegistration::on_pod(ActionType::UPDATE_POD_TOLERATION, |_, pod, _, new| {
+    ///     new.is_none_or(|new| new.uid == pod.uid)
+    /// });
+    /// # drop(registration);
+    /// ```
+    pub fn on_pod<F, A>(actions: ActionType, hint: F) -> Self
+    where
+        F: Fn(&Context<'_>, &Pod, Option<&Pod>, Option<&Pod>) -> A + Send + Sync + 'static,
+        A: HintAnswer,
+    {
+        Self::about::<Pod, _, _>(ClusterEvent::new(EventResource::Pod, actions), hint)
+    }
+
+    /// Events about nodes, after which `hint` decides as in [`with_hint`](Self::with_hint).
+    pub fn on_node<F, A>(actions: ActionType, hint: F) -> Self
+    where
+        F: Fn(&Context<'_>, &Pod, Option<&Node>, Option<&Node>) -> A + Send + Sync + 'static,
+        A: HintAnswer,
+    {
+        Self::about::<Node, _, _>(ClusterEvent::new(EventResource::Node, actions), hint)
+    }
+
+    /// Events about objects of another kind than pods and nodes, after which `hint` decides as in [`with_hint`](Self::with_hint).
+    pub fn on_object<F, A>(resource: EventResource, actions: ActionType, hint: F) -> Self
+    where
+        F: Fn(&Context<'_>, &Pod, Option<&Object>, Option<&Object>) -> A + Send + Sync + 'static,
+        A: HintAnswer,
+    {
+        Self::about::<Object, _, _>(ClusterEvent::new(resource, actions), hint)
+    }
+
+    /// As [`with_hint`](Self::with_hint), for a hint that expects objects of one kind. One of another kind is an error, which counts
+    /// as yes: a hint never loses a pod.
+    fn about<T, F, A>(event: ClusterEvent, hint: F) -> Self
+    where
+        T: HintedObject,
+        F: Fn(&Context<'_>, &Pod, Option<&T>, Option<&T>) -> A + Send + Sync + 'static,
+        A: HintAnswer,
+    {
+        let registration = Self::with_hint(event, move |cx, pod, old, new| {
+            let mut objects = [old, new].into_iter().flatten();
+            if let Some(wrong) = objects.find(|object| !is_of::<T>(object)) {
+                let (expected, got) = (T::NAME, name_of_kind(wrong));
+                return Err(PluginError::from(format!("expected a {expected}, but got a {got}")));
+            }
+            hint(cx, pod, old.and_then(T::of), new.and_then(T::of)).into_result()
+        });
+        Self { is_expected: is_of::<T>, ..registration }
     }
 
     /// Has the hint asked only about pods that share a topic with the event, so that thousands of pods that wait for something of their
     /// own do not make each event expensive.
     ///
-    /// Contract: where the hint answers [`Queue`](QueueingHint::Queue) or an error, `of_pod` of the pod and `of_event` of the event's
+    /// Contract: where the hint answers yes or an error, `of_pod` of the pod and `of_event` of the event's
     /// objects, as things stand then, have a topic in common, or one of them is [`Topics::All`]. `of_pod` depends on the pod alone;
-    /// `of_event` is asked once for each event, and may look at what the hint may look at.
+    /// `of_event` is asked once for each event, and may look at what the hint may look at. Not asked about objects of another kind than
+    /// the hint expects: these concern every pod.
     ///
     /// ```
     /// use kube_scheduler_framework::topics::{Topics, topic};
-    /// use kube_scheduler_framework::{ClusterEvent, EventRegistration, QueueingHint};
+    /// use kube_scheduler_framework::{ActionType, EventRegistration};
     ///
     /// // Pods that wait for other pods of their namespace to go.
-    /// let registration = EventRegistration::with_hint(ClusterEvent::ASSIGNED_POD_DELETE, |_, pod, old, _| {
-    ///     let gone = old.and_then(|old| old.as_pod());
-    ///     let is_near = gone.is_none_or(|gone| gone.namespace == pod.namespace);
-    ///     Ok(if is_near { QueueingHint::Queue } else { QueueingHint::Skip })
+    /// let registration = EventRegistration::on_pod(ActionType::DELETE, |_, pod, gone, _| {
+    ///     gone.is_none_or(|gone| gone.namespace == pod.namespace)
     /// })
     /// .by_topic(
     ///     |pod| Topics::Only(vec![topic(&pod.namespace)]),
@@ -154,14 +277,19 @@ impl EventRegistration {
         self.topics.as_ref().map(|(of_pod, _)| of_pod(pod))
     }
 
-    /// The topics of an event on these objects; all if the registration has none.
+    /// The topics of an event on these objects; all if the registration has none, or expects objects of another kind.
     pub fn topics_of_event(
         &self,
         cx: &Context<'_>,
         old: Option<&EventObject>,
         new: Option<&EventObject>,
     ) -> Topics {
-        self.topics.as_ref().map_or(Topics::All, |(_, of_event)| of_event(cx, old, new))
+        match &self.topics {
+            Some((_, of_event)) if [old, new].into_iter().flatten().all(self.is_expected) => {
+                of_event(cx, old, new)
+            }
+            _ => Topics::All,
+        }
     }
 }
 

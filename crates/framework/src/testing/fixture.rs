@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_cache::reads::Memo;
 use kube_scheduler_cache::{ClusterState, NodeIdx};
-use kube_scheduler_queue::{ClusterEvent, QueueingHint};
+use kube_scheduler_queue::ClusterEvent;
 use serde_json::Value;
 
 use super::grammar::{Statement, statements};
@@ -306,8 +306,7 @@ impl Fixture {
         commands.into_vec()
     }
 
-    /// Whether an event brings back a pod that the plugin rejected: [`QueueingHint::Skip`] if the plugin is not registered
-    /// for it.
+    /// Whether an event brings back a pod that the plugin rejected. It does not if the plugin is not registered for it.
     ///
     /// # Panics
     /// If the plugin's hint fails.
@@ -318,15 +317,15 @@ impl Fixture {
         pod: &Pod,
         old: Option<&EventObject>,
         new: Option<&EventObject>,
-    ) -> QueueingHint {
-        let Some(point) = plugin.as_enqueue_extensions() else { return QueueingHint::Queue };
+    ) -> bool {
+        let Some(point) = plugin.as_enqueue_extensions() else { return true };
         let registrations = point.events_to_register();
         let registered = registrations.iter().find(|registered| registered.event.matches(event));
         match registered.map(|registered| &registered.hint) {
-            None => QueueingHint::Skip,
-            Some(None) => QueueingHint::Queue,
+            None => false,
+            Some(None) => true,
             Some(Some(hint)) => match hint(&self.cx(), pod, old, new) {
-                Ok(hint) => hint,
+                Ok(helps) => helps,
                 Err(error) => panic!("the hint failed: {error}"),
             },
         }

@@ -5,34 +5,30 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Json, Object, Pod};
 use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Context, EventObject, EventRegistration, EventResource, QueueingHint,
+    ActionType, ClusterEvent, Context, EventObject, EventRegistration, EventResource,
 };
 use serde_json::{Map, Value};
 
 use super::shared::Shared;
 use super::{extended, resolve};
-use crate::event_objects;
 
 pub(super) fn events(shared: &Arc<Shared>) -> Vec<EventRegistration> {
     let node_actions =
         ActionType::ADD | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_ALLOCATABLE;
     let object_actions = ActionType::ADD | ActionType::UPDATE;
-    let claim_event = ClusterEvent::new(EventResource::ResourceClaim, object_actions);
-    let pod_event =
-        ClusterEvent::new(EventResource::Pod, ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM);
     let (for_claims, for_pods) = (shared.clone(), shared.clone());
     let mut events = vec![
         EventRegistration::always(ClusterEvent::new(EventResource::Node, node_actions)),
-        EventRegistration::with_hint(claim_event, move |cx, pod, old, new| {
-            let (old, new) = event_objects::others(old, new)?;
-            let (old, new) = (old.map(|old| &**old), new.map(|new| &**new));
-            Ok(hint(after_claim(&for_claims, cx, pod, old, new)))
-        })
+        EventRegistration::on_object(
+            EventResource::ResourceClaim,
+            object_actions,
+            move |cx, pod, old, new| after_claim(&for_claims, cx, pod, old, new),
+        )
         .by_topic(pod_topics, claim_topics),
-        EventRegistration::with_hint(pod_event, move |cx, pod, old, new| {
-            let (_, new) = event_objects::pods(old, new)?;
-            Ok(hint(new.is_none_or(|new| after_pod(&for_pods, cx, pod, new))))
-        })
+        EventRegistration::on_pod(
+            ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM,
+            move |cx, pod, _, new| new.is_none_or(|new| after_pod(&for_pods, cx, pod, new)),
+        )
         .by_topic(pod_topics, |_, _, new| match new.and_then(EventObject::as_pod) {
             Some(pod) => Topics::Only(vec![topic(&pod.uid)]),
             None => Topics::All,
@@ -49,10 +45,6 @@ pub(super) fn events(shared: &Arc<Shared>) -> Vec<EventRegistration> {
     events
 }
 
-fn hint(is_worth_it: bool) -> QueueingHint {
-    if is_worth_it { QueueingHint::Queue } else { QueueingHint::Skip }
-}
-
 /// A pod waits for itself, for its claims, and for those that were left over from its attempts.
 fn pod_topics(pod: &Pod) -> Topics {
     let entries = pod.spec.resource_claims.iter();
@@ -64,7 +56,7 @@ fn pod_topics(pod: &Pod) -> Topics {
 
 /// What [`after_claim`] may say yes to.
 fn claim_topics(_: &Context<'_>, old: Option<&EventObject>, new: Option<&EventObject>) -> Topics {
-    let Ok((old, new)) = event_objects::others(old, new) else { return Topics::All };
+    let [old, new] = [old, new].map(|object| object.and_then(EventObject::as_object));
     // Devices that are given back may help anybody.
     if old.is_some_and(|old| is_allocated(old)) && !new.is_some_and(|new| is_allocated(new)) {
         return Topics::All;

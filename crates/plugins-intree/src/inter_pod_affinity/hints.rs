@@ -10,31 +10,19 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Labels, Node, Operator, Pod, PodAffinity, PodAffinityTerm};
 use kube_scheduler_framework::topics::{Topics, topic};
-use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Context, EventObject, EventRegistration, EventResource, QueueingHint,
-};
+use kube_scheduler_framework::{ActionType, Context, EventObject, EventRegistration};
 
 use super::own_terms::required;
-use crate::{event_objects, event_topics};
+use crate::event_topics;
 
 pub(super) fn events() -> Vec<EventRegistration> {
-    let pod_event = ClusterEvent::new(
-        EventResource::Pod,
-        ActionType::ADD | ActionType::UPDATE_POD_LABEL | ActionType::DELETE,
-    );
-    let node_event =
-        ClusterEvent::new(EventResource::Node, ActionType::ADD | ActionType::UPDATE_NODE_LABEL);
+    let of_pods = ActionType::ADD | ActionType::UPDATE_POD_LABEL | ActionType::DELETE;
+    let of_nodes = ActionType::ADD | ActionType::UPDATE_NODE_LABEL;
     vec![
-        EventRegistration::with_hint(pod_event, |_, pod, old, new| after_pod_change(pod, old, new))
+        EventRegistration::on_pod(of_pods, |_, pod, old, new| after_pod_change(pod, old, new))
             .by_topic(pod_topics, topics_of_event),
-        EventRegistration::with_hint(node_event, |_, pod, old, new| {
-            after_node_change(pod, old, new)
-        }),
+        EventRegistration::on_node(of_nodes, |_, pod, old, new| after_node_change(pod, old, new)),
     ]
-}
-
-fn hint(is_worth_it: bool) -> Result<QueueingHint, String> {
-    Ok(QueueingHint::queue_if(is_worth_it))
 }
 
 /// Whether there are terms and `other` matches every one.
@@ -55,41 +43,36 @@ fn is_broken(pod: &Pod) -> bool {
 
 /// Whether the pod has a node or expects one, in both states that are given: otherwise it is in nobody's way, or comes and goes
 /// in events of their own.
-fn is_somewhere(old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) -> bool {
+fn is_somewhere(old: Option<&Pod>, new: Option<&Pod>) -> bool {
     [old, new].into_iter().flatten().all(|pod| pod.is_assigned_or_nominated())
 }
 
-fn after_pod_change(
-    pod: &Pod,
-    old: Option<&EventObject>,
-    new: Option<&EventObject>,
-) -> Result<QueueingHint, String> {
-    let (old, new) = event_objects::pods(old, new)?;
+fn after_pod_change(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> bool {
     if let (Some(_), Some(new)) = (old, new)
         && new.uid == pod.uid
     {
-        return hint(true);
+        return true;
     }
     if !is_somewhere(old, new) {
-        return hint(false);
+        return false;
     }
     if is_broken(pod) {
-        return hint(true);
+        return true;
     }
     let wanted = required(&pod.spec.pod_affinity);
     let unwanted = required(&pod.spec.pod_anti_affinity);
     match (old, new) {
-        (Some(old), Some(new)) => hint(
+        (Some(old), Some(new)) => {
             !all_match(wanted, old) && all_match(wanted, new)
-                || all_match(unwanted, old) && !all_match(unwanted, new),
-        ),
-        (None, Some(new)) => hint(all_match(wanted, new)),
-        (Some(old), None) => hint(
+                || all_match(unwanted, old) && !all_match(unwanted, new)
+        }
+        (None, Some(new)) => all_match(wanted, new),
+        (Some(old), None) => {
             all_match(unwanted, old)
                 || has_error(&old.spec.pod_anti_affinity)
-                || all_match(required(&old.spec.pod_anti_affinity), pod),
-        ),
-        (None, None) => hint(false),
+                || all_match(required(&old.spec.pod_anti_affinity), pod)
+        }
+        (None, None) => false,
     }
 }
 
@@ -162,7 +145,7 @@ fn topics_of_event(
     old: Option<&EventObject>,
     new: Option<&EventObject>,
 ) -> Topics {
-    let Ok((old, new)) = event_objects::pods(old, new) else { return Topics::All };
+    let [old, new] = event_topics::pods(old, new);
     let Some(changed) = new.or(old) else { return Topics::Only(Vec::new()) };
     let mut topics = vec![topic(Subject::Pod(&changed.uid))];
     if !is_somewhere(old, new) {
@@ -183,15 +166,10 @@ fn topics_of_event(
     Topics::Only(topics)
 }
 
-fn after_node_change(
-    pod: &Pod,
-    old: Option<&EventObject>,
-    new: Option<&EventObject>,
-) -> Result<QueueingHint, String> {
-    let (old, new) = event_objects::nodes(old, new)?;
-    let Some(new) = new else { return hint(true) };
+fn after_node_change(pod: &Pod, old: Option<&Node>, new: Option<&Node>) -> bool {
+    let Some(new) = new else { return true };
     if is_broken(pod) {
-        return hint(true);
+        return true;
     }
     fn value<'n>(node: &'n Node, term: &PodAffinityTerm) -> Option<&'n str> {
         node.labels.get(&term.topology_key)
@@ -206,10 +184,8 @@ fn after_node_change(
             before.is_some() && before != value(new, term)
         })
     };
-    hint(
-        required(&pod.spec.pod_affinity).iter().any(helps_affinity)
-            || required(&pod.spec.pod_anti_affinity).iter().any(helps_anti_affinity),
-    )
+    required(&pod.spec.pod_affinity).iter().any(helps_affinity)
+        || required(&pod.spec.pod_anti_affinity).iter().any(helps_anti_affinity)
 }
 
 #[cfg(test)]
@@ -239,12 +215,9 @@ mod tests {
     }
 
     /// Topics only spare questions: without them the answer is the same.
-    fn answer(waiting: &Pod, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) -> QueueingHint {
-        let [old_object, new_object] = [old, new].map(|it| it.cloned().map(EventObject::Pod));
-        let answer = after_pod_change(waiting, old_object.as_ref(), new_object.as_ref()).unwrap();
-        if answer == QueueingHint::Queue {
-            assert!(share_one(waiting, old.cloned(), new.cloned()));
-        }
+    fn answer(waiting: &Pod, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) -> bool {
+        let answer = after_pod_change(waiting, old.map(|old| &**old), new.map(|new| &**new));
+        assert!(!answer || share_one(waiting, old.cloned(), new.cloned()));
         answer
     }
 
@@ -258,8 +231,7 @@ mod tests {
     fn of_a_pod_that_goes_only_anti_affinity_matters() {
         let waiting = pod("a/q label:app=web").build();
         let [near, away] = ["podAffinity", "podAntiAffinity"].map(|kind| asking(kind, &broken()));
-        assert_eq!(answer(&waiting, Some(&near), None), QueueingHint::Skip);
-        assert_eq!(answer(&waiting, Some(&away), None), QueueingHint::Queue);
+        assert!(!answer(&waiting, Some(&near), None) && answer(&waiting, Some(&away), None));
         assert!(!share_one(&waiting, Some(near), None) && share_one(&waiting, Some(away), None));
     }
 
@@ -273,7 +245,7 @@ mod tests {
             let new = pod(&format!("a/q label:app=web{after}")).build();
             let is_worth_it = !before.is_empty() && !after.is_empty();
             let hint = answer(&waiting, Some(&old), Some(&new));
-            assert_eq!(hint, QueueingHint::queue_if(is_worth_it), "{before} {after}");
+            assert_eq!(hint, is_worth_it, "{before} {after}");
             let is_asked = share_one(&waiting, Some(old), Some(new));
             assert_eq!(is_asked, is_worth_it, "{before} {after}");
         }

@@ -7,58 +7,38 @@ use std::collections::BTreeMap;
 
 use kube_scheduler_framework::api::{InTreePlugin, Object, Pod, VolumeSource};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, EventRegistration, EventResource, QueueingHint,
+    ActionType, ClusterEvent, EventRegistration, EventResource, PluginError,
 };
 
 use super::can_count;
-use crate::volumes::{CsiNode, VolumeAttachment};
-use crate::{event_objects, event_topics};
+use crate::event_topics;
+use crate::volumes::{CsiNode, VolumeAttachment, uses_claim};
 
 /// All events the plugin waits for.
 pub(super) fn events() -> Vec<EventRegistration> {
-    let event = ClusterEvent::new;
     vec![
-        EventRegistration::always(event(EventResource::CsiNode, ActionType::ADD)),
-        EventRegistration::with_hint(
-            event(EventResource::CsiNode, ActionType::UPDATE),
-            |_, _, old, new| {
-                // Without both objects nothing can be compared: a useless retry is better than a pod that waits for ever.
-                let (Some(old), Some(new)) = event_objects::others(old, new)? else {
-                    return Ok(QueueingHint::Queue);
-                };
-                Ok(QueueingHint::queue_if(has_more_room(old, new)))
-            },
+        EventRegistration::always(ClusterEvent::new(EventResource::CsiNode, ActionType::ADD)),
+        EventRegistration::on_object(
+            EventResource::CsiNode,
+            ActionType::UPDATE,
+            // Without both objects nothing can be compared: a useless retry is better than a pod that waits for ever.
+            |_, _, old, new| old.zip(new).is_none_or(|(old, new)| has_more_room(old, new)),
         ),
-        EventRegistration::with_hint(
-            event(EventResource::Pod, ActionType::DELETE),
-            |_, _, old, new| {
-                let (Some(deleted), _) = event_objects::pods(old, new)? else {
-                    return Ok(QueueingHint::Queue);
-                };
-                Ok(QueueingHint::queue_if(made_room(deleted)))
-            },
-        ),
-        EventRegistration::with_hint(
-            event(EventResource::PersistentVolumeClaim, ActionType::ADD),
-            |_, pod, old, new| {
-                let (_, Some(added)) = event_objects::others(old, new)? else {
-                    return Ok(QueueingHint::Queue);
-                };
-                let is_own = added.namespace == pod.namespace
-                    && pod.volumes.iter().any(|volume| {
-                        volume.claim_in(&pod.name).is_some_and(|claim| *claim.name == *added.name)
-                    });
-                Ok(QueueingHint::queue_if(is_own))
-            },
+        EventRegistration::on_pod(ActionType::DELETE, |_, _, deleted, _| {
+            deleted.is_none_or(made_room)
+        }),
+        EventRegistration::on_object(
+            EventResource::PersistentVolumeClaim,
+            ActionType::ADD,
+            |_, pod, _, added| added.is_none_or(|added| uses_claim(pod, added)),
         )
         .by_topic(event_topics::volume_claims, event_topics::object),
-        EventRegistration::with_hint(
-            event(EventResource::VolumeAttachment, ActionType::DELETE),
-            |_, pod, old, new| {
-                let (Some(deleted), _) = event_objects::others(old, new)? else {
-                    return Ok(QueueingHint::Queue);
-                };
-                Ok(QueueingHint::queue_if(may_use(pod, VolumeAttachment(deleted).attacher())?))
+        EventRegistration::on_object(
+            EventResource::VolumeAttachment,
+            ActionType::DELETE,
+            |_, pod, deleted, _| {
+                let attacher = deleted.map(|deleted| VolumeAttachment(deleted).attacher());
+                attacher.map_or(Ok(true), |attacher| may_use(pod, attacher))
             },
         ),
     ]
@@ -79,7 +59,7 @@ fn made_room(deleted: &Pod) -> bool {
 }
 
 /// Whether the pod may have waited for one of a driver's places; an error counts as yes.
-fn may_use(pod: &Pod, attacher: &str) -> Result<bool, String> {
+fn may_use(pod: &Pod, attacher: &str) -> Result<bool, PluginError> {
     for volume in pod.volumes.iter() {
         if matches!(volume.source, VolumeSource::Claim { .. }) {
             return Ok(true);

@@ -13,11 +13,11 @@ use kube_scheduler_framework::groups::{GroupSource, MemberPlace, PlacedGroup};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, ClusterView, Code, Commands, Context, CycleState, EnqueueExtensions,
     EventRegistration, EventResource, Handle, Permit, PermitDecision, Plugin, PluginArgs,
-    PluginError, PreEnqueue, QueueSort, QueuedPodView, QueueingHint, Status, extension_points,
+    PluginError, PreEnqueue, QueueSort, QueuedPodView, Status, extension_points,
 };
 use serde_json::{Value, json};
 
-use super::gang_scheduling::{GangScheduling, group_changed, member_added, worth_if};
+use super::gang_scheduling::{GangScheduling, group_changed, member_added};
 use crate::plugin_args::{self, WRONG_ARGS};
 use crate::priority_sort;
 use crate::resources::resource::Resource;
@@ -177,7 +177,7 @@ impl EnqueueExtensions for Coscheduling {
             EventRegistration::with_hint(event, |cx, pod, _, _| {
                 let found =
                     group_of(pod).and_then(|name| object(cx.cluster(), &pod.namespace, name));
-                Ok::<QueueingHint, String>(worth_if(found.is_some_and(|group| has_least(group))))
+                found.is_some_and(|group| has_least(group))
             })
         }));
         registrations

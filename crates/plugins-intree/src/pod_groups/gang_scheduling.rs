@@ -9,13 +9,12 @@ use kube_scheduler_framework::api::{Object, Pod, PodGroup};
 use kube_scheduler_framework::groups::{MemberPlace, PlacedGroup, PodGroupError, PodGroupState};
 use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, ClusterView, Code, Commands, Context, CycleState, EnqueueExtensions,
+    ActionType, ClusterView, Code, Commands, Context, CycleState, EnqueueExtensions, EventObject,
     EventRegistration, EventResource, Handle, Permit, PermitDecision, Plugin, PluginArgs,
-    PluginError, PluginName, PreEnqueue, QueueingHint, Status, extension_points,
+    PluginError, PluginName, PreEnqueue, Status, extension_points,
 };
 
 use super::text_of;
-use crate::event_objects;
 
 pub(crate) const NAME: &str = "GangScheduling";
 
@@ -47,22 +46,20 @@ impl GangScheduling {
 
 /// Pods that come may complete a gang.
 pub(super) fn member_added() -> EventRegistration {
-    let pod_added = ClusterEvent::new(EventResource::Pod, ActionType::ADD);
-    EventRegistration::with_hint(pod_added, |cx, pod, old, new| {
-        let (_, added) = event_objects::pods(old, new)?;
-        Ok(worth_if(added.is_some_and(|added| {
+    EventRegistration::on_pod(ActionType::ADD, |cx, pod, _, added| {
+        added.is_some_and(|added| {
             added.namespace == pod.namespace
                 && added.spec.pod_group == pod.spec.pod_group
                 && completes_gang(cx.cluster(), added)
-        })))
+        })
     })
-    .by_topic(own_group, |cx, old, new| match event_objects::pods(old, new) {
+    .by_topic(own_group, |cx, _, added| {
         // Nobody waits for one that leaves its gang incomplete, so that taking in a gang is not quadratic in its size.
-        Ok((_, added)) => match added.filter(|added| completes_gang(cx.cluster(), added)) {
+        let added = added.and_then(EventObject::as_pod);
+        match added.filter(|added| completes_gang(cx.cluster(), added)) {
             Some(added) => own_group(added),
             None => Topics::Only(Vec::new()),
-        },
-        Err(_) => Topics::All,
+        }
     })
 }
 
@@ -80,28 +77,27 @@ fn own_group(pod: &Pod) -> Topics {
 
 /// A group that comes, or that asks for something else, may let its pods be tried: its minimum may have been lowered.
 pub(super) fn group_changed(resource: EventResource) -> EventRegistration {
-    let event = ClusterEvent::new(resource, ActionType::ADD | ActionType::UPDATE);
-    EventRegistration::with_hint(event, |_, pod, old, new| {
-        let (before, added) = event_objects::others(old, new)?;
-        Ok(worth_if(added.is_some_and(|added| {
+    let actions = ActionType::ADD | ActionType::UPDATE;
+    EventRegistration::on_object(resource, actions, |_, pod, before, added| {
+        added.is_some_and(|added| {
             *added.kind == *PodGroup::KIND
                 && added.namespace == pod.namespace
                 && pod.spec.pod_group.as_ref() == Some(&added.name)
                 && asks_anew(before, added)
-        })))
+        })
     })
-    .by_topic(own_group, |_, old, new| match event_objects::others(old, new) {
-        Ok((before, Some(added))) if asks_anew(before, added) => {
-            Topics::Only(vec![topic((&*added.namespace, &*added.name))])
-        }
-        Ok(_) => Topics::Only(Vec::new()),
-        Err(_) => Topics::All,
+    .by_topic(own_group, |_, old, new| {
+        let [before, added] = [old, new]
+            .map(|object| object.and_then(EventObject::as_object).map(|object| &**object));
+        let anew = added.filter(|added| asks_anew(before, added));
+        let topics = anew.map(|added| topic((&*added.namespace, &*added.name)));
+        Topics::Only(topics.into_iter().collect())
     })
 }
 
 /// Whether a group asks for something else than before. A change of its status lets no pod fit, unless it is why the group could
 /// not be read.
-fn asks_anew(before: Option<&Arc<Object>>, after: &Object) -> bool {
+fn asks_anew(before: Option<&Object>, after: &Object) -> bool {
     before.is_none_or(|before| {
         before.json["spec"] != after.json["spec"] || PodGroup::from_object(before).is_err()
     })
@@ -232,8 +228,4 @@ impl EnqueueExtensions for GangScheduling {
     fn events_to_register(&self) -> Vec<EventRegistration> {
         vec![member_added(), group_changed(EventResource::PodGroup)]
     }
-}
-
-pub(super) const fn worth_if(helps: bool) -> QueueingHint {
-    if helps { QueueingHint::Queue } else { QueueingHint::Skip }
 }

@@ -8,50 +8,40 @@ use kube_scheduler_framework::api::{
     Node, NodeInclusionPolicy, Operator, Pod, TopologySpreadConstraint, WhenUnsatisfiable,
 };
 use kube_scheduler_framework::topics::{Topics, topic};
-use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Context, EventObject, EventRegistration, EventResource, QueueingHint,
-};
+use kube_scheduler_framework::{ActionType, Context, EventObject, EventRegistration, PluginError};
 
 use super::args::Defaults;
 use super::constraints::GivenConstraints;
-use crate::{event_objects, event_topics};
+use crate::event_topics;
 
 /// A pod whose selectors list more values waits for all changes of pods in its namespace.
 const MAX_LISTED: usize = 128;
 
 /// All events the plugin waits for.
 pub(super) fn events(defaults: &Arc<Defaults>) -> Vec<EventRegistration> {
-    let pod_event = ClusterEvent::new(
-        EventResource::Pod,
-        ActionType::ADD
-            | ActionType::UPDATE_POD_LABEL
-            | ActionType::UPDATE_POD_TOLERATION
-            | ActionType::DELETE,
-    );
-    let node_event = ClusterEvent::new(
-        EventResource::Node,
-        ActionType::ADD
-            | ActionType::DELETE
-            | ActionType::UPDATE_NODE_LABEL
-            | ActionType::UPDATE_NODE_TAINT,
-    );
+    let of_pods = ActionType::ADD
+        | ActionType::UPDATE_POD_LABEL
+        | ActionType::UPDATE_POD_TOLERATION
+        | ActionType::DELETE;
+    let of_nodes = ActionType::ADD
+        | ActionType::DELETE
+        | ActionType::UPDATE_NODE_LABEL
+        | ActionType::UPDATE_NODE_TAINT;
     let for_pods = defaults.clone();
     let for_nodes = defaults.clone();
     let for_topics = defaults.clone();
     vec![
-        EventRegistration::with_hint(pod_event, move |cx, pod, old, new| {
-            let (old, new) = event_objects::pods(old, new)?;
+        EventRegistration::on_pod(of_pods, move |cx, pod, old, new| {
             if [old, new].into_iter().flatten().any(|other| !is_involved(pod, other)) {
-                return Ok(QueueingHint::Skip);
+                return Ok(false);
             }
-            let constraints = hard(&for_pods, cx, pod)?;
-            Ok(QueueingHint::queue_if(is_helped_by_pod(pod, &constraints, old, new)))
+            let constraints = hard(&for_pods, cx, pod);
+            constraints.map(|constraints| is_helped_by_pod(pod, &constraints, old, new))
         })
         .by_topic(move |pod| pod_topics(&for_topics, pod), topics_of_event),
-        EventRegistration::with_hint(node_event, move |cx, pod, old, new| {
-            let (old, new) = event_objects::nodes(old, new)?;
-            let constraints = hard(&for_nodes, cx, pod)?;
-            Ok(QueueingHint::queue_if(is_helped_by_node(&constraints, old, new)))
+        EventRegistration::on_node(of_nodes, move |cx, pod, old, new| {
+            let constraints = hard(&for_nodes, cx, pod);
+            constraints.map(|constraints| is_helped_by_node(&constraints, old, new))
         }),
     ]
 }
@@ -113,7 +103,7 @@ fn topics_of_event(
     old: Option<&EventObject>,
     new: Option<&EventObject>,
 ) -> Topics {
-    let Ok((old, new)) = event_objects::pods(old, new) else { return Topics::All };
+    let [old, new] = event_topics::pods(old, new);
     let Some(changed) = new.or(old) else { return Topics::All };
     let mut topics = vec![topic(Subject::Pod(&changed.uid))];
     if changed.is_assigned_or_nominated() {
@@ -129,8 +119,8 @@ fn hard<'a>(
     defaults: &'a Defaults,
     cx: &Context<'_>,
     pod: &'a Pod,
-) -> Result<GivenConstraints<'a>, String> {
-    defaults.given_to(cx, pod, WhenUnsatisfiable::DoNotSchedule)
+) -> Result<GivenConstraints<'a>, PluginError> {
+    Ok(defaults.given_to(cx, pod, WhenUnsatisfiable::DoNotSchedule)?)
 }
 
 /// Whether another pod can matter: the waiting pod itself, or one of its namespace that has a node or expects one.
@@ -141,8 +131,8 @@ fn is_involved(pod: &Pod, other: &Pod) -> bool {
 fn is_helped_by_pod(
     pod: &Pod,
     constraints: &GivenConstraints<'_>,
-    old: Option<&Arc<Pod>>,
-    new: Option<&Arc<Pod>>,
+    old: Option<&Pod>,
+    new: Option<&Pod>,
 ) -> bool {
     // Here the selector without requirements means every pod.
     let matches = |constraint: &TopologySpreadConstraint, other: &Pod| {
@@ -171,8 +161,8 @@ fn is_helped_by_pod(
 
 fn is_helped_by_node(
     constraints: &GivenConstraints<'_>,
-    old: Option<&Arc<Node>>,
-    new: Option<&Arc<Node>>,
+    old: Option<&Node>,
+    new: Option<&Node>,
 ) -> bool {
     let has_keys = |node: &Node| {
         constraints.iter().all(|constraint| node.labels.contains_key(&constraint.topology_key))

@@ -115,8 +115,8 @@ impl PodGroupPostFilter for DefaultPreemption {
 /// Every pod on a node, in the units in which they would be evicted.
 fn units(cluster: ClusterView<'_>, now: Timestamp) -> Vec<Unit> {
     // By namespace and name: the priorities of groups that go as a whole, and the place of their unit once there is one.
-    type Known = Option<(i32, Option<usize>)>;
-    let mut groups: BTreeMap<(Arc<str>, Arc<str>), Known> = BTreeMap::new();
+    type WholeGroup = Option<(i32, Option<usize>)>;
+    let mut groups: BTreeMap<(Arc<str>, Arc<str>), WholeGroup> = BTreeMap::new();
     let mut units: Vec<Unit> = Vec::new();
     for pod in cluster.order().iter().flat_map(|node| cluster.pods_on(*node)) {
         let started = pod.status.started.unwrap_or(now);

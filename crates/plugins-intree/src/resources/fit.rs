@@ -127,9 +127,7 @@ impl Filter for Fit {
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
         let Some(demand) = state.get::<Demand>() else {
-            let is_any_open =
-                nodes.iter().any(|idx| sink.is_open(*idx) && cx.cluster().node(*idx).is_some());
-            return if is_any_open { Err(Status::error(NO_STATE)) } else { Ok(()) };
+            return sink.fail_on_open(cx.cluster(), nodes, Status::error(NO_STATE));
         };
         let scan = Scan::new(cx.cluster(), demand, |name| self.is_served(cx.cluster(), name));
         // A scan meets few distinct shortages, mostly the same one again and again.

@@ -5,73 +5,50 @@
 //!
 //! Behaviour in `docs/spec/plugins-node.md` §4.8.8.
 
-use std::sync::Arc;
-
 use kube_scheduler_framework::api::{
-    CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, Node, Pod, Quantity, is_scalar_resource,
+    CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, MEMORY, Node, Object, Pod, Quantity,
+    is_scalar_resource,
 };
-use kube_scheduler_framework::{
-    ActionType, ClusterEvent, ClusterView, EventRegistration, EventResource, QueueingHint,
-};
+use kube_scheduler_framework::{ActionType, ClusterView, EventRegistration, EventResource};
 
 use super::demand::{Demand, Ignored, Shortages};
 use super::device_classes;
-use crate::event_objects;
 
 /// All events the plugin waits for.
 pub(super) fn events(delegates: bool) -> Vec<EventRegistration> {
-    let pod_event = ClusterEvent::new(
-        EventResource::Pod,
-        ActionType::DELETE | ActionType::UPDATE_POD_SCALE_DOWN,
-    );
-    let node_event = ClusterEvent::new(
-        EventResource::Node,
-        ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE,
-    );
+    let of_pods = ActionType::DELETE | ActionType::UPDATE_POD_SCALE_DOWN;
+    let of_nodes = ActionType::ADD | ActionType::UPDATE_NODE_ALLOCATABLE;
     let mut events = vec![
-        EventRegistration::with_hint(pod_event, |_, pod, old, new| {
-            let (old, new) = event_objects::pods(old, new)?;
-            Ok(QueueingHint::queue_if(is_freed_by_pod(pod, old, new)))
-        }),
-        EventRegistration::with_hint(node_event, move |cx, pod, old, new| {
-            let (old, new) = event_objects::nodes(old, new)?;
-            let Some(new) = new else { return Ok(QueueingHint::Queue) };
+        EventRegistration::on_pod(of_pods, |_, pod, old, new| is_freed_by_pod(pod, old, new)),
+        EventRegistration::on_node(of_nodes, move |cx, pod, old, new| {
             let cluster = delegates.then_some(cx.cluster());
-            Ok(QueueingHint::queue_if(is_helped_by_node(
-                pod,
-                old.map(|node| &**node),
-                new,
-                cluster,
-            )))
+            new.is_none_or(|new| is_helped_by_node(pod, old, new, cluster))
         }),
     ];
     // A device class matters only by the extended resources that it serves: the one it names, and one made from its own
     // name. The latter is new to a pod only when the class is added.
     if delegates {
-        let class_event =
-            ClusterEvent::new(EventResource::DeviceClass, ActionType::ADD | ActionType::UPDATE);
-        events.push(EventRegistration::with_hint(class_event, |_, pod, old, new| {
-            let (old, new) = event_objects::others(old, new)?;
-            let Some(new) = new else { return Ok(QueueingHint::Queue) };
-            let asks_for = |name: &str| pod.requests.spec_total(name).is_some();
-            let name = device_classes::extended_resource_name(new);
-            let is_new_to_pod = match old {
-                None => asks_for(&format!("{DEVICE_CLASS_PREFIX}{}", new.name)),
-                Some(old) => {
-                    let before = device_classes::extended_resource_name(old);
-                    if before.unwrap_or_default() == name.unwrap_or_default() {
-                        return Ok(QueueingHint::Skip);
-                    }
-                    false
-                }
-            };
-            Ok(QueueingHint::queue_if(is_new_to_pod || name.is_some_and(asks_for)))
-        }));
+        events.push(EventRegistration::on_object(
+            EventResource::DeviceClass,
+            ActionType::ADD | ActionType::UPDATE,
+            |_, pod, old, new| new.is_none_or(|new| is_helped_by_class(pod, old, new)),
+        ));
     }
     events
 }
 
-fn is_freed_by_pod(pod: &Pod, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) -> bool {
+fn is_helped_by_class(pod: &Pod, old: Option<&Object>, new: &Object) -> bool {
+    let asks_for = |name: &str| pod.requests.spec_total(name).is_some();
+    let name_of = |class| device_classes::extended_resource_name(class).unwrap_or_default();
+    let is_new_to_pod = match old {
+        None => asks_for(&format!("{DEVICE_CLASS_PREFIX}{}", new.name)),
+        Some(old) if name_of(old) == name_of(new) => return false,
+        Some(_) => false,
+    };
+    is_new_to_pod || device_classes::extended_resource_name(new).is_some_and(asks_for)
+}
+
+fn is_freed_by_pod(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> bool {
     let Some(updated) = new else {
         return old.is_none_or(|deleted| deleted.is_assigned_or_nominated());
     };

@@ -3,11 +3,11 @@
 //! Invariant: the amounts are those of [`ScanPlan::at`](super::scored::ScanPlan::at), and the scores those of
 //! [`Strategy::LeastAllocated`](super::strategy::Strategy).
 
+use kube_scheduler_framework::NodeIdx;
 use kube_scheduler_framework::columns::{COLUMN_CHUNK, Column, runs_by_chunk};
-use kube_scheduler_framework::{NodeIdx, percent};
 
 use super::scored::Amounts;
-use super::strategy::Strategy;
+use super::strategy::{Strategy, free_percent};
 
 /// Two resources with their columns.
 #[derive(Debug)]
@@ -91,16 +91,6 @@ impl<'a> Pair<'a> {
             });
         }
     }
-}
-
-/// How much of a resource stays free, in percent, truncated; 0 when more is used than there is.
-#[inline]
-fn free_percent(amounts: &Amounts) -> i64 {
-    let Amounts { allocatable, after, .. } = *amounts;
-    if after > allocatable {
-        return 0;
-    }
-    percent(allocatable.wrapping_sub(after), allocatable)
 }
 
 /// Truncated division; the short form takes a fraction of the time.

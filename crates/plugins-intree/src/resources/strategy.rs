@@ -3,7 +3,7 @@
 //! Answers to `plugins/noderesources/{least_allocated,most_allocated,requested_to_capacity_ratio}.go` of the reference;
 //! behaviour in `docs/spec/plugins-node.md` §4.8.5.
 
-use kube_scheduler_framework::MAX_NODE_SCORE;
+use kube_scheduler_framework::{MAX_NODE_SCORE, percent};
 
 use super::scored::Amounts;
 use super::shape::Shape;
@@ -33,13 +33,7 @@ impl Strategy {
     #[inline]
     pub(crate) fn score(&self, amounts: impl Iterator<Item = Amounts>) -> i64 {
         match self {
-            Self::LeastAllocated => weighted_mean(amounts, |amounts| {
-                if amounts.after > amounts.allocatable {
-                    0
-                } else {
-                    percent(amounts.allocatable.wrapping_sub(amounts.after), amounts.allocatable)
-                }
-            }),
+            Self::LeastAllocated => weighted_mean(amounts, free_percent),
             Self::MostAllocated => weighted_mean(amounts, |amounts| {
                 percent(amounts.after.min(amounts.allocatable), amounts.allocatable)
             }),
@@ -55,8 +49,14 @@ impl Strategy {
     }
 }
 
-fn percent(part: i64, whole: i64) -> i64 {
-    part.wrapping_mul(MAX_NODE_SCORE).wrapping_div(whole)
+/// How much of a resource stays free, in percent, truncated; 0 when more is used than there is.
+#[inline]
+pub(super) fn free_percent(amounts: &Amounts) -> i64 {
+    let Amounts { allocatable, after, .. } = *amounts;
+    if after > allocatable {
+        return 0;
+    }
+    percent(allocatable.wrapping_sub(after), allocatable)
 }
 
 /// Truncated mean; 0 when nothing counts.

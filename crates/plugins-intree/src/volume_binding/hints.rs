@@ -1,27 +1,20 @@
 //! Which changes of storage objects and nodes may help a pod that was rejected (`docs/spec/plugins-storage.md` §3.13).
 
 use kube_scheduler_framework::api::{Object, Pod, VolumeSource};
-use kube_scheduler_framework::{
-    ActionType, ClusterEvent, EventObject, EventRegistration, EventResource, QueueingHint,
-};
+use kube_scheduler_framework::{ActionType, ClusterEvent, EventRegistration, EventResource};
 
 use super::provisioning::limit_of;
-use crate::volumes::{CsiDriver, CsiNode, StorageClass};
-use crate::{event_objects, event_topics};
+use crate::event_topics;
+use crate::volumes::{CsiDriver, CsiNode, StorageClass, uses_claim};
 
 /// Everything the plugin waits for.
 pub(super) fn registrations() -> Vec<EventRegistration> {
     let added_or_updated = ActionType::ADD | ActionType::UPDATE;
     let node_actions = ActionType::ADD | ActionType::UPDATE_NODE_LABEL;
     let with_hint = |resource, actions, hint: Hint| {
-        EventRegistration::with_hint(
-            ClusterEvent::new(resource, actions),
-            move |_, pod: &Pod, old: Option<&EventObject>, new: Option<&EventObject>| {
-                let (old, new) = event_objects::others(old, new)?;
-                let Some(new) = new else { return Ok(QueueingHint::Queue) };
-                Ok(QueueingHint::queue_if(hint(pod, old.map(|old| &**old), new)))
-            },
-        )
+        EventRegistration::on_object(resource, actions, move |_, pod, old, new| {
+            new.is_none_or(|new| hint(pod, old, new))
+        })
     };
     vec![
         with_hint(EventResource::StorageClass, added_or_updated, class_helps),
@@ -47,8 +40,7 @@ fn class_helps(_: &Pod, old: Option<&Object>, new: &Object) -> bool {
 }
 
 fn claim_helps(pod: &Pod, _: Option<&Object>, new: &Object) -> bool {
-    let mut claims = pod.volumes.iter().filter_map(|volume| volume.claim_in(&pod.name));
-    new.namespace == pod.namespace && claims.any(|claim| *claim.name == *new.name)
+    uses_claim(pod, new)
 }
 
 fn csi_node_helps(_: &Pod, old: Option<&Object>, new: &Object) -> bool {

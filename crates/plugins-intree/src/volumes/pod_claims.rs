@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Pod, VolumeSource};
+use kube_scheduler_framework::api::{Object, Pod, VolumeSource};
 
 use super::VolumeClaim;
 
@@ -12,6 +12,17 @@ pub(crate) fn plain_claims(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
         VolumeSource::Claim { claim, .. } => Some(claim),
         _ => None,
     })
+}
+
+/// Whether the pod names the claim itself.
+pub(crate) fn names_claim(pod: &Pod, claim: &Object) -> bool {
+    claim.namespace == pod.namespace && plain_claims(pod).any(|name| *name == claim.name)
+}
+
+/// Whether the pod names the claim itself, or has an ephemeral volume whose claim has this name.
+pub(crate) fn uses_claim(pod: &Pod, claim: &Object) -> bool {
+    let mut own = pod.volumes.iter().filter_map(|volume| volume.claim_in(&pod.name));
+    claim.namespace == pod.namespace && own.any(|own| *own.name == *claim.name)
 }
 
 /// Whether any volume of the pod has a claim behind it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::{Object, Pod};
 use kube_scheduler_framework::testing::Fixture;
 use kube_scheduler_framework::topics::Topics;
-use kube_scheduler_framework::{EventObject, EventRegistration, EventResource, QueueingHint};
+use kube_scheduler_framework::{EventObject, EventRegistration, EventResource};
 use serde_json::json;
 
 use crate::support::{plugin, pod};
@@ -44,7 +44,7 @@ fn helps(
 ) -> bool {
     let (old, new) = objects;
     let hint = registered.hint.as_ref().unwrap();
-    let helps = hint(&world.cx(), pod, old, new) == Ok(QueueingHint::Queue);
+    let helps = hint(&world.cx(), pod, old, new) == Ok(true);
     let is_asked = registered.concerns(&world.cx(), pod, old, new);
     assert!(is_asked || !helps, "nobody asks about {pod:?} after {old:?} {new:?}");
     helps

@@ -8,7 +8,7 @@ use kube_scheduler_framework::api::{
 };
 use kube_scheduler_framework::testing::{self, Fixture, fixture};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, EventObject, EventRegistration, EventResource, Plugin, QueueingHint,
+    ActionType, ClusterEvent, EventObject, EventRegistration, EventResource, Plugin,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -47,8 +47,7 @@ fn ask(
 ) -> (Option<bool>, bool) {
     let cx = world.cx();
     let answer = registered.hint.as_ref().unwrap()(&cx, waiting, old, new);
-    let answer = answer.ok().map(|hint| hint == QueueingHint::Queue);
-    (answer, registered.concerns(&cx, waiting, old, new))
+    (answer.ok(), registered.concerns(&cx, waiting, old, new))
 }
 
 /// A hard constraint of the waiting pod: its own, or a default one with the selector of the pod's service.

@@ -7,7 +7,7 @@ use kube_scheduler_framework::api::{Node, Object, Pod};
 use kube_scheduler_framework::testing::{self, Fixture};
 use kube_scheduler_framework::{
     ClusterEvent, Command, Commands, CycleState, EventObject, FeasibleNodes, FilterSink, Handle,
-    ObjectWrite, Plugin, PluginArgs, QueueingHint, SignatureWriter, Status, Verdicts,
+    ObjectWrite, Plugin, PluginArgs, SignatureWriter, Status, Verdicts,
 };
 use serde_json::{Value, json};
 
@@ -186,8 +186,8 @@ pub(crate) fn hint(
     let world = Fixture::new();
     let cx = world.cx();
     let answer = match hint(&cx, pod, old.as_ref(), new.as_ref()) {
-        Ok(QueueingHint::Queue) => "queue".into(),
-        Ok(QueueingHint::Skip) => "skip".into(),
+        Ok(true) => "queue".into(),
+        Ok(false) => "skip".into(),
         Err(error) => format!("error: {error}"),
     };
     let is_asked = registered.concerns(&cx, pod, old.as_ref(), new.as_ref());

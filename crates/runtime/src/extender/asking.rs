@@ -14,6 +14,7 @@ use kube_scheduler_framework::{MAX_NODE_SCORE, Status};
 use super::{
     Extender, ExtenderFilterResult, ExtenderReport, ExtenderVictims, MAX_EXTENDER_PRIORITY,
 };
+use crate::panic_message::panic_message;
 
 /// All extenders of a scheduler, shared by its profiles.
 ///
@@ -223,9 +224,7 @@ fn objects(cluster: &ClusterState, nodes: &[NodeIdx]) -> Vec<Arc<Node>> {
 /// Runs a call into an extender; a panic is an error like any other.
 fn caught<T>(ask: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(format!("extender panicked: {}", text.as_deref().unwrap_or("no message")))
+        Err(format!("extender panicked: {}", panic_message(&*panic).unwrap_or("no message")))
     })
 }
 

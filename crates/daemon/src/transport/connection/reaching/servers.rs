@@ -94,7 +94,7 @@ impl Issued {
 
 /// What a server has seen of a request.
 #[derive(Clone)]
-pub(super) struct Seen {
+pub(super) struct ReceivedRequest {
     /// The number of its connection.
     pub(super) connection: usize,
     pub(super) certificate: Option<Vec<u8>>,
@@ -107,7 +107,7 @@ pub(super) struct Seen {
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     pub(super) tls: Arc<Mutex<Option<Arc<ServerConfig>>>>,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     /// The connections that have ended.
     pub(super) ended: Arc<Mutex<Vec<usize>>>,
 }
@@ -156,7 +156,7 @@ impl Server {
     ) {
         let seen = self.seen.clone();
         let answer = service_fn(move |request: Request<Incoming>| {
-            seen.lock().unwrap().push(Seen {
+            seen.lock().unwrap().push(ReceivedRequest {
                 connection,
                 certificate: certificate.clone(),
                 uri: request.uri().to_string(),
@@ -172,7 +172,7 @@ impl Server {
         }
     }
 
-    pub(super) fn last(&self) -> Seen {
+    pub(super) fn last(&self) -> ReceivedRequest {
         self.seen.lock().unwrap().last().unwrap().clone()
     }
 }
