@@ -53,7 +53,7 @@ impl Default for WorkLimits {
     fn default() -> Self {
         // A unit takes about 10 ns at most (`bench tenants --units`). So an attempt at the limit takes less than 50 ms with 2,000
         // nodes, and the refill lets one namespace use half a percent of the core's time.
-        Self { base: 2_000_000, per_node: 1_500, refill_per_second: 500_000 }
+        Self { base: 1_600_000, per_node: 1_200, refill_per_second: 500_000 }
     }
 }
 

@@ -3,11 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod group_world;
-
 use std::sync::Arc;
 
-use group_world::GroupWorld;
+use super::group_world::GroupWorld;
 use kube_scheduler_api_types::Object;
 use kube_scheduler_config::FeatureGates;
 use kube_scheduler_engine::Input;

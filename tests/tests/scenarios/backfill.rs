@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod backfill_devices;
+mod devices;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -3,13 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod group_world;
-
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use group_world::GroupWorld;
+use super::group_world::GroupWorld;
 use kube_scheduler_api_types::Object;
 use kube_scheduler_engine::Input;
 use kube_scheduler_tests::fixtures::{GANG_GATES, gates, node_applied, pod_group};

@@ -4,7 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod exact_gang_devices;
+mod devices;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
