@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use kube_scheduler_api_types::{Node, Pod};
 use kube_scheduler_tests::fuzz::{TARGETS, Target, target};
 
 fn inputs(target: &Target) -> Vec<PathBuf> {
@@ -34,6 +35,25 @@ fn every_folder_belongs_to_a_target() {
         assert!(target(&name).is_some(), "{name}");
     }
     assert!(TARGETS.iter().all(|target| !target.about.is_empty()));
+}
+
+/// What the first byte chooses is chosen both ways, so that either decoder and either version of HTTP is replayed.
+#[test]
+fn both_encodings_and_versions_are_replayed() {
+    for name in ["watch", "list", "pod", "node", "secure-port"] {
+        let inputs = inputs(&target(name).unwrap());
+        let first_bytes: Vec<u8> =
+            inputs.iter().filter_map(|path| fs::read(path).unwrap().first().copied()).collect();
+        for choice in [0, 1] {
+            assert!(first_bytes.iter().any(|byte| byte % 2 == choice), "{name}: {first_bytes:?}");
+        }
+    }
+    let read = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/fuzz").join(name);
+        fs::read(path).unwrap()[1..].to_vec()
+    };
+    assert_eq!(&*Pod::from_protobuf(&read("pod/in-protobuf")).unwrap().name, "p");
+    assert_eq!(&*Node::from_protobuf(&read("node/in-protobuf")).unwrap().name, "n");
 }
 
 macro_rules! replayed {
