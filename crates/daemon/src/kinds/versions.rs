@@ -39,6 +39,11 @@ impl ServedVersions {
         versions.insert(name.to_owned(), version);
     }
 
+    /// Whether the server has named the version in which it serves the kind of this name.
+    pub(crate) fn have(&self, name: &str) -> bool {
+        lock(&self.0).contains_key(name)
+    }
+
     /// The version in which the kind of this group and plural is served; `None` if it is the usual one.
     pub(crate) fn get(&self, group: &str, plural: &str) -> Option<&'static str> {
         let versions = lock(&self.0);

@@ -6,7 +6,7 @@
 //! says nothing, so what does not arrive soon is listed again; what is unchanged costs the core nothing.
 //!
 //! Invariant: when [`catch_up`] returns, every change that the server had accepted before it was called has been handed
-//! to the core.
+//! to the core, but for a kind that the server has stopped to serve and is not found in another version within seconds.
 
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ use crate::watch::Position;
 const HOPE: Duration = Duration::from_millis(250);
 /// For the answer to one read.
 const ANSWER: Duration = Duration::from_secs(10);
+/// How often to look again for a kind that is not where it was found, which takes some ten seconds: the server may be upgraded.
+const MOST_MISSES: u32 = 6;
 
 /// Waits until all that the server has now was seen.
 pub(crate) async fn catch_up(api: &Api, positions: Vec<Position>) {
@@ -28,7 +30,7 @@ pub(crate) async fn catch_up(api: &Api, positions: Vec<Position>) {
 }
 
 async fn catch_up_one(api: &Api, mut position: Position) {
-    let Some(latest) = latest_version(api, &position).await else { return };
+    let Some(latest) = latest_version(api, &mut position).await else { return };
     if tokio::time::timeout(HOPE, position.reached(&latest)).await.is_err() {
         position.list_again();
         position.reached(&latest).await;
@@ -37,16 +39,26 @@ async fn catch_up_one(api: &Api, mut position: Position) {
 }
 
 /// A version of a kind that is later than everything written so far; `None` when the server does not know the kind.
-async fn latest_version(api: &Api, position: &Position) -> Option<String> {
+async fn latest_version(api: &Api, position: &mut Position) -> Option<String> {
     let mut backoff =
         Backoff::new(Duration::from_millis(100), Duration::from_secs(5), Duration::from_secs(60));
+    let mut n_misses = 0;
     loop {
         // Without a resource version only the latest state is returned.
         let call = Call::get(format!("{}?limit=1", position.path())).timeout(ANSWER);
         let error = match api.call(&call).await.map(|answer| version_of(&answer)) {
             Ok(Some(version)) => return Some(version),
             Ok(None) => ApiError::unclear("the answer is no list"),
-            Err(error) if error.code() == Some(404) => return None,
+            Err(error) if error.code() == Some(404) => {
+                let was_found = api.served_versions().have(position.kind());
+                if !was_found || n_misses == MOST_MISSES {
+                    return None;
+                }
+                n_misses += 1;
+                // Has the version looked up at once.
+                position.list_again();
+                error
+            }
             Err(error) => error,
         };
         let kind = position.kind();

@@ -1,7 +1,8 @@
 //! Requests about other objects that plugins ask for before a pod is bound, or when it is not bound after all.
 //!
 //! Invariant: the revision goes with every replacement, so that a change made meanwhile by another client is never undone; a
-//! write is not tried again unless the server refused it unseen, or because it names a revision that the object no longer has.
+//! write is not tried again unless the server refused it unseen, does not serve the kind where it did, or because it names a revision
+//! that the object no longer has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,8 @@ use crate::transport::{Api, ApiError, Call};
 
 /// How often an object that others change meanwhile is patched, or a finalizer taken off it.
 const MAX_TRIES: u32 = 5;
+/// After how long a patch is sent again that found nothing where its kind was served: until then it may be known where it is now.
+const LOOKED_UP: Duration = Duration::from_secs(5);
 
 /// Carries out a request about one object.
 pub(super) async fn send(
@@ -50,7 +53,8 @@ pub(super) async fn send(
                 timeout,
             )
             .await
-            .map(Success::Stored);
+            .map(Success::Stored)
+            .map_err(|error| if served.is_some() { moved_or(error) } else { error });
         }
         ObjectWrite::Get(_) => Call::get(&*path),
         ObjectWrite::Delete { object, finalizer } => {
@@ -145,6 +149,17 @@ fn without_finalizer(object: &Object, finalizer: &str) -> Object {
     changed
 }
 
+/// A server that is upgraded may serve a kind in another version from one moment to the next. It says nothing of an object then, as
+/// it does of one that is gone, and the same patch is to be sent again when it is known where the kind is.
+fn moved_or(error: ApiError) -> ApiError {
+    match error {
+        ApiError::Status { code: 404, reason, message, .. } if reason != "NotFound" => {
+            ApiError::Status { code: 503, reason, message, retry_after: Some(LOOKED_UP) }
+        }
+        error => error,
+    }
+}
+
 fn refusal(text: String) -> ApiError {
     ApiError::not_sent(text)
 }
@@ -206,6 +221,24 @@ mod tests {
         };
         let write = ObjectWrite::PatchStatus { object, patch: patch.clone().into(), is_final };
         send(api, &write, Duration::from_secs(60)).await
+    }
+
+    /// A patch of the status of an object whose kind the server served in a version that it has named.
+    async fn sent_to_versioned(answer: (u16, Value)) -> ApiError {
+        let (api, asked) = server(vec![answer]);
+        api.served_versions().set("resourceclaims.resource.k8s.io", "v1");
+        let error = sent(&api, &patch("5"), false).await.unwrap_err();
+        assert_eq!(asked.join().unwrap().len(), 1);
+        error
+    }
+
+    #[tokio::test]
+    async fn a_patch_is_sent_again_where_its_kind_has_moved_and_not_where_the_object_is_gone() {
+        let moved = sent_to_versioned((404, json!("404 page not found"))).await;
+        assert_eq!(moved.retry_after(), Some(LOOKED_UP));
+        let gone = json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": "no"});
+        let gone = sent_to_versioned((404, gone)).await;
+        assert_eq!((gone.code(), gone.retry_after()), (Some(404), None));
     }
 
     fn conflict() -> (u16, Value) {
