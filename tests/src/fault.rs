@@ -33,6 +33,7 @@ use std::sync::Once;
 
 use anyhow::Result;
 use kube_scheduler_engine::{AttemptResult, Pool};
+use kube_scheduler_runtime::panic_message;
 
 pub use self::kept::{Kept, run_and_weigh};
 pub(crate) use self::server::apply_patch;
@@ -314,9 +315,7 @@ pub fn shrink(seed: u64, options: &Options) -> Options {
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "without a message".to_owned())
+    panic_message(panic).unwrap_or("without a message").to_owned()
 }
 
 /// Panics of the failing plugin are not worth a line.

@@ -26,8 +26,11 @@ use crate::outbox::DroppedEvent;
 
 /// Events that may wait to be written.
 const MAX_WAITING: usize = 32_768;
-/// What an event takes in memory at most, about, in bytes: what it is about, and a note of up to 1 KiB.
-const MOST_BYTES: usize = size_of::<EventWrite>() + size_of::<EventKey>() + 1024;
+/// What an event takes in memory at most, about, in bytes: what it is about, a note of up to 1 KiB, three names (its own, the
+/// pod's and the namespace's), and a round 200 for the pod's uid and revision and the counters of references. What it shares
+/// with others, such as the name of the profile, is left out.
+const MOST_BYTES: usize =
+    size_of::<EventWrite>() + size_of::<EventKey>() + 1024 + 3 * MAX_NAME_LEN + 200;
 /// Events that may be remembered because they may repeat.
 const MAX_REMEMBERED: usize = 65_536;
 /// An event that has not repeated for so long is forgotten.
