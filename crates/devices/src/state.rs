@@ -207,12 +207,13 @@ impl DeviceState {
 
     fn refresh_device(&mut self, name: &DeviceName) {
         let Some((pool, key)) = self.selectors.inventory().find(name) else { return };
-        let was_held = self.occupancy.is_held(key);
+        let held = |it: &Occupancy| (it.is_held(key), it.is_only_planned(key));
+        let before = held(&self.occupancy);
         let usages = [&self.claims, &self.in_flight, &self.planned];
         if !self.occupancy.refresh(key, name, usages) {
             return;
         }
-        if self.occupancy.is_held(key) != was_held {
+        if held(&self.occupancy) != before {
             self.counters.count(pool, &self.occupancy);
         }
         match pool.nodes() {
@@ -316,7 +317,7 @@ mod tests {
         let devices: Vec<_> = names
             .map(|(key, name)| {
                 let held = (occupancy.is_held(key), occupancy.is_dedicated(key));
-                (name, held, occupancy.consumed(key))
+                (name, held, occupancy.is_only_planned(key), occupancy.consumed(key))
             })
             .collect();
         let free: Vec<_> =
@@ -405,6 +406,47 @@ mod tests {
             format!("{found:?}")
         };
         (1..5).map(offer).collect()
+    }
+
+    /// Two devices share a set of counters that is enough for one of them, and a third one has a set of its own.
+    #[test]
+    fn what_is_only_planned_leaves_other_counters_alone() {
+        let slice = |name: &str, rest: serde_json::Value| {
+            let mut json = json!({
+                "metadata": {"name": name},
+                "spec": {"driver": "d", "nodeName": "n",
+                         "pool": {"name": "p", "generation": 1, "resourceSliceCount": 2}},
+            });
+            json["spec"].as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+            Arc::new(ResourceSlice::from_json(&json.clone().into()).unwrap())
+        };
+        let device = |name: &str, set: &str| {
+            json!({"name": name, "attributes": {"v": {"int": 0}},
+                   "consumesCounters": [{"counterSet": set, "counters": {"c": {"value": "2"}}}]})
+        };
+        let set = |name: &str| json!({"name": name, "counters": {"c": {"value": "3"}}});
+        let devices = [device("0", "s"), device("1", "s"), device("2", "t")];
+        let slices = [
+            slice("a", json!({"devices": devices})),
+            slice("b", json!({"sharedCounters": [set("s"), set("t")]})),
+        ];
+        let features = Features { partitionable_devices: true, ..Features::default() };
+        let table = SelectorTable::new(Arc::new(Inventory::new(slices, features)));
+        let mut state = Arc::new(DeviceState::new(table, Usage::default()));
+        let mut turn = |adds: bool, holder: Holder, device: usize| {
+            let changed = Arc::make_mut(&mut state);
+            match adds {
+                true => changed.add(holder, &allocation(device, None)),
+                false => changed.remove(holder, &allocation(device, None)),
+            }
+            offers(&state, "n").contains("Some")
+        };
+        assert!(turn(true, Holder::Planned, 1));
+        // A more important pod has taken what the plan needs.
+        assert!(turn(true, Holder::Claims, 0), "the device with the other set is free");
+        assert!(!turn(true, Holder::Claims, 1), "claims hold more than there is");
+        assert!(turn(false, Holder::Claims, 1), "it is planned only, as before");
+        assert!(!turn(true, Holder::Planned, 2), "all devices are held");
     }
 
     proptest! {

@@ -90,12 +90,15 @@ pub(crate) struct Occupancy {
 #[derive(Clone, Debug, PartialEq)]
 struct Occupied {
     is_dedicated: bool,
+    /// Whether no claim holds any of it: it is kept for pods that wait.
+    is_only_planned: bool,
     /// Sums of what shares consume, if a share says so.
     consumed: Option<BTreeMap<Arc<str>, Quantity>>,
 }
 
 impl Occupancy {
-    /// Looks again at who holds the device `name`, and says whether anything is different.
+    /// Looks again at who holds the device `name`, and says whether anything is different. The usages are those by claims as they
+    /// are stored, by claims in flight, and what is planned.
     pub(crate) fn refresh(
         &mut self,
         key: DeviceKey,
@@ -116,7 +119,8 @@ impl Occupancy {
             }
         }
         let is_dedicated = usages.iter().any(|usage| usage.dedicated.contains_key(name));
-        let occupied = Occupied { is_dedicated, consumed };
+        let is_only_planned = !usages[..2].iter().any(|usage| usage.holds(name));
+        let occupied = Occupied { is_dedicated, is_only_planned, consumed };
         let before = self.devices.insert(key, occupied.clone());
         if before.is_none() {
             *self.n_by_pool.entry(key.pool()).or_default() += 1;
@@ -154,6 +158,11 @@ impl Occupancy {
     /// Whether it is dedicated or any share of it is taken.
     pub(crate) fn is_held(&self, device: DeviceKey) -> bool {
         self.devices.contains_key(&device)
+    }
+
+    /// Whether it is held, though by no claim: it is kept for pods that wait.
+    pub(crate) fn is_only_planned(&self, device: DeviceKey) -> bool {
+        self.devices.get(&device).is_some_and(|occupied| occupied.is_only_planned)
     }
 
     /// What the shares of a device consume together; absent if none says so.

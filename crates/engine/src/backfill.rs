@@ -2,9 +2,9 @@
 //!
 //! Of the gangs that are planned as a whole and do not fit, one at a time is the head: it holds the places that it gets once
 //! certain pods have ended. Its members are nominated to them in the queue, and nowhere else: pods of the same priority or less
-//! may take what is left beside these members, so that they do not delay the gang. What plugins choose for members, such as devices, is
-//! [held](crate::held_objects) from the same pods. The head is overtaken by a gang of higher
-//! priority, and ends with its pods, with a change of what it asks for, or after a while; then it waits its turn.
+//! may take what is left beside these members, so that they do not delay the gang. What plugins choose for members, such as
+//! devices, is [held](crate::held_objects) from the same pods. The head is overtaken by a gang of higher priority, and ends with
+//! its pods, with a change of what it asks for, or after a while; then it waits its turn.
 //!
 //! Invariants: no more than one group holds room; a group that holds room or rests has known pods, and
 //! [`Deadlines`](crate::deadlines::Deadlines) has the time at which the head ends. [`group_ahead`](crate::group_ahead) finds

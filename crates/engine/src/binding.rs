@@ -351,22 +351,26 @@ impl Bindings {
 /// Reports to the queue, except for the pod itself, the objects that are not about to be written any more.
 fn report_released(core: &mut Core, uid: &str) {
     for released in std::mem::take(&mut core.released) {
-        report_released_object(core, released, uid);
+        report_released_object(core, released, |other| *other.uid != *uid);
     }
 }
 
-/// Reports to the queue, except for the pod with this UID, an object that is not about to be written any more: what it was to get is
-/// free again, unless it was written. A plugin's hint looks at both forms.
+/// Reports to the queue, for those pods that `may_move`, an object that is not about to be written any more: what it was to get
+/// is free again, unless it was written. A plugin's hint looks at both forms.
 ///
 /// Parity: the reference reports nothing. Pods that were rejected because of such an object wait for time alone.
-pub(crate) fn report_released_object(core: &mut Core, released: Arc<Object>, uid: &str) {
+pub(crate) fn report_released_object(
+    core: &mut Core,
+    released: Arc<Object>,
+    may_move: impl Fn(&Pod) -> bool,
+) {
     let Object { group, kind, namespace, name, .. } = &*released;
     let present = core.cluster.objects().get(group, kind, namespace, name);
     let present = present.filter(|present| present.uid == released.uid).cloned();
     let resource = resource_of(&released, &core.plans.custom_resources);
     let event = ClusterEvent::new(resource, ActionType::UPDATE);
     let (old, new) = (EventObject::Other(released), present.map(EventObject::Other));
-    core.move_all_if(&event, &old, new.as_ref(), |other| *other.uid != *uid);
+    core.move_all_if(&event, &old, new.as_ref(), may_move);
 }
 
 impl Binding {

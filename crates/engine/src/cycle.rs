@@ -212,7 +212,7 @@ impl SchedulingCycle {
             core.done(&pod.uid);
             return Some(turn);
         }
-        core.show_held_to(&pod);
+        core.show_held_to(profile, &pod, &[]);
         let Guidance { recorded, observer } = guidance;
         let (found, work) = self.find(core, &queued, profile, Scope::ALL, observer);
         turn.work = work;

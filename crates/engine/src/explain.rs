@@ -161,7 +161,7 @@ pub(crate) fn explained(
     let mut pod = pod.clone();
     core.put_into_group(&mut pod);
     let pod = &pod;
-    core.show_held_to(pod);
+    core.show_held_to(idx, pod, &[]);
     let profile = &core.plans.profiles[idx];
     let runner = Runner::new(profile, core.sources());
     let explanation = guarded(|| explain(&runner, pod, manner));

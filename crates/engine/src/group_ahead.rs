@@ -1,8 +1,8 @@
 //! Plans for a gang that does not fit: where it goes once pods have ended that may end by themselves, as few as possible.
 //!
-//! The pods that may end are taken off on trial, with the devices that [come free](crate::trial_claims) when they end, then put back one after the other, those first that are expected to run on
-//! for longest, as long as the gang fits. The others are those that it waits for. A plan that still holds is kept to: the gang
-//! never waits for a pod that it did not wait for before.
+//! The pods that may end are taken off on trial, with the devices that [come free](crate::trial_claims) when they end, then put
+//! back one after the other, those first that are expected to run on for longest, as long as the gang fits. The others are
+//! those that it waits for. A plan that still holds is kept to: the gang never waits for a pod that it did not wait for before.
 //!
 //! Invariant: with the pods gone that a plan waits for, and nothing else changed, the gang fits.
 
@@ -21,7 +21,7 @@ use crate::group::{Group, GroupWork, PlacementOutcome};
 use crate::group_preemption::Rehearsal;
 use crate::held_objects::chosen_for;
 use crate::incomplete::GroupKey;
-use crate::trial_claims::n_claims;
+use crate::trial_claims::{may_need_devices, n_claims, work_of_claims};
 
 /// How many times a member is placed on trial one after the other for a plan at most, where members cannot be counted, and how
 /// many times the gang is tried all the same.
@@ -100,8 +100,12 @@ impl SchedulingCycle {
         among: Option<&BTreeSet<Arc<str>>>,
     ) -> Result<Option<Plan>, Status> {
         let cluster = &cx.core.cluster;
-        let work = (cluster.n_pods() + cluster.n_nodes() + n_claims(cluster)) as u64;
         let limits = self.budgets.of(&group.namespace, cluster.n_nodes(), cx.core.now);
+        let mut work = (cluster.n_pods() + cluster.n_nodes() + n_claims(cluster)) as u64;
+        // Looks at each claim, which is for nothing if there are too many already.
+        if work <= limits.hard && group.pods.iter().any(|pod| may_need_devices(pod)) {
+            work = work.saturating_add(work_of_claims(cluster));
+        }
         if work > limits.hard {
             return Err(Status::error("planning ahead would cost too much"));
         }

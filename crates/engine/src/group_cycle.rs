@@ -137,8 +137,8 @@ impl SchedulingCycle {
                 },
                 ..GroupReport::default()
             };
-            if let Some(first) = group.pods.first() {
-                cx.core.show_held_to(first);
+            if let [first, others @ ..] = &*group.pods {
+                cx.core.show_held_to(group.profile, first, others);
             }
             let nominations = withdraw_nominations(cx.core, &group);
             let mut tried = self.decide(&mut cx, &group, true, &mut report);

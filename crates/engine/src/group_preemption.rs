@@ -23,7 +23,7 @@ use crate::group_report::GroupReport;
 use crate::guard::guarded;
 use crate::observer::NoObserver;
 use crate::preemption::{GROUP_TARGET, GroupPreemptor};
-use crate::trial_claims::TrialClaims;
+use crate::trial_claims::{TrialClaims, may_need_devices};
 
 const NO_PLUGIN: &str =
     "default preemption plugin is not registered, workload aware preemption is disabled";
@@ -192,10 +192,8 @@ impl Rehearsal<'_, '_> {
     /// From now on, devices come free with the pods that are taken off, as when these end, if any member may need some. Those that are
     /// counted need none.
     pub(crate) fn follow_claims(&mut self) {
-        let may_need = |pod: &Arc<Pod>| {
-            !pod.spec.resource_claims.is_empty() || !pod.spec.device_users.is_empty()
-        };
-        if self.recount.is_none() && self.group.pods.iter().any(may_need) {
+        let may_need = || self.group.pods.iter().any(|pod| may_need_devices(pod));
+        if self.recount.is_none() && may_need() {
             self.claims = Some(TrialClaims::of(self.cx.core));
         }
     }

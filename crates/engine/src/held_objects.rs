@@ -1,12 +1,16 @@
 //! What a gang that waits holds besides room on nodes: what plugins choose for its members, such as devices.
 //!
-//! Plugins say so in objects, which are shown to them as about to be written while a pod is looked at that must leave room for the
-//! gang: one of the same priority or less, and no member. They are not shown for others. Both are changes of these objects, as any
-//! other that plugins follow, and nothing changes as long as pods of one kind come one after the other.
+//! Plugins say so in objects, which are shown to them as about to be written while a pod is looked at that must leave room
+//! for the gang: one of the same priority or less, and no member. They are not shown for others. Both are changes of these
+//! objects, as any other that plugins follow, and nothing changes as long as pods of one kind come one after the other, or
+//! pods for which no plugin has anything to choose.
+//!
+//! Members that share something name the same object. Each of them holds it: it is pending as often.
 //!
 //! Invariant: the objects of the head's plan are pending if, and only if, they are shown; those of other plans never are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Object, Pod};
@@ -16,6 +20,8 @@ use crate::binding::report_released_object;
 use crate::core::Core;
 use crate::group::{Group, Outcome};
 use crate::guard::guarded;
+use crate::incomplete::GroupKey;
+use crate::profiles::ProfileIdx;
 
 /// How many bytes the objects of a plan may take. Of a plan with more the first members' are held.
 const MAX_BYTES: usize = 4 << 20;
@@ -27,14 +33,20 @@ pub(crate) type HeldObjects = Vec<(Arc<str>, Arc<Object>)>;
 pub(crate) fn chosen_for(core: &Core, group: &Group, outcomes: &[Outcome]) -> HeldObjects {
     let profile = &core.plans.profiles[group.profile];
     let (mut objects, mut n_bytes) = (HeldObjects::new(), 0);
+    let mut known: BTreeMap<Arc<str>, Arc<Object>> = BTreeMap::new();
     for (pod, outcome) in group.pods.iter().zip(outcomes) {
         let Some(state) = outcome.fit().and_then(|fit| fit.left.as_deref()) else { continue };
         for (_, _, plugin) in profile.reserve() {
             for object in guarded(|| plugin.planned(state)).unwrap_or_default() {
-                n_bytes += object.n_bytes();
+                // What members share is the same object, and takes its bytes once.
+                let same = known.get(&object.uid).cloned();
+                n_bytes += size_of::<(Arc<str>, Arc<Object>)>();
+                n_bytes += if same.is_none() { object.n_bytes() } else { 0 };
                 if n_bytes > MAX_BYTES {
                     return objects;
                 }
+                let object = same.unwrap_or(object);
+                known.insert(object.uid.clone(), object.clone());
                 objects.push((pod.uid.clone(), object));
             }
         }
@@ -42,17 +54,31 @@ pub(crate) fn chosen_for(core: &Core, group: &Group, outcomes: &[Outcome]) -> He
     objects
 }
 
+/// Whether a pod must leave room for a gang that holds some with this priority.
+fn must_leave_room(pod: &Pod, (namespace, name): &GroupKey, priority: i32) -> bool {
+    let is_member = pod.namespace == *namespace && pod.spec.pod_group.as_ref() == Some(name);
+    !is_member && pod.priority() <= priority
+}
+
 /// # Objects that are held
 impl Core {
-    /// Before a pod is looked at, or a group by its most important pod: shows what the head holds if the pod must leave room for it.
-    pub(crate) fn show_held_to(&mut self, pod: &Pod) {
+    /// Before a pod is looked at, or the pods of a group, the first of which is the most important one: shows what the head holds
+    /// if that one must leave room for it. Whatever is shown makes no difference to pods for which nothing is reserved.
+    pub(crate) fn show_held_to(&mut self, profile: ProfileIdx, first: &Pod, others: &[Arc<Pod>]) {
         let Some(head) = &self.backfill.head else { return };
-        let (namespace, name) = &head.group;
-        let is_member = pod.namespace == *namespace && pod.spec.pod_group.as_ref() == Some(name);
-        if is_member || pod.priority() > head.priority {
-            self.hide_held();
-        } else {
-            self.show_held();
+        if head.plan.objects.is_empty() {
+            return;
+        }
+        let must_leave_room = must_leave_room(first, &head.group, head.priority);
+        let profile = &self.plans.profiles[profile];
+        let are_idle = guarded(|| {
+            let mut pods = iter::once(first).chain(others.iter().map(|pod| &**pod));
+            pods.all(|pod| profile.reserve().all(|(_, _, plugin)| plugin.is_idle_for(pod)))
+        });
+        match are_idle {
+            Ok(true) => {}
+            _ if must_leave_room => self.show_held(),
+            _ => self.hide_held(),
         }
     }
 
@@ -78,20 +104,30 @@ impl Core {
         }
     }
 
-    /// Wakes pods if some of `objects`, which were held, are not held any more. Which of them it is does not matter to those who wait
-    /// for devices that are free again.
-    pub(crate) fn give_back_objects(&mut self, objects: HeldObjects) {
+    /// Wakes pods if some of `objects`, which the group held with this priority, are not held any more: those that had to leave
+    /// room for it. Which of the objects it is does not matter to those who wait for devices that are free again.
+    pub(crate) fn give_back_objects(
+        &mut self,
+        objects: &[(Arc<str>, Arc<Object>)],
+        group: &GroupKey,
+        priority: i32,
+    ) {
         let free = {
+            // What members share is taken with the first of them.
+            let is_placed = |member: &Arc<str>| self.cluster.pod(member).is_some();
+            let placed = objects.iter().filter(|(member, _)| is_placed(member));
+            let taken: BTreeSet<&str> = placed.map(|(_, object)| &*object.uid).collect();
             let head = self.backfill.head.iter().flat_map(|head| &head.plan.objects);
             let held: BTreeMap<&str, &Object> =
                 head.map(|(_, object)| (&*object.uid, &**object)).collect();
-            objects.into_iter().find(|(member, object)| {
+            let free = objects.iter().map(|(_, object)| object).find(|object| {
                 let is_held = held.get(&*object.uid).is_some_and(|it| it.json == object.json);
-                !is_held && self.cluster.pod(member).is_none()
-            })
+                !is_held && !taken.contains(&*object.uid)
+            });
+            free.cloned()
         };
-        if let Some((_, object)) = free {
-            report_released_object(self, object, "");
+        if let Some(object) = free {
+            report_released_object(self, object, |pod| must_leave_room(pod, group, priority));
         }
     }
 }

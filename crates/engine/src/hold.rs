@@ -98,11 +98,12 @@ impl Core {
 
     /// A gang is not the head any more. How long it may hold room is remembered.
     fn lose_head(&mut self, head: Head) {
-        let is_head = self.backfill.plan_of(&head.group).is_some();
+        let Head { group, priority, until, plan, .. } = head;
+        self.give_back(plan, &group, priority);
+        let is_head = self.backfill.plan_of(&group).is_some();
         if !is_head {
-            self.backfill.earlier.insert(head.group, head.until);
+            self.backfill.earlier.insert(group, until);
         }
-        self.give_back(head.plan);
     }
 
     /// The head has held room for as long as it may. Now no gang may hold any for the same time, and this one not for twice that
@@ -140,13 +141,15 @@ impl Core {
             let held = std::mem::take(&mut head.plan.objects);
             let (objects, left) = held.into_iter().partition(|(member, _)| *member == pod.uid);
             head.plan.objects = left;
-            self.give_back(Plan { places: gone, objects, waits_for: BTreeSet::new() });
+            let priority = head.priority;
+            let plan = Plan { places: gone, objects, waits_for: BTreeSet::new() };
+            self.give_back(plan, group, priority);
         }
     }
 
-    /// Ends the nominations of a plan that are not those of the head, and wakes pods for the room, and for whatever else, that is free
-    /// again.
-    fn give_back(&mut self, plan: Plan) {
+    /// Ends the nominations of a plan that are not those of the head, and wakes pods for the room, and for whatever else, that is
+    /// free again: what the group held with this priority.
+    fn give_back(&mut self, plan: Plan, group: &GroupKey, priority: i32) {
         let head = self.backfill.head.iter().flat_map(|head| &head.plan.places);
         let held: BTreeMap<Arc<str>, Arc<str>> =
             head.map(|(pod, node)| (pod.uid.clone(), node.clone())).collect();
@@ -175,7 +178,7 @@ impl Core {
                 woken.push(pod);
             }
         }
-        self.give_back_objects(plan.objects);
+        self.give_back_objects(&plan.objects, group, priority);
     }
 }
 

@@ -1,13 +1,13 @@
 //! Pods that differ by their numbers alone: which class they are of.
 //!
 //! The pods of one StatefulSet or indexed Job carry labels that number them. To the plugins that look at labels through selectors
-//! alone ([`SignatureWriter::selectable_labels`](kube_scheduler_framework::SignatureWriter::selectable_labels)) such pods are alike as
-//! long as no selector is about one of these labels. So each of them has a strict number, of the signature with all labels, and a
-//! loose one, of the signature without these. Which of them counts is decided anew whenever it is asked for.
+//! alone ([`SignatureWriter::selectable_labels`](kube_scheduler_framework::SignatureWriter::selectable_labels)) such pods are
+//! alike as long as no selector is about one of these labels. So each of them has a strict number, of the signature with all
+//! labels, and a loose one, of the signature without these. Which of them counts is decided anew whenever it is asked for.
 //!
-//! Invariant: pods with the same loose number get the same answers whenever it counts. Nothing that is kept by number goes stale when
-//! the decision changes: a number means the same bytes all the time, and what is kept is compared with what it was read from
-//! before it is used.
+//! Invariant: pods with the same loose number get the same answers whenever it counts. Nothing that is kept by number goes stale
+//! when the decision changes: a number means the same bytes all the time, and what is kept is compared with what it was read
+//! from before it is used.
 
 use kube_scheduler_api_types::well_known::NUMBERING_LABELS;
 use kube_scheduler_api_types::{LabelSelector, Object, Pod};
@@ -18,8 +18,8 @@ use crate::core::Core;
 use crate::policy::Entry;
 
 impl Core {
-    /// The number of the class that a pod is of as things are now: pods of one class get the same answers. `None` for a pod that is
-    /// evaluated on its own. O(log objects + constraints).
+    /// The number of the class that a pod is of as things are now: pods of one class get the same answers. `None` for a pod that
+    /// is evaluated on its own. O(log objects + constraints).
     pub(crate) fn class_of(&self, queued: &QueuedPod<Entry>) -> Option<u64> {
         let Signature { strict, loose } = queued.signature()?;
         let is_loose = loose != strict && self.ignores_numbers(&queued.entry().0);
@@ -55,8 +55,8 @@ fn owner_selects_by_number(pod: &Pod, cluster: &ClusterState) -> bool {
     })
 }
 
-/// The controller that owns a pod, if a pod without constraints is spread by what it selects, and whether it does so by labels alone,
-/// without operators. O(log objects).
+/// The controller that owns a pod, if a pod without constraints is spread by what it selects, and whether it does so by labels
+/// alone, without operators. O(log objects).
 pub(crate) fn spreading_owner<'c>(
     pod: &Pod,
     cluster: &'c ClusterState,

@@ -1,7 +1,9 @@
-//! Claims of devices while pods are taken off on trial. When a pod ends, its devices come free, once no other pod uses them: the API
-//! server's controllers take them from the claim. A plan for what comes then has to see that.
+//! Claims of devices while pods are taken off on trial. When a pod ends, its devices come free, once no other pod uses them: the
+//! API server's controllers take them from the claim. A plan for what comes then has to see that.
 //!
-//! A claim whose users are gone already, and which has its devices still, counts as one that is about to lose them.
+//! A claim whose users are gone already, and which has its devices still, counts as one that is about to lose them. A claim in
+//! flight that has no object yet, as for extended resources, is not followed: its devices stay taken whatever is taken off, until
+//! the claim is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,9 +16,29 @@ use crate::core::Core;
 
 const CLAIM: &str = "ResourceClaim";
 
-/// How many claims there are, all of which have to be looked at.
+/// What following a claim with devices costs besides copying its JSON, in units of work. An estimate: its users are looked at,
+/// and it gets two entries of maps.
+const WORK_OF_CLAIM: u64 = 200;
+/// So many bytes of JSON are copied for a unit.
+const BYTES_OF_A_UNIT: u64 = 4;
+
+/// How many claims there are, all of which have to be looked at. O(1).
 pub(crate) fn n_claims(cluster: &ClusterState) -> usize {
     cluster.objects().n_objects(RESOURCE_GROUP, CLAIM)
+}
+
+/// What [following](TrialClaims::of) the claims costs besides looking at each, in units of work. O(claims).
+pub(crate) fn work_of_claims(cluster: &ClusterState) -> u64 {
+    let claims = cluster.objects().list(RESOURCE_GROUP, CLAIM).filter(|claim| has_devices(claim));
+    claims.fold(0, |work: u64, claim| {
+        let of_copy = claim.n_bytes() as u64 / BYTES_OF_A_UNIT;
+        work.saturating_add(WORK_OF_CLAIM).saturating_add(of_copy)
+    })
+}
+
+/// Whether a pod may need devices, by its specification. Claims matter to no other pod.
+pub(crate) fn may_need_devices(pod: &Pod) -> bool {
+    !pod.spec.resource_claims.is_empty() || !pod.spec.device_users.is_empty()
 }
 
 /// The claims that hold devices.
@@ -152,8 +174,8 @@ fn listed_users(claim: &Object) -> &[Json] {
     claim.json["status"]["reservedFor"].as_array().unwrap_or_default()
 }
 
-/// The UIDs of those who may use the claim, by its status, and are there. One that is no pod, or has no node, stays there whatever is
-/// taken off.
+/// The UIDs of those who may use the claim, by its status, and are there. One that is no pod, or has no node, stays there
+/// whatever is taken off.
 fn known_users(core: &Core, claim: &Object) -> BTreeSet<Arc<str>> {
     let known = listed_users(claim).iter().filter(|user| {
         let text = |field: &str| user[field].as_str().unwrap_or_default();

@@ -10,14 +10,15 @@ use smallvec::SmallVec;
 use crate::inventory::{Consumption, Inventory, Pool, PoolGeneration};
 use crate::usage::Occupancy;
 
-/// What devices that claims hold take, by pool.
+/// What devices take that claims hold, or that are kept for pods that wait, by pool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CommittedCounters(FxHashMap<PoolGeneration, PoolCounters>);
 
 #[derive(Clone, Debug)]
 struct PoolCounters {
     taken: Vec<Quantity>,
-    /// Whether more is taken than there is. Then nothing that needs any counter of the pool can be had.
+    /// Whether claims take more than there is. Then nothing that needs any counter of the pool can be had. What is only planned
+    /// may well be too much together with what claims took since, and keeps nobody from the other counters.
     is_overdrawn: bool,
 }
 
@@ -45,8 +46,19 @@ impl CommittedCounters {
             return;
         }
         self.forget(pool);
+        // First what claims hold, so that nothing else counts when these are compared with what there is.
+        self.add(pool, occupancy, false);
+        self.add(pool, occupancy, true);
+    }
+
+    /// Adds what the devices take that claims hold, or those that are only planned.
+    fn add(&mut self, pool: &Pool, occupancy: &Occupancy, are_planned: bool) {
         for device in pool.devices() {
-            if device.consumption().is_empty() || !occupancy.is_held(device.key()) {
+            let key = device.key();
+            if device.consumption().is_empty()
+                || !occupancy.is_held(key)
+                || occupancy.is_only_planned(key) != are_planned
+            {
                 continue;
             }
             let totals = device.counter_totals();
@@ -55,8 +67,9 @@ impl CommittedCounters {
                 is_overdrawn: false,
             });
             for (place, amount) in device.consumption() {
-                pool.taken[*place as usize].add(amount);
-                pool.is_overdrawn |= pool.taken[*place as usize] > totals[*place as usize];
+                let (taken, total) = (&mut pool.taken[*place as usize], &totals[*place as usize]);
+                taken.add(amount);
+                pool.is_overdrawn |= !are_planned && *taken > *total;
             }
         }
     }

@@ -44,12 +44,21 @@ pub(super) fn reserve(
     Ok(())
 }
 
-/// What Reserve found for the claims, as objects that are [planned](in_flight::is_planned): nothing but the devices.
+/// What Reserve found for the claims, or another member of the group for those that they share, as objects that are
+/// [planned](in_flight::is_planned): nothing but the devices.
 pub(super) fn planned(devices: &PodDevices) -> Vec<Arc<Object>> {
-    let found = devices.claims.iter().filter_map(|claim| Some((claim, claim.found.as_ref()?)));
+    let found = devices.claims.iter().filter_map(|claim| {
+        let allocation = claim.found.as_ref().or(claim.pending.as_ref())?;
+        Some((claim, allocation))
+    });
     let objects = found.filter_map(|(claim, allocation)| {
         let PodClaim { object, flight, .. } = claim;
-        let uid = in_flight::planned_uid(flight);
+        // A claim in memory has another UID in each attempt, and what is planned for its pod is the same.
+        let pod = extended::pods_of_special(object).next().filter(|_| claim.is_in_memory());
+        let uid = match pod {
+            Some(pod) => in_flight::planned_uid(&format!("pod/{pod}")),
+            None => in_flight::planned_uid(flight),
+        };
         let mut allocation = allocation.to_json();
         let mut results = allocation["devices"]["results"].take();
         // Those that were made for shares differ from time to time, and what is planned is the same.

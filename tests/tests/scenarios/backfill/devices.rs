@@ -208,6 +208,30 @@ fn devices_that_are_about_to_come_free_are_held() {
     assert!(world.is_placed("g0") && !world.is_placed("s") && !world.is_placed("u"));
 }
 
+#[test]
+fn a_claim_that_members_share_is_held_as_long_as_one_of_them_waits() {
+    let mut world = world(HOUR, &[4]);
+    run(&mut world, &ask("r", 1), 0, 2);
+    world.group("g", 1, false);
+    claim(&mut world, "shared", 4, &json!({}));
+    for name in ["g0", "g1"] {
+        let mut pod = member(name, 1, "g").json(None, None);
+        pod["spec"]["resourceClaims"] = json!([{"name": "all", "resourceClaimName": "shared"}]);
+        world.handle(pod_applied(&pod));
+    }
+    world.wait(1);
+    add(&mut world, &ask("s", 1), 1);
+    world.wait(30);
+    assert!(!world.is_placed("s"), "it would delay the gang");
+    world.end("g0");
+    world.wait(30);
+    assert!(!world.is_placed("s"), "the other one still waits for the claim");
+    end(&mut world, "r", 2);
+    world.wait(15);
+    assert!(world.is_placed("g1") && !world.is_placed("s"));
+    assert_eq!(n_pending(&world), 0, "nothing is held any more");
+}
+
 /// What a copy holds, it holds by itself.
 #[test]
 fn a_copy_holds_devices_of_its_own() {
