@@ -16,10 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_api_types::{Object, Pod, Timestamp};
 
-use crate::held_objects::HeldObjects;
 use crate::incomplete::GroupKey;
+
+/// Objects, each with the UID of the member that it is about.
+pub(crate) type HeldObjects = Vec<(Arc<str>, Arc<Object>)>;
 
 /// Where the members of a gang go once some pods have ended.
 #[derive(Clone, Debug, Default)]

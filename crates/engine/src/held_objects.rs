@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Object, Pod};
 
-use crate::backfill::Backfill;
+use crate::backfill::{Backfill, HeldObjects};
 use crate::binding::report_released_object;
 use crate::core::Core;
 use crate::group::{Group, Outcome};
@@ -25,9 +25,6 @@ use crate::profiles::ProfileIdx;
 
 /// How many bytes the objects of a plan may take. Of a plan with more the first members' are held.
 const MAX_BYTES: usize = 4 << 20;
-
-/// Objects, each with the UID of the member that it is about.
-pub(crate) type HeldObjects = Vec<(Arc<str>, Arc<Object>)>;
 
 /// What plugins have chosen for the members that fit.
 pub(crate) fn chosen_for(core: &Core, group: &Group, outcomes: &[Outcome]) -> HeldObjects {

@@ -63,6 +63,7 @@ mod ranking;
 mod readers;
 mod sharing;
 mod sizes;
+mod spreading_owner;
 mod term_limits;
 mod trial_claims;
 mod turn;

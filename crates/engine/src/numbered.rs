@@ -10,12 +10,13 @@
 //! from before it is used.
 
 use kube_scheduler_api_types::well_known::NUMBERING_LABELS;
-use kube_scheduler_api_types::{LabelSelector, Object, Pod};
+use kube_scheduler_api_types::{LabelSelector, Pod};
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_queue::{QueuedPod, Signature};
 
 use crate::core::Core;
 use crate::policy::Entry;
+use crate::spreading_owner::spreading_owner;
 
 impl Core {
     /// The number of the class that a pod is of as things are now: pods of one class get the same answers. `None` for a pod that
@@ -53,23 +54,4 @@ fn owner_selects_by_number(pod: &Pod, cluster: &ClusterState) -> bool {
         }
         false => owner.read_as(LabelSelector::of_controller).selects_by_number(),
     })
-}
-
-/// The controller that owns a pod, if a pod without constraints is spread by what it selects, and whether it does so by labels
-/// alone, without operators. O(log objects).
-pub(crate) fn spreading_owner<'c>(
-    pod: &Pod,
-    cluster: &'c ClusterState,
-) -> Option<(&'c Object, bool)> {
-    let owner = pod.controller.as_ref()?;
-    let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    let is_spreading = matches!(
-        (group, &*owner.kind),
-        ("", "ReplicationController") | ("apps", "ReplicaSet" | "StatefulSet")
-    );
-    if !is_spreading {
-        return None;
-    }
-    let found = cluster.objects().get(group, &owner.kind, &pod.namespace, &owner.name)?;
-    Some((&**found, group.is_empty()))
 }

@@ -11,7 +11,7 @@ use kube_scheduler_cache::counters::RequiredNodeAffinity;
 use kube_scheduler_cache::{ClusterState, ServiceSelectors};
 
 use super::{Comparisons, Reach, Shift, units};
-use crate::numbered::spreading_owner;
+use crate::spreading_owner::spreading_owner;
 
 /// What messages call a part of a pod, and what the part costs.
 type Part = (&'static str, Reach, fn(&Pod, &ClusterState, Counted) -> Comparisons);
