@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{KeyedMap, Quantity};
+use kube_scheduler_api_types::{KeyedMap, KeyedSet, Quantity};
 use rustc_hash::FxHashMap;
 
 use crate::api::{Allocation, Map};
@@ -13,19 +13,14 @@ use crate::inventory::{DeviceKey, PoolId};
 use crate::name::DeviceName;
 
 /// The devices that allocated claims hold (`docs/spec/plugins-dra.md` §5.3). Claims with admin access hold nothing.
-///
-/// Parity: a device that two claims hold is taken until both have given it back. In the reference it is free after the first one,
-/// and is given to a third. A watch that lags may show it so: a claim gets the device of another one that was deleted, is known from
-/// the answer to its write, and only then does the watch show the other one come and go.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
-    /// By how many claims.
-    dedicated: KeyedMap<DeviceName, u32>,
+    dedicated: KeyedSet<DeviceName>,
     shares: KeyedMap<DeviceName, BTreeMap<Arc<str>, Option<Map<Quantity>>>>,
 }
 
 impl Usage {
-    /// Adds what an allocation holds, which another one may hold, too.
+    /// Adds what an allocation holds. Adding it again changes nothing.
     pub fn add(&mut self, allocation: &Allocation, features: Features) {
         for result in allocation.results.iter().filter(|result| !result.admin_access) {
             match &result.share_id {
@@ -34,13 +29,13 @@ impl Usage {
                     shares.insert(id.clone(), result.consumed_capacity.clone());
                 }
                 _ => {
-                    *self.dedicated.entry(result.name()).or_default() += 1;
+                    self.dedicated.insert(result.name());
                 }
             }
         }
     }
 
-    /// Removes what an allocation held that was added.
+    /// Removes what an allocation held.
     pub fn remove(&mut self, allocation: &Allocation, features: Features) {
         for result in allocation.results.iter().filter(|result| !result.admin_access) {
             let name = result.name();
@@ -53,11 +48,7 @@ impl Usage {
                     }
                 }
                 _ => {
-                    let Some(n) = self.dedicated.get_mut(&name) else { continue };
-                    *n -= 1;
-                    if *n == 0 {
-                        self.dedicated.remove(&name);
-                    }
+                    self.dedicated.remove(&name);
                 }
             }
         }
@@ -70,12 +61,12 @@ impl Usage {
 
     /// All devices that are held in some way, some of them twice, in no particular order.
     pub(crate) fn devices(&self) -> impl Iterator<Item = &DeviceName> {
-        self.dedicated.keys().chain(self.shares.keys())
+        self.dedicated.iter().chain(self.shares.keys())
     }
 
     /// Whether any claim holds the device or a share of it.
     pub fn holds(&self, device: &DeviceName) -> bool {
-        self.dedicated.contains_key(device) || self.shares.contains_key(device)
+        self.dedicated.contains(device) || self.shares.contains_key(device)
     }
 }
 
@@ -118,7 +109,7 @@ impl Occupancy {
                 sums.entry(capacity.clone()).or_default().add(amount);
             }
         }
-        let is_dedicated = usages.iter().any(|usage| usage.dedicated.contains_key(name));
+        let is_dedicated = usages.iter().any(|usage| usage.dedicated.contains(name));
         let is_only_planned = !usages[..2].iter().any(|usage| usage.holds(name));
         let occupied = Occupied { is_dedicated, is_only_planned, consumed };
         let before = self.devices.insert(key, occupied.clone());

