@@ -1,7 +1,8 @@
 //! Which devices allocated claims hold, kept up to date from attempt to attempt (`docs/spec/plugins-dra.md` §5.3).
 //!
 //! Quirk: a device that two claims hold, which no API server should ever show, but a watch that lags may, is free once one of them
-//! gives it back, as in the reference (recorded in five families). A claim that keeps being allocated counts with the devices that it had first.
+//! gives it back, as in the reference (recorded in five families). A claim that keeps being allocated counts with the devices that
+//! it had first.
 
 use std::sync::Arc;
 
