@@ -17,7 +17,7 @@ pub enum Holder {
     Claims,
     /// By claims whose allocation is about to be written.
     InFlight,
-    /// By nobody yet: they are kept for pods that wait. What others take or give back meanwhile makes no difference to that.
+    /// By no claim yet: they are kept for pods that wait. What others take or give back meanwhile makes no difference to that.
     Planned,
 }
 

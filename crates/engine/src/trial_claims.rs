@@ -99,7 +99,7 @@ impl TrialClaims {
         }
         let mut by_user: BTreeMap<Arc<str>, Vec<usize>> = BTreeMap::new();
         for (at, (claim, users)) in claims.iter_mut().zip(users).enumerate() {
-            // What nobody is known to use is not given up because of a pod that goes.
+            // A claim without a known user does not lose its devices because a pod goes.
             let stays = users.is_empty() && !claim.has_listed_users();
             claim.n_users = if stays { 1 } else { users.len() };
             users.into_iter().for_each(|user| by_user.entry(user).or_default().push(at));

@@ -6,7 +6,7 @@
 //! says nothing, so what does not arrive soon is listed again; what is unchanged costs the core nothing.
 //!
 //! Invariant: when [`catch_up`] returns, every change that the server had accepted before it was called has been handed
-//! to the core, but for a kind that the server has stopped to serve and is not found in another version within seconds.
+//! to the core, but for kinds that are no longer served where they were, and are found in no other version within some ten seconds.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::watch::Position;
 const HOPE: Duration = Duration::from_millis(250);
 /// For the answer to one read.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How often to look again for a kind that is not where it was found, which takes some ten seconds: the server may be upgraded.
+/// How often to look again for a kind that is no longer where it was found: the server may be upgraded. It takes 6 to 13 seconds.
 const MOST_MISSES: u32 = 6;
 
 /// Waits until all that the server has now was seen.

@@ -251,7 +251,7 @@ async fn until_held_back(running: &Running, n: usize) {
     until("members are held back", || running.handle.metrics().contains(&are_gated)).await;
 }
 
-/// Waits until the server was told that the group is scheduled, in the words of 1.37.
+/// Waits until the condition that the group is scheduled was written, in the words of 1.37.
 async fn until_initially_scheduled(server: &ServerWithGroups, group: &str) {
     let uid = format!("uid-{group}");
     until("the group has its condition", || {

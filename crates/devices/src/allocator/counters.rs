@@ -18,7 +18,7 @@ pub(crate) struct CommittedCounters(FxHashMap<PoolGeneration, PoolCounters>);
 struct PoolCounters {
     taken: Vec<Quantity>,
     /// Whether claims take more than there is. Then nothing that needs any counter of the pool can be had. What is only planned
-    /// may well be too much together with what claims took since, and keeps nobody from the other counters.
+    /// may well be too much together with what claims took since, and does not keep pods from the other counters.
     is_overdrawn: bool,
 }
 

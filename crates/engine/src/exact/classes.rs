@@ -48,7 +48,7 @@ pub(super) struct Choosing {
 }
 
 /// What members of a class have in common, with what others look at in any case: labels by their number in the group, but for
-/// those that nobody looks at, and the priority, which decides which nominated pods a node keeps room for. Neither has to be part
+/// those that no selector is about, and the priority, which decides which nominated pods a node keeps room for. Neither has to be part
 /// of a signature.
 type InCommon = (Likeness, usize, i32);
 
