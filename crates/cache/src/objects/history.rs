@@ -13,18 +13,24 @@ use std::sync::Arc;
 use kube_scheduler_api_types::Object;
 use kube_scheduler_api_types::well_known::{EXTENDED_RESOURCE_CLAIM, RESOURCE_GROUP};
 
-use super::{KindStore, ObjectStore};
+use super::{KindStore, ObjectKey, ObjectStore};
 
 /// How many changes of a kind are kept at most. Followers that fall further behind start over.
 const MAX_CHANGES: usize = 1024;
 
 const CLAIM: &str = "ResourceClaim";
 
+/// How many deletions are remembered for a kind until the watch shows them. The oldest is forgotten.
+const MAX_DELETIONS: usize = 1024;
+
 /// Bytes of objects that the changes of a kind may hold, even if few objects of it are left.
 const MIN_BYTES: usize = 8 << 20;
 
 /// What a change takes beside its objects, in bytes.
 const PER_CHANGE: usize = size_of::<(usize, Arc<ObjectChange>)>() + size_of::<ObjectChange>();
+
+/// What a deletion takes, in bytes, with the text of a UID.
+const PER_DELETION: usize = size_of::<Arc<str>>() + 64;
 
 /// A change of one object.
 #[derive(Debug)]
@@ -49,6 +55,8 @@ pub(super) struct History {
     n_bytes: usize,
     /// What the objects of interest hold that are there, pending ones aside.
     n_bytes_there: usize,
+    /// The UIDs of objects that are deleted before the watch has shown them as they were, oldest first.
+    deletions: VecDeque<Arc<str>>,
 }
 
 impl History {
@@ -66,12 +74,25 @@ impl History {
             self.n_bytes -= n_bytes;
             self.has_dropped = true;
             if self.changes.is_empty() {
-                // Followers know by the latest change that there is nothing new. None of them reads this one: those that are
-                // behind it start over.
-                let nameless = ObjectChange { old: None, new: None, is_pending: false };
-                self.changes.push_back((0, Arc::new(nameless)));
+                self.start_over();
             }
         }
+    }
+
+    /// Forgets all changes, so that all followers start over.
+    fn start_over(&mut self) {
+        self.changes.clear();
+        (self.n_bytes, self.has_dropped) = (0, true);
+        // Followers know by the latest change that there is nothing new. None of them reads this one: those that are behind it
+        // start over.
+        let nameless = ObjectChange { old: None, new: None, is_pending: false };
+        self.changes.push_back((0, Arc::new(nameless)));
+    }
+
+    /// Whether the object with this UID is one that is deleted before the watch has shown it as it was. Forgets it.
+    fn take_deletion(&mut self, uid: &str) -> bool {
+        let at = self.deletions.iter().position(|known| **known == *uid);
+        at.and_then(|at| self.deletions.remove(at)).is_some()
     }
 }
 
@@ -80,9 +101,11 @@ impl ObjectStore {
     /// How many changes are kept, and what they take in memory at most, in bytes. O(kinds).
     pub fn size_of_history(&self) -> (usize, usize) {
         let of_kind = |(n, n_bytes), store: &KindStore| {
-            let History { changes, n_bytes: held, .. } = &store.history;
+            let History { changes, n_bytes: held, deletions, .. } = &store.history;
+            let n_changes = changes.len() + deletions.len();
             // What a plugin has read the JSON as is kept with it. That is taken to be as large.
-            (n + changes.len(), n_bytes + 2 * held + changes.len() * PER_CHANGE)
+            let n_bytes = n_bytes + 2 * held + changes.len() * PER_CHANGE;
+            (n + n_changes, n_bytes + deletions.len() * PER_DELETION)
         };
         self.kinds.iter().fold((0, 0), of_kind)
     }
@@ -119,8 +142,35 @@ impl ObjectStore {
         if old.is_none() && new.is_none() {
             return;
         }
-        if let Some(store) = self.kind_mut(group, kind) {
-            store.history.push(ObjectChange { old, new, is_pending });
+        if let Some(KindStore { history, .. }) = self.kind_mut(group, kind) {
+            let gone = old.as_ref().filter(|_| new.is_none() && !is_pending);
+            let was_deleted_unseen = gone.is_some_and(|gone| history.take_deletion(&gone.uid));
+            history.push(ObjectChange { old, new, is_pending });
+            if was_deleted_unseen {
+                history.start_over();
+            }
+        }
+    }
+
+    /// Notes that `object`, which a scheduler has made, is about to be deleted at the API server.
+    ///
+    /// If the watch has not shown it in this revision yet, what it holds counts as free, and may be given to others before the watch
+    /// shows it. Then two objects seem to hold the same, and followers that free what the deleted one held would take it from
+    /// the other. So they start over once the watch shows that it is gone. O(deletions that are noted).
+    pub fn note_deletion(&mut self, object: &Object) {
+        let ObjectKey { group, kind, namespace, name } = ObjectKey::from(object);
+        if *group != *RESOURCE_GROUP {
+            return;
+        }
+        let known = self.get(&group, &kind, &namespace, &name);
+        if known.is_some_and(|known| known.resource_version == object.resource_version) {
+            return;
+        }
+        let history = &mut self.kind_or_new(&group, &kind).history;
+        history.take_deletion(&object.uid);
+        history.deletions.push_back(object.uid.clone());
+        if history.deletions.len() > MAX_DELETIONS {
+            history.deletions.pop_front();
         }
     }
 }

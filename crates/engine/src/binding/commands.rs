@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use kube_scheduler_framework::{Command, Commands};
+use kube_scheduler_framework::{Command, Commands, ObjectWrite};
 
 use super::Bindings;
 use super::expect::{expect_object, note_unanswered};
@@ -47,6 +47,9 @@ impl Bindings {
             }
             Command::WriteObject { pod, write } => {
                 note_unanswered(core, &pod, &write);
+                if let ObjectWrite::Delete { object, .. } = &write {
+                    core.cluster.objects_mut().note_deletion(object);
+                }
                 core.effects.push(Effect::WriteObject {
                     pod: PodRef::from(&*pod),
                     write,

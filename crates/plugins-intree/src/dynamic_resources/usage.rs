@@ -3,6 +3,7 @@
 //! Quirk: a device that two claims hold, which no API server should ever show, but a watch that lags may, is free once one of them
 //! gives it back, as in the reference (recorded in five families). A claim that keeps being allocated counts with the devices that
 //! it had first.
+//! Not so with a claim that the scheduler itself deleted before it saw it: when that goes, all are counted again.
 
 use std::sync::Arc;
 
@@ -260,6 +261,32 @@ mod tests {
                 prop_assert_eq!(held(&tracked.state), world.held());
             }
         }
+    }
+
+    #[test]
+    fn a_claim_that_was_deleted_unseen_takes_no_device_from_another() {
+        let decoded = Decoded::new(ResourceClaim::from_json);
+        let mut tracked = TrackedDevices::new(Features::default());
+        let mut cluster = ClusterState::default();
+        let mut is_held_after = |cluster: &ClusterState| {
+            tracked.follow(cluster.objects(), &decoded);
+            held(&tracked.state)[0]
+        };
+        // A scheduler makes a claim and deletes it, and gives its device to another claim before the watch shows the first.
+        cluster.objects_mut().note_deletion(&claim(1, 1, &[0]));
+        cluster.upsert_object(claim(2, 2, &[0]));
+        assert!(is_held_after(&cluster));
+        cluster.upsert_object(claim(1, 1, &[0]));
+        assert!(is_held_after(&cluster));
+        cluster.remove_object(kinds::GROUP, kinds::CLAIM, "n", "1");
+        assert!(is_held_after(&cluster), "claim 2 holds it");
+        cluster.remove_object(kinds::GROUP, kinds::CLAIM, "n", "2");
+        assert!(!is_held_after(&cluster));
+
+        cluster.upsert_object(claim(3, 3, &[0]));
+        cluster.upsert_object(claim(4, 4, &[0]));
+        cluster.remove_object(kinds::GROUP, kinds::CLAIM, "n", "4");
+        assert!(!is_held_after(&cluster), "as in the reference");
     }
 
     #[test]
