@@ -78,7 +78,7 @@ pub use kube_scheduler_primitives::{
 
 pub use claim_defaults::default_device_requests;
 pub use compile::DecodeError;
-pub use csi_migration::{CsiVolume, InTreePlugin};
+pub use csi_migration::{CsiTranslationError, CsiVolume, InTreePlugin};
 pub use float_text::float_text;
 pub use json::{Fields, Json, JsonError};
 pub use labels::Labels;
