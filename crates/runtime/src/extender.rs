@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Pod};
 use kube_scheduler_framework::preemption::PreemptionCandidate;
-use kube_scheduler_framework::{Pending, Status};
+use kube_scheduler_framework::{BoxFuture, Status};
 
 pub use asking::{ExtenderScores, ExtenderVerdicts, Extenders};
 
@@ -186,7 +186,7 @@ pub trait Extender: Send + Sync + 'static {
 
     /// Work that binds `pod` to `node`, to be awaited outside the core. Ends in success or an error. Only called with
     /// [`ExtenderVerbs::bind`].
-    fn bind(&self, pod: &Arc<Pod>, node: &str) -> Pending<Status> {
+    fn bind(&self, pod: &Arc<Pod>, node: &str) -> BoxFuture<Status> {
         let _ = (pod, node);
         Box::pin(std::future::ready(Status::error("unexpected empty bindVerb in extender")))
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kube_scheduler_engine::PodRef;
 use kube_scheduler_framework::api::{Node, Pod};
 use kube_scheduler_framework::preemption::PreemptionCandidate;
-use kube_scheduler_framework::{Pending, Status};
+use kube_scheduler_framework::{BoxFuture, Status};
 use kube_scheduler_runtime::{
     Extender, ExtenderCallError, ExtenderFilterResult, ExtenderVerbs, ExtenderVictims,
     HostPriority, PendingPriorities,
@@ -99,7 +99,7 @@ impl Extender for ChaosExtender {
         Ok(candidates.iter().filter(is_left).map(victims).collect())
     }
 
-    fn bind(&self, pod: &Arc<Pod>, node: &str) -> Pending<Status> {
+    fn bind(&self, pod: &Arc<Pod>, node: &str) -> BoxFuture<Status> {
         if self.dial.mishap("ExtenderBind", &pod.uid, node, 3) == Some(0) {
             std::panic::panic_any(format!("{PANIC} in ExtenderBind"));
         }

@@ -211,9 +211,9 @@ impl World {
     }
 }
 
-/// How many seconds a gang of `g0` and `g1` waits that comes after a minute, if no more than `n_seconds` are looked at, while there
-/// are always small pods that wait as well, `s1` and so on; and how many of these are placed meanwhile. `add` makes a pod of such a
-/// name, `end` ends a small one, and `runs_for` is for how many seconds that has run then.
+/// How many seconds a gang of `g0` and `g1` waits that comes after a minute, if no more than `n_seconds` are looked at, while
+/// there are always small pods that wait as well, `s1` and so on; and how many of these are placed meanwhile. `add` makes a pod
+/// of such a name, `end` ends a small one, and `runs_for` is for how many seconds that has run then.
 fn wait_in_stream(
     mut world: World,
     n_seconds: u64,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use kube_scheduler_api_types::{Node, Pod};
 use kube_scheduler_config::Extender as ExtenderConfig;
 use kube_scheduler_framework::preemption::PreemptionCandidate;
-use kube_scheduler_framework::{Pending, Status};
+use kube_scheduler_framework::{BoxFuture, Status};
 use kube_scheduler_runtime::{
     Extender, ExtenderCallError, ExtenderFilterResult, ExtenderReport, ExtenderVerbs,
     ExtenderVictims, PendingPriorities,
@@ -143,7 +143,7 @@ impl Extender for HttpExtender {
         Ok(answers::victims(&self.ask(&self.config.preempt_verb, question)?.wait()?)?)
     }
 
-    fn bind(&self, pod: &Arc<Pod>, node: &str) -> Pending<Status> {
+    fn bind(&self, pod: &Arc<Pod>, node: &str) -> BoxFuture<Status> {
         let (connection, verb) = (self.connection.clone(), self.config.bind_verb.clone());
         let question = questions::about_binding(pod, node);
         Box::pin(async move {

@@ -19,7 +19,7 @@ pub struct Device {
     /// Attributes by name, with or without domain.
     pub attributes: Map<Attribute>,
     /// Capacities by name, with or without domain.
-    pub capacity: Map<Capacity>,
+    pub capacity: Map<DeviceCapacity>,
     /// What it takes of the counters of its pool.
     #[serde(deserialize_with = "list")]
     pub consumes_counters: Vec<CounterConsumption>,
@@ -31,7 +31,7 @@ pub struct Device {
     pub all_nodes: Option<bool>,
     /// What keeps requests away that do not tolerate it.
     #[serde(deserialize_with = "list")]
-    pub taints: Vec<Taint>,
+    pub taints: Vec<DeviceTaint>,
     /// Whether a claim that gets the device is tied to the node it was allocated for.
     #[serde(deserialize_with = "or_default")]
     pub binds_to_node: bool,
@@ -114,7 +114,7 @@ impl<'de> Deserialize<'de> for Attribute {
 /// How much a device has of something.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Capacity {
+pub struct DeviceCapacity {
     /// The amount.
     #[serde(deserialize_with = "quantity")]
     pub value: Quantity,
@@ -178,7 +178,7 @@ pub struct CounterSet {
 /// A taint of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Taint {
+pub struct DeviceTaint {
     /// Key.
     #[serde(deserialize_with = "text")]
     pub key: Arc<str>,
@@ -236,7 +236,7 @@ impl Device {
     }
 }
 
-impl Taint {
+impl DeviceTaint {
     /// Whether the taint keeps requests away that do not tolerate it. Effects that this version does not know do not.
     pub fn is_hard(&self) -> bool {
         matches!(&*self.effect, "NoSchedule" | "NoExecute")

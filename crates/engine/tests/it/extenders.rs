@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use kube_scheduler_engine::{BuildError, ClassCacheCounts, Effect};
 use kube_scheduler_framework::api::{Node, Pod};
 use kube_scheduler_framework::preemption::PreemptionCandidate;
-use kube_scheduler_framework::{BindOutcome, NominatingInfo, Pending, PostFilterOutcome, Status};
+use kube_scheduler_framework::{BindOutcome, BoxFuture, NominatingInfo, PostFilterOutcome, Status};
 use kube_scheduler_queue::Place;
 use kube_scheduler_runtime::{
     Extender, ExtenderCallError, ExtenderFilterResult, ExtenderReport, ExtenderVerbs,
@@ -169,7 +169,7 @@ impl Extender for Outsider {
         Ok((self.preempt.as_ref().unwrap())(pod, &nodes)?)
     }
 
-    fn bind(&self, pod: &Arc<Pod>, node: &str) -> Pending<Status> {
+    fn bind(&self, pod: &Arc<Pod>, node: &str) -> BoxFuture<Status> {
         self.asked("bind", pod, node);
         assert!(&*pod.name != "explosive", "no fuse");
         Box::pin(std::future::pending())
