@@ -19,7 +19,7 @@ pub struct Device {
     /// Attributes by name, with or without domain.
     pub attributes: Map<Attribute>,
     /// Capacities by name, with or without domain.
-    pub capacity: Map<DeviceCapacity>,
+    pub capacity: Map<Capacity>,
     /// What it takes of the counters of its pool.
     #[serde(deserialize_with = "list")]
     pub consumes_counters: Vec<CounterConsumption>,
@@ -114,7 +114,7 @@ impl<'de> Deserialize<'de> for Attribute {
 /// How much a device has of something.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct DeviceCapacity {
+pub struct Capacity {
     /// The amount.
     #[serde(deserialize_with = "quantity")]
     pub value: Quantity,
