@@ -82,7 +82,7 @@ pub use preemption::{
 };
 pub use queue::{Queue, QueueOptions, WaitingGroup, WaitingPod, queue};
 pub use rehearsal::{Happening, Rehearsal};
-pub use request::{Notes, Question, QuestionKind, RequestError, check_key, check_pair};
+pub use request::{LabelError, Notes, Question, QuestionKind, RequestError, check_key, check_pair};
 pub use schema::{arguments_schema, schema};
 pub use suggestions::suggestions;
 pub use what_if::{

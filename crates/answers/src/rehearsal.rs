@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use kube_scheduler_api_types::well_known::POD_SCHEDULED;
 use kube_scheduler_api_types::{Pod, PodStatus, Timestamp};
 use kube_scheduler_engine::{Effect, Engine, EvictionOutcome, Input, PodRef, StatusPatch, Token};
-use kube_scheduler_framework::{ApiError, Pending, PluginName, Status};
+use kube_scheduler_framework::{ApiError, BoxFuture, PluginName, Status};
 
 pub(crate) use self::volumes::edited;
 
@@ -202,7 +202,7 @@ fn waits_outside(plugin: &PluginName) -> Status {
 }
 
 /// The result of a plugin's work, if it ends without waiting for anything.
-fn outcome(mut work: Pending<Status>) -> Option<Status> {
+fn outcome(mut work: BoxFuture<Status>) -> Option<Status> {
     let mut context = Context::from_waker(Waker::noop());
     match Pin::as_mut(&mut work).poll(&mut context) {
         Poll::Ready(status) => Some(status),

@@ -20,7 +20,7 @@ pub(crate) use self::asked::Asked;
 use self::asked::Read;
 pub use self::kind::QuestionKind;
 use self::objects::Objects;
-pub use self::rules::{check_key, check_pair};
+pub use self::rules::{LabelError, check_key, check_pair};
 use self::specs::{
     CapacitySpec, DrainSpec, FragmentationSpec, PodQuestionSpec, QueueSpec, WhatIfSpec,
 };

@@ -41,6 +41,21 @@ pub struct CsiVolume {
     pub handle: String,
 }
 
+/// Why a volume of an in-tree plugin is no CSI volume; in the reference's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CsiTranslationError {
+    /// The id of an EBS volume is a URL that names none.
+    #[error("failed to translate Kubernetes ID to EBS Volume ID {0}")]
+    EbsVolumeId(String),
+    /// The zones of a GCE disk are not those of one region.
+    #[error("failed to get region from zones: {0}")]
+    GceZones(String),
+    /// An Azure disk is of a kind that the CSI driver does not have.
+    #[error("kind({0}) is not supported in csi migration")]
+    AzureDiskKind(String),
+}
+
 impl InTreePlugin {
     const ALL: [Self; 7] = [
         Self::AwsElasticBlockStore,
@@ -131,8 +146,8 @@ impl InTreePlugin {
     /// The CSI volume that a persistent volume of the plugin is.
     ///
     /// # Errors
-    /// If there is none; the text is that of the reference.
-    pub fn translate_volume(self, volume: &Object) -> Result<CsiVolume, String> {
+    /// If there is none.
+    pub fn translate_volume(self, volume: &Object) -> Result<CsiVolume, CsiTranslationError> {
         let source = &volume.json["spec"][self.field()];
         let handle = match self {
             Self::GcePersistentDisk => {
@@ -146,8 +161,8 @@ impl InTreePlugin {
     /// The CSI volume that an inline volume of the plugin is.
     ///
     /// # Errors
-    /// If there is none; the text is that of the reference.
-    pub fn translate_inline(self, source: &VolumeSource) -> Result<CsiVolume, String> {
+    /// If there is none.
+    pub fn translate_inline(self, source: &VolumeSource) -> Result<CsiVolume, CsiTranslationError> {
         let handle = match source {
             VolumeSource::GcePersistentDisk { disk, .. } => gce::handle_of_inline(disk),
             VolumeSource::AwsElasticBlockStore { volume_id } => ebs::handle(volume_id)?,
@@ -161,13 +176,13 @@ impl InTreePlugin {
     }
 }
 
-fn handle(plugin: InTreePlugin, source: &Json) -> Result<String, String> {
+fn handle(plugin: InTreePlugin, source: &Json) -> Result<String, CsiTranslationError> {
     match plugin {
         InTreePlugin::AwsElasticBlockStore => ebs::handle(field(source, "volumeID")),
         InTreePlugin::GcePersistentDisk => Ok(gce::handle_of_inline(field(source, "pdName"))),
         InTreePlugin::AzureDisk => match source["kind"].as_str() {
             Some(kind) if !kind.eq_ignore_ascii_case("Managed") => {
-                Err(format!("kind({kind}) is not supported in csi migration"))
+                Err(CsiTranslationError::AzureDiskKind(kind.to_owned()))
             }
             _ => Ok(field(source, "diskURI").to_owned()),
         },

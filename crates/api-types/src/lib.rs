@@ -78,7 +78,7 @@ pub use kube_scheduler_primitives::{
 
 pub use claim_defaults::default_device_requests;
 pub use compile::DecodeError;
-pub use csi_migration::{CsiVolume, InTreePlugin};
+pub use csi_migration::{CsiTranslationError, CsiVolume, InTreePlugin};
 pub use float_text::float_text;
 pub use json::{Fields, Json, JsonError};
 pub use labels::Labels;
@@ -93,7 +93,7 @@ pub use object::Object;
 pub use options::CompileOptions;
 pub use pod::{
     ClaimOfPod, ConditionText, ContainerResources, ControllerRef, ExtendedResourceClaim, HostPort,
-    Pod, PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus,
+    Pod, PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus, ResourceClaimName,
 };
 pub use pod_group::{DisruptionMode, GroupPolicy, PodGroup};
 pub use quantity::{Quantity, QuantityError};

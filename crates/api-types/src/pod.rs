@@ -118,6 +118,15 @@ impl Pod {
         self.status.nominated_node_name.as_deref()
     }
 
+    /// The names of the ResourceClaims of `spec.resourceClaims`, in order and as far as they are known.
+    pub fn claim_names(&self) -> impl Iterator<Item = &str> {
+        let statuses = &self.status.resource_claim_statuses;
+        self.spec.resource_claims.iter().filter_map(move |entry| match entry.claim_in(statuses) {
+            ResourceClaimName::Existing(name) | ResourceClaimName::Generated(name) => Some(name),
+            ResourceClaimName::Unneeded | ResourceClaimName::Pending => None,
+        })
+    }
+
     /// The same pod, placed on `node`.
     pub fn with_node_name(&self, node: &Arc<str>) -> Self {
         Self { node_name: Some(node.clone()), ..self.clone() }
@@ -226,6 +235,34 @@ pub struct PodResourceClaim {
     pub template: Option<Arc<str>>,
 }
 
+/// The name of the ResourceClaim behind an entry of `spec.resourceClaims`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResourceClaimName<'a> {
+    /// That of a claim that exists by itself.
+    Existing(&'a str),
+    /// That of a claim that was generated.
+    Generated(&'a str),
+    /// None: the status says that no claim needed to be generated.
+    Unneeded,
+    /// One that is not in the status yet.
+    Pending,
+}
+
+impl PodResourceClaim {
+    /// The claim that is meant, given `status.resourceClaimStatuses` of the pod or the pod group that has this entry. An entry
+    /// without a [template](Self::template) is taken for one with a template, if it names no claim.
+    pub fn claim_in<'a>(&'a self, statuses: &'a [ClaimOfPod]) -> ResourceClaimName<'a> {
+        if let Some(name) = &self.claim {
+            return ResourceClaimName::Existing(name);
+        }
+        match statuses.iter().find(|(entry, _)| *entry == self.name) {
+            Some((_, Some(name))) => ResourceClaimName::Generated(name),
+            Some((_, None)) => ResourceClaimName::Unneeded,
+            None => ResourceClaimName::Pending,
+        }
+    }
+}
+
 /// `resources` of one container, as far as devices may serve them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerResources {
@@ -301,5 +338,26 @@ impl Deref for PodCondition {
 
     fn deref(&self) -> &ConditionText {
         &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generated_claim_has_the_name_in_the_status() {
+        let entry = |name: &str, claim: Option<&str>, template: Option<&str>| PodResourceClaim {
+            name: name.into(),
+            claim: claim.map(Arc::from),
+            template: template.map(Arc::from),
+        };
+        let statuses: [ClaimOfPod; 2] = [("a".into(), Some("a-x".into())), ("b".into(), None)];
+        let of_template = |name: &str| entry(name, None, Some("t"));
+        let own = entry("a", Some("mine"), None);
+        assert_eq!(own.claim_in(&statuses), ResourceClaimName::Existing("mine"));
+        assert_eq!(of_template("a").claim_in(&statuses), ResourceClaimName::Generated("a-x"));
+        assert_eq!(of_template("b").claim_in(&statuses), ResourceClaimName::Unneeded);
+        assert_eq!(of_template("c").claim_in(&statuses), ResourceClaimName::Pending);
     }
 }

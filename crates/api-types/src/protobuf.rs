@@ -20,7 +20,7 @@ mod status;
 mod volume;
 mod volume_json;
 
-pub use reader::{Field, Invalid, Reader, Value};
+pub use reader::{Field, ProtobufError, Reader, Value};
 
 use crate::compile::DecodeError;
 use crate::node::Node;

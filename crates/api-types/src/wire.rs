@@ -28,7 +28,7 @@ pub use pod::{
     SchedulingGroup, Toleration, UsedClaim, WorkloadResources,
 };
 pub use status::{
-    ContainerStatus, ExtendedResourceClaimStatus, NodeAllocatableResourceClaimStatus, PodCondition,
-    PodStatus, RequestMapping, ResourceClaimStatus,
+    ContainerExtendedResourceRequest, ContainerStatus, ExtendedResourceClaimStatus,
+    NodeAllocatableResourceClaimStatus, PodCondition, PodStatus, ResourceClaimStatus,
 };
 pub use volume::Volume;

@@ -18,7 +18,7 @@ mod table;
 pub use counts::{Domain, DomainCounts};
 #[cfg(test)]
 pub(crate) use eligible::Shared;
-pub use pod_counter::{DomainNumbers, Looks, PodCounter};
+pub use pod_counter::{CounterReads, DomainNumbers, PodCounter};
 pub use spec::{
     CountedNodes, CountedPods, CounterSpec, PodTerm, PodTolerations, RequiredNodeAffinity,
 };

@@ -135,7 +135,7 @@ pub mod columns {
 /// Pods counted by topology domain.
 pub mod counters {
     pub use crate::domains::{
-        CountedNodes, CountedPods, CounterSpec, Domain, DomainCounts, DomainNumbers, Looks,
+        CountedNodes, CountedPods, CounterReads, CounterSpec, Domain, DomainCounts, DomainNumbers,
         PodCounter, PodTerm, PodTolerations, RequiredNodeAffinity,
     };
 }

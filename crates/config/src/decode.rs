@@ -160,7 +160,7 @@ impl fmt::Display for At {
 /// # Errors
 /// What is wrong, with its path and, where it is known, its position in the text.
 pub fn decode(text: &str) -> Result<Configuration, DecodeError> {
-    let Decoded { configuration, errors } = decode_as_far_as_possible(text);
+    let DecodeOutcome { configuration, errors } = decode_as_far_as_possible(text);
     match errors.into_iter().next() {
         Some(error) => Err(error),
         None => Ok(configuration.unwrap_or_default()),
@@ -169,7 +169,7 @@ pub fn decode(text: &str) -> Result<Configuration, DecodeError> {
 
 /// What a text says, and what is wrong with it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decoded {
+pub struct DecodeOutcome {
     /// What could be read: without unknown fields, of repeated ones the last, and without the arguments that are wrong in
     /// themselves. `None` if nothing can be read.
     pub configuration: Option<Configuration>,
@@ -179,13 +179,13 @@ pub struct Decoded {
 
 /// As [`decode`], but goes on after an error as long as something can be read. For checks that report all errors at once.
 #[must_use]
-pub fn decode_as_far_as_possible(text: &str) -> Decoded {
+pub fn decode_as_far_as_possible(text: &str) -> DecodeOutcome {
     let mut errors = Vec::new();
     let configuration = read_text(text, &mut errors).unwrap_or_else(|error| {
         errors.push(error);
         None
     });
-    Decoded { configuration, errors }
+    DecodeOutcome { configuration, errors }
 }
 
 fn read_text(

@@ -44,7 +44,7 @@ pub use args::{
     PreferredSchedulingTerm, RequestedToCapacityRatio, ResourceSpec, ScoringStrategy,
     TopologySpreadConstraint, UtilizationShapePoint, VolumeBindingArgs,
 };
-pub use decode::{ArgsError, DecodeError, Decoded, decode, decode_as_far_as_possible};
+pub use decode::{ArgsError, DecodeError, DecodeOutcome, decode, decode_as_far_as_possible};
 pub use defaults::{DEFAULT_SCHEDULER_NAME, default, default_args};
 pub use duration::{Duration, DurationError};
 pub use election::LeaderElectionError;
@@ -57,10 +57,10 @@ pub use managed::{NoFitArgs, ignore_managed_resources};
 pub use merge::{ALL_PLUGINS, NamedPlugin, default_plugins, named_plugins, overridden_defaults};
 pub use output::{OutputError, to_json_value, to_yaml};
 pub use reader::TypeError;
-pub use retired::{Retired, RetiredKind, retired};
+pub use retired::{RetiredKind, RetiredName, retired};
 pub use tree::Position;
 pub use v1::{
     ClientConnection, Configuration, Extender, ExtenderTls, LeaderElection, ManagedResource,
     Plugin, PluginConfig, PluginSet, Plugins, PluginsField, Profile,
 };
-pub use validate::{Invalid, validate, validate_args};
+pub use validate::{ConfigurationError, validate, validate_args};

@@ -6,7 +6,7 @@ use crate::decode::{DecodeError, decode};
 use crate::defaults::default;
 use crate::gates::FeatureGates;
 use crate::v1::Configuration;
-use crate::validate::{Invalid, validate};
+use crate::validate::{ConfigurationError, validate};
 
 /// Why a text cannot be used as a configuration.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum LoadError {
     Decode(#[from] DecodeError),
     /// It breaks rules.
     #[error(transparent)]
-    Invalid(#[from] Invalid),
+    Invalid(#[from] ConfigurationError),
 }
 
 /// Decodes, defaults and validates the text of a configuration file, in YAML or JSON.
@@ -28,5 +28,5 @@ pub fn load(text: &str, gates: &FeatureGates) -> Result<Configuration, LoadError
     let mut configuration = decode(text)?;
     default(&mut configuration, gates);
     let errors = validate(&configuration, gates);
-    if errors.is_empty() { Ok(configuration) } else { Err(Invalid(errors).into()) }
+    if errors.is_empty() { Ok(configuration) } else { Err(ConfigurationError(errors).into()) }
 }

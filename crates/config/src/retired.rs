@@ -25,7 +25,7 @@ pub enum RetiredKind {
 
 /// A name that is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retired {
+pub struct RetiredName {
     /// What it stands for.
     pub kind: RetiredKind,
     /// The name that older versions know.
@@ -38,7 +38,7 @@ pub struct Retired {
     pub plugins: &'static [&'static str],
 }
 
-impl fmt::Display for Retired {
+impl fmt::Display for RetiredName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "gone since {}: {}", self.since, self.instead)
     }
@@ -46,7 +46,7 @@ impl fmt::Display for Retired {
 
 /// The entry of a name that was removed; `None` if no older version had it.
 #[must_use]
-pub fn retired(kind: RetiredKind, name: &str) -> Option<&'static Retired> {
+pub fn retired(kind: RetiredKind, name: &str) -> Option<&'static RetiredName> {
     RETIRED.iter().find(|retired| retired.kind == kind && retired.name == name)
 }
 
@@ -57,8 +57,8 @@ const fn gone(
     name: &'static str,
     since: &'static str,
     instead: &'static str,
-) -> Retired {
-    Retired { kind, name, since, instead, plugins: &[] }
+) -> RetiredName {
+    RetiredName { kind, name, since, instead, plugins: &[] }
 }
 
 const fn now(
@@ -67,8 +67,8 @@ const fn now(
     since: &'static str,
     instead: &'static str,
     plugins: &'static [&'static str],
-) -> Retired {
-    Retired { kind, name, since, instead, plugins }
+) -> RetiredName {
+    RetiredName { kind, name, since, instead, plugins }
 }
 
 const USE_V1: &str = "use kubescheduler.config.k8s.io/v1; `config migrate` writes it";
@@ -84,7 +84,7 @@ const PROFILE_FIELD: &str = "put it into profiles";
 const LABELS: &str = "use node affinity of pods, or a plugin of your own";
 
 /// The predicates and priorities have the plugins that the reference ran for them while it still read policies.
-const RETIRED: &[Retired] = &[
+const RETIRED: &[RetiredName] = &[
     gone(ApiVersion, "componentconfig/v1alpha1", "v1.19", USE_V1),
     gone(ApiVersion, "kubescheduler.config.k8s.io/v1alpha1", "v1.19", USE_V1),
     gone(ApiVersion, "kubescheduler.config.k8s.io/v1alpha2", "v1.19", USE_V1),
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn every_name_is_there_once_and_says_what_to_do() {
         for (at, one) in RETIRED.iter().enumerate() {
-            let same = |it: &&Retired| it.kind == one.kind && it.name == one.name;
+            let same = |it: &&RetiredName| it.kind == one.kind && it.name == one.name;
             assert_eq!(RETIRED.iter().position(|it| same(&it)), Some(at), "{one:?}");
             assert!(one.since.contains("v1") && !one.instead.is_empty(), "{one:?}");
         }

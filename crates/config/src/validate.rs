@@ -41,15 +41,15 @@ const POINTS_WITH_REMOVED_PLUGINS: [PluginsField; 12] = [
 
 /// Field errors of a configuration, printed as one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Invalid(pub Vec<FieldError>);
+pub struct ConfigurationError(pub Vec<FieldError>);
 
-impl std::fmt::Display for Invalid {
+impl std::fmt::Display for ConfigurationError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&aggregate(&self.0))
     }
 }
 
-impl std::error::Error for Invalid {}
+impl std::error::Error for ConfigurationError {}
 
 /// What is wrong with a defaulted configuration; nothing if it is valid.
 #[must_use]

@@ -34,7 +34,7 @@ use crate::driver::{CorePanic, Driver, OutstandingWork};
 use crate::extender::HttpExtenders;
 use crate::inbox::{Inbox, Notice};
 use crate::kinds::WatchedKind;
-use crate::leader::{Candidacy, Candidate, LeaderElection, Leadership};
+use crate::leader::{Candidacy, Candidate, LeaderElectionOptions, Leadership};
 use crate::metrics::{Metrics, MetricsOptions};
 use crate::newest::Newest;
 use crate::plugin_services::PluginServices;
@@ -66,7 +66,7 @@ pub struct DaemonBuilder {
     width: usize,
     grace: Duration,
     patience: Patience,
-    leader_election: Option<LeaderElection>,
+    leader_election: Option<LeaderElectionOptions>,
     metrics: MetricsOptions,
     tracing: Option<TracingOptions>,
     hang_timeout: Duration,
@@ -155,7 +155,7 @@ impl DaemonBuilder {
     }
 
     /// Whether to wait for a lease before deciding anything; by default there is no election and decisions begin at once.
-    pub fn leader_election(mut self, election: Option<LeaderElection>) -> Self {
+    pub fn leader_election(mut self, election: Option<LeaderElectionOptions>) -> Self {
         self.leader_election = election;
         self
     }
@@ -367,7 +367,8 @@ impl DaemonBuilder {
         leadership: Option<watch::Receiver<Leadership>>,
         progress: &watch::Receiver<Progress>,
     ) -> (JoinSet<()>, FollowedObjects) {
-        let delays_cache = self.leader_election.as_ref().is_some_and(LeaderElection::delays_cache);
+        let delays_cache =
+            self.leader_election.as_ref().is_some_and(LeaderElectionOptions::delays_cache);
         let held_back = leadership.clone().filter(|_| delays_cache);
         let Reflectors { mut tasks, positions, followed } =
             start_reflectors(kinds, &sources, held_back);

@@ -4,7 +4,7 @@
 //! Behaviour: `docs/spec/observability.md` §5.2.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_engine::{Effect, Engine, Input, Notice, Rejection, VictimEnd};
+use kube_scheduler_engine::{Effect, Engine, Input, Notice, RejectionStage, VictimEnd};
 use tracing::Level;
 
 /// The name under which the reference logs errors that no caller handles.
@@ -139,14 +139,14 @@ pub(crate) fn notice(notice: &Notice, cycle: u64) {
         Notice::RejectedByPlugin { pod, node, plugin, at, status } => {
             let (node, plugin) = (&**node, &**plugin);
             match at {
-                Rejection::BeforeBinding => {
+                RejectionStage::BeforeBinding => {
                     tracing::debug!(target: "V4", %pod, plugin, status, "Pod rejected by plugin");
                 }
-                Rejection::PreBind => {
+                RejectionStage::PreBind => {
                     let text = "Pod rejected by PreBind plugin";
                     tracing::debug!(target: "V4", %pod, node, plugin, status, "{text}");
                 }
-                Rejection::Bind => {
+                RejectionStage::Bind => {
                     let text = "Pod rejected by Bind plugin";
                     tracing::debug!(target: "V4", %pod, node, plugin, status, "{text}");
                 }

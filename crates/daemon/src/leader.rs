@@ -34,7 +34,7 @@ use lease::LeaseClient;
 
 /// Options of leader election.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaderElection {
+pub struct LeaderElectionOptions {
     timing: Timing,
     namespace: String,
     name: String,
@@ -42,7 +42,7 @@ pub struct LeaderElection {
     delays_cache: bool,
 }
 
-impl LeaderElection {
+impl LeaderElectionOptions {
     /// As a configuration wants it, defaults filled in; `None` if it wants none.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ pub(crate) struct Candidacy {
 impl Candidacy {
     /// Prepares a candidate. The fence is closed while it does not lead; it neither leads nor tries to while `core_hangs`.
     pub(crate) fn new(
-        options: LeaderElection,
+        options: LeaderElectionOptions,
         api: Api,
         clock: Clock,
         metrics: Arc<Metrics>,
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_defaults_are_the_references() {
-        let options = LeaderElection::of(&config(|_| {})).unwrap().unwrap();
+        let options = LeaderElectionOptions::of(&config(|_| {})).unwrap().unwrap();
         assert_eq!(
             options.timing,
             Timing {
@@ -200,14 +200,14 @@ mod tests {
         );
         assert_eq!((&*options.namespace, &*options.name), ("kube-system", "kube-scheduler"));
         let off = config(|config| config.leader_election.leader_elect = Some(false));
-        assert_eq!(LeaderElection::of(&off), Ok(None));
+        assert_eq!(LeaderElectionOptions::of(&off), Ok(None));
     }
 
     #[test]
     fn what_cannot_work_is_refused() {
         let wrong = config(|config| config.leader_election.resource_lock = "endpoints".into());
         assert_eq!(
-            LeaderElection::of(&wrong).unwrap_err().to_string(),
+            LeaderElectionOptions::of(&wrong).unwrap_err().to_string(),
             "couldn't create resource lock: endpoints lock is removed, migrate to leases"
         );
     }

@@ -58,7 +58,7 @@ pub use cluster_lists::{ClusterLists, ListError};
 pub use daemon::{Daemon, DaemonBuilder, DaemonHandle, RunError, StartError};
 pub use extender::{ExtenderError, ExtenderTlsError};
 pub use kube_scheduler_writes::RateLimit;
-pub use leader::LeaderElection;
+pub use leader::LeaderElectionOptions;
 pub use metrics::{MetricsOptions, resident_memory_bytes};
 pub use progress::Progress;
 pub use running_scheduler::{AskError, LeaseName, RunningScheduler, Trust};

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use kube_scheduler_engine::Input;
 use kube_scheduler_framework::{
-    ApiError as PluginApiError, ApiRequest, ApiVerb, Commands, Pending, Services,
+    ApiError as PluginApiError, ApiRequest, ApiVerb, BoxFuture, Commands, Services,
 };
 use serde_json::Value;
 
@@ -69,7 +69,7 @@ impl Services for PluginServices {
         }
     }
 
-    fn send(&self, request: ApiRequest) -> Pending<Result<Value, PluginApiError>> {
+    fn send(&self, request: ApiRequest) -> BoxFuture<Result<Value, PluginApiError>> {
         if IS_APART.get() {
             let error = refused("questions about scheduling reach no API server");
             return Box::pin(std::future::ready(Err(error)));

@@ -14,13 +14,14 @@ mod taint_rule;
 
 pub use claim::{
     AllocatedDeviceStatus, AllocationMode, ClaimConfig, ClaimStatus, Condition, Constraint,
-    Consumer, DeviceRequest, DeviceSelector, ExactRequest, Request, ResourceClaim, Toleration,
+    Consumer, DeviceRequest, DeviceSelector, DeviceToleration, ExactRequest, Request,
+    ResourceClaim,
 };
 pub use class::DeviceClass;
 pub use decode::{Map, ObjectError};
 pub use device::{
-    Attribute, Capacity, CounterConsumption, CounterSet, Device, NodeResourceMapping,
-    RequestPolicy, Taint, ValidRange,
+    Attribute, Capacity, CounterConsumption, CounterSet, Device, DeviceTaint, NodeResourceMapping,
+    RequestPolicy, ValidRange,
 };
 pub use result::{Allocation, AllocationConfig, DeviceResult};
 pub use slice::{NodeReach, ResourceSlice};

@@ -7,7 +7,7 @@ use kube_scheduler_cel::{
 
 use crate::api::Attribute;
 use crate::facts::DeviceFacts;
-use crate::selectors::{Selector, SelectorCompiler};
+use crate::selectors::{ExpressionError, Selector, SelectorCompiler};
 
 /// Compiles selectors that are CEL expressions.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,10 +25,14 @@ impl CelSelectors {
 }
 
 impl SelectorCompiler for CelSelectors {
-    fn compile(&self, expression: &str, cost: &mut u64) -> Result<Box<dyn Selector>, String> {
+    fn compile(
+        &self,
+        expression: &str,
+        cost: &mut u64,
+    ) -> Result<Box<dyn Selector>, ExpressionError> {
         match self.environment.compile_metered(expression, cost) {
             Ok(program) => Ok(Box::new(CelSelector(program))),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error.to_string().into()),
         }
     }
 }
@@ -62,7 +66,7 @@ impl Selector for CelSelector {
         self.0.n_bytes()
     }
 
-    fn matches(&self, device: DeviceFacts<'_>, cost: &mut u64) -> Result<bool, String> {
+    fn matches(&self, device: DeviceFacts<'_>, cost: &mut u64) -> Result<bool, ExpressionError> {
         let versions: Vec<Versions> =
             device.attributes.iter().map(|(_, attribute)| Versions::of(attribute)).collect();
         let attributes: Vec<(&str, AttributeValue<'_>)> = device
@@ -86,7 +90,7 @@ impl Selector for CelSelector {
             }
             Err(error) => {
                 *cost = cost.saturating_add(error.cost).saturating_add(error.steps);
-                Err(error.to_string())
+                Err(error.to_string().into())
             }
         }
     }

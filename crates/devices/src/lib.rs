@@ -84,7 +84,7 @@ pub use inventory::{Inventory, NodeRef, View};
 pub use name::DeviceName;
 pub use node_resources::NodeResourceError;
 pub use readiness::Readiness;
-pub use selectors::{Selector, SelectorCompiler, SelectorTable};
+pub use selectors::{ExpressionError, Selector, SelectorCompiler, SelectorTable};
 pub use state::{DeviceState, Holder};
 pub use totals::ClassTotals;
 pub use usage::Usage;

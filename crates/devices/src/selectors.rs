@@ -9,13 +9,28 @@ use crate::api::ResourceSlice;
 use crate::facts::DeviceFacts;
 use crate::inventory::Inventory;
 
+/// Why an expression is no selector, or does not say whether it selects a device; in the words of what compiles or evaluates it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ExpressionError(String);
+
+impl From<String> for ExpressionError {
+    fn from(reason: String) -> Self {
+        Self(reason)
+    }
+}
+
 /// Turns expressions into selectors.
 pub trait SelectorCompiler: Send + Sync {
     /// Compiles one expression. Adds to `cost` what that takes, as [`Selector::matches`] does, also if there is an error.
     ///
     /// # Errors
-    /// Why it is no selector, as the text after `CEL compile error: `.
-    fn compile(&self, expression: &str, cost: &mut u64) -> Result<Box<dyn Selector>, String>;
+    /// If it is no selector; the text is what follows `CEL compile error: `.
+    fn compile(
+        &self,
+        expression: &str,
+        cost: &mut u64,
+    ) -> Result<Box<dyn Selector>, ExpressionError>;
 }
 
 /// A compiled expression. The answer depends on the device alone.
@@ -27,8 +42,8 @@ pub trait Selector: Send + Sync {
     /// does not see, in steps that take about as long as a unit.
     ///
     /// # Errors
-    /// Why that cannot be said, as the text after `CEL runtime error: `.
-    fn matches(&self, device: DeviceFacts<'_>, cost: &mut u64) -> Result<bool, String>;
+    /// If that cannot be said; the text is what follows `CEL runtime error: `.
+    fn matches(&self, device: DeviceFacts<'_>, cost: &mut u64) -> Result<bool, ExpressionError>;
 }
 
 /// How many expressions are remembered for one inventory, and how many bytes they may take.
@@ -56,7 +71,7 @@ impl Columns {
 
 /// One expression and its answers by shape.
 pub(crate) struct Column {
-    selector: Arc<Result<Box<dyn Selector>, String>>,
+    selector: Arc<Result<Box<dyn Selector>, ExpressionError>>,
     answers: Box<[AtomicU8]>,
 }
 
@@ -66,8 +81,8 @@ const YES: u8 = 2;
 
 /// What went wrong with a selector.
 pub(crate) enum SelectorError {
-    Compile(String),
-    Runtime(String),
+    Compile(ExpressionError),
+    Runtime(ExpressionError),
 }
 
 impl SelectorTable {
@@ -133,7 +148,7 @@ impl Column {
     fn n_bytes(&self, expression: &str) -> usize {
         let selector = match &*self.selector {
             Ok(selector) => selector.n_bytes(),
-            Err(why) => why.len(),
+            Err(error) => error.0.len(),
         };
         expression.len() + self.answers.len() + selector
     }
@@ -174,7 +189,7 @@ impl Column {
         cost: &mut u64,
     ) -> Result<bool, SelectorError> {
         let selector =
-            (*self.selector).as_ref().map_err(|text| SelectorError::Compile(text.clone()))?;
+            (*self.selector).as_ref().map_err(|error| SelectorError::Compile(error.clone()))?;
         selector.matches(facts, cost).map_err(SelectorError::Runtime)
     }
 }

@@ -43,7 +43,7 @@ use crate::effect::{PodRef, Token};
 use crate::failure::{FailedAttempt, Failure, NominationChange};
 use crate::guard::guarded;
 use crate::measures::FailedBinding;
-use crate::notice::{Notice, Rejection};
+use crate::notice::{Notice, RejectionStage};
 use crate::policy::Entry;
 use crate::profiles::ProfileIdx;
 use crate::turn::AttemptResult;
@@ -157,7 +157,7 @@ impl Bindings {
         let waits = match binding.reserve_and_permit(core, &mut commands) {
             Ok(waits) => waits,
             Err(status) => {
-                binding.notice_rejection(core, Rejection::BeforeBinding, &status);
+                binding.notice_rejection(core, RejectionStage::BeforeBinding, &status);
                 // No other pod was tried while these were reserved.
                 let n_released = core.released.len();
                 self.undo(core, &mut binding);
@@ -375,7 +375,7 @@ pub(crate) fn report_released_object(
 
 impl Binding {
     /// For the log, if the status is a rejection and not an error.
-    fn notice_rejection(&self, core: &mut Core, at: Rejection, status: &Status) {
+    fn notice_rejection(&self, core: &mut Core, at: RejectionStage, status: &Status) {
         if status.is_rejected() {
             core.notices.add(4, || Notice::RejectedByPlugin {
                 pod: PodRef::from(&*self.pod),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::reads::PhaseReads;
 use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState};
-use kube_scheduler_framework::following::Followed;
+use kube_scheduler_framework::following::FollowOutcome;
 use kube_scheduler_framework::{Code, CycleState, NodeIdx, Status};
 use kube_scheduler_runtime::{Meter, MeteredPoint, Runner, SkipSet};
 use rustc_hash::FxHashMap;
@@ -203,9 +203,9 @@ impl ClassEvaluation {
         let Evaluation { state, pre_filter, .. } = &mut self.evaluation;
         let followed = runner.recording(&pre_filter.reads).follow(&self.following, state, pod);
         let followed = match followed {
-            Followed::Except(nodes) => nodes,
-            Followed::Apart => return CatchUp::Apart,
-            Followed::Outdated => return CatchUp::Impossible,
+            FollowOutcome::Except(nodes) => nodes,
+            FollowOutcome::Apart => return CatchUp::Apart,
+            FollowOutcome::Outdated => return CatchUp::Impossible,
         };
         let is_done = self.look_at_changes(runner, pod, pool, changes, &followed).is_some();
         if is_done { CatchUp::Done } else { CatchUp::Impossible }

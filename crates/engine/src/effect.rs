@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, PodCondition};
-use kube_scheduler_framework::{EventKind, ObjectWrite, Pending, PluginName, Status};
+use kube_scheduler_framework::{BoxFuture, EventKind, ObjectWrite, PluginName, Status};
 
 /// Ties the result of an effect to the binding or preemption that waits for it. Unique among effects of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -191,7 +191,7 @@ pub enum Effect {
         /// The plugin whose work it is.
         plugin: PluginName,
         /// The work.
-        work: Pending<Status>,
+        work: BoxFuture<Status>,
     },
 }
 

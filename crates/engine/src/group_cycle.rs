@@ -12,7 +12,7 @@
 use std::sync::{Arc, LazyLock};
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::groups::{GroupCycleState, PlannedAsAWhole};
+use kube_scheduler_framework::groups::{ExactPlanning, GroupCycleState};
 use kube_scheduler_framework::{Code, Command, Commands, Status};
 use kube_scheduler_queue::QueuedPod;
 use smallvec::SmallVec;
@@ -543,7 +543,7 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
         classes.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).map(|same| same[0]).collect();
     let shared = GroupCycleState::default();
     if exact.is_some() {
-        shared.with(|shared| shared.insert(PlannedAsAWhole));
+        shared.with(|shared| shared.insert(ExactPlanning));
     }
     let planning = GroupCycleState::default();
     let mut group = Group {

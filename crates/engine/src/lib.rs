@@ -83,7 +83,7 @@ pub use group_waits::IncompleteGroup;
 pub use input::{EvictionOutcome, Input};
 pub use known::{KnownObjects, WatchedKey, WatchedObject};
 pub use measures::{FailedBinding, MeasuredHint, Measurements};
-pub use notice::{Notice, Rejection, VictimEnd};
+pub use notice::{Notice, RejectionStage, VictimEnd};
 pub use observer::{Observer, SearchStep};
 pub use place::{PodPlace, PodStage};
 pub use policy::Entry;

@@ -29,7 +29,7 @@ pub enum VictimEnd {
 
 /// What rejected a pod that had a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rejection {
+pub enum RejectionStage {
     /// A Reserve or Permit plugin.
     BeforeBinding,
     /// A PreBind plugin.
@@ -86,7 +86,7 @@ pub enum Notice {
         /// The plugin.
         plugin: PluginName,
         /// At which point.
-        at: Rejection,
+        at: RejectionStage,
         /// Why.
         status: String,
     },

@@ -90,7 +90,7 @@ impl TrialClaims {
         }
         // A pod on its way to its node is no user yet that the claim names.
         for pod in cluster.order().iter().flat_map(|node| cluster.pods_on(*node)) {
-            for name in names_of_claims(pod) {
+            for name in pod.claim_names() {
                 let at = places.get(&(&*pod.namespace, name));
                 if let Some(users) = at.and_then(|at| users.get_mut(*at)) {
                     users.insert(pod.uid.clone());
@@ -185,15 +185,4 @@ fn known_users(core: &Core, claim: &Object) -> BTreeSet<Arc<str>> {
             || core.cluster.pod(text("uid")).is_some()
     });
     known.map(|user| Arc::from(user["uid"].as_str().unwrap_or_default())).collect()
-}
-
-/// The names of the claims that a pod uses, as far as they are known.
-fn names_of_claims(pod: &Pod) -> impl Iterator<Item = &str> {
-    pod.spec.resource_claims.iter().filter_map(move |entry| {
-        let mut made = pod.status.resource_claim_statuses.iter();
-        match &entry.claim {
-            Some(name) => Some(&**name),
-            None => made.find(|(of, _)| *of == entry.name)?.1.as_deref(),
-        }
-    })
 }

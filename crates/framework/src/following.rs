@@ -9,7 +9,7 @@ use crate::cycle_state::CycleState;
 /// Whether answers about nodes that were given for an earlier pod can be used for the next pod of the same
 /// [signature](crate::Sign).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Followed {
+pub enum FollowOutcome {
     /// They can, except for these nodes, and for nodes where something that was read has changed.
     Except(Vec<NodeIdx>),
     /// They cannot be used for this pod, but may be for later ones.
@@ -27,9 +27,9 @@ pub trait PreFilterFollower: Send + Sync {
 
     /// Prepares `state`, which served an earlier pod, for `pod`.
     ///
-    /// After [`Followed::Except`] the state must be one that PreFilter might have left for the pod, with success and for all
+    /// After [`FollowOutcome::Except`] the state must be one that PreFilter might have left for the pod, with success and for all
     /// nodes; Filter and Score are asked with it. Otherwise the state is only used for further calls of `follow`.
-    fn follow(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> Followed;
+    fn follow(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> FollowOutcome;
 
     /// Notifies the plugin that `state` will not be used before it is prepared for a later pod, so that what only the present
     /// attempt needs can be dropped.

@@ -7,12 +7,12 @@ pub use kube_scheduler_cache::{MemberPlace, PodGroupError, PodGroupState};
 
 pub use crate::group_state::GroupCycleState;
 pub use crate::points::{
-    Choice, Chooser, ChosenFor, GroupDemand, GroupSource, GroupTrial, PlacedGroup, Placement,
-    PlacementBound, PlacementGenerate, PlacementScore, PlannedMember, PodGroupPostFilter,
-    ProposedPlacement,
+    ChoiceOutcome, Chooser, GroupDemand, GroupSource, GroupTrial, MemberOnNode, PlacedGroup,
+    Placement, PlacementBound, PlacementGenerate, PlacementScore, PlannedMember,
+    PodGroupPostFilter, ProposedPlacement,
 };
 
 /// A value of the [`GroupCycleState`] of a group that is planned as a whole, where more may be asked of its members than the
 /// reference asks.
 #[derive(Clone, Copy, Debug)]
-pub struct PlannedAsAWhole;
+pub struct ExactPlanning;

@@ -11,7 +11,7 @@ use crate::context::Commands;
 use crate::parallel::{OneThread, Parallel};
 use crate::plugin_error::PluginError;
 use crate::plugin_metrics::PluginMetrics;
-use crate::services::{ApiError, ApiRequest, NoServices, Pending, Services};
+use crate::services::{ApiError, ApiRequest, BoxFuture, NoServices, Services};
 
 /// A plugin's arguments as configuration gives them, defaults filled in: a tree of maps, lists and scalars.
 /// `Null` when there are none.
@@ -132,7 +132,7 @@ impl Handle {
     }
 
     /// Makes a request to the API server. It is sent when the future is awaited: in PreBind, Bind, and tasks that these spawn.
-    pub fn send(&self, request: ApiRequest) -> Pending<Result<Value, ApiError>> {
+    pub fn send(&self, request: ApiRequest) -> BoxFuture<Result<Value, ApiError>> {
         self.services.send(request)
     }
 

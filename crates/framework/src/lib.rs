@@ -60,7 +60,7 @@ pub use points::{
     PreFilterExtensions, PreFilterOutcome, PreScore, PreparedFilter, QueueSort, QueuedPodView,
     Reserve, Score, Shortage, Sign, SignatureWriter, TaskContext, TaskEvent, TaskStep,
 };
-pub use services::{ApiError, ApiRequest, ApiVerb, Pending, Services};
+pub use services::{ApiError, ApiRequest, ApiVerb, BoxFuture, Services};
 pub use status::{Code, PluginName, Reason, Status};
 pub use user_event::EventKind;
 pub use verdicts::{VerdictId, Verdicts};

@@ -3,7 +3,7 @@
 use kube_scheduler_cache::NodeIdx;
 use kube_scheduler_cache::affinity::TermCount;
 use kube_scheduler_cache::columns::{LabelColumn, ValueId};
-use kube_scheduler_cache::counters::{DomainNumbers, Looks, PodCounter};
+use kube_scheduler_cache::counters::{CounterReads, DomainNumbers, PodCounter};
 use kube_scheduler_cache::reads::Reads;
 
 use crate::cluster_view::ClusterView;
@@ -29,7 +29,7 @@ impl<'a> PodCounts<'a> {
     }
 
     #[inline]
-    fn look(&self, looks: Looks) {
+    fn look(&self, looks: CounterReads) {
         self.cluster.at_node(Reads::COUNTERS);
         self.counter.note(looks);
     }
@@ -37,14 +37,14 @@ impl<'a> PodCounts<'a> {
     /// The domain of the node, if it has one. To be looked at no further than what it holds.
     #[inline]
     fn domain(&self, node: NodeIdx) -> Option<ValueId> {
-        self.look(Looks::DOMAIN);
+        self.look(CounterReads::DOMAIN);
         self.column.map(|column| column.id(node)).filter(|value| *value != ValueId::ABSENT)
     }
 
     /// Whether the node has the topology key.
     #[inline]
     pub fn has_domain(&self, node: NodeIdx) -> bool {
-        self.look(Looks::DOMAIN);
+        self.look(CounterReads::DOMAIN);
         self.counter.has_domain(self.column, self.cluster.state(), node)
     }
 
@@ -65,26 +65,26 @@ impl<'a> PodCounts<'a> {
     /// use [`n_pods_near`](Self::n_pods_near) where the number is enough.
     #[inline]
     pub fn domain_of(&self, node: NodeIdx) -> ValueId {
-        self.look(Looks::IDENTITY);
+        self.look(CounterReads::IDENTITY);
         self.column.map_or(ValueId::ABSENT, |column| column.id(node))
     }
 
     /// How many pods that count are on the node itself, whether or not the node counts.
     #[inline]
     pub fn n_pods_on(&self, node: NodeIdx) -> i64 {
-        self.look(Looks::NODE);
+        self.look(CounterReads::NODE);
         self.numbers.on_node(self.cluster.state(), node)
     }
 
     /// Whether the node counts by the counter's specification.
     pub fn is_eligible(&self, node: NodeIdx) -> bool {
-        self.look(Looks::NODE);
+        self.look(CounterReads::NODE);
         self.numbers.is_eligible(self.cluster.state(), node)
     }
 
     /// [`domain_of`](Self::domain_of) for scans. `None` when there is no topology key, or no column for the label yet.
     pub fn column(&self) -> Option<&'a LabelColumn> {
-        self.look(Looks::IDENTITY);
+        self.look(CounterReads::IDENTITY);
         self.column
     }
 

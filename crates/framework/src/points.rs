@@ -19,7 +19,7 @@ pub use binding::{
     Bind, BindOutcome, Completion, Permit, PermitDecision, PostBind, PreBind, PreBindFlight,
     PreBindTask, Reserve, TaskContext, TaskEvent, TaskStep,
 };
-pub use choosing::{Choice, Chooser, ChosenFor, PlannedMember};
+pub use choosing::{ChoiceOutcome, Chooser, MemberOnNode, PlannedMember};
 pub use filter::{
     Filter, FilterScan, FilterSink, PreFilter, PreFilterExtensions, PreFilterOutcome,
     PreparedFilter, Shortage,

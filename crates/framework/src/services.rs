@@ -15,7 +15,7 @@ use crate::context::Commands;
 use crate::status::Status;
 
 /// Asynchronous work of PreBind or Bind. It is awaited outside the engine, never on the scheduling thread.
-pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// What an [`ApiRequest`] does at the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -122,7 +122,7 @@ impl From<ApiError> for Status {
 pub trait Services: Send + Sync {
     /// Makes a request to the API server, as the scheduler itself does. Nothing is sent before the future is polled;
     /// dropping the future cancels the request.
-    fn send(&self, request: ApiRequest) -> Pending<Result<Value, ApiError>>;
+    fn send(&self, request: ApiRequest) -> BoxFuture<Result<Value, ApiError>>;
     /// Takes requests that plugins make outside of a call by the engine, from their asynchronous work. They are carried out
     /// in order, some time after.
     fn ask(&self, commands: Commands);
@@ -132,7 +132,7 @@ pub trait Services: Send + Sync {
 pub(crate) struct NoServices;
 
 impl Services for NoServices {
-    fn send(&self, request: ApiRequest) -> Pending<Result<Value, ApiError>> {
+    fn send(&self, request: ApiRequest) -> BoxFuture<Result<Value, ApiError>> {
         let message = format!("{}: there is no API server here", request.path);
         Box::pin(std::future::ready(Err(ApiError::new("", message))))
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use kube_scheduler_primitives::Timestamp;
 
-use crate::plugins::{PluginId, PluginSet};
+use crate::plugins::{PluginId, PluginIdSet};
 use crate::policy::Signature;
 use crate::profile::ProfileId;
 
@@ -69,8 +69,8 @@ pub struct QueuedPod<E> {
     pub(crate) signature_is_stale: bool,
     pub(crate) signature: Option<Signature>,
     pub(crate) gated_by: Option<PluginId>,
-    pub(crate) unschedulable_plugins: PluginSet,
-    pub(crate) pending_plugins: PluginSet,
+    pub(crate) unschedulable_plugins: PluginIdSet,
+    pub(crate) pending_plugins: PluginIdSet,
 }
 
 impl<E> QueuedPod<E> {
@@ -93,8 +93,8 @@ impl<E> QueuedPod<E> {
             signature_is_stale: false,
             signature,
             gated_by: None,
-            unschedulable_plugins: PluginSet::new(),
-            pending_plugins: PluginSet::new(),
+            unschedulable_plugins: PluginIdSet::new(),
+            pending_plugins: PluginIdSet::new(),
         }
     }
 
@@ -169,18 +169,18 @@ impl<E> QueuedPod<E> {
     }
 
     /// The plugins that rejected the pod in its last attempt, and those that gated it since.
-    pub const fn unschedulable_plugins(&self) -> &PluginSet {
+    pub const fn unschedulable_plugins(&self) -> &PluginIdSet {
         &self.unschedulable_plugins
     }
 
     /// The plugins that rejected the pod with "pending": they wait for something that is already on its way, so their
     /// events make the pod ready without backoff.
-    pub const fn pending_plugins(&self) -> &PluginSet {
+    pub const fn pending_plugins(&self) -> &PluginIdSet {
         &self.pending_plugins
     }
 
     /// Every plugin whose events may make the pod schedulable.
-    pub fn rejectors(&self) -> PluginSet {
+    pub fn rejectors(&self) -> PluginIdSet {
         self.unschedulable_plugins.union(&self.pending_plugins)
     }
 

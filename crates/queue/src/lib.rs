@@ -136,12 +136,12 @@ pub use self::action::ActionType;
 pub use self::counters::PendingCounts;
 pub use self::entry::{EventObject, QueueEntry, QueuedPod};
 pub use self::event::{ClusterEvent, EventLabel, EventResource};
-pub use self::plugins::{PluginId, PluginSet};
+pub use self::plugins::{PluginId, PluginIdSet};
 pub use self::policy::{
     Nomination, PreEnqueueVerdict, QueuePolicy, QueueingHint, Signature, Topics,
 };
 pub use self::profile::{EXTENDER_PLUGIN, HintId, ProfileId, ProfileSpec, QueueSettings};
-pub use self::queue::{AlreadyQueued, NominatedPod, SchedulingQueue};
+pub use self::queue::{NominatedPod, RequeueError, SchedulingQueue};
 pub use self::records::{Place, Queue};
 pub use self::report::{Move, QueueReport};
 pub use kube_scheduler_primitives::Timestamp;

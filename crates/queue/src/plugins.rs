@@ -1,6 +1,6 @@
 //! Plugins as the queue knows them: names turned into small numbers, and sets of those.
 //!
-//! Invariant: a [`PluginSet`] is sorted and has no duplicates, so equal sets are equal values and every walk over one has
+//! Invariant: a [`PluginIdSet`] is sorted and has no duplicates, so equal sets are equal values and every walk over one has
 //! the same order.
 
 use std::sync::Arc;
@@ -21,16 +21,16 @@ impl PluginId {
 
 /// A small sorted set of plugins.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct PluginSet(SmallVec<[PluginId; 8]>);
+pub struct PluginIdSet(SmallVec<[PluginId; 8]>);
 
-impl Clone for PluginSet {
+impl Clone for PluginIdSet {
     fn clone(&self) -> Self {
         // At once, and not number by number. Most sets are empty.
         if self.is_empty() { Self::new() } else { Self(SmallVec::from_slice(&self.0)) }
     }
 }
 
-impl PluginSet {
+impl PluginIdSet {
     /// The empty set.
     pub fn new() -> Self {
         Self(SmallVec::new())
@@ -80,7 +80,7 @@ impl PluginSet {
     }
 }
 
-impl Extend<PluginId> for PluginSet {
+impl Extend<PluginId> for PluginIdSet {
     fn extend<I: IntoIterator<Item = PluginId>>(&mut self, plugins: I) {
         for plugin in plugins {
             self.insert(plugin);
@@ -88,7 +88,7 @@ impl Extend<PluginId> for PluginSet {
     }
 }
 
-impl FromIterator<PluginId> for PluginSet {
+impl FromIterator<PluginId> for PluginIdSet {
     fn from_iter<I: IntoIterator<Item = PluginId>>(plugins: I) -> Self {
         let mut set = Self::new();
         set.extend(plugins);
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn sets_are_sorted_whatever_the_order_of_insertion() {
-        let set: PluginSet = [3, 1, 2, 1].into_iter().map(PluginId).collect();
+        let set: PluginIdSet = [3, 1, 2, 1].into_iter().map(PluginId).collect();
         assert_eq!(set.iter().map(PluginId::index).collect::<Vec<_>>(), [1, 2, 3]);
         assert_eq!(set, [1, 2, 3].into_iter().map(PluginId).collect());
         assert_eq!(set.union(&[9].into_iter().map(PluginId).collect()).len(), 4);

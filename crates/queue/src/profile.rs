@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::action::ActionType;
 use crate::event::{ClusterEvent, EventLabel, EventResource};
-use crate::plugins::{PluginId, PluginNames, PluginSet};
+use crate::plugins::{PluginId, PluginIdSet, PluginNames};
 
 /// The pseudo-plugin that stands for all extenders in rejector sets.
 pub const EXTENDER_PLUGIN: &str = "Extender";
@@ -155,14 +155,14 @@ pub(crate) struct ResolvedEvent {
     pub(crate) label: EventLabel,
     pub(crate) is_wildcard: bool,
     /// Plugins with a matching registration in any profile.
-    pub(crate) plugins: PluginSet,
+    pub(crate) plugins: PluginIdSet,
     /// The matching registrations of every profile, in order of registration.
     pub(crate) by_profile: Vec<Vec<(PluginId, Option<HintId>)>>,
 }
 
 impl ResolvedEvent {
     fn new(label: EventLabel, is_wildcard: bool) -> Self {
-        Self { label, is_wildcard, plugins: PluginSet::default(), by_profile: Vec::new() }
+        Self { label, is_wildcard, plugins: PluginIdSet::default(), by_profile: Vec::new() }
     }
 
     pub(crate) fn is_of_interest(&self) -> bool {

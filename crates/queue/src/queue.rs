@@ -17,7 +17,7 @@ mod timers;
 use kube_scheduler_primitives::Timestamp;
 
 pub use self::inspect::NominatedPod;
-pub use self::requeue::AlreadyQueued;
+pub use self::requeue::RequeueError;
 use crate::active::Active;
 use crate::backoff::{Backoff, is_backing_off};
 use crate::counters::Counters;

@@ -1,7 +1,7 @@
 //! What the queue reports of its work to an owner that writes a log.
 
 use crate::event::EventLabel;
-use crate::plugins::PluginSet;
+use crate::plugins::PluginIdSet;
 use crate::policy::Requeue;
 use crate::records::Queue;
 
@@ -38,7 +38,7 @@ pub struct Move<E> {
     /// Whether a change of the pod itself moved it.
     pub is_update: bool,
     /// The plugins that reject the pod.
-    pub rejectors: PluginSet,
+    pub rejectors: PluginIdSet,
 }
 
 /// Reports that the owner has not fetched; none are kept unless it asks for them.

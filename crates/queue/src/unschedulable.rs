@@ -13,7 +13,7 @@ use kube_scheduler_primitives::Timestamp;
 
 use crate::entry::QueuedPod;
 use crate::heap::Slot;
-use crate::plugins::{PluginId, PluginSet};
+use crate::plugins::{PluginId, PluginIdSet};
 use crate::policy::Topics;
 
 /// An event with no more topics is looked up by them, however few pods are parked.
@@ -27,7 +27,7 @@ struct Parked {
     is_gated: bool,
     is_settled: bool,
     is_unindexed: bool,
-    rejectors: PluginSet,
+    rejectors: PluginIdSet,
     topics: PodTopics,
 }
 
@@ -143,7 +143,7 @@ impl Unschedulable {
     /// is about for the pods that a plugin rejected.
     pub(crate) fn collect_candidates(
         &self,
-        plugins: &PluginSet,
+        plugins: &PluginIdSet,
         mut topics: impl FnMut(PluginId) -> Topics,
         into: &mut Vec<(u64, Slot)>,
     ) {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Node, Pod};
 use kube_scheduler_framework::preemption::PreemptionCandidate;
-use kube_scheduler_framework::{Pending, Status};
+use kube_scheduler_framework::{BoxFuture, Status};
 
 pub use asking::{ExtenderScores, ExtenderVerdicts, Extenders};
 
@@ -56,7 +56,19 @@ pub struct HostPriority {
 }
 
 /// Scores that are being computed; calling it waits for them.
-pub type PendingPriorities = Box<dyn FnOnce() -> Result<Vec<HostPriority>, String> + Send>;
+pub type PendingPriorities =
+    Box<dyn FnOnce() -> Result<Vec<HostPriority>, ExtenderCallError> + Send>;
+
+/// Why a request to an extender has no answer that can be used: in the extender's words, or in those of who sent the request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ExtenderCallError(String);
+
+impl From<String> for ExtenderCallError {
+    fn from(reason: String) -> Self {
+        Self(reason)
+    }
+}
 
 /// The pods that an extender wants evicted on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -138,9 +150,16 @@ pub trait Extender: Send + Sync + 'static {
     }
 
     /// Decides which of `nodes` pass. Only called with [`ExtenderVerbs::filter`], and never with an empty list.
-    fn filter(&self, pod: &Arc<Pod>, nodes: &[Arc<Node>]) -> Result<ExtenderFilterResult, String> {
+    ///
+    /// # Errors
+    /// If there is no answer.
+    fn filter(
+        &self,
+        pod: &Arc<Pod>,
+        nodes: &[Arc<Node>],
+    ) -> Result<ExtenderFilterResult, ExtenderCallError> {
         let _ = (pod, nodes);
-        Err(format!("extender {} does not filter", self.name()))
+        Err(format!("extender {} does not filter", self.name()).into())
     }
 
     /// Starts to score `nodes`. Only called with [`ExtenderVerbs::prioritize`]. All extenders are started before the engine
@@ -148,23 +167,26 @@ pub trait Extender: Send + Sync + 'static {
     fn prioritize(&self, pod: &Arc<Pod>, nodes: &[Arc<Node>]) -> PendingPriorities {
         let _ = (pod, nodes);
         let error = format!("extender {} does not prioritize", self.name());
-        Box::new(|| Err(error))
+        Box::new(|| Err(error.into()))
     }
 
     /// Decides which of `candidates` are acceptable, and with which victims, by node name. Only called with
     /// [`ExtenderVerbs::preempt`], and never with an empty list.
+    ///
+    /// # Errors
+    /// If there is no answer.
     fn preempt(
         &self,
         pod: &Arc<Pod>,
         candidates: &[(Arc<Node>, PreemptionCandidate)],
-    ) -> Result<BTreeMap<String, ExtenderVictims>, String> {
+    ) -> Result<BTreeMap<String, ExtenderVictims>, ExtenderCallError> {
         let _ = (pod, candidates);
-        Err(format!("preempt verb is not defined for extender {}", self.name()))
+        Err(format!("preempt verb is not defined for extender {}", self.name()).into())
     }
 
     /// Work that binds `pod` to `node`, to be awaited outside the core. Ends in success or an error. Only called with
     /// [`ExtenderVerbs::bind`].
-    fn bind(&self, pod: &Arc<Pod>, node: &str) -> Pending<Status> {
+    fn bind(&self, pod: &Arc<Pod>, node: &str) -> BoxFuture<Status> {
         let _ = (pod, node);
         Box::pin(std::future::ready(Status::error("unexpected empty bindVerb in extender")))
     }

@@ -17,8 +17,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use kube_scheduler_api_types::validation::aggregate;
 use kube_scheduler_config::{
-    Configuration, FeatureGates, Gate, GateSpec, Invalid, PluginArgs, Stage, decode, default,
-    validate,
+    Configuration, ConfigurationError, FeatureGates, Gate, GateSpec, PluginArgs, Stage, decode,
+    default, validate,
 };
 use kube_scheduler_daemon::RateLimit;
 
@@ -92,7 +92,7 @@ impl Settings {
         if has_file {
             let errors = validate(&config, &gates);
             if !errors.is_empty() {
-                return Err(Invalid(errors)).with_context(|| source.clone());
+                return Err(ConfigurationError(errors)).with_context(|| source.clone());
             }
             warn_overruled(&flags, &mut warnings);
         }

@@ -77,7 +77,7 @@ impl SimulationOptions {
         default(&mut config, &self.gates);
         let errors = validate(&config, &self.gates);
         if !errors.is_empty() {
-            return Err(kube_scheduler_config::Invalid(errors).into());
+            return Err(kube_scheduler_config::ConfigurationError(errors).into());
         }
         self.config = config;
         Ok(self)

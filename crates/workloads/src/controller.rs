@@ -19,7 +19,7 @@ pub struct Controller<'v> {
 
 /// How a pod is named.
 #[derive(Clone, Copy, Debug)]
-pub enum PodName<'n> {
+pub enum PodNaming<'n> {
     /// The controller's name and an end that the API server makes up.
     Generated,
     /// Exactly so.
@@ -74,7 +74,7 @@ impl<'v> Controller<'v> {
     }
 
     /// A pod of the template: its labels, annotations, finalizers and spec.
-    pub fn pod(&self, name: PodName<'_>) -> Value {
+    pub fn pod(&self, name: PodNaming<'_>) -> Value {
         let mut pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "spec": self.template().get("spec").cloned().unwrap_or_default(),
@@ -85,10 +85,10 @@ impl<'v> Controller<'v> {
             }
         }
         match name {
-            PodName::Generated => {
+            PodNaming::Generated => {
                 meta_mut(&mut pod).insert("generateName".into(), format!("{}-", self.name).into())
             }
-            PodName::Exactly(name) => meta_mut(&mut pod).insert("name".into(), name.into()),
+            PodNaming::Exactly(name) => meta_mut(&mut pod).insert("name".into(), name.into()),
         };
         self.adopt(&mut pod);
         pod

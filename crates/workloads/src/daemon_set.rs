@@ -4,7 +4,7 @@ use kube_scheduler_api_types::well_known::UNSCHEDULABLE_TAINT;
 use kube_scheduler_api_types::{Node, Pod, required_node_affinity_matches, untolerated_taint};
 use serde_json::{Value, json};
 
-use crate::controller::{Controller, PodName, template_hash};
+use crate::controller::{Controller, PodNaming, template_hash};
 use crate::json::{child_mut, labels_mut, list_mut, map_mut};
 use crate::stateful_set::REVISION;
 
@@ -28,7 +28,7 @@ pub struct Eligibility {
 impl Eligibility {
     /// The nodes that the template of `set` asks for and whose taints it tolerates.
     pub fn new(set: &Controller<'_>) -> Self {
-        let mut pod = set.pod(PodName::Exactly(set.name));
+        let mut pod = set.pod(PodNaming::Exactly(set.name));
         tolerate(&mut pod);
         Self { pod: Pod::from_value(&pod).ok() }
     }
@@ -44,7 +44,7 @@ impl Eligibility {
 
 /// The pod for the node of this name.
 pub fn pod(set: &Controller<'_>, node: &str) -> Value {
-    let mut pod = set.pod(PodName::Generated);
+    let mut pod = set.pod(PodNaming::Generated);
     labels_mut(&mut pod).insert(REVISION.into(), template_hash(set.template()).into());
     tolerate(&mut pod);
     let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});

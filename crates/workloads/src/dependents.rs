@@ -5,7 +5,7 @@ use std::iter;
 use kube_scheduler_api_types::Node;
 use serde_json::Value;
 
-use crate::controller::{Controller, PodName};
+use crate::controller::{Controller, PodNaming};
 use crate::daemon_set::{self, Eligibility};
 use crate::json::{at, group_and_kind, int_at, list_at};
 use crate::{cron_job, deployment, job, job_set, stateful_set, workload};
@@ -44,7 +44,7 @@ impl<'v> Controller<'v> {
             ("apps", "Deployment") => self.replica_set(),
             ("apps", "ReplicaSet") | ("", "ReplicationController") => {
                 let pods =
-                    (0..self.count("replicas", 1)).map(move |_| self.pod(PodName::Generated));
+                    (0..self.count("replicas", 1)).map(move |_| self.pod(PodNaming::Generated));
                 templated(pods, &["spec", "template"])
             }
             ("apps", "StatefulSet") => self.numbered(),

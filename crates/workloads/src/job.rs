@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::controller::{Controller, PodName};
+use crate::controller::{Controller, PodNaming};
 use crate::json::{annotations_mut, at, child_mut, int_at, labels_mut, list_at, meta_mut, text_at};
 
 /// The annotation and label with the number of a pod of an indexed Job.
@@ -54,7 +54,7 @@ pub fn label(job: &Controller<'_>, object: &mut Value) {
 
 /// A pod; `index` is its number if the Job is indexed.
 pub fn pod(job: &Controller<'_>, index: Option<i64>) -> Value {
-    let mut pod = job.pod(PodName::Generated);
+    let mut pod = job.pod(PodNaming::Generated);
     let Some(index) = index else { return pod };
     annotations_mut(&mut pod).insert(INDEX.into(), index.to_string().into());
     labels_mut(&mut pod).insert(INDEX.into(), index.to_string().into());

@@ -30,6 +30,6 @@ pub mod json;
 pub mod stateful_set;
 mod workload;
 
-pub use controller::{Controller, PodName, template_hash};
+pub use controller::{Controller, PodNaming, template_hash};
 pub use dependents::Dependent;
 pub use workload::workload_of_group;

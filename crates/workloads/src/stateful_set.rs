@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
-use crate::controller::{Controller, PodName, template_hash};
+use crate::controller::{Controller, PodNaming, template_hash};
 use crate::json::{
     at, child_mut, int_at, labels_mut, list_at, list_mut, map_mut, meta_mut, text_at,
 };
@@ -21,7 +21,7 @@ pub fn ordinals(set: &Controller<'_>) -> Range<i64> {
 /// The pod with this number.
 pub fn pod(set: &Controller<'_>, number: i64) -> Value {
     let name = format!("{}-{number}", set.name);
-    let mut pod = set.pod(PodName::Exactly(&name));
+    let mut pod = set.pod(PodNaming::Exactly(&name));
     let labels = labels_mut(&mut pod);
     labels.insert("statefulset.kubernetes.io/pod-name".into(), name.as_str().into());
     labels.insert("apps.kubernetes.io/pod-index".into(), number.to_string().into());

@@ -57,7 +57,7 @@ pub use events::{EventKey, EventSeries, EventTableSize, EventWrite};
 pub use jitter::Jitter;
 pub use outbox::{
     ClassLoad, DroppedEvent, EndedWrite, EventApi, EventRequest, Load, Outbox, OutboxOptions,
-    Request, Write,
+    Write, WriteRequest,
 };
 pub use pace::{LONGEST_HOLD, RateLimit};
 pub use pod_write::PodWrite;

@@ -50,7 +50,7 @@ pub enum EventApi {
 
 /// One write that is to be sent now.
 #[derive(Debug)]
-pub struct Request {
+pub struct WriteRequest {
     /// What the request writes.
     pub write: Write,
     /// How long it was held back by the fixed rate; zero without one.
@@ -300,7 +300,7 @@ impl Outbox {
 
     /// The next request to send, if one may go out at `now`. Ask again until there is none, and again after every other
     /// call and at [`next_deadline`](Self::next_deadline).
-    pub fn next_request(&mut self, now: Timestamp) -> Option<Request> {
+    pub fn next_request(&mut self, now: Timestamp) -> Option<WriteRequest> {
         // After this, no deadline has passed, so `next_deadline` is in the future.
         self.lanes.wake(now);
         self.events.wake(now);
@@ -313,7 +313,7 @@ impl Outbox {
             .or_else(|| self.next_event(now))
     }
 
-    fn next_pod_write(&mut self, urgency: Urgency, now: Timestamp) -> Option<Request> {
+    fn next_pod_write(&mut self, urgency: Urgency, now: Timestamp) -> Option<WriteRequest> {
         let class = Class::of(urgency);
         if !self.has_room(class) {
             return None;
@@ -322,10 +322,10 @@ impl Outbox {
         let waited = self.take_permissions(class, n_requests, now)?;
         let write = self.lanes.pop(urgency)?;
         self.n_under_way[class as usize] += 1;
-        Some(Request { write: Write::Pod(write), waited })
+        Some(WriteRequest { write: Write::Pod(write), waited })
     }
 
-    fn next_event(&mut self, now: Timestamp) -> Option<Request> {
+    fn next_event(&mut self, now: Timestamp) -> Option<WriteRequest> {
         while self.knows_event_api && !self.events.is_empty() && self.has_room(Class::Event) {
             let waited = self.take_permissions(Class::Event, 1, now)?;
             let event = self.events.pop()?;
@@ -338,7 +338,10 @@ impl Outbox {
                 },
             };
             self.n_under_way[Class::Event as usize] += 1;
-            return Some(Request { write: Write::Event(EventRequest { event, core }), waited });
+            return Some(WriteRequest {
+                write: Write::Event(EventRequest { event, core }),
+                waited,
+            });
         }
         None
     }

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use kube_scheduler_engine::PodRef;
 use kube_scheduler_framework::api::{Node, Pod};
 use kube_scheduler_framework::preemption::PreemptionCandidate;
-use kube_scheduler_framework::{Pending, Status};
+use kube_scheduler_framework::{BoxFuture, Status};
 use kube_scheduler_runtime::{
-    Extender, ExtenderFilterResult, ExtenderVerbs, ExtenderVictims, HostPriority, PendingPriorities,
+    Extender, ExtenderCallError, ExtenderFilterResult, ExtenderVerbs, ExtenderVictims,
+    HostPriority, PendingPriorities,
 };
 
 use super::chaos::{Dial, Intent, PANIC};
@@ -23,10 +24,10 @@ pub(super) struct ChaosExtender {
 
 impl ChaosExtender {
     /// Fails or panics sometimes.
-    fn may_fail(&self, request: &str, pod: &Pod) -> Result<(), String> {
+    fn may_fail(&self, request: &str, pod: &Pod) -> Result<(), ExtenderCallError> {
         match self.dial.mishap(request, &pod.uid, "", 4) {
             Some(0) => std::panic::panic_any(format!("{PANIC} in {request}")),
-            Some(1) => Err(format!("broken in {request}")),
+            Some(1) => Err(format!("broken in {request}").into()),
             _ => Ok(()),
         }
     }
@@ -49,7 +50,11 @@ impl Extender for ChaosExtender {
         pod.uid.bytes().map(u32::from).sum::<u32>().is_multiple_of(2)
     }
 
-    fn filter(&self, pod: &Arc<Pod>, nodes: &[Arc<Node>]) -> Result<ExtenderFilterResult, String> {
+    fn filter(
+        &self,
+        pod: &Arc<Pod>,
+        nodes: &[Arc<Node>],
+    ) -> Result<ExtenderFilterResult, ExtenderCallError> {
         self.may_fail("ExtenderFilter", pod)?;
         let mut result = ExtenderFilterResult::default();
         for node in nodes {
@@ -81,7 +86,7 @@ impl Extender for ChaosExtender {
         &self,
         pod: &Arc<Pod>,
         candidates: &[(Arc<Node>, PreemptionCandidate)],
-    ) -> Result<BTreeMap<String, ExtenderVictims>, String> {
+    ) -> Result<BTreeMap<String, ExtenderVictims>, ExtenderCallError> {
         self.may_fail("ExtenderPreempt", pod)?;
         let is_left = |(node, _): &&(Arc<Node>, PreemptionCandidate)| {
             self.dial.mishap("ExtenderCandidate", &pod.uid, &node.name, 1).is_none()
@@ -94,7 +99,7 @@ impl Extender for ChaosExtender {
         Ok(candidates.iter().filter(is_left).map(victims).collect())
     }
 
-    fn bind(&self, pod: &Arc<Pod>, node: &str) -> Pending<Status> {
+    fn bind(&self, pod: &Arc<Pod>, node: &str) -> BoxFuture<Status> {
         if self.dial.mishap("ExtenderBind", &pod.uid, node, 3) == Some(0) {
             std::panic::panic_any(format!("{PANIC} in ExtenderBind"));
         }

@@ -211,18 +211,24 @@ impl World {
     }
 }
 
-/// How many seconds a gang waits for two whole nodes of four while there are always small pods that wait as well; and how many of
-/// these are placed meanwhile.
-fn wait_of_gang(longest_hold: u64) -> (Option<u64>, usize) {
-    let mut world = World::new(longest_hold, &[(4, 0); 4]);
+/// How many seconds a gang of `g0` and `g1` waits that comes after a minute, if no more than `n_seconds` are looked at, while
+/// there are always small pods that wait as well, `s1` and so on; and how many of these are placed meanwhile. `add` makes a pod
+/// of such a name, `end` ends a small one, and `runs_for` is for how many seconds that has run then.
+fn wait_in_stream(
+    mut world: World,
+    n_seconds: u64,
+    add: impl Fn(&mut World, &str),
+    runs_for: impl Fn(&str) -> u64,
+    end: impl Fn(&mut World, &str),
+) -> (Option<u64>, usize) {
     let mut ends: BTreeMap<String, u64> = BTreeMap::new();
     let (mut n_small, mut n_before) = (0, 0);
-    for second in 0..1000 {
+    for second in 0..n_seconds {
         if second == 60 {
             n_before = world.placed.len();
             world.group("g", 2, false);
-            world.add(&member("g0", 4, "g"));
-            world.add(&member("g1", 4, "g"));
+            add(&mut world, "g0");
+            add(&mut world, "g1");
         }
         if world.is_placed("g0") && world.is_placed("g1") {
             return (Some(second - 60), world.placed.len() - 2 - n_before);
@@ -231,21 +237,34 @@ fn wait_of_gang(longest_hold: u64) -> (Option<u64>, usize) {
             ends.iter().filter(|(_, at)| **at <= second).map(|(name, _)| name.clone()).collect();
         for name in due {
             ends.remove(&name);
-            world.end(&name);
+            end(&mut world, &name);
         }
         // So many wait at any time.
         let waiting = world.pods.values().filter(|pod| !pod.is_assigned()).count();
         for _ in waiting..8 {
             n_small += 1;
-            world.add(&ask(&format!("s{n_small}"), 1));
+            add(&mut world, &format!("s{n_small}"));
         }
         let before: BTreeSet<String> = world.placed.keys().cloned().collect();
         world.wait(1);
         let new = world.placed.keys().filter(|name| !before.contains(*name));
-        // They run for 30 to 50 seconds.
-        ends.extend(new.map(|name| (name.clone(), second + 30 + name.len() as u64 * 7 % 21)));
+        let small = new.filter(|name| name.starts_with('s'));
+        ends.extend(small.map(|name| (name.clone(), second + runs_for(name))));
     }
     (None, world.placed.len() - n_before)
+}
+
+/// The wait of a gang for two whole nodes of four among small pods that run for 30 to 50 seconds.
+fn wait_of_gang(longest_hold: u64) -> (Option<u64>, usize) {
+    let add = |world: &mut World, name: &str| {
+        if name.starts_with('g') {
+            world.add(&member(name, 4, "g"));
+        } else {
+            world.add(&ask(name, 1));
+        }
+    };
+    let runs_for = |name: &str| 30 + name.len() as u64 * 7 % 21;
+    wait_in_stream(World::new(longest_hold, &[(4, 0); 4]), 1000, add, runs_for, World::end)
 }
 
 #[test]

@@ -11,7 +11,8 @@ use kube_scheduler_config::{FeatureGates, decode, default};
 use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input, Pool};
 use kube_scheduler_framework::preemption::PreemptionCandidate;
 use kube_scheduler_runtime::{
-    Extender, ExtenderFilterResult, ExtenderVerbs, ExtenderVictims, HostPriority, PendingPriorities,
+    Extender, ExtenderCallError, ExtenderFilterResult, ExtenderVerbs, ExtenderVictims,
+    HostPriority, PendingPriorities,
 };
 use kube_scheduler_tests::history::History;
 use proptest::prelude::*;
@@ -48,7 +49,11 @@ impl Extender for Agreeable {
         ExtenderVerbs { filter: true, prioritize, preempt: true, bind: false }
     }
 
-    fn filter(&self, _: &Arc<Pod>, nodes: &[Arc<Node>]) -> Result<ExtenderFilterResult, String> {
+    fn filter(
+        &self,
+        _: &Arc<Pod>,
+        nodes: &[Arc<Node>],
+    ) -> Result<ExtenderFilterResult, ExtenderCallError> {
         let nodes = nodes.iter().rev().map(|node| node.name.to_string()).collect();
         Ok(ExtenderFilterResult { nodes, ..ExtenderFilterResult::default() })
     }
@@ -64,7 +69,7 @@ impl Extender for Agreeable {
         &self,
         _: &Arc<Pod>,
         candidates: &[(Arc<Node>, PreemptionCandidate)],
-    ) -> Result<BTreeMap<String, ExtenderVictims>, String> {
+    ) -> Result<BTreeMap<String, ExtenderVictims>, ExtenderCallError> {
         let victims = |candidate: &PreemptionCandidate| ExtenderVictims {
             uids: candidate.victims.iter().map(|victim| victim.uid.to_string()).collect(),
             n_pdb_violations: candidate.n_pdb_violations,

@@ -114,7 +114,9 @@ impl Read {
             }
             QuestionKind::Fragmentation => {
                 let FragmentationSpec { by, max_shapes } = typed("spec", spec)?;
-                by.as_deref().map_or(Ok(()), check_key).map_err(|why| field("spec.by", why))?;
+                by.as_deref()
+                    .map_or(Ok(()), check_key)
+                    .map_err(|error| field("spec.by", error.to_string()))?;
                 let defaults = FragmentationOptions::default();
                 let max_shapes =
                     bounded("spec.maxShapes", max_shapes, defaults.max_shapes, MAX_SHAPES)?;
@@ -274,7 +276,7 @@ fn add_changes(
         ChangeSpec::Drain(node) => Change::Drain(node.name.into()),
         ChangeSpec::Taint(taint) => {
             check_pair(&taint.key, &taint.value)
-                .map_err(|problem| field("spec.changes.taint", problem))?;
+                .map_err(|error| field("spec.changes.taint", error.to_string()))?;
             let effect = match taint.effect {
                 EffectSpec::NoSchedule => TaintEffect::NoSchedule,
                 EffectSpec::PreferNoSchedule => TaintEffect::PreferNoSchedule,
@@ -285,7 +287,7 @@ fn add_changes(
         }
         ChangeSpec::Label(label) => {
             check_pair(&label.key, &label.value)
-                .map_err(|problem| field("spec.changes.label", problem))?;
+                .map_err(|error| field("spec.changes.label", error.to_string()))?;
             let (key, value) = (label.key.into(), label.value.into());
             Change::Label { node: label.name.into(), key, value }
         }

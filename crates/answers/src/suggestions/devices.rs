@@ -116,15 +116,12 @@ impl fmt::Display for DeviceChange {
 /// What could be changed about the claims of a pod.
 pub(super) fn changes_of_devices(objects: &ObjectStore, pod: &Pod) -> Vec<Candidate> {
     let mut changes = Vec::new();
-    for entry in pod.spec.resource_claims.iter() {
-        let statuses = &pod.status.resource_claim_statuses;
-        let generated = || statuses.iter().find(|(of, _)| *of == entry.name)?.1.as_ref();
-        let Some(name) = entry.claim.as_ref().or_else(generated) else { continue };
+    for name in pod.claim_names() {
         let object = objects.latest(RESOURCE_GROUP, KIND, &pod.namespace, name);
         let Some(object) = object.filter(|it| it.json["status"]["allocation"].is_null()) else {
             continue;
         };
-        let claim = Claim { namespace: pod.namespace.clone(), name: name.clone() };
+        let claim = Claim { namespace: pod.namespace.clone(), name: name.into() };
         of_claim(&claim, &object.json["spec"]["devices"], &mut changes);
     }
     changes.truncate(MAX_CHANGES);

@@ -149,6 +149,7 @@ fn metadata_and_status_are_taken_over() {
         ("PodScheduled", 2, None)
     );
     assert_eq!(pod.status.resource_claim_statuses[1].1, None);
+    assert_eq!(pod.claim_names().collect::<Vec<_>>(), ["rc"]);
     assert_eq!(
         pod.status.extended_resource_claim.as_ref().map(|claim| claim.mappings.len()),
         Some(1)

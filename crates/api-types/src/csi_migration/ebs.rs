@@ -1,10 +1,11 @@
 //! Handles of EBS volumes: the bare id, or the path of `aws://<zone>/<id>`.
 
+use super::CsiTranslationError;
+
 /// The handle for an id as users write it.
-pub(super) fn handle(id: &str) -> Result<String, String> {
+pub(super) fn handle(id: &str) -> Result<String, CsiTranslationError> {
     let Some(rest) = id.strip_prefix("aws://") else { return Ok(id.to_owned()) };
-    id_in_url(id, rest)
-        .map_err(|error| format!("failed to translate Kubernetes ID to EBS Volume ID {error}"))
+    id_in_url(id, rest).map_err(CsiTranslationError::EbsVolumeId)
 }
 
 fn id_in_url(url: &str, rest: &str) -> Result<String, String> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{BETA_ZONE, ZONE, ZONE_DELIMITER};
+use super::{BETA_ZONE, CsiTranslationError, ZONE, ZONE_DELIMITER};
 use crate::Labels;
 
 const UNSPECIFIED: &str = "UNSPECIFIED";
@@ -13,7 +13,7 @@ pub(super) fn handle_of_inline(disk: &str) -> String {
 }
 
 /// The handle of a volume, whose labels say in which zones it is.
-pub(super) fn handle_of_volume(disk: &str, labels: &Labels) -> Result<String, String> {
+pub(super) fn handle_of_volume(disk: &str, labels: &Labels) -> Result<String, CsiTranslationError> {
     let zones = labels
         .get(BETA_ZONE)
         .filter(|zones| !zones.is_empty())
@@ -24,8 +24,7 @@ pub(super) fn handle_of_volume(disk: &str, labels: &Labels) -> Result<String, St
         [] | [""] => Ok(zonal(UNSPECIFIED, disk)),
         [zone] => Ok(zonal(zone, disk)),
         _ => {
-            let region = region_of(&zones)
-                .map_err(|error| format!("failed to get region from zones: {error}"))?;
+            let region = region_of(&zones).map_err(CsiTranslationError::GceZones)?;
             Ok(format!("projects/{UNSPECIFIED}/regions/{region}/disks/{disk}"))
         }
     }

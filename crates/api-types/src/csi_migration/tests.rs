@@ -20,10 +20,9 @@ fn volume(labels: &Value, source: &Value) -> Object {
 fn handle_of(labels: &Value, source: &Value) -> Result<String, String> {
     let object = volume(labels, source);
     let plugin = InTreePlugin::of_volume(&object).unwrap();
-    plugin.translate_volume(&object).map(|volume| {
-        assert_eq!(volume.driver, plugin.driver());
-        volume.handle
-    })
+    let volume = plugin.translate_volume(&object).map_err(|error| error.to_string())?;
+    assert_eq!(volume.driver, plugin.driver());
+    Ok(volume.handle)
 }
 
 fn inline_handle_of(source: &Value) -> Result<String, String> {
@@ -34,7 +33,8 @@ fn inline_handle_of(source: &Value) -> Result<String, String> {
     }))
     .unwrap();
     let source = &pod.volumes[0].source;
-    InTreePlugin::of_inline(source).unwrap().translate_inline(source).map(|volume| volume.handle)
+    let translated = InTreePlugin::of_inline(source).unwrap().translate_inline(source);
+    translated.map(|volume| volume.handle).map_err(|error| error.to_string())
 }
 
 fn ebs(id: &str) -> Result<String, String> {

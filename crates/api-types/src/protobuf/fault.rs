@@ -1,6 +1,6 @@
 //! What is wrong with a message, and where.
 
-use super::Invalid;
+use super::ProtobufError;
 use crate::compile::DecodeError;
 
 /// A field that cannot be read. Boxed, because nearly all of them can.
@@ -39,8 +39,8 @@ impl Fault {
     }
 }
 
-impl From<Invalid> for Fault {
-    fn from(invalid: Invalid) -> Self {
+impl From<ProtobufError> for Fault {
+    fn from(invalid: ProtobufError) -> Self {
         Self::new(invalid.to_string())
     }
 }

@@ -28,7 +28,7 @@ pub enum Value<'a> {
 
 /// Bytes that are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Invalid {
+pub enum ProtobufError {
     /// The message ends within a field.
     Truncated,
     /// An integer that does not fit into 64 bits.
@@ -37,7 +37,7 @@ pub enum Invalid {
     Tag(u64),
 }
 
-impl fmt::Display for Invalid {
+impl fmt::Display for ProtobufError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Truncated => f.write_str("the message ends within a field"),
@@ -47,7 +47,7 @@ impl fmt::Display for Invalid {
     }
 }
 
-impl std::error::Error for Invalid {}
+impl std::error::Error for ProtobufError {}
 
 /// Walks over the fields of one message.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
     /// If the rest is no sequence of fields. The reader is at its end then.
     #[expect(clippy::should_implement_trait, reason = "iterators do not go with `?`")]
     #[inline]
-    pub fn next(&mut self) -> Result<Option<Field<'a>>, Invalid> {
+    pub fn next(&mut self) -> Result<Option<Field<'a>>, ProtobufError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -79,27 +79,28 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    fn field(&mut self) -> Result<Field<'a>, Invalid> {
+    fn field(&mut self) -> Result<Field<'a>, ProtobufError> {
         let tag = self.varint()?;
         let number = u32::try_from(tag >> 3)
             .ok()
             .filter(|number| (1..1 << 29).contains(number))
-            .ok_or(Invalid::Tag(tag))?;
+            .ok_or(ProtobufError::Tag(tag))?;
         let value = match tag & 7 {
             0 => Value::Varint(self.varint()?),
             1 => Value::Fixed64(u64::from_le_bytes(self.array()?)),
             2 => {
-                let length = usize::try_from(self.varint()?).map_err(|_| Invalid::Truncated)?;
+                let length =
+                    usize::try_from(self.varint()?).map_err(|_| ProtobufError::Truncated)?;
                 Value::Bytes(self.bytes(length)?)
             }
             5 => Value::Fixed32(u32::from_le_bytes(self.array()?)),
-            _ => return Err(Invalid::Tag(tag)),
+            _ => return Err(ProtobufError::Tag(tag)),
         };
         Ok(Field { number, value })
     }
 
     #[inline]
-    fn varint(&mut self) -> Result<u64, Invalid> {
+    fn varint(&mut self) -> Result<u64, ProtobufError> {
         if let [byte @ 0..=0x7f, rest @ ..] = self.rest {
             self.rest = rest;
             return Ok(u64::from(*byte));
@@ -108,7 +109,7 @@ impl<'a> Reader<'a> {
         for (at, &byte) in self.rest.iter().take(10).enumerate() {
             let bits = u64::from(byte & 0x7f);
             if at == 9 && bits > 1 {
-                return Err(Invalid::Overflow);
+                return Err(ProtobufError::Overflow);
             }
             value |= bits << (7 * at);
             if byte < 0x80 {
@@ -116,18 +117,18 @@ impl<'a> Reader<'a> {
                 return Ok(value);
             }
         }
-        Err(if self.rest.len() < 10 { Invalid::Truncated } else { Invalid::Overflow })
+        Err(if self.rest.len() < 10 { ProtobufError::Truncated } else { ProtobufError::Overflow })
     }
 
     #[inline]
-    fn bytes(&mut self, length: usize) -> Result<&'a [u8], Invalid> {
-        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(Invalid::Truncated)?;
+    fn bytes(&mut self, length: usize) -> Result<&'a [u8], ProtobufError> {
+        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(ProtobufError::Truncated)?;
         self.rest = rest;
         Ok(bytes)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Invalid> {
-        let (array, rest) = self.rest.split_first_chunk().ok_or(Invalid::Truncated)?;
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], ProtobufError> {
+        let (array, rest) = self.rest.split_first_chunk().ok_or(ProtobufError::Truncated)?;
         self.rest = rest;
         Ok(*array)
     }
@@ -137,7 +138,7 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    fn fields(message: &[u8]) -> Result<Vec<(u32, Value<'_>)>, Invalid> {
+    fn fields(message: &[u8]) -> Result<Vec<(u32, Value<'_>)>, ProtobufError> {
         let mut reader = Reader::new(message);
         let mut fields = Vec::new();
         while let Some(field) = reader.next()? {
@@ -174,21 +175,21 @@ mod tests {
         assert_eq!(fields(&negative).unwrap(), [(1, Value::Varint(u64::MAX))]);
         let mut beyond = negative;
         beyond[10] = 0x02;
-        assert_eq!(fields(&beyond), Err(Invalid::Overflow));
-        assert_eq!(fields(&[0xff; 11]), Err(Invalid::Overflow));
+        assert_eq!(fields(&beyond), Err(ProtobufError::Overflow));
+        assert_eq!(fields(&[0xff; 11]), Err(ProtobufError::Overflow));
     }
 
     #[test]
     fn what_is_no_message_is_refused() {
         for cut in [&[0x08][..], &[0x08, 0x80], &[0x12, 0x05, b'h'], &[0x1d, 1, 2], &[0x80]] {
-            assert_eq!(fields(cut), Err(Invalid::Truncated), "{cut:?}");
+            assert_eq!(fields(cut), Err(ProtobufError::Truncated), "{cut:?}");
         }
         // A length near the end of the address space.
         let long = [0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, b'h'];
-        assert_eq!(fields(&long), Err(Invalid::Truncated));
+        assert_eq!(fields(&long), Err(ProtobufError::Truncated));
         // Number zero, groups, and the two types that were never given out.
         for tag in [0x02, 0x0b, 0x0c, 0x0e, 0x0f] {
-            assert_eq!(fields(&[tag, 0]), Err(Invalid::Tag(u64::from(tag))), "{tag}");
+            assert_eq!(fields(&[tag, 0]), Err(ProtobufError::Tag(u64::from(tag))), "{tag}");
         }
         let mut reader = Reader::new(&[0x0b, 0x08, 0x01]);
         assert!(reader.next().is_err());

@@ -3,8 +3,8 @@
 use super::fault::At;
 use super::fields::{Amounts, Message, Read, fields};
 use crate::wire::{
-    ContainerStatus, ExtendedResourceClaimStatus, NodeAllocatableResourceClaimStatus, PodCondition,
-    PodStatus, RequestMapping, ResourceClaimStatus,
+    ContainerExtendedResourceRequest, ContainerStatus, ExtendedResourceClaimStatus,
+    NodeAllocatableResourceClaimStatus, PodCondition, PodStatus, ResourceClaimStatus,
 };
 
 impl Message for PodStatus {
@@ -98,7 +98,7 @@ impl Message for ExtendedResourceClaimStatus {
     }
 }
 
-impl Message for RequestMapping {
+impl Message for ContainerExtendedResourceRequest {
     fn read(&mut self, bytes: &[u8]) -> Read {
         fields(bytes, |number, value| {
             match number {

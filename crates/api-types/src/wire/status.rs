@@ -81,7 +81,7 @@ pub struct ResourceClaimStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtendedResourceClaimStatus {
     /// Which request of the claim serves which container.
-    pub request_mappings: List<RequestMapping>,
+    pub request_mappings: List<ContainerExtendedResourceRequest>,
     /// Name of the claim.
     pub resource_claim_name: Text,
 }
@@ -89,7 +89,7 @@ pub struct ExtendedResourceClaimStatus {
 /// One request mapping.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct RequestMapping {
+pub struct ContainerExtendedResourceRequest {
     /// Container.
     pub container_name: Text,
     /// Extended resource.

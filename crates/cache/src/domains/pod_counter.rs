@@ -25,9 +25,9 @@ const NO_DOMAIN: u32 = u32::MAX;
 /// Which facts about nodes were read from a counter: a set of [`DOMAIN`](Self::DOMAIN), [`IDENTITY`](Self::IDENTITY) and
 /// [`NODE`](Self::NODE).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Looks(u8);
+pub struct CounterReads(u8);
 
-impl Looks {
+impl CounterReads {
     /// The empty set: nothing was read.
     pub const NOTHING: Self = Self(0);
     /// Whether the node has a domain, and what is counted there.
@@ -246,15 +246,15 @@ impl PodCounter {
 
     /// Notes what was read about nodes.
     #[inline]
-    pub fn note(&self, looks: Looks) {
+    pub fn note(&self, looks: CounterReads) {
         if self.0.looks.load(Ordering::Relaxed) & looks.0 != looks.0 {
             self.0.looks.fetch_or(looks.0, Ordering::Relaxed);
         }
     }
 
     /// What was read about nodes.
-    pub fn looks(&self) -> Looks {
-        Looks(self.0.looks.load(Ordering::Relaxed))
+    pub fn looks(&self) -> CounterReads {
+        CounterReads(self.0.looks.load(Ordering::Relaxed))
     }
 
     /// Whether it shows the present state, as long as nodes, their labels and their taints, and the list of affinity terms
@@ -267,7 +267,8 @@ impl PodCounter {
             Source::Term(id, _) => cluster.affinity_terms().get(*id).is_some(),
             // A column that is made again may number values differently.
             Source::Label(key) => {
-                !self.looks().contains(Looks::IDENTITY) && cluster.label_column(key).is_some()
+                !self.looks().contains(CounterReads::IDENTITY)
+                    && cluster.label_column(key).is_some()
             }
         }
     }
@@ -293,18 +294,18 @@ impl PodCounter {
     pub fn stand(
         &self,
         cluster: &ClusterState,
-        looks: Looks,
+        looks: CounterReads,
         node: NodeIdx,
         standing: &mut impl Extend<u32>,
     ) {
         let Some(now) = self.now(cluster) else { return };
-        if looks.contains(Looks::DOMAIN) || looks.contains(Looks::IDENTITY) {
+        if looks.contains(CounterReads::DOMAIN) || looks.contains(CounterReads::IDENTITY) {
             let column = self.column(now, cluster);
             let value = column.map_or(ValueId::ABSENT, |column| column.id(node));
-            let is_by_value = looks.contains(Looks::IDENTITY)
+            let is_by_value = looks.contains(CounterReads::IDENTITY)
                 || column.is_none_or(|column| column.n_values() <= FEW_VALUES);
             match now.0 {
-                Numbers::Nothing if !looks.contains(Looks::IDENTITY) => {
+                Numbers::Nothing if !looks.contains(CounterReads::IDENTITY) => {
                     standing.extend([u32::from(self.has_domain(column, cluster, node))]);
                 }
                 _ if is_by_value => standing.extend([value.index() as u32]),
@@ -320,7 +321,7 @@ impl PodCounter {
                 _ => standing.extend([now.n_pods_in(value) as u32]),
             }
         }
-        if looks.contains(Looks::NODE) {
+        if looks.contains(CounterReads::NODE) {
             let is_eligible = u32::from(now.is_eligible(cluster, node));
             standing.extend([now.on_node(cluster, node) as u32, is_eligible]);
         }
@@ -330,13 +331,13 @@ impl PodCounter {
     pub fn add_neighbours(
         &self,
         cluster: &ClusterState,
-        looks: Looks,
+        looks: CounterReads,
         changed: &[NodeIdx],
         moved: &mut Vec<NodeIdx>,
     ) {
         let column = self.now(cluster).and_then(|now| self.column(now, cluster));
         let Some(column) = column.filter(|column| column.n_values() > FEW_VALUES) else { return };
-        if looks.contains(Looks::DOMAIN) && !looks.contains(Looks::IDENTITY) {
+        if looks.contains(CounterReads::DOMAIN) && !looks.contains(CounterReads::IDENTITY) {
             // Slots of nodes that are gone may be gone as well.
             for node in changed.iter().filter(|node| cluster.live_nodes().contains(**node)) {
                 let neighbours = column.nodes(column.id(*node)).filter(|nodes| nodes.len() > 1);

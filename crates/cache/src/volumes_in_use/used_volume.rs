@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{InTreePlugin, Object, VolumeSource};
+use kube_scheduler_api_types::{CsiTranslationError, InTreePlugin, Object, VolumeSource};
 
 use crate::objects::{ObjectStore, storage_class_of};
 
@@ -61,8 +61,11 @@ impl UsedVolume {
     /// What an inline volume of a pod takes.
     ///
     /// # Errors
-    /// If it is one of an in-tree plugin that cannot be translated; the text is that of the reference.
-    pub fn of_inline(source: &VolumeSource, with_migration: bool) -> Result<Option<Self>, String> {
+    /// If it is one of an in-tree plugin that cannot be translated.
+    pub fn of_inline(
+        source: &VolumeSource,
+        with_migration: bool,
+    ) -> Result<Option<Self>, CsiTranslationError> {
         let plugin = InTreePlugin::of_inline(source);
         match plugin.filter(|plugin| with_migration && plugin.is_migration_on()) {
             None => Ok(None),

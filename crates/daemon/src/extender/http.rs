@@ -9,10 +9,10 @@ use bytes::Bytes;
 use kube_scheduler_api_types::{Node, Pod};
 use kube_scheduler_config::Extender as ExtenderConfig;
 use kube_scheduler_framework::preemption::PreemptionCandidate;
-use kube_scheduler_framework::{Pending, Status};
+use kube_scheduler_framework::{BoxFuture, Status};
 use kube_scheduler_runtime::{
-    Extender, ExtenderFilterResult, ExtenderReport, ExtenderVerbs, ExtenderVictims,
-    PendingPriorities,
+    Extender, ExtenderCallError, ExtenderFilterResult, ExtenderReport, ExtenderVerbs,
+    ExtenderVictims, PendingPriorities,
 };
 use tokio::runtime::Handle;
 
@@ -117,29 +117,33 @@ impl Extender for HttpExtender {
             })
     }
 
-    fn filter(&self, pod: &Arc<Pod>, nodes: &[Arc<Node>]) -> Result<ExtenderFilterResult, String> {
+    fn filter(
+        &self,
+        pod: &Arc<Pod>,
+        nodes: &[Arc<Node>],
+    ) -> Result<ExtenderFilterResult, ExtenderCallError> {
         let knows_nodes = self.config.node_cache_capable;
         let question = questions::about_nodes(pod, nodes, knows_nodes)?;
         let answer = self.ask(&self.config.filter_verb, question)?.wait()?;
-        answers::filter_result(&answer, knows_nodes)
+        Ok(answers::filter_result(&answer, knows_nodes)?)
     }
 
     fn prioritize(&self, pod: &Arc<Pod>, nodes: &[Arc<Node>]) -> PendingPriorities {
         let question = questions::about_nodes(pod, nodes, self.config.node_cache_capable);
         let coming = question.and_then(|text| self.ask(&self.config.prioritize_verb, text));
-        Box::new(move || answers::priorities(&coming?.wait()?))
+        Box::new(move || Ok(answers::priorities(&coming?.wait()?)?))
     }
 
     fn preempt(
         &self,
         pod: &Arc<Pod>,
         candidates: &[(Arc<Node>, PreemptionCandidate)],
-    ) -> Result<BTreeMap<String, ExtenderVictims>, String> {
+    ) -> Result<BTreeMap<String, ExtenderVictims>, ExtenderCallError> {
         let question = questions::about_victims(pod, candidates, self.config.node_cache_capable)?;
-        answers::victims(&self.ask(&self.config.preempt_verb, question)?.wait()?)
+        Ok(answers::victims(&self.ask(&self.config.preempt_verb, question)?.wait()?)?)
     }
 
-    fn bind(&self, pod: &Arc<Pod>, node: &str) -> Pending<Status> {
+    fn bind(&self, pod: &Arc<Pod>, node: &str) -> BoxFuture<Status> {
         let (connection, verb) = (self.connection.clone(), self.config.bind_verb.clone());
         let question = questions::about_binding(pod, node);
         Box::pin(async move {

@@ -2,7 +2,7 @@
 //!
 //! Four bytes, then a message with the type of the object (1) and its own message (2).
 
-use kube_scheduler_api_types::protobuf::{Invalid, Reader, Value};
+use kube_scheduler_api_types::protobuf::{ProtobufError, Reader, Value};
 
 /// What every object in protobuf begins with.
 pub(crate) const MAGIC: &[u8; 4] = b"k8s\0";
@@ -21,7 +21,7 @@ pub(crate) enum NoObject {
     #[error("the bytes do not begin as an object in protobuf does")]
     Magic,
     #[error("the envelope is not readable: {0}")]
-    Message(#[from] Invalid),
+    Message(#[from] ProtobufError),
 }
 
 /// Takes an object out of its envelope.
@@ -41,7 +41,7 @@ pub(crate) fn open(bytes: &[u8]) -> Result<EnvelopedObject<'_>, NoObject> {
 }
 
 /// API version and kind.
-pub(crate) fn read_type(bytes: &[u8]) -> Result<(&str, &str), Invalid> {
+pub(crate) fn read_type(bytes: &[u8]) -> Result<(&str, &str), ProtobufError> {
     let (mut api_version, mut kind) = ("", "");
     let mut type_meta = Reader::new(bytes);
     while let Some(field) = type_meta.next()? {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube_scheduler_config::{Configuration, FeatureGates};
-use kube_scheduler_daemon::{Daemon, DaemonHandle, LeaderElection, Patience, RunError};
+use kube_scheduler_daemon::{Daemon, DaemonHandle, LeaderElectionOptions, Patience, RunError};
 use kube_scheduler_devcluster::{
     DevCluster, EVENTS, Effect, FaultRule, LEASES, NODES, NodeTemplate, PODS, Selection,
 };
@@ -16,12 +16,12 @@ use crate::cluster::{
 };
 
 /// A lease that lasts longer than a test waits for anything.
-pub(crate) fn election(identity: &str) -> LeaderElection {
+pub(crate) fn election(identity: &str) -> LeaderElectionOptions {
     election_with(identity, |_| {})
 }
 
 /// A lease whose end a test can wait for, and long enough that a loaded machine does not lose it by accident.
-fn short_election(identity: &str) -> LeaderElection {
+fn short_election(identity: &str) -> LeaderElectionOptions {
     let length = |text: &str| kube_scheduler_config::Duration::parse(text).unwrap();
     election_with(identity, |config| {
         config.leader_election.lease_duration = length("8s");
@@ -29,7 +29,7 @@ fn short_election(identity: &str) -> LeaderElection {
     })
 }
 
-fn election_with(identity: &str, change: impl FnOnce(&mut Configuration)) -> LeaderElection {
+fn election_with(identity: &str, change: impl FnOnce(&mut Configuration)) -> LeaderElectionOptions {
     let mut config = Configuration::default();
     let length = |text: &str| kube_scheduler_config::Duration::parse(text).unwrap();
     config.leader_election.lease_duration = length("120s");
@@ -37,7 +37,7 @@ fn election_with(identity: &str, change: impl FnOnce(&mut Configuration)) -> Lea
     config.leader_election.retry_period = length("250ms");
     change(&mut config);
     kube_scheduler_config::default(&mut config, &FeatureGates::default());
-    LeaderElection::of(&config).unwrap().unwrap().identity(identity)
+    LeaderElectionOptions::of(&config).unwrap().unwrap().identity(identity)
 }
 
 /// A scheduler that takes part in an election, and how it ended.
@@ -52,7 +52,7 @@ impl Contender {
         Self::start_with(cluster, election(identity)).await
     }
 
-    async fn start_with(cluster: &DevCluster, election: LeaderElection) -> Self {
+    async fn start_with(cluster: &DevCluster, election: LeaderElectionOptions) -> Self {
         let builder = daemon(cluster).leader_election(Some(election)).concurrent_writes(8);
         Self::run(builder.start().await.unwrap())
     }

@@ -1,6 +1,6 @@
 //! ReplicaSets and ReplicationControllers: as many pods as are asked for.
 
-use kube_scheduler_workloads::PodName;
+use kube_scheduler_workloads::PodNaming;
 use serde_json::{Value, json};
 
 use super::owned::{Controller, remove};
@@ -38,7 +38,7 @@ fn approach(
     if present < wanted {
         let missing = usize::try_from(wanted.min(MOST_PODS) - present).unwrap_or(0);
         for _ in 0..missing.min(BURST) {
-            let pod = controller.pod(PodName::Generated);
+            let pod = controller.pod(PodNaming::Generated);
             if let Err(error) = pods::create(state, controller, pod) {
                 return (Some(error), false);
             }

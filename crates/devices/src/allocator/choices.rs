@@ -13,7 +13,7 @@ use kube_scheduler_api_types::{KeyedMap, KeyedSet};
 use smallvec::SmallVec;
 
 use crate::api::{
-    Allocation, Attribute, DeviceClass, Request, ResourceClaim, ResourceSlice, Taint,
+    Allocation, Attribute, DeviceClass, DeviceTaint, Request, ResourceClaim, ResourceSlice,
 };
 use crate::inventory::{DeviceRef, NodePools, PoolGeneration};
 
@@ -250,7 +250,7 @@ fn kind<'a>(
     let driver = &*device.slice().driver;
     let values = criteria.attributes.iter().map(|name| device.device.attribute(driver, name));
     let hard = device.device.taints.iter().filter(|taint| taint.is_hard());
-    let shown = |taint: &'a Taint| [&*taint.key, &*taint.value, &*taint.effect];
+    let shown = |taint: &'a DeviceTaint| [&*taint.key, &*taint.value, &*taint.effect];
     let conditions = device.device.binding_conditions.as_ref();
     Kind {
         pool: device.pool(),

@@ -173,7 +173,8 @@ fn key<'a>(search: &Search<'a>, place: usize, context: &Context<'a>) -> Key<'a> 
     }
 }
 
-/// The capacities of a device as text, where they matter.
+/// The capacities of a device as text, where they matter. Its length is counted as work, with the names of the types in it:
+/// another name moves the limit of a search.
 pub(super) fn capacities(device: &Device, are_requested: bool) -> Option<String> {
     let all = &device.capacity;
     let matter = are_requested

@@ -127,13 +127,13 @@ impl RequestPlan<'_> {
                 } else {
                     format!("claim {}", claim.key())
                 };
-                let (when, text) = match error {
-                    SelectorError::Compile(text) => ("compile", text),
-                    SelectorError::Runtime(text) => ("runtime", text),
+                let (when, error) = match error {
+                    SelectorError::Compile(error) => ("compile", error),
+                    SelectorError::Runtime(error) => ("runtime", error),
                 };
                 let index = selector.index;
                 AllocationError::Failed(format!(
-                    "{owner}: selector #{index}: CEL {when} error: {text}"
+                    "{owner}: selector #{index}: CEL {when} error: {error}"
                 ))
             })?;
             if !matches {

@@ -11,21 +11,25 @@ use crate::api::{Attribute, DeviceResult, ResourceClaim, ResourceSlice};
 use crate::facts::DeviceFacts;
 use crate::features::Features;
 use crate::inventory::Inventory;
-use crate::selectors::Selector;
+use crate::selectors::{ExpressionError, Selector};
 
 /// Selectors of the form `attribute=value`, for strings; `fail` is an error wherever it is evaluated.
 struct Equality;
 
 impl SelectorCompiler for Equality {
-    fn compile(&self, expression: &str, _: &mut u64) -> Result<Box<dyn Selector>, String> {
+    fn compile(&self, expression: &str, _: &mut u64) -> Result<Box<dyn Selector>, ExpressionError> {
         struct Compiled(Option<(String, String)>);
         impl Selector for Compiled {
             fn n_bytes(&self) -> usize {
                 0
             }
 
-            fn matches(&self, device: DeviceFacts<'_>, _: &mut u64) -> Result<bool, String> {
-                let Some((name, value)) = &self.0 else { return Err("failed".into()) };
+            fn matches(
+                &self,
+                device: DeviceFacts<'_>,
+                _: &mut u64,
+            ) -> Result<bool, ExpressionError> {
+                let Some((name, value)) = &self.0 else { return Err("failed".to_owned().into()) };
                 Ok(device.attributes.get(name) == Some(&Attribute::String(value.as_str().into())))
             }
         }

@@ -7,13 +7,13 @@ use super::tests::{Answer, Case, allocator_with, claim_of, claims_of, many, usag
 use super::*;
 use crate::facts::DeviceFacts;
 use crate::features::Features;
-use crate::selectors::Selector;
+use crate::selectors::{ExpressionError, Selector};
 
 /// Every selector asks whether the device can be had several times.
 struct Shareable;
 
 impl SelectorCompiler for Shareable {
-    fn compile(&self, _: &str, _: &mut u64) -> Result<Box<dyn Selector>, String> {
+    fn compile(&self, _: &str, _: &mut u64) -> Result<Box<dyn Selector>, ExpressionError> {
         Ok(Box::new(Self))
     }
 }
@@ -23,7 +23,7 @@ impl Selector for Shareable {
         0
     }
 
-    fn matches(&self, device: DeviceFacts<'_>, _: &mut u64) -> Result<bool, String> {
+    fn matches(&self, device: DeviceFacts<'_>, _: &mut u64) -> Result<bool, ExpressionError> {
         Ok(device.allow_multiple_allocations)
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use super::decode::{
     Map, ObjectError, decode, error_in, list, optional_quantities, or_default, text, texts,
 };
-use super::device::Taint;
+use super::device::DeviceTaint;
 use super::result::Allocation;
 
 const KIND: &str = "ResourceClaim";
@@ -82,7 +82,7 @@ pub struct ExactRequest {
     pub admin_access: Option<bool>,
     /// Which taints do no harm.
     #[serde(deserialize_with = "list")]
-    pub tolerations: Vec<Toleration>,
+    pub tolerations: Vec<DeviceToleration>,
     /// Which share of the devices' capacities is wanted; absent differs from empty where the feature is off.
     #[serde(deserialize_with = "capacity_requests")]
     pub capacity: Option<Map<Quantity>>,
@@ -156,7 +156,7 @@ impl<'de> Deserialize<'de> for DeviceSelector {
 /// A taint that does no harm.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Toleration {
+pub struct DeviceToleration {
     /// Key; empty matches every key.
     #[serde(deserialize_with = "text")]
     pub key: Arc<str>,
@@ -368,9 +368,9 @@ impl RequestFields {
     }
 }
 
-impl Toleration {
+impl DeviceToleration {
     /// Whether the taint does no harm (`docs/spec/plugins-dra.md` §8.9).
-    pub fn tolerates(&self, taint: &Taint) -> bool {
+    pub fn tolerates(&self, taint: &DeviceTaint) -> bool {
         (self.effect.is_empty() || self.effect == taint.effect)
             && (self.key.is_empty() || self.key == taint.key)
             && match &*self.operator {

@@ -31,7 +31,7 @@ pub struct Device {
     pub all_nodes: Option<bool>,
     /// What keeps requests away that do not tolerate it.
     #[serde(deserialize_with = "list")]
-    pub taints: Vec<Taint>,
+    pub taints: Vec<DeviceTaint>,
     /// Whether a claim that gets the device is tied to the node it was allocated for.
     #[serde(deserialize_with = "or_default")]
     pub binds_to_node: bool,
@@ -178,7 +178,7 @@ pub struct CounterSet {
 /// A taint of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Taint {
+pub struct DeviceTaint {
     /// Key.
     #[serde(deserialize_with = "text")]
     pub key: Arc<str>,
@@ -236,7 +236,7 @@ impl Device {
     }
 }
 
-impl Taint {
+impl DeviceTaint {
     /// Whether the taint keeps requests away that do not tolerate it. Effects that this version does not know do not.
     pub fn is_hard(&self) -> bool {
         matches!(&*self.effect, "NoSchedule" | "NoExecute")

@@ -6,7 +6,7 @@ use kube_scheduler_api_types::{Json, Quantity, Timestamp, wire};
 use serde::Deserialize;
 use serde_json::{Map as JsonMap, Value, json};
 
-use super::claim::Toleration;
+use super::claim::DeviceToleration;
 use super::decode::{Map, list, optional_quantities, optional_texts, or_default, text, texts};
 use crate::name::DeviceName;
 
@@ -44,7 +44,7 @@ pub struct DeviceResult {
     pub admin_access: bool,
     /// Tolerations of the request.
     #[serde(deserialize_with = "list")]
-    pub tolerations: Vec<Toleration>,
+    pub tolerations: Vec<DeviceToleration>,
     /// Conditions that must become true before a pod may be bound. Absent and empty differ.
     #[serde(deserialize_with = "optional_texts")]
     pub binding_conditions: Option<Vec<Arc<str>>>,
@@ -187,7 +187,7 @@ fn config_json(config: &AllocationConfig) -> Value {
     Value::Object(fields)
 }
 
-fn toleration_json(toleration: &Toleration) -> Value {
+fn toleration_json(toleration: &DeviceToleration) -> Value {
     let mut fields = JsonMap::new();
     let parts = [
         ("key", &toleration.key),

@@ -6,7 +6,7 @@ use kube_scheduler_api_types::{Json, wire};
 use serde::Deserialize;
 
 use super::decode::{ObjectError, Parts, decode, or_default};
-use super::device::Taint;
+use super::device::DeviceTaint;
 use super::slice::ResourceSlice;
 
 /// A taint for many devices.
@@ -17,7 +17,7 @@ pub struct DeviceTaintRule {
     /// The devices that get the taint.
     pub devices: TaintedDevices,
     /// The taint that they get.
-    pub taint: Taint,
+    pub taint: DeviceTaint,
 }
 
 /// Which devices a rule means: those that have all the given names; without any name all devices.
@@ -38,7 +38,7 @@ struct Spec {
     #[serde(deserialize_with = "or_default")]
     device_selector: TaintedDevices,
     #[serde(deserialize_with = "or_default")]
-    taint: Taint,
+    taint: DeviceTaint,
 }
 
 impl DeviceTaintRule {

@@ -12,7 +12,7 @@ use super::{Binding, Bindings, Stage};
 use crate::core::Core;
 use crate::effect::{Effect, PodRef, StatusPatch, Token};
 use crate::guard::guarded;
-use crate::notice::Rejection;
+use crate::notice::RejectionStage;
 
 /// How PreBind goes on.
 enum Next {
@@ -125,7 +125,7 @@ impl Bindings {
                 Next::Wait => return self.table.put(binding, &mut core.deadlines),
                 Next::Bind => return self.bind_outside(core, binding, 0),
                 Next::Fail(status) => {
-                    return self.fail_at(core, binding, Rejection::PreBind, status);
+                    return self.fail_at(core, binding, RejectionStage::PreBind, status);
                 }
             }
         }
@@ -190,13 +190,19 @@ impl Bindings {
     pub(super) fn run_bind(&mut self, core: &mut Core, mut binding: Box<Binding>, next: usize) {
         match self.bind_steps(core, &mut binding, next) {
             Some(Ok(())) => self.bound(core, binding),
-            Some(Err(status)) => self.fail_at(core, binding, Rejection::Bind, status),
+            Some(Err(status)) => self.fail_at(core, binding, RejectionStage::Bind, status),
             None => self.table.put(binding, &mut core.deadlines),
         }
     }
 
     /// Fails a binding because of what a plugin said.
-    fn fail_at(&mut self, core: &mut Core, binding: Box<Binding>, at: Rejection, status: Status) {
+    fn fail_at(
+        &mut self,
+        core: &mut Core,
+        binding: Box<Binding>,
+        at: RejectionStage,
+        status: Status,
+    ) {
         binding.notice_rejection(core, at, &status);
         self.fail(core, binding, status);
     }
@@ -269,7 +275,7 @@ impl Bindings {
                 }
                 match bind_result(status, &plugin) {
                     Ok(()) => self.bound(core, binding),
-                    Err(status) => self.fail_at(core, binding, Rejection::Bind, status),
+                    Err(status) => self.fail_at(core, binding, RejectionStage::Bind, status),
                 }
             }
             Stage::Permit | Stage::BindOutside { .. } | Stage::Bind { .. } => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{KeyedMap, Pod, Resources, WorkMeter};
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_cache::reads::Reads;
-use kube_scheduler_framework::groups::{Choice, ChosenFor, GroupDemand};
+use kube_scheduler_framework::groups::{ChoiceOutcome, GroupDemand, MemberOnNode};
 use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Status};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -126,24 +126,24 @@ impl<'b, 'w> GangBoard<'b, 'w> {
         self.cx.core.work = WorkMeter::new(left);
         let core = &*self.cx.core;
         let pod = &group.pods[member];
-        let member = ChosenFor { pod, node, members: &group.pods };
+        let member = MemberOnNode { pod, node, members: &group.pods };
         let choice = match choosing(core, group.profile, pod).1 {
             Some(chooser) => guarded(|| chooser.choose(&core.context(), state, member, number)),
-            None if number == 0 => Ok(Choice::Made(None)),
-            None => Ok(Choice::Unknown),
+            None if number == 0 => Ok(ChoiceOutcome::Made(None)),
+            None => Ok(ChoiceOutcome::Unknown),
         };
         let done = core.work.done();
         // It depends on which answers about devices are known already.
         self.cx.effort.chose(done);
         self.spend(0)?;
         Ok(match choice.map_err(Halt::Broken)? {
-            Choice::Made(mark) => {
+            ChoiceOutcome::Made(mark) => {
                 let (number, n_new) = self.marks.number(mark);
                 self.spend(n_new)?;
                 Placing::Placed(number)
             }
-            Choice::NoMore => Placing::NoMore,
-            Choice::Unknown => Placing::Unknown,
+            ChoiceOutcome::NoMore => Placing::NoMore,
+            ChoiceOutcome::Unknown => Placing::Unknown,
         })
     }
 }

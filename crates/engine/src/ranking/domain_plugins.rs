@@ -1,6 +1,6 @@
 //! Plugins that are asked about groups of nodes instead of nodes, because their answers follow pods on other nodes.
 //!
-//! Such a plugin got counters of pods in PreFilter or PreScore. What it was shown of them about a node ([`Looks`]) says by
+//! Such a plugin got counters of pods in PreFilter or PreScore. What it was shown of them about a node ([`CounterReads`]) says by
 //! which of their numbers nodes *stand* apart; nodes that stand alike get equal answers. As long as the plugin's counters are
 //! the same ones, a group keeps its meaning, and asking once per group takes the place of asking about each node. What
 //! PreFilter and PreScore prepared is used again unless it was made from numbers, or from something that has changed since.
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::ClusterState;
-use kube_scheduler_cache::counters::{Looks, PodCounter};
+use kube_scheduler_cache::counters::{CounterReads, PodCounter};
 use kube_scheduler_cache::reads::{PluginReads, ReadSet, Reads};
 use kube_scheduler_framework::{
     Code, CycleState, FeasibleNodes, NodeIdx, Normalization, Plugin, PluginName,
@@ -220,7 +220,7 @@ impl DomainPlugin {
 pub(crate) struct DomainPlugins {
     plugins: Vec<DomainPlugin>,
     /// The numbers that standings consist of at present: counters, with the looks at each.
-    standing_by: Vec<(PodCounter, Looks)>,
+    standing_by: Vec<(PodCounter, CounterReads)>,
 }
 
 impl DomainPlugins {

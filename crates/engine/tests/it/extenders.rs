@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use kube_scheduler_engine::{BuildError, ClassCacheCounts, Effect};
 use kube_scheduler_framework::api::{Node, Pod};
 use kube_scheduler_framework::preemption::PreemptionCandidate;
-use kube_scheduler_framework::{BindOutcome, NominatingInfo, Pending, PostFilterOutcome, Status};
+use kube_scheduler_framework::{BindOutcome, BoxFuture, NominatingInfo, PostFilterOutcome, Status};
 use kube_scheduler_queue::Place;
 use kube_scheduler_runtime::{
-    Extender, ExtenderFilterResult, ExtenderReport, ExtenderVerbs, ExtenderVictims, HostPriority,
-    PendingPriorities,
+    Extender, ExtenderCallError, ExtenderFilterResult, ExtenderReport, ExtenderVerbs,
+    ExtenderVictims, HostPriority, PendingPriorities,
 };
 
 use crate::toy::Toy;
@@ -129,10 +129,14 @@ impl Extender for Outsider {
         pod.name.starts_with(self.cares_for)
     }
 
-    fn filter(&self, pod: &Arc<Pod>, nodes: &[Arc<Node>]) -> Result<ExtenderFilterResult, String> {
+    fn filter(
+        &self,
+        pod: &Arc<Pod>,
+        nodes: &[Arc<Node>],
+    ) -> Result<ExtenderFilterResult, ExtenderCallError> {
         let names = names(nodes);
         self.asked("filter", pod, &names.join(" "));
-        (self.filter.as_ref().unwrap())(pod, &names)
+        Ok((self.filter.as_ref().unwrap())(pod, &names)?)
     }
 
     fn prioritize(&self, pod: &Arc<Pod>, nodes: &[Arc<Node>]) -> PendingPriorities {
@@ -151,7 +155,7 @@ impl Extender for Outsider {
         &self,
         pod: &Arc<Pod>,
         candidates: &[(Arc<Node>, PreemptionCandidate)],
-    ) -> Result<BTreeMap<String, ExtenderVictims>, String> {
+    ) -> Result<BTreeMap<String, ExtenderVictims>, ExtenderCallError> {
         let about: Vec<String> = candidates
             .iter()
             .map(|(node, candidate)| {
@@ -162,10 +166,10 @@ impl Extender for Outsider {
             .collect();
         self.asked("preempt", pod, &about.join(" "));
         let nodes: Vec<&str> = candidates.iter().map(|(node, _)| &*node.name).collect();
-        (self.preempt.as_ref().unwrap())(pod, &nodes)
+        Ok((self.preempt.as_ref().unwrap())(pod, &nodes)?)
     }
 
-    fn bind(&self, pod: &Arc<Pod>, node: &str) -> Pending<Status> {
+    fn bind(&self, pod: &Arc<Pod>, node: &str) -> BoxFuture<Status> {
         self.asked("bind", pod, node);
         assert!(&*pod.name != "explosive", "no fuse");
         Box::pin(std::future::pending())

@@ -1,6 +1,6 @@
 //! What a shell that writes a log is given.
 
-use kube_scheduler_engine::{Notice, Rejection};
+use kube_scheduler_engine::{Notice, RejectionStage};
 use kube_scheduler_framework::{BindOutcome, Completion, PermitDecision, Status};
 
 use crate::toy::Toy;
@@ -56,11 +56,14 @@ fn a_bound_pod_comes_with_the_numbers_of_nodes() {
 #[test]
 fn rejections_name_the_plugin_and_the_point() {
     let no = || Status::unschedulable("no");
-    let toys: [(Toy, Rejection); 4] = [
-        (Toy::new("A").reserve(move |_, _| no()), Rejection::BeforeBinding),
-        (Toy::new("A").permit(move |_, _| PermitDecision::deny(no())), Rejection::BeforeBinding),
-        (Toy::new("A").pre_bind(move |_, _| Completion::Ready(no())), Rejection::PreBind),
-        (Toy::new("A").bind(move |_, _| BindOutcome::Ready(no())), Rejection::Bind),
+    let toys: [(Toy, RejectionStage); 4] = [
+        (Toy::new("A").reserve(move |_, _| no()), RejectionStage::BeforeBinding),
+        (
+            Toy::new("A").permit(move |_, _| PermitDecision::deny(no())),
+            RejectionStage::BeforeBinding,
+        ),
+        (Toy::new("A").pre_bind(move |_, _| Completion::Ready(no())), RejectionStage::PreBind),
+        (Toy::new("A").bind(move |_, _| BindOutcome::Ready(no())), RejectionStage::Bind),
     ];
     for (toy, at) in toys {
         let mut world = World::new(vec![toy]);

@@ -10,7 +10,7 @@ use kube_scheduler_cache::{NodeIdx, ObjectKey};
 use crate::context::{Commands, Context};
 use crate::cycle_state::CycleState;
 use crate::points::{Chooser, ObjectWrite, PlacedGroup};
-use crate::services::{ApiError, Pending};
+use crate::services::{ApiError, BoxFuture};
 use crate::status::Status;
 
 /// Book-keeping once a node is chosen.
@@ -78,7 +78,8 @@ pub trait Reserve: Send + Sync {
     /// Whether it may choose one of several things for such a pod, such as volumes or devices of a node. Which are left for others
     /// depends on the order in which pods come then, and only one choice is tried, unless there is a [chooser](Self::chooser).
     /// A plugin that decides by the order in which pods come about a pod has to say yes here: with a chooser of another plugin,
-    /// pods on the same nodes with equal [marks](crate::groups::Choice::Made) count as the same in whatever order they came.
+    /// pods on the same nodes with equal [marks](crate::groups::ChoiceOutcome::Made) count as the same in whatever order they
+    /// came.
     fn chooses_for(&self, cx: &Context<'_>, pod: &Pod) -> bool {
         let _ = (cx, pod);
         false
@@ -157,7 +158,7 @@ pub enum Completion {
     /// Done.
     Ready(Status),
     /// Awaited outside the core; the pod's binding goes on when it ends.
-    Pending(Pending<Status>),
+    Pending(BoxFuture<Status>),
     /// A state machine that the engine runs step by step, writing objects for it and waking it; the pod's binding goes
     /// on when it ends.
     Task(Box<dyn PreBindTask>),
@@ -289,7 +290,7 @@ pub enum BindOutcome {
     /// The plugin has bound the pod itself, has failed, or leaves the pod to the next Bind plugin (`Skip`).
     Ready(Status),
     /// Asynchronous work that binds the pod, awaited outside the engine.
-    Pending(Pending<Status>),
+    Pending(BoxFuture<Status>),
 }
 
 impl fmt::Debug for BindOutcome {

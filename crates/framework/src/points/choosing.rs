@@ -22,7 +22,7 @@ pub struct PlannedMember<'a> {
 
 /// A member of a group for which something is chosen.
 #[derive(Clone, Copy, Debug)]
-pub struct ChosenFor<'a> {
+pub struct MemberOnNode<'a> {
     /// The member, which has passed Filter on the node.
     pub pod: &'a Arc<Pod>,
     /// The node that it is tried on.
@@ -33,7 +33,7 @@ pub struct ChosenFor<'a> {
 
 /// What came of asking for a choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum ChoiceOutcome {
     /// [`Reserve::reserve`](crate::Reserve::reserve) takes it. Where the same members are on the same nodes, in whatever order they
     /// came, and have choices with equal marks, the same is left for the others; so it is where other members are there that are
     /// [alike](crate::Sign::sign_member). Nothing is known of one without a mark. Of marks 8 MiB are kept in one search, and each
@@ -55,7 +55,7 @@ pub trait Chooser: Send + Sync {
         &self,
         cx: &Context<'_>,
         state: &mut CycleState,
-        member: ChosenFor<'_>,
+        member: MemberOnNode<'_>,
         number: usize,
-    ) -> Choice;
+    ) -> ChoiceOutcome;
 }

@@ -11,7 +11,7 @@ use kube_scheduler_devices::{
     AllocationError, Allocator, Choices, Criteria, ExtendedClaim, NodeRef, Steps,
 };
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::groups::{Choice, Chooser, ChosenFor, GroupCycleState};
+use kube_scheduler_framework::groups::{ChoiceOutcome, Chooser, GroupCycleState, MemberOnNode};
 use kube_scheduler_framework::{Context, CycleState, NodeView};
 
 use super::extended::{self, Demand};
@@ -34,9 +34,9 @@ impl Chooser for DynamicResources {
         &self,
         cx: &Context<'_>,
         state: &mut CycleState,
-        member: ChosenFor<'_>,
+        member: MemberOnNode<'_>,
         number: usize,
-    ) -> Choice {
+    ) -> ChoiceOutcome {
         let cluster = cx.cluster();
         let Some(node) = cluster.node(member.node) else { return the_only(number) };
         let criteria = criteria(&self.shared, cx, state, member.members);
@@ -53,8 +53,8 @@ impl Chooser for DynamicResources {
 }
 
 /// Where there is nothing to choose.
-fn the_only(number: usize) -> Choice {
-    if number == 0 { Choice::Made(Some(Arc::default())) } else { Choice::NoMore }
+fn the_only(number: usize) -> ChoiceOutcome {
+    if number == 0 { ChoiceOutcome::Made(Some(Arc::default())) } else { ChoiceOutcome::NoMore }
 }
 
 /// The mark of what is chosen, with the places of the claims that get it: which are left to allocate depends on who came before. Not
@@ -80,7 +80,7 @@ struct Choosing<'a> {
 }
 
 impl Choosing<'_> {
-    fn choose(&self, devices: &mut PodDevices, number: usize) -> Choice {
+    fn choose(&self, devices: &mut PodDevices, number: usize) -> ChoiceOutcome {
         devices.choice = None;
         let Some((allocator, special)) = self.wanted(devices) else { return the_only(number) };
         let special = special.as_ref();
@@ -88,9 +88,9 @@ impl Choosing<'_> {
             let found = self.search(devices, &allocator, special, 1).ok();
             let first = found.and_then(|found| found.list.into_iter().next());
             // That nothing is found, or why, is for Reserve to say.
-            let Some(first) = first else { return Choice::Made(None) };
+            let Some(first) = first else { return ChoiceOutcome::Made(None) };
             devices.choice = Some(first.allocations);
-            return Choice::Made(Some(mark_of(devices, &first.mark)));
+            return ChoiceOutcome::Made(Some(mark_of(devices, &first.mark)));
         }
         let node = self.node.idx();
         let known = devices.found().choices.clone().filter(|(of, _)| *of == node);
@@ -98,16 +98,16 @@ impl Choosing<'_> {
             Some((_, all)) => all,
             None => match self.search(devices, &allocator, special, MAX_CHOICES) {
                 Ok(found) => Arc::new(found),
-                Err(_) => return Choice::Unknown,
+                Err(_) => return ChoiceOutcome::Unknown,
             },
         };
         let Some(choice) = all.list.get(number) else {
             devices.found().choices = None;
-            return if all.are_all { Choice::NoMore } else { Choice::Unknown };
+            return if all.are_all { ChoiceOutcome::NoMore } else { ChoiceOutcome::Unknown };
         };
         devices.choice = Some(choice.allocations.clone());
         devices.found().choices = Some((node, all.clone()));
-        Choice::Made(Some(mark_of(devices, &choice.mark)))
+        ChoiceOutcome::Made(Some(mark_of(devices, &choice.mark)))
     }
 
     /// Where something has to be found: the devices, and what the special claim asks for.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube_scheduler_devices::api::ResourceClaim;
 use kube_scheduler_framework::api::{Pod, PodGroup};
 use kube_scheduler_framework::groups::{
-    GroupCycleState, GroupDemand, MemberPlace, PlannedAsAWhole, PodGroupState,
+    ExactPlanning, GroupCycleState, GroupDemand, MemberPlace, PodGroupState,
 };
 use kube_scheduler_framework::{ClusterView, Context, CycleState};
 
@@ -66,7 +66,7 @@ pub(super) fn is_full(
     claim: &ResourceClaim,
 ) -> bool {
     let is_planned =
-        |cycle: &&GroupCycleState| cycle.with(|it| it.get::<PlannedAsAWhole>().is_some());
+        |cycle: &&GroupCycleState| cycle.with(|it| it.get::<ExactPlanning>().is_some());
     let Some(cycle) = state.get::<GroupCycleState>().filter(is_planned) else { return false };
     let is_full = |placed: &Placed| {
         let consumers = placed.consumers(claim);

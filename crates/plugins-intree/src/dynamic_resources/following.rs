@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::Pod;
-use kube_scheduler_framework::following::{Followed, PreFilterFollower};
+use kube_scheduler_framework::following::{FollowOutcome, PreFilterFollower};
 use kube_scheduler_framework::{Context, CycleState, NodeIdx, SignatureWriter};
 
 use super::DynamicResources;
@@ -17,18 +17,18 @@ impl PreFilterFollower for DynamicResources {
         state.get::<PodDevices>().is_some_and(|devices| devices.followed.is_some())
     }
 
-    fn follow(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> Followed {
+    fn follow(&self, cx: &Context<'_>, state: &mut CycleState, pod: &Pod) -> FollowOutcome {
         let prepared = (Preparation { shared: &self.shared, cx, state, pod }).prepare();
-        let Ok(mut devices) = prepared else { return Followed::Apart };
+        let Ok(mut devices) = prepared else { return FollowOutcome::Apart };
         if !devices.are_all_open() {
-            return Followed::Apart;
+            return FollowOutcome::Apart;
         }
         // Otherwise it is the cluster that is different.
-        let Some(now) = self.answers_of(cx, &devices) else { return Followed::Outdated };
+        let Some(now) = self.answers_of(cx, &devices) else { return FollowOutcome::Outdated };
         let former = state.get::<PodDevices>().and_then(|former| former.followed.as_ref());
-        let Some(before) = former else { return Followed::Outdated };
+        let Some(before) = former else { return FollowOutcome::Outdated };
         if !Arc::ptr_eq(&now.column, &before.column) {
-            return Followed::Outdated;
+            return FollowOutcome::Outdated;
         }
         let changed = devices.allocator.as_ref().and_then(|allocator| {
             let changed = allocator.state().nodes_changed_after(before.change)?;
@@ -36,10 +36,10 @@ impl PreFilterFollower for DynamicResources {
             let cluster = cx.cluster();
             Some(changed.filter_map(|name| cluster.node_idx(name)).collect::<Vec<NodeIdx>>())
         });
-        let Some(changed) = changed else { return Followed::Outdated };
+        let Some(changed) = changed else { return FollowOutcome::Outdated };
         devices.followed = Some(now);
         state.insert(devices);
-        Followed::Except(changed)
+        FollowOutcome::Except(changed)
     }
 
     fn rest(&self, state: &mut CycleState) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_devices::api::{Consumer, ResourceClaim};
-use kube_scheduler_framework::api::{Pod, PodGroup, PodResourceClaim};
+use kube_scheduler_framework::api::{Pod, PodGroup, PodResourceClaim, ResourceClaimName};
 use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_framework::{ClusterView, CycleState, Status};
 
@@ -57,19 +57,19 @@ pub(super) fn claim_name<'a>(
     group: &'a PodGroup,
     entry: &'a PodResourceClaim,
 ) -> Result<Option<(&'a str, bool)>, String> {
-    if let Some(name) = &entry.claim {
-        return Ok(Some((name, false)));
-    }
-    let key = format!("{}/{}", group.namespace, group.name);
-    if entry.template.is_none() {
-        return Err(format!(
-            "PodGroup {key}, spec.resourceClaim {}: none of the supported fields are set",
+    let key = || format!("{}/{}", group.namespace, group.name);
+    match entry.claim_in(&group.claim_statuses) {
+        ResourceClaimName::Existing(name) => Ok(Some((name, false))),
+        _ if entry.template.is_none() => Err(format!(
+            "PodGroup {}, spec.resourceClaim {}: none of the supported fields are set",
+            key(),
             entry.name
-        ));
-    }
-    match group.claim_statuses.iter().find(|(name, _)| *name == entry.name) {
-        Some((_, generated)) => Ok(generated.as_deref().map(|name| (name, true))),
-        None => Err(format!("PodGroup {key}: ResourceClaim not created yet")),
+        )),
+        ResourceClaimName::Generated(name) => Ok(Some((name, true))),
+        ResourceClaimName::Unneeded => Ok(None),
+        ResourceClaimName::Pending => {
+            Err(format!("PodGroup {}: ResourceClaim not created yet", key()))
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube_scheduler_devices::api::ResourceClaim;
 use kube_scheduler_framework::ObjectStore;
-use kube_scheduler_framework::api::{Object, Pod, PodResourceClaim};
+use kube_scheduler_framework::api::{Object, Pod, PodResourceClaim, ResourceClaimName};
 
 use super::decoded::Decoded;
 use super::{group, kinds};
@@ -62,20 +62,18 @@ pub(super) fn claim_name<'a>(
     pod: &'a Pod,
     entry: &'a PodResourceClaim,
 ) -> Result<Option<(&'a str, bool)>, String> {
-    if let Some(name) = &entry.claim {
-        return Ok(Some((name, false)));
-    }
-    if entry.template.is_none() {
-        return Err(format!(
+    match entry.claim_in(&pod.status.resource_claim_statuses) {
+        ResourceClaimName::Existing(name) => Ok(Some((name, false))),
+        _ if entry.template.is_none() => Err(format!(
             "pod \"{}\", spec.resourceClaim \"{}\": none of the supported fields are set",
             pod.key(),
             entry.name
-        ));
-    }
-    let statuses = &pod.status.resource_claim_statuses;
-    match statuses.iter().find(|(entry_name, _)| *entry_name == entry.name) {
-        Some((_, generated)) => Ok(generated.as_deref().map(|name| (name, true))),
-        None => Err(format!("pod \"{}\": ResourceClaim not created yet", pod.key())),
+        )),
+        ResourceClaimName::Generated(name) => Ok(Some((name, true))),
+        ResourceClaimName::Unneeded => Ok(None),
+        ResourceClaimName::Pending => {
+            Err(format!("pod \"{}\": ResourceClaim not created yet", pod.key()))
+        }
     }
 }
 

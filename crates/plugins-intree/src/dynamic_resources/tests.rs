@@ -1,7 +1,7 @@
 //! Limits that arguments do not set.
 
 use kube_scheduler_framework::api::Object;
-use kube_scheduler_framework::groups::PlannedAsAWhole;
+use kube_scheduler_framework::groups::ExactPlanning;
 use kube_scheduler_framework::testing::{Fixture, fixture};
 use kube_scheduler_framework::{CycleState, Verdicts};
 use serde_json::{Value, json};
@@ -213,7 +213,7 @@ fn users_of_a_claim_are_looked_for_once_in_the_cycle_of_a_group() {
     let claim = Arc::new(Object::from_value(claim).unwrap());
     let claim = plugin.shared.devices.claims.get(&claim).unwrap();
     let cycle = GroupCycleState::default();
-    cycle.with(|it| it.insert(PlannedAsAWhole));
+    cycle.with(|it| it.insert(ExactPlanning));
     let mut state = CycleState::new();
     state.insert(cycle.clone());
     let cx = world.cx();

@@ -64,10 +64,11 @@ fn may_use(pod: &Pod, attacher: &str) -> Result<bool, PluginError> {
         if matches!(volume.source, VolumeSource::Claim { .. }) {
             return Ok(true);
         }
-        if let Some(plugin) = InTreePlugin::of_inline(&volume.source)
-            && plugin.translate_inline(&volume.source)?.driver == attacher
-        {
-            return Ok(true);
+        if let Some(plugin) = InTreePlugin::of_inline(&volume.source) {
+            let translated = plugin.translate_inline(&volume.source);
+            if translated.map_err(|error| error.to_string())?.driver == attacher {
+                return Ok(true);
+            }
         }
     }
     Ok(false)

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::wire;
-use kube_scheduler_framework::api::{InTreePlugin, Labels, NodeSelector, Requirement};
+use kube_scheduler_framework::api::{
+    CsiTranslationError, InTreePlugin, Labels, NodeSelector, Requirement,
+};
 use serde::Deserialize;
 
 use super::volume_form::VolumeForm;
@@ -57,7 +59,7 @@ pub(super) struct BoundAffinity {
     /// The volume's name.
     pub(super) volume: Arc<str>,
     plain: Arc<VolumeForm>,
-    migrated: Option<(InTreePlugin, Result<VolumeAffinity, String>)>,
+    migrated: Option<(InTreePlugin, Result<VolumeAffinity, CsiTranslationError>)>,
 }
 
 impl BoundAffinity {

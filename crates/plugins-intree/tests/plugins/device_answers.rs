@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Node, Object, Pod};
-use kube_scheduler_framework::following::Followed;
+use kube_scheduler_framework::following::FollowOutcome;
 use kube_scheduler_framework::testing::{Fixture, fixture};
 use kube_scheduler_framework::{CycleState, Plugin};
 use proptest::prelude::*;
@@ -209,7 +209,7 @@ impl Shared {
         if let Some((mut state, known)) = self.kept.take() {
             follower.rest(&mut state);
             match follower.follow(&world.cx(), &mut state, pod) {
-                Followed::Except(changed) => {
+                FollowOutcome::Except(changed) => {
                     self.n_followed += 1;
                     let all = scan_with(world, plugin, pod, &state).unwrap();
                     for (name, known) in NODES.iter().zip(&known) {
@@ -223,8 +223,8 @@ impl Shared {
                         }
                     }
                 }
-                Followed::Apart => return self.kept = Some((state, known)),
-                Followed::Outdated => return,
+                FollowOutcome::Apart => return self.kept = Some((state, known)),
+                FollowOutcome::Outdated => return,
             }
             self.kept = Some((state, Vec::new()));
         } else {

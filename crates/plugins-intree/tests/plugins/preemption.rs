@@ -12,8 +12,9 @@ use kube_scheduler_framework::{
     Status, Verdicts,
 };
 use kube_scheduler_runtime::{
-    EvaluationReads, Extender, ExtenderVerbs, ExtenderVictims, Extenders, HypotheticalRunner,
-    NominatedFilters, PluginSet, Profile, ProfileConfig, Runner, SkipSet, must_leave_room,
+    EvaluationReads, Extender, ExtenderCallError, ExtenderVerbs, ExtenderVictims, Extenders,
+    HypotheticalRunner, NominatedFilters, PluginSet, Profile, ProfileConfig, Runner, SkipSet,
+    must_leave_room,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -571,9 +572,9 @@ impl Extender for Outsider {
         &self,
         _: &Arc<Pod>,
         candidates: &[(Arc<Node>, PreemptionCandidate)],
-    ) -> Result<BTreeMap<String, ExtenderVictims>, String> {
+    ) -> Result<BTreeMap<String, ExtenderVictims>, ExtenderCallError> {
         let names: Vec<&str> = candidates.iter().map(|(node, _)| &*node.name).collect();
-        (self.answer)(&names)
+        Ok((self.answer)(&names)?)
     }
 }
 

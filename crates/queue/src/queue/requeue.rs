@@ -16,7 +16,7 @@ use crate::report::QueueReport;
 /// A pod came back from an attempt while another of its name is queued. The texts are the reference's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum AlreadyQueued {
+pub enum RequeueError {
     /// It is with the unschedulable pods.
     #[error("Pod {0} is already present in unschedulable queue")]
     Unschedulable(String),
@@ -43,7 +43,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         mut pod: QueuedPod<E>,
         now: Timestamp,
         policy: &mut P,
-    ) -> Result<Queue, AlreadyQueued>
+    ) -> Result<Queue, RequeueError>
     where
         P: QueuePolicy<E, O> + ?Sized,
     {
@@ -53,9 +53,9 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             self.in_flight.done(pod.entry.uid());
             let name = full_name(&pod.entry);
             return Err(match place {
-                Place::Unschedulable => AlreadyQueued::Unschedulable(name),
-                Place::Active => AlreadyQueued::Active(name),
-                Place::Backoff | Place::ErrorBackoff => AlreadyQueued::Backoff(name),
+                Place::Unschedulable => RequeueError::Unschedulable(name),
+                Place::Active => RequeueError::Active(name),
+                Place::Backoff | Place::ErrorBackoff => RequeueError::Backoff(name),
             });
         }
         // Backoff grows with either count; errors in a row are forgotten as soon as an attempt ends without one.

@@ -12,7 +12,8 @@ use kube_scheduler_framework::preemption::PreemptionCandidate;
 use kube_scheduler_framework::{MAX_NODE_SCORE, Status};
 
 use super::{
-    Extender, ExtenderFilterResult, ExtenderReport, ExtenderVictims, MAX_EXTENDER_PRIORITY,
+    Extender, ExtenderCallError, ExtenderFilterResult, ExtenderReport, ExtenderVictims,
+    MAX_EXTENDER_PRIORITY,
 };
 use crate::panic_message::panic_message;
 
@@ -109,9 +110,9 @@ impl Extenders {
                     verdicts.survivors.retain(|_| is_kept.next().unwrap_or(false));
                 }
                 Err(error) if extender.is_ignorable() => {
-                    extender.report(ExtenderReport::FilterIgnored { error: &error });
+                    extender.report(ExtenderReport::FilterIgnored { error: &error.0 });
                 }
-                Err(error) => return Err(Status::error(error)),
+                Err(error) => return Err(Status::error(error.0)),
             }
         }
         Ok(verdicts)
@@ -146,7 +147,7 @@ impl Extenders {
         for (extender, started) in pending {
             let answer = started.and_then(caught);
             let answer = answer.unwrap_or_else(|error| {
-                extender.report(ExtenderReport::NotScored { pod, error: &error });
+                extender.report(ExtenderReport::NotScored { pod, error: &error.0 });
                 Vec::new()
             });
             let scale = extender.weight().wrapping_mul(MAX_NODE_SCORE / MAX_EXTENDER_PRIORITY);
@@ -188,10 +189,10 @@ impl Extenders {
             let mut answer = match answer {
                 Ok(answer) => answer,
                 Err(error) if extender.is_ignorable() => {
-                    extender.report(ExtenderReport::PreemptIgnored { error: &error });
+                    extender.report(ExtenderReport::PreemptIgnored { error: &error.0 });
                     continue;
                 }
-                Err(error) => return Err(Status::error(error)),
+                Err(error) => return Err(Status::error(error.0)),
             };
             for (node, candidate) in &answer {
                 if !candidate.victims.is_empty() {
@@ -222,9 +223,10 @@ fn objects(cluster: &ClusterState, nodes: &[NodeIdx]) -> Vec<Arc<Node>> {
 }
 
 /// Runs a call into an extender; a panic is an error like any other.
-fn caught<T>(ask: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+fn caught<T>(ask: impl FnOnce() -> Result<T, ExtenderCallError>) -> Result<T, ExtenderCallError> {
     catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|panic| {
-        Err(format!("extender panicked: {}", panic_message(&*panic).unwrap_or("no message")))
+        let message = panic_message(&*panic).unwrap_or("no message");
+        Err(format!("extender panicked: {message}").into())
     })
 }
 
@@ -233,7 +235,7 @@ fn kept(
     extender: &dyn Extender,
     asked: &[Arc<Node>],
     result: &ExtenderFilterResult,
-) -> Result<Vec<bool>, String> {
+) -> Result<Vec<bool>, ExtenderCallError> {
     let positions: KeyedMap<&str, usize> =
         asked.iter().enumerate().map(|(at, node)| (&*node.name, at)).collect();
     let mut is_kept = vec![false; asked.len()];
@@ -243,7 +245,8 @@ fn kept(
                 "extender {} claims a filtered node {} which is not found in the input node list",
                 quoted(extender.name()),
                 quoted(node),
-            ));
+            )
+            .into());
         };
         is_kept[at] = true;
     }
@@ -268,11 +271,11 @@ fn resolved(
     cluster: &ClusterState,
     extender: &dyn Extender,
     answer: BTreeMap<String, ExtenderVictims>,
-) -> Result<Vec<(String, PreemptionCandidate)>, String> {
+) -> Result<Vec<(String, PreemptionCandidate)>, ExtenderCallError> {
     let mut candidates = Vec::new();
     for (name, wanted) in answer {
         let Some(node) = cluster.node_idx(&name) else {
-            return Err(format!("nodeinfo not found for node name {}", quoted(&name)));
+            return Err(format!("nodeinfo not found for node name {}", quoted(&name)).into());
         };
         let there: KeyedMap<&str, &Arc<Pod>> =
             cluster.pods_on(node).map(|pod| (&*pod.uid, pod)).collect();
@@ -284,7 +287,8 @@ fn resolved(
                     "extender: {} claims to preempt pod (UID: &{{{uid}}}) on node: {name}, but the pod is not found on \
                      that node",
                     extender.name(),
-                ));
+                )
+                .into());
             };
             // An extender may name a pod twice; it is evicted once.
             if seen.insert(uid) {

@@ -1,7 +1,7 @@
 //! Plugins that follow by themselves what PreFilter reads, so that pods share their answers although it changes.
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::following::{Followed, PreFilterFollower};
+use kube_scheduler_framework::following::{FollowOutcome, PreFilterFollower};
 use kube_scheduler_framework::{Code, CycleState};
 
 use super::{PreFilterRun, Runner};
@@ -27,25 +27,25 @@ impl<'a> Runner<'a> {
     }
 
     /// Prepares the `state` of an earlier pod of the same signature for `pod`, as far as these plugins are concerned.
-    pub fn follow(&self, following: &SkipSet, state: &mut CycleState, pod: &Pod) -> Followed {
+    pub fn follow(&self, following: &SkipSet, state: &mut CycleState, pod: &Pod) -> FollowOutcome {
         let mut changed = Vec::new();
         // Most pods have no such plugin, and this runs for every pod.
         if following.is_empty() {
-            return Followed::Except(changed);
+            return FollowOutcome::Except(changed);
         }
         let mut is_first = true;
         for (idx, plugin) in self.followers(following) {
             let follow = || plugin.follow(&self.cx_of_pre_filter(idx), state, pod);
             match self.measured(idx, MeteredPoint::PreFilter, follow, |_| Code::Success) {
-                Followed::Except(nodes) => changed.extend(nodes),
+                FollowOutcome::Except(nodes) => changed.extend(nodes),
                 // The plugins before this one have already advanced their state to this pod, and will not name the changed nodes
                 // again.
-                Followed::Apart if is_first => return Followed::Apart,
-                Followed::Apart | Followed::Outdated => return Followed::Outdated,
+                FollowOutcome::Apart if is_first => return FollowOutcome::Apart,
+                FollowOutcome::Apart | FollowOutcome::Outdated => return FollowOutcome::Outdated,
             }
             is_first = false;
         }
-        Followed::Except(changed)
+        FollowOutcome::Except(changed)
     }
 
     /// Lets these plugins drop what they keep in `state` for answers: none is wanted before the state is prepared for a later

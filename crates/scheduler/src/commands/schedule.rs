@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use kube_scheduler_api_types::validation::aggregate;
 use kube_scheduler_config::to_yaml;
 use kube_scheduler_daemon::{
-    Daemon, DaemonBuilder, Endpoint, LeaderElection, MetricsOptions, RunError, StartError,
+    Daemon, DaemonBuilder, Endpoint, LeaderElectionOptions, MetricsOptions, RunError, StartError,
     VerbositySetter,
 };
 use kube_scheduler_runtime::Registry;
@@ -55,7 +55,7 @@ fn schedule(flags: Flags, gates: Gates, registry: Registry) -> Result<ExitCode> 
         let signals = Signals::listen().context("cannot listen for signals")?;
         let endpoint =
             Endpoint::resolve(settings.kubeconfig.as_deref(), settings.master.as_deref()).await?;
-        let election = LeaderElection::of(&settings.config)?;
+        let election = LeaderElectionOptions::of(&settings.config)?;
         let is_elected = election.is_some();
         let builder = builder(endpoint, registry, &settings)?.leader_election(election);
         log_config(&settings)?;

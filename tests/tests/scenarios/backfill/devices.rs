@@ -1,12 +1,10 @@
 //! A gang that waits for devices holds those that it is planned to get, as it holds room on nodes: smaller pods may take others.
 
-use std::collections::BTreeMap;
-
 use kube_scheduler_engine::Input;
 use kube_scheduler_tests::fixtures::{object_applied, pod_applied};
 use serde_json::{Value, json};
 
-use super::{Ask, HOUR, World, ask, member};
+use super::{Ask, HOUR, World, ask, member, wait_in_stream};
 
 const API_VERSION: &str = "resource.k8s.io/v1";
 
@@ -83,44 +81,19 @@ fn n_pending(world: &World) -> usize {
     world.engine.cluster().objects().n_pending()
 }
 
-/// How many seconds a gang waits for all devices of two nodes of four while there are always pods that wait for one device; and how
-/// many of these are placed meanwhile.
+/// The wait of a gang for all devices of two nodes of four among pods that have one device each for 30 to 50 seconds.
 fn wait_of_gang(longest_hold: u64) -> (Option<u64>, usize) {
-    let mut world = world(longest_hold, &[4; 4]);
-    let mut ends: BTreeMap<String, u64> = BTreeMap::new();
-    let (mut n_small, mut n_before) = (0_u64, 0);
-    for second in 0..600 {
-        if second == 60 {
-            n_before = world.placed.len();
-            world.group("g", 2, false);
-            add(&mut world, &member("g0", 1, "g"), 4);
-            add(&mut world, &member("g1", 1, "g"), 4);
+    let come = |world: &mut World, name: &str| {
+        if name.starts_with('g') {
+            add(world, &member(name, 1, "g"), 4);
+        } else {
+            add(world, &ask(name, 1), 1);
         }
-        if world.is_placed("g0") && world.is_placed("g1") {
-            return (Some(second - 60), world.placed.len() - 2 - n_before);
-        }
-        let due: Vec<String> =
-            ends.iter().filter(|(_, at)| **at <= second).map(|(name, _)| name.clone()).collect();
-        for name in due {
-            ends.remove(&name);
-            end(&mut world, &name, 1);
-        }
-        let waiting = world.pods.values().filter(|pod| !pod.is_assigned()).count();
-        for _ in waiting..8 {
-            n_small += 1;
-            add(&mut world, &ask(&format!("s{n_small}"), 1), 1);
-        }
-        let before: Vec<String> = world.placed.keys().cloned().collect();
-        world.wait(1);
-        let new = world.placed.keys().filter(|name| !before.contains(name));
-        // They run for 30 to 50 seconds.
-        for name in new {
-            if let Some(number) = name.strip_prefix('s').and_then(|n| n.parse::<u64>().ok()) {
-                ends.insert(name.clone(), second + 30 + number * 7 % 21);
-            }
-        }
-    }
-    (None, world.placed.len() - n_before)
+    };
+    let number = |name: &str| name.strip_prefix('s').unwrap().parse::<u64>().unwrap();
+    let runs_for = |name: &str| 30 + number(name) * 7 % 21;
+    let go = |world: &mut World, name: &str| end(world, name, 1);
+    wait_in_stream(world(longest_hold, &[4; 4]), 600, come, runs_for, go)
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::protobuf::{Invalid, Reader, Value, identity};
+use kube_scheduler_api_types::protobuf::{ProtobufError, Reader, Value, identity};
 use kube_scheduler_api_types::{Node, Pod};
 use kube_scheduler_engine::WatchedObject;
 
@@ -89,7 +89,7 @@ pub(super) fn frame(kind: &WatchedKind, bytes: &[u8]) -> Result<Option<Frame>, M
 }
 
 /// The type of an event, and its object in its envelope: a message (2) whose only field holds bytes (1).
-fn event(bytes: &[u8]) -> Result<(&str, &[u8]), Invalid> {
+fn event(bytes: &[u8]) -> Result<(&str, &[u8]), ProtobufError> {
     let (mut what, mut object): (&str, &[u8]) = ("", &[]);
     let mut event = Reader::new(bytes);
     while let Some(field) = event.next()? {
@@ -110,7 +110,7 @@ fn event(bytes: &[u8]) -> Result<(&str, &[u8]), Invalid> {
 }
 
 /// Reads a bookmark: an object that has only a version and perhaps an annotation.
-fn bookmark(raw: &[u8]) -> Result<Frame, Invalid> {
+fn bookmark(raw: &[u8]) -> Result<Frame, ProtobufError> {
     let (mut resource_version, mut ends_initial_events) = (String::new(), false);
     let mut object = Reader::new(raw);
     while let Some(field) = object.next()? {
@@ -129,7 +129,7 @@ fn bookmark(raw: &[u8]) -> Result<Frame, Invalid> {
     Ok(Frame::Bookmark { resource_version, ends_initial_events })
 }
 
-fn is_end_of_initial(entry: &[u8]) -> Result<bool, Invalid> {
+fn is_end_of_initial(entry: &[u8]) -> Result<bool, ProtobufError> {
     let (mut is_key, mut is_true) = (false, false);
     let mut entry = Reader::new(entry);
     while let Some(field) = entry.next()? {

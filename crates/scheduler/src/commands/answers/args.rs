@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kube_scheduler_answers::{
-    FragmentationOptions, PodNameError, QueueOptions, check_key, check_pair,
+    FragmentationOptions, LabelError, PodNameError, QueueOptions, check_key, check_pair,
 };
 use kube_scheduler_api_types::{LabelSelector, Taint, TaintEffect};
 
@@ -268,7 +268,7 @@ fn taint(text: &str) -> Result<(Arc<str>, Taint), String> {
     if node.is_empty() || key.is_empty() {
         return Err(EXPECTED.to_owned());
     }
-    check_pair(key, value)?;
+    check_pair(key, value).map_err(|error| error.to_string())?;
     Ok((node.into(), Taint { key: key.into(), value: value.into(), effect }))
 }
 
@@ -283,7 +283,7 @@ fn label(text: &str) -> Result<NodeLabel, String> {
     if node.is_empty() || key.is_empty() {
         return Err(EXPECTED.to_owned());
     }
-    check_pair(key, value)?;
+    check_pair(key, value).map_err(|error| error.to_string())?;
     Ok((node.into(), key.into(), value.into()))
 }
 
@@ -299,6 +299,6 @@ fn selector(text: &str) -> Result<LabelSelector, String> {
     LabelSelector::parse(text).map_err(|error| error.to_string())
 }
 
-fn label_key(text: &str) -> Result<String, String> {
+fn label_key(text: &str) -> Result<String, LabelError> {
     check_key(text).map(|()| text.to_owned())
 }

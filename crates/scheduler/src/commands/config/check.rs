@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use kube_scheduler_config::{DecodeError, Decoded, decode_as_far_as_possible, default, validate};
+use kube_scheduler_config::{
+    DecodeError, DecodeOutcome, decode_as_far_as_possible, default, validate,
+};
 use kube_scheduler_runtime::Registry;
 use serde::Serialize;
 
@@ -68,7 +70,7 @@ pub(super) fn findings(
     registry: &Registry,
     gates: &kube_scheduler_config::FeatureGates,
 ) -> Vec<Finding> {
-    let Decoded { configuration, errors } = decode_as_far_as_possible(text);
+    let DecodeOutcome { configuration, errors } = decode_as_far_as_possible(text);
     let mut findings: Vec<Finding> = errors.into_iter().flat_map(of_decoding).collect();
     let Some(read) = configuration else { return findings };
     findings.extend(lint::unknown_plugins(&read, registry));

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use kube_scheduler_config::{
-    DecodeError, Decoded, RetiredKind, decode_as_far_as_possible, retired, to_yaml,
+    DecodeError, DecodeOutcome, RetiredKind, decode_as_far_as_possible, retired, to_yaml,
 };
 use serde_json::{Map, Value, json};
 
@@ -69,7 +69,7 @@ fn migrate(text: &str) -> Result<Migrated> {
     let mut new = Value::Object(new);
     new["apiVersion"] = V1.into();
     new["kind"] = KIND.into();
-    let Decoded { configuration, errors } = decode_as_far_as_possible(&new.to_string());
+    let DecodeOutcome { configuration, errors } = decode_as_far_as_possible(&new.to_string());
     for error in errors {
         match error {
             // Fields that are gone are reported with what replaces them, and are left out by writing what was read.
