@@ -86,8 +86,8 @@ impl Campaign<'_> {
     }
 
     fn n_pods(&self, workload: &Workload) -> usize {
-        let Conditions { n_nodes, max_init, .. } = self.conditions;
-        workload.n_init(n_nodes).min(max_init) + workload.n_measured(n_nodes)
+        let Conditions { n_nodes, init_factor, max_init, .. } = self.conditions;
+        (workload.n_init(n_nodes) * init_factor).min(max_init) + workload.n_measured(n_nodes)
     }
 }
 

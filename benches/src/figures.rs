@@ -36,6 +36,9 @@ pub struct Figures {
     pub p99_micros: f64,
     /// The longest attempt.
     pub max_micros: f64,
+    /// The most that an attempt may cost, in units of work (`docs/security.md`); 0 if it was not noted.
+    #[serde(default)]
+    pub most_work: u64,
     /// A digest of all decisions in hexadecimal; equal for equal decisions.
     pub decisions: String,
     /// Whether an engine without class cache decided the same, if it was asked.
@@ -75,6 +78,7 @@ impl Figures {
             p50_micros: median(&sorted(runs, |run| run.p50_micros)),
             p99_micros: median(&sorted(runs, |run| run.p99_micros)),
             max_micros: median(&sorted(runs, |run| run.max_micros)),
+            most_work: runs.iter().map(|run| run.most_work).max()?,
             decisions: format!("{:016x}", first.decisions),
             verified: None,
             memory: None,

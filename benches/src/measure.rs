@@ -42,6 +42,8 @@ pub struct Conditions {
     pub threads: usize,
     /// Measure no longer than this.
     pub limit: Duration,
+    /// Place so many times the pods first that the workload says.
+    pub init_factor: usize,
     /// Place no more pods than this first.
     pub max_init: usize,
 }
@@ -58,6 +60,7 @@ impl Conditions {
             is_watched: false,
             threads: 1,
             limit: Duration::MAX,
+            init_factor: 1,
             max_init: usize::MAX,
         }
     }
@@ -82,6 +85,8 @@ pub struct Run {
     pub p99_micros: f64,
     /// Longest time of one attempt in microseconds; most often the first one of its kind.
     pub max_micros: f64,
+    /// The most that an attempt may cost, in units of work; what looking for pods to evict may cost is not part of it.
+    pub most_work: u64,
     /// A digest of everything that was decided, equal for equal decisions.
     pub decisions: u64,
 }
@@ -186,6 +191,7 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
     let mut churn = Churn::new(workload, conditions.n_nodes)?;
     let mut times = Histogram::<u64>::new_with_bounds(1, 600_000_000_000, 3)?;
     let mut total = Duration::ZERO;
+    let mut most_work = 0;
     let mut n_bound = 0;
     let mut n_measured = 0;
     while n_measured < wanted && total < conditions.limit {
@@ -200,6 +206,7 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
             continue;
         }
         times.record(u64::try_from(attempt.time.as_nanos())?.max(1))?;
+        most_work = most_work.max(attempt.work);
         n_bound += attempt.n_bound;
         n_measured += attempt.n_pods;
         (0..attempt.n_pods).for_each(|_| progress());
@@ -224,6 +231,7 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
         p50_micros: times.value_at_quantile(0.5) as f64 / 1e3,
         p99_micros: times.value_at_quantile(0.99) as f64 / 1e3,
         max_micros: times.max() as f64 / 1e3,
+        most_work,
         decisions: world.digest.value(),
     })
 }
@@ -245,6 +253,8 @@ struct Attempt {
     time: Duration,
     /// How many pods were tried: all members of a group at once.
     n_pods: usize,
+    /// What it may cost at most, in units.
+    work: u64,
     n_bound: usize,
 }
 
@@ -272,7 +282,8 @@ impl World {
         progress: &dyn Fn(),
     ) -> Result<usize> {
         let (mut n_added, mut n_bound) = (0, 0);
-        for pod in workload.init_pods(conditions.n_nodes).take(conditions.max_init) {
+        let Conditions { n_nodes, init_factor, max_init, .. } = *conditions;
+        for pod in workload.init_pods(n_nodes, init_factor).take(max_init) {
             self.add(pod?)?;
             n_added += 1;
             // A gang is tried when its last pod is there.
@@ -307,7 +318,7 @@ impl World {
             }
         }
         self.answer();
-        Some(Attempt { pod: turn.pod, time, n_pods: tried.len(), n_bound })
+        Some(Attempt { pod: turn.pod, time, n_pods: tried.len(), work: turn.work, n_bound })
     }
 
     /// Reports every binding as written, and every victim as gone.

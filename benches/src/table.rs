@@ -66,7 +66,7 @@ pub fn figures(all: &[Figures]) -> Table {
     if has_spread {
         head.push("from – to");
     }
-    head.extend(["p50", "p99", "longest"]);
+    head.extend(["p50", "p99", "longest", "most units"]);
     if has_memory {
         head.extend(["B/node", "B/pod"]);
     }
@@ -89,6 +89,7 @@ pub fn figures(all: &[Figures]) -> Table {
             row.push(format!("{} – {}", count(least), count(most)));
         }
         row.extend([figures.p50_micros, figures.p99_micros, figures.max_micros].map(micros));
+        row.push(count(figures.most_work as f64));
         if has_memory {
             let cell = |bytes: Option<f64>| bytes.map(count).unwrap_or_default();
             row.push(cell(figures.memory.map(|memory| memory.bytes_per_node)));

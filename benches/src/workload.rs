@@ -189,11 +189,11 @@ impl Workload {
         Ok(all)
     }
 
-    /// The pods that are placed first, of those that `n_nodes` nodes have room for.
-    pub fn init_pods(&self, n_nodes: usize) -> impl Iterator<Item = Result<NewPod>> {
+    /// The pods that are placed first, of those that `n_nodes` nodes have room for, `factor` times as many.
+    pub fn init_pods(&self, n_nodes: usize, factor: usize) -> impl Iterator<Item = Result<NewPod>> {
         let share = self.share(n_nodes);
         self.init.iter().enumerate().flat_map(move |(number, group)| {
-            let n = share.of(group.n);
+            let n = share.of(group.n) * factor;
             (0..n).map(move |at| group.pod(&format!("init-{number}"), at, n))
         })
     }

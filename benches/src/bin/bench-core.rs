@@ -46,6 +46,9 @@ struct Args {
     /// Report every bound pod to the engine again, unmeasured, as a watch would
     #[arg(long)]
     watched: bool,
+    /// Place so many times the pods first that the workload says
+    #[arg(long, value_name = "TIMES", default_value_t = 1)]
+    init_factor: usize,
     /// How many threads scans of nodes are split over; 0 for as many as there are processors
     #[arg(long, default_value_t = 0)]
     threads: usize,
@@ -121,6 +124,7 @@ fn figures(args: &Args, workloads: &[&Workload]) -> Result<Vec<Figures>> {
         plans_gangs_exactly: args.exact_gangs,
         is_watched: args.watched,
         threads: threads(args.threads),
+        init_factor: args.init_factor,
         limit: args.limit.map_or(Duration::MAX, Duration::from_secs),
         ..Conditions::new(args.nodes)
     };

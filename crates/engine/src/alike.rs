@@ -46,7 +46,7 @@ impl Alike {
         if !is_undisturbed || !are_alike(core, group) {
             return None;
         }
-        let limits = cycle.budgets.of(&group.namespace, core.cluster.n_nodes(), core.now);
+        let limits = cycle.budgets.of(&group.namespace, &core.cluster, core.now);
         if Price::of(pod, &core.cluster).search > limits.soft {
             return None;
         }

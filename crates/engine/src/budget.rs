@@ -16,9 +16,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_api_types::{Timestamp, WorkMeter};
+use kube_scheduler_cache::ClusterState;
 
-/// How many times the soft limit the hard limit is.
+/// How many times the soft limit the hard limit is where nodes have few pods.
 const SOFT_PART: u64 = 10;
+/// Each pod that a cluster has beyond so many for each node raises the soft limit by so much, up to a part of the hard limit.
+/// Comparing with all pods is what affinity and spreading are, and one that counts few of them must not be charged for it in
+/// clusters as large as they come: a term is 3 to 6 units for a pod (`bench core --init-factor 29`).
+pub(crate) const FEW_PODS: u64 = 10;
+pub(crate) const PER_POD: u64 = 40;
+const MOST_PART: u64 = 2;
 /// The allowance of a namespace, as a number of attempts that cost the hard limit.
 const FULL: u64 = 10;
 /// How long a pod waits after the first attempt over its limit; twice as long after each further one in a row.
@@ -29,11 +36,11 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkLimits {
     /// What an attempt may cost, in units, plus what `per_node` adds. The results of an attempt that costs more than a tenth of
-    /// the limit are not cached. Zero means that there is no limit.
+    /// the limit, or in clusters with many pods for each node up to a half, are not cached. Zero means that there is no limit.
     pub base: u64,
     /// What each node of the cluster adds to the limit, in units.
     pub per_node: u64,
-    /// How many units a namespace's allowance for attempts beyond that tenth regains per second.
+    /// How many units a namespace's allowance for attempts beyond that part regains per second.
     pub refill_per_second: u64,
 }
 
@@ -103,9 +110,30 @@ impl Budgets {
     }
 
     /// The limits of an attempt for a pod of this namespace.
-    pub(crate) fn of(&self, namespace: &str, n_nodes: usize, now: Timestamp) -> AttemptLimits {
+    pub(crate) fn of(
+        &self,
+        namespace: &str,
+        cluster: &ClusterState,
+        now: Timestamp,
+    ) -> AttemptLimits {
+        self.with_sizes(namespace, (cluster.n_nodes(), cluster.n_pods()), now)
+    }
+
+    /// The same in a cluster of so many nodes and pods that have one.
+    fn with_sizes(
+        &self,
+        namespace: &str,
+        (n_nodes, n_pods): (usize, usize),
+        now: Timestamp,
+    ) -> AttemptLimits {
         let hard = self.limits.hard(n_nodes);
-        let soft = if hard == u64::MAX { hard } else { hard / SOFT_PART };
+        let soft = if hard == u64::MAX {
+            hard
+        } else {
+            let many = (n_pods as u64).saturating_sub(FEW_PODS.saturating_mul(n_nodes as u64));
+            let of_many = (hard / SOFT_PART).saturating_add(PER_POD.saturating_mul(many));
+            of_many.min(hard / MOST_PART)
+        };
         let is_used_up = self.used_by(namespace, now) >= allowance(hard);
         AttemptLimits { soft, hard: if is_used_up { soft } else { hard }, usual: hard }
     }
@@ -200,19 +228,23 @@ mod tests {
     #[test]
     fn limits_grow_with_the_cluster_and_can_be_switched_off() {
         let budgets = Budgets::new(LIMITS);
-        let limits = budgets.of("a", 50, Timestamp::EPOCH);
-        assert_eq!(limits, AttemptLimits { soft: 1500, hard: 15_000, usual: 15_000 });
+        let limits = |n_pods| budgets.with_sizes("a", (50, n_pods), Timestamp::EPOCH);
+        let (hard, usual) = (15_000, 15_000);
+        assert_eq!(limits(0), AttemptLimits { soft: 1500, hard, usual });
+        assert_eq!(limits(500), AttemptLimits { soft: 1500, hard, usual });
+        assert_eq!(limits(510), AttemptLimits { soft: 1900, hard, usual });
+        assert_eq!(limits(1000), AttemptLimits { soft: 7500, hard, usual });
         let mut off = Budgets::new(WorkLimits::NONE);
         off.spend(&"a".into(), u64::MAX - 1, Timestamp::EPOCH);
         let none = AttemptLimits { soft: u64::MAX, hard: u64::MAX, usual: u64::MAX };
-        assert_eq!(off.of("a", 50, Timestamp::EPOCH), none);
+        assert_eq!(off.with_sizes("a", (50, 1000), Timestamp::EPOCH), none);
     }
 
     #[test]
     fn plugins_may_count_what_the_price_leaves_of_the_limit() {
         let mut budgets = Budgets::new(LIMITS);
         let left = |budgets: &Budgets, search| {
-            let limits = budgets.of("a", 0, Timestamp::EPOCH);
+            let limits = budgets.with_sizes("a", (0, 0), Timestamp::EPOCH);
             limits.meter(search).left()
         };
         assert_eq!([1, 4000, 10_000].map(|search| left(&budgets, search)), [9999, 6000, 0]);
@@ -227,13 +259,15 @@ mod tests {
     fn a_namespace_that_has_used_up_its_allowance_fails_earlier_until_it_has_some_again() {
         let mut budgets = Budgets::new(LIMITS);
         let (namespace, start) = (Arc::from("a"), Timestamp::EPOCH);
-        let hard = |budgets: &Budgets, namespace: &str, now| budgets.of(namespace, 0, now).hard;
+        let hard = |budgets: &Budgets, namespace: &str, now| {
+            budgets.with_sizes(namespace, (0, 0), now).hard
+        };
         budgets.spend(&namespace, 99_999, start);
         assert_eq!(hard(&budgets, "a", start), 10_000);
         budgets.spend(&namespace, 1001, start);
         assert_eq!(hard(&budgets, "a", start), 1000);
         assert_eq!(hard(&budgets, "b", start), 10_000);
-        let limits = budgets.of("a", 0, start);
+        let limits = budgets.with_sizes("a", (0, 0), start);
         let refusal = budgets.refusal(limits, "a", (1001, "tolerations"), 0, start);
         assert_eq!(refusal.not_before, start + FIRST_WAIT);
         for text in ["up to 2000 units", "limit of 1000", "its tolerations", "is 10000 again"] {
@@ -247,7 +281,7 @@ mod tests {
     #[test]
     fn pods_come_back_later_each_time_up_to_an_hour() {
         let budgets = Budgets::new(LIMITS);
-        let limits = budgets.of("a", 0, Timestamp::EPOCH);
+        let limits = budgets.with_sizes("a", (0, 0), Timestamp::EPOCH);
         let wait = |n_errors| {
             let refusal =
                 budgets.refusal(limits, "a", (20_000, "tolerations"), n_errors, Timestamp::EPOCH);

@@ -282,7 +282,7 @@ impl SchedulingCycle {
         }
         core.cluster.refresh_order();
         let (pod, now) = (&queued.entry().0, core.now);
-        let usual = || self.budgets.of(&pod.namespace, core.cluster.n_nodes(), now);
+        let usual = || self.budgets.of(&pod.namespace, &core.cluster, now);
         let limits = scope.paid.unwrap_or_else(usual);
         let size = scope.size(&core.cluster);
         let price = Price::on(pod, &core.cluster, size);

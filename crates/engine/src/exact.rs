@@ -132,7 +132,7 @@ impl SchedulingCycle {
             return refused(Why::TooFew(group.pods.len()));
         }
         let namespace = &group.namespace;
-        let limits = self.budgets.of(namespace, cx.core.cluster.n_nodes(), cx.core.now);
+        let limits = self.budgets.of(namespace, &cx.core.cluster, cx.core.now);
         // What is too expensive to be tried is too expensive to be counted: trying it says so.
         let is_counted = |pod: &Arc<Pod>| Price::of(pod, &cx.core.cluster).search <= limits.hard;
         if group.pods.iter().all(is_counted) {
@@ -166,7 +166,7 @@ impl SchedulingCycle {
             Err(Halt::Broken(status)) => (PlacementOutcome::failed(status), None),
             Err(Halt::Limit | Halt::LooksFurther) => {
                 // A try that ends at its own limit has not found a way, and those that come later may.
-                let limits = self.budgets.of(namespace, cx.core.cluster.n_nodes(), cx.core.now);
+                let limits = self.budgets.of(namespace, &cx.core.cluster, cx.core.now);
                 let left = stage.saturating_sub(cx.effort.planned());
                 cx.effort.hit_limit |= cx.effort.until.is_none() || left < limits.hard;
                 (greedy, Some(Why::Limit))
@@ -218,7 +218,7 @@ impl SchedulingCycle {
 
     /// What planning as a whole may have cost at the end of the present stage.
     fn search_limit(&self, cx: &GroupWork<'_>, namespace: &Arc<str>) -> u64 {
-        let limits = self.budgets.of(namespace, cx.core.cluster.n_nodes(), cx.core.now);
+        let limits = self.budgets.of(namespace, &cx.core.cluster, cx.core.now);
         cx.effort.before_stage.saturating_add(limits.hard.saturating_mul(MAX_SEARCH_WORK))
     }
 
@@ -237,7 +237,7 @@ impl SchedulingCycle {
 
     /// Takes what the searches have cost from the allowance of the group's namespace, but for what is taken already.
     pub(crate) fn spend_on_searches(&mut self, cx: &GroupWork<'_>, namespace: &Arc<str>) {
-        let limits = self.budgets.of(namespace, cx.core.cluster.n_nodes(), cx.core.now);
+        let limits = self.budgets.of(namespace, &cx.core.cluster, cx.core.now);
         let Effort { as_a_whole, chosen, paid, .. } = cx.effort;
         let owed = as_a_whole.saturating_add(chosen);
         if owed > limits.soft && owed > paid {

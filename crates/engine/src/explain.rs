@@ -144,7 +144,7 @@ pub(crate) fn explained(
     let idx = core.plans.profiles.of(pod)?;
     core.cluster.refresh_order();
     let price = Price::of(pod, &core.cluster);
-    let limits = cycle.budgets.of(&pod.namespace, core.cluster.n_nodes(), core.now);
+    let limits = cycle.budgets.of(&pod.namespace, &core.cluster, core.now);
     if price.search > limits.hard {
         let part = most_expensive_part(pod, &core.cluster, ScopeSize::all(&core.cluster));
         let price = (price.search, part);

@@ -293,7 +293,7 @@ impl SchedulingCycle {
 
     /// The limits of one member's attempt.
     pub(crate) fn limits_of(&self, cx: &GroupWork<'_>, group: &Group) -> AttemptLimits {
-        self.budgets.of(&group.namespace, cx.core.cluster.n_nodes(), cx.core.now)
+        self.budgets.of(&group.namespace, &cx.core.cluster, cx.core.now)
     }
 
     /// Tries a member, and remembers in `refused` what came of it if others like it need not be tried.

@@ -285,6 +285,7 @@ mod tests {
 
     use super::parts::{CARRYING_A_PORT, CARRYING_A_TERM, requirements, written_requirements};
     use super::*;
+    use crate::budget::{FEW_PODS, PER_POD};
 
     fn pod(spec: Value) -> Pod {
         Pod::from_value(&json!({"metadata": {"namespace": "a", "name": "p"}, "spec": spec}))
@@ -427,6 +428,39 @@ mod tests {
         // Each requirement is compared with each pod of the namespace.
         let owned = Price::of(&labelled, &cluster).search - price.search;
         assert!(owned > 5000 * 1000, "{owned}");
+    }
+
+    /// So that they are not charged in clusters as large as they come: `budget::PER_POD` allows for several.
+    #[test]
+    fn a_term_costs_few_units_for_each_running_pod() {
+        let selector = json!({"matchLabels": {"app": "x"}});
+        let term = json!({"topologyKey": "zone", "labelSelector": selector});
+        let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": selector});
+        let terms =
+            |n: usize| json!({"requiredDuringSchedulingIgnoredDuringExecution": vec![&term; n]});
+        let pods = [
+            pod(json!({"topologySpreadConstraints": vec![&constraint; 2],
+                "affinity": {"podAffinity": terms(1), "podAntiAffinity": terms(1)}})),
+            pod(json!({"affinity": {"podAffinity": terms(1)}})),
+            pod(json!({})),
+        ];
+        let mut cluster = cluster();
+        let prices =
+            |cluster: &ClusterState| pods.each_ref().map(|pod| Price::of(pod, cluster).search);
+        let before = prices(&cluster);
+        for at in 0..1000 {
+            let other = json!({"metadata": {"namespace": "a", "name": format!("b{at}"), "uid": format!("b{at}")},
+                "spec": {"nodeName": format!("n{at}")}});
+            cluster.add_pod(Arc::new(Pod::from_value(&other).unwrap())).unwrap();
+        }
+        let after = prices(&cluster);
+        let per_pod: Vec<u64> =
+            after.iter().zip(before).map(|(after, before)| (after - before) / 1000).collect();
+        // Two constraints and two terms, one term, nothing.
+        assert_eq!(per_pod, [12, 3, 0]);
+        let room = |per_pod: u64| per_pod * 150_000 <= PER_POD * (150_000 - FEW_PODS * 5000);
+        assert!(per_pod.into_iter().all(room));
     }
 
     /// However many pods another tenant has, and whatever nodes they name.
