@@ -35,6 +35,7 @@ use tokio::sync::watch;
 
 use crate::announcement::CertificateDigest;
 use crate::metrics::Metrics;
+use admission::Admission;
 use answers::Answers;
 use authentication::{Authenticator, TrustKeeper};
 use authorization::Authorizer;
@@ -98,6 +99,7 @@ impl SecurePort {
             patience: self.options.patience,
             http2_max_streams: self.options.http2_max_streams,
         };
+        let admission = Admission::new(connection::CONNECTION_LIMITS);
         let verbosity = self.options.introspection.verbosity.clone();
         let site = Arc::new(Site {
             authenticator: self.authenticator,
@@ -107,6 +109,7 @@ impl SecurePort {
             slis: Slis::default(),
             answers: Answers::with_questions_within(self.options.patience.question),
             scrapes: Scrapes::default(),
+            admission: admission.clone(),
             sources,
         });
         tracing::info!("Serving securely on {}", self.address);
@@ -114,7 +117,8 @@ impl SecurePort {
             let site = site.clone();
             async move { site.answer(call).await }
         };
-        let serving = connection::serve(self.listener, self.tls.state(), limits, handler, stop);
+        let serving =
+            connection::serve(self.listener, self.tls.state(), (admission, limits), handler, stop);
         let interval = self.options.reload_interval;
         let following = follow(self.tls, self.trust.trust(), interval);
         let trusting = self.trust.run(interval);

@@ -263,7 +263,7 @@ impl Writer {
         self.metrics.set_pending_async_calls("pod_binding", load.bindings.waiting);
         self.metrics.set_pending_async_calls("pod_status_patch", load.conditions.waiting);
         for size in self.outbox.event_tables() {
-            self.metrics.publish_table(size.table, size.n_entries, size.n_bytes);
+            self.metrics.publish_table(size.table, size.n_entries, Some(size.n_bytes));
         }
     }
 

@@ -190,22 +190,21 @@ impl Metrics {
     /// How large the engine's tables are.
     pub(crate) fn publish_tables(&self, tables: &[TableSize]) {
         for TableSize { table, n_entries, n_bytes, .. } in tables {
-            self.core.table_entries.set(&[table], *n_entries as f64);
-            if let Some(n_bytes) = n_bytes {
-                self.core.table_bytes.set(&[table], *n_bytes as f64);
-            }
+            self.publish_table(table, *n_entries, *n_bytes);
         }
     }
 
     /// How much a watch keeps to find equal parts of objects of this kind.
     pub(crate) fn publish_parts(&self, kind: &str, size: SharedSize) {
-        self.publish_table(&format!("equal parts of {kind}"), size.n_parts, size.n_bytes);
+        self.publish_table(&format!("equal parts of {kind}"), size.n_parts, Some(size.n_bytes));
     }
 
     /// How large a table is that is not the engine's.
-    pub(crate) fn publish_table(&self, table: &str, n_entries: usize, n_bytes: usize) {
+    pub(crate) fn publish_table(&self, table: &str, n_entries: usize, n_bytes: Option<usize>) {
         self.core.table_entries.set(&[table], n_entries as f64);
-        self.core.table_bytes.set(&[table], n_bytes as f64);
+        if let Some(n_bytes) = n_bytes {
+            self.core.table_bytes.set(&[table], n_bytes as f64);
+        }
     }
 
     /// Pods were bound.

@@ -80,6 +80,14 @@ impl Admission {
         (Place { number, admission: self.clone(), evicted }, of_one || of_all)
     }
 
+    /// How many connections there are whose caller has authenticated, and how many others.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let connections = self.lock();
+        let known = connections.all.values().filter(|connection| connection.is_authenticated);
+        let n_known = known.count();
+        (n_known, connections.all.len() - n_known)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Connections> {
         lock(&self.0)
     }

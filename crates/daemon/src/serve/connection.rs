@@ -37,8 +37,10 @@ use super::plain_http;
 use super::reply::{self, Reply};
 use super::tls::TlsState;
 
-/// How many connections are kept. One that has not authenticated may hold about 160 KiB, and all of these 64 MiB at most.
-const CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
+/// What a connection may hold in memory, about, in bytes, while it has not authenticated.
+pub(crate) const MAX_HELD: usize = 160 << 10;
+/// How many connections are kept. Those that have not authenticated may hold 64 MiB together.
+pub(crate) const CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
     unauthenticated: 384,
     unauthenticated_of_one_address: 256,
     authenticated: 512,
@@ -96,14 +98,13 @@ pub(crate) struct Limits {
 pub(crate) async fn serve<H, F>(
     listener: TcpListener,
     tls: watch::Receiver<Arc<TlsState>>,
-    limits: Limits,
+    (admission, limits): (Admission, Limits),
     handler: H,
     mut stop: watch::Receiver<bool>,
 ) where
     H: Fn(Call) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Answer> + Send + 'static,
 {
-    let admission = Admission::new(CONNECTION_LIMITS);
     let mut connections = JoinSet::new();
     let mut is_failing = false;
     let mut complained: Option<Instant> = None;

@@ -8,6 +8,7 @@ use kube_scheduler_api_types::CompileOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 
+use super::admission::Admission;
 use super::answers::Answers;
 use super::authentication::Authenticator;
 use super::authorization::Authorizer;
@@ -63,6 +64,7 @@ pub async fn secure_port(is_http2: bool, bytes: &[u8]) -> Result<Vec<u8>, ServeE
         slis: Slis::default(),
         answers: Answers::default(),
         scrapes: Scrapes::default(),
+        admission: Admission::new(connection::CONNECTION_LIMITS),
         sources,
     });
     let handler = move |call| {

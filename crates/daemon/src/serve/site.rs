@@ -16,10 +16,11 @@ use kube_scheduler_api_types::{CompileOptions, Pod};
 use percent_encoding::percent_decode_str;
 use tokio::sync::{oneshot, watch};
 
+use super::admission::Admission;
 use super::answers::{Answers, ApiPath, Desk};
 use super::authentication::{AuthenticationError, Authenticator};
 use super::authorization::{Attributes, Authorizer, Verdict};
-use super::connection::{Answer, Call};
+use super::connection::{Answer, Call, MAX_HELD};
 use super::debugging;
 use super::exposition::{self, Scrapes};
 use super::health::{self, Check, Endpoint, Slis};
@@ -75,6 +76,8 @@ pub(crate) struct Site {
     pub(crate) slis: Slis,
     pub(super) answers: Answers,
     pub(super) scrapes: Scrapes,
+    /// The connections of the port.
+    pub(super) admission: Admission,
 }
 
 impl Site {
@@ -164,7 +167,10 @@ impl Site {
                 self.sources.metrics.reset();
                 reset_done()
             }
-            "/metrics" => self.exposition(headers, self.sources.metrics.text()).await,
+            "/metrics" => {
+                self.count_connections();
+                self.exposition(headers, self.sources.metrics.text()).await
+            }
             "/metrics/slis" if is_reset => {
                 self.slis.reset();
                 reset_done()
@@ -335,6 +341,17 @@ impl Site {
                 reply::plain(StatusCode::INTERNAL_SERVER_ERROR, text)
             }
         }
+    }
+
+    fn count_connections(&self) {
+        let (n_known, n_others) = self.admission.counts();
+        let metrics = &self.sources.metrics;
+        metrics.publish_table(
+            "connections of unknown callers",
+            n_others,
+            Some(n_others * MAX_HELD),
+        );
+        metrics.publish_table("connections of authenticated callers", n_known, None);
     }
 
     /// Metrics in text form, with the time since when they have been counted.

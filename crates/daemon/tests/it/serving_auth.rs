@@ -86,7 +86,14 @@ async fn tokens_are_reviewed_once_and_decide_who_asks() {
     world.reviews.allow("prometheus", "/metrics");
     let client = world.client().with_header("Authorization", "Bearer good");
     for _ in 0..3 {
-        assert_eq!(client.get("/metrics").await.code, 200);
+        let reply = client.get("/metrics").await;
+        assert_eq!(reply.code, 200);
+        // The one that asks, at least.
+        let counts = reply.body.lines().filter_map(|line| {
+            line.strip_prefix("kube_scheduler_rs_table_entries{table=\"connections of ")
+        });
+        let counts = counts.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok());
+        assert!(counts.sum::<f64>() >= 1.0, "{}", reply.body);
     }
     let reply = client.get("/configz").await;
     assert_eq!(reply.code, 403);
