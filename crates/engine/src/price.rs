@@ -73,8 +73,8 @@ pub(crate) struct Price {
     keeps_counters: bool,
 }
 
-/// What all parts of a pod are compared with and how often, however many nodes and pods there are: what pods of one template have in
-/// common of their [`Price`].
+/// What all parts of a pod are compared with and how often, however many nodes and pods there are: what pods of one template have
+/// in common of their [`Price`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AllParts {
     in_scope: Comparisons,
@@ -211,8 +211,8 @@ impl AllParts {
         all
     }
 
-    /// Whether two pods surely have the same as long as nothing changes but where pods are: those of one template, unless they have
-    /// volumes, which may be named after each of them. Labels and owners are their own.
+    /// Whether two pods surely have the same as long as nothing changes but where pods are: those of one template, unless they
+    /// have volumes, which may be named after each of them. Labels and owners are their own.
     pub(crate) fn are_same(a: &Pod, b: &Pod) -> bool {
         Arc::ptr_eq(&a.spec, &b.spec)
             && Arc::ptr_eq(&a.requests, &b.requests)
