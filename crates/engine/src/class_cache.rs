@@ -197,7 +197,8 @@ impl ClassEvaluation {
         pool: &Pool,
         changes: &mut ChangedNodes,
     ) -> CatchUp {
-        if !self.versions.agree(&Versions::of(runner.cx.cluster), self.reads.union()) {
+        let now = Versions::of(runner.cx.cluster);
+        if !self.versions.agree(&now, self.reads.union()) {
             return CatchUp::Impossible;
         }
         let Evaluation { state, pre_filter, .. } = &mut self.evaluation;
@@ -207,22 +208,21 @@ impl ClassEvaluation {
             FollowOutcome::Apart => return CatchUp::Apart,
             FollowOutcome::Outdated => return CatchUp::Impossible,
         };
-        let is_done = self.look_at_changes(runner, pod, pool, changes, &followed).is_some();
+        let is_done = self.look_at_changes(runner, pod, pool, changes, (&followed, now)).is_some();
         if is_done { CatchUp::Done } else { CatchUp::Impossible }
     }
 
-    /// Looks again at nodes that have changed, and at those in `followed`. `None` when that is not enough, or costs more than
-    /// a fresh evaluation.
+    /// Looks again at nodes that have changed, and at those in `followed`; the versions are `now`. `None` when that is not
+    /// enough, or costs more than a fresh evaluation.
     fn look_at_changes(
         &mut self,
         runner: &Runner<'_>,
         pod: &Pod,
         pool: &Pool,
         changes: &mut ChangedNodes,
-        followed: &[NodeIdx],
+        (followed, now): (&[NodeIdx], Versions),
     ) -> Option<()> {
         let cluster = runner.cx.cluster;
-        let now = Versions::of(cluster);
         let follows_domains = !self.is_by_node();
         if self.seen_to == cluster.sequence() && !follows_domains && followed.is_empty() {
             return Some(());

@@ -33,7 +33,7 @@ use crate::policy::Entry;
 use crate::pool::Pool;
 use crate::preemption::{HeldAttempt, Preemptions};
 use crate::preference::TieBreak;
-use crate::price::{KeptCounters, Price, ScopeSize, most_expensive_part};
+use crate::price::{AllParts, KeptCounters, Price, ScopeSize, most_expensive_part};
 use crate::profiles::ProfileIdx;
 use crate::turn::{AttemptResult, Turn};
 
@@ -104,11 +104,19 @@ pub(crate) struct Scope<'a> {
     pub(crate) group: Option<&'a GroupCycleState>,
     /// The limits under which a pod like this one was tried just before, if that paid for this one, too.
     pub(crate) paid: Option<AttemptLimits>,
+    /// What the price of the pod is made of, if that is known from one like it.
+    pub(crate) parts: Option<&'a AllParts>,
 }
 
 impl Scope<'_> {
     /// All nodes, with preemption, outside of a group.
-    pub(crate) const ALL: Self = Self { nodes: None, may_preempt: true, group: None, paid: None };
+    pub(crate) const ALL: Self =
+        Self { nodes: None, may_preempt: true, group: None, paid: None, parts: None };
+
+    /// Which counters are kept for searches on other nodes.
+    pub(crate) fn counters(&self) -> KeptCounters {
+        self.nodes.map_or_else(KeptCounters::default, |nodes| nodes.counters)
+    }
 
     fn size(&self, cluster: &ClusterState) -> ScopeSize {
         self.nodes.map_or_else(
@@ -285,7 +293,16 @@ impl SchedulingCycle {
         let usual = || self.budgets.of(&pod.namespace, &core.cluster, now);
         let limits = scope.paid.unwrap_or_else(usual);
         let size = scope.size(&core.cluster);
-        let price = Price::on(pod, &core.cluster, size);
+        let own_parts;
+        let parts = match scope.parts {
+            Some(parts) => parts,
+            None => {
+                own_parts = AllParts::of(pod, &core.cluster, size.counters);
+                &own_parts
+            }
+        };
+        let price = parts.price(pod, &core.cluster, size);
+        debug_assert_eq!(price, Price::on(pod, &core.cluster, size), "parts of another pod");
         if price.search > limits.hard {
             // There is no search, so no step of one is reported.
             let n_errors = queued.consecutive_errors();

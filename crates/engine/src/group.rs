@@ -3,11 +3,11 @@
 //! Invariant: a member that stays on its node when its group was [taken back](PlacementOutcome::take_back) is one of a group of
 //! which all members do, and is bound there next, together with the others, or leaves.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::groups::{GroupCycleState, PlacedGroup};
-use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Status};
+use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Reserve, Status};
 use kube_scheduler_queue::QueuedPod;
 use kube_scheduler_runtime::PluginIdx;
 use smallvec::SmallVec;
@@ -43,7 +43,7 @@ pub(crate) struct Group {
     pub(crate) shared: GroupCycleState,
     /// What plugins keep as long as the group is planned as a whole. The states of members, which last until these are bound, do not
     /// hold it.
-    pub(crate) planning: GroupCycleState,
+    pub(crate) planning: LazyLock<GroupCycleState>,
     /// What is asked of a gang that is planned as a whole; `None` for other groups.
     pub(crate) exact: Option<Exact>,
     /// How many members have to be placed before one is bound, if that is [all](foreseen) that decides about those that have a
@@ -150,7 +150,7 @@ pub(crate) enum Outcome {
     /// It fits.
     Fits(Fit),
     /// It fits once victims are gone; until then the attempt has failed.
-    Preempts(Fit, Failure),
+    Preempts(Fit, Box<Failure>),
     /// It fits nowhere, or something broke.
     Failed(Failure),
 }
@@ -165,6 +165,15 @@ impl Fit {
 }
 
 impl Outcome {
+    /// Why it cannot be bound.
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        match self {
+            Self::Fits(_) => None,
+            Self::Preempts(_, failure) => Some(failure),
+            Self::Failed(failure) => Some(failure),
+        }
+    }
+
     pub(crate) const fn fit(&self) -> Option<&Fit> {
         match self {
             Self::Fits(fit) | Self::Preempts(fit, _) => Some(fit),
@@ -237,14 +246,8 @@ impl PlacementOutcome {
             pod: PodRef::from(&**pod),
             node: outcome.fit().map(|fit| fit.node_name.clone()),
             n_feasible: outcome.fit().map_or(0, |fit| fit.n_feasible),
-            status: match outcome {
-                Outcome::Fits(_) => Status::SUCCESS,
-                Outcome::Preempts(_, failure) | Outcome::Failed(failure) => failure.status(),
-            },
-            rejected_by: match outcome {
-                Outcome::Fits(_) => Vec::new(),
-                Outcome::Preempts(_, failure) | Outcome::Failed(failure) => failure.rejectors(),
-            },
+            status: outcome.failure().map_or(Status::SUCCESS, Failure::status),
+            rejected_by: outcome.failure().map_or_else(Vec::new, Failure::rejectors),
             permit: outcome.fit().map(|fit| fit.permit.clone()),
             requires_preemption: matches!(outcome, Outcome::Preempts(..)),
         });
@@ -274,10 +277,11 @@ pub(crate) fn foreseen(core: &Core, group: &Group) -> Option<usize> {
     let profile = &core.plans.profiles[group.profile];
     let asked = guarded(|| {
         let needed = group.members_needed(core)?;
-        let reserves = |idx: PluginIdx| profile.reserve().any(|(other, ..)| other == idx);
+        let reserve: SmallVec<[(PluginIdx, &dyn Reserve); 4]> =
+            profile.reserve().map(|(idx, _, plugin)| (idx, plugin)).collect();
+        let reserves = |idx: PluginIdx| reserve.iter().any(|(other, _)| *other == idx);
         let is_plain = |pod: &Arc<Pod>| {
-            !pod.has_pod_affinity()
-                && profile.reserve().all(|(_, _, plugin)| plugin.is_idle_for(pod))
+            !pod.has_pod_affinity() && reserve.iter().all(|(_, plugin)| plugin.is_idle_for(pod))
         };
         let is_idle = profile.pre_bind().all(|(idx, ..)| reserves(idx));
         let is_known = needed >= group.pods.len() && is_idle && group.pods.iter().all(is_plain);

@@ -35,6 +35,7 @@ use crate::group_submission::refuse_all;
 use crate::observer::Observer;
 use crate::policy::Entry;
 use crate::preemption::Preemptions;
+use crate::price::AllParts;
 use crate::profiles::ProfileIdx;
 use crate::turn::{GroupTurn, Turn};
 
@@ -211,12 +212,19 @@ impl SchedulingCycle {
         }
         let mut n_placed = 0;
         let mut tried = PlacementOutcome::failed(Status::SUCCESS);
-        tried.outcomes.reserve(group.members.len());
+        tried.outcomes = Vec::with_capacity(group.members.len());
         let (mut is_decided, mut needs_victims) = (false, false);
         let mut refused = None;
         // Observers are to see what plugins said.
         let needed = group.foreseen.filter(|_| !cx.observer.wants_group_attempts());
+        let mut priced: Option<(&Pod, AllParts)> = None;
         for queued in &group.members {
+            let pod = &*queued.entry().0;
+            // From one member to the next nothing changes but where pods are.
+            if !priced.as_ref().is_some_and(|(other, _)| AllParts::are_same(other, pod)) {
+                priced = Some((pod, AllParts::of(pod, &cx.core.cluster, scope.counters())));
+            }
+            let scope = Scope { parts: priced.as_ref().map(|(_, parts)| parts), ..scope };
             cx.is_permitted = needed.map(|needed| n_placed + 1 >= needed);
             let outcome = match self.refuse_alike(cx, group, queued, scope, refused.as_ref()) {
                 Some(outcome) => outcome,
@@ -307,9 +315,10 @@ impl SchedulingCycle {
     ) -> Outcome {
         let (limits, before) = (self.limits_of(cx, group), cx.effort.one_by_one);
         let mut fits_nowhere = false;
-        let (outcome, asked) = self.try_apart(cx, group, queued, scope, &mut fits_nowhere);
-        *refused = match (&outcome, cx.core.class_of(queued)) {
-            (Outcome::Failed(Failure::Unfit(error, nomination)), Some(class))
+        let limited = (queued, limits);
+        let (outcome, asked) = self.try_apart(cx, group, limited, scope, &mut fits_nowhere);
+        *refused = match &outcome {
+            Outcome::Failed(Failure::Unfit(error, nomination))
                 // What is asked for more than to be counted is not asked for twice.
                 if fits_nowhere
                     && !asked.more
@@ -317,7 +326,7 @@ impl SchedulingCycle {
                     && queued.entry().0.nominated_node_name().is_none()
                     && cx.core.extenders().is_empty() =>
             {
-                Some(Refused {
+                cx.core.class_of(queued).map(|class| Refused {
                     class: (class, queued.entry().0.priority()),
                     error: error.clone(),
                     nomination: nomination.clone(),
@@ -359,7 +368,8 @@ impl SchedulingCycle {
             Outcome::Failed(Failure::Unfit(error.clone(), nomination.clone()))
         } else {
             let scope = Scope { paid: Some(refused.limits), ..scope };
-            self.try_apart(cx, group, queued, scope, &mut false).0
+            let limited = (queued, self.limits_of(cx, group));
+            self.try_apart(cx, group, limited, scope, &mut false).0
         };
         cx.effort.one_by_one = effort;
         Some(outcome)
@@ -371,30 +381,32 @@ impl SchedulingCycle {
         &mut self,
         cx: &mut GroupWork<'_>,
         group: &Group,
-        queued: &QueuedPod<Entry>,
+        limited: (&QueuedPod<Entry>, AttemptLimits),
         scope: Scope<'_>,
         fits_nowhere: &mut bool,
     ) -> (Outcome, Asked) {
         let earlier = std::mem::take(&mut cx.later);
-        let outcome = self.try_member(cx, group, queued, scope, fits_nowhere);
-        let asked = std::mem::replace(&mut cx.later, earlier).into_vec();
-        let sum = asked.iter().fold(Asked::default(), Asked::and);
-        asked.into_iter().for_each(|command| cx.later.push(command));
+        let outcome = self.try_member(cx, group, limited, scope, fits_nowhere);
+        let mut sum = Asked::default();
+        for command in std::mem::replace(&mut cx.later, earlier).into_vec() {
+            sum = sum.and(&command);
+            cx.later.push(command);
+        }
         (outcome, sum)
     }
 
-    /// Tries one member on the cluster as the earlier ones left it (`docs/spec/podgroups.md` §5.1); says whether no node was
-    /// found, as opposed to one that a plugin objected to.
+    /// Tries one member, with the [limits](Self::limits_of) of its attempt, on the cluster as the earlier ones left it
+    /// (`docs/spec/podgroups.md` §5.1); says whether no node was found, as opposed to one that a plugin objected to.
     pub(crate) fn try_member(
         &mut self,
         cx: &mut GroupWork<'_>,
         group: &Group,
-        queued: &QueuedPod<Entry>,
+        (queued, limits): (&QueuedPod<Entry>, AttemptLimits),
         scope: Scope<'_>,
         fits_nowhere: &mut bool,
     ) -> Outcome {
         let pod = &queued.entry().0;
-        let limit = self.limit_of(cx, group);
+        let limit = for_all_members(limits.hard, cx, group);
         let spent = self.spent_on_members(cx);
         if spent > limit {
             cx.effort.hit_limit = true;
@@ -464,7 +476,7 @@ impl GroupWork<'_> {
                     Fit { node, node_name, on_node, left: None, permit, n_evaluated, n_feasible };
                 match failure {
                     None => Outcome::Fits(fit),
-                    Some(failure) => Outcome::Preempts(fit, failure),
+                    Some(failure) => Outcome::Preempts(fit, Box::new(failure)),
                 }
             }
             Err(status) => Outcome::Failed(Failure::on_chosen_node(status)),
@@ -545,7 +557,6 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
     if exact.is_some() {
         shared.with(|shared| shared.insert(ExactPlanning));
     }
-    let planning = GroupCycleState::default();
     let mut group = Group {
         namespace,
         name,
@@ -554,7 +565,7 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
         pods,
         classes,
         shared,
-        planning,
+        planning: LazyLock::new(GroupCycleState::default),
         exact,
         foreseen: None,
     };

@@ -108,7 +108,7 @@ impl SchedulingCycle {
         may_preempt: bool,
         report: &mut GroupReport,
     ) -> PlacementOutcome {
-        let everywhere = Scope { nodes: None, may_preempt, group: Some(&group.shared), paid: None };
+        let everywhere = Scope { may_preempt, group: Some(&group.shared), ..Scope::ALL };
         if !cx.core.plans.groups.places_groups {
             return self.decide_anywhere(cx, group, everywhere, report);
         }
@@ -170,7 +170,8 @@ impl SchedulingCycle {
         };
         let profile = &cx.core.plans.profiles[group.profile];
         let asks_post_filter = may_preempt && profile.post_filter().next().is_some();
-        let (mut first, mut kept, mut findings) = (None, Vec::new(), Vec::new());
+        // Most groups have one placement.
+        let (mut first, mut kept, mut findings) = (None, Vec::with_capacity(1), Vec::new());
         let mut trial = Trial { may_preempt, counters: KeptCounters::default() };
         if placements.len() > 2 {
             let of_members = group.pods.iter().map(|pod| n_kept_counters(pod, &cx.core.cluster));
@@ -244,8 +245,8 @@ impl SchedulingCycle {
             n_pods: if may_preempt { n_pods_on(cx.core, group, &placement.nodes) } else { 0 },
             counters,
         });
-        let scope =
-            Scope { nodes: part.as_ref(), may_preempt, group: Some(&group.shared), paid: None };
+        let (nodes, group_state) = (part.as_ref(), Some(&group.shared));
+        let scope = Scope { nodes, may_preempt, group: group_state, ..Scope::ALL };
         self.try_group(cx, group, (&placement.name, &placement.nodes), scope, findings)
     }
 

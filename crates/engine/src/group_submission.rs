@@ -2,7 +2,7 @@
 //!
 //! Behaviour: `docs/spec/podgroups.md` §8.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use kube_scheduler_api_types::{LazyJson, PodGroup, Timestamp};
 use kube_scheduler_cache::{ObjectKey, PodGroupError};
@@ -21,6 +21,10 @@ use crate::policy::Entry;
 use crate::turn::{AttemptResult, GroupTurn};
 
 const SCHEDULED: &str = "PodGroupScheduled";
+
+/// Group and kind of what has that condition.
+static POD_GROUP: LazyLock<(Arc<str>, Arc<str>)> =
+    LazyLock::new(|| (PodGroup::GROUP.into(), PodGroup::KIND.into()));
 
 impl GroupWork<'_> {
     /// Binds the members, or sends them back; says how it ended for each.
@@ -187,7 +191,8 @@ fn what_next(outcome: Option<Outcome>, status: &Status, waits: bool) -> Next {
         }
         Some(Outcome::Fits(fit)) => verdict(&fit),
         Some(Outcome::Preempts(fit, _)) if !waits && status.is_rejected() => verdict(&fit),
-        Some(Outcome::Preempts(_, failure) | Outcome::Failed(failure)) => failure,
+        Some(Outcome::Preempts(_, failure)) => *failure,
+        Some(Outcome::Failed(failure)) => failure,
         None => Failure::Rejected(status.message(), NominationChange::Keep),
     })
 }
@@ -228,12 +233,9 @@ pub(crate) fn write_condition(
     }
     let since = condition.since(&group.conditions, core.now);
     let (uid, generation) = (group.uid.clone(), group.generation);
-    let object = ObjectKey {
-        group: PodGroup::GROUP.into(),
-        kind: PodGroup::KIND.into(),
-        namespace: namespace.clone(),
-        name: name.clone(),
-    };
+    let (api_group, kind) = POD_GROUP.clone();
+    let object =
+        ObjectKey { group: api_group, kind, namespace: namespace.clone(), name: name.clone() };
     let patch = LazyJson::new(move || patch_of(&uid, &condition, generation, since));
     let write = ObjectWrite::PatchStatus { object, patch, is_final: false };
     core.effects.push(Effect::WriteObject { pod: member, write, awaited_by: None });

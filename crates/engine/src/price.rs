@@ -9,6 +9,8 @@
 
 mod parts;
 
+use std::sync::Arc;
+
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::ClusterState;
 
@@ -71,6 +73,14 @@ pub(crate) struct Price {
     keeps_counters: bool,
 }
 
+/// What all parts of a pod are compared with and how often, however many nodes and pods there are: what pods of one template have
+/// in common of their [`Price`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AllParts {
+    in_scope: Comparisons,
+    everywhere: Comparisons,
+}
+
 /// Which searches for other nodes of the same attempt share their counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeptCounters {
@@ -80,6 +90,12 @@ pub(crate) struct KeptCounters {
     pub(crate) are_there: bool,
     /// How many labels the pods of the attempt have at most, which are put on nodes and taken off.
     pub(crate) most_labels: usize,
+}
+
+impl KeptCounters {
+    const fn counted(self) -> Counted {
+        if self.are_there && self.up_to > 0 { Counted::Before } else { Counted::Anew }
+    }
 }
 
 /// The nodes that a pod may go to, by their number.
@@ -173,31 +189,54 @@ impl Price {
 
     /// The price of an attempt for `pod` if it may go to the nodes of `scope` only.
     pub(crate) fn on(pod: &Pod, cluster: &ClusterState, scope: ScopeSize) -> Self {
-        let extent = Extent::new(pod, cluster, scope);
-        let (mut in_scope, mut everywhere) = (Comparisons::default(), Comparisons::default());
-        let KeptCounters { up_to, are_there, .. } = scope.counters;
-        let counted = if are_there && up_to > 0 { Counted::Before } else { Counted::Anew };
-        for (_, reach, part) in &PARTS {
-            let sum = if *reach == Reach::Scope { &mut in_scope } else { &mut everywhere };
-            *sum = sum.and(part(pod, cluster, counted));
-        }
-        let here = extent.price(Reach::Scope, in_scope);
-        let mut search = here.saturating_add(extent.price(Reach::Cluster, everywhere));
-        if counted == Counted::Before && search <= up_to {
-            search = search.min(here.saturating_add(extent.price_of_counted(everywhere)));
-        }
-        let preemption = match pod.spec.never_preempts {
-            true => 0,
-            false => extent.price_of_trials(in_scope.and(everywhere)),
-        };
-        let keeps_counters = everywhere.keeps_counters();
-        Self { search, preemption, keeps_counters }
+        AllParts::of(pod, cluster, scope.counters).price(pod, cluster, scope)
     }
 
     /// Whether what a search finds out is kept for later ones, if `soft` is the limit for that. An evaluation of a pod whose
     /// counters cannot be kept would hold them all.
     pub(crate) fn is_kept(&self, soft: u64) -> bool {
         self.search <= soft && self.keeps_counters
+    }
+}
+
+impl AllParts {
+    /// Those of `pod`. Linear in the number of its terms and requirements.
+    pub(crate) fn of(pod: &Pod, cluster: &ClusterState, counters: KeptCounters) -> Self {
+        let counted = counters.counted();
+        let mut all = Self::default();
+        for (_, reach, part) in &PARTS {
+            let sum = if *reach == Reach::Scope { &mut all.in_scope } else { &mut all.everywhere };
+            *sum = sum.and(part(pod, cluster, counted));
+        }
+        all
+    }
+
+    /// Whether two pods surely have the same as long as nothing changes but where pods are: those of one template, unless they
+    /// have volumes, which may be named after each of them. Labels and owners are their own.
+    pub(crate) fn are_same(a: &Pod, b: &Pod) -> bool {
+        Arc::ptr_eq(&a.spec, &b.spec)
+            && Arc::ptr_eq(&a.requests, &b.requests)
+            && a.namespace == b.namespace
+            && a.controller == b.controller
+            && a.labels.len() == b.labels.len()
+            && a.volumes.is_empty()
+            && b.volumes.is_empty()
+    }
+
+    /// The price of an attempt for `pod`, whose parts these are, if it may go to the nodes of `scope` only. O(1).
+    pub(crate) fn price(&self, pod: &Pod, cluster: &ClusterState, scope: ScopeSize) -> Price {
+        let Self { in_scope, everywhere } = self;
+        let extent = Extent::new(pod, cluster, scope);
+        let here = extent.price(Reach::Scope, *in_scope);
+        let mut search = here.saturating_add(extent.price(Reach::Cluster, *everywhere));
+        if scope.counters.counted() == Counted::Before && search <= scope.counters.up_to {
+            search = search.min(here.saturating_add(extent.price_of_counted(*everywhere)));
+        }
+        let preemption = match pod.spec.never_preempts {
+            true => 0,
+            false => extent.price_of_trials(in_scope.and(*everywhere)),
+        };
+        Price { search, preemption, keeps_counters: everywhere.keeps_counters() }
     }
 }
 
@@ -278,7 +317,6 @@ fn units(n: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
     use kube_scheduler_api_types::{Json, LabelSelector, Node, Object};
     use serde_json::{Value, json};
@@ -379,6 +417,36 @@ mod tests {
         };
         let (without, with) = (price(0), price(100));
         assert_eq!(with.search - without.search, 100 * (1000 + CARRYING_A_PORT));
+    }
+
+    #[test]
+    fn pods_of_one_template_have_the_same_parts_but_not_those_with_something_of_their_own() {
+        let cluster = cluster();
+        let spec = json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone",
+            "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"a": "b"}}}]});
+        let first = pod(spec.clone());
+        let second = Pod { name: "q".into(), uid: "q".into(), ..first.clone() };
+        assert!(AllParts::are_same(&first, &second));
+        let scope = ScopeSize::all(&cluster);
+        let parts = AllParts::of(&first, &cluster, scope.counters);
+        assert_eq!(parts.price(&second, &cluster, scope), Price::of(&second, &cluster));
+        let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r",
+            "controller": true});
+        let metadata = json!({"namespace": "a", "name": "p", "ownerReferences": [owner]});
+        let owned = Pod::from_value(&json!({"metadata": metadata})).unwrap();
+        let claim = json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}});
+        let with_volume = pod(json!({"volumes": [claim]}));
+        let others = [
+            pod(spec),
+            Pod { labels: [("a", "b")].into_iter().collect(), ..first.clone() },
+            Pod { controller: owned.controller, ..first.clone() },
+            Pod { volumes: with_volume.volumes.clone(), ..first.clone() },
+            Pod { namespace: "b".into(), ..first.clone() },
+        ];
+        for other in others {
+            assert!(!AllParts::are_same(&first, &other), "{other:?}");
+        }
+        assert!(!AllParts::are_same(&with_volume, &with_volume), "its name may count");
     }
 
     fn add(cluster: &mut ClusterState, kind: &str, namespace: &str, name: &str, selector: &Value) {

@@ -24,6 +24,7 @@ impl PluginId {
 pub struct PluginIdSet(SmallVec<[PluginId; 8]>);
 
 impl Clone for PluginIdSet {
+    #[inline]
     fn clone(&self) -> Self {
         // At once, and not number by number. Most sets are empty.
         if self.is_empty() { Self::new() } else { Self(SmallVec::from_slice(&self.0)) }

@@ -100,11 +100,12 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
     pub fn get_mut<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<&mut V> {
         let hash = self.hasher.hash_one(key);
         let at = shard_of(hash, self.shards.len());
-        if Arc::get_mut(&mut self.shards[at]).is_none() {
+        let shard = &mut self.shards[at];
+        if Arc::get_mut(shard).is_none() {
             // It would have to be copied.
-            self.find(hash, key)?;
+            shard.find(hash, |(k, _)| key.equivalent(k))?;
         }
-        let shard = shard_mut(&mut self.shards, hash);
+        let shard = Arc::make_mut(shard);
         shard.find_mut(hash, |(k, _)| key.equivalent(k)).map(|(_, value)| value)
     }
 
