@@ -30,7 +30,6 @@ pub struct Campaign<'a> {
 impl Campaign<'_> {
     /// Runs everything. Fails if pods were not placed that must be, or if equal runs decided differently.
     pub fn figures(&self) -> Result<Vec<Figures>> {
-        let n_nodes = self.conditions.n_nodes;
         let rounds = self.n_runs + usize::from(self.verifies);
         let total: usize =
             self.workloads.iter().map(|workload| self.n_pods(workload) * rounds).sum();
@@ -46,7 +45,9 @@ impl Campaign<'_> {
         }
         let mut all = Vec::new();
         for (workload, runs) in self.workloads.iter().zip(runs) {
-            let Some(mut figures) = Figures::of(workload, n_nodes, &runs) else { continue };
+            let Some(mut figures) = Figures::of(workload, &self.conditions, &runs) else {
+                continue;
+            };
             let differs =
                 |a: &Run, b: &Run| a.n_measured == b.n_measured && a.decisions != b.decisions;
             if runs.windows(2).any(|pair| differs(&pair[0], &pair[1])) {

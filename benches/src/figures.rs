@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::measure::Run;
+use crate::measure::{Conditions, Run};
 use crate::memory::Memory;
 use crate::workload::Workload;
 
@@ -36,7 +36,7 @@ pub struct Figures {
     pub p99_micros: f64,
     /// The longest attempt.
     pub max_micros: f64,
-    /// The most that an attempt may cost, in units of work (`docs/security.md`); 0 if it was not noted.
+    /// The highest price of an attempt, in units of work (`docs/security.md`); 0 if it was not noted.
     #[serde(default)]
     pub most_work: u64,
     /// A digest of all decisions in hexadecimal; equal for equal decisions.
@@ -60,10 +60,11 @@ pub const REFERENCE_NODES: usize = 5_000;
 
 impl Figures {
     /// Brings runs of one workload together; `None` without any.
-    pub fn of(workload: &Workload, n_nodes: usize, runs: &[Run]) -> Option<Self> {
+    pub fn of(workload: &Workload, conditions: &Conditions, runs: &[Run]) -> Option<Self> {
         let first = runs.first()?;
         let rates = sorted(runs, |run| run.pods_per_second);
-        let is_comparable = n_nodes == REFERENCE_NODES;
+        let Conditions { n_nodes, init_factor, .. } = *conditions;
+        let is_comparable = n_nodes == REFERENCE_NODES && init_factor == 1;
         Some(Self {
             workload: workload.name.to_owned(),
             question: workload.question.to_owned(),

@@ -85,7 +85,8 @@ pub struct Run {
     pub p99_micros: f64,
     /// Longest time of one attempt in microseconds; most often the first one of its kind.
     pub max_micros: f64,
-    /// The most that an attempt may cost, in units of work; what looking for pods to evict may cost is not part of it.
+    /// The highest price of an attempt that was made, in units of work: of a pod, with looking for pods to evict if that was tried,
+    /// or of a group with all its members.
     pub most_work: u64,
     /// A digest of everything that was decided, equal for equal decisions.
     pub decisions: u64,

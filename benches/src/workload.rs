@@ -189,7 +189,7 @@ impl Workload {
         Ok(all)
     }
 
-    /// The pods that are placed first, of those that `n_nodes` nodes have room for, `factor` times as many.
+    /// The pods that are placed first: of those that `n_nodes` nodes have room for, or `factor` times as many, which must have room.
     pub fn init_pods(&self, n_nodes: usize, factor: usize) -> impl Iterator<Item = Result<NewPod>> {
         let share = self.share(n_nodes);
         self.init.iter().enumerate().flat_map(move |(number, group)| {

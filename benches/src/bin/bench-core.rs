@@ -46,7 +46,7 @@ struct Args {
     /// Report every bound pod to the engine again, unmeasured, as a watch would
     #[arg(long)]
     watched: bool,
-    /// Place so many times the pods first that the workload says
+    /// Place so many times the pods first that the workload says; there must be room for them
     #[arg(long, value_name = "TIMES", default_value_t = 1)]
     init_factor: usize,
     /// How many threads scans of nodes are split over; 0 for as many as there are processors
@@ -91,7 +91,8 @@ fn measure(args: &Args) -> Result<()> {
         }
         return Ok(());
     }
-    for (flag, value) in [("nodes", args.nodes), ("runs", args.runs)] {
+    let counts = [("nodes", args.nodes), ("runs", args.runs), ("init-factor", args.init_factor)];
+    for (flag, value) in counts {
         if value == 0 {
             bail!("--{flag} 0: at least 1 is allowed");
         }

@@ -21,11 +21,11 @@ use kube_scheduler_cache::ClusterState;
 /// How many times the soft limit the hard limit is where nodes have few pods.
 const SOFT_PART: u64 = 10;
 /// Each pod that a cluster has beyond so many for each node raises the soft limit by so much, up to a part of the hard limit.
-/// Comparing with all pods is what affinity and spreading are, and one that counts few of them must not be charged for it in
-/// clusters as large as they come: a term is 3 to 6 units for a pod (`bench core --init-factor 29`).
-pub(crate) const FEW_PODS: u64 = 10;
-pub(crate) const PER_POD: u64 = 40;
-const MOST_PART: u64 = 2;
+/// Comparing with all pods is what affinity and spreading are, so pods with few terms must not be charged for it in clusters as
+/// large as they come: a term is 3 to 5 units for each running pod.
+const FEW_PODS: u64 = 10;
+const PER_POD: u64 = 12;
+const MOST_PART: u64 = 4;
 /// The allowance of a namespace, as a number of attempts that cost the hard limit.
 const FULL: u64 = 10;
 /// How long a pod waits after the first attempt over its limit; twice as long after each further one in a row.
@@ -35,8 +35,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// How much work attempts may cost, in units: one for a comparison, a table entry, or a slot of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkLimits {
-    /// What an attempt may cost, in units, plus what `per_node` adds. The results of an attempt that costs more than a tenth of
-    /// the limit, or in clusters with many pods for each node up to a half, are not cached. Zero means that there is no limit.
+    /// What an attempt may cost, in units, plus what `per_node` adds. Zero means that there is no limit. The results of an attempt
+    /// that costs more than a part of the limit are not cached: a tenth, and more in clusters with more than ten pods for each
+    /// node, up to a quarter.
     pub base: u64,
     /// What each node of the cluster adds to the limit, in units.
     pub per_node: u64,
@@ -120,7 +121,7 @@ impl Budgets {
     }
 
     /// The same in a cluster of so many nodes and pods that have one.
-    fn with_sizes(
+    pub(crate) fn with_sizes(
         &self,
         namespace: &str,
         (n_nodes, n_pods): (usize, usize),
@@ -232,8 +233,8 @@ mod tests {
         let (hard, usual) = (15_000, 15_000);
         assert_eq!(limits(0), AttemptLimits { soft: 1500, hard, usual });
         assert_eq!(limits(500), AttemptLimits { soft: 1500, hard, usual });
-        assert_eq!(limits(510), AttemptLimits { soft: 1900, hard, usual });
-        assert_eq!(limits(1000), AttemptLimits { soft: 7500, hard, usual });
+        assert_eq!(limits(510), AttemptLimits { soft: 1620, hard, usual });
+        assert_eq!(limits(1000), AttemptLimits { soft: 3750, hard, usual });
         let mut off = Budgets::new(WorkLimits::NONE);
         off.spend(&"a".into(), u64::MAX - 1, Timestamp::EPOCH);
         let none = AttemptLimits { soft: u64::MAX, hard: u64::MAX, usual: u64::MAX };

@@ -104,7 +104,7 @@ pub(crate) struct Scope<'a> {
     pub(crate) group: Option<&'a GroupCycleState>,
     /// The limits under which a pod like this one was tried just before, if that paid for this one, too.
     pub(crate) paid: Option<AttemptLimits>,
-    /// What the price of the pod is made of, if that is known from one like it.
+    /// The parts of the pod's price with these counters, if they are known from [one like it](crate::price::PartsInTurn).
     pub(crate) parts: Option<&'a AllParts>,
 }
 

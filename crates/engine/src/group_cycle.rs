@@ -35,7 +35,7 @@ use crate::group_submission::refuse_all;
 use crate::observer::Observer;
 use crate::policy::Entry;
 use crate::preemption::Preemptions;
-use crate::price::AllParts;
+use crate::price::PartsInTurn;
 use crate::profiles::ProfileIdx;
 use crate::turn::{GroupTurn, Turn};
 
@@ -217,14 +217,10 @@ impl SchedulingCycle {
         let mut refused = None;
         // Observers are to see what plugins said.
         let needed = group.foreseen.filter(|_| !cx.observer.wants_group_attempts());
-        let mut priced: Option<(&Pod, AllParts)> = None;
+        let mut parts = PartsInTurn::default();
         for queued in &group.members {
-            let pod = &*queued.entry().0;
-            // From one member to the next nothing changes but where pods are.
-            if !priced.as_ref().is_some_and(|(other, _)| AllParts::are_same(other, pod)) {
-                priced = Some((pod, AllParts::of(pod, &cx.core.cluster, scope.counters())));
-            }
-            let scope = Scope { parts: priced.as_ref().map(|(_, parts)| parts), ..scope };
+            let parts = parts.of(&queued.entry().0, &cx.core.cluster, scope.counters());
+            let scope = Scope { parts: Some(parts), ..scope };
             cx.is_permitted = needed.map(|needed| n_placed + 1 >= needed);
             let outcome = match self.refuse_alike(cx, group, queued, scope, refused.as_ref()) {
                 Some(outcome) => outcome,

@@ -11,7 +11,7 @@ mod parts;
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::Pod;
+use kube_scheduler_api_types::{Pod, Volume, VolumeSource};
 use kube_scheduler_cache::ClusterState;
 
 use self::parts::{Counted, PARTS};
@@ -80,6 +80,10 @@ pub(crate) struct AllParts {
     in_scope: Comparisons,
     everywhere: Comparisons,
 }
+
+/// Those of one pod after the other, while nothing changes but where pods are.
+#[derive(Debug, Default)]
+pub(crate) struct PartsInTurn<'a>(Option<(&'a Pod, AllParts)>);
 
 /// Which searches for other nodes of the same attempt share their counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -212,15 +216,18 @@ impl AllParts {
     }
 
     /// Whether two pods surely have the same as long as nothing changes but where pods are: those of one template, unless they
-    /// have volumes, which may be named after each of them. Labels and owners are their own.
-    pub(crate) fn are_same(a: &Pod, b: &Pod) -> bool {
+    /// have claims for volumes, which may be named after each of them. Of labels only the number counts.
+    fn are_same(a: &Pod, b: &Pod) -> bool {
+        let claims = |volume: &Volume| {
+            matches!(volume.source, VolumeSource::Claim { .. } | VolumeSource::Ephemeral { .. })
+        };
         Arc::ptr_eq(&a.spec, &b.spec)
             && Arc::ptr_eq(&a.requests, &b.requests)
             && a.namespace == b.namespace
             && a.controller == b.controller
             && a.labels.len() == b.labels.len()
-            && a.volumes.is_empty()
-            && b.volumes.is_empty()
+            && a.volumes.len() == b.volumes.len()
+            && !a.volumes.iter().chain(b.volumes.iter()).any(claims)
     }
 
     /// The price of an attempt for `pod`, whose parts these are, if it may go to the nodes of `scope` only. O(1).
@@ -237,6 +244,22 @@ impl AllParts {
             false => extent.price_of_trials(in_scope.and(*everywhere)),
         };
         Price { search, preemption, keeps_counters: everywhere.keeps_counters() }
+    }
+}
+
+impl<'a> PartsInTurn<'a> {
+    /// The parts of `pod`, which are those of the pod before if both surely have the same. `counters` are always those of the
+    /// first call.
+    pub(crate) fn of(
+        &mut self,
+        pod: &'a Pod,
+        cluster: &ClusterState,
+        counters: KeptCounters,
+    ) -> &AllParts {
+        let same = self.0.take().filter(|(before, _)| AllParts::are_same(before, pod));
+        let (_, parts) =
+            self.0.insert(same.unwrap_or_else(|| (pod, AllParts::of(pod, cluster, counters))));
+        parts
     }
 }
 
@@ -318,12 +341,12 @@ fn units(n: usize) -> u64 {
 mod tests {
     use std::collections::BTreeMap;
 
-    use kube_scheduler_api_types::{Json, LabelSelector, Node, Object};
+    use kube_scheduler_api_types::{Json, LabelSelector, Node, Object, Timestamp};
     use serde_json::{Value, json};
 
     use super::parts::{CARRYING_A_PORT, CARRYING_A_TERM, requirements, written_requirements};
     use super::*;
-    use crate::budget::{FEW_PODS, PER_POD};
+    use crate::budget::{Budgets, WorkLimits};
 
     fn pod(spec: Value) -> Pod {
         Pod::from_value(&json!({"metadata": {"namespace": "a", "name": "p"}, "spec": spec}))
@@ -498,19 +521,21 @@ mod tests {
         assert!(owned > 5000 * 1000, "{owned}");
     }
 
-    /// So that they are not charged in clusters as large as they come: `budget::PER_POD` allows for several.
+    /// As many nodes and pods as clusters are meant to have.
     #[test]
-    fn a_term_costs_few_units_for_each_running_pod() {
+    fn pods_with_few_terms_are_not_charged_in_the_largest_clusters() {
         let selector = json!({"matchLabels": {"app": "x"}});
         let term = json!({"topologyKey": "zone", "labelSelector": selector});
         let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
             "labelSelector": selector});
         let terms =
-            |n: usize| json!({"requiredDuringSchedulingIgnoredDuringExecution": vec![&term; n]});
+            |term: &Value| json!({"requiredDuringSchedulingIgnoredDuringExecution": [term]});
+        let elsewhere =
+            json!({"topologyKey": "zone", "labelSelector": selector, "namespaces": ["a", "b"]});
         let pods = [
             pod(json!({"topologySpreadConstraints": vec![&constraint; 2],
-                "affinity": {"podAffinity": terms(1), "podAntiAffinity": terms(1)}})),
-            pod(json!({"affinity": {"podAffinity": terms(1)}})),
+                "affinity": {"podAffinity": terms(&term), "podAntiAffinity": terms(&term)}})),
+            pod(json!({"affinity": {"podAffinity": terms(&elsewhere)}})),
             pod(json!({})),
         ];
         let mut cluster = cluster();
@@ -523,12 +548,13 @@ mod tests {
             cluster.add_pod(Arc::new(Pod::from_value(&other).unwrap())).unwrap();
         }
         let after = prices(&cluster);
-        let per_pod: Vec<u64> =
-            after.iter().zip(before).map(|(after, before)| (after - before) / 1000).collect();
-        // Two constraints and two terms, one term, nothing.
-        assert_eq!(per_pod, [12, 3, 0]);
-        let room = |per_pod: u64| per_pod * 150_000 <= PER_POD * (150_000 - FEW_PODS * 5000);
-        assert!(per_pod.into_iter().all(room));
+        let budgets = Budgets::new(WorkLimits::default());
+        let limits = budgets.with_sizes("a", (5000, 150_000), Timestamp::EPOCH);
+        for (after, before) in after.into_iter().zip(before) {
+            // 1,000 nodes and as many pods more than that are part of the former price.
+            let price = before * 5 + (after - before) / 1000 * 145_000;
+            assert!(price <= limits.soft, "{before} {after}: {price} of {}", limits.soft);
+        }
     }
 
     /// However many pods another tenant has, and whatever nodes they name.

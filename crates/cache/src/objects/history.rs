@@ -4,6 +4,8 @@
 //! Of claims only those are of interest that hold devices, or that a scheduler made: what anybody may write is not kept once it
 //! is gone.
 //!
+//! Followers start over when an object goes that was deleted before it was seen ([`ObjectStore::note_deletion`]).
+//!
 //! Invariant: two stores with the same latest change of a kind have the same objects of that kind, as far as they are of
 //! interest. A change is itself and no other, so copies of a store that went different ways are distinguished.
 
@@ -89,16 +91,14 @@ impl History {
         self.changes.push_back((0, Arc::new(nameless)));
     }
 
-    /// Whether the object with this UID is one that is deleted before the watch has shown it as it was. Forgets it.
-    fn take_deletion(&mut self, uid: &str) -> bool {
-        let at = self.deletions.iter().position(|known| **known == *uid);
-        at.and_then(|at| self.deletions.remove(at)).is_some()
+    fn forget_deletion(&mut self, uid: &str) {
+        self.deletions.retain(|known| **known != *uid);
     }
 }
 
 /// # Changes
 impl ObjectStore {
-    /// How many changes are kept, and what they take in memory at most, in bytes. O(kinds).
+    /// How many changes and deletions are noted, and what they take in memory at most, in bytes. O(kinds).
     pub fn size_of_history(&self) -> (usize, usize) {
         let of_kind = |(n, n_bytes), store: &KindStore| {
             let History { changes, n_bytes: held, deletions, .. } = &store.history;
@@ -143,11 +143,21 @@ impl ObjectStore {
             return;
         }
         if let Some(KindStore { history, .. }) = self.kind_mut(group, kind) {
-            let gone = old.as_ref().filter(|_| new.is_none() && !is_pending);
-            let was_deleted_unseen = gone.is_some_and(|gone| history.take_deletion(&gone.uid));
+            let deleted =
+                old.as_ref().filter(|old| !is_pending && history.deletions.contains(&old.uid));
+            let deleted = deleted.cloned();
+            let is_other = |old: &Object| new.as_ref().is_none_or(|new| new.uid != old.uid);
+            let is_gone = deleted.as_deref().is_some_and(is_other);
+            let holds_no_more = deleted.as_deref().is_some_and(holds_devices)
+                && !new.as_deref().is_some_and(holds_devices);
             history.push(ObjectChange { old, new, is_pending });
-            if was_deleted_unseen {
+            if let Some(deleted) = deleted
+                && (is_gone || holds_no_more)
+            {
                 history.start_over();
+                if is_gone {
+                    history.forget_deletion(&deleted.uid);
+                }
             }
         }
     }
@@ -156,18 +166,20 @@ impl ObjectStore {
     ///
     /// If the watch has not shown it in this revision yet, what it holds counts as free, and may be given to others before the watch
     /// shows it. Then two objects seem to hold the same, and followers that free what the deleted one held would take it from
-    /// the other. So they start over once the watch shows that it is gone. O(deletions that are noted).
+    /// the other. So they start over once the watch shows that it holds nothing or is gone. O(deletions that are noted).
     pub fn note_deletion(&mut self, object: &Object) {
         let ObjectKey { group, kind, namespace, name } = ObjectKey::from(object);
         if *group != *RESOURCE_GROUP {
             return;
         }
         let known = self.get(&group, &kind, &namespace, &name);
-        if known.is_some_and(|known| known.resource_version == object.resource_version) {
+        // What holds devices in this revision holds no others later.
+        let is_this = |known: &Arc<Object>| known.resource_version == object.resource_version;
+        if known.is_some_and(|known| is_this(known) && holds_devices(known)) {
             return;
         }
         let history = &mut self.kind_or_new(&group, &kind).history;
-        history.take_deletion(&object.uid);
+        history.forget_deletion(&object.uid);
         history.deletions.push_back(object.uid.clone());
         if history.deletions.len() > MAX_DELETIONS {
             history.deletions.pop_front();
@@ -176,9 +188,12 @@ impl ObjectStore {
 }
 
 fn is_of_interest(kind: &str, object: &Object) -> bool {
-    let holds_devices = || !object.json["status"]["allocation"].is_null();
     let is_made = || !object.json["metadata"]["annotations"][EXTENDED_RESOURCE_CLAIM].is_null();
-    kind != CLAIM || holds_devices() || is_made()
+    kind != CLAIM || holds_devices(object) || is_made()
+}
+
+fn holds_devices(claim: &Object) -> bool {
+    !claim.json["status"]["allocation"].is_null()
 }
 
 #[cfg(test)]
@@ -224,6 +239,48 @@ mod tests {
         store.upsert(claim("without-devices", N_BYTES + 1));
         store.remove(RESOURCE_GROUP, CLAIM, "default", "without-devices");
         assert!(store.latest_change(RESOURCE_GROUP, CLAIM).is_none());
+    }
+
+    #[test]
+    fn who_follows_starts_over_when_an_object_goes_that_was_deleted_unseen() {
+        let mut store = ObjectStore::default();
+        let starts_over = |store: &ObjectStore, last: &Option<Arc<ObjectChange>>| {
+            store.changes_after(RESOURCE_GROUP, CLAIM, last.as_ref()).is_none()
+        };
+        let latest = |store: &ObjectStore| store.latest_change(RESOURCE_GROUP, CLAIM).cloned();
+        let remove =
+            |store: &mut ObjectStore, name| store.remove(RESOURCE_GROUP, CLAIM, "default", name);
+        // By name, as these have no UIDs: one holds a device, one does not yet.
+        let with_uid = |name: &str, n_bytes| {
+            let mut claim = Object::clone(&claim(name, n_bytes));
+            claim.uid = name.into();
+            Arc::new(claim)
+        };
+        for (name, seen) in [("unseen", None), ("without", Some(1))] {
+            if let Some(n_bytes) = seen {
+                store.upsert(with_uid(name, n_bytes));
+            }
+            store.note_deletion(&with_uid(name, seen.unwrap_or(2)));
+            store.upsert(with_uid(name, 2));
+            let last = latest(&store);
+            let mut copy = store.clone();
+            assert!(!starts_over(&store, &last));
+            remove(&mut store, name);
+            remove(&mut copy, name);
+            assert!(starts_over(&store, &last) && starts_over(&copy, &last), "{name}");
+            let last = latest(&store);
+            store.upsert(with_uid(name, 2));
+            remove(&mut store, name);
+            assert!(!starts_over(&store, &last), "{name}: it is forgotten");
+        }
+        store.upsert(with_uid("seen", 2));
+        store.note_deletion(&with_uid("seen", 2));
+        let last = latest(&store);
+        remove(&mut store, "seen");
+        assert!(!starts_over(&store, &last));
+        (0..5000).for_each(|at| store.note_deletion(&with_uid(&at.to_string(), 2)));
+        let n_noted = store.kind(RESOURCE_GROUP, CLAIM).unwrap().history.deletions.len();
+        assert_eq!(n_noted, MAX_DELETIONS);
     }
 
     #[derive(Clone, Debug)]

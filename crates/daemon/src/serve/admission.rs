@@ -223,6 +223,7 @@ mod tests {
         // One that was evicted meanwhile does not come back.
         known[0].mark_authenticated();
         assert!(is_evicted(&known[0]));
+        assert_eq!(known[0].admission.counts(), (2, 2));
     }
 
     #[test]

@@ -39,7 +39,7 @@ use super::tls::TlsState;
 
 /// What a connection may hold in memory, about, in bytes, while it has not authenticated.
 pub(crate) const MAX_HELD: usize = 160 << 10;
-/// How many connections are kept. Those that have not authenticated may hold 64 MiB together.
+/// How many connections are kept. Those that have not authenticated may hold 60 MiB together.
 pub(crate) const CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
     unauthenticated: 384,
     unauthenticated_of_one_address: 256,

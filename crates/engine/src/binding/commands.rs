@@ -2,12 +2,11 @@
 
 use std::collections::VecDeque;
 
-use kube_scheduler_framework::{Command, Commands, ObjectWrite};
+use kube_scheduler_framework::{Command, Commands};
 
 use super::Bindings;
-use super::expect::{expect_object, note_unanswered};
+use super::expect::{expect_object, note_unanswered, write_object};
 use crate::core::{Core, PodEvent};
-use crate::effect::{Effect, PodRef};
 use crate::failure::truncated;
 
 /// Memory for so many requests is kept.
@@ -47,14 +46,7 @@ impl Bindings {
             }
             Command::WriteObject { pod, write } => {
                 note_unanswered(core, &pod, &write);
-                if let ObjectWrite::Delete { object, .. } = &write {
-                    core.cluster.objects_mut().note_deletion(object);
-                }
-                core.effects.push(Effect::WriteObject {
-                    pod: PodRef::from(&*pod),
-                    write,
-                    awaited_by: None,
-                });
+                write_object(core, &pod, write, None);
             }
             Command::Activate(pods) => core.activate(pods),
             Command::ActivateGroup { namespace, name, except } => {

@@ -5,9 +5,10 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_framework::{Command, Commands, ObjectWrite};
+use kube_scheduler_framework::{Command, Commands, ObjectWrite, PluginName};
 
 use crate::core::Core;
+use crate::effect::{Effect, PodRef, Token};
 
 /// Does what `command` says about an object; gives back other commands.
 pub(super) fn expect_object(core: &mut Core, command: Command) -> Option<Command> {
@@ -39,6 +40,19 @@ pub(super) fn expect_at_once(core: &mut Core, asked: Commands, later: &mut Comma
             later.push(other);
         }
     }
+}
+
+/// Has an object written on behalf of `pod`; `awaited_by` says which plugin waits for the answer.
+pub(super) fn write_object(
+    core: &mut Core,
+    pod: &Pod,
+    write: ObjectWrite,
+    awaited_by: Option<(Token, PluginName)>,
+) {
+    if let ObjectWrite::Delete { object, .. } = &write {
+        core.cluster.objects_mut().note_deletion(object);
+    }
+    core.effects.push(Effect::WriteObject { pod: PodRef::from(pod), write, awaited_by });
 }
 
 /// Notes a write whose answer is not waited for, if `pod` may be tried again.

@@ -13,11 +13,11 @@ use kube_scheduler_framework::{
 };
 use kube_scheduler_runtime::MeteredPoint;
 
-use super::expect::expect_at_once;
+use super::expect::{expect_at_once, write_object};
 use super::steps::pre_bind_failure;
 use super::{Binding, Bindings, Serial, Stage};
 use crate::core::Core;
-use crate::effect::{Effect, PodRef, Token};
+use crate::effect::{Effect, Token};
 use crate::guard::guarded;
 use crate::notice::VictimEnd;
 
@@ -128,9 +128,7 @@ impl Bindings {
             _ if binding.has_failed() && !task.must_finish() => Err(Status::SUCCESS),
             TaskStep::Write(write) => {
                 let token = self.table.issue_token(&binding.pod.uid);
-                let pod = PodRef::from(&*binding.pod);
-                let awaited_by = Some((token, plugin.clone()));
-                core.effects.push(Effect::WriteObject { pod, write, awaited_by });
+                write_object(core, &binding.pod, write, Some((token, plugin.clone())));
                 Ok(Work::Write(token, task))
             }
             TaskStep::Wait { until, objects } => {

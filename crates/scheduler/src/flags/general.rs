@@ -28,14 +28,15 @@ section! {
         /// What an attempt may cost.
         attempt_work_limit: u64 = WorkLimits::default().base, "attempt-work-limit",
             "How many units of work (comparisons, table entries, column slots) one attempt may cost; a pod that may cost more \
-             is not tried. Nothing is cached for pods that cost more than a tenth. Zero means that there is no limit.";
+             is not tried. Nothing is cached for pods that cost more than a tenth, or in clusters with many pods up to a \
+             quarter. Zero means that there is no limit.";
         /// What each node adds to that.
         attempt_work_limit_per_node: u64 = WorkLimits::default().per_node, "attempt-work-limit-per-node",
             "How many units each node adds to --attempt-work-limit.";
         /// How fast namespaces regain what costly attempts used up.
         namespace_work_per_second: u64 = WorkLimits::default().refill_per_second, "namespace-work-per-second",
-            "How many units of work a namespace regains in a second of what its attempts beyond a tenth of \
-             --attempt-work-limit have used up. While they have used up ten times the limit, that tenth is the limit of the \
+            "How many units of work a namespace regains in a second of what its attempts have used up for which nothing is \
+             cached (--attempt-work-limit). While they have used up ten times the limit, such attempts are not made for the \
              namespace.";
         /// How long the core may work on one thing.
         core_hang_timeout: Duration = Duration::from_secs(30), "core-hang-timeout",
