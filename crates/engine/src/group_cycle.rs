@@ -49,6 +49,10 @@ const MAX_PODS_PAID: usize = 80;
 /// The same number for a group with pods whose counters cannot be kept, so that everything is counted anew in each placement.
 const MAX_PODS_PAID_ANEW: usize = 20;
 
+/// Members that cost no more than so many units for each node are plain pods. They are not charged, as such pods are not that are in no
+/// group, however many the group has.
+const PLAIN_PER_NODE: u64 = 8;
+
 /// What a member costs at most that is like the one before, which was refused, in units; each node that it may go to adds one.
 const REFUSED_ALIKE: u64 = 100;
 
@@ -181,7 +185,9 @@ impl SchedulingCycle {
         let Effort { one_by_one, one_by_one_paid, .. } = cx.effort;
         let one_by_one = one_by_one.saturating_add(self.n_searched);
         let soft = self.limits_of(cx, group).soft;
-        if one_by_one > for_all_members(soft, cx, group) {
+        let n_nodes = cx.core.cluster.n_nodes() as u64;
+        let plain = PLAIN_PER_NODE.saturating_mul(n_nodes).saturating_mul(group.pods.len() as u64);
+        if one_by_one > for_all_members(soft, cx, group).max(plain) {
             self.budgets.spend(namespace, one_by_one.saturating_sub(one_by_one_paid), now);
         }
         self.spend_on_searches(cx, namespace);

@@ -478,6 +478,35 @@ fn a_group_that_is_too_expensive_waits_as_a_whole_and_pays_for_its_members() {
 }
 
 #[test]
+fn large_gangs_of_plain_pods_are_not_charged() {
+    // A plain pod costs less than the limit, and fifty of them more than the whole allowance.
+    let work = WorkLimits { base: 100, per_node: 0, refill_per_second: 1 };
+    let gates = gates(GANG_GATES);
+    let mut world = World::with(EngineOptions { work, gates, ..EngineOptions::default() });
+    for gang in 0..4 {
+        let name = format!("gang{gang}");
+        let group = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+            "metadata": {"namespace": "tenant", "name": name, "uid": name},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": 50}}}});
+        world.handle(object_applied(group));
+        for at in 0..50 {
+            let member = format!("{name}-{at}");
+            world.handle(pod_applied(&json!({
+                "metadata": {"namespace": "tenant", "name": member, "uid": member},
+                "spec": {"schedulingGroup": {"podGroupName": name}},
+            })));
+        }
+        let turn = world.engine.schedule_next(world.now).unwrap();
+        assert!(turn.work > 1000, "{}", turn.work);
+        let results = turn.into_results();
+        let n_placed =
+            results.iter().filter(|(_, it)| matches!(it, AttemptResult::Assumed(_))).count();
+        assert_eq!(n_placed, 50, "gang {gang}: {:?}", results.first());
+        world.engine.drain_effects().for_each(drop);
+    }
+}
+
+#[test]
 fn work_does_not_depend_on_the_class_cache_or_on_threads() {
     let works = |options: EngineOptions| {
         let mut world = World::sized(100, options);
