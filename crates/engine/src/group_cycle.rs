@@ -49,8 +49,8 @@ const MAX_PODS_PAID: usize = 80;
 /// The same number for a group with pods whose counters cannot be kept, so that everything is counted anew in each placement.
 const MAX_PODS_PAID_ANEW: usize = 20;
 
-/// Members that cost no more than so many units for each node are plain pods. They are not charged, as such pods are not that are in no
-/// group, however many the group has.
+/// A group is not charged if its pods cost no more than so many units for each node on average, which is about what plain pods cost:
+/// single pods that are so cheap are not charged either, however many there are.
 const PLAIN_PER_NODE: u64 = 8;
 
 /// What a member costs at most that is like the one before, which was refused, in units; each node that it may go to adds one.

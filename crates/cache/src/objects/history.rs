@@ -250,7 +250,7 @@ mod tests {
         let latest = |store: &ObjectStore| store.latest_change(RESOURCE_GROUP, CLAIM).cloned();
         let remove =
             |store: &mut ObjectStore, name| store.remove(RESOURCE_GROUP, CLAIM, "default", name);
-        // By name, as these have no UIDs: one holds a device, one does not yet.
+        // With an even number of bytes it holds a device.
         let with_uid = |name: &str, n_bytes| {
             let mut claim = Object::clone(&claim(name, n_bytes));
             claim.uid = name.into();
