@@ -204,15 +204,15 @@ impl PodSpec {
     }
 }
 
-/// One host port that a pod needs on its node.
+/// One host port that a pod needs on its node. Ordered by number first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPort {
-    /// Host address; `0.0.0.0` when none was given.
-    pub ip: Arc<str>,
-    /// Protocol; `TCP` when none was given.
-    pub protocol: Arc<str>,
     /// Port number, above zero.
     pub port: i32,
+    /// Protocol; `TCP` when none was given.
+    pub protocol: Arc<str>,
+    /// Host address; `0.0.0.0` when none was given.
+    pub ip: Arc<str>,
 }
 
 /// The images of a pod as ImageLocality sees them.

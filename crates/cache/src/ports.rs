@@ -1,64 +1,21 @@
 //! Host ports in use on a node (`docs/spec/core.md` §15).
-//!
-//! Invariant: the address is never empty and the protocol is never empty.
 
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use kube_scheduler_api_types::HostPort;
 
 /// The address that stands for all addresses.
-static ANY_ADDRESS: LazyLock<Arc<str>> = LazyLock::new(|| "0.0.0.0".into());
-/// The protocol when none is given.
-static DEFAULT_PROTOCOL: LazyLock<Arc<str>> = LazyLock::new(|| "TCP".into());
+const ANY_ADDRESS: &str = "0.0.0.0";
 
-/// A set of (address, protocol, port).
+/// A set of (port, protocol, address).
 ///
 /// Quirk: it is a set, not a multiset. When two pods hold the same triple, which no scheduler allows but a pod that
 /// names its node can bring about, removing one of them frees it. Pinned by `one_of_two_holders_frees_the_port`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostPorts {
     /// A tree, because a tenant could have thousands of ports move thousands of others in a list.
-    taken: BTreeSet<Taken>,
-}
-
-/// A port in use; ordered by its number, then by protocol and address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Taken(HostPort);
-
-impl Taken {
-    fn new(port: &HostPort) -> Self {
-        Self(HostPort {
-            ip: address(port).clone(),
-            protocol: protocol(port).clone(),
-            port: port.port,
-        })
-    }
-
-    fn sort_key(&self) -> (i32, &str, &str) {
-        (self.0.port, &self.0.protocol, &self.0.ip)
-    }
-}
-
-impl Ord for Taken {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.sort_key().cmp(&other.sort_key())
-    }
-}
-
-impl PartialOrd for Taken {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-fn address(port: &HostPort) -> &Arc<str> {
-    if port.ip.is_empty() { &ANY_ADDRESS } else { &port.ip }
-}
-
-fn protocol(port: &HostPort) -> &Arc<str> {
-    if port.protocol.is_empty() { &DEFAULT_PROTOCOL } else { &port.protocol }
+    taken: BTreeSet<HostPort>,
 }
 
 impl HostPorts {
@@ -79,38 +36,43 @@ impl HostPorts {
 
     /// All triples, sorted by port, protocol and address.
     pub fn iter(&self) -> impl Iterator<Item = &HostPort> {
-        self.taken.iter().map(|taken| &taken.0)
+        self.taken.iter()
     }
 
     /// Whether exactly this triple is in use.
     pub fn contains(&self, port: &HostPort) -> bool {
-        self.taken.contains(&Taken::new(port))
+        self.taken.contains(port)
     }
 
     /// Whether `port` cannot be taken: the address `0.0.0.0` conflicts with every address, any other with itself and
-    /// `0.0.0.0`. Ports of zero and below never conflict. O(log ports + holders of the number).
+    /// `0.0.0.0`. O(log ports + holders of the number).
     pub fn conflicts(&self, port: &HostPort) -> bool {
-        if port.port <= 0 || self.taken.is_empty() {
+        if self.taken.is_empty() {
             return false;
         }
-        let (protocol, address) = (protocol(port), address(port));
-        let first =
-            Taken(HostPort { ip: Arc::default(), protocol: protocol.clone(), port: port.port });
-        let is_same = |taken: &&Taken| taken.0.port == port.port && taken.0.protocol == *protocol;
+        let first = HostPort { ip: Arc::default(), ..port.clone() };
+        let is_same =
+            |taken: &&HostPort| taken.port == port.port && taken.protocol == port.protocol;
         let mut holders = self.taken.range(first..).take_while(is_same);
-        *address == *ANY_ADDRESS && holders.clone().next().is_some()
-            || holders.any(|Taken(taken)| taken.ip == *address || taken.ip == *ANY_ADDRESS)
+        *port.ip == *ANY_ADDRESS && holders.clone().next().is_some()
+            || holders.any(|taken| taken.ip == port.ip || *taken.ip == *ANY_ADDRESS)
     }
 
-    /// Takes ports. Ports of zero and below are ignored. O(log ports of the node) for each.
+    /// Takes ports. O(log ports of the node) for each.
     pub fn insert(&mut self, ports: &[HostPort]) {
-        self.taken.extend(ports.iter().filter(|port| port.port > 0).map(Taken::new));
+        let ports = ports.iter().cloned();
+        if self.taken.is_empty() {
+            // In one go, which is several times as fast.
+            self.taken = ports.collect();
+        } else {
+            self.taken.extend(ports);
+        }
     }
 
     /// Frees ports, whatever the number of pods that use them. As [`insert`](Self::insert).
     pub fn remove(&mut self, ports: &[HostPort]) {
         for port in ports {
-            self.taken.remove(&Taken::new(port));
+            self.taken.remove(port);
         }
         // An empty tree keeps half a kilobyte, on every node that a pod was ever tried on.
         if self.taken.is_empty() {
@@ -146,8 +108,6 @@ mod tests {
             ("127.0.0.1/TCP/80", "127.0.0.2/TCP/80", false),
             ("0.0.0.0/TCP/80", "0.0.0.0/UDP/80", false),
             ("0.0.0.0/TCP/80", "0.0.0.0/TCP/81", false),
-            ("//80", "10.0.0.1/TCP/80", true),
-            ("10.0.0.1/TCP/80", "//80", true),
         ] {
             assert_eq!(
                 ports(&[taken]).conflicts(&port(wanted)),
@@ -155,13 +115,6 @@ mod tests {
                 "{wanted} on a node with {taken}"
             );
         }
-    }
-
-    #[test]
-    fn numbers_of_zero_and_below_take_nothing() {
-        let taken = ports(&["//0", "//-1"]);
-        assert!(taken.is_empty());
-        assert!(!ports(&["//80"]).conflicts(&port("//0")));
     }
 
     #[test]
@@ -178,17 +131,17 @@ mod tests {
 
         #[test]
         fn few_and_many_ports_behave_like_a_set(
-            steps in prop::collection::vec((any::<bool>(), prop::collection::vec((0_i32..12, 0_usize..3, 0_usize..3), 0..20)), 1..12),
+            steps in prop::collection::vec((any::<bool>(), prop::collection::vec((1_i32..12, 0_usize..2, 0_usize..2), 0..20)), 1..12),
         ) {
             let (mut ports, mut model) = (HostPorts::new(), BTreeSet::new());
             for (comes, changed) in steps {
                 let changed = changed.into_iter().map(|(number, protocol, ip)| {
-                    let (protocol, ip) = (["", "TCP", "UDP"][protocol], ["", "0.0.0.0", "10.0.0.1"][ip]);
+                    let (protocol, ip) = (["TCP", "UDP"][protocol], ["0.0.0.0", "10.0.0.1"][ip]);
                     HostPort { ip: ip.into(), protocol: protocol.into(), port: number }
                 });
                 let changed: Vec<_> = changed.collect();
-                for port in changed.iter().filter(|port| port.port > 0) {
-                    let entry = (port.port, protocol(port).to_string(), address(port).to_string());
+                for port in &changed {
+                    let entry = (port.port, port.protocol.to_string(), port.ip.to_string());
                     if comes { model.insert(entry) } else { model.remove(&entry) };
                 }
                 if comes { ports.insert(&changed) } else { ports.remove(&changed) }

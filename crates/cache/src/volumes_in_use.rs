@@ -15,10 +15,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashbrown::Equivalent;
-use kube_scheduler_api_types::{Object, Pod, Volume, VolumeSource};
+use kube_scheduler_api_types::{ClaimOfVolume, Object, Pod, Volume, VolumeSource};
 
 use self::counts::Counts;
 use self::used_volume::volume_name;
+use smallvec::SmallVec;
+
 use crate::fork::CowMap;
 use crate::node_table::NodeIdx;
 use crate::objects::ObjectStore;
@@ -71,12 +73,12 @@ impl FoundClaim {
     }
 
     /// What there is under this name; a volume that names no claim has none.
-    fn look_up(objects: &ObjectStore, key: BorrowedKey<'_>) -> Option<Self> {
+    fn look_up(objects: &ObjectStore, key: BorrowedKey<'_>) -> Option<Box<Self>> {
         if key.name.is_empty() {
             return None;
         }
         let claim = objects.get("", "PersistentVolumeClaim", key.namespace, key.name);
-        claim.map(|claim| Self::of(objects, claim))
+        claim.map(|claim| Box::new(Self::of(objects, claim)))
     }
 
     /// What a volume stands for that has this claim, made for the pod with a UID if there is one.
@@ -105,12 +107,18 @@ struct User {
     made_for: Option<Arc<str>>,
 }
 
+impl User {
+    fn of(pod: &Pod, claim: &ClaimOfVolume<'_>, node: NodeIdx) -> Self {
+        Self { node, made_for: claim.is_ephemeral.then(|| pod.uid.clone()) }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct ClaimUse {
     /// `None` as long as there is no such claim.
-    found: Option<FoundClaim>,
-    /// In ascending order, each with the number of its volumes.
-    users: Vec<(User, u32)>,
+    found: Option<Box<FoundClaim>>,
+    /// In ascending order, each with the number of its volumes. Most claims have one user.
+    users: SmallVec<[(User, u32); 1]>,
     /// How many `persistentVolumeClaim` volumes of pods on live nodes have the claim, by which it is decided whether a
     /// claim is in use (`docs/spec/core.md` §15). Pods on nodes that are gone are invisible to a cycle.
     n_on_live_nodes: u32,
@@ -148,50 +156,68 @@ impl VolumesInUse {
         &mut self,
         objects: &ObjectStore,
         pod: &Pod,
-        (node, is_live): (NodeIdx, bool),
+        place: (NodeIdx, bool),
         comes: bool,
     ) {
         for volume in pod.volumes.iter() {
             match without_claim(pod, volume) {
                 Ok(None) => {}
-                Ok(Some(used)) => self.counts.change(node, &used, 1, comes),
-                Err(Broken) => self.counts.change_broken(node, &pod.uid, 1, comes),
+                Ok(Some(used)) => self.counts.change(place.0, &used, 1, comes),
+                Err(Broken) => self.counts.change_broken(place.0, &pod.uid, 1, comes),
             }
-            self.change_claim(objects, pod, volume, node, comes);
-        }
-        if is_live {
-            self.change_live(pod, comes);
+            match volume.claim_in(&pod.name) {
+                Some(claim) if comes => self.use_claim(objects, pod, volume, &claim, place),
+                Some(claim) => self.leave_claim(pod, &claim, place),
+                None => {}
+            }
         }
     }
 
-    fn change_claim(
+    // Pods may have thousands of claims, so each is looked up once.
+    fn use_claim(
         &mut self,
         objects: &ObjectStore,
         pod: &Pod,
         volume: &Volume,
-        node: NodeIdx,
-        comes: bool,
+        claim: &ClaimOfVolume<'_>,
+        (node, is_live): (NodeIdx, bool),
     ) {
-        let Some(claim) = volume.claim_in(&pod.name) else { return };
-        let key = BorrowedKey { namespace: &pod.namespace, name: &claim.name };
-        if comes && !self.claims.contains_key(&key) {
-            let found = FoundClaim::look_up(objects, key);
-            let name = match &volume.source {
-                VolumeSource::Claim { claim, .. } => claim.clone(),
-                _ => Arc::from(key.name),
-            };
-            let key = ClaimKey { namespace: pod.namespace.clone(), name };
+        let Self { counts, claims, by_volume } = self;
+        let name = match &volume.source {
+            VolumeSource::Claim { claim, .. } => claim.clone(),
+            _ => Arc::from(&*claim.name),
+        };
+        let key = ClaimKey { namespace: pod.namespace.clone(), name };
+        let claim_use = claims.get_or_insert_with(&key, || {
+            let (namespace, name) = (&*key.namespace, &*key.name);
+            let found = FoundClaim::look_up(objects, BorrowedKey { namespace, name });
             if let Some(volume) = found.as_ref().and_then(|found| found.volume_name.as_ref()) {
-                name_volume(&mut self.by_volume, volume, &key, true);
+                name_volume(by_volume, volume, &key, true);
             }
-            self.claims.insert(key, ClaimUse { found, ..ClaimUse::default() });
-        }
-        let Some(claim_use) = self.claims.get_mut(&key) else { return };
-        let user = User { node, made_for: claim.is_ephemeral.then(|| pod.uid.clone()) };
+            ClaimUse { found, ..ClaimUse::default() }
+        });
+        let user = User::of(pod, claim, node);
         if let Some(found) = &claim_use.found {
-            self.counts.change_user(&user, 1, found, comes);
+            counts.change_user(&user, 1, found, true);
         }
-        claim_use.change(user, comes);
+        claim_use.n_on_live_nodes += u32::from(is_live && !claim.is_ephemeral);
+        claim_use.change(user, true);
+    }
+
+    fn leave_claim(
+        &mut self,
+        pod: &Pod,
+        claim: &ClaimOfVolume<'_>,
+        (node, is_live): (NodeIdx, bool),
+    ) {
+        let key = BorrowedKey { namespace: &pod.namespace, name: &claim.name };
+        let Some(claim_use) = self.claims.get_mut(&key) else { return };
+        let user = User::of(pod, claim, node);
+        if let Some(found) = &claim_use.found {
+            self.counts.change_user(&user, 1, found, false);
+        }
+        claim_use.n_on_live_nodes -= u32::from(is_live && !claim.is_ephemeral);
+        claim_use.change(user, false);
         if claim_use.users.is_empty() {
             let found = claim_use.found.take();
             if let Some(volume) = found.and_then(|found| found.volume_name) {

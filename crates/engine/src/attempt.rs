@@ -441,7 +441,7 @@ impl Search<'_, '_> {
             diagnosis.post_filter_message = outcome.status.message();
         }
         NoChoice::Unfit(Box::new(Unfit {
-            error: Box::new(FitError { n_nodes, diagnosis }),
+            error: Box::new(FitError { n_nodes, diagnosis, not_before: None }),
             state: if !outcome.victims.is_empty() && self.keeps_state() {
                 state.clone()
             } else {

@@ -7,6 +7,10 @@
 //! at the soft limit already. What plugins count while they search, such as steps of the search for devices, may be as much as
 //! the price of the search leaves of the limit, and is taken from the same allowance.
 //!
+//! Attempts that find no node are free below the soft limit, but a pod may be tried at each event, and more often than its backoff
+//! allows when nothing else is to do. What such attempts cost beyond what those at plain pods do, the first one of each pod aside,
+//! is counted against a second allowance. While a namespace has used it up, its pods that are rejected wait out a longer backoff.
+//!
 //! Invariant: the price of a pod and the time are inputs, so the same history has the same attempts over their limits. What plugins
 //! count depends on which of their answers they have kept from earlier attempts, which follows from the history; questions have
 //! answers of their own.
@@ -28,7 +32,12 @@ const PER_POD: u64 = 12;
 const MOST_PART: u64 = 4;
 /// The allowance of a namespace, as a number of attempts that cost the hard limit.
 const FULL: u64 = 10;
-/// How long a pod waits after the first attempt over its limit; twice as long after each further one in a row.
+/// What an attempt at a plain pod costs for each node of the cluster, about. However many of these there are, they are not charged.
+pub(crate) const PLAIN_PER_NODE: u64 = 8;
+/// An attempt in vain counts as so many times what it costs: nothing has come of it, and its pod waits in any case.
+const IN_VAIN: u64 = 4;
+/// How long a pod waits after the first attempt over its limit; twice as long after each further one in a row. So long waits a
+/// rejected pod, too, whose namespace has had too many attempts in vain: as long as the longest backoff that is usual.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
@@ -98,16 +107,39 @@ struct Used {
     at: Timestamp,
 }
 
-/// The limits, and what namespaces have used up of their allowances; those that have used nothing are not listed.
+/// What namespaces have used up of an allowance; those that have used nothing are not listed.
+#[derive(Clone, Debug)]
+struct Ledger(BTreeMap<Arc<str>, Used>);
+
+impl Ledger {
+    const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    fn spend(&mut self, limits: WorkLimits, namespace: &Arc<str>, units: u64, now: Timestamp) {
+        self.0.retain(|_, used| used_at(limits, *used, now) > 0);
+        let units = self.used_by(limits, namespace, now).saturating_add(units);
+        self.0.insert(namespace.clone(), Used { units, at: now });
+    }
+
+    fn used_by(&self, limits: WorkLimits, namespace: &str, now: Timestamp) -> u64 {
+        self.0.get(namespace).map_or(0, |used| used_at(limits, *used, now))
+    }
+}
+
+/// The limits, and what namespaces have used up of their allowances.
 #[derive(Clone, Debug)]
 pub(crate) struct Budgets {
     limits: WorkLimits,
-    used: BTreeMap<Arc<str>, Used>,
+    /// Of that for attempts beyond the soft limit.
+    expensive: Ledger,
+    /// Of that for attempts in vain.
+    in_vain: Ledger,
 }
 
 impl Budgets {
     pub(crate) const fn new(limits: WorkLimits) -> Self {
-        Self { limits, used: BTreeMap::new() }
+        Self { limits, expensive: Ledger::new(), in_vain: Ledger::new() }
     }
 
     /// The limits of an attempt for a pod of this namespace.
@@ -141,10 +173,25 @@ impl Budgets {
 
     /// Takes what an attempt beyond its soft limit costs from its namespace's allowance.
     pub(crate) fn spend(&mut self, namespace: &Arc<str>, units: u64, now: Timestamp) {
-        let limits = self.limits;
-        self.used.retain(|_, used| used_at(limits, *used, now) > 0);
-        let units = self.used_by(namespace, now).saturating_add(units);
-        self.used.insert(namespace.clone(), Used { units, at: now });
+        self.expensive.spend(self.limits, namespace, units, now);
+    }
+
+    /// Counts an attempt, not the first one at its pod, that has found no node for `units` of work. Until when the pod has to
+    /// wait if its namespace has had too many.
+    pub(crate) fn count_in_vain(
+        &mut self,
+        namespace: &Arc<str>,
+        units: u64,
+        n_nodes: usize,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let units = units.saturating_sub(PLAIN_PER_NODE.saturating_mul(n_nodes as u64));
+        if units == 0 || self.limits == WorkLimits::NONE {
+            return None;
+        }
+        self.in_vain.spend(self.limits, namespace, units.saturating_mul(IN_VAIN), now);
+        let used = self.in_vain.used_by(self.limits, namespace, now);
+        (used >= allowance(self.limits.hard(n_nodes))).then_some(now + FIRST_WAIT)
     }
 
     /// What to say about a pod whose attempt, which may cost `search` units, most of them for `part` of it, fails after
@@ -195,12 +242,12 @@ impl Budgets {
     }
 
     fn used_by(&self, namespace: &str, now: Timestamp) -> u64 {
-        self.used.get(namespace).map_or(0, |used| used_at(self.limits, *used, now))
+        self.expensive.used_by(self.limits, namespace, now)
     }
 
-    /// How many namespaces have used something up.
+    /// How many namespaces have used something up, for each allowance.
     pub(crate) fn len(&self) -> usize {
-        self.used.len()
+        self.expensive.0.len() + self.in_vain.0.len()
     }
 }
 
@@ -277,6 +324,30 @@ mod tests {
         // 1,000 units too many come back in two seconds.
         assert_eq!(hard(&budgets, "a", start + Duration::from_millis(1900)), 1000);
         assert_eq!(hard(&budgets, "a", start + Duration::from_millis(2100)), 10_000);
+    }
+
+    #[test]
+    fn pods_of_a_namespace_with_too_many_attempts_in_vain_wait() {
+        let mut budgets = Budgets::new(LIMITS);
+        let (namespace, start) = (Arc::from("a"), Timestamp::EPOCH);
+        let mut count = |units, now| budgets.count_in_vain(&namespace, units, 50, now);
+        // As cheap as plain pods: however often.
+        for _ in 0..10_000 {
+            assert_eq!(count(400, start), None);
+        }
+        // Ten times the hard limit of 15,000 units, less four.
+        assert_eq!(count(400 + 37_499, start), None);
+        assert_eq!(count(401, start), Some(start + FIRST_WAIT));
+        // 500 units have come back.
+        let later = start + Duration::from_secs(1);
+        assert_eq!(count(400 + 124, later), None);
+        assert_eq!(count(401, later), Some(later + FIRST_WAIT));
+        assert_eq!(budgets.len(), 1);
+        // What was spent in vain keeps no attempt from being made.
+        assert_eq!(budgets.with_sizes("a", (50, 0), later).hard, 15_000);
+        let mut off = Budgets::new(WorkLimits::NONE);
+        assert_eq!(off.count_in_vain(&namespace, u64::MAX, 50, start), None);
+        assert_eq!(off.len(), 0);
     }
 
     #[test]

@@ -346,6 +346,15 @@ impl SchedulingCycle {
                 let refusal = self.budgets.refusal(limits, &pod.namespace, price, n_errors, now);
                 Err(NoChoice::OverBudget(refusal))
             }
+            Err(NoChoice::Unfit(mut unfit))
+                if unfit.victims.is_empty() && scope.paid.is_none() && queued.attempts() > 1 =>
+            {
+                // The price of looking for pods to evict is far above what that costs with caches.
+                let (units, n_nodes) = (all - preemption, core.cluster.n_nodes());
+                let not_before = self.budgets.count_in_vain(&pod.namespace, units, n_nodes, now);
+                unfit.error.not_before = not_before;
+                Err(NoChoice::Unfit(unfit))
+            }
             found => found,
         };
         (found, cost)

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_framework::{Code, PluginName, Status, Verdicts};
 use kube_scheduler_runtime::Profile;
 
@@ -55,6 +56,8 @@ pub(crate) struct FitError {
     pub(crate) n_nodes: usize,
     /// Why the pod fits on none of them.
     pub(crate) diagnosis: Diagnosis,
+    /// When the pod may be tried again, whatever happens until then, if it has been tried too often.
+    pub(crate) not_before: Option<Timestamp>,
 }
 
 impl FitError {
@@ -63,7 +66,7 @@ impl FitError {
         let mut diagnosis =
             Diagnosis { rejections: vec![(status.clone(), 1)], ..Diagnosis::default() };
         diagnosis.blame(status);
-        Self { n_nodes: 1, diagnosis }
+        Self { n_nodes: 1, diagnosis, not_before: None }
     }
 }
 
@@ -111,7 +114,8 @@ mod tests {
     use super::*;
 
     fn fit_error(rejections: Vec<(Status, u32)>, n_nodes: usize) -> FitError {
-        FitError { n_nodes, diagnosis: Diagnosis { rejections, ..Diagnosis::default() } }
+        let diagnosis = Diagnosis { rejections, ..Diagnosis::default() };
+        FitError { n_nodes, diagnosis, not_before: None }
     }
 
     #[test]

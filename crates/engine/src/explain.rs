@@ -295,7 +295,7 @@ fn give_up(
     let plugins: Vec<PluginName> = diagnosis.unschedulable_plugins.iter().cloned().collect();
     explanation.waits_for = events_for(runner.profile, &plugins);
     let n_nodes = runner.cx.cluster.n_nodes();
-    explanation.message = Some(FitError { n_nodes, diagnosis }.to_string());
+    explanation.message = Some(FitError { n_nodes, diagnosis, not_before: None }.to_string());
 }
 
 /// Adds every node's answer, with scores for those that pass.

@@ -125,8 +125,13 @@ impl FailedAttempt {
             }
         };
         queued.clear_rejectors();
-        if let Failure::OverBudget(OverBudget { not_before, .. }) = &failure {
-            queued.wait_until(*not_before);
+        let not_before = match &failure {
+            Failure::OverBudget(over) => Some(over.not_before),
+            Failure::Unfit(error, _) => error.not_before,
+            _ => None,
+        };
+        if let Some(not_before) = not_before {
+            queued.wait_until(not_before);
         }
         if let Failure::Unfit(error, _) = &failure {
             core.with_queue(|queue, _| {

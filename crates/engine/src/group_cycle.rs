@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use crate::attempt::{Choice, NO_NODES, NoChoice, Unfit};
 use crate::binding::{Bindings, Placement};
-use crate::budget::AttemptLimits;
+use crate::budget::{AttemptLimits, PLAIN_PER_NODE};
 use crate::class_cache::ClassCache;
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts, report_victims};
@@ -48,10 +48,6 @@ static WAITS: LazyLock<Status> = LazyLock::new(|| Status::new(Code::Wait, []));
 const MAX_PODS_PAID: usize = 80;
 /// The same number for a group with pods whose counters cannot be kept, so that everything is counted anew in each placement.
 const MAX_PODS_PAID_ANEW: usize = 20;
-
-/// A group is not charged if its pods cost no more than so many units for each node on average, which is about what plain pods cost:
-/// single pods that are so cheap are not charged either, however many there are.
-const PLAIN_PER_NODE: u64 = 8;
 
 /// What a member costs at most that is like the one before, which was refused, in units; each node that it may go to adds one.
 const REFUSED_ALIKE: u64 = 100;
@@ -186,6 +182,7 @@ impl SchedulingCycle {
         let one_by_one = one_by_one.saturating_add(self.n_searched);
         let soft = self.limits_of(cx, group).soft;
         let n_nodes = cx.core.cluster.n_nodes() as u64;
+        // Single pods that are as cheap as plain ones are not charged either, however many there are.
         let plain = PLAIN_PER_NODE.saturating_mul(n_nodes).saturating_mul(group.pods.len() as u64);
         if one_by_one > for_all_members(soft, cx, group).max(plain) {
             self.budgets.spend(namespace, one_by_one.saturating_sub(one_by_one_paid), now);

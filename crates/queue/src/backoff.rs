@@ -1,9 +1,10 @@
 //! The pods that wait for a time: how long, and in which order they come back.
 //!
 //! Two heaps. Pods rejected by plugins may be tried early when nothing else is ready; they are ordered by the second in
-//! which their backoff ends, then by the policy's sort. Pods that met an error always wait to the end.
+//! which their backoff ends, then by the policy's sort. Pods that met an error always wait to the end, as do those that were given
+//! a time to wait until and, by default, members of groups.
 //!
-//! Invariant: a pod is in the error heap exactly if it had no rejectors when it was put in.
+//! Invariant: which heap a pod is in follows from what it was when it was put in.
 
 use std::time::Duration;
 
@@ -99,8 +100,7 @@ impl Backoff {
         self.rejected.slots().chain(self.failed.slots())
     }
 
-    /// Adds the record of `slot`; true if it went to the heap of pods that always wait: errors and, by
-    /// default, members of groups.
+    /// Adds the record of `slot`; true if it went to the heap of pods that always wait.
     pub(crate) fn push<E: QueueEntry, O, P>(
         &mut self,
         slot: Slot,
@@ -115,7 +115,7 @@ impl Backoff {
         let Some(pod) = records.pod(slot) else { return false };
         let end = backoff_end(pod, settings);
         let may_be_hurried = settings.hurries_groups || !pod.entry.is_group_member();
-        if pod.has_rejectors() && may_be_hurried {
+        if pod.has_rejectors() && may_be_hurried && pod.not_before.is_none() {
             let key = (end, sort_key(pod, settings, policy));
             self.rejected.push(slot, key, seq, |key, a, b| {
                 rejected_order(settings, records, policy, key, a, b)

@@ -194,8 +194,10 @@ impl<E> QueuedPod<E> {
         !self.unschedulable_plugins.is_empty() || !self.pending_plugins.is_empty()
     }
 
-    /// Makes the backoff after the attempt that has failed last at least until `at`. Until then the pod is not
-    /// [activated](crate::SchedulingQueue::activate) or [taken](crate::SchedulingQueue::pop_specific) with others either.
+    /// Makes the backoff after the attempt that has failed last at least until `at`. Until then the pod is not popped early because
+    /// nothing else is ready, [activated](crate::SchedulingQueue::activate), or
+    /// [taken](crate::SchedulingQueue::pop_specific) with others. Only an event of a [pending
+    /// plugin](Self::pending_plugins) makes it ready.
     pub const fn wait_until(&mut self, at: Timestamp) {
         self.not_before = Some(at);
     }

@@ -349,6 +349,50 @@ fn a_namespace_that_has_used_up_its_allowance_waits_and_others_do_not() {
     assert_eq!(placed, 50);
 }
 
+#[test]
+fn pods_of_a_namespace_with_many_attempts_in_vain_are_not_tried_at_each_event() {
+    let work = WorkLimits { base: 10_000, per_node: 0, refill_per_second: 1 };
+    let mut world = World::with(EngineOptions { work, ..EngineOptions::default() });
+    let pod = |namespace: &str, name: &str, spec: Value| {
+        let labels = json!({"app": "a"});
+        let name = format!("{namespace}-{name}");
+        pod_applied(
+            &json!({"metadata": {"namespace": namespace, "name": name, "uid": name, "labels": labels}, "spec": spec}),
+        )
+    };
+    // No node has the key, so nothing ever helps the pod.
+    let term = json!({"topologyKey": "none", "labelSelector": {"matchLabels": {"app": "a"}}});
+    let spec = json!({"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": vec![term; 4]}}});
+    for namespace in ["tenant", "other"] {
+        world.handle(pod(namespace, "waits", spec.clone()));
+    }
+    let mut tried_at: BTreeMap<Arc<str>, Vec<usize>> = BTreeMap::new();
+    for tenths in 0..450 {
+        // Pods that the terms mean come all the time in one namespace, and rarely in the other one.
+        let happens = [("tenant", true), ("other", tenths % 50 == 10)];
+        for (namespace, _) in happens.into_iter().filter(|(_, happens)| *happens) {
+            world.handle(pod(namespace, "comes", json!({"nodeName": "n1"})));
+        }
+        while let Some(turn) = world.engine.schedule_next(world.now) {
+            assert!(matches!(turn.result, AttemptResult::Unschedulable(_)), "{:?}", turn.result);
+            tried_at.entry(turn.pod.namespace.clone()).or_default().push(tenths);
+        }
+        for (namespace, _) in happens {
+            let name = format!("{namespace}-comes").into();
+            world.handle(Input::PodDeleted { namespace: namespace.into(), name });
+        }
+        world.engine.drain_effects().for_each(drop);
+        world.now = world.now + Duration::from_millis(100);
+    }
+    // With nothing else to do, a pod is tried at each event, whatever its backoff.
+    assert_eq!(tried_at["other"], [0, 10, 60, 110, 160, 210, 260, 310, 360, 410]);
+    let tenant = &tried_at["tenant"];
+    let n_early = tenant.windows(2).take_while(|pair| pair[1] == pair[0] + 1).count();
+    assert!((50..200).contains(&n_early), "{tenant:?}");
+    let waits: Vec<_> = tenant[n_early..].windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(waits.len() >= 2 && waits.iter().all(|wait| (100..=120).contains(wait)), "{tenant:?}");
+}
+
 /// A claim for six devices in rows and columns of their own, which no node has; it takes some ten thousand steps to find that out
 /// on each node. None is like another.
 fn hopeless_claim(namespace: &str, name: &str) -> Object {

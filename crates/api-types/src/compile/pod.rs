@@ -169,17 +169,27 @@ fn volumes(spec: &wire::PodSpec) -> Arc<[Volume]> {
 
 fn host_ports(spec: &wire::PodSpec) -> Arc<[HostPort]> {
     let sidecars = spec.init_containers.iter().filter(|container| container.is_restartable());
+    let (mut protocol, mut ip) = (Arc::default(), Arc::default());
     sidecars
         .chain(spec.containers.iter())
         .flat_map(|container| container.ports.iter())
         .filter_map(|port| {
             Some(HostPort {
-                ip: nonempty(&port.host_ip).unwrap_or_else(|| DEFAULT_HOST_IP.into()),
-                protocol: nonempty(&port.protocol).unwrap_or_else(|| DEFAULT_PROTOCOL.into()),
                 port: port.host_port.filter(|number| *number > 0)?,
+                protocol: share_latest(&mut protocol, &port.protocol, DEFAULT_PROTOCOL),
+                ip: share_latest(&mut ip, &port.host_ip, DEFAULT_HOST_IP),
             })
         })
         .collect()
+}
+
+/// The text of an entry, in the allocation of the entry before if that has the same: lists repeat a few texts.
+fn share_latest(latest: &mut Arc<str>, text: &str, default: &str) -> Arc<str> {
+    let text = if text.is_empty() { default } else { text };
+    if **latest != *text {
+        *latest = text.into();
+    }
+    latest.clone()
 }
 
 fn host_port_numbers(spec: &wire::PodSpec) -> Arc<[i32]> {

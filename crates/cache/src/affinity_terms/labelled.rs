@@ -11,7 +11,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use hashbrown::Equivalent;
-use kube_scheduler_api_types::{KeyedMap, Operator, Pod, PodAffinityTerm};
+use kube_scheduler_api_types::{KeyedMap, Labels, Operator, Pod, PodAffinityTerm};
 use smallvec::SmallVec;
 
 use super::{TermId, TermKind};
@@ -117,6 +117,10 @@ impl Equivalent<Spot> for BorrowedSpot<'_> {
         *spot.2 == *self.2 && *spot.1 == *self.1 && *spot.0 == *self.0
     }
 }
+
+/// Up to this number of labels, each is looked up, however few terms there are: a pod with more is unusual (`bench tenants`,
+/// Labels).
+const MANY_LABELS: usize = if cfg!(test) { 2 } else { 64 };
 
 /// The most pairs of a namespace and a value that one term is filed under. Each takes some 145 bytes, where the name of a
 /// namespace may take a few in the pod.
@@ -225,21 +229,48 @@ impl LabelledTerms {
     }
 
     /// The terms that may mean a pod.
-    pub(super) fn about(&self, pod: &Pod) -> impl Iterator<Item = Found> {
-        let here = &*pod.namespace;
-        let in_namespace = pod.labels.iter().filter_map(move |(key, value)| {
-            let spot = BorrowedSpot(here, key, value);
-            (!self.by_spot.is_empty()).then(|| self.by_spot.get(&spot))?
-        });
-        let anywhere = pod.labels.iter().filter_map(|(key, value)| {
-            (!self.by_label.is_empty()).then(|| self.by_label.get(&BorrowedPair(key, value)))?
-        });
+    pub(super) fn about<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = Found> {
+        let here: &'a str = &pod.namespace;
+        let in_namespace = with_labels(
+            &self.by_spot,
+            &pod.labels,
+            move |key, value| self.by_spot.get(&BorrowedSpot(here, key, value)),
+            |Spot(namespace, key, value)| (**namespace == *here).then_some((key, value)),
+        );
+        let anywhere = with_labels(
+            &self.by_label,
+            &pod.labels,
+            |key, value| self.by_label.get(&BorrowedPair(key, value)),
+            |Pair(key, value)| Some((key, value)),
+        );
         let of_namespace = (!self.by_namespace.is_empty())
             .then(|| self.by_namespace.get(&pod.namespace))
             .flatten();
         let labelled = in_namespace.chain(anywhere);
         labelled.chain(of_namespace).chain([&self.others]).flat_map(Terms::iter)
     }
+}
+
+/// The entries of a table that are under a label of these, in the order of the labels: each label is looked up, or each entry among
+/// very many labels. O(min(labels, entries)) look-ups.
+fn with_labels<'a, K>(
+    table: &'a KeyedMap<K, Terms>,
+    labels: &'a Labels,
+    get: impl Fn(&str, &str) -> Option<&'a Terms> + 'a,
+    label_of: impl Fn(&'a K) -> Option<(&'a Arc<str>, &'a Arc<str>)>,
+) -> impl Iterator<Item = &'a Terms> {
+    let has_few = labels.len() <= MANY_LABELS || labels.len() <= table.len();
+    let found = (has_few && !table.is_empty())
+        .then(|| labels.iter().filter_map(move |(key, value)| get(key, value)));
+    let mut met = Vec::new();
+    if !has_few {
+        met.extend(table.iter().filter_map(|(filed, terms)| {
+            let (key, value) = label_of(filed)?;
+            (labels.get(key) == Some(&**value)).then_some((key, terms))
+        }));
+        met.sort_unstable_by_key(|(key, _)| *key);
+    }
+    found.into_iter().flatten().chain(met.into_iter().map(|(_, terms)| terms))
 }
 
 fn give_back_room<K: Eq + Hash, V>(table: &mut KeyedMap<K, V>) {
@@ -284,7 +315,6 @@ fn listed(term: &PodAffinityTerm) -> Option<(&Arc<str>, &[Arc<str>])> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use kube_scheduler_api_types::Labels;
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -341,7 +371,7 @@ mod tests {
         #[test]
         fn whatever_means_a_pod_is_found(
             shapes in prop::collection::vec((0_usize..5, 0_usize..12, 0_usize..12, any::<bool>(), 0_usize..3), 0..24),
-            labels in prop::collection::btree_map("[abc]", "v[0-9]", 0..3),
+            labels in prop::collection::btree_map("[a-h]", "v[0-9]", 0..9),
             namespace in "n[0-9]",
         ) {
             let pod = json!({"metadata": {"namespace": namespace, "name": "p", "labels": labels}, "spec": {}});
@@ -364,6 +394,14 @@ mod tests {
             }
             let mut found: Vec<u32> = index.about(&pod).map(|found| found.id.0).collect();
             let n_found = found.len();
+            if pod.labels.len() > MANY_LABELS.max(index.by_label.len()) {
+                // Found by the entries of the table in the order in which each label is looked up otherwise.
+                let table = &index.by_label;
+                let each = pod.labels.iter().filter_map(|(key, value)| table.get(&BorrowedPair(key, value)));
+                let found = with_labels(table, &pod.labels, |_, _| None, |Pair(key, value)| Some((key, value)));
+                let ids = |terms: &Terms| terms.iter().map(|found| found.id.0).collect::<Vec<_>>();
+                prop_assert!(found.map(ids).eq(each.map(ids)));
+            }
             found.sort_unstable();
             found.dedup();
             prop_assert_eq!(found.len(), n_found);

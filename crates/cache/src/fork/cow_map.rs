@@ -17,7 +17,15 @@ use crate::room::room_to_keep;
 /// for so many. A map whose shards have less than a quarter of it on average has too many.
 const SHARD_LEN: usize = if cfg!(test) { 4 } else { 64 };
 
-type Shard<K, V> = HashTable<(K, V)>;
+type Shard<K, V> = HashTable<Slot<K, V>>;
+
+/// An entry with the hash of its key: shards grow, split and join all the time, and to hash a key again would fetch its text.
+#[derive(Clone)]
+struct Slot<K, V> {
+    hash: u64,
+    key: K,
+    value: V,
+}
 
 /// A hash map whose clone shares its content shard by shard. The number of shards follows the number of entries, so that small
 /// maps are small.
@@ -76,7 +84,7 @@ impl<K, V> CowMap<K, V> {
 
     /// All values, in an order that differs from map to map: a result that depends on it would not be repeatable.
     pub fn values(&self) -> impl Iterator<Item = &V> {
-        self.shards.iter().flat_map(|shard| shard.iter()).map(|(_, value)| value)
+        self.shards.iter().flat_map(|shard| shard.iter()).map(|slot| &slot.value)
     }
 
     /// The value of `key`.
@@ -86,7 +94,7 @@ impl<K, V> CowMap<K, V> {
 
     fn find<Q: Equivalent<K> + ?Sized>(&self, hash: u64, key: &Q) -> Option<&V> {
         let shard = &self.shards[shard_of(hash, self.shards.len())];
-        shard.find(hash, |(k, _)| key.equivalent(k)).map(|(_, value)| value)
+        shard.find(hash, |slot| key.equivalent(&slot.key)).map(|slot| &slot.value)
     }
 
     /// Whether `key` has a value.
@@ -96,27 +104,37 @@ impl<K, V> CowMap<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
-    /// A place to write the value of `key` to. Copies the shard if a fork shares it and it has the key.
-    pub fn get_mut<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<&mut V> {
-        let hash = self.hasher.hash_one(key);
+    /// The shard of a key, for a write to its entry; `None` if it would have to be copied although it has no such key.
+    fn shard_with<Q: Equivalent<K> + ?Sized>(
+        &mut self,
+        hash: u64,
+        key: &Q,
+    ) -> Option<&mut Shard<K, V>> {
         let at = shard_of(hash, self.shards.len());
         let shard = &mut self.shards[at];
         if Arc::get_mut(shard).is_none() {
-            // It would have to be copied.
-            shard.find(hash, |(k, _)| key.equivalent(k))?;
+            shard.find(hash, |slot| key.equivalent(&slot.key))?;
         }
-        let shard = Arc::make_mut(shard);
-        shard.find_mut(hash, |(k, _)| key.equivalent(k)).map(|(_, value)| value)
+        Some(Arc::make_mut(shard))
+    }
+
+    /// A place to write the value of `key` to. Copies the shard if a fork shares it and it has the key.
+    pub fn get_mut<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<&mut V> {
+        let hash = self.hasher.hash_one(key);
+        let shard = self.shard_with(hash, key)?;
+        shard.find_mut(hash, |slot| key.equivalent(&slot.key)).map(|slot| &mut slot.value)
     }
 
     /// Puts `value` under `key` and returns what was there.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let hash = self.hasher.hash_one(&key);
         let shard = shard_mut(&mut self.shards, hash);
-        match shard.entry(hash, |(k, _)| *k == key, |(k, _)| self.hasher.hash_one(k)) {
-            Entry::Occupied(mut entry) => Some(std::mem::replace(&mut entry.get_mut().1, value)),
+        match shard.entry(hash, |slot| slot.key == key, |slot| slot.hash) {
+            Entry::Occupied(mut entry) => {
+                Some(std::mem::replace(&mut entry.get_mut().value, value))
+            }
             Entry::Vacant(entry) => {
-                entry.insert((key, value));
+                entry.insert(Slot { hash, key, value });
                 self.len += 1;
                 self.split_if_full();
                 None
@@ -130,11 +148,12 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
         self.split_if_full();
         let hash = self.hasher.hash_one(key);
         let shard = shard_mut(&mut self.shards, hash);
-        match shard.entry(hash, |(k, _)| k == key, |(k, _)| self.hasher.hash_one(k)) {
-            Entry::Occupied(entry) => &mut entry.into_mut().1,
+        match shard.entry(hash, |slot| slot.key == *key, |slot| slot.hash) {
+            Entry::Occupied(entry) => &mut entry.into_mut().value,
             Entry::Vacant(entry) => {
                 self.len += 1;
-                &mut entry.insert((key.clone(), make())).into_mut().1
+                let slot = Slot { hash, key: key.clone(), value: make() };
+                &mut entry.insert(slot).into_mut().value
             }
         }
     }
@@ -142,12 +161,11 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
     /// Removes `key` and returns its value.
     pub fn remove<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<V> {
         let hash = self.hasher.hash_one(key);
-        self.find(hash, key)?;
-        let shard = shard_mut(&mut self.shards, hash);
-        let entry = shard.find_entry(hash, |(k, _)| key.equivalent(k)).ok()?;
-        let removed = entry.remove().0.1;
+        let shard = self.shard_with(hash, key)?;
+        let entry = shard.find_entry(hash, |slot| key.equivalent(&slot.key)).ok()?;
+        let removed = entry.remove().0.value;
         if let Some(room) = room_to_keep(shard.len(), shard.capacity()) {
-            shard.shrink_to(room, |(k, _)| self.hasher.hash_one(k));
+            shard.shrink_to(room, |slot| slot.hash);
         }
         self.len -= 1;
         self.join_if_empty();
@@ -159,14 +177,12 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
         if self.len <= SHARD_LEN * self.shards.len() {
             return;
         }
-        let (hasher, n_shards) = (&self.hasher, self.shards.len() + 1);
+        let n_shards = self.shards.len() + 1;
         let origin = origin_of_last(n_shards);
         let whole = Arc::make_mut(&mut self.shards[origin]);
         let mut last = Shard::with_capacity(whole.len() / 2);
-        let moves = |(key, _): &mut (K, V)| shard_of(hasher.hash_one(key), n_shards) != origin;
-        for (key, value) in whole.extract_if(moves) {
-            let hash = hasher.hash_one(&key);
-            last.insert_unique(hash, (key, value), |(k, _)| hasher.hash_one(k));
+        for slot in whole.extract_if(|slot| shard_of(slot.hash, n_shards) != origin) {
+            last.insert_unique(slot.hash, slot, |slot| slot.hash);
         }
         self.shards.push(Arc::new(last));
     }
@@ -178,12 +194,10 @@ impl<K: Hash + Eq + Clone, V: Clone> CowMap<K, V> {
             return;
         }
         let Some(last) = self.shards.pop() else { return };
-        let hasher = &self.hasher;
         let origin = Arc::make_mut(&mut self.shards[origin_of_last(n_shards)]);
-        origin.reserve(last.len(), |(k, _)| hasher.hash_one(k));
-        for (key, value) in Arc::unwrap_or_clone(last) {
-            let hash = hasher.hash_one(&key);
-            origin.insert_unique(hash, (key, value), |(k, _)| hasher.hash_one(k));
+        origin.reserve(last.len(), |slot| slot.hash);
+        for slot in Arc::unwrap_or_clone(last) {
+            origin.insert_unique(slot.hash, slot, |slot| slot.hash);
         }
     }
 }

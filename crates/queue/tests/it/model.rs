@@ -259,6 +259,7 @@ impl Model {
                 let place = if ask && record.gated_by.is_some() {
                     Place::Unschedulable
                 } else if record.rejectors().is_empty()
+                    || record.not_before.is_some()
                     || record.pod.0.is_group_member && !self.settings.hurries_groups
                 {
                     Place::ErrorBackoff
