@@ -89,8 +89,7 @@ struct DynamicResources {
 impl DynamicResources {
     /// Whether a pod may have something to do with devices. Errs on the side of yes, without looking at any object.
     fn may_concern(&self, pod: &Pod) -> bool {
-        !pod.spec.resource_claims.is_empty()
-            || self.shared.settings.serves_extended && extended::may_need_claim(pod)
+        !pod.spec.resource_claims.is_empty() || self.shared.may_need_special_claim(pod)
     }
 
     /// The name of the pod's group, if groups can have claims.
@@ -107,16 +106,6 @@ impl DynamicResources {
             signature.text(&pod.namespace);
             signature.text(group);
         }
-    }
-
-    fn trials<'a>(
-        &'a self,
-        cx: &'a Context<'a>,
-        devices: &'a PodDevices,
-        pod: &'a Pod,
-    ) -> Trials<'a> {
-        let answers = self.shared.devices.answers(devices.is_of_copy);
-        Trials { settings: &self.shared.settings, answers, cx, devices, pod }
     }
 }
 
@@ -209,7 +198,7 @@ impl Filter for DynamicResources {
         if devices.claims.is_empty() {
             return Status::SUCCESS;
         }
-        self.trials(cx, devices, pod).on(node).run()
+        Trials::new(&self.shared, cx, devices, pod).on(node).run()
     }
 
     fn filter_all(
@@ -222,7 +211,9 @@ impl Filter for DynamicResources {
     ) -> Result<(), Status> {
         match state.get::<PodDevices>() {
             Some(devices) if devices.claims.is_empty() => Ok(()),
-            Some(devices) => scan::filter_all(&self.trials(cx, devices, pod), nodes, sink),
+            Some(devices) => {
+                scan::filter_all(&Trials::new(&self.shared, cx, devices, pod), nodes, sink)
+            }
             None => sink.fail_on_open(cx.cluster(), nodes, no_state()),
         }
     }
@@ -235,7 +226,9 @@ impl Filter for DynamicResources {
         node: &NodeView<'_>,
     ) -> Vec<Shortage> {
         match state.get::<PodDevices>() {
-            Some(devices) => shortages::of_node(devices, &self.trials(cx, devices, pod).on(node)),
+            Some(devices) => {
+                shortages::of_node(devices, &Trials::new(&self.shared, cx, devices, pod).on(node))
+            }
             None => Vec::new(),
         }
     }
@@ -269,7 +262,7 @@ impl Score for DynamicResources {
     ) -> Result<i64, Status> {
         match state.get::<PodDevices>() {
             Some(devices) if !self.is_indifferent(state, pod) => {
-                Ok(self.trials(cx, devices, pod).on(node).score())
+                Ok(Trials::new(&self.shared, cx, devices, pod).on(node).score())
             }
             _ => Ok(0),
         }

@@ -98,7 +98,7 @@ impl Preparation<'_> {
 
     /// The pod's demand for resources that classes serve, and the claim that stands for it.
     fn special(&self, objects: &ObjectStore) -> Result<Option<(Demand, Resolved)>, Status> {
-        if !self.shared.settings.serves_extended || !extended::may_need_claim(self.pod) {
+        if !self.shared.may_need_special_claim(self.pod) {
             return Ok(None);
         }
         let resources = self.shared.devices.resources(objects);

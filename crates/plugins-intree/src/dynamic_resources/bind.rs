@@ -14,6 +14,7 @@ use kube_scheduler_framework::{
 };
 
 use super::binding::{self, Binding};
+use super::kinds::is_allocated;
 use super::pod_tries::PodTries;
 use super::shared::Shared;
 use super::state::{GivenBack, PodClaim, PodDevices};
@@ -122,8 +123,7 @@ impl BindClaims {
     /// One try at writing the claim.
     fn write(&mut self, cx: &mut TaskContext<'_>, mut binding: Binding) -> TaskStep {
         let key = binding.key();
-        let json = &binding.object.json;
-        if !json["metadata"]["deletionTimestamp"].is_null() {
+        if !binding.object.json["metadata"]["deletionTimestamp"].is_null() {
             let text = format!("claim {key} got deleted in the meantime");
             return self.end(cx, binding, Err(text));
         }
@@ -138,23 +138,17 @@ impl BindClaims {
                 return self.written(cx, binding);
             }
         }
-        if binding.has_other_devices() {
+        let is_to_allocate = binding.allocation.is_some();
+        if binding.has_other_devices() || is_to_allocate && is_allocated(&binding.object) {
             let text = format!("claim {key} got allocated elsewhere in the meantime");
             return self.end(cx, binding, Err(text));
         }
-        if binding.allocation.is_some() {
-            if !json["status"]["allocation"].is_null() {
-                let text = format!("claim {key} got allocated elsewhere in the meantime");
-                return self.end(cx, binding, Err(text));
-            }
-            if !writes::has_finalizer(&binding.object) {
-                let mut object = (*binding.object).clone();
-                writes::add_finalizer(&mut object);
-                binding.n_tries += 1;
-                return self.ask(binding, Doing::Finalizer, ObjectWrite::Replace(Arc::new(object)));
-            }
-        }
         binding.n_tries += 1;
+        if is_to_allocate && !writes::has_finalizer(&binding.object) {
+            let mut object = (*binding.object).clone();
+            writes::add_finalizer(&mut object);
+            return self.ask(binding, Doing::Finalizer, ObjectWrite::Replace(Arc::new(object)));
+        }
         if binding.has_given_back
             && binding.may_be_taken_away()
             && writes::is_reserved_for(&binding.object, &binding.consumer.uid)
@@ -184,7 +178,7 @@ impl BindClaims {
             writes::add_reservation(&mut object, consumer);
         }
         if self.shared.settings.binding_timeout.is_some() {
-            if object.json["status"]["allocation"].is_null() {
+            if !is_allocated(&object) {
                 let text =
                     format!("claim {} got deallocated elsewhere in the meantime", binding.key());
                 return self.end(cx, binding, Err(text));
@@ -465,18 +459,13 @@ impl BindClaims {
                 let text = format!("get updated claim {} after conflict: {error}", binding.key());
                 self.end(cx, binding, Err(text))
             }
-            (Doing::Finalizer, Ok(object)) => {
+            (Doing::Finalizer | Doing::Withdrawal, Ok(object)) => {
                 binding.object = object;
                 binding.is_changed = true;
                 self.write_status(cx, binding)
             }
             (Doing::Finalizer, Err(error)) => {
                 self.refused(cx, binding, "add finalizer to claim", &error)
-            }
-            (Doing::Withdrawal, Ok(object)) => {
-                binding.object = object;
-                binding.is_changed = true;
-                self.write_status(cx, binding)
             }
             (Doing::Withdrawal, Err(error)) => {
                 self.refused(cx, binding, "add reservation to claim", &error)

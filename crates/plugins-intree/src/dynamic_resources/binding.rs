@@ -40,7 +40,7 @@ pub(super) struct Binding {
 impl Binding {
     /// Whether the claim was made for the pod and has its devices: to a pod that is tried before the claim is seen they look free.
     pub(super) fn is_special_with_devices(&self) -> bool {
-        self.is_special && !self.object.json["status"]["allocation"].is_null()
+        self.is_special && kinds::is_allocated(&self.object)
     }
 
     /// Whether a reservation that the claim shows may yet be taken away by what an earlier attempt has asked for. For a group that is a
@@ -73,13 +73,9 @@ pub(super) fn settle(cx: &mut TaskContext<'_>, binding: &Binding) {
         && claim.reserved.take().is_some()
     {
         // Others may still be about to write the same allocation, unless it is seen from now on.
-        let is_over = binding.is_changed && is_allocated(&binding.object);
+        let is_over = binding.is_changed && kinds::is_allocated(&binding.object);
         in_flight::remove(&claim.flight, is_over, cx.commands);
     }
-}
-
-fn is_allocated(object: &Object) -> bool {
-    !object.json["status"]["allocation"].is_null()
 }
 
 /// The claim to begin with: what other members of the group have written of it meanwhile counts.

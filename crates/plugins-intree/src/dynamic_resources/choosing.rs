@@ -14,7 +14,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::groups::{ChoiceOutcome, Chooser, GroupCycleState, MemberOnNode};
 use kube_scheduler_framework::{Context, CycleState, NodeView};
 
-use super::extended::{self, Demand};
+use super::extended::Demand;
 use super::node::Trials;
 use super::reserve::share_ids;
 use super::shared::Shared;
@@ -115,9 +115,7 @@ impl Choosing<'_> {
         let allocator = devices.allocator.clone()?;
         devices.to_allocate().next()?;
         let Self { shared, cx, pod, node, .. } = *self;
-        let answers = shared.devices.answers(devices.is_of_copy);
-        let trials = Trials { settings: &shared.settings, answers, cx, devices, pod };
-        let special = trials.on(node).special().ok()?;
+        let special = Trials::new(shared, cx, devices, pod).on(node).special().ok()?;
         (special.is_some() || devices.has_user_claims()).then_some((allocator, special))
     }
 
@@ -181,7 +179,7 @@ fn criteria_of(shared: &Shared, cx: &Context<'_>, members: &[Arc<Pod>]) -> Crite
                 criteria.add_claim(&claim, &mut class);
             }
         }
-        if shared.settings.serves_extended && extended::may_need_claim(pod) {
+        if shared.may_need_special_claim(pod) {
             let demand = Demand::new(pod, shared.devices.resources(objects));
             let classes = demand.iter().flat_map(|demand| demand.classes());
             classes.for_each(|class| criteria.add_class(class));

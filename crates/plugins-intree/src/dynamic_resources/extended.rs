@@ -18,7 +18,6 @@ use super::decoded::Decoded;
 use super::kinds;
 use crate::resources::device_classes;
 
-const STALE: &str = "cannot schedule extended resource claim";
 const NOT_THERE: &str = "cannot fit resource";
 
 /// What of a pod's requests device classes may have to serve.
@@ -107,21 +106,11 @@ impl Demand {
     }
 }
 
-/// Whether the pod requests something that classes might serve. Errs on the side of yes: this is asked for every pod.
-pub(super) fn may_need_claim(pod: &Pod) -> bool {
-    device_classes::may_serve(pod)
-}
-
 /// Whether classes serve something that the pod requests, as far as the classes tell without being decoded. O(classes), and reads
 /// nothing else.
 pub(super) fn is_served(cluster: ClusterView<'_>, pod: &Pod) -> bool {
     let scalars = &pod.requests.fit.scalars;
     scalars.iter().any(|(name, amount)| *amount != 0 && device_classes::serves(cluster, name))
-}
-
-/// The rejection of every node for a pod whose special claim is left over from an earlier attempt.
-pub(super) fn stale() -> Status {
-    Status::unresolvable(STALE)
 }
 
 /// What the containers request, init containers first.

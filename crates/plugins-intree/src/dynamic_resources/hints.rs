@@ -9,6 +9,7 @@ use kube_scheduler_framework::{
 };
 use serde_json::{Map, Value};
 
+use super::kinds::is_allocated;
 use super::shared::Shared;
 use super::{extended, resolve};
 
@@ -91,10 +92,6 @@ fn after_claim(
 /// Whether the pod may fit now that claims were made for it.
 fn after_pod(shared: &Shared, cx: &Context<'_>, pod: &Pod, new: &Pod) -> bool {
     pod.uid == new.uid && shared.claims_of(cx.cluster().objects(), new).is_ok()
-}
-
-fn is_allocated(claim: &Object) -> bool {
-    !claim.json["status"]["allocation"].is_null()
 }
 
 fn has_same_status(old: &Object, new: &Object) -> bool {

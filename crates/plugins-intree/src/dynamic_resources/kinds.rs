@@ -24,7 +24,7 @@ pub(super) fn claim<'a>(
     objects.latest(GROUP, CLAIM, namespace, name)
 }
 
-/// The text for a claim that is not there.
-pub(super) fn missing_claim(namespace: &str, name: &str) -> String {
-    format!("could not find ResourceClaim \"{namespace}/{name}\"")
+/// Whether the claim has devices.
+pub(super) fn is_allocated(claim: &Object) -> bool {
+    !claim.json["status"]["allocation"].is_null()
 }

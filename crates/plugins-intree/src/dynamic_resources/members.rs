@@ -13,9 +13,9 @@ use kube_scheduler_framework::{Context, ObjectStore, SignatureWriter};
 
 use super::answers::are_large;
 use super::group::{self, GroupClaims};
+use super::in_flight;
 use super::resolve::{Resolved, claim_name, is_owned_by};
 use super::shared::Shared;
-use super::{extended, in_flight};
 
 /// What looking at a pod, at one of its claims, and at some bytes of what that asks for count as, in units of work.
 const WORK_OF_POD: u64 = 20;
@@ -59,9 +59,7 @@ pub(super) fn sign(
 
 /// Whether an earlier attempt has made a claim for the pod's extended resources.
 fn has_special_claim(shared: &Shared, objects: &ObjectStore, pod: &Pod) -> bool {
-    shared.settings.serves_extended
-        && extended::may_need_claim(pod)
-        && shared.devices.special_claim(objects, pod).is_some()
+    shared.may_need_special_claim(pod) && shared.devices.special_claim(objects, pod).is_some()
 }
 
 /// The claims of one member, as they are written.

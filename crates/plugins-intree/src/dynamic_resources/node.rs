@@ -10,10 +10,13 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{Context, NodeView, Status};
 
 use super::answers::{Answer, Answers};
-use super::settings::{Settings, StepLimits};
+use super::node_resources;
+use super::settings::Settings;
+use super::shared::Shared;
 use super::state::{GivenBack, PodClaim, PodDevices, Weighed};
-use super::{extended, node_resources};
 
+/// Every node is rejected for a pod whose special claim is left over from an earlier attempt.
+const STALE: &str = "cannot schedule extended resource claim";
 const NOT_AVAILABLE: &str = "resourceclaim not available on the node";
 const CANNOT_ALLOCATE: &str = "cannot allocate all claims";
 
@@ -29,22 +32,28 @@ pub(super) struct Trials<'a> {
 
 /// One of them.
 pub(super) struct Trial<'a> {
-    all: Trials<'a>,
-    node: &'a NodeView<'a>,
+    pub(super) all: Trials<'a>,
+    pub(super) node: &'a NodeView<'a>,
 }
 
 impl<'a> Trials<'a> {
+    /// Looks for a pod with these claims.
+    pub(super) fn new(
+        shared: &'a Shared,
+        cx: &'a Context<'a>,
+        devices: &'a PodDevices,
+        pod: &'a Pod,
+    ) -> Self {
+        let answers = shared.devices.answers(devices.is_of_copy);
+        Self { settings: &shared.settings, answers, cx, devices, pod }
+    }
+
     /// A look at one node.
     pub(super) fn on<'b>(&self, node: &'b NodeView<'b>) -> Trial<'b>
     where
         'a: 'b,
     {
         Trial { all: *self, node }
-    }
-
-    /// What is searched on every node, if that is the same for all of them and nothing else is asked of them.
-    pub(super) fn same_everywhere(&self) -> Option<(&'a Allocator, Option<Arc<ExtendedClaim>>)> {
-        self.devices.same_everywhere(self.settings, self.cx)
     }
 }
 
@@ -99,7 +108,7 @@ impl Trial<'_> {
             return Ok(None);
         };
         if !claim.claim.requests.is_empty() {
-            return Err(extended::stale());
+            return Err(Status::unresolvable(STALE));
         }
         let needed = demand.on(self.node.allocatable())?;
         if needed.is_none() && !self.all.devices.has_user_claims() || claim.is_allocated() {
@@ -182,14 +191,6 @@ impl Trial<'_> {
     pub(super) fn may_have_other_reasons(&self, allocator: &Allocator) -> bool {
         let is_available = self.unavailable().is_ok_and(|unavailable| unavailable.is_empty());
         !is_available || self.all.settings.weighs_nodes(allocator)
-    }
-
-    pub(super) fn node(&self) -> &NodeView<'_> {
-        self.node
-    }
-
-    pub(super) fn step_limits(&self) -> &StepLimits {
-        &self.all.settings.steps
     }
 
     fn timed_out(&self) -> Status {

@@ -8,7 +8,7 @@ use kube_scheduler_framework::{ClusterView, Commands, ObjectWrite, PostFilterCon
 use super::resolve::is_controlled_by;
 use super::shared::Shared;
 use super::state::PodDevices;
-use super::{group, in_flight, kinds, writes};
+use super::{group, in_flight, writes};
 
 const DEALLOCATED: &str = "deallocation of ResourceClaim completed";
 const DELETED: &str = "deletion of ResourceClaim completed";
@@ -84,9 +84,7 @@ fn unreserve_group(
     let group = group::find(cluster, pod, name)?;
     for entry in &group.resource_claims {
         let Some((claim_name, is_generated)) = group::claim_name(group, entry)? else { continue };
-        let object = kinds::claim(cluster.objects(), &group.namespace, claim_name)
-            .ok_or_else(|| kinds::missing_claim(&group.namespace, claim_name))?;
-        let claim = shared.devices.claims.get(object).map_err(|error| error.to_string())?;
+        let (object, claim) = shared.claim(cluster.objects(), &group.namespace, claim_name)?;
         let is_ours = !is_generated || is_controlled_by(&claim, &group.uid);
         let consumers = &claim.status.reserved_for;
         let is_reserved = group::is_reserved_for(&claim, name)

@@ -93,9 +93,7 @@ fn search(
         return Ok(());
     }
     let node = node.ok_or("claim allocation not found for node")?;
-    let settings = &shared.settings;
-    let answers = shared.devices.answers(devices.is_of_copy);
-    let trials = Trials { settings, answers, cx, devices, pod };
+    let trials = Trials::new(shared, cx, devices, pod);
     let special = trials.on(node).special().map_err(|_| "claim allocation not found for node")?;
     if special.is_none() && !devices.has_user_claims() {
         // Device plugins serve the extended resources there.
@@ -106,7 +104,7 @@ fn search(
     let allocations = match devices.choice.take() {
         Some(chosen) => chosen,
         None => {
-            let (wanted, limit) = (special.as_ref(), Steps::new(settings.steps.of_node));
+            let (wanted, limit) = (special.as_ref(), Steps::new(shared.settings.steps.of_node));
             let mut new_share_id = share_ids(pod, cx, node);
             let found = allocate(devices, &allocator, wanted, node, &limit, &mut new_share_id);
             // Nothing has changed since Filter.

@@ -6,8 +6,8 @@ use kube_scheduler_devices::api::ResourceClaim;
 use kube_scheduler_framework::ObjectStore;
 use kube_scheduler_framework::api::{Object, Pod, PodResourceClaim, ResourceClaimName};
 
-use super::decoded::Decoded;
-use super::{group, kinds};
+use super::group;
+use super::shared::Shared;
 
 /// A claim that a pod uses.
 pub(super) struct Resolved {
@@ -18,43 +18,44 @@ pub(super) struct Resolved {
     pub(super) entry: Option<Arc<str>>,
 }
 
-/// The claims of `spec.resourceClaims` in order, without the entries that need none. Entries that name the same claim give
-/// it more than once. A claim that was generated may belong to the pod's group of the name `group`.
-///
-/// # Errors
-/// Why the pod cannot be scheduled yet, in the reference's words.
-pub(super) fn claims_of(
-    objects: &ObjectStore,
-    decoded: &Decoded<ResourceClaim>,
-    pod: &Pod,
-    group: Option<&Arc<str>>,
-) -> Result<Vec<Resolved>, String> {
-    let mut claims = Vec::with_capacity(pod.spec.resource_claims.len());
-    for entry in pod.spec.resource_claims.iter() {
-        let Some((name, is_generated)) = claim_name(pod, entry)? else { continue };
-        let object = kinds::claim(objects, &pod.namespace, name)
-            .ok_or_else(|| kinds::missing_claim(&pod.namespace, name))?;
-        let claim = decoded.get(object).map_err(|error| error.to_string())?;
-        if claim.is_being_deleted {
-            return Err(format!("resourceclaim \"{name}\" is being deleted"));
-        }
-        let is_owned =
-            || is_owned_by(&claim, pod) || group.is_some_and(|group| group::owns(&claim, group));
-        if is_generated && !is_owned() {
-            let why = match group {
-                Some(group) => format!("neither Pod nor PodGroup {group} is the owner"),
-                None => "Pod is not owner".to_owned(),
+impl Shared {
+    /// The claims of `spec.resourceClaims` in order, without the entries that need none. Entries that name the same claim give
+    /// it more than once. A claim that was generated may belong to the pod's group.
+    ///
+    /// # Errors
+    /// Why the pod cannot be scheduled yet, in the reference's words.
+    pub(super) fn claims_of(
+        &self,
+        objects: &ObjectStore,
+        pod: &Pod,
+    ) -> Result<Vec<Resolved>, String> {
+        let group = group::name_of(pod, self.settings.group_claims);
+        let mut claims = Vec::with_capacity(pod.spec.resource_claims.len());
+        for entry in pod.spec.resource_claims.iter() {
+            let Some((name, is_generated)) = claim_name(pod, entry)? else { continue };
+            let (object, claim) = self.claim(objects, &pod.namespace, name)?;
+            if claim.is_being_deleted {
+                return Err(format!("resourceclaim \"{name}\" is being deleted"));
+            }
+            let is_owned = || {
+                is_owned_by(&claim, pod) || group.is_some_and(|group| group::owns(&claim, group))
             };
-            return Err(format!(
-                "ResourceClaim {} was not created for Pod {} ({why})",
-                claim.key(),
-                pod.key()
-            ));
+            if is_generated && !is_owned() {
+                let why = match group {
+                    Some(group) => format!("neither Pod nor PodGroup {group} is the owner"),
+                    None => "Pod is not owner".to_owned(),
+                };
+                return Err(format!(
+                    "ResourceClaim {} was not created for Pod {} ({why})",
+                    claim.key(),
+                    pod.key()
+                ));
+            }
+            let entry = Some(entry.name.clone());
+            claims.push(Resolved { object: object.clone(), claim, entry });
         }
-        let entry = Some(entry.name.clone());
-        claims.push(Resolved { object: object.clone(), claim, entry });
+        Ok(claims)
     }
-    Ok(claims)
 }
 
 /// The name of the claim behind an entry, and whether it was generated for the pod; `None` if none is needed.

@@ -18,7 +18,8 @@ pub(super) fn filter_all(
     sink: &mut FilterSink<'_>,
 ) -> Result<(), Status> {
     let cluster = trials.cx.cluster();
-    let Some((allocator, special)) = trials.same_everywhere() else {
+    let searched = trials.devices.same_everywhere(trials.settings, trials.cx);
+    let Some((allocator, special)) = searched else {
         return node_by_node(trials, nodes, sink);
     };
     let state = allocator.state();

@@ -1,13 +1,16 @@
 //! What all extension points of the plugin share.
 
-use kube_scheduler_framework::ObjectStore;
-use kube_scheduler_framework::api::Pod;
+use std::sync::Arc;
 
-use super::group;
+use kube_scheduler_devices::api::ResourceClaim;
+use kube_scheduler_framework::ObjectStore;
+use kube_scheduler_framework::api::{Object, Pod};
+
 use super::inventory::Devices;
+use super::kinds;
 use super::metrics::Metrics;
-use super::resolve::{self, Resolved};
 use super::settings::Settings;
+use crate::resources::device_classes;
 
 /// Settings, devices and metrics of one plugin.
 pub(super) struct Shared {
@@ -17,13 +20,24 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The claims of a pod; see [`resolve::claims_of`].
-    pub(super) fn claims_of(
+    /// Whether the pod may need a claim for extended resources. Errs on the side of yes: this is asked for every pod.
+    pub(super) fn may_need_special_claim(&self, pod: &Pod) -> bool {
+        self.settings.serves_extended && device_classes::may_serve(pod)
+    }
+
+    /// A claim as it is expected to be, and the same decoded.
+    ///
+    /// # Errors
+    /// That it is not there, or what is wrong with it.
+    pub(super) fn claim<'a>(
         &self,
-        objects: &ObjectStore,
-        pod: &Pod,
-    ) -> Result<Vec<Resolved>, String> {
-        let group = group::name_of(pod, self.settings.group_claims);
-        resolve::claims_of(objects, &self.devices.claims, pod, group)
+        objects: &'a ObjectStore,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(&'a Arc<Object>, Arc<ResourceClaim>), String> {
+        let object = kinds::claim(objects, namespace, name)
+            .ok_or_else(|| format!("could not find ResourceClaim \"{namespace}/{name}\""))?;
+        let claim = self.devices.claims.get(object).map_err(|error| error.to_string())?;
+        Ok((object, claim))
     }
 }

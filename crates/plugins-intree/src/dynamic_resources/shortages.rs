@@ -14,11 +14,10 @@ pub(super) fn of_node(devices: &PodDevices, trial: &Trial<'_>) -> Vec<Shortage> 
     let (Some(allocator), Ok(special)) = (&devices.allocator, trial.special()) else {
         return Vec::new();
     };
-    let limits = trial.step_limits();
+    let limits = &trial.all.settings.steps;
     let limit = devices.found().counting_steps_left(limits);
     let steps = Steps::new(limit);
-    let node = trial.node();
-    let node = NodeRef { name: node.name(), labels: node.labels() };
+    let node = NodeRef { name: trial.node.name(), labels: trial.node.labels() };
     let claims = devices.claims_with(special.as_ref());
     let counts = allocator.count(node, &claims, &steps);
     devices.found().count_counting_steps(limit, &steps);

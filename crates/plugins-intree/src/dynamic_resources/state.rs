@@ -218,9 +218,7 @@ impl PodDevices {
     /// The claims to allocate where the special claim asks for this.
     pub(super) fn claims_with(&self, special: Option<&Arc<ExtendedClaim>>) -> Arc<PodClaims> {
         let all = &mut self.found().claims;
-        let is_same =
-            |known: &Option<Arc<_>>| known.as_ref().map(Arc::as_ptr) == special.map(Arc::as_ptr);
-        if let Some((_, claims)) = all.iter().find(|(known, _)| is_same(known)) {
+        if let Some((_, claims)) = all.iter().find(|(known, _)| is_same(known.as_ref(), special)) {
             return claims.clone();
         }
         let claims = self.to_allocate().map(|claim| match special {
@@ -239,9 +237,7 @@ impl PodDevices {
         special: Option<&Arc<ExtendedClaim>>,
     ) -> Arc<Column> {
         let columns = &mut self.found().columns;
-        let known = columns
-            .iter()
-            .find(|(known, _)| known.as_ref().map(Arc::as_ptr) == special.map(Arc::as_ptr));
+        let known = columns.iter().find(|(known, _)| is_same(known.as_ref(), special));
         if let Some((_, column)) = known {
             return column.clone();
         }
@@ -283,6 +279,11 @@ impl PodDevices {
     pub(super) fn has_user_claims(&self) -> bool {
         self.claims.iter().any(|claim| !claim.is_special)
     }
+}
+
+/// Whether the same is asked of the special claim, as far as addresses tell.
+fn is_same(one: Option<&Arc<ExtendedClaim>>, other: Option<&Arc<ExtendedClaim>>) -> bool {
+    one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
 }
 
 /// # Scores

@@ -11,7 +11,7 @@ use std::time::Duration;
 use kube_scheduler_devices::api::Allocation;
 use kube_scheduler_framework::api::Object;
 
-use super::writes;
+use super::{kinds, writes};
 
 /// How often a claim is read, and how long after each other.
 const MAX_LOOKS: u32 = 30;
@@ -63,11 +63,10 @@ impl Found {
         if read.resource_version == before.resource_version {
             return Self::Nothing;
         }
-        let status = &read.json["status"];
         let is_reserved = writes::is_reserved_for(read, consumer_uid);
         let is_allocated = match allocation {
             Some(allocation) => writes::has_allocation(read, allocation),
-            None => !status["allocation"].is_null(),
+            None => kinds::is_allocated(read),
         };
         if is_reserved && is_allocated { Self::Ours } else { Self::Other }
     }

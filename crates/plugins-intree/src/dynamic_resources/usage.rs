@@ -14,7 +14,8 @@ use kube_scheduler_framework::{ObjectChange, ObjectStore};
 
 use super::decoded::Decoded;
 use super::extended::SpecialClaims;
-use super::{in_flight, kinds};
+use super::in_flight;
+use super::kinds::{self, is_allocated};
 
 /// The devices that the claims held after the change that was followed last.
 pub(super) struct TrackedDevices {
@@ -117,10 +118,6 @@ fn with_allocation(
     {
         visit(allocation);
     }
-}
-
-fn is_allocated(claim: &Object) -> bool {
-    !claim.json["status"]["allocation"].is_null()
 }
 
 #[cfg(test)]

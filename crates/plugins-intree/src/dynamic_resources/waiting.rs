@@ -3,7 +3,6 @@
 //! Parity: the reference looks every five seconds. Here the claims are looked at whenever one of them changes, too; the
 //! answers are the same, but sooner.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_devices::Readiness;
@@ -11,7 +10,6 @@ use kube_scheduler_devices::api::ResourceClaim;
 use kube_scheduler_framework::api::{Object, Timestamp};
 use kube_scheduler_framework::{EventKind, Status, TaskContext, TaskStep};
 
-use super::kinds;
 use super::metrics::Outcome;
 use super::shared::Shared;
 use super::state::PodDevices;
@@ -70,13 +68,9 @@ impl Waiting {
         let cluster = cx.cx.cluster();
         for claim in &devices.claims {
             let Object { namespace, name, .. } = &*claim.object;
-            let object = kinds::claim(cluster.objects(), namespace, name)
-                .ok_or_else(|| (Outcome::Error, kinds::missing_claim(namespace, name)))?;
-            let claim: Arc<ResourceClaim> = shared
-                .devices
-                .claims
-                .get(object)
-                .map_err(|error| (Outcome::Error, error.to_string()))?;
+            let (_, claim) = shared
+                .claim(cluster.objects(), namespace, name)
+                .map_err(|text| (Outcome::Error, text))?;
             match claim.readiness() {
                 Readiness::Ready => {}
                 Readiness::Failed(text) => return Err((Outcome::Failure, text)),
