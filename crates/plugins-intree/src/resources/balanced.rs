@@ -44,10 +44,7 @@ impl BalancedAllocation {
     fn is_indifferent(&self, pod: &Pod) -> bool {
         let requests = &pod.requests.accounted;
         self.resources.iter().all(|scored| match &scored.kind {
-            Kind::Cpu => requests.milli_cpu == 0,
-            Kind::Memory => requests.memory == 0,
-            Kind::EphemeralStorage => requests.ephemeral_storage == 0,
-            Kind::Scalar(name) => requests.scalar(name).unwrap_or(0) == 0,
+            Kind::Counted(resource) => resource.of(requests) == 0,
             Kind::Other(name) => {
                 pod.requests.total(name).is_none_or(|quantity| quantity.value() == 0)
             }

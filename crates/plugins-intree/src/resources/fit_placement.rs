@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Pod, Resources};
+use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{ClusterView, NodeIdx};
 
+use super::resource::Resource;
 use super::scored::{Amounts, Kind, Scored};
 use super::strategy::Strategy;
 
@@ -18,16 +19,17 @@ pub(super) fn score(
     assignments: &[(Arc<Pod>, NodeIdx)],
 ) -> i64 {
     let amounts = resources.iter().filter_map(|scored| {
+        let Kind::Counted(resource) = &scored.kind else { return None };
         let requested = assignments
             .iter()
-            .map(|(pod, _)| amount(&pod.requests.fit_score, &scored.kind))
+            .map(|(pod, _)| resource.of(&pod.requests.fit_score))
             .fold(0, i64::wrapping_add);
-        if matches!(scored.kind, Kind::Scalar(_)) && requested == 0 {
+        if matches!(resource, Resource::Scalar(_)) && requested == 0 {
             return None;
         }
         let (mut allocatable, mut before) = (0_i64, 0_i64);
         for &node in nodes {
-            let (capacity, used) = on_node(cluster, node, &scored.kind);
+            let (capacity, used) = on_node(cluster, node, resource);
             allocatable = allocatable.wrapping_add(capacity);
             before = before.wrapping_add(used);
         }
@@ -38,30 +40,13 @@ pub(super) fn score(
     Strategy::MostAllocated.score(amounts)
 }
 
-fn amount(resources: &Resources, kind: &Kind) -> i64 {
-    match kind {
-        Kind::Cpu => resources.milli_cpu,
-        Kind::Memory => resources.memory,
-        Kind::EphemeralStorage => resources.ephemeral_storage,
-        Kind::Scalar(name) => resources.scalar(name).unwrap_or(0),
-        Kind::Other(_) => 0,
-    }
-}
-
-/// What the node has, and what of it its pods ask for.
-fn on_node(cluster: ClusterView<'_>, node: NodeIdx, kind: &Kind) -> (i64, i64) {
-    let (allocatable, requested) = (cluster.allocatable(), cluster.requested());
+/// What the node has, and what of it its pods ask for, with defaults for those that ask for no CPU or memory.
+fn on_node(cluster: ClusterView<'_>, node: NodeIdx, resource: &Resource) -> (i64, i64) {
+    let (has, asked) = resource.on_node(cluster, node);
     let (cpu, memory) = cluster.non_zero_requested();
-    match kind {
-        Kind::Cpu => (allocatable.milli_cpu().get(node), cpu.get(node)),
-        Kind::Memory => (allocatable.memory().get(node), memory.get(node)),
-        Kind::EphemeralStorage => {
-            (allocatable.ephemeral_storage().get(node), requested.ephemeral_storage().get(node))
-        }
-        Kind::Scalar(name) => {
-            let capacity = allocatable.scalar_at(name, node).unwrap_or(0);
-            (capacity, requested.scalar_at(name, node).unwrap_or(0))
-        }
-        Kind::Other(_) => (0, 0),
+    match resource {
+        Resource::Cpu => (has, cpu.get(node)),
+        Resource::Memory => (has, memory.get(node)),
+        Resource::EphemeralStorage | Resource::Scalar(_) => (has, asked),
     }
 }

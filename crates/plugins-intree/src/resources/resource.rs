@@ -1,8 +1,8 @@
-//! One resource, and how much of it nodes have left and pods take, where whole groups are counted.
+//! One resource, and how much of it nodes have and pods take.
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Quantity, Resources};
+use kube_scheduler_framework::api::{CPU, EPHEMERAL_STORAGE, MEMORY, Quantity, Resources};
 use kube_scheduler_framework::{ClusterView, NodeIdx};
 
 /// A resource. Amounts of CPU are in milli-CPU, others in bytes or units.
@@ -18,9 +18,9 @@ impl Resource {
     /// The resource of this name.
     pub(crate) fn named(name: &str) -> Self {
         match name {
-            "cpu" => Self::Cpu,
-            "memory" => Self::Memory,
-            "ephemeral-storage" => Self::EphemeralStorage,
+            CPU => Self::Cpu,
+            MEMORY => Self::Memory,
+            EPHEMERAL_STORAGE => Self::EphemeralStorage,
             other => Self::Scalar(other.into()),
         }
     }
@@ -53,10 +53,10 @@ impl Resource {
         }
     }
 
-    /// What is free on the node. A node on which more is requested than it has does not take from others.
-    pub(crate) fn free(&self, cluster: ClusterView<'_>, node: NodeIdx) -> i64 {
+    /// What the node has, and what of it its pods ask for.
+    pub(super) fn on_node(&self, cluster: ClusterView<'_>, node: NodeIdx) -> (i64, i64) {
         let (allocatable, requested) = (cluster.allocatable(), cluster.requested());
-        let (has, used) = match self {
+        match self {
             Self::Cpu => (allocatable.milli_cpu().get(node), requested.milli_cpu().get(node)),
             Self::Memory => (allocatable.memory().get(node), requested.memory().get(node)),
             Self::EphemeralStorage => {
@@ -66,7 +66,12 @@ impl Resource {
                 allocatable.scalar_at(name, node).unwrap_or(0),
                 requested.scalar_at(name, node).unwrap_or(0),
             ),
-        };
+        }
+    }
+
+    /// What is free on the node. A node on which more is requested than it has does not take from others.
+    pub(crate) fn free(&self, cluster: ClusterView<'_>, node: NodeIdx) -> i64 {
+        let (has, used) = self.on_node(cluster, node);
         has.saturating_sub(used).max(0)
     }
 }

@@ -8,21 +8,22 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Resources, is_scalar_resource};
+use kube_scheduler_framework::api::{
+    CPU, EPHEMERAL_STORAGE, MEMORY, Resources, is_scalar_resource,
+};
 use kube_scheduler_framework::columns::Column;
 use kube_scheduler_framework::{ClusterView, NodeIdx, NodeView};
 use smallvec::SmallVec;
 
+use super::resource::Resource;
 use super::scored_pair::{Columns, Pair};
 use crate::dynamic_resources::totals::{DeviceTotals, ScoredDevices};
 
 /// A resource named by a plugin's arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    Cpu,
-    Memory,
-    EphemeralStorage,
-    Scalar(Arc<str>),
+    /// A compute or scalar resource.
+    Counted(Resource),
     /// Never has a capacity to the scheduler; kept because a request for it still counts as a request.
     Other(Arc<str>),
 }
@@ -37,10 +38,8 @@ pub(crate) struct Scored {
 impl Scored {
     pub(crate) fn new(name: &str, weight: i64) -> Self {
         let kind = match name {
-            "cpu" => Kind::Cpu,
-            "memory" => Kind::Memory,
-            "ephemeral-storage" => Kind::EphemeralStorage,
-            _ if is_scalar_resource(name) => Kind::Scalar(name.into()),
+            CPU | MEMORY | EPHEMERAL_STORAGE => Kind::Counted(Resource::named(name)),
+            _ if is_scalar_resource(name) => Kind::Counted(Resource::named(name)),
             _ => Kind::Other(name.into()),
         };
         Self { kind, weight }
@@ -75,7 +74,7 @@ pub(crate) struct Plan<'a> {
 
 #[derive(Clone, Copy, Debug)]
 struct Item<'a> {
-    kind: &'a Kind,
+    resource: &'a Resource,
     request: i64,
     weight: i64,
 }
@@ -83,14 +82,10 @@ struct Item<'a> {
 impl<'a> Plan<'a> {
     pub(crate) fn new(scored: &'a [Scored], request: &Resources, basis: UsedBasis) -> Self {
         let items = scored.iter().filter_map(|scored| {
-            let request = match &scored.kind {
-                Kind::Cpu => request.milli_cpu,
-                Kind::Memory => request.memory,
-                Kind::EphemeralStorage => request.ephemeral_storage,
-                Kind::Scalar(name) => request.scalar(name).filter(|amount| *amount != 0)?,
-                Kind::Other(_) => return None,
-            };
-            Some(Item { kind: &scored.kind, request, weight: scored.weight })
+            let Kind::Counted(resource) = &scored.kind else { return None };
+            let request = resource.of(request);
+            let counts = request != 0 || !matches!(resource, Resource::Scalar(_));
+            counts.then_some(Item { resource, request, weight: scored.weight })
         });
         Self { items: items.collect(), basis }
     }
@@ -101,8 +96,8 @@ impl<'a> Plan<'a> {
         devices: Option<&'a ScoredDevices>,
         cluster: ClusterView<'_>,
     ) -> Option<DeviceTotals<'a>> {
-        let scalars = self.items.iter().filter_map(|item| match item.kind {
-            Kind::Scalar(name) => Some(name),
+        let scalars = self.items.iter().filter_map(|item| match item.resource {
+            Resource::Scalar(name) => Some(name),
             _ => None,
         });
         devices?.totals(cluster, scalars)
@@ -117,29 +112,28 @@ impl<'a> Plan<'a> {
     ) -> impl Iterator<Item = Amounts> {
         let allocatable = node.allocatable();
         self.items.iter().filter_map(move |item| {
-            let (capacity, used) = match item.kind {
-                Kind::Cpu => (
+            let (capacity, used) = match item.resource {
+                Resource::Cpu => (
                     allocatable.milli_cpu,
                     match self.basis {
                         UsedBasis::NonZero => node.non_zero_requested().milli_cpu,
                         UsedBasis::Plain => node.requested_milli_cpu(),
                     },
                 ),
-                Kind::Memory => (
+                Resource::Memory => (
                     allocatable.memory,
                     match self.basis {
                         UsedBasis::NonZero => node.non_zero_requested().memory,
                         UsedBasis::Plain => node.requested_memory(),
                     },
                 ),
-                Kind::EphemeralStorage => {
+                Resource::EphemeralStorage => {
                     (allocatable.ephemeral_storage, node.requested_ephemeral_storage())
                 }
-                Kind::Scalar(name) => match allocatable.scalar(name).unwrap_or(0) {
+                Resource::Scalar(name) => match allocatable.scalar(name).unwrap_or(0) {
                     0 => totals?.on(name, node)?,
                     own => (own, node.requested_scalar(name)),
                 },
-                Kind::Other(_) => return None,
             };
             item.amounts(capacity, used)
         })
@@ -150,26 +144,25 @@ impl<'a> Plan<'a> {
         let (allocatable, requested) = (cluster.allocatable(), cluster.requested());
         let (non_zero_milli_cpu, non_zero_memory) = cluster.non_zero_requested();
         let items = self.items.iter().filter_map(|&item| {
-            let (capacity, used) = match item.kind {
-                Kind::Cpu => (
+            let (capacity, used) = match item.resource {
+                Resource::Cpu => (
                     allocatable.milli_cpu(),
                     Some(match self.basis {
                         UsedBasis::NonZero => non_zero_milli_cpu,
                         UsedBasis::Plain => requested.milli_cpu(),
                     }),
                 ),
-                Kind::Memory => (
+                Resource::Memory => (
                     allocatable.memory(),
                     Some(match self.basis {
                         UsedBasis::NonZero => non_zero_memory,
                         UsedBasis::Plain => requested.memory(),
                     }),
                 ),
-                Kind::EphemeralStorage => {
+                Resource::EphemeralStorage => {
                     (allocatable.ephemeral_storage(), Some(requested.ephemeral_storage()))
                 }
-                Kind::Scalar(name) => (allocatable.scalar(name)?, requested.scalar(name)),
-                Kind::Other(_) => return None,
+                Resource::Scalar(name) => (allocatable.scalar(name)?, requested.scalar(name)),
             };
             Some(ScanItem { item, capacity, used })
         });
