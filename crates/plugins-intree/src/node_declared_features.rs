@@ -90,14 +90,10 @@ impl Filter for NodeDeclaredFeatures {
         }
         let live = cx.cluster().live_nodes();
         let declared = cx.cluster().feature_bits();
-        let mut id = None;
-        for &idx in nodes {
-            let is_asked = sink.is_open(idx) && live.contains(idx);
-            if is_asked && pod.spec.required_features & !declared.get(idx) != 0 {
-                let id = *id.get_or_insert_with(|| sink.code_for(self.rejection.clone()));
-                sink.reject_with(idx, id);
-            }
-        }
+        let id = sink.code_for(self.rejection.clone());
+        sink.reject_where(nodes, id, |idx| {
+            live.contains(idx) && pod.spec.required_features & !declared.get(idx) != 0
+        });
         Ok(())
     }
 }

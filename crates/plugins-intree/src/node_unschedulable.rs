@@ -19,12 +19,10 @@ pub(crate) const NAME: &str = "NodeUnschedulable";
 const REASON: &str = "node(s) were unschedulable";
 
 pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
-    let cordon = Cordon {
-        taint: Taint {
-            key: UNSCHEDULABLE_TAINT.into(),
-            value: "".into(),
-            effect: TaintEffect::NoSchedule,
-        },
+    let cordon = Taint {
+        key: UNSCHEDULABLE_TAINT.into(),
+        value: "".into(),
+        effect: TaintEffect::NoSchedule,
     };
     Ok(Arc::new(NodeUnschedulable {
         rejection: Status::unresolvable(REASON).from_plugin(&NAME.into()),
@@ -34,19 +32,13 @@ pub(crate) fn new(_: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginE
 
 struct NodeUnschedulable {
     rejection: Status,
-    cordon: Arc<Cordon>,
+    /// The taint that a cordon stands for.
+    cordon: Arc<Taint>,
 }
 
-/// The taint that a cordon stands for.
-struct Cordon {
-    taint: Taint,
-}
-
-impl Cordon {
-    /// Comparison operators need a number as the taint's value, so whether they are enabled cannot matter.
-    fn is_tolerated_by(&self, pod: &Pod) -> bool {
-        pod.spec.tolerations.iter().any(|toleration| toleration.tolerates(&self.taint, false))
-    }
+/// Comparison operators need a number as the taint's value, so whether they are enabled cannot matter.
+fn tolerates(pod: &Pod, cordon: &Taint) -> bool {
+    pod.spec.tolerations.iter().any(|toleration| toleration.tolerates(cordon, false))
 }
 
 impl Plugin for NodeUnschedulable {
@@ -59,7 +51,7 @@ impl Plugin for NodeUnschedulable {
 
 impl Filter for NodeUnschedulable {
     fn filter(&self, _: &Context<'_>, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
-        if node.is_unschedulable() && !self.cordon.is_tolerated_by(pod) {
+        if node.is_unschedulable() && !tolerates(pod, &self.cordon) {
             self.rejection.clone()
         } else {
             Status::SUCCESS
@@ -74,7 +66,7 @@ impl Filter for NodeUnschedulable {
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
-        if self.cordon.is_tolerated_by(pod) {
+        if tolerates(pod, &self.cordon) {
             return Ok(());
         }
         // Only nodes that are asked about are open.
@@ -92,7 +84,7 @@ impl Filter for NodeUnschedulable {
 
 impl Sign for NodeUnschedulable {
     fn sign(&self, pod: &Pod, signature: &mut SignatureWriter) -> bool {
-        signature.present(self.cordon.is_tolerated_by(pod));
+        signature.present(tolerates(pod, &self.cordon));
         true
     }
 }
@@ -110,7 +102,7 @@ impl EnqueueExtensions for NodeUnschedulable {
                 ActionType::UPDATE_POD_TOLERATION,
                 move |_, pod, _, updated| {
                     updated.is_some_and(|updated| {
-                        updated.uid == pod.uid && cordon.is_tolerated_by(updated)
+                        updated.uid == pod.uid && tolerates(updated, &cordon)
                     })
                 },
             ),
