@@ -176,12 +176,7 @@ impl EnqueueExtensions for VolumeRestrictions {
                     && (Disks::of(pod).are_in_conflict_with(deleted) || share_claim(pod, deleted))
             }),
             EventRegistration::always(node_event),
-            EventRegistration::on_object(
-                EventResource::PersistentVolumeClaim,
-                ActionType::ADD,
-                |_, pod, _, added| added.is_none_or(|added| names_claim(pod, added)),
-            )
-            .by_topic(event_topics::volume_claims, event_topics::object),
+            event_topics::on_volume_claim(ActionType::ADD, names_claim),
         ]
     }
 }

@@ -141,12 +141,7 @@ impl EnqueueExtensions for VolumeZone {
                 |_, _, _, added| added.is_none_or(is_bound_late),
             ),
             EventRegistration::always(ClusterEvent::new(EventResource::Node, node_actions)),
-            EventRegistration::on_object(
-                EventResource::PersistentVolumeClaim,
-                added_or_updated,
-                |_, pod, _, claim| claim.is_none_or(|claim| names_claim(pod, claim)),
-            )
-            .by_topic(event_topics::volume_claims, event_topics::object),
+            event_topics::on_volume_claim(added_or_updated, names_claim),
             // Quirk: whether the pod uses the volume does not matter.
             EventRegistration::on_object(
                 EventResource::PersistentVolume,

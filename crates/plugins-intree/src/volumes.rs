@@ -19,7 +19,9 @@ pub(crate) use lookup::{
     NotFound, claim, csi_driver, csi_node, is_delay_binding, storage_class, storage_classes, volume,
 };
 pub(crate) use node_objects::{CsiDriver, CsiNode, VolumeAttachment};
-pub(crate) use objects::{BindingMode, PersistentVolume, StorageClass, StorageObject, VolumeClaim};
+pub(crate) use objects::{
+    BindingMode, PersistentVolume, StorageClass, StorageObject, VolumeClaim, amount,
+};
 pub(crate) use pod_claims::{check_ownership, has_claims, names_claim, plain_claims, uses_claim};
 pub(crate) use signature::write_volumes;
 

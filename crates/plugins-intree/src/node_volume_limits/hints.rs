@@ -10,7 +10,7 @@ use kube_scheduler_framework::{
     ActionType, ClusterEvent, EventRegistration, EventResource, PluginError,
 };
 
-use super::can_count;
+use super::has_countable;
 use crate::event_topics;
 use crate::volumes::{CsiNode, VolumeAttachment, uses_claim};
 
@@ -27,12 +27,7 @@ pub(super) fn events() -> Vec<EventRegistration> {
         EventRegistration::on_pod(ActionType::DELETE, |_, _, deleted, _| {
             deleted.is_none_or(made_room)
         }),
-        EventRegistration::on_object(
-            EventResource::PersistentVolumeClaim,
-            ActionType::ADD,
-            |_, pod, _, added| added.is_none_or(|added| uses_claim(pod, added)),
-        )
-        .by_topic(event_topics::volume_claims, event_topics::object),
+        event_topics::on_volume_claim(ActionType::ADD, uses_claim),
         EventRegistration::on_object(
             EventResource::VolumeAttachment,
             ActionType::DELETE,
@@ -54,8 +49,7 @@ fn has_more_room(old: &Object, new: &Object) -> bool {
 
 /// Whether a deleted pod had a volume that could count, and was on or about to be on a node.
 fn made_room(deleted: &Pod) -> bool {
-    deleted.is_assigned_or_nominated()
-        && deleted.volumes.iter().any(|volume| can_count(&volume.source))
+    deleted.is_assigned_or_nominated() && has_countable(deleted)
 }
 
 /// Whether the pod may have waited for one of a driver's places; an error counts as yes.

@@ -18,8 +18,7 @@ pub(super) fn registrations() -> Vec<EventRegistration> {
     };
     vec![
         with_hint(EventResource::StorageClass, added_or_updated, class_helps),
-        with_hint(EventResource::PersistentVolumeClaim, added_or_updated, claim_helps)
-            .by_topic(event_topics::volume_claims, event_topics::object),
+        event_topics::on_volume_claim(added_or_updated, uses_claim),
         EventRegistration::always(ClusterEvent::new(
             EventResource::PersistentVolume,
             added_or_updated,
@@ -37,10 +36,6 @@ type Hint = fn(&Pod, Option<&Object>, &Object) -> bool;
 fn class_helps(_: &Pod, old: Option<&Object>, new: &Object) -> bool {
     let topologies = |object| StorageClass(object).allowed_topologies();
     old.is_none_or(|old| topologies(old) != topologies(new))
-}
-
-fn claim_helps(pod: &Pod, _: Option<&Object>, new: &Object) -> bool {
-    uses_claim(pod, new)
 }
 
 fn csi_node_helps(_: &Pod, old: Option<&Object>, new: &Object) -> bool {

@@ -150,30 +150,35 @@ impl Candidates {
     }
 }
 
-fn compile_selector(selector: &Json) -> Result<LabelSelector, String> {
+/// The selector that is written.
+///
+/// # Errors
+/// What is wrong with the selector.
+pub(super) fn compile_selector(selector: &Json) -> Result<LabelSelector, String> {
     let wire = wire::LabelSelector::deserialize(selector).map_err(|error| error.to_string())?;
     LabelSelector::from_wire(&wire).map_err(|error| error.to_string())
 }
 
 /// Whether a volume is the claim's, or reserved for it by name.
 pub(super) fn is_bound_to(volume: PersistentVolume<'_>, claim: VolumeClaim<'_>) -> bool {
-    let Some(reference) = volume.claim_ref() else { return false };
+    let object = claim.object();
+    volume.claim_ref().is_some_and(|reference| {
+        refers_to(reference, object, "") || refers_to(reference, object, &object.uid)
+    })
+}
+
+/// Whether a reference names the claim, with this UID.
+fn refers_to(reference: &Json, claim: &Object, uid: &str) -> bool {
     let is =
         |field: &str, expected: &str| reference[field].as_str().unwrap_or_default() == expected;
-    let object = claim.object();
-    is("name", &object.name)
-        && is("namespace", &object.namespace)
-        && (is("uid", "") || is("uid", &object.uid))
+    is("name", &claim.name) && is("namespace", &claim.namespace) && is("uid", uid)
 }
 
 /// A volume as it will be once it is the claim's; `None` when it is so already.
 pub(super) fn bound_to_claim(volume: &Object, claim: &Object) -> Option<Arc<Object>> {
     let view = PersistentVolume::new(volume);
-    let names_claim = view.claim_ref().is_some_and(|reference| {
-        let is =
-            |field: &str, expected: &str| reference[field].as_str().unwrap_or_default() == expected;
-        is("name", &claim.name) && is("namespace", &claim.namespace) && is("uid", &claim.uid)
-    });
+    let reference = view.claim_ref();
+    let names_claim = reference.is_some_and(|reference| refers_to(reference, claim, &claim.uid));
     let needs_mark = !is_bound_to(view, VolumeClaim::new(claim))
         && view.annotation(BOUND_BY_CONTROLLER).is_none();
     if names_claim && !needs_mark {

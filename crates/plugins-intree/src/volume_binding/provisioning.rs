@@ -10,10 +10,10 @@ use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::well_known::{NO_PROVISIONER, STORAGE_GROUP};
 use kube_scheduler_framework::api::wire::{self, List, SelectorRequirement, Text};
 use kube_scheduler_framework::api::{Json, LabelSelector, Labels, Object, Quantity};
-use serde::Deserialize;
 
+use super::matching::compile_selector;
 use super::reach::{Pins, Places};
-use crate::volumes::{StorageClass, csi_driver};
+use crate::volumes::{StorageClass, amount, csi_driver};
 
 /// What a class can do.
 #[derive(Clone, Debug)]
@@ -154,10 +154,7 @@ impl Capacities {
 impl Capacity {
     fn new(object: &Object) -> Self {
         let topology = Some(&object.json["nodeTopology"]).filter(|json| !json.is_null());
-        let nodes = topology.and_then(|topology| {
-            let topology = wire::LabelSelector::deserialize(topology).ok()?;
-            LabelSelector::from_wire(&topology).ok()
-        });
+        let nodes = topology.and_then(|topology| compile_selector(topology).ok());
         Self {
             class: object.json["storageClassName"].as_str().unwrap_or_default().into(),
             limit: limit_of(object).map(|limit| limit.value()),
@@ -170,10 +167,6 @@ impl Capacity {
 /// The largest volume that a CSIStorageCapacity promises; `None` when it promises nothing.
 pub(super) fn limit_of(capacity: &Object) -> Option<Quantity> {
     amount(&capacity.json["maximumVolumeSize"]).or_else(|| amount(&capacity.json["capacity"]))
-}
-
-fn amount(json: &Json) -> Option<Quantity> {
-    if json.is_null() { None } else { Quantity::from_json(&json.into()).ok() }
 }
 
 /// One term of `allowedTopologies`; `None` when it can never match.

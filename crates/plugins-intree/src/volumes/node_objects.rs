@@ -3,7 +3,7 @@
 use kube_scheduler_framework::api::{InTreePlugin, Object};
 
 use super::MIGRATED_PLUGINS;
-use super::objects::{annotation, text};
+use super::objects::annotation;
 
 /// What a node says about the drivers on it. Has the name of its node.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ impl<'a> CsiNode<'a> {
     /// The drivers, with how many volumes each can attach, in order.
     pub(crate) fn drivers(self) -> impl Iterator<Item = (&'a str, Option<i64>)> {
         self.0.json["spec"]["drivers"].as_array().into_iter().flatten().map(|driver| {
-            let name = text(&driver["name"]).unwrap_or_default();
+            let name = driver["name"].as_str().unwrap_or_default();
             (name, driver["allocatable"]["count"].as_i64())
         })
     }
@@ -53,7 +53,7 @@ pub(crate) struct VolumeAttachment<'a>(pub(crate) &'a Object);
 impl<'a> VolumeAttachment<'a> {
     /// The driver that attaches.
     pub(crate) fn attacher(self) -> &'a str {
-        text(&self.0.json["spec"]["attacher"]).unwrap_or_default()
+        self.0.json["spec"]["attacher"].as_str().unwrap_or_default()
     }
 }
 

@@ -7,17 +7,13 @@ use kube_scheduler_framework::api::well_known::{
 };
 use kube_scheduler_framework::api::{Json, Object, Quantity};
 
-/// A text field; absent and `null` are `None`, empty texts are kept.
-pub(super) fn text(value: &Json) -> Option<&str> {
-    value.as_str()
-}
-
 /// `metadata.annotations[key]`.
 pub(super) fn annotation<'a>(object: &'a Object, key: &str) -> Option<&'a str> {
-    text(&object.json["metadata"]["annotations"][key])
+    object.json["metadata"]["annotations"][key].as_str()
 }
 
-fn amount(value: &Json) -> Option<Quantity> {
+/// A quantity; `None` for what is none.
+pub(crate) fn amount(value: &Json) -> Option<Quantity> {
     if value.is_null() { None } else { Quantity::from_json(&value.into()).ok() }
 }
 
@@ -44,13 +40,13 @@ impl<'a> StorageObject<'a> {
     /// Name of the class, empty for none: the annotation, even an empty one, else `spec.storageClassName`.
     pub(crate) fn class(self) -> &'a str {
         self.annotation(STORAGE_CLASS_ANNOTATION)
-            .or_else(|| text(&self.spec()["storageClassName"]))
+            .or_else(|| self.spec()["storageClassName"].as_str())
             .unwrap_or_default()
     }
 
     /// `status.phase`.
     pub(crate) fn phase(self) -> &'a str {
-        text(&self.0.json["status"]["phase"]).unwrap_or_default()
+        self.0.json["status"]["phase"].as_str().unwrap_or_default()
     }
 
     /// Whether its deletion was asked for.
@@ -65,12 +61,12 @@ impl<'a> StorageObject<'a> {
 
     /// `spec.volumeMode`.
     pub(crate) fn volume_mode(self) -> &'a str {
-        text(&self.spec()["volumeMode"]).unwrap_or("Filesystem")
+        self.spec()["volumeMode"].as_str().unwrap_or("Filesystem")
     }
 
     /// `spec.volumeAttributesClassName`, empty for none.
     pub(crate) fn attributes_class(self) -> &'a str {
-        text(&self.spec()["volumeAttributesClassName"]).unwrap_or_default()
+        self.spec()["volumeAttributesClassName"].as_str().unwrap_or_default()
     }
 }
 
@@ -94,7 +90,7 @@ impl<'a> VolumeClaim<'a> {
 
     /// `spec.volumeName`, empty for none.
     pub(crate) fn volume_name(self) -> &'a str {
-        text(&self.spec()["volumeName"]).unwrap_or_default()
+        self.spec()["volumeName"].as_str().unwrap_or_default()
     }
 
     /// Whether it has a volume and its binding is complete.
@@ -157,7 +153,7 @@ impl<'a> PersistentVolume<'a> {
         if source.is_null() {
             return None;
         }
-        let field = |name: &str| text(&source[name]).unwrap_or_default();
+        let field = |name: &str| source[name].as_str().unwrap_or_default();
         Some((field("driver"), field("volumeHandle")))
     }
 }
@@ -183,12 +179,12 @@ impl<'a> StorageClass<'a> {
 
     /// Who provisions its volumes.
     pub(crate) fn provisioner(self) -> &'a str {
-        text(&self.0.json["provisioner"]).unwrap_or_default()
+        self.0.json["provisioner"].as_str().unwrap_or_default()
     }
 
     /// `volumeBindingMode`; `None` when the object does not say.
     pub(crate) fn binding_mode(self) -> Option<BindingMode> {
-        text(&self.0.json["volumeBindingMode"]).map(|mode| match mode {
+        self.0.json["volumeBindingMode"].as_str().map(|mode| match mode {
             "WaitForFirstConsumer" => BindingMode::WaitForFirstConsumer,
             _ => BindingMode::Immediate,
         })
