@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use super::Binding;
 use super::expect::expect_at_once;
 use super::permit::{Wait, Waits};
+use super::steps::plugin_result;
 use crate::core::Core;
 use crate::guard::guarded;
 use crate::profiles::ProfileIdx;
@@ -76,13 +77,7 @@ impl Binding {
                 meter.plugin_ended(idx, MeteredPoint::Reserve, status.code(), start);
             }
             expect_at_once(core, asked, commands);
-            if status.is_rejected() {
-                return Err(status.from_plugin(name));
-            }
-            if !status.is_success() {
-                let context = format!("running Reserve plugin \"{name}\"");
-                return Err(status.wrapped(context).from_plugin(name));
-            }
+            plugin_result(status, "Reserve", name)?;
         }
         Ok(())
     }
@@ -101,18 +96,13 @@ impl Binding {
                 meter.plugin_ended(idx, MeteredPoint::Permit, decision.status.code(), start);
             }
             match decision.status.code() {
-                Code::Success => {}
                 Code::Wait => {
                     let timeout = decision.timeout.min(MAX_PERMIT_WAIT);
                     let deadline = core.now + timeout;
                     let (plugin, status) = (name.clone(), decision.status);
                     waits.push(Wait { plugin, deadline, timeout, status });
                 }
-                code if code.is_rejected() => return Err(decision.status.from_plugin(name)),
-                _ => {
-                    let context = format!("running Permit plugin \"{name}\"");
-                    return Err(decision.status.wrapped(context).from_plugin(name));
-                }
+                _ => plugin_result(decision.status, "Permit", name)?,
             }
         }
         Ok(waits)

@@ -189,9 +189,15 @@ impl Bindings {
     /// Asks Bind plugins from `next` on, until one takes the pod.
     pub(super) fn run_bind(&mut self, core: &mut Core, mut binding: Box<Binding>, next: usize) {
         match self.bind_steps(core, &mut binding, next) {
-            Some(Ok(())) => self.bound(core, binding),
-            Some(Err(status)) => self.fail_at(core, binding, RejectionStage::Bind, status),
+            Some(result) => self.bind_ended(core, binding, result),
             None => self.table.put(binding, &mut core.deadlines),
+        }
+    }
+
+    fn bind_ended(&mut self, core: &mut Core, binding: Box<Binding>, result: Result<(), Status>) {
+        match result {
+            Ok(()) => self.bound(core, binding),
+            Err(status) => self.fail_at(core, binding, RejectionStage::Bind, status),
         }
     }
 
@@ -228,7 +234,7 @@ impl Bindings {
             }
             let awaited = match outcome {
                 BindOutcome::Ready(status) if status.is_skip() => continue,
-                BindOutcome::Ready(status) => return Some(bind_result(status, name)),
+                BindOutcome::Ready(status) => return Some(plugin_result(status, "Bind", name)),
                 BindOutcome::Pending(work) if !core.trusts(name) => {
                     let token = self.table.issue_token(&binding.pod.uid);
                     core.effects.push(Effect::Await { token, plugin: name.clone(), work });
@@ -273,10 +279,7 @@ impl Bindings {
                 if status.is_skip() {
                     return self.run_bind(core, binding, next);
                 }
-                match bind_result(status, &plugin) {
-                    Ok(()) => self.bound(core, binding),
-                    Err(status) => self.fail_at(core, binding, RejectionStage::Bind, status),
-                }
+                self.bind_ended(core, binding, plugin_result(status, "Bind", &plugin));
             }
             Stage::Permit | Stage::BindOutside { .. } | Stage::Bind { .. } => {
                 self.table.put(binding, &mut core.deadlines);
@@ -285,22 +288,13 @@ impl Bindings {
     }
 }
 
-pub(super) fn pre_bind_failure(status: Status, name: &PluginName) -> Option<Status> {
-    if status.is_success() {
-        None
-    } else if status.is_rejected() {
-        Some(status.from_plugin(name))
-    } else {
-        Some(status.wrapped(format!("running PreBind plugin \"{name}\"")).from_plugin(name))
-    }
-}
-
-fn bind_result(status: Status, name: &PluginName) -> Result<(), Status> {
+/// What a plugin answered at the extension point of this name: if it was not success, with the plugin's name.
+pub(super) fn plugin_result(status: Status, point: &str, name: &PluginName) -> Result<(), Status> {
     if status.is_success() {
         Ok(())
     } else if status.is_rejected() {
         Err(status.from_plugin(name))
     } else {
-        Err(status.wrapped(format!("running Bind plugin \"{name}\"")).from_plugin(name))
+        Err(status.wrapped(format!("running {point} plugin \"{name}\"")).from_plugin(name))
     }
 }

@@ -14,7 +14,7 @@ use kube_scheduler_framework::{
 use kube_scheduler_runtime::MeteredPoint;
 
 use super::expect::{expect_at_once, write_object};
-use super::steps::pre_bind_failure;
+use super::steps::plugin_result;
 use super::{Binding, Bindings, Serial, Stage};
 use crate::core::Core;
 use crate::effect::{Effect, Token};
@@ -88,7 +88,7 @@ impl Binding {
                 let point = MeteredPoint::PreBind;
                 core.plans.plugin_ended(self.profile, &plugin, point, status.code(), start);
                 if let Stage::PreBind { failure: failure @ None, .. } = stage {
-                    *failure = pre_bind_failure(status, &plugin);
+                    *failure = plugin_result(status, "PreBind", &plugin).err();
                 }
             }
             (Ok(_), _) => {}
@@ -172,7 +172,8 @@ impl Bindings {
         let Some(mut binding) = self.table.take(uid, &mut core.deadlines) else { return false };
         if let Stage::PreBind { running, failure: failure @ None, .. } = &mut binding.stage {
             let plugin = running.first().map(|running| running.plugin.clone()).unwrap_or_default();
-            *failure = pre_bind_failure(Status::error(format!("preempted by {by}")), &plugin);
+            let status = Status::error(format!("preempted by {by}"));
+            *failure = plugin_result(status, "PreBind", &plugin).err();
             core.effects.extend(running.iter().filter_map(|running| match running.work {
                 Work::Outside(token) => Some(Effect::CancelWork { token }),
                 Work::Write(..) | Work::Sleep { .. } => None,
