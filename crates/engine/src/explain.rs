@@ -122,7 +122,12 @@ impl Explanation {
     }
 
     fn failed(pod: &Pod, error: Status) -> Self {
-        Self { message: Some(error.message()), error: Some(error), ..Self::nothing_yet(pod) }
+        Self::nothing_yet(pod).ended_by(error)
+    }
+
+    /// What has been found until an error ended the evaluation.
+    fn ended_by(self, error: Status) -> Self {
+        Self { message: Some(error.message()), error: Some(error), ..self }
     }
 }
 
@@ -200,21 +205,15 @@ fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, manner: Manner) -> Explanation {
     let cluster = runner.cx.cluster;
     let mut evaluation = match Evaluation::new(runner, pod, &Pool::none()) {
         Ok(evaluation) => evaluation,
-        Err(EvaluationFailure::PreFilter(status)) => {
-            explanation.message = Some(status.message());
-            explanation.error = Some(status);
-            return explanation;
-        }
+        Err(EvaluationFailure::PreFilter(status)) => return explanation.ended_by(status),
         Err(EvaluationFailure::Filter(failure)) => {
-            explanation.message = Some(failure.status.message());
-            explanation.error = Some(failure.status);
             explanation.node_names = failure.node_names;
             let answers = failure.answers.into_iter().filter_map(|(idx, status)| {
                 let name = cluster.node_name(idx)?.clone();
                 Some(NodeExplanation { status, ..NodeExplanation::of(name) })
             });
             explanation.nodes = answers.collect();
-            return explanation;
+            return explanation.ended_by(failure.status);
         }
         Err(EvaluationFailure::Rejected(rejection)) => {
             let run = &rejection.pre_filter;
@@ -232,11 +231,7 @@ fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, manner: Manner) -> Explanation {
     // As in an attempt, nominated pods are taken into account before the verdicts are used: they can take the last node.
     match verdicts_with_nominated_pods(runner, pod, &evaluation, None) {
         Ok(changed) => evaluation.replace(changed),
-        Err(status) => {
-            explanation.message = Some(status.message());
-            explanation.error = Some(status);
-            return explanation;
-        }
+        Err(status) => return explanation.ended_by(status),
     }
     explanation.chosen = nominated_node(runner, pod, &evaluation);
     if evaluation.verdicts.n_passing() == 0 && explanation.chosen.is_none() {

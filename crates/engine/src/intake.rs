@@ -75,10 +75,7 @@ impl Intake<'_> {
         if old.uid != pod.uid {
             // A pod re-created under the same name, with the deletion missed in between. What the old one held or was
             // assumed to hold would never be given back.
-            self.pod_removed(&old);
-            self.preemptions.pod_is_gone(self.core, &old.uid);
-            self.bindings.pod_gone(self.core, &old.uid);
-            self.forget_unanswered(&old);
+            self.pod_gone(&old);
             return self.pod_added(pod);
         }
         if changes_group {
@@ -126,11 +123,15 @@ impl Intake<'_> {
 
     pub(crate) fn pod_deleted(&mut self, namespace: &str, name: &str) {
         if let Some(pod) = self.core.pods.remove(namespace, name) {
-            self.pod_removed(&pod);
-            self.preemptions.pod_is_gone(self.core, &pod.uid);
-            self.bindings.pod_gone(self.core, &pod.uid);
-            self.forget_unanswered(&pod);
+            self.pod_gone(&pod);
         }
+    }
+
+    fn pod_gone(&mut self, pod: &Arc<Pod>) {
+        self.pod_removed(pod);
+        self.preemptions.pod_is_gone(self.core, &pod.uid);
+        self.bindings.pod_gone(self.core, &pod.uid);
+        self.forget_unanswered(pod);
     }
 
     /// The pod will not be tried again.
@@ -312,13 +313,13 @@ impl Intake<'_> {
         self.core.move_all(&ClusterEvent::ASSIGNED_POD_DELETE, Some(&object), None);
     }
 
+    fn known_node(&self, name: &str) -> Option<Arc<Node>> {
+        let cluster = &self.core.cluster;
+        cluster.node(cluster.node_idx(name)?).cloned()
+    }
+
     pub(crate) fn node_applied(&mut self, node: Arc<Node>) {
-        let old = self
-            .core
-            .cluster
-            .node_idx(&node.name)
-            .and_then(|idx| self.core.cluster.node(idx))
-            .cloned();
+        let old = self.known_node(&node.name);
         let new_object = EventObject::Node(node.clone());
         match old {
             None => {
@@ -339,9 +340,7 @@ impl Intake<'_> {
     }
 
     pub(crate) fn node_deleted(&mut self, name: &str) {
-        let node =
-            self.core.cluster.node_idx(name).and_then(|idx| self.core.cluster.node(idx)).cloned();
-        if let Some(node) = node {
+        if let Some(node) = self.known_node(name) {
             let object = EventObject::Node(node);
             let event = ClusterEvent::new(EventResource::Node, ActionType::DELETE);
             self.happened(&event, Some(&object), None);
