@@ -15,6 +15,7 @@ use kube_scheduler_runtime::{
     Extenders, ExtensionPoint, PluginSet, Profile, ProfileConfig, ProfileError, Registry, Timer,
 };
 
+use crate::backfill::Backfill;
 use crate::binding::Bindings;
 use crate::budget::WorkLimits;
 use crate::class_cache::SignPlan;
@@ -23,6 +24,7 @@ use crate::counts::{Counts, ProfileCounts};
 use crate::cycle::{CycleOptions, SchedulingCycle};
 use crate::engine::Engine;
 use crate::foreign_groups::ForeignGroups;
+use crate::incomplete::IncompleteGroups;
 use crate::measures::Measures;
 use crate::policy::{Gate as PreEnqueueGate, GroupGates, Hints, Plans};
 use crate::pool::Pool;
@@ -211,10 +213,12 @@ impl Engine {
         };
         let measures = Measures::new(options.timer, options.keeps_bound);
         let is_enabled = |gate| options.gates.is_enabled(gate);
+        let mut core = Core::new(plans, readers, queue, counts, measures);
+        core.incomplete = IncompleteGroups::new(options.group_patience);
+        core.backfill = Backfill::new(options.longest_hold);
+        core.foreign = foreign;
         Ok(Self {
-            core: Core::new(plans, readers, queue, counts, measures)
-                .with_group_times(options.group_patience, options.longest_hold)
-                .with_groups_of_plugins(foreign),
+            core,
             cycle: SchedulingCycle::new(CycleOptions {
                 pool: options.pool,
                 uses_class_cache: options.uses_class_cache,

@@ -84,7 +84,7 @@ pub(crate) struct Core {
     n_queue_changes: u64,
     /// The group whose members were made ready last, and how often the queue had been changed then.
     activated: Option<(GroupKey, u64)>,
-    signatures: Signatures,
+    pub(crate) signatures: Signatures,
     notes: Vec<String>,
     /// What only a copy has, on which questions are answered; `None` in the engine that schedules.
     fork_state: Option<ForkState>,
@@ -476,15 +476,5 @@ impl Core {
     /// The lines for the log, oldest first.
     pub(crate) fn drain_notes(&mut self) -> impl Iterator<Item = String> + '_ {
         self.notes.drain(..)
-    }
-
-    /// How many signatures of pods are remembered.
-    pub(crate) fn n_signatures(&self) -> usize {
-        self.signatures.len()
-    }
-
-    /// What these signatures take, in bytes.
-    pub(crate) fn n_signature_bytes(&self) -> usize {
-        self.signatures.n_bytes()
     }
 }

@@ -17,6 +17,7 @@ use crate::apart::GIVEN_UP;
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;
 use crate::effect::PodRef;
+use crate::failure::NominationChange;
 use crate::group::{Effort, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
 use crate::group_placement::placements;
 use crate::group_report::GroupReport;
@@ -392,8 +393,10 @@ fn register(cx: &mut GroupWork<'_>, group: &Group, victims: Vec<Arc<Pod>>, plugi
     let Some(preemptor) = preemptor(cx.core, group) else { return };
     let shown: Vec<PodRef> = victims.iter().map(|victim| PodRef::from(&**victim)).collect();
     cx.observer.preempting(&PodRef::from(&*preemptor.identity), GROUP_TARGET, &shown);
-    if let Some(plan) = cx.preemptions.plan_for_group(victims, plugin) {
-        cx.started.push(cx.preemptions.register_for_group(cx.core, preemptor, plan));
+    // The victims may be on any nodes.
+    let target = NominationChange::To(GROUP_TARGET.into());
+    if let Some(plan) = cx.preemptions.plan(&target, victims, Some(plugin)) {
+        cx.started.push(cx.preemptions.register_for(cx.core, preemptor, plan, None));
     }
 }
 

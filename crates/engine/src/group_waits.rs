@@ -19,7 +19,6 @@ use crate::deadlines::WakeUp;
 use crate::effect::{Effect, PodRef};
 use crate::engine::Engine;
 use crate::failure::{NominationChange, status_patch};
-use crate::foreign_groups::ForeignGroups;
 use crate::group_submission::write_condition;
 use crate::incomplete::GroupKey;
 
@@ -114,12 +113,6 @@ impl fmt::Display for IncompleteGroup {
 
 /// # Groups that are waited for
 impl Core {
-    /// Sets the plugins that have groups of their own.
-    pub(crate) fn with_groups_of_plugins(mut self, foreign: ForeignGroups) -> Self {
-        self.foreign = foreign;
-        self
-    }
-
     /// A pod without a node has come, and is in the queue: the one that completes a gang passes its own gate first, and then wakes
     /// the others.
     pub(crate) fn member_has_come(&mut self, pod: &Arc<Pod>) {

@@ -11,10 +11,10 @@ use kube_scheduler_cache::PodGroupState;
 use kube_scheduler_framework::ClusterEvent;
 use kube_scheduler_queue::Nomination;
 
-use crate::backfill::{Backfill, Demand, Head, Plan};
+use crate::backfill::{Demand, Head, Plan};
 use crate::core::Core;
 use crate::deadlines::WakeUp;
-use crate::incomplete::{GroupKey, IncompleteGroups};
+use crate::incomplete::GroupKey;
 use crate::policy::Entry;
 
 /// For how long a gang is not planned ahead again that would not fit even if all pods that may end had ended.
@@ -25,18 +25,6 @@ const MAX_WAKES: usize = 32;
 
 /// # Room that is held
 impl Core {
-    /// Sets the times that are about groups: after `patience` a group that lacks members is reported (never if it is `None`), and
-    /// for `longest` a gang may hold room.
-    pub(crate) fn with_group_times(
-        mut self,
-        patience: Option<Duration>,
-        longest: Duration,
-    ) -> Self {
-        self.backfill = Backfill::new(longest);
-        self.incomplete = IncompleteGroups::new(patience);
-        self
-    }
-
     /// A gang that does not fit holds what its plan says from now on, in the place of what was held before.
     pub(crate) fn hold_room(&mut self, group: GroupKey, priority: i32, plan: Plan) {
         let Some(demand) = demand_of(self, &group) else { return self.stop_holding(&group) };

@@ -159,25 +159,6 @@ impl Preemptions {
         (n_to_do > 0).then(|| Plan { node: node.clone(), victims, terminating, plugin })
     }
 
-    /// The plan to evict pods for a pod group: they may be on any nodes.
-    pub(crate) fn plan_for_group(
-        &self,
-        victims: Vec<Arc<Pod>>,
-        plugin: PluginName,
-    ) -> Option<Plan> {
-        self.plan(&NominationChange::To(GROUP_TARGET.into()), victims, Some(plugin))
-    }
-
-    /// [`register`](Self::register) for a pod group, all members of which are held back.
-    pub(crate) fn register_for_group(
-        &mut self,
-        core: &mut Core,
-        preemptor: GroupPreemptor,
-        plan: Plan,
-    ) -> TaskId {
-        self.register_one(core, preemptor, plan, None)
-    }
-
     /// Registers a preemption; [`advance`](Self::advance) sets it going. From here on the pod is held back, unless its
     /// attempt is `held`.
     pub(crate) fn register(
@@ -188,10 +169,11 @@ impl Preemptions {
         held: Option<HeldAttempt>,
     ) -> TaskId {
         let preemptor = GroupPreemptor { identity: preemptor, members: Vec::new(), object: None };
-        self.register_one(core, preemptor, plan, held)
+        self.register_for(core, preemptor, plan, held)
     }
 
-    fn register_one(
+    /// [`register`](Self::register) for a pod or a pod group, all members of which are held back.
+    pub(crate) fn register_for(
         &mut self,
         core: &mut Core,
         preemptor: GroupPreemptor,

@@ -72,7 +72,7 @@ pub(crate) fn table_sizes(
         ("changes of claims and devices", n_object_changes, Some(n_object_change_bytes)),
         ("followed counters", cluster.n_followed(), Some(cluster.n_bytes_of_followed())),
         ("label columns", cluster.n_label_columns(), Some(cluster.n_bytes_of_label_columns())),
-        ("signatures", core.n_signatures(), Some(core.n_signature_bytes())),
+        ("signatures", core.signatures.len(), Some(core.signatures.n_bytes())),
         ("evaluations", n_evaluations, Some(n_evaluation_bytes)),
         ("namespaces with costly pods", cycle.n_allowances(), None),
         ("plugins", n_plugins, Some(n_plugin_bytes)),

@@ -25,11 +25,11 @@ impl Bindings {
         members: &mut [&mut Trial],
     ) -> Option<Commands> {
         let mut commands = Commands::default();
-        let permitted = members.last_mut()?.binding().reserve_and_permit(core, &mut commands);
+        let permitted = members.last_mut()?.binding.reserve_and_permit(core, &mut commands);
         let is_through = permitted.is_ok_and(|waits| waits.is_empty());
         // Plugins look ahead at PreBind where it is announced, before a pod can be seen waiting.
         let mut is_idle = |member: &mut &mut Trial| {
-            !self.announces || member.binding().pre_flight(core) == Ok(false)
+            !self.announces || member.binding.pre_flight(core) == Ok(false)
         };
         (is_through && members.iter_mut().all(&mut is_idle)).then_some(commands)
     }
@@ -42,7 +42,7 @@ impl Bindings {
         members: impl Iterator<Item = Trial>,
         commands: Commands,
     ) -> Vec<(PodRef, AttemptResult)> {
-        let mut bindings: Vec<Box<Binding>> = members.map(Trial::into_binding).collect();
+        let mut bindings: Vec<Box<Binding>> = members.map(|trial| trial.binding).collect();
         for binding in &mut bindings {
             // It may have been given back since the trial.
             Self::end_nomination(core, &binding.pod.uid);

@@ -22,7 +22,7 @@ const ASKED_TO_WAIT: &str = "one or more plugins asked to wait and no plugin rej
 /// [bound](Bindings::start_together) where it is, or [leave](Trial::leave).
 #[derive(Debug)]
 pub(crate) struct Trial {
-    binding: Box<Binding>,
+    pub(super) binding: Box<Binding>,
     /// The node that the pod was nominated to.
     nomination: Option<Arc<str>>,
     /// Whether Reserve and Permit were asked, and Unreserve was not.
@@ -107,14 +107,6 @@ impl Trial {
             });
         }
         self.binding.state
-    }
-
-    pub(super) fn binding(&mut self) -> &mut Binding {
-        &mut self.binding
-    }
-
-    pub(super) fn into_binding(self) -> Box<Binding> {
-        self.binding
     }
 }
 
