@@ -46,7 +46,7 @@ impl PreFilterFollower for DynamicResources {
         // A state that still holds the former devices would force the next change to copy them.
         if let Some(devices) = state.get_mut::<PodDevices>() {
             devices.allocator = None;
-            devices.found().forget_claims();
+            devices.found().claims = Vec::new();
         }
     }
 }

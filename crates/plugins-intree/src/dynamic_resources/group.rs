@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_devices::api::{Consumer, ResourceClaim};
-use kube_scheduler_framework::api::{Pod, PodGroup, PodResourceClaim, ResourceClaimName};
+use kube_scheduler_framework::api::{Pod, PodGroup, PodResourceClaim};
 use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_framework::{ClusterView, CycleState, Status};
 
+use super::resolve::name_of_claim;
 use crate::pod_groups::text_of;
 
 /// The resource of pod groups.
@@ -57,20 +58,9 @@ pub(super) fn claim_name<'a>(
     group: &'a PodGroup,
     entry: &'a PodResourceClaim,
 ) -> Result<Option<(&'a str, bool)>, String> {
-    let key = || format!("{}/{}", group.namespace, group.name);
-    match entry.claim_in(&group.claim_statuses) {
-        ResourceClaimName::Existing(name) => Ok(Some((name, false))),
-        _ if entry.template.is_none() => Err(format!(
-            "PodGroup {}, spec.resourceClaim {}: none of the supported fields are set",
-            key(),
-            entry.name
-        )),
-        ResourceClaimName::Generated(name) => Ok(Some((name, true))),
-        ResourceClaimName::Unneeded => Ok(None),
-        ResourceClaimName::Pending => {
-            Err(format!("PodGroup {}: ResourceClaim not created yet", key()))
-        }
-    }
+    let quoted =
+        || (format!("PodGroup {}/{}", group.namespace, group.name), entry.name.to_string());
+    name_of_claim(entry.claim_in(&group.claim_statuses), entry.template.is_some(), quoted)
 }
 
 /// For which entries of `spec.resourceClaims` the claim belongs to the pod's group, and what uses the claim then: the group.

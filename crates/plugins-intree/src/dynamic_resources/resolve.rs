@@ -63,18 +63,27 @@ pub(super) fn claim_name<'a>(
     pod: &'a Pod,
     entry: &'a PodResourceClaim,
 ) -> Result<Option<(&'a str, bool)>, String> {
-    match entry.claim_in(&pod.status.resource_claim_statuses) {
+    let quoted = || (format!("pod \"{}\"", pod.key()), format!("\"{}\"", entry.name));
+    let found = entry.claim_in(&pod.status.resource_claim_statuses);
+    name_of_claim(found, entry.template.is_some(), quoted)
+}
+
+/// The same for what was `found` for an entry of a pod or a group; `quoted` is how errors call that and the entry.
+pub(super) fn name_of_claim(
+    found: ResourceClaimName<'_>,
+    has_template: bool,
+    quoted: impl Fn() -> (String, String),
+) -> Result<Option<(&str, bool)>, String> {
+    match found {
         ResourceClaimName::Existing(name) => Ok(Some((name, false))),
-        _ if entry.template.is_none() => Err(format!(
-            "pod \"{}\", spec.resourceClaim \"{}\": none of the supported fields are set",
-            pod.key(),
-            entry.name
-        )),
+        _ if !has_template => {
+            let (owner, entry) = quoted();
+            let why = "none of the supported fields are set";
+            Err(format!("{owner}, spec.resourceClaim {entry}: {why}"))
+        }
         ResourceClaimName::Generated(name) => Ok(Some((name, true))),
         ResourceClaimName::Unneeded => Ok(None),
-        ResourceClaimName::Pending => {
-            Err(format!("pod \"{}\": ResourceClaim not created yet", pod.key()))
-        }
+        ResourceClaimName::Pending => Err(format!("{}: ResourceClaim not created yet", quoted().0)),
     }
 }
 

@@ -142,7 +142,7 @@ pub(super) struct Found {
     /// The answers to what the pod asks for, which differs with what its special claim asks for on a node.
     columns: Vec<(Option<Arc<ExtendedClaim>>, Arc<Column>)>,
     /// The claims to allocate, which differ in the same way.
-    claims: Vec<(Option<Arc<ExtendedClaim>>, Arc<PodClaims>)>,
+    pub(super) claims: Vec<(Option<Arc<ExtendedClaim>>, Arc<PodClaims>)>,
     /// What may be chosen on the node for which others than the first choice are tried at the moment.
     pub(super) choices: Option<(NodeIdx, Arc<Choices>)>,
     /// Claims whose allocation some node cannot use, by place.
@@ -156,11 +156,6 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Forgets what holds the selectors of claims.
-    pub(super) fn forget_claims(&mut self) {
-        self.claims = Vec::new();
-    }
-
     /// How many steps the next search may take.
     pub(super) fn steps_left(&self, limits: &StepLimits) -> u64 {
         limits.of_attempt.saturating_sub(self.n_steps).min(limits.of_node)

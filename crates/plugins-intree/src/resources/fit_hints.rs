@@ -40,12 +40,11 @@ pub(super) fn events(delegates: bool) -> Vec<EventRegistration> {
 fn is_helped_by_class(pod: &Pod, old: Option<&Object>, new: &Object) -> bool {
     let asks_for = |name: &str| pod.requests.spec_total(name).is_some();
     let name_of = |class| device_classes::extended_resource_name(class).unwrap_or_default();
-    let is_new_to_pod = match old {
-        None => asks_for(&format!("{DEVICE_CLASS_PREFIX}{}", new.name)),
-        Some(old) if name_of(old) == name_of(new) => return false,
-        Some(_) => false,
-    };
-    is_new_to_pod || device_classes::extended_resource_name(new).is_some_and(asks_for)
+    let serves_pod = device_classes::extended_resource_name(new).is_some_and(asks_for);
+    match old {
+        None => serves_pod || asks_for(&format!("{DEVICE_CLASS_PREFIX}{}", new.name)),
+        Some(old) => serves_pod && name_of(old) != name_of(new),
+    }
 }
 
 fn is_freed_by_pod(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>) -> bool {
