@@ -160,6 +160,19 @@ impl Search<'_, '_> {
         }
     }
 
+    /// Asks the filters about all nodes that the pod may go to, after PreFilter has left these.
+    fn evaluate(
+        &self,
+        state: CycleState,
+        pre_filter: PreFilterRun,
+    ) -> Result<Evaluation, EvaluationFailure> {
+        let (runner, pool) = (&self.runner, self.pool);
+        let evaluation = Evaluation::after_pre_filter(runner, pool, state, pre_filter)?;
+        let mut evaluation = self.keep_to_nodes(evaluation);
+        evaluation.look_at_all(runner, self.pod, pool)?;
+        Ok(evaluation)
+    }
+
     fn nominated_node(&self) -> Option<NodeIdx> {
         let name = self.pod.nominated_node_name().filter(|_| self.prefers_nominated)?;
         let is_allowed = self.nodes.is_none_or(|nodes| nodes.contains(name));
@@ -284,14 +297,11 @@ impl Search<'_, '_> {
         run: Option<(CycleState, PreFilterRun)>,
     ) -> Result<Evaluation, NoChoice> {
         self.classes.misses += 1;
-        let (runner, pod, pool) = (&self.runner, self.pod, self.pool);
         let (state, pre_filter) = run.unwrap_or_else(|| self.pre_filter());
-        let mut evaluation = Evaluation::after_pre_filter(runner, pool, state, pre_filter)
-            .map_err(|failure| self.failed(failure))?;
-        evaluation = self.keep_to_nodes(evaluation);
-        evaluation.look_at_all(runner, pod, pool).map_err(|failure| self.failed(failure))?;
+        let evaluation =
+            self.evaluate(state, pre_filter).map_err(|failure| self.failed(failure))?;
         if let Some(class) = self.class.filter(|_| evaluation.verdicts.n_passing() == 0) {
-            self.classes.put_unfit(class, runner, self.pod, &evaluation);
+            self.classes.put_unfit(class, &self.runner, self.pod, &evaluation);
         }
         Ok(evaluation)
     }

@@ -29,18 +29,12 @@ pub(crate) struct Candidates {
 impl Search<'_, '_> {
     /// All nodes on which the pod fits, from scratch. Neither extenders nor PostFilter are asked.
     pub(crate) fn candidates(self) -> Result<Candidates, NoChoice> {
-        let (runner, pod, pool) = (self.runner, self.pod, self.pool);
+        let (runner, pod) = (self.runner, self.pod);
         if self.n_nodes() == 0 {
             return Err(NoChoice::NoNodes);
         }
         let (state, pre_filter) = self.pre_filter();
-        let evaluated = Evaluation::after_pre_filter(&runner, pool, state, pre_filter);
-        let evaluated = evaluated.and_then(|evaluation| {
-            let mut evaluation = self.keep_to_nodes(evaluation);
-            evaluation.look_at_all(&runner, pod, pool)?;
-            Ok(evaluation)
-        });
-        let mut evaluation = match evaluated {
+        let mut evaluation = match self.evaluate(state, pre_filter) {
             Ok(evaluation) => evaluation,
             Err(EvaluationFailure::PreFilter(status)) => return Err(NoChoice::Broken(status)),
             Err(EvaluationFailure::Filter(failure)) => {
