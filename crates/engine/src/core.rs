@@ -85,7 +85,7 @@ pub(crate) struct Core {
     /// The group whose members were made ready last, and how often the queue had been changed then.
     activated: Option<(GroupKey, u64)>,
     pub(crate) signatures: Signatures,
-    notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// What only a copy has, on which questions are answered; `None` in the engine that schedules.
     fork_state: Option<ForkState>,
 }
@@ -365,11 +365,6 @@ impl Core {
         }
     }
 
-    /// Moves the pods whose backoff is over or that have been unschedulable for too long.
-    pub(crate) fn flush_queue(&mut self) {
-        self.with_queue(|queue, policy| queue.flush_due(policy.now, policy));
-    }
-
     /// Has pods tried again, whatever their backoff.
     pub(crate) fn activate(&mut self, pods: impl IntoIterator<Item = Arc<Pod>>) {
         let entries: Vec<Entry> = pods.into_iter().map(Entry).collect();
@@ -471,10 +466,5 @@ impl Core {
         if self.notes.len() < MAX_NOTES {
             self.notes.push(note);
         }
-    }
-
-    /// The lines for the log, oldest first.
-    pub(crate) fn drain_notes(&mut self) -> impl Iterator<Item = String> + '_ {
-        self.notes.drain(..)
     }
 }

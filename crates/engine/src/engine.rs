@@ -137,7 +137,9 @@ impl Engine {
                 WakeUp::GroupIsMissed => core.report_incomplete_groups(),
                 WakeUp::HoldEnds => core.expire_hold(),
                 // Once is enough, after all others: pods that the queue moves become ready and set no new deadline that is due.
-                WakeUp::QueueMoves => return core.flush_queue(),
+                WakeUp::QueueMoves => {
+                    return core.with_queue(|queue, policy| queue.flush_due(policy.now, policy));
+                }
             }
         }
     }
@@ -177,7 +179,7 @@ impl Engine {
 
     /// Unexpected things that are worth a line in a log, oldest first.
     pub fn drain_notes(&mut self) -> impl Iterator<Item = String> + '_ {
-        self.core.drain_notes()
+        self.core.notes.drain(..)
     }
 
     /// Keeps for [`drain_notices`](Self::drain_notices) from now on what a log of this verbosity has lines for; nothing at

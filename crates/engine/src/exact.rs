@@ -131,14 +131,13 @@ impl SchedulingCycle {
         if group.pods.len() < needed {
             return refused(Why::TooFew(group.pods.len()));
         }
-        let namespace = &group.namespace;
-        let limits = self.budgets.of(namespace, &cx.core.cluster, cx.core.now);
+        let limits = self.limits_of(cx, group);
         // What is too expensive to be tried is too expensive to be counted: trying it says so.
         let is_counted = |pod: &Arc<Pod>| Price::of(pod, &cx.core.cluster).search <= limits.hard;
         if group.pods.iter().all(is_counted) {
             let spent = &mut cx.effort.as_a_whole;
             *spent = spent.saturating_add(price_of_counting(&group.pods, nodes.len()));
-            let (_, limit) = self.search_limits(cx, namespace);
+            let (_, limit) = self.search_limits(cx, group);
             let demand = demand_of(group, (&group.pods[..], needed), nodes);
             match counted_out(cx, group, demand, limit) {
                 Ok(None) => {}
@@ -153,7 +152,7 @@ impl SchedulingCycle {
         if !cx.core.plans.extenders.is_empty() {
             return (greedy, Some(Why::Extenders));
         }
-        let (stage, limit) = self.search_limits(cx, namespace);
+        let (stage, limit) = self.search_limits(cx, group);
         let mut board = GangBoard::new(self, cx, group, (scope, nodes), limit);
         let problem = board.problem(needed);
         match search(&mut board, &problem) {
@@ -166,7 +165,6 @@ impl SchedulingCycle {
             Err(Halt::Broken(status)) => (PlacementOutcome::failed(status), None),
             Err(Halt::Limit | Halt::LooksFurther) => {
                 // A try that ends at its own limit has not found a way, and those that come later may.
-                let limits = self.budgets.of(namespace, &cx.core.cluster, cx.core.now);
                 let left = stage.saturating_sub(cx.effort.planned());
                 cx.effort.hit_limit |= cx.effort.until.is_none() || left < limits.hard;
                 (greedy, Some(Why::Limit))
@@ -218,31 +216,30 @@ impl SchedulingCycle {
     }
 
     /// What planning as a whole may have cost at the end of the present stage.
-    fn search_limit(&self, cx: &GroupWork<'_>, namespace: &Arc<str>) -> u64 {
-        let limits = self.budgets.of(namespace, &cx.core.cluster, cx.core.now);
-        cx.effort.before_stage.saturating_add(limits.hard.saturating_mul(MAX_SEARCH_WORK))
+    fn search_limit(&self, cx: &GroupWork<'_>, group: &Group) -> u64 {
+        let limit = self.limits_of(cx, group).hard;
+        cx.effort.before_stage.saturating_add(limit.saturating_mul(MAX_SEARCH_WORK))
     }
 
     /// The same, and what it may have cost at the end of the present try.
-    fn search_limits(&self, cx: &GroupWork<'_>, namespace: &Arc<str>) -> (u64, u64) {
-        let stage = self.search_limit(cx, namespace);
+    fn search_limits(&self, cx: &GroupWork<'_>, group: &Group) -> (u64, u64) {
+        let stage = self.search_limit(cx, group);
         (stage, cx.effort.until.unwrap_or(stage).min(stage))
     }
 
     /// What planning as a whole may have cost at the end of a try in a changed cluster. What is not found by then counts as not
     /// there, unless nothing is left for later tries.
-    pub(crate) fn try_limit(&self, cx: &GroupWork<'_>, namespace: &Arc<str>) -> u64 {
+    pub(crate) fn try_limit(&self, cx: &GroupWork<'_>, group: &Group) -> u64 {
         let spent = cx.effort.planned();
-        spent.saturating_add(self.search_limit(cx, namespace).saturating_sub(spent) / TRY_PART)
+        spent.saturating_add(self.search_limit(cx, group).saturating_sub(spent) / TRY_PART)
     }
 
     /// Takes what the searches have cost from the allowance of the group's namespace, but for what is taken already.
-    pub(crate) fn spend_on_searches(&mut self, cx: &GroupWork<'_>, namespace: &Arc<str>) {
-        let limits = self.budgets.of(namespace, &cx.core.cluster, cx.core.now);
+    pub(crate) fn spend_on_searches(&mut self, cx: &GroupWork<'_>, group: &Group) {
         let Effort { as_a_whole, chosen, paid, .. } = cx.effort;
         let owed = as_a_whole.saturating_add(chosen);
-        if owed > limits.soft && owed > paid {
-            self.budgets.spend(namespace, owed - paid, cx.core.now);
+        if owed > self.limits_of(cx, group).soft && owed > paid {
+            self.budgets.spend(&group.namespace, owed - paid, cx.core.now);
         }
     }
 }

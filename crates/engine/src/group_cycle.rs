@@ -187,7 +187,7 @@ impl SchedulingCycle {
         if one_by_one > for_all_members(soft, cx, group).max(plain) {
             self.budgets.spend(namespace, one_by_one.saturating_sub(one_by_one_paid), now);
         }
-        self.spend_on_searches(cx, namespace);
+        self.spend_on_searches(cx, group);
         if is_over && !tried.status.is_success() && !tried.status.is_rejected() {
             let n_errors = group.members.iter().map(QueuedPod::consecutive_errors).max();
             let limits = self.limits_of(cx, group);

@@ -287,7 +287,7 @@ impl GroupTrial for Rehearsal<'_, '_> {
             Some(false) => return Status::unschedulable(UNSCHEDULABLE),
             None => {}
         }
-        let tried = self.decide(Some(self.cycle.try_limit(self.cx, &self.group.namespace)));
+        let tried = self.decide(Some(self.cycle.try_limit(self.cx, self.group)));
         if !tried.status.is_rejected() || !self.cx.effort.hit_limit {
             return tried.status;
         }

@@ -117,17 +117,14 @@ impl Core {
     /// the others.
     pub(crate) fn member_has_come(&mut self, pod: &Arc<Pod>) {
         if self.plans.groups.has_gangs {
-            self.watch_group_of(pod);
+            // If the pod is held back, its group is looked at after a while, unless that is going to happen anyway.
+            if let Some(name) = &pod.spec.pod_group
+                && is_held_back(self, pod)
+            {
+                self.watch_group((pod.namespace.clone(), name.clone()));
+            }
             let object = EventObject::Pod(pod.clone());
             self.move_all(&ClusterEvent::UNSCHEDULABLE_POD_ADD, None, Some(&object));
-        }
-    }
-
-    /// If the pod is held back, its group is looked at after a while, unless that is going to happen anyway.
-    fn watch_group_of(&mut self, pod: &Pod) {
-        let Some(name) = &pod.spec.pod_group else { return };
-        if is_held_back(self, pod) {
-            self.watch_group((pod.namespace.clone(), name.clone()));
         }
     }
 
