@@ -224,16 +224,7 @@ impl PreBind for VolumeBinding {
         pod: &Arc<Pod>,
         node: &str,
     ) -> PreBindFlight {
-        let status = if !has_claims(pod) {
-            Status::skip()
-        } else {
-            match state.get::<PodVolumes>() {
-                None => no_state(),
-                Some(volumes) if volumes.is_all_bound => Status::skip(),
-                Some(volumes) if volumes.reserved_on(node).is_none() => not_reserved(node),
-                Some(_) => Status::SUCCESS,
-            }
-        };
+        let status = reserved(state, pod, node).err().unwrap_or_default();
         PreBindFlight { status, may_run_in_parallel: true }
     }
 
@@ -244,21 +235,13 @@ impl PreBind for VolumeBinding {
         pod: &Arc<Pod>,
         node: &str,
     ) -> Completion {
-        if !has_claims(pod) {
-            return Completion::Ready(Status::SUCCESS);
-        }
-        let Some(volumes) = state.get::<PodVolumes>() else {
-            return Completion::Ready(no_state());
-        };
-        if volumes.is_all_bound {
-            return Completion::Ready(Status::SUCCESS);
-        }
-        match volumes.reserved_on(node) {
-            None => Completion::Ready(not_reserved(node)),
-            Some(reservation) => {
+        match reserved(state, pod, node) {
+            Ok(reservation) => {
                 log::binding(pod, node);
                 Completion::Task(Box::new(BindVolumes::new(self.args.timeout, reservation)))
             }
+            Err(status) if status.is_skip() => Completion::Ready(Status::SUCCESS),
+            Err(status) => Completion::Ready(status),
         }
     }
 
@@ -267,8 +250,17 @@ impl PreBind for VolumeBinding {
     }
 }
 
-fn not_reserved(node: &str) -> Status {
-    Status::error(format!("no pod volume found for node \"{node}\""))
+/// What Reserve has left to be bound on the node; a skip if that is nothing.
+fn reserved<'s>(state: &'s CycleState, pod: &Pod, node: &str) -> Result<&'s Reservation, Status> {
+    if !has_claims(pod) {
+        return Err(Status::skip());
+    }
+    let volumes = state.get::<PodVolumes>().ok_or_else(no_state)?;
+    if volumes.is_all_bound {
+        return Err(Status::skip());
+    }
+    let reservation = volumes.reserved_on(node);
+    reservation.ok_or_else(|| Status::error(format!("no pod volume found for node \"{node}\"")))
 }
 
 impl Sign for VolumeBinding {
