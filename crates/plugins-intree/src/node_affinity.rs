@@ -230,11 +230,7 @@ impl Sign for NodeAffinity {
         if let Some(labels) = &pod.spec.node_selector {
             write_labels(labels, signature);
         }
-        let required = required(pod);
-        signature.present(required.is_some());
-        if let Some(required) = required {
-            write_node_selector(required, signature);
-        }
+        write_node_selector(required(pod), signature);
         let preferred =
             pod.spec.node_affinity.as_ref().and_then(|affinity| affinity.preferred.as_ref());
         signature.present(preferred.is_some());

@@ -71,7 +71,12 @@ pub(crate) fn write_texts(texts: &[Arc<str>], signature: &mut SignatureWriter) {
 }
 
 /// A node selector: what its terms match, and to which names it narrows.
-pub(crate) fn write_node_selector(selector: &NodeSelector, signature: &mut SignatureWriter) {
+pub(crate) fn write_node_selector(
+    selector: Option<&NodeSelector>,
+    signature: &mut SignatureWriter,
+) {
+    signature.present(selector.is_some());
+    let Some(selector) = selector else { return };
     signature.len(selector.n_terms_given());
     signature.len(selector.terms().len());
     for term in selector.terms() {

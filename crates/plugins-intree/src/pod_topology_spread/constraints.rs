@@ -216,8 +216,5 @@ pub(super) fn sign(defaults: &Defaults, pod: &Pod, signature: &mut SignatureWrit
         None => signature.len(0),
     }
     let required = pod.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
-    signature.present(required.is_some());
-    if let Some(required) = required {
-        write_node_selector(required, signature);
-    }
+    write_node_selector(required, signature);
 }
