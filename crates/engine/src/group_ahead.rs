@@ -100,7 +100,7 @@ impl SchedulingCycle {
         among: Option<&BTreeSet<Arc<str>>>,
     ) -> Result<Option<Plan>, Status> {
         let cluster = &cx.core.cluster;
-        let limits = self.budgets.of(&group.namespace, cluster, cx.core.now);
+        let limits = self.limits_of(cx, group);
         let mut work = (cluster.n_pods() + cluster.n_nodes() + n_claims(cluster)) as u64;
         // Looks at each claim, which is for nothing if there are too many already.
         if work <= limits.hard && group.pods.iter().any(|pod| may_need_devices(pod)) {

@@ -36,11 +36,11 @@ impl Preparation<'_> {
         devices.follow(objects);
         let resolved = self.shared.claims_of(objects, self.pod).map_err(Status::unresolvable)?;
         let special = self.special(objects)?;
-        let group = group::name_of(self.pod, self.shared.settings.group_claims);
+        let has_group_claims = self.shared.settings.group_claims;
         let mut state = PodDevices::default();
         state.is_of_copy = objects.is_copy();
-        state.group = group.cloned();
-        let shared = group.map(|name| GroupClaims::of(cluster, self.pod, name)).transpose()?;
+        state.group = group::name_of(self.pod, has_group_claims).cloned();
+        let shared = GroupClaims::of(cluster, self.pod, has_group_claims)?;
         for claim in resolved {
             state.claims.push(self.claim(objects, claim, shared.as_ref())?);
         }

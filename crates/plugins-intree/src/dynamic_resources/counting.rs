@@ -15,7 +15,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::groups::GroupDemand;
 use kube_scheduler_framework::{ClusterView, Context, NodeIdx};
 
-use super::group::{self, GroupClaims};
+use super::group::GroupClaims;
 use super::kinds;
 use super::members::{Uses, is_own};
 use super::shared::Shared;
@@ -180,12 +180,9 @@ impl Wanted {
         let objects = cluster.objects();
         // A pod whose claims cannot be read goes nowhere, and takes nothing.
         let Ok(resolved) = shared.claims_of(objects, pod) else { return Needs::default() };
-        let group = group::name_of(pod, shared.settings.group_claims);
-        let of_group = group.map(|name| GroupClaims::of(cluster, pod, name)).transpose();
+        let of_group = GroupClaims::of(cluster, pod, shared.settings.group_claims);
         let Ok(of_group) = of_group else { return Needs::default() };
-        let own = resolved.iter().filter(|it| {
-            is_own(objects, (&*it.claim, it.entry.as_deref()), of_group.as_ref(), uses)
-        });
+        let own = resolved.iter().filter(|it| is_own(objects, it, of_group.as_ref(), uses));
         self.sorts.needs_of(own.map(|it| &*it.claim))
     }
 }

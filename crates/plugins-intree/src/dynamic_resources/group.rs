@@ -71,11 +71,16 @@ pub(super) struct GroupClaims {
 }
 
 impl GroupClaims {
-    /// Reads the group of this name.
+    /// Reads the group that the pod may use claims of, if it has one.
     ///
     /// # Errors
     /// Why the pod is rejected: there is no such group, or it cannot be read.
-    pub(super) fn of(cluster: ClusterView<'_>, pod: &Pod, name: &str) -> Result<Self, Status> {
+    pub(super) fn of(
+        cluster: ClusterView<'_>,
+        pod: &Pod,
+        has_group_claims: bool,
+    ) -> Result<Option<Self>, Status> {
+        let Some(name) = name_of(pod, has_group_claims) else { return Ok(None) };
         let group = find(cluster, pod, name).map_err(Status::unresolvable)?;
         let shared = |entry: &&_| group.resource_claims.contains(entry);
         let entries = pod.spec.resource_claims.iter().filter(shared);
@@ -86,7 +91,7 @@ impl GroupClaims {
             uid: group.uid.clone(),
         };
         let entries = entries.map(|entry| entry.name.clone()).collect();
-        Ok(Self { entries, consumer: Arc::new(consumer) })
+        Ok(Some(Self { entries, consumer: Arc::new(consumer) }))
     }
 
     /// The group, if the claim behind this entry is one of its claims.

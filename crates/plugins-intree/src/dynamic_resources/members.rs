@@ -6,13 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_devices::api::ResourceClaim;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::groups::{GroupCycleState, PlannedMember};
 use kube_scheduler_framework::{Context, ObjectStore, SignatureWriter};
 
 use super::answers::are_large;
-use super::group::{self, GroupClaims};
+use super::group::GroupClaims;
 use super::in_flight;
 use super::resolve::{Resolved, claim_name, is_owned_by};
 use super::shared::Shared;
@@ -42,8 +41,7 @@ pub(super) fn sign(
     if are_large(resolved.iter().map(|claim| &claim.object)) {
         return false;
     }
-    let group = group::name_of(pod, shared.settings.group_claims);
-    let Ok(of_group) = group.map(|name| GroupClaims::of(cluster, pod, name)).transpose() else {
+    let Ok(of_group) = GroupClaims::of(cluster, pod, shared.settings.group_claims) else {
         return false;
     };
     let uses = match resolved.is_empty() {
@@ -79,7 +77,7 @@ impl Claims<'_> {
         if self.objects.unanswered(object, &self.pod.uid).is_some() {
             return false;
         }
-        let is_own = is_own(self.objects, (&**claim, entry.as_deref()), self.of_group, &self.uses);
+        let is_own = is_own(self.objects, resolved, self.of_group, &self.uses);
         let signature = &mut *self.signature;
         signature.text(entry.as_deref().unwrap_or_default());
         signature.present(is_owned_by(claim, self.pod));
@@ -101,16 +99,17 @@ impl Claims<'_> {
 /// Whether one member alone uses a claim, by this entry, and nothing has become of it.
 pub(super) fn is_own(
     objects: &ObjectStore,
-    (claim, entry): (&ResourceClaim, Option<&str>),
+    resolved: &Resolved,
     of_group: Option<&GroupClaims>,
     uses: &Uses,
 ) -> bool {
+    let Resolved { claim, entry, .. } = resolved;
     let is_of_group =
         |entry: &str| of_group.is_some_and(|of_group| of_group.consumer(entry).is_some());
     claim.status.allocation.is_none()
         && claim.status.reserved_for.is_empty()
         && in_flight::get(objects, &claim.uid).is_none()
-        && !entry.is_some_and(is_of_group)
+        && !entry.as_deref().is_some_and(is_of_group)
         && uses.0.get(&*claim.name) == Some(&1)
 }
 
