@@ -11,7 +11,7 @@ use kube_scheduler_framework::{Context, CycleState, ObjectStore, Status};
 
 use super::extended::{self, Demand};
 use super::group::{self, GroupClaims};
-use super::resolve::{Resolved, is_owned_by};
+use super::resolve::{Resolved, is_controlled_by};
 use super::shared::Shared;
 use super::state::{GivenBack, PodClaim, PodDevices};
 use super::{consumers, in_flight, kinds};
@@ -81,7 +81,9 @@ impl Preparation<'_> {
     fn check_consumers(&self, state: &PodDevices) -> Result<(), Status> {
         // A claim that was generated for the pod has no other users.
         let is_used_alone = |claim: &&PodClaim| {
-            !claim.is_special && claim.group.is_none() && !is_owned_by(&claim.claim, self.pod)
+            !claim.is_special
+                && claim.group.is_none()
+                && !is_controlled_by(&claim.claim, &self.pod.uid)
         };
         let cluster = self.cx.cluster();
         let is_full = |claim: &&PodClaim| {

@@ -13,7 +13,7 @@ use kube_scheduler_framework::{Context, ObjectStore, SignatureWriter};
 use super::answers::are_large;
 use super::group::GroupClaims;
 use super::in_flight;
-use super::resolve::{Resolved, claim_name, is_owned_by};
+use super::resolve::{Resolved, claim_name, is_controlled_by};
 use super::shared::Shared;
 
 /// What looking at a pod, at one of its claims, and at some bytes of what that asks for count as, in units of work.
@@ -80,7 +80,7 @@ impl Claims<'_> {
         let is_own = is_own(self.objects, resolved, self.of_group, &self.uses);
         let signature = &mut *self.signature;
         signature.text(entry.as_deref().unwrap_or_default());
-        signature.present(is_owned_by(claim, self.pod));
+        signature.present(is_controlled_by(claim, &self.pod.uid));
         signature.present(is_own);
         if is_own {
             let spec = object.json["spec"].to_string();

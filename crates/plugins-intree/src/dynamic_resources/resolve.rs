@@ -38,7 +38,8 @@ impl Shared {
                 return Err(format!("resourceclaim \"{name}\" is being deleted"));
             }
             let is_owned = || {
-                is_owned_by(&claim, pod) || group.is_some_and(|group| group::owns(&claim, group))
+                is_controlled_by(&claim, &pod.uid)
+                    || group.is_some_and(|group| group::owns(&claim, group))
             };
             if is_generated && !is_owned() {
                 let why = match group {
@@ -87,12 +88,7 @@ pub(super) fn name_of_claim(
     }
 }
 
-/// Whether the pod is the owner that manages the claim.
-pub(super) fn is_owned_by(claim: &ResourceClaim, pod: &Pod) -> bool {
-    is_controlled_by(claim, &pod.uid)
-}
-
-/// Whether the object with this UID is the owner that manages the claim.
+/// Whether the object with this UID, such as a pod, is the owner that manages the claim.
 pub(super) fn is_controlled_by(claim: &ResourceClaim, uid: &str) -> bool {
     let controller = claim.owners.iter().find(|owner| owner.controller == Some(true));
     controller.is_some_and(|owner| *owner.uid == *uid)
