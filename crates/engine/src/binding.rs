@@ -331,7 +331,10 @@ impl Bindings {
                 other.uid != uid
             });
         }
-        report_released(core, &uid);
+        // What is not about to be written any more may help others, too.
+        for released in std::mem::take(&mut core.released) {
+            report_released_object(core, released, |other| other.uid != uid);
+        }
     }
 
     /// Unreserves in reverse order and forgets the pod; says whether that worked.
@@ -345,13 +348,6 @@ impl Bindings {
                 false
             }
         }
-    }
-}
-
-/// Reports to the queue, except for the pod itself, the objects that are not about to be written any more.
-fn report_released(core: &mut Core, uid: &str) {
-    for released in std::mem::take(&mut core.released) {
-        report_released_object(core, released, |other| *other.uid != *uid);
     }
 }
 

@@ -85,17 +85,6 @@ struct Asked {
     more: bool,
 }
 
-impl Asked {
-    fn and(self, command: &Command) -> Self {
-        match command {
-            Command::CountPreemptionAttempts(n) => {
-                Self { n_preemptions: self.n_preemptions + n, ..self }
-            }
-            _ => Self { more: true, ..self },
-        }
-    }
-}
-
 /// What a group may cost by a limit of one member's attempt.
 fn for_all_members(limit: u64, cx: &GroupWork<'_>, group: &Group) -> u64 {
     let most = if cx.effort.counts_anew { MAX_PODS_PAID_ANEW } else { MAX_PODS_PAID };
@@ -114,17 +103,15 @@ impl SchedulingCycle {
         let (core, bindings, preemptions) = parts;
         let mut ahead = None;
         (self.n_searched, self.n_charged) = (0, 0);
-        let (later, started, effort) = (Commands::default(), Vec::new(), Effort::default());
-        let is_final = true;
         let mut cx = GroupWork {
             core: &mut *core,
             bindings,
             preemptions,
             observer,
-            later,
-            started,
-            effort,
-            is_final,
+            later: Commands::default(),
+            started: Vec::new(),
+            effort: Effort::default(),
+            is_final: true,
             is_permitted: None,
         };
         let mut group_turn = GroupTurn::default();
@@ -386,12 +373,15 @@ impl SchedulingCycle {
     ) -> (Outcome, Asked) {
         let earlier = std::mem::take(&mut cx.later);
         let outcome = self.try_member(cx, group, limited, scope, fits_nowhere);
-        let mut sum = Asked::default();
+        let mut asked = Asked::default();
         for command in std::mem::replace(&mut cx.later, earlier).into_vec() {
-            sum = sum.and(&command);
+            match &command {
+                Command::CountPreemptionAttempts(n) => asked.n_preemptions += n,
+                _ => asked.more = true,
+            }
             cx.later.push(command);
         }
-        (outcome, sum)
+        (outcome, asked)
     }
 
     /// Tries one member, with the [limits](Self::limits_of) of its attempt, on the cluster as the earlier ones left it

@@ -48,8 +48,8 @@ impl GroupWork<'_> {
             for (queued, outcome) in in_order(members.collect(), &order) {
                 let pod = PodRef::from(&*queued.entry().0);
                 let result = match what_next(outcome, &status, waits) {
-                    Next::Bind(fit) => self.bind(queued, profile, *fit),
-                    Next::Fail(failure) => {
+                    Ok(fit) => self.bind(queued, profile, fit),
+                    Err(failure) => {
                         let failure = held_back(failure, not_before);
                         let failed = FailedAttempt { queued, profile, assumed: None, failure };
                         failed.send_back(self.core)
@@ -168,24 +168,18 @@ fn held_back(failure: Failure, not_before: Option<Timestamp>) -> Failure {
     }
 }
 
-/// What is done with a member.
-enum Next {
-    Bind(Box<Fit>),
-    Fail(Failure),
-}
-
-fn what_next(outcome: Option<Outcome>, status: &Status, waits: bool) -> Next {
+/// Where a member is bound, or what it fails with.
+fn what_next(outcome: Option<Outcome>, status: &Status, waits: bool) -> Result<Fit, Failure> {
     let is_error = !status.is_success() && !status.is_rejected();
-    let group_failure = || Failure::Error(status.message());
     let verdict = |fit: &Fit| {
         let permit = fit.permit.reasons().map(str::to_owned);
         let reasons: Vec<String> = [UNSCHEDULABLE.to_owned()].into_iter().chain(permit).collect();
         Failure::Rejected(reasons.join(", "), NominationChange::Clear)
     };
-    Next::Fail(match outcome {
+    Err(match outcome {
         Some(Outcome::Failed(failure)) if is_error && !failure.is_rejection() => failure,
-        _ if is_error => group_failure(),
-        Some(Outcome::Fits(fit)) if status.is_success() => return Next::Bind(Box::new(fit)),
+        _ if is_error => Failure::Error(status.message()),
+        Some(Outcome::Fits(fit)) if status.is_success() => return Ok(fit),
         Some(Outcome::Fits(fit)) if waits => {
             Failure::Rejected(status.message(), NominationChange::To(fit.node_name))
         }
