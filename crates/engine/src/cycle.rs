@@ -338,26 +338,42 @@ impl SchedulingCycle {
             self.budgets.spend(&pod.namespace, all, now);
             self.n_charged = self.n_charged.saturating_add(all);
         }
-        let found = match found {
+        let is_paid = scope.paid.is_some();
+        let costs = (all, all - preemption);
+        let failed = |failure| self.failed(core, queued, limits, costs, is_paid, failure);
+        (found.map_err(failed), cost)
+    }
+
+    /// Why an attempt has failed that cost so much in all, and so much without looking for pods to evict.
+    fn failed(
+        &mut self,
+        core: &Core,
+        queued: &QueuedPod<Entry>,
+        limits: AttemptLimits,
+        (all, search): (u64, u64),
+        is_paid: bool,
+        failure: NoChoice,
+    ) -> NoChoice {
+        let (namespace, now) = (&queued.entry().0.namespace, core.now);
+        match failure {
             // Whatever the plugin said: it was stopped, and would be again.
-            Err(NoChoice::Broken(_)) if core.work.left() == 0 => {
+            NoChoice::Broken(_) if core.work.left() == 0 => {
                 let n_errors = queued.consecutive_errors();
                 let price = (all, SEARCHES);
-                let refusal = self.budgets.refusal(limits, &pod.namespace, price, n_errors, now);
-                Err(NoChoice::OverBudget(refusal))
+                let refusal = self.budgets.refusal(limits, namespace, price, n_errors, now);
+                NoChoice::OverBudget(refusal)
             }
-            Err(NoChoice::Unfit(mut unfit))
-                if unfit.victims.is_empty() && scope.paid.is_none() && queued.attempts() > 1 =>
+            NoChoice::Unfit(mut unfit)
+                if !is_paid && unfit.victims.is_empty() && queued.attempts() > 1 =>
             {
                 // The price of looking for pods to evict is far above what that costs with caches.
-                let (units, n_nodes) = (all - preemption, core.cluster.n_nodes());
-                let not_before = self.budgets.count_in_vain(&pod.namespace, units, n_nodes, now);
-                unfit.error.not_before = not_before;
-                Err(NoChoice::Unfit(unfit))
+                let n_nodes = core.cluster.n_nodes();
+                unfit.error.not_before =
+                    self.budgets.count_in_vain(namespace, search, n_nodes, now);
+                NoChoice::Unfit(unfit)
             }
-            found => found,
-        };
-        (found, cost)
+            failure => failure,
+        }
     }
 
     fn search<'a, 'w>(
