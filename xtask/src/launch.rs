@@ -39,7 +39,13 @@ pub(crate) enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         args: Vec<OsString>,
     },
-    /// The worst pods of one tenant: time and memory of each kind, what a unit of work takes, how long others wait
+    /// How long pods of others wait while one tenant creates the worst pods that it may
+    Beside {
+        /// Arguments for the benchmark; `cargo xtask bench beside -- --help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+        args: Vec<OsString>,
+    },
+    /// The worst pods of one tenant: time and memory of each kind, what a unit of work takes
     Tenants {
         /// Arguments for the benchmark; `cargo xtask bench tenants -- --help` lists them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
@@ -69,6 +75,7 @@ pub(crate) fn bench(bench: &Bench) -> Result<Ended> {
         },
         Bench::Answers { args } => benchmark("bench-answers", args),
         Bench::SchedulerPerf { args } => benchmark("bench-scheduler-perf", args),
+        Bench::Beside { args } => benchmark("bench-beside", args),
         Bench::Tenants { args } => benchmark("bench-tenants", args),
         Bench::Blackbox { args } => {
             // It is what is timed unless another scheduler is named, and is looked for beside the benchmark.

@@ -1,4 +1,4 @@
-//! Measures what the worst pods of one tenant cost the core: time, live heap, what stays of them, and how long others wait.
+//! Measures what the worst pods of one tenant cost the core: time, live heap, and what stays of them.
 
 use std::process::ExitCode;
 
@@ -22,18 +22,14 @@ struct Args {
     /// Measure instead what a unit of work takes, by parts of a pod that are as large as the limit allows
     #[arg(long, conflicts_with = "kind")]
     units: bool,
-    /// Measure instead how long pods of others wait while the tenant does its worst for so many minutes of virtual time
-    #[arg(long, value_name = "MINUTES", conflicts_with_all = ["kind", "units"])]
-    beside: Option<u64>,
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are what the program is for")]
 fn measure(args: &Args) -> Result<()> {
-    let Args { nodes, kind, units, beside } = args;
-    let table = match (beside, units) {
-        (Some(minutes), _) => tenants::beside(*nodes, *minutes)?,
-        (None, true) => tenants::units(*nodes)?,
-        (None, false) => tenants::rows(*nodes, kind, &ALLOCATOR)?,
+    let Args { nodes, kind, units } = args;
+    let table = match units {
+        true => tenants::units(*nodes)?,
+        false => tenants::rows(*nodes, kind, &ALLOCATOR)?,
     };
     print!("{}", table.plain());
     Ok(())

@@ -256,7 +256,7 @@ fn others_wait_hardly_longer_while_a_tenant_does_its_worst_for_ten_minutes() {
         tenants: None,
         pace: Pace::PerMicro(UNITS_PER_MICRO),
     };
-    let beside = Play { tenants: Some((30, 20)), ..quiet };
+    let beside = Play { tenants: Some((300, 40)), ..quiet };
     let (quiet, beside) = (play(&quiet).unwrap(), play(&beside).unwrap());
     assert!(quiet.waits.len() > 2500 && beside.waits.len() > 2500);
     assert!(beside.n_tenant > 100 && beside.n_refused > 50, "{beside:?}");
