@@ -50,9 +50,9 @@ impl HostPorts {
         if self.taken.is_empty() {
             return false;
         }
-        let first = HostPort { ip: Arc::default(), ..port.clone() };
-        let is_same =
-            |taken: &&HostPort| taken.port == port.port && taken.protocol == port.protocol;
+        let HostPort { port: number, protocol, .. } = port;
+        let first = HostPort { port: *number, protocol: protocol.clone(), ip: Arc::default() };
+        let is_same = |taken: &&HostPort| taken.port == *number && taken.protocol == *protocol;
         let mut holders = self.taken.range(first..).take_while(is_same);
         *port.ip == *ANY_ADDRESS && holders.clone().next().is_some()
             || holders.any(|taken| taken.ip == port.ip || *taken.ip == *ANY_ADDRESS)

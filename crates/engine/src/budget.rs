@@ -117,7 +117,9 @@ impl Ledger {
     }
 
     fn spend(&mut self, limits: WorkLimits, namespace: &Arc<str>, units: u64, now: Timestamp) {
-        self.0.retain(|_, used| used_at(limits, *used, now) > 0);
+        if !self.0.contains_key(namespace) {
+            self.0.retain(|_, used| used_at(limits, *used, now) > 0);
+        }
         let units = self.used_by(limits, namespace, now).saturating_add(units);
         self.0.insert(namespace.clone(), Used { units, at: now });
     }
@@ -186,7 +188,7 @@ impl Budgets {
         now: Timestamp,
     ) -> Option<Timestamp> {
         let units = units.saturating_sub(PLAIN_PER_NODE.saturating_mul(n_nodes as u64));
-        if units == 0 || self.limits == WorkLimits::NONE {
+        if units == 0 || self.limits.base == 0 {
             return None;
         }
         self.in_vain.spend(self.limits, namespace, units.saturating_mul(IN_VAIN), now);
@@ -345,7 +347,7 @@ mod tests {
         assert_eq!(budgets.len(), 1);
         // What was spent in vain keeps no attempt from being made.
         assert_eq!(budgets.with_sizes("a", (50, 0), later).hard, 15_000);
-        let mut off = Budgets::new(WorkLimits::NONE);
+        let mut off = Budgets::new(WorkLimits { base: 0, ..LIMITS });
         assert_eq!(off.count_in_vain(&namespace, u64::MAX, 50, start), None);
         assert_eq!(off.len(), 0);
     }
