@@ -50,7 +50,8 @@ pub struct WorkLimits {
     pub base: u64,
     /// What each node of the cluster adds to the limit, in units.
     pub per_node: u64,
-    /// How many units a namespace's allowance for attempts beyond that part regains per second.
+    /// How many units each allowance of a namespace regains per second: that for attempts beyond that part, and that for attempts
+    /// that find no node.
     pub refill_per_second: u64,
 }
 

@@ -53,9 +53,10 @@ impl fmt::Display for Queue {
 pub enum Place {
     /// Ready to be tried.
     Active,
-    /// Waits for its backoff after plugins rejected it.
+    /// Waits for its backoff after plugins rejected it, and may be popped earlier.
     Backoff,
-    /// Waits for its backoff after an error.
+    /// Waits for its backoff, and is not popped earlier: after an error, or after a rejection if it is a member of a group or has to
+    /// [wait](crate::QueuedPod::wait_until).
     ErrorBackoff,
     /// Waits for an event, or is gated.
     Unschedulable,

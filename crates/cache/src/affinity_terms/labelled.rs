@@ -251,8 +251,8 @@ impl LabelledTerms {
     }
 }
 
-/// The entries of a table that are under a label of these, in the order of the labels: each label is looked up, or each entry among
-/// very many labels. O(min(labels, entries)) look-ups.
+/// The entries of a table that are under a label of these, in the order of the labels. Each label is looked up in the table; if there
+/// are more than [`MANY_LABELS`], and fewer entries than labels, each entry is looked up among the labels instead.
 fn with_labels<'a, K>(
     table: &'a KeyedMap<K, Terms>,
     labels: &'a Labels,
