@@ -38,7 +38,7 @@ pub(crate) enum Scope {
 ///
 /// # Columns
 ///
-/// The readers under this heading give values of all nodes by slot. They are for `filter_all`, `scan` and `score_all`,
+/// The readers under this heading give values of all nodes by slot. They are for `filter_all` and `score_all`,
 /// which must read no other slots than those they are asked about. Elsewhere, reading a column means that the answer
 /// depends on other nodes, and such an answer cannot be cached; a node's own values are in its [`NodeView`].
 #[derive(Clone, Copy)]

@@ -54,11 +54,11 @@ pub use plugin_metrics::PluginMetrics;
 pub use pod_counts::PodCounts;
 pub use points::{
     Bind, BindOutcome, Completion, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
-    FilterScan, FilterSink, HintAnswer, HypotheticalFilter, NominatingInfo, ObjectReader,
-    ObjectWrite, Permit, PermitDecision, PostBind, PostFilter, PostFilterContext,
-    PostFilterOutcome, PreBind, PreBindFlight, PreBindTask, PreEnqueue, PreFilter,
-    PreFilterExtensions, PreFilterOutcome, PreScore, PreparedFilter, QueueSort, QueuedPodView,
-    Reserve, Score, Shortage, Sign, SignatureWriter, TaskContext, TaskEvent, TaskStep,
+    FilterSink, HintAnswer, HypotheticalFilter, NominatingInfo, ObjectReader, ObjectWrite, Permit,
+    PermitDecision, PostBind, PostFilter, PostFilterContext, PostFilterOutcome, PreBind,
+    PreBindFlight, PreBindTask, PreEnqueue, PreFilter, PreFilterExtensions, PreFilterOutcome,
+    PreScore, QueueSort, QueuedPodView, Reserve, Score, Shortage, Sign, SignatureWriter,
+    TaskContext, TaskEvent, TaskStep,
 };
 pub use services::{ApiError, ApiRequest, ApiVerb, BoxFuture, Services};
 pub use status::{Code, PluginName, Reason, Status};

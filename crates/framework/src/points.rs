@@ -20,10 +20,7 @@ pub use binding::{
     PreBindTask, Reserve, TaskContext, TaskEvent, TaskStep,
 };
 pub use choosing::{ChoiceOutcome, Chooser, MemberOnNode, PlannedMember};
-pub use filter::{
-    Filter, FilterScan, FilterSink, PreFilter, PreFilterExtensions, PreFilterOutcome,
-    PreparedFilter, Shortage,
-};
+pub use filter::{Filter, FilterSink, PreFilter, PreFilterExtensions, PreFilterOutcome, Shortage};
 pub use group_source::GroupSource;
 pub use group_trial::{GroupTrial, PodGroupPostFilter};
 pub use object_reader::ObjectReader;

@@ -71,19 +71,21 @@ impl Verdicts {
         }
     }
 
-    /// The id for `status`, made when it is new. `None` when 65,534 distinct answers exist already.
-    pub fn intern(&mut self, status: &Status) -> Option<VerdictId> {
+    /// The id for `status`, made when it is new. When 65,534 distinct answers exist already, the last one stands for all that
+    /// follow.
+    pub(crate) fn intern(&mut self, status: &Status) -> VerdictId {
         if status.is_success() {
-            return Some(VerdictId::PASS);
+            return VerdictId::PASS;
         }
         if let Some(id) = self.by_status.get(status) {
-            return Some(*id);
+            return *id;
         }
-        let id = VerdictId(u16::try_from(self.statuses.len()).ok()?);
+        let Ok(id) = u16::try_from(self.statuses.len()) else { return VerdictId(u16::MAX) };
+        let id = VerdictId(id);
         self.statuses.push(status.clone());
         self.counts.push(0);
         self.by_status.insert(status.clone(), id);
-        Some(id)
+        id
     }
 
     /// Puts `id` on a slot. Out of range is ignored.
@@ -101,15 +103,9 @@ impl Verdicts {
     }
 
     /// Rejects a node with `status`, or lets it pass when that is success.
-    ///
-    /// When the table of distinct answers is full, the last one stands for all that follow.
     pub fn put(&mut self, node: NodeIdx, status: &Status) {
-        let id = self.intern_or_last(status);
+        let id = self.intern(status);
         self.set(node, id);
-    }
-
-    fn intern_or_last(&mut self, status: &Status) -> VerdictId {
-        self.intern(status).unwrap_or(VerdictId(u16::MAX - 1))
     }
 
     /// Lets `nodes`, each of them once, pass, as if [`put`](Self::put) said so for each.
@@ -186,7 +182,7 @@ impl Verdicts {
         let theirs = part.statuses.iter().skip(2);
         let ids: Vec<VerdictId> = [VerdictId::PASS, VerdictId::ABSENT]
             .into_iter()
-            .chain(theirs.map(|status| self.intern_or_last(status)))
+            .chain(theirs.map(|status| self.intern(status)))
             .collect();
         self.let_pass(nodes);
         for &idx in nodes {
@@ -308,7 +304,7 @@ mod tests {
                 let mut verdicts = Verdicts::absent(n);
                 verdicts.let_pass(nodes);
                 verdicts.put(nodes[1], &Status::unschedulable("rejected before"));
-                let id = verdicts.intern(&status).unwrap();
+                let id = verdicts.intern(&status);
                 if by_value {
                     verdicts.set_by_value(nodes, id, &column, is_meant);
                 } else {

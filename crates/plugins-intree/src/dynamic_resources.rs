@@ -214,7 +214,7 @@ impl Filter for DynamicResources {
             Some(devices) => {
                 scan::filter_all(&Trials::new(&self.shared, cx, devices, pod), nodes, sink)
             }
-            None => sink.fail_on_open(cx.cluster(), nodes, no_state()),
+            None => sink.reject_each(cx, nodes, |_, _| no_state()),
         }
     }
 

@@ -175,21 +175,16 @@ impl Filter for InterPodAffinity {
         &self,
         cx: &Context<'_>,
         state: &CycleState,
-        _: &Pod,
+        pod: &Pod,
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
         let Some(neighbours) = state.get::<Neighbours>() else {
-            return sink.fail_on_open(cx.cluster(), nodes, Status::error(NO_FILTER_STATE));
+            return sink.reject_each(cx, nodes, |_, _| Status::error(NO_FILTER_STATE));
         };
         let rejection = |rule| self.rejection(rule);
         if neighbours.refuse_all(cx.cluster(), nodes, sink, &self.spare, rejection).is_none() {
-            for &idx in nodes {
-                let node = cx.cluster().node(idx).filter(|_| sink.is_open(idx));
-                if let Some(rule) = node.and_then(|node| neighbours.refusal(&node)) {
-                    sink.reject(idx, rejection(rule).clone());
-                }
-            }
+            return sink.reject_each(cx, nodes, |cx, node| self.filter(cx, state, pod, node));
         }
         Ok(())
     }

@@ -86,7 +86,7 @@ impl Filter for NodeDeclaredFeatures {
             return Ok(());
         }
         if state.get::<Checked>().is_none() {
-            return sink.fail_on_open(cx.cluster(), nodes, Status::error(NO_STATE));
+            return sink.reject_each(cx, nodes, |_, _| Status::error(NO_STATE));
         }
         let live = cx.cluster().live_nodes();
         let declared = cx.cluster().feature_bits();

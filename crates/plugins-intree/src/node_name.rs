@@ -47,21 +47,15 @@ impl Filter for NodeName {
     fn filter_all(
         &self,
         cx: &Context<'_>,
-        _: &CycleState,
+        state: &CycleState,
         pod: &Pod,
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
-        let Some(name) = requested(pod) else { return Ok(()) };
-        let id = sink.code_for(self.rejection.clone());
-        for &idx in nodes {
-            if sink.is_open(idx)
-                && cx.cluster().node(idx).is_some_and(|node| **node.name() != *name)
-            {
-                sink.reject_with(idx, id);
-            }
+        if requested(pod).is_none() {
+            return Ok(());
         }
-        Ok(())
+        sink.reject_each(cx, nodes, |cx, node| self.filter(cx, state, pod, node))
     }
 }
 

@@ -75,22 +75,10 @@ impl Filter for NodePorts {
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
-        if state.get::<Checked>().is_none() {
-            return sink.fail_on_open(cx.cluster(), nodes, Status::error(NO_STATE));
-        }
-        let (live, with_ports) = (cx.cluster().live_nodes(), cx.cluster().nodes_with_ports());
-        let mut id = None;
-        for &idx in nodes {
-            if !sink.is_open(idx) || !live.contains(idx) || !with_ports.contains(idx) {
-                continue;
-            }
-            let used = cx.cluster().used_ports(idx);
-            if pod.spec.host_ports.iter().any(|port| used.conflicts(port)) {
-                let id = *id.get_or_insert_with(|| sink.code_for(self.rejection.clone()));
-                sink.reject_with(idx, id);
-            }
-        }
-        Ok(())
+        let with_ports = cx.cluster().nodes_with_ports();
+        let is_prepared = state.get::<Checked>().is_some();
+        let in_doubt = nodes.iter().filter(|idx| !is_prepared || with_ports.contains(**idx));
+        sink.reject_each(cx, in_doubt, |cx, node| self.filter(cx, state, pod, node))
     }
 }
 

@@ -70,15 +70,8 @@ impl Filter for NodeUnschedulable {
             return Ok(());
         }
         // Only nodes that are asked about are open.
-        let cordoned = cx.cluster().unschedulable();
-        let mut id = None;
-        for idx in cordoned.iter().filter(|_| !nodes.is_empty()) {
-            if sink.is_open(idx) {
-                let id = *id.get_or_insert_with(|| sink.code_for(self.rejection.clone()));
-                sink.reject_with(idx, id);
-            }
-        }
-        Ok(())
+        let cordoned = cx.cluster().unschedulable().iter().filter(|_| !nodes.is_empty());
+        sink.reject_each(cx, cordoned, |_, _| self.rejection.clone())
     }
 }
 

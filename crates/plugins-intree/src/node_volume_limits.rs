@@ -16,8 +16,8 @@ use kube_scheduler_framework::api::{InTreePlugin, Pod, VolumeSource};
 use kube_scheduler_framework::columns::CsiLimits;
 use kube_scheduler_framework::{
     ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration, EventResource, Filter,
-    FilterScan, Handle, NodeView, Plugin, PluginArgs, PluginError, PreFilter, PreFilterOutcome,
-    Sign, SignatureWriter, Status, extension_points,
+    FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
+    PreFilterOutcome, Sign, SignatureWriter, Status, extension_points,
 };
 
 use self::counted::{Failure, NewVolumes, attached_besides};
@@ -147,8 +147,16 @@ impl Filter for NodeVolumeLimits {
         self.check(cx.cluster(), node, &new).err().unwrap_or_default()
     }
 
-    fn scan<'a>(&'a self, cx: &Context<'a>, _: &'a CycleState, pod: &'a Pod) -> FilterScan<'a> {
-        FilterScan::Prepared(Box::new(Scan::new(self, cx.cluster(), pod)))
+    fn filter_all(
+        &self,
+        cx: &Context<'_>,
+        _: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        sink: &mut FilterSink<'_>,
+    ) -> Result<(), Status> {
+        let mut scan = Scan::new(self, cx.cluster(), pod);
+        sink.reject_each(cx, nodes, |_, node| scan.filter(node))
     }
 }
 

@@ -189,7 +189,7 @@ impl Filter for PodTopologySpread {
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
         let Some(hard) = state.get::<HardState>() else {
-            return sink.fail_on_open(cx.cluster(), nodes, Status::error(NO_HARD_STATE));
+            return sink.reject_each(cx, nodes, |_, _| Status::error(NO_HARD_STATE));
         };
         hard.judge_all(cx.cluster(), nodes, sink, &self.rejection, &self.rejection_label);
         Ok(())

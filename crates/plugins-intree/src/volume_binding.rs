@@ -27,9 +27,9 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes,
-    Filter, FilterScan, Handle, NodeView, Plugin, PluginArgs, PluginError, PreBind, PreBindFlight,
-    PreFilter, PreFilterOutcome, PreScore, Reserve, Score, Sign, SignatureWriter, Status,
-    extension_points,
+    Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreBind,
+    PreBindFlight, PreFilter, PreFilterOutcome, PreScore, Reserve, Score, Sign, SignatureWriter,
+    Status, extension_points,
 };
 
 use self::args::BindingArgs;
@@ -112,11 +112,18 @@ impl Filter for VolumeBinding {
         }
     }
 
-    fn scan<'a>(&'a self, _: &Context<'a>, state: &'a CycleState, _: &'a Pod) -> FilterScan<'a> {
-        match state.get::<PodVolumes>() {
-            Some(volumes) if volumes.claims.are_everywhere() => FilterScan::PassesEverywhere,
-            _ => FilterScan::NodeByNode,
+    fn filter_all(
+        &self,
+        cx: &Context<'_>,
+        state: &CycleState,
+        pod: &Pod,
+        nodes: &[NodeIdx],
+        sink: &mut FilterSink<'_>,
+    ) -> Result<(), Status> {
+        if state.get::<PodVolumes>().is_some_and(|volumes| volumes.claims.are_everywhere()) {
+            return Ok(());
         }
+        sink.reject_each(cx, nodes, |cx, node| self.filter(cx, state, pod, node))
     }
 }
 

@@ -1,5 +1,6 @@
 //! PreFilter and Filter.
 
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -7,7 +8,6 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::NodeIdx;
 use kube_scheduler_cache::columns::Column;
 
-use crate::cluster_view::ClusterView;
 use crate::context::Context;
 use crate::cycle_state::CycleState;
 use crate::following::PreFilterFollower;
@@ -115,7 +115,7 @@ pub trait Filter: Send + Sync {
     /// The whole-cluster form: rejects those of `nodes` that do not fit, leaving out the ones that an earlier plugin has
     /// rejected already. Must give the same answers as [`filter`](Self::filter). Returns the first error.
     ///
-    /// The default asks node by node, as [`scan`](Self::scan) has it.
+    /// The default asks node by node.
     fn filter_all(
         &self,
         cx: &Context<'_>,
@@ -124,43 +124,7 @@ pub trait Filter: Send + Sync {
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
-        let one = cx.about_one_node();
-        let mut scan = self.scan(cx, state, pod);
-        if matches!(scan, FilterScan::PassesEverywhere) {
-            return Ok(());
-        }
-        for &idx in nodes {
-            if !sink.is_open(idx) {
-                continue;
-            }
-            if let FilterScan::Prepared(prepared) = &mut scan
-                && prepared.surely_passes(idx)
-            {
-                continue;
-            }
-            let Some(node) = cx.cluster().node(idx) else { continue };
-            let status = match &mut scan {
-                FilterScan::Prepared(prepared) => prepared.filter(&node),
-                _ => self.filter(&one, state, pod, &node),
-            };
-            if status.is_success() {
-                continue;
-            }
-            if !status.is_rejected() {
-                return Err(status);
-            }
-            sink.reject(idx, status);
-        }
-        Ok(())
-    }
-
-    /// Prepares for asking about many nodes: called once, before the first of them. Whatever it says must give the same
-    /// answers as [`filter`](Self::filter).
-    ///
-    /// The default prepares nothing.
-    fn scan<'a>(&'a self, cx: &Context<'a>, state: &'a CycleState, pod: &'a Pod) -> FilterScan<'a> {
-        let _ = (cx, state, pod);
-        FilterScan::NodeByNode
+        sink.reject_each(cx, nodes, |cx, node| self.filter(cx, state, pod, node))
     }
 
     /// What a node that [`filter`](Self::filter) rejects lacks, counted. Called for explanations alone; no decision depends on
@@ -200,49 +164,19 @@ impl Shortage {
     }
 }
 
-/// How a filter goes through many nodes for one pod.
-pub enum FilterScan<'a> {
-    /// By [`Filter::filter`] alone.
-    NodeByNode,
-    /// Every node passes; the filter need not be called.
-    PassesEverywhere,
-    /// By a prepared filter, which holds what was computed once for all nodes.
-    Prepared(Box<dyn PreparedFilter + 'a>),
-}
-
-impl std::fmt::Debug for FilterScan<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::NodeByNode => "NodeByNode",
-            Self::PassesEverywhere => "PassesEverywhere",
-            Self::Prepared(_) => "Prepared",
-        })
-    }
-}
-
-/// A filter for one scan, with everything precomputed that is the same for all its nodes.
-pub trait PreparedFilter {
-    /// Whether the columns alone show that a node passes. With `false`, [`filter`](Self::filter) is called for the node.
-    fn surely_passes(&mut self, node: NodeIdx) -> bool {
-        let _ = node;
-        false
-    }
-
-    /// The same as [`Filter::filter`].
-    fn filter(&mut self, node: &NodeView<'_>) -> Status;
-}
-
 /// Collects the rejections of [`Filter::filter_all`].
 #[derive(Debug)]
 pub struct FilterSink<'a> {
     verdicts: &'a mut Verdicts,
     plugin: &'a PluginName,
+    /// The rejection given last, and its code: mostly it is that of the next node, too.
+    last: Option<(Status, VerdictId)>,
 }
 
 impl<'a> FilterSink<'a> {
     /// A sink that attributes everything to `plugin`.
     pub fn new(verdicts: &'a mut Verdicts, plugin: &'a PluginName) -> Self {
-        Self { verdicts, plugin }
+        Self { verdicts, plugin, last: None }
     }
 
     /// Whether no plugin has rejected the node yet.
@@ -250,23 +184,37 @@ impl<'a> FilterSink<'a> {
         self.verdicts.passes(node)
     }
 
-    /// For a plugin that fails on every node, as nothing was prepared for it: fails with `status` if one of `nodes` exists and no
-    /// plugin has rejected it yet.
-    pub fn fail_on_open(
-        &self,
-        cluster: ClusterView<'_>,
-        nodes: &[NodeIdx],
-        status: Status,
+    /// Asks `answer` about those of `nodes` that exist and that no plugin has rejected yet, and rejects those for which it is a
+    /// rejection. The context that `answer` gets is for a call about one node.
+    ///
+    /// # Errors
+    /// The first answer that is neither success nor a rejection; the nodes after it are not asked about.
+    pub fn reject_each<'c>(
+        &mut self,
+        cx: &Context<'c>,
+        nodes: impl IntoIterator<Item: Borrow<NodeIdx>>,
+        mut answer: impl FnMut(&Context<'c>, &NodeView<'c>) -> Status,
     ) -> Result<(), Status> {
-        let live = cluster.live_nodes();
-        let is_any = nodes.iter().any(|idx| self.is_open(*idx) && live.contains(*idx));
-        if is_any { Err(status) } else { Ok(()) }
+        let (cluster, one) = (cx.cluster(), cx.about_one_node());
+        for idx in nodes {
+            let idx = *idx.borrow();
+            if !self.is_open(idx) {
+                continue;
+            }
+            let Some(node) = cluster.node(idx) else { continue };
+            let status = answer(&one, &node);
+            if status.is_rejected() {
+                self.reject(idx, status);
+            } else if !status.is_success() {
+                return Err(status);
+            }
+        }
+        Ok(())
     }
 
     /// A code for `status`, to be used for many nodes.
     pub fn code_for(&mut self, status: Status) -> VerdictId {
-        let status = status.from_plugin(self.plugin);
-        self.verdicts.intern(&status).unwrap_or(VerdictId::ABSENT)
+        self.verdicts.intern(&status.from_plugin(self.plugin))
     }
 
     /// Rejects a node with a code from [`code_for`](Self::code_for).
@@ -298,6 +246,14 @@ impl<'a> FilterSink<'a> {
 
     /// Rejects a node with `status`.
     pub fn reject(&mut self, node: NodeIdx, status: Status) {
-        self.verdicts.put(node, &status.from_plugin(self.plugin));
+        let id = match &self.last {
+            Some((last, id)) if *last == status => *id,
+            _ => {
+                let id = self.code_for(status.clone());
+                self.last = Some((status, id));
+                id
+            }
+        };
+        self.reject_with(node, id);
     }
 }

@@ -2,7 +2,7 @@
 //! searched, one of those that see the same devices. Answers as [`Trial`] does for each node.
 
 use kube_scheduler_devices::{NodeRef, View};
-use kube_scheduler_framework::{FilterSink, NodeIdx, Status, VerdictId};
+use kube_scheduler_framework::{FilterSink, NodeIdx, Status};
 use rustc_hash::FxHashMap;
 
 use super::answers::Answer;
@@ -20,12 +20,11 @@ pub(super) fn filter_all(
     let cluster = trials.cx.cluster();
     let searched = trials.devices.same_everywhere(trials.settings, trials.cx);
     let Some((allocator, special)) = searched else {
-        return node_by_node(trials, nodes, sink);
+        return sink.reject_each(trials.cx, nodes, |_, node| trials.on(node).run());
     };
     let state = allocator.state();
     let column = trials.devices.column(trials.answers, special.as_ref());
     let mut open = Vec::new();
-    let mut codes = Codes::default();
     {
         let mut table = column.table();
         let is_current = table.follow(state, cluster);
@@ -35,7 +34,7 @@ pub(super) fn filter_all(
             }
             let Some(node) = cluster.node(idx) else { continue };
             match table.get(&node).filter(|_| is_current) {
-                Some(answer) => codes.reject(idx, answer, sink),
+                Some(answer) => reject(sink, idx, answer),
                 None => open.push(idx),
             }
         }
@@ -57,46 +56,13 @@ pub(super) fn filter_all(
             }
         };
         column.set(state, &node, answer);
-        codes.reject(idx, answer, sink);
+        reject(sink, idx, answer);
     }
     Ok(())
 }
 
-fn node_by_node(
-    trials: &Trials<'_>,
-    nodes: &[NodeIdx],
-    sink: &mut FilterSink<'_>,
-) -> Result<(), Status> {
-    for &idx in nodes {
-        if !sink.is_open(idx) {
-            continue;
-        }
-        let Some(node) = trials.cx.cluster().node(idx) else { continue };
-        let status = trials.on(&node).run();
-        if status.is_rejected() {
-            sink.reject(idx, status);
-        } else if !status.is_success() {
-            return Err(status);
-        }
-    }
-    Ok(())
-}
-
-/// The verdicts of one scan.
-#[derive(Default)]
-struct Codes {
-    no: Option<VerdictId>,
-    invalid: Option<VerdictId>,
-}
-
-impl Codes {
-    fn reject(&mut self, node: NodeIdx, answer: Answer, sink: &mut FilterSink<'_>) {
-        let code = match answer {
-            Answer::Yes { .. } => return,
-            Answer::No => &mut self.no,
-            Answer::InvalidPools => &mut self.invalid,
-        };
-        let code = *code.get_or_insert_with(|| sink.code_for(answer.rejection()));
-        sink.reject_with(node, code);
+fn reject(sink: &mut FilterSink<'_>, node: NodeIdx, answer: Answer) {
+    if !matches!(answer, Answer::Yes { .. }) {
+        sink.reject(node, answer.rejection());
     }
 }

@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::columns::{Column, CsiLimitsId, VolumeCounts};
-use kube_scheduler_framework::{ClusterView, NodeIdx, NodeView, PreparedFilter, Status};
+use kube_scheduler_framework::{ClusterView, NodeIdx, NodeView, Status};
 
 use super::{NewVolumes, NodeVolumeLimits, new_volumes};
 
@@ -95,10 +95,9 @@ impl<'a> Scan<'a> {
             (Some(_), Err(_)) => Room::Unclear,
         }
     }
-}
 
-impl PreparedFilter for Scan<'_> {
-    fn surely_passes(&mut self, node: NodeIdx) -> bool {
+    /// Whether the columns alone show that a node passes.
+    pub(super) fn surely_passes(&mut self, node: NodeIdx) -> bool {
         let id = self.limits.get(node).index();
         let room = match self.rooms.get(id).copied().flatten() {
             Some(room) => room,
@@ -117,7 +116,11 @@ impl PreparedFilter for Scan<'_> {
         }
     }
 
-    fn filter(&mut self, node: &NodeView<'_>) -> Status {
+    /// The answer for a node, as [`NodeVolumeLimits::check`] has it.
+    pub(super) fn filter(&mut self, node: &NodeView<'_>) -> Status {
+        if self.surely_passes(node.idx()) {
+            return Status::SUCCESS;
+        }
         let has_csi_node = self.cluster.csi_limits(node.idx()).is_some();
         let checked = self.plugin.check(self.cluster, node, self.new_volumes(has_csi_node));
         checked.err().unwrap_or_default()

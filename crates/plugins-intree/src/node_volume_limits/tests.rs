@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube_scheduler_cache::{ClusterState, NodeOverlay};
-use kube_scheduler_framework::PreparedFilter;
 use kube_scheduler_framework::api::{Node, Object};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

@@ -127,7 +127,7 @@ impl Filter for Fit {
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
         let Some(demand) = state.get::<Demand>() else {
-            return sink.fail_on_open(cx.cluster(), nodes, Status::error(NO_STATE));
+            return sink.reject_each(cx, nodes, |_, _| Status::error(NO_STATE));
         };
         let scan = Scan::new(cx.cluster(), demand, |name| self.is_served(cx.cluster(), name));
         // A scan meets few distinct shortages, mostly the same one again and again.
