@@ -14,8 +14,8 @@ use crate::duration::Duration;
 use crate::gates::{FeatureGates, Gate};
 use crate::merge::{default_plugins, merge_plugins};
 use crate::v1::{
-    ClientConnection, Configuration, LeaderElection, PARALLELISM, POD_INITIAL_BACKOFF_SECONDS,
-    POD_MAX_BACKOFF_SECONDS, PluginConfig, Plugins, Profile,
+    ClientConnection, Configuration, KubeSchedulerProfile, LeaderElection, PARALLELISM,
+    POD_INITIAL_BACKOFF_SECONDS, POD_MAX_BACKOFF_SECONDS, PluginConfig, Plugins,
 };
 
 /// The scheduler name of a single profile that gives none.
@@ -36,7 +36,7 @@ pub fn default(configuration: &mut Configuration, gates: &FeatureGates) {
     config.pod_initial_backoff_seconds.get_or_insert(POD_INITIAL_BACKOFF_SECONDS);
     config.pod_max_backoff_seconds.get_or_insert(POD_MAX_BACKOFF_SECONDS);
     if config.profiles.is_empty() {
-        config.profiles.push(Profile::default());
+        config.profiles.push(KubeSchedulerProfile::default());
     }
     if let [profile] = config.profiles.as_mut_slice() {
         profile.scheduler_name.get_or_insert_with(|| DEFAULT_SCHEDULER_NAME.to_owned());
@@ -80,7 +80,7 @@ fn default_text(text: &mut String, value: &str) {
     }
 }
 
-fn default_profile(profile: &mut Profile, gates: &FeatureGates) {
+fn default_profile(profile: &mut KubeSchedulerProfile, gates: &FeatureGates) {
     let defaults = default_plugins(gates);
     let plugins = match &profile.plugins {
         Some(user) => merge_plugins(&defaults, user),

@@ -60,7 +60,7 @@ pub use reader::TypeError;
 pub use retired::{RetiredKind, RetiredName, retired};
 pub use tree::Position;
 pub use v1::{
-    ClientConnection, Configuration, Extender, ExtenderTls, LeaderElection, ManagedResource,
-    Plugin, PluginConfig, PluginSet, Plugins, PluginsField, Profile,
+    ClientConnection, Configuration, Extender, ExtenderTls, KubeSchedulerProfile, LeaderElection,
+    ManagedResource, Plugin, PluginConfig, PluginSet, Plugins, PluginsField,
 };
 pub use validate::{ConfigurationError, validate, validate_args};

@@ -45,7 +45,7 @@ pub struct Configuration {
     pub pod_max_backoff_seconds: Option<i64>,
     /// One entry per scheduler name that is served.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub profiles: Vec<Profile>,
+    pub profiles: Vec<KubeSchedulerProfile>,
     /// Processes asked over HTTP, in this order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extenders: Vec<Extender>,
@@ -75,7 +75,7 @@ impl Configuration {
 
     /// The percentage of nodes a profile scores: its own, else the global one, else 0 for adaptive.
     #[must_use]
-    pub fn percentage_of_nodes_to_score(&self, profile: &Profile) -> i32 {
+    pub fn percentage_of_nodes_to_score(&self, profile: &KubeSchedulerProfile) -> i32 {
         let percentage = profile.percentage_of_nodes_to_score;
         percentage.or(self.percentage_of_nodes_to_score).unwrap_or_default()
     }
@@ -121,7 +121,7 @@ pub struct ClientConnection {
 /// How pods of one scheduler name are scheduled.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Profile {
+pub struct KubeSchedulerProfile {
     /// The `spec.schedulerName` of the pods this profile is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,

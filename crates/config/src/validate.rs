@@ -16,8 +16,8 @@ pub use self::args::validate_args;
 use crate::args::PluginArgs;
 use crate::gates::FeatureGates;
 use crate::v1::{
-    API_VERSION, Configuration, Extender, LeaderElection, Plugin, PluginConfig, PluginSet,
-    PluginsField, Profile,
+    API_VERSION, Configuration, Extender, KubeSchedulerProfile, LeaderElection, Plugin,
+    PluginConfig, PluginSet, PluginsField,
 };
 
 /// Plugins that once existed. Named at one of the points below they are refused by name; elsewhere they are unknown.
@@ -130,7 +130,11 @@ fn validate_percentage(path: FieldPath, percentage: Option<i32>) -> Option<Field
         .map(|percentage| FieldError::invalid(path, percentage, "not in valid range [0-100]"))
 }
 
-fn validate_profiles(profiles: &[Profile], gates: &FeatureGates, errors: &mut Vec<FieldError>) {
+fn validate_profiles(
+    profiles: &[KubeSchedulerProfile],
+    gates: &FeatureGates,
+    errors: &mut Vec<FieldError>,
+) {
     let root = FieldPath::new("profiles");
     if profiles.is_empty() {
         errors.push(FieldError::required(root, ""));
@@ -151,7 +155,7 @@ fn validate_profiles(profiles: &[Profile], gates: &FeatureGates, errors: &mut Ve
 }
 
 fn validate_profile(
-    profile: &Profile,
+    profile: &KubeSchedulerProfile,
     path: &FieldPath,
     gates: &FeatureGates,
     errors: &mut Vec<FieldError>,
@@ -209,9 +213,13 @@ fn removed_plugin(name: &str, path: FieldPath) -> Option<FieldError> {
 }
 
 /// There is one queue for all profiles, so all must sort it alike.
-fn validate_queue_sort(profiles: &[Profile], root: &FieldPath, errors: &mut Vec<FieldError>) {
+fn validate_queue_sort(
+    profiles: &[KubeSchedulerProfile],
+    root: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     let empty = PluginSet::default();
-    let set_of = |profile: &'_ Profile| -> PluginSet {
+    let set_of = |profile: &'_ KubeSchedulerProfile| -> PluginSet {
         profile.plugins.as_ref().map_or(&empty, |plugins| &plugins.queue_sort).clone()
     };
     let Some((first, others)) = profiles.split_first() else { return };
@@ -222,7 +230,7 @@ fn validate_queue_sort(profiles: &[Profile], root: &FieldPath, errors: &mut Vec<
         errors.push(FieldError::invalid(path, canon.enabled.len(), detail));
     }
     let name = canon.enabled.first().map_or("", |plugin| plugin.name.as_str());
-    let args_of = |profile: &Profile| {
+    let args_of = |profile: &KubeSchedulerProfile| {
         let mut entries = profile.plugin_config.iter().rev();
         entries.find(|entry| !name.is_empty() && entry.name == name).map(|entry| entry.args.clone())
     };

@@ -7,13 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_config::{
-    Configuration, FeatureGates, Gate, NoFitArgs, PluginsField, ignore_managed_resources,
+    Configuration, FeatureGates, Gate, NoFitArgs, PluginArgs, ignore_managed_resources,
 };
 use kube_scheduler_framework::{EventRegistration, EventResource, Handle, PluginName};
 use kube_scheduler_queue::{HintId, ProfileSpec, QueueSettings, SchedulingQueue};
-use kube_scheduler_runtime::{
-    Extenders, ExtensionPoint, PluginSet, Profile, ProfileConfig, ProfileError, Registry, Timer,
-};
+use kube_scheduler_runtime::{Extenders, Profile, ProfileError, Registry, Timer};
 
 use crate::backfill::Backfill;
 use crate::binding::Bindings;
@@ -256,16 +254,15 @@ fn build_profiles(
     let gates = options.gates.iter().filter(|(_, _, is_on)| *is_on);
     let features = gates.map(|(name, _, _)| name.into());
     let mut profiles: Vec<Profile> = Vec::new();
-    let mut sort_args: Option<(Arc<str>, serde_json::Value)> = None;
+    let mut sort_args: Option<(Arc<str>, Option<&PluginArgs>)> = None;
     let handle = options
         .handle
         .clone()
         .with_features(features)
         .with_parallel(Arc::new(options.pool.clone()));
     for (at, profile) in config.profiles.iter().enumerate() {
-        let spec = profile_config(profile);
-        let name = spec.scheduler_name.clone();
-        let built = Profile::build(&spec, registry, &handle.for_profile(&name, at))
+        let name: Arc<str> = profile.scheduler_name.as_deref().unwrap_or_default().into();
+        let built = Profile::build(profile, registry, &handle.for_profile(&name, at))
             .map_err(|source| BuildError::Profile { profile: name.clone(), source })?;
         if name.is_empty() {
             return Err(BuildError::NoSchedulerName);
@@ -276,8 +273,8 @@ fn build_profiles(
         // All profiles share one queue, so they must sort it with the same plugin and the same arguments.
         let plugin: Arc<str> =
             built.queue_sort().next().map_or_else(Arc::default, |(_, name, _)| name.clone());
-        let args = spec.plugin_config.iter().find(|(name, _)| *name == plugin);
-        let args = args.map_or(serde_json::Value::Null, |(_, args)| args.clone());
+        let args = profile.plugin_config.iter().find(|given| given.name == *plugin);
+        let args = args.map(|given| &given.args);
         match &sort_args {
             None => sort_args = Some((plugin, args)),
             Some((first, _)) if *first != plugin => {
@@ -295,59 +292,6 @@ fn build_profiles(
         profiles.push(built);
     }
     if profiles.is_empty() { Err(BuildError::NoProfiles) } else { Ok(profiles) }
-}
-
-/// A configured profile in the framework's terms.
-fn profile_config(profile: &kube_scheduler_config::Profile) -> ProfileConfig {
-    let set_of = |point: PluginsField| -> PluginSet {
-        let Some(set) = profile.plugins.as_ref().map(|plugins| plugins.set(point)) else {
-            return PluginSet::default();
-        };
-        PluginSet {
-            enabled: set
-                .enabled
-                .iter()
-                .map(|plugin| (Arc::from(&*plugin.name), plugin.weight))
-                .collect(),
-            disabled: set.disabled.iter().map(|plugin| Arc::from(&*plugin.name)).collect(),
-        }
-    };
-    ProfileConfig {
-        scheduler_name: profile.scheduler_name.as_deref().unwrap_or_default().into(),
-        percentage_of_nodes_to_score: profile.percentage_of_nodes_to_score,
-        multi_point: set_of(PluginsField::MultiPoint),
-        points: ExtensionPoint::ALL
-            .iter()
-            .map(|point| (*point, set_of(field_of(*point))))
-            .collect(),
-        plugin_config: profile
-            .plugin_config
-            .iter()
-            .map(|config| {
-                let args = serde_json::to_value(&config.args).unwrap_or_default();
-                (Arc::from(&*config.name), args)
-            })
-            .collect(),
-    }
-}
-
-const fn field_of(point: ExtensionPoint) -> PluginsField {
-    match point {
-        ExtensionPoint::PreFilter => PluginsField::PreFilter,
-        ExtensionPoint::Filter => PluginsField::Filter,
-        ExtensionPoint::PostFilter => PluginsField::PostFilter,
-        ExtensionPoint::Reserve => PluginsField::Reserve,
-        ExtensionPoint::PreScore => PluginsField::PreScore,
-        ExtensionPoint::Score => PluginsField::Score,
-        ExtensionPoint::PreBind => PluginsField::PreBind,
-        ExtensionPoint::Bind => PluginsField::Bind,
-        ExtensionPoint::PostBind => PluginsField::PostBind,
-        ExtensionPoint::Permit => PluginsField::Permit,
-        ExtensionPoint::PreEnqueue => PluginsField::PreEnqueue,
-        ExtensionPoint::QueueSort => PluginsField::QueueSort,
-        ExtensionPoint::PlacementGenerate => PluginsField::PlacementGenerate,
-        ExtensionPoint::PlacementScore => PluginsField::PlacementScore,
-    }
 }
 
 /// A profile as the queue knows it: its gates, and the events that its plugins register for.

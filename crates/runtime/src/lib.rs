@@ -27,9 +27,7 @@ pub use meter::{
 };
 pub use no_pods::cluster_alone;
 pub use panic_message::panic_message;
-pub use profile::{
-    ExtensionPoint, PluginEntry, PluginIdx, PluginSet, Profile, ProfileConfig, ProfileError,
-};
+pub use profile::{ExtensionPoint, PluginEntry, PluginIdx, Profile, ProfileError};
 pub use reads::EvaluationReads;
 pub use registry::{PluginFactory, Registry, RegistryError};
 pub use runner::{

@@ -7,10 +7,11 @@ mod build;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, named_enum};
+use kube_scheduler_config::{PluginSet, Plugins};
 use kube_scheduler_framework::groups::{PlacementGenerate, PlacementScore};
 use kube_scheduler_framework::{
-    Bind, Filter, Permit, Plugin, PluginArgs, PluginName, PostBind, PostFilter, PreBind,
-    PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
+    Bind, Filter, Permit, Plugin, PluginName, PostBind, PostFilter, PreBind, PreEnqueue, PreFilter,
+    PreScore, QueueSort, Reserve, Score,
 };
 
 use crate::meter::{Meter, Timer};
@@ -53,6 +54,26 @@ named_enum! {
 }
 
 impl ExtensionPoint {
+    /// What a configuration says about this point.
+    fn set_in(self, plugins: &Plugins) -> &PluginSet {
+        match self {
+            Self::PreFilter => &plugins.pre_filter,
+            Self::Filter => &plugins.filter,
+            Self::PostFilter => &plugins.post_filter,
+            Self::Reserve => &plugins.reserve,
+            Self::PreScore => &plugins.pre_score,
+            Self::Score => &plugins.score,
+            Self::PreBind => &plugins.pre_bind,
+            Self::Bind => &plugins.bind,
+            Self::PostBind => &plugins.post_bind,
+            Self::Permit => &plugins.permit,
+            Self::PreEnqueue => &plugins.pre_enqueue,
+            Self::QueueSort => &plugins.queue_sort,
+            Self::PlacementGenerate => &plugins.placement_generate,
+            Self::PlacementScore => &plugins.placement_score,
+        }
+    }
+
     /// Whether `plugin` implements this point.
     pub(crate) fn is_implemented_by(self, plugin: &dyn Plugin) -> bool {
         match self {
@@ -72,30 +93,6 @@ impl ExtensionPoint {
             Self::PlacementScore => plugin.as_placement_score().is_some(),
         }
     }
-}
-
-/// What configuration says about one extension point, or about MultiPoint.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PluginSet {
-    /// Enabled plugins in order, with the weight given (0: none given).
-    pub enabled: Vec<(PluginName, i32)>,
-    /// Disabled plugins; `*` disables all.
-    pub disabled: Vec<PluginName>,
-}
-
-/// One profile as configured: merged with the defaults, not yet expanded.
-#[derive(Clone, Debug, Default)]
-pub struct ProfileConfig {
-    /// Pods with this `spec.schedulerName` belong to the profile.
-    pub scheduler_name: Arc<str>,
-    /// Overrides the global percentage of nodes to score; 0 means adaptive.
-    pub percentage_of_nodes_to_score: Option<i32>,
-    /// Plugins that are enabled at every point they implement.
-    pub multi_point: PluginSet,
-    /// Per point, in any order; missing ones are empty.
-    pub points: Vec<(ExtensionPoint, PluginSet)>,
-    /// Arguments by plugin, in order.
-    pub plugin_config: Vec<(PluginName, PluginArgs)>,
 }
 
 /// A plugin of a profile, by its place in [`Profile::plugins`].

@@ -74,7 +74,7 @@ const LAYERS: &[Layer] = &[
     // Claims and devices, apart from everything that schedules.
     pure("devices", &["api-types", "cel"]),
     pure("framework", &["api-types", "cache", "queue"]),
-    pure("runtime", &["api-types", "cache", "queue", "framework"]),
+    pure("runtime", &["api-types", "cache", "queue", "framework", "config"]),
     // Of the runtime it uses the registry alone.
     pure("plugins-intree", &["api-types", "devices", "framework", "runtime", "config"])
         .with_tests(&["cache"]),

@@ -96,12 +96,12 @@ fn three_profiles_of_one_name_are_two_duplicates() {
 fn args_of_the_wrong_type_are_shown_as_json() {
     let gates = FeatureGates::default();
     let mut config = Configuration::default();
-    config.profiles.push(Profile {
+    config.profiles.push(KubeSchedulerProfile {
         plugin_config: vec![PluginConfig {
             name: "NodeAffinity".to_owned(),
             args: PluginArgs::Raw(serde_json::json!({"a": 1})),
         }],
-        ..Profile::default()
+        ..KubeSchedulerProfile::default()
     });
     default(&mut config, &gates);
     assert_eq!(

@@ -1,9 +1,9 @@
 //! Laws that hold for every configuration: printing and decoding are inverse, defaulting and merging settle at once.
 
 use kube_scheduler_config::{
-    ALL_PLUGINS, Configuration, FeatureGates, Gate, Plugin, PluginSet, Plugins, PluginsField,
-    Profile, decode, default, default_plugins, named_plugins, overridden_defaults, to_json_value,
-    to_yaml,
+    ALL_PLUGINS, Configuration, FeatureGates, Gate, KubeSchedulerProfile, Plugin, PluginSet,
+    Plugins, PluginsField, decode, default, default_plugins, named_plugins, overridden_defaults,
+    to_json_value, to_yaml,
 };
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -101,7 +101,7 @@ fn configuration() -> impl Strategy<Value = Configuration> {
 
 /// What defaulting makes of a profile's plugins.
 fn defaulted(user: Plugins, gates: &FeatureGates) -> Plugins {
-    let profile = Profile { plugins: Some(user), ..Profile::default() };
+    let profile = KubeSchedulerProfile { plugins: Some(user), ..KubeSchedulerProfile::default() };
     let mut config = Configuration { profiles: vec![profile], ..Configuration::default() };
     default(&mut config, gates);
     config.profiles.remove(0).plugins.unwrap_or_default()

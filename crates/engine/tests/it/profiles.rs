@@ -61,7 +61,7 @@ fn foreign_pods_count_only_where_they_run() {
 
 #[test]
 fn profiles_that_do_not_go_together_are_refused() {
-    let error = |profiles: Vec<kube_scheduler_config::Profile>| {
+    let error = |profiles: Vec<kube_scheduler_config::KubeSchedulerProfile>| {
         let built =
             World::build(vec![Toy::sorter("Other")], |config, _| config.profiles = profiles);
         built.err().map(|error| error.to_string()).unwrap_or_default()

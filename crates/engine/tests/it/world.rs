@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_config::{Configuration, Plugin as ConfigPlugin, Plugins, Profile};
+use kube_scheduler_config::{Configuration, KubeSchedulerProfile, Plugin as ConfigPlugin, Plugins};
 use kube_scheduler_engine::{
     AttemptResult, BuildError, Effect, Engine, EngineOptions, EvictionOutcome, Input, StatusPatch,
     Token, Turn,
@@ -30,10 +30,14 @@ fn refused(message: &str) -> ApiError {
 }
 
 /// A profile `name` with `plugins` at every point they implement.
-pub(crate) fn profile(name: &str, plugins: &[&str]) -> Profile {
+pub(crate) fn profile(name: &str, plugins: &[&str]) -> KubeSchedulerProfile {
     let mut all = Plugins::default();
     all.multi_point.enabled = plugins.iter().map(|name| ConfigPlugin::new(*name, 0)).collect();
-    Profile { scheduler_name: Some(name.into()), plugins: Some(all), ..Profile::default() }
+    KubeSchedulerProfile {
+        scheduler_name: Some(name.into()),
+        plugins: Some(all),
+        ..KubeSchedulerProfile::default()
+    }
 }
 
 impl World {

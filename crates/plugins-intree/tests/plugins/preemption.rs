@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kube_scheduler_config::{
+    self as config, KubeSchedulerProfile, PluginArgs, PluginConfig, PluginSet, Plugins,
+};
 use kube_scheduler_framework::api::{Node, Pod, Timestamp};
 use kube_scheduler_framework::preemption::{EvictionTrials, PreemptionCandidate};
 use kube_scheduler_framework::testing::{self, Fixture, fixture};
@@ -13,8 +16,7 @@ use kube_scheduler_framework::{
 };
 use kube_scheduler_runtime::{
     EvaluationReads, Extender, ExtenderCallError, ExtenderVerbs, ExtenderVictims, Extenders,
-    HypotheticalRunner, NominatedFilters, PluginSet, Profile, ProfileConfig, Runner, SkipSet,
-    must_leave_room,
+    HypotheticalRunner, NominatedFilters, Profile, Runner, SkipSet, must_leave_room,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -36,14 +38,16 @@ fn profile(preemption_args: Value) -> Profile {
         "DefaultPreemption",
         "DefaultBinder",
     ];
-    let config = ProfileConfig {
-        scheduler_name: "default-scheduler".into(),
-        multi_point: PluginSet {
-            enabled: names.iter().map(|name| (Arc::from(*name), 0)).collect(),
-            disabled: Vec::new(),
-        },
-        plugin_config: vec![("DefaultPreemption".into(), preemption_args)],
-        ..ProfileConfig::default()
+    let multi_point = PluginSet {
+        enabled: names.iter().map(|name| config::Plugin::new(*name, 0)).collect(),
+        disabled: Vec::new(),
+    };
+    let args = PluginArgs::Raw(preemption_args);
+    let config = KubeSchedulerProfile {
+        scheduler_name: Some("default-scheduler".into()),
+        plugins: Some(Plugins { multi_point, ..Plugins::default() }),
+        plugin_config: vec![PluginConfig { name: "DefaultPreemption".into(), args }],
+        ..KubeSchedulerProfile::default()
     };
     Profile::build(&config, &kube_scheduler_plugins_intree::registry(), &handle(&[])).unwrap()
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kube_scheduler_config::{KubeSchedulerProfile, Plugins};
 use kube_scheduler_framework::{Handle, MAX_NODE_SCORE, PluginArgs, PluginError, PluginName};
 
-use super::{ExtensionPoint, PluginEntry, PluginIdx, PluginSet, Profile, ProfileConfig};
+use super::{ExtensionPoint, PluginEntry, PluginIdx, Profile};
 use crate::registry::Registry;
 
 /// A profile that cannot be built.
@@ -95,23 +96,26 @@ impl Profile {
     /// # Errors
     /// If a plugin does not exist, cannot be made, or does not implement a point that it is named at, or a required point has none.
     pub fn build(
-        config: &ProfileConfig,
+        config: &KubeSchedulerProfile,
         registry: &Registry,
         handle: &Handle,
     ) -> Result<Self, ProfileError> {
-        let plugins = make_plugins(config, registry, handle)?;
+        let no_sets = Plugins::default();
+        let sets = config.plugins.as_ref().unwrap_or(&no_sets);
+        let scheduler_name: Arc<str> = config.scheduler_name.as_deref().unwrap_or_default().into();
+        let plugins = make_plugins(config, sets, registry, handle)?;
         // All that is named explicitly is checked before MultiPoint is.
         let explicit = ExtensionPoint::ALL
             .iter()
-            .map(|point| explicitly_enabled(*point, config, &plugins))
+            .map(|point| explicitly_enabled(*point, sets, &plugins))
             .collect::<Result<Vec<_>, _>>()?;
         let points = ExtensionPoint::ALL
             .iter()
             .zip(explicit)
-            .map(|(point, explicit)| expand(*point, explicit, config, &plugins))
+            .map(|(point, explicit)| expand(*point, explicit, sets, &plugins))
             .collect::<Result<Vec<_>, _>>()?;
         let mut profile = Self {
-            scheduler_name: config.scheduler_name.clone(),
+            scheduler_name: scheduler_name.clone(),
             percentage_of_nodes_to_score: config.percentage_of_nodes_to_score,
             weights: vec![1; plugins.len()],
             placement_weights: vec![1; plugins.len()],
@@ -125,27 +129,24 @@ impl Profile {
         profile.permit_beyond_groups = beyond_groups.map(|(idx, ..)| idx).collect();
         let n = profile.at(ExtensionPoint::QueueSort).len();
         if n != 1 {
-            return Err(ProfileError::QueueSortCount {
-                scheduler_name: config.scheduler_name.clone(),
-                n,
-            });
+            return Err(ProfileError::QueueSortCount { scheduler_name, n });
         }
         if profile.at(ExtensionPoint::Bind).is_empty() {
-            return Err(ProfileError::NoBind(config.scheduler_name.clone()));
+            return Err(ProfileError::NoBind(scheduler_name));
         }
         if profile.at(ExtensionPoint::PlacementGenerate).len() > 1 {
-            return Err(ProfileError::SeveralGenerators(config.scheduler_name.clone()));
+            return Err(ProfileError::SeveralGenerators(scheduler_name));
         }
-        profile.weigh(config)?;
+        profile.weigh(sets)?;
         Ok(profile)
     }
 
     /// Explicit Score weights first, then MultiPoint's; the first mention of a plugin counts, 0 means 1.
-    fn weigh(&mut self, config: &ProfileConfig) -> Result<(), ProfileError> {
+    fn weigh(&mut self, sets: &Plugins) -> Result<(), ProfileError> {
         self.weights = self
-            .weights_at(ExtensionPoint::Score, config)
+            .weights_at(ExtensionPoint::Score, sets)
             .map_err(|error| error.map_or(ProfileError::WeightOverflow, ProfileError::NoWeight))?;
-        let weights = self.weights_at(ExtensionPoint::PlacementScore, config);
+        let weights = self.weights_at(ExtensionPoint::PlacementScore, sets);
         self.placement_weights = weights.map_err(|error| {
             error.map_or(ProfileError::PlacementWeightOverflow, ProfileError::NoPlacementWeight)
         })?;
@@ -157,18 +158,17 @@ impl Profile {
     fn weights_at(
         &self,
         point: ExtensionPoint,
-        config: &ProfileConfig,
+        sets: &Plugins,
     ) -> Result<Vec<i64>, Option<PluginName>> {
         let mut weights: BTreeMap<PluginIdx, i64> = BTreeMap::new();
         let mut total: i64 = 0;
-        let named = set_of(config, point);
-        for (name, weight) in named.enabled.iter().chain(&config.multi_point.enabled) {
-            let Some(idx) = self.position(name) else { continue };
+        for named in point.set_in(sets).enabled.iter().chain(&sets.multi_point.enabled) {
+            let Some(idx) = self.position(&named.name) else { continue };
             if !point.is_implemented_by(&*self.plugins[idx.0].plugin) || weights.contains_key(&idx)
             {
                 continue;
             }
-            let weight = if *weight == 0 { 1 } else { i64::from(*weight) };
+            let weight = if named.weight == 0 { 1 } else { i64::from(named.weight) };
             // Quirk: with a negative total the difference wraps, so the plugin after a negative weight is refused.
             let weighted = weight.wrapping_mul(MAX_NODE_SCORE);
             if weighted > i64::MAX.wrapping_sub(total) {
@@ -187,40 +187,39 @@ impl Profile {
     }
 }
 
-fn set_of(config: &ProfileConfig, point: ExtensionPoint) -> &PluginSet {
-    static EMPTY: PluginSet = PluginSet { enabled: Vec::new(), disabled: Vec::new() };
-    config.points.iter().find(|(p, _)| *p == point).map_or(&EMPTY, |(_, set)| set)
-}
-
 /// Instantiates every registered plugin that any point names, in the order of first mention: MultiPoint, then the
 /// points in processing order.
 fn make_plugins(
-    config: &ProfileConfig,
+    config: &KubeSchedulerProfile,
+    sets: &Plugins,
     registry: &Registry,
     handle: &Handle,
 ) -> Result<Vec<PluginEntry>, ProfileError> {
-    let mut args: BTreeMap<&str, (usize, &PluginArgs)> = BTreeMap::new();
-    for (at, (name, value)) in config.plugin_config.iter().enumerate() {
-        if args.insert(name, (at, value)).is_some() {
-            return Err(ProfileError::RepeatedConfig(name.clone()));
+    let mut args = BTreeMap::new();
+    for (at, given) in config.plugin_config.iter().enumerate() {
+        if args.insert(&*given.name, (at, &given.args)).is_some() {
+            return Err(ProfileError::RepeatedConfig((&*given.name).into()));
         }
     }
-    let explicit = ExtensionPoint::ALL.iter().flat_map(|point| &set_of(config, *point).enabled);
+    let explicit = ExtensionPoint::ALL.iter().flat_map(|point| &point.set_in(sets).enabled);
     let mut entries: Vec<PluginEntry> = Vec::new();
-    for (name, _) in config.multi_point.enabled.iter().chain(explicit) {
-        if entries.iter().any(|entry| entry.name == *name) {
+    for named in sets.multi_point.enabled.iter().chain(explicit) {
+        let name: PluginName = (&*named.name).into();
+        if find(&name, &entries).is_some() {
             continue;
         }
-        let Some(factory) = registry.get(name) else { continue };
-        let given = args.get(&**name).copied();
-        let handle = handle.for_plugin(name, given.map(|(at, _)| at));
-        let plugin = factory(given.map_or(&PluginArgs::Null, |(_, args)| args), &handle)
+        let Some(factory) = registry.get(&name) else { continue };
+        let (at, args) = args.get(&*name).copied().unzip();
+        // What the file says is JSON, so it can be written as JSON.
+        let args =
+            args.map_or(PluginArgs::Null, |args| serde_json::to_value(args).unwrap_or_default());
+        let handle = handle.for_plugin(&name, at);
+        let plugin = factory(&args, &handle)
             .map_err(|source| ProfileError::Factory { plugin: name.clone(), source })?;
-        if plugin.name() != &**name {
-            let (plugin, name) = (name.clone(), plugin.name().to_owned());
-            return Err(ProfileError::OtherName { plugin, name });
+        if plugin.name() != &*name {
+            return Err(ProfileError::OtherName { name: plugin.name().to_owned(), plugin: name });
         }
-        entries.push(PluginEntry { name: name.clone(), plugin });
+        entries.push(PluginEntry { name, plugin });
     }
     Ok(entries)
 }
@@ -232,18 +231,19 @@ fn find(name: &str, plugins: &[PluginEntry]) -> Option<PluginIdx> {
 /// The plugins that configuration names at one point.
 fn explicitly_enabled(
     point: ExtensionPoint,
-    config: &ProfileConfig,
+    sets: &Plugins,
     plugins: &[PluginEntry],
 ) -> Result<Vec<PluginIdx>, ProfileError> {
     let mut explicit: Vec<PluginIdx> = Vec::new();
-    for (name, _) in &set_of(config, point).enabled {
-        let idx = find(name, plugins)
-            .ok_or_else(|| ProfileError::Unknown { point, plugin: name.clone() })?;
+    for named in &point.set_in(sets).enabled {
+        let plugin = || PluginName::from(&*named.name);
+        let idx = find(&named.name, plugins)
+            .ok_or_else(|| ProfileError::Unknown { point, plugin: plugin() })?;
         if !point.is_implemented_by(&*plugins[idx.0].plugin) {
-            return Err(ProfileError::DoesNotExtend { point, plugin: name.clone() });
+            return Err(ProfileError::DoesNotExtend { point, plugin: plugin() });
         }
         if explicit.contains(&idx) {
-            return Err(ProfileError::Duplicate { point, plugin: name.clone() });
+            return Err(ProfileError::Duplicate { point, plugin: plugin() });
         }
         explicit.push(idx);
     }
@@ -255,25 +255,26 @@ fn explicitly_enabled(
 fn expand(
     point: ExtensionPoint,
     explicit: Vec<PluginIdx>,
-    config: &ProfileConfig,
+    sets: &Plugins,
     plugins: &[PluginEntry],
 ) -> Result<Vec<PluginIdx>, ProfileError> {
-    let set = set_of(config, point);
-    if set.disabled.iter().any(|name| &**name == "*") {
+    let is_disabled = |name| point.set_in(sets).disabled.iter().any(|plugin| plugin.name == name);
+    if is_disabled("*") {
         return Ok(explicit);
     }
     let mut overrides: Vec<PluginIdx> = Vec::new();
     let mut collected: Vec<PluginIdx> = Vec::new();
-    for (name, _) in &config.multi_point.enabled {
-        let idx = find(name, plugins)
-            .ok_or_else(|| ProfileError::Unknown { point, plugin: name.clone() })?;
-        if !point.is_implemented_by(&*plugins[idx.0].plugin) || set.disabled.contains(name) {
+    for named in &sets.multi_point.enabled {
+        let plugin = || PluginName::from(&*named.name);
+        let idx = find(&named.name, plugins)
+            .ok_or_else(|| ProfileError::Unknown { point, plugin: plugin() })?;
+        if !point.is_implemented_by(&*plugins[idx.0].plugin) || is_disabled(&named.name) {
             continue;
         }
         if explicit.contains(&idx) {
             overrides.push(idx);
         } else if collected.contains(&idx) {
-            return Err(ProfileError::Duplicate { point, plugin: name.clone() });
+            return Err(ProfileError::Duplicate { point, plugin: plugin() });
         } else {
             collected.push(idx);
         }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_config::{KubeSchedulerProfile, PluginArgs, PluginConfig};
 use kube_scheduler_framework::Handle;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::testing;
-use kube_scheduler_runtime::{ExtensionPoint, Profile, ProfileConfig, Timer};
+use kube_scheduler_runtime::{ExtensionPoint, Profile, Timer};
 use serde_json::json;
 
 use crate::toy::{Toy, build, config, names, registry};
@@ -158,6 +159,10 @@ fn a_profile_needs_one_order_and_a_way_to_bind() {
     assert!(build(sorters(), &config("Sort Bind", &[])).is_ok());
 }
 
+fn given(plugin: &str, args: serde_json::Value) -> PluginConfig {
+    PluginConfig { name: plugin.into(), args: PluginArgs::Raw(args) }
+}
+
 #[test]
 fn arguments_reach_the_factory_and_come_once() {
     let mut registry = registry(toys());
@@ -166,13 +171,13 @@ fn arguments_reach_the_factory_and_come_once() {
             Err(format!("{args} under {}", handle.scheduler_name).into())
         })
         .unwrap();
-    let with = |plugin_config| ProfileConfig { plugin_config, ..config("Base Picky", &[]) };
+    let with = |plugin_config| KubeSchedulerProfile { plugin_config, ..config("Base Picky", &[]) };
     let handle = Handle::default().for_profile(&"s".into(), 0);
-    let error = |config: &ProfileConfig| {
+    let error = |config: &KubeSchedulerProfile| {
         Profile::build(config, &registry, &handle).unwrap_err().to_string()
     };
     assert_eq!(error(&with(vec![])), "initializing plugin \"Picky\": null under s");
-    let given = ("Picky".into(), json!({"a": 1}));
+    let given = given("Picky", json!({"a": 1}));
     assert_eq!(
         error(&with(vec![given.clone()])),
         "initializing plugin \"Picky\": {\"a\":1} under s"
@@ -237,10 +242,10 @@ fn errors_in_arguments_name_their_place_in_the_configuration() {
         .unwrap();
     let handle = Handle::default().for_profile(&"s".into(), 2);
     let error = |args: &[serde_json::Value]| {
-        let other = ("Other".into(), json!({}));
-        let given = args.iter().map(|args| ("Picky".into(), args.clone()));
+        let other = given("Other", json!({}));
+        let given = args.iter().map(|args| given("Picky", args.clone()));
         let plugin_config = std::iter::once(other).chain(given).collect();
-        let config = ProfileConfig { plugin_config, ..config("Base Picky", &[]) };
+        let config = KubeSchedulerProfile { plugin_config, ..config("Base Picky", &[]) };
         Profile::build(&config, &registry, &handle).unwrap_err().to_string()
     };
     let start = "initializing plugin \"Picky\": profiles[2].pluginConfig";

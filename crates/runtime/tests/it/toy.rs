@@ -1,7 +1,9 @@
 //! Plugins whose answers are data, and profiles of them.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use kube_scheduler_config::{self as config, KubeSchedulerProfile, PluginSet};
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::testing::{self, Fixture};
 use kube_scheduler_framework::{
@@ -11,9 +13,7 @@ use kube_scheduler_framework::{
     PreFilterExtensions, PreFilterOutcome, PreScore, QueueSort, QueuedPodView, Reserve, Score,
     Status,
 };
-use kube_scheduler_runtime::{
-    ExtensionPoint, PluginSet, Profile, ProfileConfig, ProfileError, Registry, Runner,
-};
+use kube_scheduler_runtime::{ExtensionPoint, Profile, ProfileError, Registry, Runner};
 
 /// Who was called, in order.
 pub(crate) type Log = Arc<Mutex<Vec<String>>>;
@@ -371,11 +371,11 @@ pub(crate) fn set(text: &str) -> PluginSet {
     let mut set = PluginSet::default();
     for word in text.split_whitespace() {
         match (word.strip_prefix('-'), word.split_once(':')) {
-            (Some(name), _) => set.disabled.push(name.into()),
+            (Some(name), _) => set.disabled.push(config::Plugin::new(name, 0)),
             (None, Some((name, weight))) => {
-                set.enabled.push((name.into(), weight.parse().unwrap()));
+                set.enabled.push(config::Plugin::new(name, weight.parse().unwrap()));
             }
-            (None, None) => set.enabled.push((word.into(), 0)),
+            (None, None) => set.enabled.push(config::Plugin::new(word, 0)),
         }
     }
     set
@@ -392,17 +392,25 @@ pub(crate) fn registry(toys: Vec<Toy>) -> Registry {
     registry
 }
 
-pub(crate) fn build(toys: Vec<Toy>, config: &ProfileConfig) -> Result<Profile, ProfileError> {
+pub(crate) fn build(
+    toys: Vec<Toy>,
+    config: &KubeSchedulerProfile,
+) -> Result<Profile, ProfileError> {
     Profile::build(config, &registry(toys), &Handle::default())
 }
 
 /// A profile named `s` with these MultiPoint plugins and points.
-pub(crate) fn config(multi_point: &str, points: &[(ExtensionPoint, &str)]) -> ProfileConfig {
-    ProfileConfig {
-        scheduler_name: "s".into(),
-        multi_point: set(multi_point),
-        points: points.iter().map(|(point, text)| (*point, set(text))).collect(),
-        ..ProfileConfig::default()
+pub(crate) fn config(multi_point: &str, points: &[(ExtensionPoint, &str)]) -> KubeSchedulerProfile {
+    let mut sets = BTreeMap::from([("multiPoint".to_owned(), set(multi_point))]);
+    for (point, text) in points {
+        let (first, rest) = point.as_str().split_at(1);
+        sets.insert(first.to_lowercase() + rest, set(text));
+    }
+    let sets = serde_json::to_value(sets).unwrap();
+    KubeSchedulerProfile {
+        scheduler_name: Some("s".into()),
+        plugins: Some(serde_json::from_value(sets).unwrap()),
+        ..KubeSchedulerProfile::default()
     }
 }
 

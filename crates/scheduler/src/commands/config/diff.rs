@@ -143,7 +143,7 @@ impl ProfileMeaning {
     fn of(
         name: &str,
         config: &Configuration,
-        profile: &kube_scheduler_config::Profile,
+        profile: &kube_scheduler_config::KubeSchedulerProfile,
         built: &Profile,
     ) -> Result<Self> {
         let plugins_at = |point: ExtensionPoint| {

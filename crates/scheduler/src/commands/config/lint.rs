@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use kube_scheduler_api_types::named_enum;
 use kube_scheduler_config::{
-    ALL_PLUGINS, Configuration, DEFAULT_SCHEDULER_NAME, Extender, FeatureGates, PluginsField,
-    Profile as ProfileConfig, RetiredKind, default_plugins, named_plugins, overridden_defaults,
-    retired,
+    ALL_PLUGINS, Configuration, DEFAULT_SCHEDULER_NAME, Extender, FeatureGates,
+    KubeSchedulerProfile, PluginsField, RetiredKind, default_plugins, named_plugins,
+    overridden_defaults, retired,
 };
 use kube_scheduler_runtime::{ExtensionPoint, Profile, Registry};
 use serde::Serialize;
@@ -215,7 +215,12 @@ fn runs_at(built: &Profile, point: ExtensionPoint, name: &str) -> bool {
 }
 
 /// Weights that are not used.
-fn weights(path: &str, profile: &ProfileConfig, built: &Profile, findings: &mut Vec<Finding>) {
+fn weights(
+    path: &str,
+    profile: &KubeSchedulerProfile,
+    built: &Profile,
+    findings: &mut Vec<Finding>,
+) {
     let scores = |name: &str| runs_at(built, ExtensionPoint::Score, name);
     for (point, set) in profile.plugins.iter().flat_map(|plugins| plugins.sets()) {
         let point_path = format!("{path}.plugins.{}", point.as_str());
@@ -266,7 +271,7 @@ fn weights(path: &str, profile: &ProfileConfig, built: &Profile, findings: &mut 
 /// Plugins that are disabled although they are not enabled by default.
 fn disabled(
     path: &str,
-    profile: &ProfileConfig,
+    profile: &KubeSchedulerProfile,
     gates: &FeatureGates,
     findings: &mut Vec<Finding>,
 ) {
@@ -299,11 +304,11 @@ fn disabled(
 
 /// Profiles that are equal except for their names.
 fn same_profiles(config: &Configuration, findings: &mut Vec<Finding>) {
-    let name = |profile: &ProfileConfig| profile.scheduler_name.clone().unwrap_or_default();
+    let name = |profile: &KubeSchedulerProfile| profile.scheduler_name.clone().unwrap_or_default();
     for (index, profile) in config.profiles.iter().enumerate() {
-        let same = |other: &&ProfileConfig| {
-            ProfileConfig { scheduler_name: None, ..(*other).clone() }
-                == ProfileConfig { scheduler_name: None, ..profile.clone() }
+        let same = |other: &&KubeSchedulerProfile| {
+            KubeSchedulerProfile { scheduler_name: None, ..(*other).clone() }
+                == KubeSchedulerProfile { scheduler_name: None, ..profile.clone() }
         };
         if let Some(other) = config.profiles.iter().take(index).find(same) {
             findings.push(Finding::note(
@@ -387,7 +392,7 @@ fn percentages(read: &Configuration, findings: &mut Vec<Finding>) {
         ));
     }
     let is_unset = |percentage: Option<i32>| percentage.is_none_or(|percentage| percentage == 0);
-    let is_own = |profile: &ProfileConfig| profile.percentage_of_nodes_to_score.is_some();
+    let is_own = |profile: &KubeSchedulerProfile| profile.percentage_of_nodes_to_score.is_some();
     let has_own = !read.profiles.is_empty() && read.profiles.iter().all(is_own);
     if is_unset(read.percentage_of_nodes_to_score) && !has_own {
         findings.push(Finding::note(
