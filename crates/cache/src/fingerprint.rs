@@ -12,21 +12,21 @@ use kube_scheduler_api_types::{KeyedState, Operator, Pod};
 
 use crate::domains::CountedPods;
 
-/// More labels than these leave hardly a bit unset, so all are.
-const MANY: usize = 256;
-
 /// A set of hashes, one bit for each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// That of a pod. O(labels), of which only so many are looked at.
+    /// The fingerprint of a pod. O(labels) until every bit is set: of thousands of labels a few hundred are looked at.
     pub(crate) fn of(pod: &Pod) -> Self {
-        if pod.labels.len() > MANY {
-            return Self(u64::MAX);
+        let mut bits = bit(&*pod.namespace);
+        let mut labels = pod.labels.iter();
+        while bits != u64::MAX
+            && let Some(label) = labels.next()
+        {
+            bits |= bit(label);
         }
-        let labels = pod.labels.iter().map(|(key, value)| bit((key, value)));
-        Self(labels.fold(bit(&*pod.namespace), |bits, bit| bits | bit))
+        Self(bits)
     }
 
     /// What every pod has that counts.

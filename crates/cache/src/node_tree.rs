@@ -11,8 +11,6 @@ use crate::node_table::NodeIdx;
 
 /// A place in a zone's list from which a node was removed.
 const GONE: u32 = u32::MAX;
-/// Dead places are swept when they outnumber the living by this much, which makes removal O(1) on average.
-const SWEEP_SLACK: usize = 64;
 
 /// The node tree. Insertion and removal are O(1), listing is O(nodes + zones).
 #[derive(Clone, Debug, Default)]
@@ -84,7 +82,8 @@ impl NodeTree {
         self.n_nodes -= 1;
         if zone.n_live == 0 {
             self.drop_zone(number);
-        } else if zone.nodes.len() > 2 * zone.n_live + SWEEP_SLACK {
+        } else if zone.nodes.len() > 2 * zone.n_live {
+            // Once they outnumber the living, so that removal is O(1) on average.
             sweep(zone, &mut self.places);
         }
     }

@@ -16,9 +16,6 @@ use crate::heap::Slot;
 use crate::plugins::{PluginId, PluginIdSet};
 use crate::policy::Topics;
 
-/// An event with no more topics is looked up by them, however few pods are parked.
-const FEW_TOPICS: usize = 16;
-
 /// What the indexes say of a parked pod, so that they can be undone whatever happened to the pod meanwhile.
 #[derive(Clone, Debug)]
 struct Parked {
@@ -154,7 +151,7 @@ impl Unschedulable {
             match topics(plugin) {
                 Topics::All => into.extend(pods),
                 // Each topic is a search: a pod may have 60,000 labels.
-                Topics::Only(topics) if topics.len() > pods.len().max(FEW_TOPICS) => {
+                Topics::Only(topics) if topics.len() > pods.len() => {
                     into.extend(pods);
                 }
                 Topics::Only(topics) => {

@@ -3,6 +3,7 @@
 //!
 //! Invariant: the answer is that of one requirement after the other.
 
+#[cfg(test)]
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -13,16 +14,10 @@ use crate::labels::Labels;
 /// requirements.
 pub(super) const FEW: usize = 16;
 
-/// After so many comparisons with one requirement after the other they are sorted. Some selectors are made for a single comparison,
-/// or for none. The number was chosen, not measured.
-const WORTH_SORTING: u32 = 16;
-
 /// More than [`FEW`] requirements.
 #[derive(Debug)]
 pub(super) struct Many {
     requirements: Arc<[Requirement]>,
-    /// How often they were compared one after the other.
-    n_one_by_one: AtomicU32,
     by_key: OnceLock<ByKey>,
     /// How many single requirements were compared.
     #[cfg(test)]
@@ -44,7 +39,6 @@ impl Many {
     pub(super) fn new(requirements: Arc<[Requirement]>) -> Self {
         Self {
             requirements,
-            n_one_by_one: AtomicU32::new(0),
             by_key: OnceLock::new(),
             #[cfg(test)]
             n_compared: AtomicU32::new(0),
@@ -60,21 +54,12 @@ impl Many {
         self.by_key().most_about_one
     }
 
-    /// Whether `labels` fulfil every requirement. O(labels × log requirements), and the requirements about one of the labels, once
-    /// they are sorted; O(requirements × log labels) if the requirements are fewer than those steps.
+    /// Whether `labels` fulfil every requirement. O(labels × log requirements), and the requirements about one of the labels;
+    /// O(requirements × log labels) if the requirements are fewer than those steps.
     pub(super) fn matches(&self, labels: &Labels) -> bool {
         let n = self.requirements.len();
         let n_steps = labels.len().saturating_mul((usize::BITS - n.leading_zeros()) as usize);
-        if n_steps >= n {
-            return self.match_one_by_one(labels);
-        }
-        match self.by_key.get() {
-            Some(by_key) => self.match_looked_up(by_key, labels),
-            None if self.n_one_by_one.fetch_add(1, Ordering::Relaxed) < WORTH_SORTING => {
-                self.match_one_by_one(labels)
-            }
-            None => self.match_looked_up(self.by_key(), labels),
-        }
+        if n_steps >= n { self.match_one_by_one(labels) } else { self.match_looked_up(labels) }
     }
 
     fn match_one_by_one(&self, labels: &Labels) -> bool {
@@ -84,7 +69,8 @@ impl Many {
     }
 
     /// Requirements about labels that are not there hold, unless they need them.
-    fn match_looked_up(&self, by_key: &ByKey, labels: &Labels) -> bool {
+    fn match_looked_up(&self, labels: &Labels) -> bool {
+        let by_key = self.by_key();
         let mut n_needed = 0;
         for (key, value) in labels.iter() {
             for requirement in self.about(by_key, key) {

@@ -158,7 +158,7 @@ impl Group {
         while self.heap.peek().is_some_and(|first| !is_current(first)) {
             self.heap.pop();
         }
-        if self.heap.len() > 2 * self.n_nodes + 16 {
+        if self.heap.len() > 2 * self.n_nodes {
             let mut entries = std::mem::take(&mut self.heap).into_vec();
             entries.sort_unstable();
             // A node that left and came back as it was has several.
