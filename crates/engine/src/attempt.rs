@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use crate::diagnosis::{Diagnosis, FitError};
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::ClusterState;
+use kube_scheduler_cache::{ClusterState, NodeOverlay};
 use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_framework::{
-    Code, Commands, CycleState, NodeIdx, NodeOverlay, NominatingInfo, PluginName,
-    PostFilterContext, PostFilterOutcome, Status, Verdicts,
+    Code, Commands, CycleState, NodeIdx, NominatingInfo, PluginName, PostFilterContext,
+    PostFilterOutcome, Status, Verdicts,
 };
 use kube_scheduler_runtime::{
     Extenders, HypotheticalRunner, Meter, MeteredPoint, PreFilterRun, Runner, SkipSet,

@@ -48,7 +48,7 @@ pub struct EngineOptions {
     pub gates: FeatureGates,
     /// How long a pod may stay unschedulable without any event.
     pub max_in_unschedulable: Duration,
-    /// What plugins may use of their surroundings. Threads come from `pool`.
+    /// What plugins may use of their surroundings.
     pub handle: Handle,
     /// Whether pods of one class share evaluations. Off, every pod is evaluated from scratch, with the same outcome.
     pub uses_class_cache: bool,
@@ -255,11 +255,7 @@ fn build_profiles(
     let features = gates.map(|(name, _, _)| name.into());
     let mut profiles: Vec<Profile> = Vec::new();
     let mut sort_args: Option<(Arc<str>, Option<&PluginArgs>)> = None;
-    let handle = options
-        .handle
-        .clone()
-        .with_features(features)
-        .with_parallel(Arc::new(options.pool.clone()));
+    let handle = options.handle.clone().with_features(features);
     for (at, profile) in config.profiles.iter().enumerate() {
         let name: Arc<str> = profile.scheduler_name.as_deref().unwrap_or_default().into();
         let built = Profile::build(profile, registry, &handle.for_profile(&name, at))

@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
+use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_framework::preemption::PreemptionReport;
 use kube_scheduler_framework::{
-    Commands, CycleState, NodeIdx, NodeOverlay, PluginName, PostFilterContext, PostFilterOutcome,
-    Shortage, Status, VerdictId, Verdicts,
+    Commands, CycleState, NodeIdx, PluginName, PostFilterContext, PostFilterOutcome, Shortage,
+    Status, VerdictId, Verdicts,
 };
 use kube_scheduler_runtime::{HypotheticalRunner, Rejections, Runner, SkipSet};
 

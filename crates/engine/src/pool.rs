@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::columns::{PooledVec, VecPool};
-use kube_scheduler_framework::{CycleState, NodeIdx, Parallel, Status, VerdictId, Verdicts};
+use kube_scheduler_framework::{CycleState, NodeIdx, Status, VerdictId, Verdicts};
 use kube_scheduler_runtime::{Runner, SkipSet};
-use rayon::prelude::*;
 
 /// Scans shorter than this are not worth handing out, unless the caller says otherwise: a sleeping thread takes up to 150 µs
 /// to wake on a virtual machine, and a scan takes less than 100 ns a node.
@@ -146,18 +145,5 @@ impl Deref for ScoreColumn {
 impl DerefMut for ScoreColumn {
     fn deref_mut(&mut self) -> &mut [i64] {
         &mut self.numbers[..self.len]
-    }
-}
-
-impl Parallel for Pool {
-    fn width(&self) -> usize {
-        self.threads.as_ref().map_or(1, |threads| threads.current_num_threads().max(1))
-    }
-
-    fn for_each(&self, n: usize, work: &(dyn Fn(usize) + Sync)) {
-        match &self.threads {
-            Some(threads) => threads.install(|| (0..n).into_par_iter().for_each(work)),
-            None => (0..n).for_each(work),
-        }
     }
 }

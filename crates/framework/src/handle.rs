@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::args::{decode_args, invalid};
 use crate::context::Commands;
-use crate::parallel::{OneThread, Parallel};
 use crate::plugin_error::PluginError;
 use crate::plugin_metrics::PluginMetrics;
 use crate::services::{ApiError, ApiRequest, BoxFuture, NoServices, Services};
@@ -23,8 +22,7 @@ pub type PluginArgs = Value;
 /// What changes from call to call is passed to the call: [`Context`](crate::Context) to read the cluster, waiting pods,
 /// nominations and pods, and [`Commands`] to make requests.
 ///
-/// By default API requests fail, commands are discarded, metrics are counted and not shown, and computations run on the
-/// calling thread.
+/// By default API requests fail, commands are discarded, and metrics are counted and not shown.
 #[derive(Clone)]
 pub struct Handle {
     /// The scheduler name of the profile.
@@ -35,7 +33,6 @@ pub struct Handle {
     args_path: Arc<str>,
     services: Arc<dyn Services>,
     metrics: PluginMetrics,
-    parallel: Arc<dyn Parallel>,
 }
 
 impl Default for Handle {
@@ -47,7 +44,6 @@ impl Default for Handle {
             args_path: Arc::default(),
             services: Arc::new(NoServices),
             metrics: PluginMetrics::new(),
-            parallel: Arc::new(OneThread),
         }
     }
 }
@@ -88,12 +84,6 @@ impl Handle {
     #[must_use]
     pub fn with_metrics(self, metrics: PluginMetrics) -> Self {
         Self { metrics, ..self }
-    }
-
-    /// This handle, with threads for long computations.
-    #[must_use]
-    pub fn with_parallel(self, parallel: Arc<dyn Parallel>) -> Self {
-        Self { parallel, ..self }
     }
 
     /// This handle, for the plugin `name`, whose arguments are the `at`th in `pluginConfig`; `None` if it has none there.
@@ -145,10 +135,5 @@ impl Handle {
     /// Metrics that are shown beside the scheduler's own.
     pub fn metrics(&self) -> &PluginMetrics {
         &self.metrics
-    }
-
-    /// Threads to split long computations over. The engine splits Filter and Score over nodes itself.
-    pub fn parallel(&self) -> &dyn Parallel {
-        &*self.parallel
     }
 }

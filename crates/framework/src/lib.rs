@@ -20,7 +20,6 @@ mod handle;
 mod known_pods;
 mod metric_family;
 mod normalization;
-mod parallel;
 mod plugin;
 mod plugin_error;
 mod plugin_metrics;
@@ -47,7 +46,6 @@ pub use handle::{Handle, PluginArgs};
 pub use known_pods::KnownPods;
 pub use metric_family::{Metric, MetricFamily, MetricKind};
 pub use normalization::{MAX_NODE_SCORE, Normalization, percent};
-pub use parallel::Parallel;
 pub use plugin::Plugin;
 pub use plugin_error::PluginError;
 pub use plugin_metrics::PluginMetrics;
@@ -69,6 +67,6 @@ pub use view::NodeView;
 // Types of lower layers that plugins need, so that one dependency is enough to write a plugin.
 pub use kube_scheduler_api_types as api;
 pub use kube_scheduler_cache::{
-    NodeIdx, NodeOverlay, ObjectChange, ObjectKey, ObjectStore, affinity, columns, counters,
+    NodeIdx, ObjectChange, ObjectKey, ObjectStore, affinity, columns, counters,
 };
 pub use kube_scheduler_queue::{ActionType, ClusterEvent, EventResource};

@@ -62,11 +62,6 @@ impl ApiRequest {
         Self { verb: ApiVerb::Replace, path: path.into(), body: Some(object) }
     }
 
-    /// Changes what is at `path` by a JSON merge patch.
-    pub fn merge_patch(path: impl Into<String>, patch: Value) -> Self {
-        Self { verb: ApiVerb::MergePatch, path: path.into(), body: Some(patch) }
-    }
-
     /// Deletes what is at `path`.
     pub fn delete(path: impl Into<String>) -> Self {
         Self { verb: ApiVerb::Delete, path: path.into(), body: None }

@@ -231,12 +231,6 @@ impl<'a> NodeView<'a> {
     pub fn cluster(&self) -> ClusterView<'a> {
         self.cluster
     }
-
-    /// The hypothetical changes, if there are any.
-    #[inline]
-    pub fn overlay(&self) -> Option<&'a NodeOverlay> {
-        self.overlay
-    }
 }
 
 impl std::fmt::Debug for NodeView<'_> {

@@ -4,7 +4,8 @@
 
 use std::borrow::Cow;
 
-use kube_scheduler_framework::{NodeIdx, NodeOverlay, Status, VerdictId};
+use kube_scheduler_cache::NodeOverlay;
+use kube_scheduler_framework::{NodeIdx, Status, VerdictId};
 
 use super::extenders::ExtenderStatuses;
 use super::{Choice, NoChoice, NominationFailure, Search};

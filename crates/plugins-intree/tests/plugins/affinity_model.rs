@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kube_scheduler_cache::ClusterState;
+use kube_scheduler_cache::{ClusterState, NodeOverlay};
 use kube_scheduler_framework::api::{Labels, Pod, PodAffinity, PodAffinityTerm};
 use kube_scheduler_framework::testing::{self, Fixture, Reads, fixture, reads_of};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, ClusterView, CycleState, EventObject, EventResource, FeasibleNodes,
-    NodeOverlay, NodeView, Normalization, Plugin,
+    NodeView, Normalization, Plugin,
 };
 use proptest::prelude::*;
 use proptest::sample::select;

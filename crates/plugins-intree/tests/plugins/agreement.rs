@@ -3,12 +3,10 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_cache::ChangeKinds;
+use kube_scheduler_cache::{ChangeKinds, NodeOverlay};
 use kube_scheduler_framework::api::{Node, Pod};
 use kube_scheduler_framework::testing::{Fixture, Reads, reads_of};
-use kube_scheduler_framework::{
-    ClusterView, CycleState, FeasibleNodes, NodeOverlay, NodeView, Plugin, Status,
-};
+use kube_scheduler_framework::{ClusterView, CycleState, FeasibleNodes, NodeView, Plugin, Status};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};

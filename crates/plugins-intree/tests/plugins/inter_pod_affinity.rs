@@ -1,9 +1,10 @@
 //! InterPodAffinity: behaviours that have a name. The arithmetic is compared with a model elsewhere.
 
+use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::testing::{Fixture, fixture};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, CycleState, EventObject, EventResource, NodeOverlay, NodeView,
+    ActionType, ClusterEvent, CycleState, EventObject, EventResource, NodeView,
 };
 use serde_json::{Value, json};
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_config::{
     self as config, KubeSchedulerProfile, PluginArgs, PluginConfig, PluginSet, Plugins,
 };
@@ -11,8 +12,8 @@ use kube_scheduler_framework::preemption::{EvictionTrials, PreemptionCandidate};
 use kube_scheduler_framework::testing::{self, Fixture, fixture};
 use kube_scheduler_framework::{
     ClusterEvent, ClusterView, Commands, Context, CycleState, HypotheticalFilter, NodeIdx,
-    NodeOverlay, NominatedPods, NominatingInfo, PostFilterContext, RunningPreemptions, Sources,
-    Status, Verdicts,
+    NominatedPods, NominatingInfo, PostFilterContext, RunningPreemptions, Sources, Status,
+    Verdicts,
 };
 use kube_scheduler_runtime::{
     EvaluationReads, Extender, ExtenderCallError, ExtenderVerbs, ExtenderVictims, Extenders,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_framework::api::{
     Labels, Node, NodeInclusionPolicy, Pod, TopologySpreadConstraint, WhenUnsatisfiable,
     node_satisfies_required_affinity, untolerated_taint,
@@ -10,7 +11,7 @@ use kube_scheduler_framework::api::{
 use kube_scheduler_framework::testing::{self, Fixture, Reads, fixture, reads_of};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, ClusterView, CycleState, EventObject, EventResource, FeasibleNodes,
-    NodeOverlay, NodeView, Plugin,
+    NodeView, Plugin,
 };
 use proptest::prelude::*;
 use proptest::sample::select;

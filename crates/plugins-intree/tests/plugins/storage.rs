@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::testing::{Fixture, PointReads, Reads, fixture, object, reads_of};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, CycleState, EventObject, EventResource, NodeOverlay, NodeView,
+    ActionType, ClusterEvent, CycleState, EventObject, EventResource, NodeView,
 };
 use serde_json::{Value, json};
 

@@ -1,9 +1,8 @@
 //! Filter on one node and on many, and the pod extensions of PreFilter.
 
+use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_framework::testing::fixture;
-use kube_scheduler_framework::{
-    ClusterView, Code, CycleState, NodeOverlay, PreFilterOutcome, Status, Verdicts,
-};
+use kube_scheduler_framework::{ClusterView, Code, CycleState, PreFilterOutcome, Status, Verdicts};
 use kube_scheduler_runtime::{PluginIdx, SkipSet};
 use proptest::prelude::*;
 

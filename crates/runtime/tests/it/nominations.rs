@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::testing::fixture;
-use kube_scheduler_framework::{CycleState, NodeOverlay, PreFilterOutcome, Status};
+use kube_scheduler_framework::{CycleState, PreFilterOutcome, Status};
 use kube_scheduler_runtime::{EvaluationReads, NominatedFilters, SkipSet};
 
 use crate::toy::{Log, Toy, calls, pod, profile, runner, text};
