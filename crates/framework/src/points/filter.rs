@@ -64,7 +64,8 @@ pub trait PreFilter: Send + Sync {
     }
 }
 
-/// Updates the state that PreFilter stored while pods are added and removed hypothetically.
+/// Updates the state that PreFilter stored while pods are added and removed hypothetically. What is stored then must not change
+/// another plugin's answer: that plugin may not be asked again.
 pub trait PreFilterExtensions: Send + Sync {
     /// Whether [`add_pod`](Self::add_pod) or [`remove_pod`](Self::remove_pod) may return anything but success, given what
     /// PreFilter stored. With `false`, preemption can skip the trial of nodes that sums alone already rule out.
