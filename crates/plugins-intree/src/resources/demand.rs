@@ -159,6 +159,18 @@ pub(super) struct Shortages {
     is_unresolvable: bool,
 }
 
+/// Whether a node with `n_pods` pods takes no further one.
+#[inline]
+pub(super) const fn is_full(n_pods: i64, allowed: i64) -> bool {
+    n_pods >= allowed
+}
+
+/// Whether less than `request` is left of what is `allocatable`.
+#[inline]
+pub(super) const fn is_short(request: i64, allocatable: i64, requested: i64) -> bool {
+    request > allocatable.wrapping_sub(requested)
+}
+
 impl Shortages {
     const PODS: u16 = 0;
     pub(super) const CPU: u16 = 1;
@@ -187,7 +199,7 @@ impl Shortages {
     /// The node takes no further pod. Never unresolvable, even when it takes none at all.
     #[inline]
     pub(super) fn check_pods(&mut self, n_pods: i64, allowed: i64) {
-        if n_pods + 1 > allowed {
+        if is_full(n_pods, allowed) {
             self.of.push(Self::PODS);
         }
     }
@@ -195,7 +207,7 @@ impl Shortages {
     /// Compares a request with what is left of `allocatable`.
     #[inline]
     pub(super) fn check(&mut self, what: u16, request: i64, allocatable: i64, requested: i64) {
-        if request > 0 && request > allocatable.wrapping_sub(requested) {
+        if request > 0 && is_short(request, allocatable, requested) {
             self.of.push(what);
             self.is_unresolvable |= request > allocatable;
         }
