@@ -39,7 +39,7 @@ pub(super) fn configuration(numbers: &mut Numbers) -> Value {
         }}));
     }
     let of_others = [cheap_nodes::NAME, gang::NAME, reserved_pools::NAME, Herd::NAME, Racks::NAME];
-    let enabled: Vec<Value> = of_others
+    let mut enabled: Vec<Value> = of_others
         .into_iter()
         .filter(|_| numbers.one_in(5))
         .map(|name| json!({"name": name}))
@@ -49,12 +49,19 @@ pub(super) fn configuration(numbers: &mut Numbers) -> Value {
             "poolLabel": "disk", "reserved": {"ssd": [NAMESPACES[0], NAMESPACES[1]]},
         }}));
     }
+    let mut queue_sort = json!({});
+    if args.is_empty() && enabled.is_empty() {
+        // There is one order of the queue, so it takes the place of the default one.
+        let coscheduling = json!({"name": "Coscheduling"});
+        queue_sort = json!({"enabled": [coscheduling], "disabled": [{"name": "*"}]});
+        enabled.push(coscheduling);
+    }
     json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "profiles": [{
             "schedulerName": "default-scheduler",
-            "plugins": {"multiPoint": {"enabled": enabled}},
+            "plugins": {"multiPoint": {"enabled": enabled}, "queueSort": queue_sort},
             "pluginConfig": args,
         }],
     })
