@@ -19,7 +19,7 @@ use kube_scheduler_framework::{
     PostFilterContext, PostFilterOutcome, Status, Verdicts,
 };
 use kube_scheduler_runtime::{
-    Extenders, HypotheticalRunner, Meter, MeteredPoint, PreFilterRun, Runner, SkipSet,
+    Extenders, HypotheticalRunner, MeteredPoint, PreFilterRun, Runner, SkipSet,
 };
 
 pub(crate) use self::candidates::Candidates;
@@ -190,7 +190,7 @@ impl Search<'_, '_> {
         }
         let overlay = NodeOverlay::new(node);
         let (state, skip) = (&failure.state, &failure.pre_filter.skip);
-        let started = self.started();
+        let started = self.runner.profile.point_start();
         let status = self.runner.filter_with_nominated_pods(state, self.pod, &overlay, skip);
         self.filtered(started, Some(&status));
         if status.is_success() {
@@ -210,16 +210,11 @@ impl Search<'_, '_> {
         Err(failure)
     }
 
-    /// The timer's reading at the start of an extension point; `None` if nothing is measured.
-    fn started(&self) -> Option<u64> {
-        self.runner.profile.meter().map(Meter::nanos)
-    }
-
     /// A pass of the filters over nodes has ended. Only errors count; the answers of single nodes do not.
     fn filtered(&self, started: Option<u64>, status: Option<&Status>) {
         let is_error = status.is_some_and(|status| !status.is_success() && !status.is_rejected());
         let code = if is_error { Code::Error } else { Code::Success };
-        self.runner.point_ended(MeteredPoint::Filter, code, started);
+        self.runner.profile.point_ended(MeteredPoint::Filter, code, started);
     }
 
     fn pre_filter(&self) -> (CycleState, PreFilterRun) {

@@ -257,8 +257,8 @@ impl Bindings {
     fn bound(&mut self, core: &mut Core, mut binding: Box<Binding>) {
         // What it was about to write is written.
         core.released.clear();
-        let profile = binding.profile;
         let plans = core.plans.clone();
+        let profile = &plans.profiles[binding.profile];
         let Pod { namespace, name, .. } = &*binding.pod;
         let note = format!("Successfully assigned {namespace}/{name} to {}", binding.node);
         let event = PodEvent {
@@ -266,7 +266,7 @@ impl Bindings {
             reason: "Scheduled".into(),
             action: "Binding".into(),
             note,
-            reporting: plans.profiles[profile].scheduler_name.clone(),
+            reporting: profile.scheduler_name.clone(),
             related: None,
         };
         core.record(&binding.pod, event);
@@ -276,11 +276,10 @@ impl Bindings {
             n_evaluated: binding.n_evaluated,
             n_feasible: binding.n_feasible,
         });
-        core.counts.bound(&binding.queued, profile, binding.started, core.now);
+        core.counts.bound(&binding.queued, binding.profile, binding.started, core.now);
         let mut commands = Commands::default();
-        let start =
-            plans.point_ended(profile, MeteredPoint::Bind, Code::Success, binding.point_start);
-        for (_, name, plugin) in plans.profiles[profile].post_bind() {
+        let start = profile.point_ended(MeteredPoint::Bind, Code::Success, binding.point_start);
+        for (_, name, plugin) in profile.post_bind() {
             let Binding { state, pod, node, .. } = &mut *binding;
             let cx = core.context();
             if let Err(status) = guarded(|| plugin.post_bind(&cx, state, pod, node, &mut commands))
@@ -288,7 +287,7 @@ impl Bindings {
                 core.note(format!("PostBind of {name}: {}", status.message()));
             }
         }
-        plans.point_ended(profile, MeteredPoint::PostBind, Code::Success, start);
+        profile.point_ended(MeteredPoint::PostBind, Code::Success, start);
         self.carry_out(core, commands);
     }
 
@@ -305,8 +304,8 @@ impl Bindings {
             }
             core.measures.waited(status.code(), length);
         } else if matches!(binding.stage, Stage::Bind { .. }) {
-            let start = binding.point_start.take();
-            core.plans.point_ended(binding.profile, MeteredPoint::Bind, status.code(), start);
+            let profile = &core.plans.profiles[binding.profile];
+            profile.point_ended(MeteredPoint::Bind, status.code(), binding.point_start);
         }
         let is_forgotten = self.undo(core, &mut binding);
         let is_rejected = status.is_rejected();

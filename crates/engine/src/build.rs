@@ -26,7 +26,7 @@ use crate::engine::Engine;
 use crate::foreign_groups::ForeignGroups;
 use crate::incomplete::IncompleteGroups;
 use crate::measures::Measures;
-use crate::policy::{Gate as PreEnqueueGate, GroupGates, Hints, Plans};
+use crate::policy::{GroupGates, Hints, Plans};
 use crate::pool::Pool;
 use crate::preemption::Preemptions;
 use crate::profiles::Profiles;
@@ -181,13 +181,7 @@ impl Engine {
         let gates = profiles
             .iter()
             .map(|profile| {
-                profile
-                    .pre_enqueue()
-                    .map(|(plugin, name, _)| PreEnqueueGate {
-                        id: queue.intern_plugin(name),
-                        plugin,
-                    })
-                    .collect()
+                profile.pre_enqueue().map(|(_, name, _)| queue.intern_plugin(name)).collect()
             })
             .collect();
         // All profiles share one queue, which sorts by itself only if every profile's plugin sorts that way.

@@ -19,7 +19,7 @@ use kube_scheduler_cache::reads::PhaseReads;
 use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState};
 use kube_scheduler_framework::following::FollowOutcome;
 use kube_scheduler_framework::{Code, CycleState, NodeIdx, Status};
-use kube_scheduler_runtime::{Meter, MeteredPoint, Runner, SkipSet};
+use kube_scheduler_runtime::{MeteredPoint, Runner, SkipSet};
 use rustc_hash::FxHashMap;
 
 use self::footprint::Footprint;
@@ -232,16 +232,14 @@ impl ClassEvaluation {
         let ChangedNodes { changed, with_pods } = changes;
         self.seen_to = cluster.sequence();
         self.versions = now;
-        let started = runner.profile.meter().map(Meter::nanos);
+        let started = runner.profile.point_start();
         self.nominated.forget(changed);
         self.evaluation.look_again(runner, pod, changed).ok()?;
         // The scores' measuring begins where the filters' ends, which saves reading the timer.
-        let filtered = runner.profile.meter().zip(started).map(|(meter, started)| {
-            meter.point_ended(MeteredPoint::Filter, Code::Success, started)
-        });
+        let filtered = runner.profile.point_ended(MeteredPoint::Filter, Code::Success, started);
         if let Some(ranking) = &mut self.ranking {
             ranking.catch_up(runner, pod, &self.evaluation, changed, with_pods, &now)?;
-            runner.point_ended(MeteredPoint::Score, Code::Success, filtered);
+            runner.profile.point_ended(MeteredPoint::Score, Code::Success, filtered);
         } else if self.evaluation.verdicts.n_passing() > 1 {
             let domains = (DomainPlugins::default(), self.by_name);
             self.ranking = Some(Ranking::new(runner, pod, pool, &mut self.evaluation, domains)?);

@@ -17,7 +17,7 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_cache::reads::PhaseReads;
 use kube_scheduler_framework::{Code, CycleState, NodeIdx, Status, VerdictId, Verdicts};
-use kube_scheduler_runtime::{Meter, MeteredPoint, PreFilterRun, Runner, SkipSet};
+use kube_scheduler_runtime::{MeteredPoint, PreFilterRun, Runner, SkipSet};
 
 pub(crate) use self::best::best_node;
 pub(crate) use self::nominations::{NominatedVerdicts, verdicts_with_nominated_pods};
@@ -139,10 +139,10 @@ impl Evaluation {
             nodes.sort_unstable();
         }
         let Self { state, pre_filter, verdicts, .. } = self;
-        let started = runner.profile.meter().map(Meter::nanos);
+        let started = runner.profile.point_start();
         let result = pool.filter(runner, state, pod, &nodes, &pre_filter.skip, verdicts);
         let code = if result.is_ok() { Code::Success } else { Code::Error };
-        runner.point_ended(MeteredPoint::Filter, code, started);
+        runner.profile.point_ended(MeteredPoint::Filter, code, started);
         result.map_err(|status| {
             EvaluationFailure::Filter(Box::new(self.failure(runner, pod, status)))
         })

@@ -3,6 +3,7 @@
 //! Behaviour: `docs/spec/core.md` §10.1 to §10.3.
 
 mod build;
+mod measuring;
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ use kube_scheduler_framework::{
 
 use crate::meter::{Meter, Timer};
 
-pub use build::ProfileError;
+pub use self::build::ProfileError;
+pub(crate) use self::measuring::code_of;
 
 named_enum! {
     /// The extension points that configuration can name, in the order in which they are processed.

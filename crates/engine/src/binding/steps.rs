@@ -5,7 +5,7 @@
 use kube_scheduler_framework::{
     BindOutcome, Code, Commands, Completion, PluginName, PreBindFlight, Status, TaskEvent,
 };
-use kube_scheduler_runtime::{Meter, MeteredPoint};
+use kube_scheduler_runtime::MeteredPoint;
 
 use super::tasks::{Running, Work};
 use super::{Binding, Bindings, Stage};
@@ -36,7 +36,8 @@ impl Binding {
             Ok(false) => Code::Skip,
             Err(status) => status.code(),
         };
-        core.plans.point_ended(self.profile, MeteredPoint::PreBindPreFlight, code, start);
+        let point = MeteredPoint::PreBindPreFlight;
+        core.plans.profiles[self.profile].point_ended(point, code, start);
         result
     }
 
@@ -99,7 +100,7 @@ impl Bindings {
     pub(super) fn after_permit(&mut self, core: &mut Core, mut binding: Box<Binding>) {
         core.done(&binding.pod.uid);
         binding.stage = Stage::before_pre_bind();
-        binding.point_start = core.plans.profiles[binding.profile].meter().map(Meter::nanos);
+        binding.point_start = core.plans.profiles[binding.profile].point_start();
         self.pre_bind(core, binding);
     }
 
@@ -114,9 +115,8 @@ impl Bindings {
                 Next::Fail(status) => Some(status.code()),
             };
             if let Some(code) = code {
-                let start = binding.point_start;
-                binding.point_start =
-                    core.plans.point_ended(binding.profile, MeteredPoint::PreBind, code, start);
+                let (profile, start) = (&core.plans.profiles[binding.profile], binding.point_start);
+                binding.point_start = profile.point_ended(MeteredPoint::PreBind, code, start);
             }
             let Some(kept) = self.carry_out_beside(core, binding, later) else { return };
             binding = kept;
@@ -165,7 +165,7 @@ impl Bindings {
                 break (name, plugin, is_parallel);
             }
         };
-        let start = profile.meter().and_then(Meter::plugin_start);
+        let start = profile.plugin_start();
         let cx = core.context();
         let completion =
             guarded(|| plugin.pre_bind(&cx, &mut binding.state, &binding.pod, &binding.node));
@@ -222,15 +222,14 @@ impl Bindings {
     ) -> Option<Result<(), Status>> {
         let plans = core.plans.clone();
         let profile = &plans.profiles[binding.profile];
-        let meter = profile.meter();
         for (at, (idx, name, plugin)) in profile.bind().enumerate().skip(next) {
             let cx = core.context();
-            binding.plugin_start = meter.and_then(Meter::plugin_start);
+            binding.plugin_start = profile.plugin_start();
             let outcome =
                 guarded(|| plugin.bind(&cx, &mut binding.state, &binding.pod, &binding.node));
             let outcome = outcome.unwrap_or_else(BindOutcome::Ready);
-            if let (BindOutcome::Ready(status), Some(meter)) = (&outcome, meter) {
-                meter.plugin_ended(idx, MeteredPoint::Bind, status.code(), binding.plugin_start);
+            if let BindOutcome::Ready(status) = &outcome {
+                profile.plugin_ended(idx, MeteredPoint::Bind, status.code(), binding.plugin_start);
             }
             let awaited = match outcome {
                 BindOutcome::Ready(status) if status.is_skip() => continue,

@@ -204,7 +204,7 @@ impl<'a> SumsFilters<'a> {
             if reads.get().has_single_pods() {
                 return Verdict::Unknown;
             }
-            self.runner.called(*idx, MeteredPoint::Filter, 1);
+            self.runner.profile.called(*idx, MeteredPoint::Filter, 1);
             if !status.is_success() {
                 return Verdict::Refused(name, status);
             }

@@ -98,7 +98,7 @@ impl<'a> NodeTrials<'a> {
             if reads.get().has_single_pods() {
                 return None;
             }
-            runner.called(idx, MeteredPoint::Filter, 1);
+            runner.profile.called(idx, MeteredPoint::Filter, 1);
             if !status.is_success() {
                 return Some(filter_failure(status, name));
             }
