@@ -208,7 +208,8 @@ impl Preemptions {
             plugin,
             node,
             victims,
-            step: if held.is_some() { Step::NewHeld } else { Step::New },
+            step: None,
+            steps_left: if held.is_some() { Step::FOR_HELD } else { Step::IN_BACKGROUND },
             n_out: 0,
             error: None,
             has_failed_to_evict: false,
@@ -224,13 +225,13 @@ impl Preemptions {
     pub(crate) fn advance(&mut self, core: &mut Core, bindings: &mut Bindings, id: TaskId) {
         while let Some(step) = self.tasks.next_step(id, &mut core.held_back) {
             match step {
-                Step::Nominations | Step::NominationsAfter => self.clear_nominations(core, id),
-                Step::Others | Step::Everybody => {
+                Some(Step::Nominations) => self.clear_nominations(core, id),
+                Some(Step::Others | Step::Everybody) => {
                     for victim in self.tasks.victims(id) {
                         self.evict(core, bindings, id, &victim);
                     }
                 }
-                Step::Last => {
+                Some(Step::Last) => {
                     let Some(victim) = self.tasks.victims(id).pop() else { continue };
                     if bindings.can_stop(&victim.uid) {
                         // What the victim gives back in memory is an event at once, and nothing else would bring the
@@ -239,7 +240,7 @@ impl Preemptions {
                     }
                     self.evict(core, bindings, id, &victim);
                 }
-                Step::New | Step::NewHeld | Step::Done => return self.end(core, bindings, id),
+                None => return self.end(core, bindings, id),
             }
         }
     }
