@@ -30,6 +30,7 @@ use crate::class_cache::{ClassCache, ClassEvaluation};
 use crate::evaluation::{
     Evaluation, EvaluationFailure, Rejection, ScoreTable, best_node, verdicts_with_nominated_pods,
 };
+use crate::failure::{Failure, NominationChange};
 use crate::observer::{ObservedSearch, SearchStep};
 use crate::pool::Pool;
 use crate::preference::TieBreak;
@@ -62,6 +63,18 @@ pub(crate) enum NoChoice {
     Broken(Status),
     /// The search would cost too much.
     OverBudget(OverBudget),
+}
+
+impl NoChoice {
+    /// What the attempt fails with, if nothing is done about it.
+    pub(crate) fn into_failure(self) -> Failure {
+        match self {
+            Self::NoNodes => Failure::Rejected(NO_NODES.to_owned(), NominationChange::Clear),
+            Self::Unfit(unfit) => Failure::Unfit(unfit.error, NominationChange::Keep),
+            Self::Broken(status) => Failure::Error(status.message()),
+            Self::OverBudget(over) => Failure::OverBudget(over),
+        }
+    }
 }
 
 /// Why a pod fits nowhere, and what PostFilter can do about it.

@@ -27,8 +27,8 @@ use std::sync::Arc;
 use crate::diagnosis::FitError;
 use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Code, Commands, CycleState, EventKind, EventObject, NodeIdx,
-    PluginName, Status,
+    ActionType, ClusterEvent, Code, Commands, CycleState, EventKind, EventObject, PluginName,
+    Status,
 };
 use kube_scheduler_queue::QueuedPod;
 use kube_scheduler_runtime::{MeteredPoint, PluginIdx};
@@ -37,6 +37,7 @@ use smallvec::SmallVec;
 use self::commands::Requests;
 use self::table::BindingTable;
 use self::tasks::Running;
+use crate::attempt::Choice;
 use crate::changes::resource_of;
 use crate::core::{Core, PodEvent};
 use crate::effect::{PodRef, Token};
@@ -57,12 +58,7 @@ pub(crate) use self::trial::Trial;
 pub(crate) struct Placement {
     pub(crate) queued: QueuedPod<Entry>,
     pub(crate) profile: ProfileIdx,
-    pub(crate) node: NodeIdx,
-    /// What plugins left for the extension points to come.
-    pub(crate) state: CycleState,
-    /// How many nodes were looked at, and how many of them fit.
-    pub(crate) n_evaluated: usize,
-    pub(crate) n_feasible: usize,
+    pub(crate) choice: Choice,
 }
 
 /// One pod on its way to its node.
@@ -215,7 +211,8 @@ impl Bindings {
         core: &mut Core,
         placement: Placement,
     ) -> Result<Box<Binding>, (Box<QueuedPod<Entry>>, Status)> {
-        let Placement { queued, profile, node, state, n_evaluated, n_feasible } = placement;
+        let Placement { queued, profile, choice } = placement;
+        let Choice { node, state, n_evaluated, n_feasible } = choice;
         let claims = reserve::node_resource_claims(core, profile, &state, &queued.entry().0, node);
         let Some(node) = core.cluster.node(node).map(|node| node.name.clone()) else {
             return Err((Box::new(queued), Status::error("the chosen node is gone")));

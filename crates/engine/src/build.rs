@@ -207,7 +207,7 @@ impl Engine {
         };
         let measures = Measures::new(options.timer, options.keeps_bound);
         let is_enabled = |gate| options.gates.is_enabled(gate);
-        let mut core = Core::new(plans, readers, queue, counts, measures);
+        let mut core = Core::new(Arc::new(plans), readers, queue, counts, measures);
         core.incomplete = IncompleteGroups::new(options.group_patience);
         core.backfill = Backfill::new(options.longest_hold);
         core.foreign = foreign;

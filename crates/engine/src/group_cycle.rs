@@ -17,7 +17,7 @@ use kube_scheduler_framework::{Code, Command, Commands, Status};
 use kube_scheduler_queue::QueuedPod;
 use smallvec::SmallVec;
 
-use crate::attempt::{Choice, NO_NODES, NoChoice, Unfit};
+use crate::attempt::{Choice, NoChoice, Unfit};
 use crate::binding::{Bindings, Placement};
 use crate::budget::{AttemptLimits, PLAIN_PER_NODE};
 use crate::class_cache::ClassCache;
@@ -411,23 +411,15 @@ impl SchedulingCycle {
         *one_by_one = one_by_one.saturating_add(work);
         *one_by_one_paid = one_by_one_paid.saturating_add(self.n_charged - before);
         *fits_nowhere = matches!(found, Err(NoChoice::Unfit(_)));
-        let failure = match found {
-            Ok(choice) => return cx.place(group, queued, choice, None),
+        cx.effort.hit_limit |= matches!(found, Err(NoChoice::OverBudget(_)));
+        match found {
+            Ok(choice) => cx.place(group, queued, choice, None),
             Err(NoChoice::Unfit(unfit)) if scope.may_preempt => {
                 notice_verdicts(cx.core, &PodRef::from(&**pod), group.profile, &unfit.error);
-                return cx.make_room(group, queued, *unfit);
+                cx.make_room(group, queued, *unfit)
             }
-            Err(NoChoice::Unfit(unfit)) => Failure::Unfit(unfit.error, NominationChange::Keep),
-            Err(NoChoice::NoNodes) => {
-                Failure::Rejected(NO_NODES.to_owned(), NominationChange::Clear)
-            }
-            Err(NoChoice::Broken(status)) => Failure::Error(status.message()),
-            Err(NoChoice::OverBudget(over)) => {
-                cx.effort.hit_limit = true;
-                Failure::OverBudget(over)
-            }
-        };
-        Outcome::Failed(failure)
+            Err(other) => Outcome::Failed(other.into_failure()),
+        }
     }
 }
 
@@ -442,14 +434,7 @@ impl GroupWork<'_> {
     ) -> Outcome {
         let Choice { node, n_feasible, n_evaluated, .. } = choice;
         let node_name = self.core.cluster.node_name(node).cloned().unwrap_or_default();
-        let placement = Placement {
-            queued: queued.clone(),
-            profile: group.profile,
-            node,
-            state: choice.state,
-            n_evaluated,
-            n_feasible,
-        };
+        let placement = Placement { queued: queued.clone(), profile: group.profile, choice };
         let tried = match self.is_permitted {
             Some(is_permitted) => {
                 let trial = self.bindings.try_unasked(self.core, placement);

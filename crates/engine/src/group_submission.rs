@@ -10,6 +10,7 @@ use kube_scheduler_framework::{Command, CycleState, ObjectWrite, Status};
 use kube_scheduler_queue::QueuedPod;
 use serde_json::json;
 
+use crate::attempt::Choice;
 use crate::binding::{Placement, Trial};
 use crate::budget::OverBudget;
 use crate::condition::Condition;
@@ -98,8 +99,8 @@ impl GroupWork<'_> {
     ) -> AttemptResult {
         let Fit { node, left, n_evaluated, n_feasible, .. } = fit;
         let state = left.map_or_else(CycleState::new, |state| *state);
-        let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
-        self.bindings.start(self.core, placement)
+        let choice = Choice { node, state, n_evaluated, n_feasible };
+        self.bindings.start(self.core, Placement { queued, profile, choice })
     }
 }
 
