@@ -55,11 +55,8 @@ enum Verdict<'a> {
     Unknown,
 }
 
-struct SumsFilter<'a> {
-    idx: PluginIdx,
-    name: &'a PluginName,
-    filter: &'a dyn Filter,
-}
+/// As [`Profile::filter`](crate::profile::Profile::filter) gives them.
+type SumsFilter<'a> = (PluginIdx, &'a PluginName, &'a dyn Filter);
 
 impl<'a> SumsFilters<'a> {
     /// `None` when a plugin's state follows single pods. `skip` are the plugins left out, `state` is what PreFilter left
@@ -86,10 +83,15 @@ impl<'a> SumsFilters<'a> {
         skip: &SkipSet,
     ) -> Self {
         let counts = |idx: PluginIdx| !skip.contains(idx);
-        let filters = runner.profile.filter().filter(|(idx, ..)| counts(*idx));
-        let filters = filters.map(|(idx, name, filter)| SumsFilter { idx, name, filter }).collect();
+        let filters = runner.profile.filter().filter(|(idx, ..)| counts(*idx)).collect();
         let has_nominated_pods = runner.cx.nominated.has_nominated_pods();
         Self { runner, state, pod, filters, has_nominated_pods, trial: Trial::default() }
+    }
+
+    /// Asks only the filters before the first of those that `are_left_out`.
+    pub(super) fn keep_until(&mut self, are_left_out: impl Fn(PluginIdx) -> bool) {
+        let end = self.filters.iter().position(|(idx, ..)| are_left_out(*idx));
+        self.filters.truncate(end.unwrap_or(self.filters.len()));
     }
 
     /// What the filters say about a node that passes them, with these pods added. `None` when a filter needs single pods.
@@ -195,7 +197,7 @@ impl<'a> SumsFilters<'a> {
             return Verdict::Accepted;
         };
         let mut cx = self.runner.cx.unrecorded();
-        for (SumsFilter { idx, name, filter }, reads) in self.filters.iter().zip(reads) {
+        for ((idx, name, filter), reads) in self.filters.iter().zip(reads) {
             if is_again && !reads.get().intersects(Reads::POD_SUMS) {
                 continue;
             }
