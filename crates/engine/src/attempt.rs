@@ -14,6 +14,7 @@ use crate::diagnosis::{Diagnosis, FitError};
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::groups::GroupCycleState;
+use kube_scheduler_framework::preemption::PreemptionReport;
 use kube_scheduler_framework::{
     Code, Commands, CycleState, NodeIdx, NodeOverlay, NominatingInfo, PluginName,
     PostFilterContext, PostFilterOutcome, Status, Verdicts,
@@ -428,7 +429,7 @@ impl Search<'_, '_> {
     fn unfit(
         &self,
         mut diagnosis: Diagnosis,
-        (verdicts, absent): (&Verdicts, &Status),
+        statuses: (&Verdicts, &Status),
         state: &CycleState,
         skip: &SkipSet,
     ) -> NoChoice {
@@ -442,20 +443,16 @@ impl Search<'_, '_> {
         } else if !self.may_preempt {
             diagnosis.post_filter_message = TOO_EXPENSIVE.to_owned();
         } else {
-            let filters = HypotheticalRunner { profile, skip };
-            let cluster = self.runner.cx.cluster;
-            let preempt = |candidates| self.extenders.preempt(cluster, self.pod, candidates);
-            let mut cx = PostFilterContext {
-                cx: self.runner.cx.unrecorded(),
-                verdicts,
-                absent,
-                filters: &filters,
-                extenders: if self.extenders.is_empty() { None } else { Some(&preempt) },
-                random: self.random,
-                commands: &mut commands,
-                report: None,
-            };
-            outcome = self.runner.post_filter(&mut cx, state, self.pod);
+            let (runner, asked) = (&self.runner, (state, skip));
+            (outcome, commands) = ask_post_filter(
+                runner,
+                self.extenders,
+                self.pod,
+                statuses,
+                asked,
+                self.random,
+                None,
+            );
             diagnosis.post_filter_message = outcome.status.message();
         }
         NoChoice::Unfit(Box::new(Unfit {
@@ -471,6 +468,33 @@ impl Search<'_, '_> {
             commands,
         }))
     }
+}
+
+/// Asks PostFilter about a pod that fits nowhere, given the nodes' answers, and what PreFilter left; gives what plugins ask for as well.
+pub(crate) fn ask_post_filter(
+    runner: &Runner<'_>,
+    extenders: &Extenders,
+    pod: &Arc<Pod>,
+    (verdicts, absent): (&Verdicts, &Status),
+    (state, skip): (&CycleState, &SkipSet),
+    random: u64,
+    report: Option<&mut PreemptionReport>,
+) -> (PostFilterOutcome, Commands) {
+    let (cluster, profile) = (runner.cx.cluster, runner.profile);
+    let preempt = |candidates| extenders.preempt(cluster, pod, candidates);
+    let mut commands = Commands::default();
+    let mut cx = PostFilterContext {
+        cx: runner.cx.unrecorded(),
+        verdicts,
+        absent,
+        filters: &HypotheticalRunner { profile, skip },
+        extenders: if extenders.is_empty() { None } else { Some(&preempt) },
+        random,
+        commands: &mut commands,
+        report,
+    };
+    let outcome = runner.post_filter(&mut cx, state, pod);
+    (outcome, commands)
 }
 
 /// Which of several equally good `nodes`, by their places among these, goes first: the one with the lowest number. Ties are broken by

@@ -99,8 +99,8 @@ impl ClassEvaluation {
             let domains = DomainPlugins::new(runner, pod, &left_out)?;
             domains.add_to(&mut evaluation.pre_filter.skip);
             evaluation.look_at_all(runner, pod, pool).ok()?;
-            let mut class = Self::of(runner, pod, evaluation, left_out.clone(), following);
-            class.by_name = by_name;
+            let skips = (left_out.clone(), following);
+            let mut class = Self::of(runner, pod, evaluation, skips, by_name);
             if !domains.is_empty() || class.evaluation.verdicts.n_passing() > 1 {
                 let domains = (domains, by_name);
                 let ranking = Ranking::new(runner, pod, pool, &mut class.evaluation, domains);
@@ -119,8 +119,8 @@ impl ClassEvaluation {
         runner: &Runner<'_>,
         pod: &Pod,
         evaluation: Evaluation,
-        left_out: SkipSet,
-        following: SkipSet,
+        (left_out, following): (SkipSet, SkipSet),
+        by_name: bool,
     ) -> Self {
         let cluster = runner.cx.cluster;
         let footprint = Footprint::new(pod);
@@ -131,7 +131,7 @@ impl ClassEvaluation {
             evaluation,
             ranking: None,
             nominated: NominatedVerdicts::default(),
-            by_name: false,
+            by_name,
             left_out,
             following,
             seen_to: cluster.sequence(),
@@ -428,11 +428,9 @@ impl ClassCache {
         let left_out = SkipSet::default();
         let is_too_large = footprint::is_too_large(pod, runner.cx.cluster.capacity());
         if evaluation.reads_without(&left_out, &following).can_be_cached() && !is_too_large {
-            let evaluation = evaluation.clone();
-            let mut class_evaluation =
-                ClassEvaluation::of(runner, pod, evaluation, left_out, following);
-            class_evaluation.by_name = self.by_name;
-            self.put(class, runner, Box::new(class_evaluation));
+            let (evaluation, skips) = (evaluation.clone(), (left_out, following));
+            let made = ClassEvaluation::of(runner, pod, evaluation, skips, self.by_name);
+            self.put(class, runner, Box::new(made));
         }
     }
 

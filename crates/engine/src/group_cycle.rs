@@ -432,8 +432,7 @@ impl GroupWork<'_> {
         choice: Choice,
         failure: Option<Failure>,
     ) -> Outcome {
-        let Choice { node, n_feasible, n_evaluated, .. } = choice;
-        let node_name = self.core.cluster.node_name(node).cloned().unwrap_or_default();
+        let node = choice.node;
         let placement = Placement { queued: queued.clone(), profile: group.profile, choice };
         let tried = match self.is_permitted {
             Some(is_permitted) => {
@@ -445,9 +444,7 @@ impl GroupWork<'_> {
         };
         match tried {
             Ok((trial, permit)) => {
-                let on_node = Some(trial);
-                let fit =
-                    Fit { node, node_name, on_node, left: None, permit, n_evaluated, n_feasible };
+                let fit = Fit::new(node, trial, permit);
                 match failure {
                     None => Outcome::Fits(fit),
                     Some(failure) => Outcome::Preempts(fit, Box::new(failure)),

@@ -38,7 +38,6 @@ pub(super) struct Placed {
     pub(super) permit: Status,
     /// What plugins asked for.
     pub(super) commands: Commands,
-    pub(super) n_feasible: usize,
 }
 
 pub(super) struct GangBoard<'b, 'w> {
@@ -245,8 +244,7 @@ impl Board for GangBoard<'_, '_> {
         match bindings.try_out(core, placement, &mut commands) {
             Ok((trial, permit)) => {
                 self.classes[class].n_placed += 1;
-                let placed = Placed { class, member, node, trial, permit, commands, n_feasible };
-                self.placed.push(placed);
+                self.placed.push(Placed { class, member, node, trial, permit, commands });
                 Ok(chosen)
             }
             Err(status) if status.is_rejected() => Ok(Placing::Objected),
