@@ -188,10 +188,41 @@ impl Bindings {
 
     /// Asks Bind plugins from `next` on, until one takes the pod.
     pub(super) fn run_bind(&mut self, core: &mut Core, mut binding: Box<Binding>, next: usize) {
-        match self.bind_steps(core, &mut binding, next) {
-            Some(result) => self.bind_ended(core, binding, result),
-            None => self.table.put(binding, &mut core.deadlines),
+        let plans = core.plans.clone();
+        let profile = &plans.profiles[binding.profile];
+        for (at, (idx, name, plugin)) in profile.bind().enumerate().skip(next) {
+            let cx = core.context();
+            binding.plugin_start = profile.plugin_start();
+            let outcome =
+                guarded(|| plugin.bind(&cx, &mut binding.state, &binding.pod, &binding.node));
+            let outcome = outcome.unwrap_or_else(BindOutcome::Ready);
+            if let BindOutcome::Ready(status) = &outcome {
+                profile.plugin_ended(idx, MeteredPoint::Bind, status.code(), binding.plugin_start);
+            }
+            let awaited = match outcome {
+                BindOutcome::Ready(status) if status.is_skip() => continue,
+                BindOutcome::Ready(status) => {
+                    return self.bind_ended(core, binding, plugin_result(status, "Bind", name));
+                }
+                BindOutcome::Pending(work) if !core.trusts(name) => {
+                    let token = self.table.issue_token(&binding.pod.uid);
+                    core.effects.push(Effect::Await { token, plugin: name.clone(), work });
+                    token
+                }
+                // What a plugin would have bound is written as any other binding in a copy.
+                BindOutcome::WriteBinding | BindOutcome::Pending(_) => {
+                    let token = self.table.issue_token(&binding.pod.uid);
+                    let (pod, node) = (PodRef::from(&*binding.pod), binding.node.clone());
+                    core.effects.push(Effect::WriteBinding { token, pod, node });
+                    token
+                }
+            };
+            binding.stage = Stage::Bind { next: at + 1, awaited, plugin: name.clone() };
+            return self.table.put(binding, &mut core.deadlines);
         }
+        // Parity: the reference ends here with an empty error, so the pod backs off without any event or condition.
+        let skipped = Status::error("every bind plugin skipped the pod");
+        self.bind_ended(core, binding, Err(skipped));
     }
 
     fn bind_ended(&mut self, core: &mut Core, binding: Box<Binding>, result: Result<(), Status>) {
@@ -211,47 +242,6 @@ impl Bindings {
     ) {
         binding.notice_rejection(core, at, &status);
         self.fail(core, binding, status);
-    }
-
-    /// What the first plugin answers that takes the pod; `None` when it has to be awaited.
-    fn bind_steps(
-        &mut self,
-        core: &mut Core,
-        binding: &mut Binding,
-        next: usize,
-    ) -> Option<Result<(), Status>> {
-        let plans = core.plans.clone();
-        let profile = &plans.profiles[binding.profile];
-        for (at, (idx, name, plugin)) in profile.bind().enumerate().skip(next) {
-            let cx = core.context();
-            binding.plugin_start = profile.plugin_start();
-            let outcome =
-                guarded(|| plugin.bind(&cx, &mut binding.state, &binding.pod, &binding.node));
-            let outcome = outcome.unwrap_or_else(BindOutcome::Ready);
-            if let BindOutcome::Ready(status) = &outcome {
-                profile.plugin_ended(idx, MeteredPoint::Bind, status.code(), binding.plugin_start);
-            }
-            let awaited = match outcome {
-                BindOutcome::Ready(status) if status.is_skip() => continue,
-                BindOutcome::Ready(status) => return Some(plugin_result(status, "Bind", name)),
-                BindOutcome::Pending(work) if !core.trusts(name) => {
-                    let token = self.table.issue_token(&binding.pod.uid);
-                    core.effects.push(Effect::Await { token, plugin: name.clone(), work });
-                    token
-                }
-                // What a plugin would have bound is written as any other binding in a copy.
-                BindOutcome::WriteBinding | BindOutcome::Pending(_) => {
-                    let token = self.table.issue_token(&binding.pod.uid);
-                    let (pod, node) = (PodRef::from(&*binding.pod), binding.node.clone());
-                    core.effects.push(Effect::WriteBinding { token, pod, node });
-                    token
-                }
-            };
-            binding.stage = Stage::Bind { next: at + 1, awaited, plugin: name.clone() };
-            return None;
-        }
-        // Parity: the reference ends here with an empty error, so the pod backs off without any event or condition.
-        Some(Err(Status::error("every bind plugin skipped the pod")))
     }
 
     /// Something that a binding waited for has ended: a plugin's work in PreBind, a Bind plugin, an extender.
