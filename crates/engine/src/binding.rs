@@ -41,7 +41,7 @@ use crate::attempt::Choice;
 use crate::changes::resource_of;
 use crate::core::{Core, PodEvent};
 use crate::effect::{PodRef, Token};
-use crate::failure::{FailedAttempt, Failure, NominationChange};
+use crate::failure::{Failure, NominationChange, send_back};
 use crate::guard::guarded;
 use crate::measures::FailedBinding;
 use crate::notice::{Notice, RejectionStage};
@@ -141,7 +141,7 @@ impl Bindings {
             Ok(binding) => self.set_off(core, binding),
             Err((queued, status)) => {
                 let failure = Failure::from(status);
-                FailedAttempt { queued: *queued, profile, assumed: None, failure }.send_back(core)
+                send_back(core, *queued, profile, None, failure)
             }
         }
     }
@@ -160,8 +160,7 @@ impl Bindings {
                 core.released.truncate(n_released);
                 let Binding { queued, pod, .. } = *binding;
                 let failure = Failure::on_chosen_node(status);
-                let failed = FailedAttempt { queued, profile, assumed: Some(pod), failure };
-                let result = failed.send_back(core);
+                let result = send_back(core, queued, profile, Some(pod), failure);
                 self.carry_out(core, commands);
                 return result;
             }
@@ -321,7 +320,7 @@ impl Bindings {
         };
         let Binding { queued, pod, profile, .. } = *binding;
         let uid = pod.uid.clone();
-        FailedAttempt { queued, profile, assumed: Some(pod), failure }.send_back(core);
+        send_back(core, queued, profile, Some(pod), failure);
         if is_forgotten && is_rejected {
             core.move_all_if(&ClusterEvent::ASSIGNED_POD_DELETE, &freed, None, |other| {
                 other.uid != uid

@@ -25,7 +25,7 @@ use crate::class_cache::ClassCache;
 use crate::core::{Core, PodEvent};
 use crate::diagnosis::{Diagnosis, FitError};
 use crate::effect::PodRef;
-use crate::failure::{FailedAttempt, Failure, NominationChange};
+use crate::failure::{Failure, NominationChange, send_back};
 use crate::guard::guarded;
 use crate::notice::Notice;
 use crate::observer::{ObservedSearch, Observer, SearchStep};
@@ -227,8 +227,7 @@ impl SchedulingCycle {
             }
             Err(other) => other.into_failure(),
         };
-        let failed = FailedAttempt { queued, profile, assumed: None, failure };
-        turn.result = failed.send_back(core);
+        turn.result = send_back(core, queued, profile, None, failure);
         Some(turn)
     }
 
@@ -426,8 +425,7 @@ fn unfit_pod(
     let Unfit { error, nominating, victims, found_by, commands, .. } = unfit;
     let pod = queued.entry().0.clone();
     let nominating = NominationChange::from(nominating);
-    report_victims(observer, &pod, &nominating, &victims);
-    let plan = preemptions.plan(&nominating, victims, found_by);
+    let plan = preemptions.plan(observer, &pod, &nominating, victims, found_by);
     match plan {
         Some(plan) if !preemptions.is_in_background() => {
             let result = AttemptResult::Unschedulable(error.to_string());
@@ -441,27 +439,13 @@ fn unfit_pod(
             // nomination is set, so that the room that victims leave is kept for it.
             let id = plan.map(|plan| preemptions.register(core, pod, plan, None));
             let failure = Failure::Unfit(error, nominating);
-            let failed = FailedAttempt { queued, profile, assumed: None, failure };
-            let result = failed.send_back(core);
+            let result = send_back(core, queued, profile, None, failure);
             bindings.carry_out(core, commands);
             if let Some(id) = id {
                 preemptions.advance(core, bindings, id);
             }
             result
         }
-    }
-}
-
-/// Shows the observer which pods have to go.
-pub(crate) fn report_victims(
-    observer: &mut dyn Observer,
-    pod: &Pod,
-    nominating: &NominationChange,
-    victims: &[Arc<Pod>],
-) {
-    if let NominationChange::To(node) = nominating {
-        let victims: Vec<PodRef> = victims.iter().map(|victim| PodRef::from(&**victim)).collect();
-        observer.preempting(&PodRef::from(pod), node, &victims);
     }
 }
 

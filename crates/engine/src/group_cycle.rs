@@ -22,7 +22,7 @@ use crate::binding::{Bindings, Placement};
 use crate::budget::{AttemptLimits, PLAIN_PER_NODE};
 use crate::class_cache::ClassCache;
 use crate::core::Core;
-use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts, report_victims};
+use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts};
 use crate::diagnosis::FitError;
 use crate::effect::PodRef;
 use crate::exact::{Exact, restore_nominations, withdraw_nominations};
@@ -463,8 +463,8 @@ impl GroupWork<'_> {
         }
         let pod = &queued.entry().0;
         let nominating = NominationChange::from(nominating);
-        report_victims(self.observer, pod, &nominating, &victims);
-        if let Some(plan) = self.preemptions.plan(&nominating, victims, found_by) {
+        let plan = self.preemptions.plan(self.observer, pod, &nominating, victims, found_by);
+        if let Some(plan) = plan {
             self.started.push(self.preemptions.register(self.core, pod.clone(), plan, None));
         }
         let node = match &nominating {

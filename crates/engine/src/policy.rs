@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, PodGroup, PodRequests, PodSpec, PodStatus, Timestamp};
@@ -329,12 +329,6 @@ impl Deref for NominatingQueue {
 
     fn deref(&self) -> &Queue {
         &self.0
-    }
-}
-
-impl DerefMut for NominatingQueue {
-    fn deref_mut(&mut self) -> &mut Queue {
-        &mut self.0
     }
 }
 

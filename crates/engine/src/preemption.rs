@@ -27,9 +27,10 @@ use crate::binding::Bindings;
 use crate::condition::{Condition, changed_condition};
 use crate::core::{Core, PodEvent};
 use crate::effect::{Effect, ObjectRef, PodRef, StatusPatch, Token};
-use crate::failure::{FailedAttempt, Failure, NominationChange};
+use crate::failure::{Failure, NominationChange, send_back};
 use crate::input::EvictionOutcome;
 use crate::notice::{Notice, VictimEnd};
+use crate::observer::Observer;
 use crate::policy::Entry;
 use crate::profiles::ProfileIdx;
 
@@ -50,14 +51,20 @@ pub(crate) struct Plan {
     plugin: PluginName,
 }
 
-/// A pod group for which pods have to go; without members and object, a pod.
+/// A pod or a pod group for which pods have to go; a pod has no members and no object.
 #[derive(Debug)]
-pub(crate) struct GroupPreemptor {
-    /// A pod with the name, UID and priority of the group, and the scheduler of its members.
+pub(crate) struct Preemptor {
+    /// The pod; for a group, one with the name, UID and priority of the group, and the scheduler of its members.
     pub(crate) identity: Arc<Pod>,
     pub(crate) members: Vec<Arc<Pod>>,
     /// The object of the group.
     pub(crate) object: Option<Arc<ObjectRef>>,
+}
+
+impl From<Arc<Pod>> for Preemptor {
+    fn from(identity: Arc<Pod>) -> Self {
+        Self { identity, members: Vec::new(), object: None }
+    }
 }
 
 /// An attempt that waits for the end of its own preemption.
@@ -141,15 +148,19 @@ impl Preemptions {
         self.tasks.holds_an_attempt()
     }
 
-    /// What has to be done for an attempt that found `victims`; `None` when that is nothing: no victims, or in the
-    /// background none that is not going already.
+    /// What has to be done for an attempt that found `victims`, which the observer is shown; `None` when that is nothing: no
+    /// victims, or in the background none that is not going already.
     pub(crate) fn plan(
         &self,
+        observer: &mut dyn Observer,
+        preemptor: &Pod,
         nominating: &NominationChange,
         victims: Vec<Arc<Pod>>,
         plugin: Option<PluginName>,
     ) -> Option<Plan> {
         let NominationChange::To(node) = nominating else { return None };
+        let shown: Vec<PodRef> = victims.iter().map(|victim| PodRef::from(&**victim)).collect();
+        observer.preempting(&PodRef::from(preemptor), node, &shown);
         let n_victims = victims.len();
         let (victims, terminating): (Vec<_>, Vec<_>) =
             victims.into_iter().partition(|victim| victim.deletion_requested.is_none());
@@ -159,28 +170,16 @@ impl Preemptions {
         (n_to_do > 0).then(|| Plan { node: node.clone(), victims, terminating, plugin })
     }
 
-    /// Registers a preemption; [`advance`](Self::advance) sets it going. From here on the pod is held back, unless its
-    /// attempt is `held`.
+    /// Registers a preemption; [`advance`](Self::advance) sets it going. From here on the pod is held back, or all members of the
+    /// pod group, unless the attempt is `held`.
     pub(crate) fn register(
         &mut self,
         core: &mut Core,
-        preemptor: Arc<Pod>,
+        preemptor: impl Into<Preemptor>,
         plan: Plan,
         held: Option<HeldAttempt>,
     ) -> TaskId {
-        let preemptor = GroupPreemptor { identity: preemptor, members: Vec::new(), object: None };
-        self.register_for(core, preemptor, plan, held)
-    }
-
-    /// [`register`](Self::register) for a pod or a pod group, all members of which are held back.
-    pub(crate) fn register_for(
-        &mut self,
-        core: &mut Core,
-        preemptor: GroupPreemptor,
-        plan: Plan,
-        held: Option<HeldAttempt>,
-    ) -> TaskId {
-        let GroupPreemptor { identity: preemptor, members, object } = preemptor;
+        let Preemptor { identity: preemptor, members, object } = preemptor.into();
         let Plan { node, victims, terminating, plugin } = plan;
         let n_victims = victims.len() + terminating.len();
         core.counts.preemption_started(n_victims);
@@ -473,6 +472,6 @@ fn end_held(
         None => NominationChange::To(node),
     };
     let failure = Failure::Unfit(error, nominating);
-    FailedAttempt { queued, profile, assumed: None, failure }.send_back(core);
+    send_back(core, queued, profile, None, failure);
     bindings.carry_out(core, commands);
 }
