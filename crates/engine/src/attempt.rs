@@ -166,14 +166,6 @@ impl Search<'_, '_> {
         self.nodes.map_or_else(|| self.runner.cx.cluster.n_nodes(), BTreeSet::len)
     }
 
-    /// Keeps an evaluation to the nodes that the pod may go to.
-    fn keep_to_nodes(&self, evaluation: Evaluation) -> Evaluation {
-        match self.nodes {
-            Some(nodes) => evaluation.kept_to(nodes),
-            None => evaluation,
-        }
-    }
-
     /// Asks the filters about all nodes that the pod may go to, after PreFilter has left these.
     fn evaluate(
         &self,
@@ -182,7 +174,7 @@ impl Search<'_, '_> {
     ) -> Result<Evaluation, EvaluationFailure> {
         let (runner, pool) = (&self.runner, self.pool);
         let evaluation = Evaluation::after_pre_filter(runner, pool, state, pre_filter)?;
-        let mut evaluation = self.keep_to_nodes(evaluation);
+        let mut evaluation = evaluation.kept_to(self.nodes);
         evaluation.look_at_all(runner, self.pod, pool)?;
         Ok(evaluation)
     }

@@ -14,7 +14,6 @@ mod commands;
 mod expect;
 mod outside;
 mod permit;
-mod progress;
 mod reserve;
 mod steps;
 mod table;
@@ -122,6 +121,22 @@ impl Bindings {
     /// No pods. With `announces`, pods whose binding will take time are nominated to their node when they set off.
     pub(crate) fn new(announces: bool) -> Self {
         Self { table: BindingTable::default(), requests: Requests::default(), announces }
+    }
+
+    /// The table of a copy of the engine, in which no pod is on its way to a node.
+    pub(crate) fn fork(&self) -> Self {
+        Self { table: self.table.fork(), ..Self::new(self.announces) }
+    }
+
+    /// The pods that only have to be bound, with their nodes, in the order in which they set off.
+    pub(crate) fn past_permit(&self) -> Vec<Arc<Pod>> {
+        let past = |binding: &&Binding| !matches!(binding.stage, Stage::Permit);
+        self.table.iter().filter(past).map(|binding| binding.pod.clone()).collect()
+    }
+
+    /// The node that the pod is on its way to, and how many attempts that took; `None` if it is not on its way.
+    pub(crate) fn destination(&self, uid: &str) -> Option<(Arc<str>, u32)> {
+        self.table.get(uid).map(|binding| (binding.node.clone(), binding.queued.attempts()))
     }
 
     /// How many pods are on their way.

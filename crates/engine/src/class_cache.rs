@@ -85,10 +85,8 @@ impl ClassEvaluation {
     ) -> Option<Self> {
         let mut left_out = SkipSet::default();
         loop {
-            let mut evaluation = Evaluation::before_filters(runner, pod, pool).ok()?;
-            if let Some(nodes) = nodes {
-                evaluation = evaluation.kept_to(nodes);
-            }
+            let evaluation = Evaluation::before_filters(runner, pod, pool).ok()?;
+            let mut evaluation = evaluation.kept_to(nodes);
             let reads = evaluation.pre_filter.reads.clone();
             DomainPlugins::find(runner, &reads, &mut left_out);
             let following = runner.following(&evaluation.pre_filter, &evaluation.state);

@@ -109,8 +109,9 @@ impl Evaluation {
         Ok(Self { state, pre_filter, verdicts, absent })
     }
 
-    /// Leaves out all nodes but those in `names`. The verdicts on nodes that PreFilter left out stay as they are.
-    pub(crate) fn kept_to(mut self, names: &BTreeSet<Arc<str>>) -> Self {
+    /// Leaves out all nodes but those in `names`, `None` for all. The verdicts on nodes that PreFilter left out stay as they are.
+    pub(crate) fn kept_to(mut self, names: Option<&BTreeSet<Arc<str>>>) -> Self {
+        let Some(names) = names else { return self };
         let left = match self.pre_filter.node_names.take() {
             Some(left) => left.intersection(names).cloned().collect(),
             None => names.clone(),

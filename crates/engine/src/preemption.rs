@@ -22,7 +22,7 @@ use kube_scheduler_api_types::{KeyedMap, Pod};
 use kube_scheduler_framework::{ApiError, Commands, EventKind, NominatedPods, PluginName};
 use kube_scheduler_queue::QueuedPod;
 
-use self::table::{Errand, Step, Task, TaskTable, noun};
+use self::table::{Errand, Step, Task, TaskTable};
 use crate::binding::Bindings;
 use crate::condition::{Condition, changed_condition};
 use crate::core::{Core, PodEvent};
@@ -183,23 +183,6 @@ impl Preemptions {
         let Plan { node, victims, terminating, plugin } = plan;
         let n_victims = victims.len() + terminating.len();
         core.counts.preemption_started(n_victims);
-        for victim in &terminating {
-            core.notices.add(2, || Notice::VictimGone {
-                preemptor_type: noun(&members),
-                preemptor: PodRef::from(&*preemptor),
-                victim: PodRef::from(&**victim),
-                node: node.clone(),
-                end: VictimEnd::Terminating,
-            });
-        }
-        if held.is_none() {
-            core.notices.add(2, || Notice::PreemptionStarted {
-                preemptor: PodRef::from(&*preemptor),
-                node: node.clone(),
-                n_victims,
-                n_to_delete: victims.len(),
-            });
-        }
         let task = Task {
             preemptor,
             members,
@@ -217,7 +200,19 @@ impl Preemptions {
             started: core.now,
             held,
         };
-        self.tasks.insert(task, &mut core.held_back)
+        let id = self.tasks.insert(task, &mut core.held_back);
+        for victim in &terminating {
+            self.notice_victim(core, id, victim, VictimEnd::Terminating);
+        }
+        if let Some(task) = self.tasks.get(id).filter(|task| task.held.is_none()) {
+            core.notices.add(2, || Notice::PreemptionStarted {
+                preemptor: PodRef::from(&*task.preemptor),
+                node: task.node.clone(),
+                n_victims,
+                n_to_delete: task.victims.len(),
+            });
+        }
+        id
     }
 
     /// Takes a preemption's next steps until one has to be waited for.

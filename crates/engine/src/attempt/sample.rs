@@ -46,7 +46,7 @@ impl Search<'_, '_> {
         };
         let mut evaluation =
             Evaluation::after_pre_filter(&self.runner, self.pool, state, pre_filter)
-                .map(|evaluation| self.keep_to_nodes(evaluation))
+                .map(|evaluation| evaluation.kept_to(self.nodes))
                 .map_err(|failure| self.failed(failure))?;
         let cluster = self.runner.cx.cluster;
         let nodes = evaluation.nodes_in_scope(cluster);

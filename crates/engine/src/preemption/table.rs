@@ -65,15 +65,10 @@ pub(super) struct Task {
     pub(super) held: Option<HeldAttempt>,
 }
 
-/// What a preemptor with these members is.
-pub(super) const fn noun(members: &[Arc<Pod>]) -> &'static str {
-    if members.is_empty() { "pod" } else { "podgroup" }
-}
-
 impl Task {
     /// What the preemptor is.
     pub(super) fn noun(&self) -> &'static str {
-        noun(&self.members)
+        if self.members.is_empty() { "pod" } else { "podgroup" }
     }
 
     /// The preemptor may be tried again as far as this task goes.
