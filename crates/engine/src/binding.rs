@@ -304,7 +304,7 @@ impl Bindings {
 
     /// The way back: unreserve, forget, requeue (`docs/spec/core.md` §7.1).
     fn fail(&mut self, core: &mut Core, mut binding: Box<Binding>, status: Status) {
-        let was_waiting = core.permits.remove(&binding.pod.uid, &mut core.deadlines);
+        let was_waiting = core.permits.take(&binding.pod.uid, &mut core.deadlines).is_some();
         let length = core.now.saturating_since(binding.started);
         if was_waiting {
             if status.is_rejected() {

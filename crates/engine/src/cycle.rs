@@ -154,24 +154,9 @@ impl SchedulingCycle {
         Self { budgets, plans_as_a_whole, next_start, number, ..Self::new(options) }
     }
 
-    /// How often an evaluation was brought up to date, and how often one was made from scratch.
-    pub(crate) const fn class_cache_counts(&self) -> ClassCacheCounts {
-        ClassCacheCounts { hits: self.classes.hits, misses: self.classes.misses }
-    }
-
     /// The random number of the next attempt.
     pub(crate) fn next_random(&self) -> u64 {
         Numbers::nth(self.options.seed, self.number + 1)
-    }
-
-    /// How many namespaces have used up some of their allowance of work.
-    pub(crate) fn n_allowances(&self) -> usize {
-        self.budgets.len()
-    }
-
-    /// How many evaluations are kept, and what they take at most, in bytes.
-    pub(crate) fn evaluations(&self) -> (usize, usize) {
-        (self.classes.len(), self.classes.n_bytes())
     }
 
     /// Decides about the next pod; `None` when none is ready, or when the last attempt still waits for its victims. The node of a

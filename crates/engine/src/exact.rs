@@ -196,8 +196,7 @@ impl SchedulingCycle {
         let kept = scope.nodes.map(|_| std::mem::take(&mut self.classes));
         for (member, queued) in group.members.iter().enumerate() {
             if outcomes[member].is_none() {
-                let limited = (queued, self.limits_of(cx, group));
-                let outcome = self.try_member(cx, group, limited, scope, &mut false);
+                let (outcome, _) = self.try_member(cx, group, queued, scope);
                 if outcome.fit().is_some() {
                     tried.order.push(member);
                 }

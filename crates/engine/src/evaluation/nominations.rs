@@ -65,11 +65,6 @@ impl NominatedVerdicts {
         self.by_node.insert(node, NominatedVerdict { pods, rejection, attempt });
     }
 
-    /// Begins an attempt.
-    fn begin(&mut self) {
-        self.attempt += 1;
-    }
-
     /// Forgets the nodes to which no pods are nominated any more.
     fn end(&mut self) {
         self.by_node.retain(|_, known| known.attempt == self.attempt);
@@ -90,7 +85,7 @@ pub(crate) fn verdicts_with_nominated_pods(
 ) -> Result<Vec<(NodeIdx, Option<Status>)>, Status> {
     let cx = runner.cx;
     if let Some((known, _)) = &mut kept {
-        known.begin();
+        known.attempt += 1;
     }
     let has_any = cx.nominated.has_nominated_pods();
     let nominations = if has_any { cx.nominated.nominations() } else { Vec::new() };
