@@ -182,13 +182,13 @@ impl<'a> BoundTerm<'a> {
 
 /// A node selector with its label keys and values looked up in a cluster, for matching many nodes.
 #[derive(Debug)]
-pub struct BoundSelector<'a> {
+struct BoundSelector<'a> {
     terms: SmallVec<[BoundTerm<'a>; 2]>,
 }
 
 impl<'a> BoundSelector<'a> {
     /// Binds a selector. O(requirements × distinct values).
-    pub fn new(cluster: &'a ClusterState, selector: &'a NodeSelector) -> Self {
+    fn new(cluster: &'a ClusterState, selector: &'a NodeSelector) -> Self {
         Self {
             terms: selector
                 .terms()
@@ -200,17 +200,12 @@ impl<'a> BoundSelector<'a> {
         }
     }
 
-    /// Whether the node matches; `None` when the slot has no node.
-    pub fn matches(&self, cluster: &ClusterState, idx: NodeIdx) -> Option<bool> {
-        cluster.live_nodes().contains(idx).then(|| self.is_match(cluster, idx))
-    }
-
     fn is_match(&self, cluster: &ClusterState, idx: NodeIdx) -> bool {
         self.terms.iter().any(|term| term.matches(cluster, idx))
     }
 
     /// All nodes that match. O(nodes) at worst, O(nodes / 64) for labels that have columns.
-    pub fn nodes(&self, cluster: &ClusterState) -> NodeSet {
+    fn nodes(&self, cluster: &ClusterState) -> NodeSet {
         let mut nodes = NodeSet::new();
         for term in &self.terms {
             nodes.or(&term.nodes(cluster));
@@ -257,7 +252,7 @@ impl<'a> BoundRequirements<'a> {
         })
     }
 
-    /// All nodes that match all requirements. Costs as much as [`BoundSelector::nodes`].
+    /// All nodes that match all requirements. O(nodes) at worst, O(nodes / 64) for labels that have columns.
     pub fn nodes(&self, cluster: &ClusterState) -> NodeSet {
         let pairs = self.pairs.iter().map(|pair| pair.nodes(cluster));
         let selector = self.selector.iter().map(|selector| selector.nodes(cluster));
@@ -295,7 +290,8 @@ impl<'a> BoundPreferences<'a> {
             .sum()
     }
 
-    /// The weight of each term with the nodes that match it. Costs as much as [`BoundSelector::nodes`] for each.
+    /// The weight of each term with the nodes that match it. For each O(nodes) at worst, O(nodes / 64) for
+    /// labels that have columns.
     pub fn nodes(&self, cluster: &ClusterState) -> impl Iterator<Item = (i64, NodeSet)> {
         self.terms.iter().map(|(weight, term)| (*weight, term.nodes(cluster)))
     }

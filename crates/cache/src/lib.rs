@@ -99,7 +99,7 @@ mod requests;
 mod room;
 mod state;
 
-pub use bound_selector::{BoundPreferences, BoundRequirements, BoundSelector};
+pub use bound_selector::{BoundPreferences, BoundRequirements};
 pub use change_log::{Change, ChangeEntries, ChangeKinds, Changes};
 pub use check::{Difference, check};
 pub use error::{CacheError, PodIdentity};

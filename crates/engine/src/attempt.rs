@@ -14,12 +14,13 @@ use crate::diagnosis::{Diagnosis, FitError};
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::{ClusterState, NodeOverlay};
 use kube_scheduler_framework::groups::GroupCycleState;
+use kube_scheduler_framework::preemption::PreemptionReport;
 use kube_scheduler_framework::{
     Code, Commands, CycleState, NodeIdx, NominatingInfo, PluginName, PostFilterContext,
     PostFilterOutcome, Status, Verdicts,
 };
 use kube_scheduler_runtime::{
-    Extenders, HypotheticalRunner, Meter, MeteredPoint, PreFilterRun, Runner, SkipSet,
+    Extenders, HypotheticalRunner, MeteredPoint, PreFilterRun, Runner, SkipSet,
 };
 
 pub(crate) use self::candidates::Candidates;
@@ -30,6 +31,7 @@ use crate::class_cache::{ClassCache, ClassEvaluation};
 use crate::evaluation::{
     Evaluation, EvaluationFailure, Rejection, ScoreTable, best_node, verdicts_with_nominated_pods,
 };
+use crate::failure::{Failure, NominationChange};
 use crate::observer::{ObservedSearch, SearchStep};
 use crate::pool::Pool;
 use crate::preference::TieBreak;
@@ -62,6 +64,18 @@ pub(crate) enum NoChoice {
     Broken(Status),
     /// The search would cost too much.
     OverBudget(OverBudget),
+}
+
+impl NoChoice {
+    /// What the attempt fails with, if nothing is done about it.
+    pub(crate) fn into_failure(self) -> Failure {
+        match self {
+            Self::NoNodes => Failure::Rejected(NO_NODES.to_owned(), NominationChange::Clear),
+            Self::Unfit(unfit) => Failure::Unfit(unfit.error, NominationChange::Keep),
+            Self::Broken(status) => Failure::Error(status.message()),
+            Self::OverBudget(over) => Failure::OverBudget(over),
+        }
+    }
 }
 
 /// Why a pod fits nowhere, and what PostFilter can do about it.
@@ -152,14 +166,6 @@ impl Search<'_, '_> {
         self.nodes.map_or_else(|| self.runner.cx.cluster.n_nodes(), BTreeSet::len)
     }
 
-    /// Keeps an evaluation to the nodes that the pod may go to.
-    fn keep_to_nodes(&self, evaluation: Evaluation) -> Evaluation {
-        match self.nodes {
-            Some(nodes) => evaluation.kept_to(nodes),
-            None => evaluation,
-        }
-    }
-
     /// Asks the filters about all nodes that the pod may go to, after PreFilter has left these.
     fn evaluate(
         &self,
@@ -168,7 +174,7 @@ impl Search<'_, '_> {
     ) -> Result<Evaluation, EvaluationFailure> {
         let (runner, pool) = (&self.runner, self.pool);
         let evaluation = Evaluation::after_pre_filter(runner, pool, state, pre_filter)?;
-        let mut evaluation = self.keep_to_nodes(evaluation);
+        let mut evaluation = evaluation.kept_to(self.nodes);
         evaluation.look_at_all(runner, self.pod, pool)?;
         Ok(evaluation)
     }
@@ -190,7 +196,7 @@ impl Search<'_, '_> {
         }
         let overlay = NodeOverlay::new(node);
         let (state, skip) = (&failure.state, &failure.pre_filter.skip);
-        let started = self.started();
+        let started = self.runner.profile.point_start();
         let status = self.runner.filter_with_nominated_pods(state, self.pod, &overlay, skip);
         self.filtered(started, Some(&status));
         if status.is_success() {
@@ -210,16 +216,11 @@ impl Search<'_, '_> {
         Err(failure)
     }
 
-    /// The timer's reading at the start of an extension point; `None` if nothing is measured.
-    fn started(&self) -> Option<u64> {
-        self.runner.profile.meter().map(Meter::nanos)
-    }
-
     /// A pass of the filters over nodes has ended. Only errors count; the answers of single nodes do not.
     fn filtered(&self, started: Option<u64>, status: Option<&Status>) {
         let is_error = status.is_some_and(|status| !status.is_success() && !status.is_rejected());
         let code = if is_error { Code::Error } else { Code::Success };
-        self.runner.point_ended(MeteredPoint::Filter, code, started);
+        self.runner.profile.point_ended(MeteredPoint::Filter, code, started);
     }
 
     fn pre_filter(&self) -> (CycleState, PreFilterRun) {
@@ -420,7 +421,7 @@ impl Search<'_, '_> {
     fn unfit(
         &self,
         mut diagnosis: Diagnosis,
-        (verdicts, absent): (&Verdicts, &Status),
+        statuses: (&Verdicts, &Status),
         state: &CycleState,
         skip: &SkipSet,
     ) -> NoChoice {
@@ -434,20 +435,16 @@ impl Search<'_, '_> {
         } else if !self.may_preempt {
             diagnosis.post_filter_message = TOO_EXPENSIVE.to_owned();
         } else {
-            let filters = HypotheticalRunner { profile, skip };
-            let cluster = self.runner.cx.cluster;
-            let preempt = |candidates| self.extenders.preempt(cluster, self.pod, candidates);
-            let mut cx = PostFilterContext {
-                cx: self.runner.cx.unrecorded(),
-                verdicts,
-                absent,
-                filters: &filters,
-                extenders: if self.extenders.is_empty() { None } else { Some(&preempt) },
-                random: self.random,
-                commands: &mut commands,
-                report: None,
-            };
-            outcome = self.runner.post_filter(&mut cx, state, self.pod);
+            let (runner, asked) = (&self.runner, (state, skip));
+            (outcome, commands) = ask_post_filter(
+                runner,
+                self.extenders,
+                self.pod,
+                statuses,
+                asked,
+                self.random,
+                None,
+            );
             diagnosis.post_filter_message = outcome.status.message();
         }
         NoChoice::Unfit(Box::new(Unfit {
@@ -463,6 +460,33 @@ impl Search<'_, '_> {
             commands,
         }))
     }
+}
+
+/// Asks PostFilter about a pod that fits nowhere, given the nodes' answers, and what PreFilter left; gives what plugins ask for as well.
+pub(crate) fn ask_post_filter(
+    runner: &Runner<'_>,
+    extenders: &Extenders,
+    pod: &Arc<Pod>,
+    (verdicts, absent): (&Verdicts, &Status),
+    (state, skip): (&CycleState, &SkipSet),
+    random: u64,
+    report: Option<&mut PreemptionReport>,
+) -> (PostFilterOutcome, Commands) {
+    let (cluster, profile) = (runner.cx.cluster, runner.profile);
+    let preempt = |candidates| extenders.preempt(cluster, pod, candidates);
+    let mut commands = Commands::default();
+    let mut cx = PostFilterContext {
+        cx: runner.cx.unrecorded(),
+        verdicts,
+        absent,
+        filters: &HypotheticalRunner { profile, skip },
+        extenders: if extenders.is_empty() { None } else { Some(&preempt) },
+        random,
+        commands: &mut commands,
+        report,
+    };
+    let outcome = runner.post_filter(&mut cx, state, pod);
+    (outcome, commands)
 }
 
 /// Which of several equally good `nodes`, by their places among these, goes first: the one with the lowest number. Ties are broken by

@@ -14,7 +14,6 @@ mod commands;
 mod expect;
 mod outside;
 mod permit;
-mod progress;
 mod reserve;
 mod steps;
 mod table;
@@ -27,8 +26,8 @@ use std::sync::Arc;
 use crate::diagnosis::FitError;
 use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Code, Commands, CycleState, EventKind, EventObject, NodeIdx,
-    PluginName, Status,
+    ActionType, ClusterEvent, Code, Commands, CycleState, EventKind, EventObject, PluginName,
+    Status,
 };
 use kube_scheduler_queue::QueuedPod;
 use kube_scheduler_runtime::{MeteredPoint, PluginIdx};
@@ -37,10 +36,11 @@ use smallvec::SmallVec;
 use self::commands::Requests;
 use self::table::BindingTable;
 use self::tasks::Running;
+use crate::attempt::Choice;
 use crate::changes::resource_of;
 use crate::core::{Core, PodEvent};
 use crate::effect::{PodRef, Token};
-use crate::failure::{FailedAttempt, Failure, NominationChange};
+use crate::failure::{Failure, NominationChange, send_back};
 use crate::guard::guarded;
 use crate::measures::FailedBinding;
 use crate::notice::{Notice, RejectionStage};
@@ -57,12 +57,7 @@ pub(crate) use self::trial::Trial;
 pub(crate) struct Placement {
     pub(crate) queued: QueuedPod<Entry>,
     pub(crate) profile: ProfileIdx,
-    pub(crate) node: NodeIdx,
-    /// What plugins left for the extension points to come.
-    pub(crate) state: CycleState,
-    /// How many nodes were looked at, and how many of them fit.
-    pub(crate) n_evaluated: usize,
-    pub(crate) n_feasible: usize,
+    pub(crate) choice: Choice,
 }
 
 /// One pod on its way to its node.
@@ -128,6 +123,22 @@ impl Bindings {
         Self { table: BindingTable::default(), requests: Requests::default(), announces }
     }
 
+    /// The table of a copy of the engine, in which no pod is on its way to a node.
+    pub(crate) fn fork(&self) -> Self {
+        Self { table: self.table.fork(), ..Self::new(self.announces) }
+    }
+
+    /// The pods that only have to be bound, with their nodes, in the order in which they set off.
+    pub(crate) fn past_permit(&self) -> Vec<Arc<Pod>> {
+        let past = |binding: &&Binding| !matches!(binding.stage, Stage::Permit);
+        self.table.iter().filter(past).map(|binding| binding.pod.clone()).collect()
+    }
+
+    /// The node that the pod is on its way to, and how many attempts that took; `None` if it is not on its way.
+    pub(crate) fn destination(&self, uid: &str) -> Option<(Arc<str>, u32)> {
+        self.table.get(uid).map(|binding| (binding.node.clone(), binding.queued.attempts()))
+    }
+
     /// How many pods are on their way.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
@@ -145,7 +156,7 @@ impl Bindings {
             Ok(binding) => self.set_off(core, binding),
             Err((queued, status)) => {
                 let failure = Failure::from(status);
-                FailedAttempt { queued: *queued, profile, assumed: None, failure }.send_back(core)
+                send_back(core, *queued, profile, None, failure)
             }
         }
     }
@@ -164,8 +175,7 @@ impl Bindings {
                 core.released.truncate(n_released);
                 let Binding { queued, pod, .. } = *binding;
                 let failure = Failure::on_chosen_node(status);
-                let failed = FailedAttempt { queued, profile, assumed: Some(pod), failure };
-                let result = failed.send_back(core);
+                let result = send_back(core, queued, profile, Some(pod), failure);
                 self.carry_out(core, commands);
                 return result;
             }
@@ -215,7 +225,8 @@ impl Bindings {
         core: &mut Core,
         placement: Placement,
     ) -> Result<Box<Binding>, (Box<QueuedPod<Entry>>, Status)> {
-        let Placement { queued, profile, node, state, n_evaluated, n_feasible } = placement;
+        let Placement { queued, profile, choice } = placement;
+        let Choice { node, state, n_evaluated, n_feasible } = choice;
         let claims = reserve::node_resource_claims(core, profile, &state, &queued.entry().0, node);
         let Some(node) = core.cluster.node(node).map(|node| node.name.clone()) else {
             return Err((Box::new(queued), Status::error("the chosen node is gone")));
@@ -257,8 +268,8 @@ impl Bindings {
     fn bound(&mut self, core: &mut Core, mut binding: Box<Binding>) {
         // What it was about to write is written.
         core.released.clear();
-        let profile = binding.profile;
         let plans = core.plans.clone();
+        let profile = &plans.profiles[binding.profile];
         let Pod { namespace, name, .. } = &*binding.pod;
         let note = format!("Successfully assigned {namespace}/{name} to {}", binding.node);
         let event = PodEvent {
@@ -266,7 +277,7 @@ impl Bindings {
             reason: "Scheduled".into(),
             action: "Binding".into(),
             note,
-            reporting: plans.profiles[profile].scheduler_name.clone(),
+            reporting: profile.scheduler_name.clone(),
             related: None,
         };
         core.record(&binding.pod, event);
@@ -276,11 +287,10 @@ impl Bindings {
             n_evaluated: binding.n_evaluated,
             n_feasible: binding.n_feasible,
         });
-        core.counts.bound(&binding.queued, profile, binding.started, core.now);
+        core.counts.bound(&binding.queued, binding.profile, binding.started, core.now);
         let mut commands = Commands::default();
-        let start =
-            plans.point_ended(profile, MeteredPoint::Bind, Code::Success, binding.point_start);
-        for (_, name, plugin) in plans.profiles[profile].post_bind() {
+        let start = profile.point_ended(MeteredPoint::Bind, Code::Success, binding.point_start);
+        for (_, name, plugin) in profile.post_bind() {
             let Binding { state, pod, node, .. } = &mut *binding;
             let cx = core.context();
             if let Err(status) = guarded(|| plugin.post_bind(&cx, state, pod, node, &mut commands))
@@ -288,13 +298,13 @@ impl Bindings {
                 core.note(format!("PostBind of {name}: {}", status.message()));
             }
         }
-        plans.point_ended(profile, MeteredPoint::PostBind, Code::Success, start);
+        profile.point_ended(MeteredPoint::PostBind, Code::Success, start);
         self.carry_out(core, commands);
     }
 
     /// The way back: unreserve, forget, requeue (`docs/spec/core.md` §7.1).
     fn fail(&mut self, core: &mut Core, mut binding: Box<Binding>, status: Status) {
-        let was_waiting = core.permits.remove(&binding.pod.uid, &mut core.deadlines);
+        let was_waiting = core.permits.take(&binding.pod.uid, &mut core.deadlines).is_some();
         let length = core.now.saturating_since(binding.started);
         if was_waiting {
             if status.is_rejected() {
@@ -305,8 +315,8 @@ impl Bindings {
             }
             core.measures.waited(status.code(), length);
         } else if matches!(binding.stage, Stage::Bind { .. }) {
-            let start = binding.point_start.take();
-            core.plans.point_ended(binding.profile, MeteredPoint::Bind, status.code(), start);
+            let profile = &core.plans.profiles[binding.profile];
+            profile.point_ended(MeteredPoint::Bind, status.code(), binding.point_start);
         }
         let is_forgotten = self.undo(core, &mut binding);
         let is_rejected = status.is_rejected();
@@ -325,7 +335,7 @@ impl Bindings {
         };
         let Binding { queued, pod, profile, .. } = *binding;
         let uid = pod.uid.clone();
-        FailedAttempt { queued, profile, assumed: Some(pod), failure }.send_back(core);
+        send_back(core, queued, profile, Some(pod), failure);
         if is_forgotten && is_rejected {
             core.move_all_if(&ClusterEvent::ASSIGNED_POD_DELETE, &freed, None, |other| {
                 other.uid != uid

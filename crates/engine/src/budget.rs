@@ -105,28 +105,41 @@ pub(crate) struct OverBudget {
 #[derive(Clone, Copy, Debug)]
 struct Used {
     units: u64,
-    at: Timestamp,
+    since: Timestamp,
+}
+
+impl Used {
+    fn at(&self, now: Timestamp, refill_per_second: u64) -> u64 {
+        let nanos = now.saturating_since(self.since).as_nanos();
+        let refilled = nanos.saturating_mul(u128::from(refill_per_second)) / 1_000_000_000;
+        self.units.saturating_sub(u64::try_from(refilled).unwrap_or(u64::MAX))
+    }
 }
 
 /// What namespaces have used up of an allowance; those that have used nothing are not listed.
 #[derive(Clone, Debug)]
-struct Ledger(BTreeMap<Arc<str>, Used>);
+struct Ledger {
+    refill_per_second: u64,
+    by_namespace: BTreeMap<Arc<str>, Used>,
+}
 
 impl Ledger {
-    const fn new() -> Self {
-        Self(BTreeMap::new())
+    const fn new(refill_per_second: u64) -> Self {
+        Self { refill_per_second, by_namespace: BTreeMap::new() }
     }
 
-    fn spend(&mut self, limits: WorkLimits, namespace: &Arc<str>, units: u64, now: Timestamp) {
-        if !self.0.contains_key(namespace) {
-            self.0.retain(|_, used| used_at(limits, *used, now) > 0);
+    fn spend(&mut self, namespace: &Arc<str>, units: u64, now: Timestamp) {
+        if !self.by_namespace.contains_key(namespace) {
+            let refill = self.refill_per_second;
+            self.by_namespace.retain(|_, used| used.at(now, refill) > 0);
         }
-        let units = self.used_by(limits, namespace, now).saturating_add(units);
-        self.0.insert(namespace.clone(), Used { units, at: now });
+        let units = self.used_by(namespace, now).saturating_add(units);
+        self.by_namespace.insert(namespace.clone(), Used { units, since: now });
     }
 
-    fn used_by(&self, limits: WorkLimits, namespace: &str, now: Timestamp) -> u64 {
-        self.0.get(namespace).map_or(0, |used| used_at(limits, *used, now))
+    fn used_by(&self, namespace: &str, now: Timestamp) -> u64 {
+        let used = self.by_namespace.get(namespace);
+        used.map_or(0, |used| used.at(now, self.refill_per_second))
     }
 }
 
@@ -142,7 +155,8 @@ pub(crate) struct Budgets {
 
 impl Budgets {
     pub(crate) const fn new(limits: WorkLimits) -> Self {
-        Self { limits, expensive: Ledger::new(), in_vain: Ledger::new() }
+        let refill = limits.refill_per_second;
+        Self { limits, expensive: Ledger::new(refill), in_vain: Ledger::new(refill) }
     }
 
     /// The limits of an attempt for a pod of this namespace.
@@ -170,13 +184,13 @@ impl Budgets {
             let of_many = (hard / SOFT_PART).saturating_add(PER_POD.saturating_mul(many));
             of_many.min(hard / MOST_PART)
         };
-        let is_used_up = self.used_by(namespace, now) >= allowance(hard);
+        let is_used_up = self.expensive.used_by(namespace, now) >= allowance(hard);
         AttemptLimits { soft, hard: if is_used_up { soft } else { hard }, usual: hard }
     }
 
     /// Takes what an attempt beyond its soft limit costs from its namespace's allowance.
     pub(crate) fn spend(&mut self, namespace: &Arc<str>, units: u64, now: Timestamp) {
-        self.expensive.spend(self.limits, namespace, units, now);
+        self.expensive.spend(namespace, units, now);
     }
 
     /// Counts an attempt, not the first one at its pod, that has found no node for `units` of work. Until when the pod has to
@@ -192,8 +206,8 @@ impl Budgets {
         if units == 0 || self.limits.base == 0 {
             return None;
         }
-        self.in_vain.spend(self.limits, namespace, units.saturating_mul(IN_VAIN), now);
-        let used = self.in_vain.used_by(self.limits, namespace, now);
+        self.in_vain.spend(namespace, units.saturating_mul(IN_VAIN), now);
+        let used = self.in_vain.used_by(namespace, now);
         (used >= allowance(self.limits.hard(n_nodes))).then_some(now + FIRST_WAIT)
     }
 
@@ -239,18 +253,15 @@ impl Budgets {
 
     /// When a namespace may have attempts up to the hard limit again; an hour from now at the latest.
     fn refilled(&self, namespace: &str, hard: u64, now: Timestamp) -> Timestamp {
-        let excess = self.used_by(namespace, now).saturating_sub(allowance(hard)).saturating_add(1);
+        let used = self.expensive.used_by(namespace, now);
+        let excess = used.saturating_sub(allowance(hard)).saturating_add(1);
         let seconds = excess.checked_div(self.limits.refill_per_second).unwrap_or(u64::MAX);
         now + Duration::from_secs(seconds.saturating_add(1)).min(LONGEST_WAIT)
     }
 
-    fn used_by(&self, namespace: &str, now: Timestamp) -> u64 {
-        self.expensive.used_by(self.limits, namespace, now)
-    }
-
     /// How many namespaces have used something up, for each allowance.
     pub(crate) fn len(&self) -> usize {
-        self.expensive.0.len() + self.in_vain.0.len()
+        self.expensive.by_namespace.len() + self.in_vain.by_namespace.len()
     }
 }
 
@@ -262,12 +273,6 @@ fn rounded_up(n: u64) -> u64 {
 
 fn allowance(hard: u64) -> u64 {
     hard.saturating_mul(FULL)
-}
-
-fn used_at(limits: WorkLimits, used: Used, now: Timestamp) -> u64 {
-    let nanos = now.saturating_since(used.at).as_nanos();
-    let refilled = nanos.saturating_mul(u128::from(limits.refill_per_second)) / 1_000_000_000;
-    used.units.saturating_sub(u64::try_from(refilled).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use crate::engine::Engine;
 use crate::foreign_groups::ForeignGroups;
 use crate::incomplete::IncompleteGroups;
 use crate::measures::Measures;
-use crate::policy::{Gate as PreEnqueueGate, GroupGates, Hints, Plans};
+use crate::policy::{GroupGates, Hints, Plans};
 use crate::pool::Pool;
 use crate::preemption::Preemptions;
 use crate::profiles::Profiles;
@@ -179,13 +179,7 @@ impl Engine {
         let gates = profiles
             .iter()
             .map(|profile| {
-                profile
-                    .pre_enqueue()
-                    .map(|(plugin, name, _)| PreEnqueueGate {
-                        id: queue.intern_plugin(name),
-                        plugin,
-                    })
-                    .collect()
+                profile.pre_enqueue().map(|(_, name, _)| queue.intern_plugin(name)).collect()
             })
             .collect();
         // All profiles share one queue, which sorts by itself only if every profile's plugin sorts that way.
@@ -211,7 +205,7 @@ impl Engine {
         };
         let measures = Measures::new(options.timer, options.keeps_bound);
         let is_enabled = |gate| options.gates.is_enabled(gate);
-        let mut core = Core::new(plans, readers, queue, counts, measures);
+        let mut core = Core::new(Arc::new(plans), readers, queue, counts, measures);
         core.incomplete = IncompleteGroups::new(options.group_patience);
         core.backfill = Backfill::new(options.longest_hold);
         core.foreign = foreign;

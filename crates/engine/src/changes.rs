@@ -19,25 +19,20 @@ pub(crate) fn pod_changes(new: &Pod, old: &Pod) -> Events {
     } else {
         EventResource::AssignedPod
     };
-    let mut events = Events::new();
-    let mut push = |action| events.push(ClusterEvent::new(resource.clone(), action));
-    if new.labels != old.labels {
-        push(ActionType::UPDATE_POD_LABEL);
-    }
-    if is_scaled_down(new, old) {
-        push(ActionType::UPDATE_POD_SCALE_DOWN);
-    }
-    if new.spec.scheduling_gates.is_empty() && !old.spec.scheduling_gates.is_empty() {
-        push(ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED);
-    }
-    if new.spec.tolerations.len() != old.spec.tolerations.len() {
-        push(ActionType::UPDATE_POD_TOLERATION);
-    }
-    if new.status.resource_claim_statuses != old.status.resource_claim_statuses
-        || new.status.extended_resource_claim != old.status.extended_resource_claim
-    {
-        push(ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM);
-    }
+    let (new_status, old_status) = (&new.status, &old.status);
+    let has_other_claims = new_status.resource_claim_statuses != old_status.resource_claim_statuses
+        || new_status.extended_resource_claim != old_status.extended_resource_claim;
+    let has_lost_gates =
+        new.spec.scheduling_gates.is_empty() && !old.spec.scheduling_gates.is_empty();
+    let has_other_tolerations = new.spec.tolerations.len() != old.spec.tolerations.len();
+    let changes = [
+        (new.labels != old.labels, ActionType::UPDATE_POD_LABEL),
+        (is_scaled_down(new, old), ActionType::UPDATE_POD_SCALE_DOWN),
+        (has_lost_gates, ActionType::UPDATE_POD_SCHEDULING_GATES_ELIMINATED),
+        (has_other_tolerations, ActionType::UPDATE_POD_TOLERATION),
+        (has_other_claims, ActionType::UPDATE_POD_GENERATED_RESOURCE_CLAIM),
+    ];
+    let mut events = events_of(&resource, changes);
     if events.is_empty() {
         events.push(ClusterEvent::new(resource, ActionType::UPDATE));
     }
@@ -58,31 +53,26 @@ fn is_scaled_down(new: &Pod, old: &Pod) -> bool {
 
 /// The events of a node update: one per detected change, possibly none.
 pub(crate) fn node_changes(new: &Node, old: &Node) -> Events {
-    let mut events = Events::new();
-    let mut push = |action| events.push(ClusterEvent::new(EventResource::Node, action));
-    if old.unschedulable && !new.unschedulable {
-        push(ActionType::UPDATE_NODE_TAINT);
-    }
-    if new.allocatable_quantities != old.allocatable_quantities {
-        push(ActionType::UPDATE_NODE_ALLOCATABLE);
-    }
-    if new.labels != old.labels {
-        push(ActionType::UPDATE_NODE_LABEL);
-    }
     // The controller of nodes' lifecycle writes a taint anew, with another time.
-    if new.taints != old.taints || new.taint_times != old.taint_times {
-        push(ActionType::UPDATE_NODE_TAINT);
-    }
-    if conditions(new) != conditions(old) {
-        push(ActionType::UPDATE_NODE_CONDITION);
-    }
-    if new.annotations != old.annotations {
-        push(ActionType::UPDATE_NODE_ANNOTATION);
-    }
-    if new.declared_features != old.declared_features {
-        push(ActionType::UPDATE_NODE_DECLARED_FEATURE);
-    }
-    events
+    let has_other_taints = new.taints != old.taints || new.taint_times != old.taint_times;
+    let has_other_amounts = new.allocatable_quantities != old.allocatable_quantities;
+    let has_other_features = new.declared_features != old.declared_features;
+    let changes = [
+        (old.unschedulable && !new.unschedulable, ActionType::UPDATE_NODE_TAINT),
+        (has_other_amounts, ActionType::UPDATE_NODE_ALLOCATABLE),
+        (new.labels != old.labels, ActionType::UPDATE_NODE_LABEL),
+        (has_other_taints, ActionType::UPDATE_NODE_TAINT),
+        (conditions(new) != conditions(old), ActionType::UPDATE_NODE_CONDITION),
+        (new.annotations != old.annotations, ActionType::UPDATE_NODE_ANNOTATION),
+        (has_other_features, ActionType::UPDATE_NODE_DECLARED_FEATURE),
+    ];
+    events_of(&EventResource::Node, changes)
+}
+
+/// Those of `changes` that there are, as events.
+fn events_of<const N: usize>(resource: &EventResource, changes: [(bool, ActionType); N]) -> Events {
+    let actions = changes.into_iter().filter_map(|(is_there, action)| is_there.then_some(action));
+    actions.map(|action| ClusterEvent::new(resource.clone(), action)).collect()
 }
 
 /// Type to status; of duplicates the last counts.

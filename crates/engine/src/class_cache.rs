@@ -19,7 +19,7 @@ use kube_scheduler_cache::reads::PhaseReads;
 use kube_scheduler_cache::{ChangeKinds, Changes, ClusterState};
 use kube_scheduler_framework::following::FollowOutcome;
 use kube_scheduler_framework::{Code, CycleState, NodeIdx, Status};
-use kube_scheduler_runtime::{Meter, MeteredPoint, Runner, SkipSet};
+use kube_scheduler_runtime::{MeteredPoint, Runner, SkipSet};
 use rustc_hash::FxHashMap;
 
 use self::footprint::Footprint;
@@ -85,10 +85,8 @@ impl ClassEvaluation {
     ) -> Option<Self> {
         let mut left_out = SkipSet::default();
         loop {
-            let mut evaluation = Evaluation::before_filters(runner, pod, pool).ok()?;
-            if let Some(nodes) = nodes {
-                evaluation = evaluation.kept_to(nodes);
-            }
+            let evaluation = Evaluation::before_filters(runner, pod, pool).ok()?;
+            let mut evaluation = evaluation.kept_to(nodes);
             let reads = evaluation.pre_filter.reads.clone();
             DomainPlugins::find(runner, &reads, &mut left_out);
             let following = runner.following(&evaluation.pre_filter, &evaluation.state);
@@ -99,8 +97,8 @@ impl ClassEvaluation {
             let domains = DomainPlugins::new(runner, pod, &left_out)?;
             domains.add_to(&mut evaluation.pre_filter.skip);
             evaluation.look_at_all(runner, pod, pool).ok()?;
-            let mut class = Self::of(runner, pod, evaluation, left_out.clone(), following);
-            class.by_name = by_name;
+            let skips = (left_out.clone(), following);
+            let mut class = Self::of(runner, pod, evaluation, skips, by_name);
             if !domains.is_empty() || class.evaluation.verdicts.n_passing() > 1 {
                 let domains = (domains, by_name);
                 let ranking = Ranking::new(runner, pod, pool, &mut class.evaluation, domains);
@@ -119,8 +117,8 @@ impl ClassEvaluation {
         runner: &Runner<'_>,
         pod: &Pod,
         evaluation: Evaluation,
-        left_out: SkipSet,
-        following: SkipSet,
+        (left_out, following): (SkipSet, SkipSet),
+        by_name: bool,
     ) -> Self {
         let cluster = runner.cx.cluster;
         let footprint = Footprint::new(pod);
@@ -131,7 +129,7 @@ impl ClassEvaluation {
             evaluation,
             ranking: None,
             nominated: NominatedVerdicts::default(),
-            by_name: false,
+            by_name,
             left_out,
             following,
             seen_to: cluster.sequence(),
@@ -232,16 +230,14 @@ impl ClassEvaluation {
         let ChangedNodes { changed, with_pods } = changes;
         self.seen_to = cluster.sequence();
         self.versions = now;
-        let started = runner.profile.meter().map(Meter::nanos);
+        let started = runner.profile.point_start();
         self.nominated.forget(changed);
         self.evaluation.look_again(runner, pod, changed).ok()?;
         // The scores' measuring begins where the filters' ends, which saves reading the timer.
-        let filtered = runner.profile.meter().zip(started).map(|(meter, started)| {
-            meter.point_ended(MeteredPoint::Filter, Code::Success, started)
-        });
+        let filtered = runner.profile.point_ended(MeteredPoint::Filter, Code::Success, started);
         if let Some(ranking) = &mut self.ranking {
             ranking.catch_up(runner, pod, &self.evaluation, changed, with_pods, &now)?;
-            runner.point_ended(MeteredPoint::Score, Code::Success, filtered);
+            runner.profile.point_ended(MeteredPoint::Score, Code::Success, filtered);
         } else if self.evaluation.verdicts.n_passing() > 1 {
             let domains = (DomainPlugins::default(), self.by_name);
             self.ranking = Some(Ranking::new(runner, pod, pool, &mut self.evaluation, domains)?);
@@ -430,11 +426,9 @@ impl ClassCache {
         let left_out = SkipSet::default();
         let is_too_large = footprint::is_too_large(pod, runner.cx.cluster.capacity());
         if evaluation.reads_without(&left_out, &following).can_be_cached() && !is_too_large {
-            let evaluation = evaluation.clone();
-            let mut class_evaluation =
-                ClassEvaluation::of(runner, pod, evaluation, left_out, following);
-            class_evaluation.by_name = self.by_name;
-            self.put(class, runner, Box::new(class_evaluation));
+            let (evaluation, skips) = (evaluation.clone(), (left_out, following));
+            let made = ClassEvaluation::of(runner, pod, evaluation, skips, self.by_name);
+            self.put(class, runner, Box::new(made));
         }
     }
 

@@ -18,14 +18,14 @@ use kube_scheduler_queue::QueuedPod;
 use kube_scheduler_runtime::Runner;
 
 use crate::apart::GIVEN_UP;
-use crate::attempt::{Choice, NO_NODES, NoChoice, Search, Unfit};
+use crate::attempt::{Choice, NoChoice, Search, Unfit};
 use crate::binding::{Bindings, Placement};
 use crate::budget::{AttemptLimits, Budgets, WorkLimits};
 use crate::class_cache::ClassCache;
 use crate::core::{Core, PodEvent};
 use crate::diagnosis::{Diagnosis, FitError};
 use crate::effect::PodRef;
-use crate::failure::{FailedAttempt, Failure, NominationChange};
+use crate::failure::{Failure, NominationChange, send_back};
 use crate::guard::guarded;
 use crate::notice::Notice;
 use crate::observer::{ObservedSearch, Observer, SearchStep};
@@ -130,23 +130,6 @@ impl Scope<'_> {
     }
 }
 
-/// How one turn is taken.
-pub(crate) struct Guidance<'a> {
-    /// The node of a recorded decision that is followed instead of the engine's own choice.
-    pub(crate) recorded: Option<&'a str>,
-    /// Where the steps of the search are reported.
-    pub(crate) observer: &'a mut dyn Observer,
-}
-
-/// How one search is made.
-struct SearchGuide<'a, 'w> {
-    watched: &'a ObservedSearch<'w>,
-    /// Whether what is found out may be kept for other attempts.
-    is_kept: bool,
-    /// Where to look, and whether looking for pods to evict is not too expensive.
-    scope: Scope<'a>,
-}
-
 impl SchedulingCycle {
     pub(crate) fn new(options: CycleOptions) -> Self {
         let (budgets, classes) = (Budgets::new(options.work), ClassCache::default());
@@ -171,33 +154,20 @@ impl SchedulingCycle {
         Self { budgets, plans_as_a_whole, next_start, number, ..Self::new(options) }
     }
 
-    /// How often an evaluation was brought up to date, and how often one was made from scratch.
-    pub(crate) const fn class_cache_counts(&self) -> ClassCacheCounts {
-        ClassCacheCounts { hits: self.classes.hits, misses: self.classes.misses }
-    }
-
     /// The random number of the next attempt.
     pub(crate) fn next_random(&self) -> u64 {
         Numbers::nth(self.options.seed, self.number + 1)
     }
 
-    /// How many namespaces have used up some of their allowance of work.
-    pub(crate) fn n_allowances(&self) -> usize {
-        self.budgets.len()
-    }
-
-    /// How many evaluations are kept, and what they take at most, in bytes.
-    pub(crate) fn evaluations(&self) -> (usize, usize) {
-        (self.classes.len(), self.classes.n_bytes())
-    }
-
-    /// Decides about the next pod; `None` when none is ready, or when the last attempt still waits for its victims.
+    /// Decides about the next pod; `None` when none is ready, or when the last attempt still waits for its victims. The node of a
+    /// `recorded` decision is followed instead of the engine's own choice.
     pub(crate) fn next(
         &mut self,
         core: &mut Core,
         bindings: &mut Bindings,
         preemptions: &mut Preemptions,
-        guidance: Guidance<'_>,
+        recorded: Option<&str>,
+        observer: &mut dyn Observer,
     ) -> Option<Turn> {
         if preemptions.holds_an_attempt() {
             return None;
@@ -206,7 +176,6 @@ impl SchedulingCycle {
         let mut turn = Turn::new(&queued);
         let pod = queued.entry().0.clone();
         if pod.spec.pod_group.is_some() {
-            let Guidance { observer, .. } = guidance;
             self.group_turn((core, bindings, preemptions), queued, &mut turn, observer);
             return Some(turn);
         }
@@ -221,22 +190,17 @@ impl SchedulingCycle {
             return Some(turn);
         }
         core.show_held_to(profile, &pod, &[]);
-        let Guidance { recorded, observer } = guidance;
         let (found, work) = self.find(core, &queued, profile, Scope::ALL, observer);
         turn.work = work;
         let failure = match found {
-            Ok(Choice { node, state, n_feasible, n_evaluated }) => {
-                turn.chosen = core.cluster.node_name(node).cloned();
+            Ok(mut choice) => {
+                turn.chosen = core.cluster.node_name(choice.node).cloned();
                 // A replay goes on with the recorded node, so that one difference does not cause others; the turn reports
                 // the engine's own choice for comparison.
                 let recorded = recorded.and_then(|name| core.cluster.node_idx(name));
-                let node = recorded.unwrap_or(node);
-                turn.n_feasible = n_feasible;
-                turn.n_evaluated = n_evaluated;
-                turn.result = bindings.start(
-                    core,
-                    Placement { queued, profile, node, state, n_evaluated, n_feasible },
-                );
+                choice.node = recorded.unwrap_or(choice.node);
+                (turn.n_feasible, turn.n_evaluated) = (choice.n_feasible, choice.n_evaluated);
+                turn.result = bindings.start(core, Placement { queued, profile, choice });
                 return Some(turn);
             }
             Err(NoChoice::Unfit(unfit)) => {
@@ -246,14 +210,9 @@ impl SchedulingCycle {
                 turn.result = unfit_pod(core, parts, queued, profile, *unfit);
                 return Some(turn);
             }
-            Err(NoChoice::NoNodes) => {
-                Failure::Rejected(NO_NODES.to_owned(), NominationChange::Clear)
-            }
-            Err(NoChoice::Broken(status)) => Failure::Error(status.message()),
-            Err(NoChoice::OverBudget(over)) => Failure::OverBudget(over),
+            Err(other) => other.into_failure(),
         };
-        let failed = FailedAttempt { queued, profile, assumed: None, failure };
-        turn.result = failed.send_back(core);
+        turn.result = send_back(core, queued, profile, None, failure);
         Some(turn)
     }
 
@@ -315,8 +274,7 @@ impl SchedulingCycle {
             scope.may_preempt && price.search.saturating_add(price.preemption) <= limits.hard;
         let scope = Scope { may_preempt, ..scope };
         core.work = limits.meter(price.search);
-        let guide = SearchGuide { watched: &watched, is_kept, scope };
-        let found = guarded(|| run(self.search(core, queued, profile, guide)));
+        let found = guarded(|| run(self.search(core, (queued, profile), scope, is_kept, &watched)));
         if is_kept || price.search <= size.counters.up_to {
             // Before the pod is placed: what was counted for it can be taken over as it is.
             core.cluster.follow_requested();
@@ -376,14 +334,15 @@ impl SchedulingCycle {
         }
     }
 
+    /// A search; `is_kept` says whether what it finds out may be kept for other attempts.
     fn search<'a, 'w>(
         &'a mut self,
         core: &'a Core,
-        queued: &'a QueuedPod<Entry>,
-        profile: ProfileIdx,
-        guide: SearchGuide<'a, 'w>,
+        (queued, profile): (&'a QueuedPod<Entry>, ProfileIdx),
+        scope: Scope<'a>,
+        is_kept: bool,
+        watched: &'a ObservedSearch<'w>,
     ) -> Search<'a, 'w> {
-        let SearchGuide { watched, is_kept, scope } = guide;
         let options = &self.options;
         let pod = &queued.entry().0;
         let profile = &core.plans.profiles[profile];
@@ -451,8 +410,7 @@ fn unfit_pod(
     let Unfit { error, nominating, victims, found_by, commands, .. } = unfit;
     let pod = queued.entry().0.clone();
     let nominating = NominationChange::from(nominating);
-    report_victims(observer, &pod, &nominating, &victims);
-    let plan = preemptions.plan(&nominating, victims, found_by);
+    let plan = preemptions.plan(observer, &pod, &nominating, victims, found_by);
     match plan {
         Some(plan) if !preemptions.is_in_background() => {
             let result = AttemptResult::Unschedulable(error.to_string());
@@ -466,27 +424,13 @@ fn unfit_pod(
             // nomination is set, so that the room that victims leave is kept for it.
             let id = plan.map(|plan| preemptions.register(core, pod, plan, None));
             let failure = Failure::Unfit(error, nominating);
-            let failed = FailedAttempt { queued, profile, assumed: None, failure };
-            let result = failed.send_back(core);
+            let result = send_back(core, queued, profile, None, failure);
             bindings.carry_out(core, commands);
             if let Some(id) = id {
                 preemptions.advance(core, bindings, id);
             }
             result
         }
-    }
-}
-
-/// Shows the observer which pods have to go.
-pub(crate) fn report_victims(
-    observer: &mut dyn Observer,
-    pod: &Pod,
-    nominating: &NominationChange,
-    victims: &[Arc<Pod>],
-) {
-    if let NominationChange::To(node) = nominating {
-        let victims: Vec<PodRef> = victims.iter().map(|victim| PodRef::from(&**victim)).collect();
-        observer.preempting(&PodRef::from(pod), node, &victims);
     }
 }
 

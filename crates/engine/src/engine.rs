@@ -19,7 +19,7 @@ use kube_scheduler_runtime::Profile;
 use crate::binding::Bindings;
 use crate::core::Core;
 use crate::counts::{BoundPod, PreemptionCounts, ProfileCounts};
-use crate::cycle::{ClassCacheCounts, Guidance, SchedulingCycle};
+use crate::cycle::{ClassCacheCounts, SchedulingCycle};
 use crate::deadlines::WakeUp;
 use crate::effect::Effect;
 use crate::explain::{Explanation, explained, gate_of};
@@ -119,7 +119,7 @@ impl Engine {
     ) -> Option<Turn> {
         self.let_time_pass(now);
         let Self { core, cycle, bindings, preemptions } = self;
-        let turn = cycle.next(core, bindings, preemptions, Guidance { recorded, observer });
+        let turn = cycle.next(core, bindings, preemptions, recorded, observer);
         core.memo.clear();
         core.record_ignored_terms();
         self.take_in_confirmed();
@@ -277,6 +277,7 @@ impl Engine {
 
     /// How often pods that are alike shared the work of their evaluation.
     pub fn class_cache_counts(&self) -> ClassCacheCounts {
-        self.cycle.class_cache_counts()
+        let classes = &self.cycle.classes;
+        ClassCacheCounts { hits: classes.hits, misses: classes.misses }
     }
 }

@@ -17,7 +17,7 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_cache::reads::PhaseReads;
 use kube_scheduler_framework::{Code, CycleState, NodeIdx, Status, VerdictId, Verdicts};
-use kube_scheduler_runtime::{Meter, MeteredPoint, PreFilterRun, Runner, SkipSet};
+use kube_scheduler_runtime::{MeteredPoint, PreFilterRun, Runner, SkipSet};
 
 pub(crate) use self::best::best_node;
 pub(crate) use self::nominations::{NominatedVerdicts, verdicts_with_nominated_pods};
@@ -109,8 +109,9 @@ impl Evaluation {
         Ok(Self { state, pre_filter, verdicts, absent })
     }
 
-    /// Leaves out all nodes but those in `names`. The verdicts on nodes that PreFilter left out stay as they are.
-    pub(crate) fn kept_to(mut self, names: &BTreeSet<Arc<str>>) -> Self {
+    /// Leaves out all nodes but those in `names`, `None` for all. The verdicts on nodes that PreFilter left out stay as they are.
+    pub(crate) fn kept_to(mut self, names: Option<&BTreeSet<Arc<str>>>) -> Self {
+        let Some(names) = names else { return self };
         let left = match self.pre_filter.node_names.take() {
             Some(left) => left.intersection(names).cloned().collect(),
             None => names.clone(),
@@ -139,10 +140,10 @@ impl Evaluation {
             nodes.sort_unstable();
         }
         let Self { state, pre_filter, verdicts, .. } = self;
-        let started = runner.profile.meter().map(Meter::nanos);
+        let started = runner.profile.point_start();
         let result = pool.filter(runner, state, pod, &nodes, &pre_filter.skip, verdicts);
         let code = if result.is_ok() { Code::Success } else { Code::Error };
-        runner.point_ended(MeteredPoint::Filter, code, started);
+        runner.profile.point_ended(MeteredPoint::Filter, code, started);
         result.map_err(|status| {
             EvaluationFailure::Filter(Box::new(self.failure(runner, pod, status)))
         })

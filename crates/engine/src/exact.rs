@@ -158,7 +158,7 @@ impl SchedulingCycle {
         match search(&mut board, &problem) {
             Ok(Answer::Found) => {
                 let placed = std::mem::take(&mut board.placed);
-                (self.keep(cx, group, (scope, nodes.len()), placed), None)
+                (self.keep(cx, group, scope, placed), None)
             }
             Ok(Answer::Nowhere) => (greedy, Some(Why::Nowhere)),
             Ok(Answer::Unknown) => (greedy, Some(Why::Limit)),
@@ -177,30 +177,26 @@ impl SchedulingCycle {
         &mut self,
         cx: &mut GroupWork<'_>,
         group: &Group,
-        (scope, n_evaluated): (Scope<'_>, usize),
+        scope: Scope<'_>,
         placed: Vec<Placed>,
     ) -> PlacementOutcome {
         let mut outcomes: Vec<Option<Outcome>> = group.members.iter().map(|_| None).collect();
         let mut tried = PlacementOutcome::failed(Status::unschedulable(UNSCHEDULABLE));
         for placed in placed {
-            let Placed { member, node, trial, permit, commands, n_feasible, .. } = placed;
+            let Placed { member, node, trial, permit, commands, .. } = placed;
             for command in commands.into_vec() {
                 cx.later.push(command);
             }
-            let node_name = cx.core.cluster.node_name(node).cloned().unwrap_or_default();
             if permit.is_success() {
                 tried.status = Status::SUCCESS;
             }
             tried.order.push(member);
-            let on_node = Some(trial);
-            let fit = Fit { node, node_name, on_node, left: None, permit, n_evaluated, n_feasible };
-            outcomes[member] = Some(Outcome::Fits(fit));
+            outcomes[member] = Some(Outcome::Fits(Fit::new(node, trial, permit)));
         }
         let kept = scope.nodes.map(|_| std::mem::take(&mut self.classes));
         for (member, queued) in group.members.iter().enumerate() {
             if outcomes[member].is_none() {
-                let limited = (queued, self.limits_of(cx, group));
-                let outcome = self.try_member(cx, group, limited, scope, &mut false);
+                let (outcome, _) = self.try_member(cx, group, queued, scope);
                 if outcome.fit().is_some() {
                     tried.order.push(member);
                 }

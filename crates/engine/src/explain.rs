@@ -11,12 +11,11 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_framework::preemption::PreemptionReport;
 use kube_scheduler_framework::{
-    Commands, CycleState, NodeIdx, PluginName, PostFilterContext, PostFilterOutcome, Shortage,
-    Status, VerdictId, Verdicts,
+    CycleState, NodeIdx, PluginName, PostFilterOutcome, Shortage, Status, VerdictId, Verdicts,
 };
-use kube_scheduler_runtime::{HypotheticalRunner, Rejections, Runner, SkipSet};
+use kube_scheduler_runtime::{Extenders, Rejections, Runner, SkipSet};
 
-use crate::attempt::{NO_NODES, TOO_EXPENSIVE, n_feasible_to_find, order_of};
+use crate::attempt::{NO_NODES, TOO_EXPENSIVE, ask_post_filter, n_feasible_to_find, order_of};
 use crate::core::Core;
 use crate::cycle::{SEARCHES, SchedulingCycle};
 use crate::diagnosis::{Diagnosis, FitError, events_for};
@@ -279,13 +278,14 @@ fn give_up(
     manner: Manner,
     explanation: &mut Explanation,
 ) {
-    if manner.may_preempt {
-        let report = &mut explanation.preemption;
-        let outcome = post_filter(runner, pod, statuses, asked, manner.random, report);
-        diagnosis.post_filter_message =
-            outcome.as_ref().map(|outcome| outcome.status.message()).unwrap_or_default();
-        explanation.post_filter = outcome;
-    } else if runner.profile.post_filter().next().is_some() {
+    let has_post_filter = runner.profile.post_filter().next().is_some();
+    if has_post_filter && manner.may_preempt {
+        let (extenders, report) = (Extenders::default(), Some(&mut explanation.preemption));
+        let (outcome, _) =
+            ask_post_filter(runner, &extenders, pod, statuses, asked, manner.random, report);
+        diagnosis.post_filter_message = outcome.status.message();
+        explanation.post_filter = Some(outcome);
+    } else if has_post_filter {
         diagnosis.post_filter_message = TOO_EXPENSIVE.to_owned();
     }
     let plugins: Vec<PluginName> = diagnosis.unschedulable_plugins.iter().cloned().collect();
@@ -398,28 +398,4 @@ fn gating_status(runner: &Runner<'_>, pod: &Pod) -> Option<Status> {
         let status = plugin.pre_enqueue(&runner.cx.unrecorded(), pod);
         (!status.is_success()).then(|| status.from_plugin(name))
     })
-}
-
-fn post_filter(
-    runner: &Runner<'_>,
-    pod: &Arc<Pod>,
-    (verdicts, absent): (&Verdicts, &Status),
-    (state, skip): (&CycleState, &SkipSet),
-    random: u64,
-    report: &mut PreemptionReport,
-) -> Option<PostFilterOutcome> {
-    runner.profile.post_filter().next()?;
-    let filters = HypotheticalRunner { profile: runner.profile, skip };
-    let mut commands = Commands::default();
-    let mut cx = PostFilterContext {
-        cx: runner.cx.unrecorded(),
-        verdicts,
-        absent,
-        filters: &filters,
-        extenders: None,
-        random,
-        commands: &mut commands,
-        report: Some(report),
-    };
-    Some(runner.post_filter(&mut cx, state, pod))
 }

@@ -102,87 +102,81 @@ impl From<Status> for Failure {
     }
 }
 
-/// An attempt that ended without success.
-#[derive(Debug)]
-pub(crate) struct FailedAttempt {
-    pub(crate) queued: QueuedPod<Entry>,
-    pub(crate) profile: ProfileIdx,
-    /// The pod with its node filled in, if it got that far.
-    pub(crate) assumed: Option<Arc<Pod>>,
-    pub(crate) failure: Failure,
-}
-
-impl FailedAttempt {
-    /// Sends the pod back to the queue and reports why (`docs/spec/core.md` §8).
-    pub(crate) fn send_back(self, core: &mut Core) -> AttemptResult {
-        let Self { mut queued, profile, assumed, failure } = self;
-        let attempted = assumed.unwrap_or_else(|| queued.entry().0.clone());
-        let (message, nominating, is_rejected) = match &failure {
-            Failure::Unfit(error, nominating) => (error.to_string(), nominating.clone(), true),
-            Failure::Rejected(message, nominating) => (message.clone(), nominating.clone(), true),
-            Failure::Error(message) | Failure::OverBudget(OverBudget { message, .. }) => {
-                (message.clone(), NominationChange::Clear, false)
-            }
-        };
-        queued.clear_rejectors();
-        let not_before = match &failure {
-            Failure::OverBudget(over) => Some(over.not_before),
-            Failure::Unfit(error, _) => error.not_before,
-            _ => None,
-        };
-        if let Some(not_before) = not_before {
-            queued.wait_until(not_before);
+/// Sends the pod of an attempt that ended without success back to the queue, and reports why (`docs/spec/core.md` §8). `assumed` is
+/// the pod with its node filled in, if it got that far.
+pub(crate) fn send_back(
+    core: &mut Core,
+    mut queued: QueuedPod<Entry>,
+    profile: ProfileIdx,
+    assumed: Option<Arc<Pod>>,
+    failure: Failure,
+) -> AttemptResult {
+    let attempted = assumed.unwrap_or_else(|| queued.entry().0.clone());
+    let (message, nominating, is_rejected) = match &failure {
+        Failure::Unfit(error, nominating) => (error.to_string(), nominating.clone(), true),
+        Failure::Rejected(message, nominating) => (message.clone(), nominating.clone(), true),
+        Failure::Error(message) | Failure::OverBudget(OverBudget { message, .. }) => {
+            (message.clone(), NominationChange::Clear, false)
         }
-        if let Failure::Unfit(error, _) = &failure {
-            core.with_queue(|queue, _| {
-                for name in &error.diagnosis.unschedulable_plugins {
-                    queued.add_unschedulable_plugin(queue.intern_plugin(name));
-                }
-                for name in &error.diagnosis.pending_plugins {
-                    queued.add_pending_plugin(queue.intern_plugin(name));
-                }
-            });
-        }
-        core.counts.failed(profile, is_rejected);
-        let result = if is_rejected {
-            AttemptResult::Unschedulable(message.clone())
-        } else {
-            AttemptResult::Error(message.clone())
-        };
-        let known = core.pods.get(&attempted.namespace, &attempted.name).cloned();
-        let about = match known {
-            // Another pod has taken the name, and nothing of this attempt concerns it.
-            Some(pod) if pod.uid != attempted.uid => {
-                core.done(&attempted.uid);
-                return result;
-            }
-            // The queue gets the newest state, as the pod may have changed during its attempt.
-            Some(known) if !known.is_assigned() => {
-                let pod = core.regroup(known.clone());
-                queued.replace_entry(Entry(pod.clone()));
-                core.requeue(queued);
-                if !Arc::ptr_eq(&pod, &known) {
-                    core.member_has_come(&pod);
-                }
-                pod
-            }
-            // Gone, or placed by another scheduler: there is nothing to retry, but what happened is still reported.
-            _ => {
-                core.done(&attempted.uid);
-                attempted
-            }
-        };
-        // The nomination comes after the pod is in the queue again, which has a say in what its nomination is.
-        nominate(core, &about, &nominating);
-        let reporting = &core.plans.profiles[profile].scheduler_name;
-        core.record(&about, PodEvent::failed_scheduling(&message, reporting));
-        let reason = if is_rejected { "Unschedulable" } else { "SchedulerError" };
-        if let Some(patch) = status_patch(&about, reason, &message, &nominating, core.now) {
-            let pod = PodRef::from(&*about);
-            core.effects.push(Effect::PatchStatus { pod, patch, is_announcement: false });
-        }
-        result
+    };
+    queued.clear_rejectors();
+    let not_before = match &failure {
+        Failure::OverBudget(over) => Some(over.not_before),
+        Failure::Unfit(error, _) => error.not_before,
+        _ => None,
+    };
+    if let Some(not_before) = not_before {
+        queued.wait_until(not_before);
     }
+    if let Failure::Unfit(error, _) = &failure {
+        core.with_queue(|queue, _| {
+            for name in &error.diagnosis.unschedulable_plugins {
+                queued.add_unschedulable_plugin(queue.intern_plugin(name));
+            }
+            for name in &error.diagnosis.pending_plugins {
+                queued.add_pending_plugin(queue.intern_plugin(name));
+            }
+        });
+    }
+    core.counts.failed(profile, is_rejected);
+    let result = if is_rejected {
+        AttemptResult::Unschedulable(message.clone())
+    } else {
+        AttemptResult::Error(message.clone())
+    };
+    let known = core.pods.get(&attempted.namespace, &attempted.name).cloned();
+    let about = match known {
+        // Another pod has taken the name, and nothing of this attempt concerns it.
+        Some(pod) if pod.uid != attempted.uid => {
+            core.done(&attempted.uid);
+            return result;
+        }
+        // The queue gets the newest state, as the pod may have changed during its attempt.
+        Some(known) if !known.is_assigned() => {
+            let pod = core.regroup(known.clone());
+            queued.replace_entry(Entry(pod.clone()));
+            core.requeue(queued);
+            if !Arc::ptr_eq(&pod, &known) {
+                core.member_has_come(&pod);
+            }
+            pod
+        }
+        // Gone, or placed by another scheduler: there is nothing to retry, but what happened is still reported.
+        _ => {
+            core.done(&attempted.uid);
+            attempted
+        }
+    };
+    // The nomination comes after the pod is in the queue again, which has a say in what its nomination is.
+    nominate(core, &about, &nominating);
+    let reporting = &core.plans.profiles[profile].scheduler_name;
+    core.record(&about, PodEvent::failed_scheduling(&message, reporting));
+    let reason = if is_rejected { "Unschedulable" } else { "SchedulerError" };
+    if let Some(patch) = status_patch(&about, reason, &message, &nominating, core.now) {
+        let pod = PodRef::from(&*about);
+        core.effects.push(Effect::PatchStatus { pod, patch, is_announcement: false });
+    }
+    result
 }
 
 fn nominate(core: &mut Core, pod: &Arc<Pod>, nominating: &NominationChange) {

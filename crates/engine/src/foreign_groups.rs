@@ -52,10 +52,6 @@ impl ForeignGroups {
         plugins.filter_map(|plugin| plugin.as_group_source())
     }
 
-    fn source_of(&self, group: &str, kind: &str) -> Option<&dyn GroupSource> {
-        self.sources().find(|source| source.kind() == (group, kind))
-    }
-
     /// The group that a pod belongs to: one of its profile, or any for a pod of another scheduler once it has a node.
     pub(crate) fn group_of(&self, pod: &Pod) -> Option<Arc<str>> {
         let name = &pod.spec.scheduler_name;
@@ -88,7 +84,8 @@ impl ForeignGroups {
 
     /// The object as a PodGroup, if it describes a group.
     pub(crate) fn as_pod_group(&self, object: &Object) -> Option<Arc<Object>> {
-        let source = self.source_of(&object.group, &object.kind)?;
+        let kind = (&*object.group, &*object.kind);
+        let source = self.sources().find(|source| source.kind() == kind)?;
         // A group of which nothing is known cannot be read, and says so. Without a `spec` it would be one that is no gang.
         let spec = guarded(|| source.spec(object)).unwrap_or(Value::Bool(false));
         let generation = Value::from(&object.json["metadata"]["generation"]);

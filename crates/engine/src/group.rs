@@ -156,6 +156,13 @@ pub(crate) enum Outcome {
 }
 
 impl Fit {
+    /// The member is on trial on a node, and Permit says this.
+    pub(crate) fn new(node: NodeIdx, trial: Trial, permit: Status) -> Self {
+        let (node_name, (n_evaluated, n_feasible)) = (trial.node_name().clone(), trial.n_nodes());
+        let on_node = Some(trial);
+        Self { node, node_name, on_node, left: None, permit, n_evaluated, n_feasible }
+    }
+
     /// The member leaves its node, if it is there.
     pub(crate) fn leave(&mut self, core: &mut Core) {
         if let Some(trial) = self.on_node.take() {

@@ -17,12 +17,12 @@ use kube_scheduler_framework::{Code, Command, Commands, Status};
 use kube_scheduler_queue::QueuedPod;
 use smallvec::SmallVec;
 
-use crate::attempt::{Choice, NO_NODES, NoChoice, Unfit};
+use crate::attempt::{Choice, NoChoice, Unfit};
 use crate::binding::{Bindings, Placement};
 use crate::budget::{AttemptLimits, PLAIN_PER_NODE};
 use crate::class_cache::ClassCache;
 use crate::core::Core;
-use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts, report_victims};
+use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts};
 use crate::diagnosis::FitError;
 use crate::effect::PodRef;
 use crate::exact::{Exact, restore_nominations, withdraw_nominations};
@@ -300,9 +300,7 @@ impl SchedulingCycle {
         refused: &mut Option<Refused>,
     ) -> Outcome {
         let (limits, before) = (self.limits_of(cx, group), cx.effort.one_by_one);
-        let mut fits_nowhere = false;
-        let limited = (queued, limits);
-        let (outcome, asked) = self.try_apart(cx, group, limited, scope, &mut fits_nowhere);
+        let (outcome, fits_nowhere, asked) = self.try_apart(cx, group, queued, scope);
         *refused = match &outcome {
             Outcome::Failed(Failure::Unfit(error, nomination))
                 // What is asked for more than to be counted is not asked for twice.
@@ -354,25 +352,23 @@ impl SchedulingCycle {
             Outcome::Failed(Failure::Unfit(error.clone(), nomination.clone()))
         } else {
             let scope = Scope { paid: Some(refused.limits), ..scope };
-            let limited = (queued, self.limits_of(cx, group));
-            self.try_apart(cx, group, limited, scope, &mut false).0
+            self.try_apart(cx, group, queued, scope).0
         };
         cx.effort.one_by_one = effort;
         Some(outcome)
     }
 
-    /// Tries a member; returns what plugins asked for as well. They are not shown what they asked for with earlier members:
+    /// [Tries a member](Self::try_member); returns what plugins asked for as well. They are not shown what they asked for with earlier members:
     /// attempts at preemption of two of them would be one request otherwise.
     fn try_apart(
         &mut self,
         cx: &mut GroupWork<'_>,
         group: &Group,
-        limited: (&QueuedPod<Entry>, AttemptLimits),
+        queued: &QueuedPod<Entry>,
         scope: Scope<'_>,
-        fits_nowhere: &mut bool,
-    ) -> (Outcome, Asked) {
+    ) -> (Outcome, bool, Asked) {
         let earlier = std::mem::take(&mut cx.later);
-        let outcome = self.try_member(cx, group, limited, scope, fits_nowhere);
+        let (outcome, fits_nowhere) = self.try_member(cx, group, queued, scope);
         let mut asked = Asked::default();
         for command in std::mem::replace(&mut cx.later, earlier).into_vec() {
             match &command {
@@ -381,53 +377,44 @@ impl SchedulingCycle {
             }
             cx.later.push(command);
         }
-        (outcome, asked)
+        (outcome, fits_nowhere, asked)
     }
 
-    /// Tries one member, with the [limits](Self::limits_of) of its attempt, on the cluster as the earlier ones left it
-    /// (`docs/spec/podgroups.md` §5.1); says whether no node was found, as opposed to one that a plugin objected to.
+    /// Tries one member on the cluster as the earlier ones left it (`docs/spec/podgroups.md` §5.1); says also whether no node was
+    /// found, as opposed to one that a plugin objected to.
     pub(crate) fn try_member(
         &mut self,
         cx: &mut GroupWork<'_>,
         group: &Group,
-        (queued, limits): (&QueuedPod<Entry>, AttemptLimits),
+        queued: &QueuedPod<Entry>,
         scope: Scope<'_>,
-        fits_nowhere: &mut bool,
-    ) -> Outcome {
-        let pod = &queued.entry().0;
-        let limit = for_all_members(limits.hard, cx, group);
-        let spent = self.spent_on_members(cx);
+    ) -> (Outcome, bool) {
+        let (limit, spent) = (self.limit_of(cx, group), self.spent_on_members(cx));
         if spent > limit {
             cx.effort.hit_limit = true;
             let text = format!(
                 "the pod group is too expensive to schedule: the pods before this one cost up to {spent} units of work, more \
                  than the {limit} that are allowed"
             );
-            return Outcome::Failed(Failure::Error(text));
+            return (Outcome::Failed(Failure::Error(text)), false);
         }
         let before = self.n_charged;
         let (found, work) = self.find(cx.core, queued, group.profile, scope, cx.observer);
         let Effort { one_by_one, one_by_one_paid, .. } = &mut cx.effort;
         *one_by_one = one_by_one.saturating_add(work);
         *one_by_one_paid = one_by_one_paid.saturating_add(self.n_charged - before);
-        *fits_nowhere = matches!(found, Err(NoChoice::Unfit(_)));
-        let failure = match found {
-            Ok(choice) => return cx.place(group, queued, choice, None),
+        let fits_nowhere = matches!(found, Err(NoChoice::Unfit(_)));
+        cx.effort.hit_limit |= matches!(found, Err(NoChoice::OverBudget(_)));
+        let outcome = match found {
+            Ok(choice) => cx.place(group, queued, choice, None),
             Err(NoChoice::Unfit(unfit)) if scope.may_preempt => {
-                notice_verdicts(cx.core, &PodRef::from(&**pod), group.profile, &unfit.error);
-                return cx.make_room(group, queued, *unfit);
+                let pod = PodRef::from(&*queued.entry().0);
+                notice_verdicts(cx.core, &pod, group.profile, &unfit.error);
+                cx.make_room(group, queued, *unfit)
             }
-            Err(NoChoice::Unfit(unfit)) => Failure::Unfit(unfit.error, NominationChange::Keep),
-            Err(NoChoice::NoNodes) => {
-                Failure::Rejected(NO_NODES.to_owned(), NominationChange::Clear)
-            }
-            Err(NoChoice::Broken(status)) => Failure::Error(status.message()),
-            Err(NoChoice::OverBudget(over)) => {
-                cx.effort.hit_limit = true;
-                Failure::OverBudget(over)
-            }
+            Err(other) => Outcome::Failed(other.into_failure()),
         };
-        Outcome::Failed(failure)
+        (outcome, fits_nowhere)
     }
 }
 
@@ -440,16 +427,8 @@ impl GroupWork<'_> {
         choice: Choice,
         failure: Option<Failure>,
     ) -> Outcome {
-        let Choice { node, n_feasible, n_evaluated, .. } = choice;
-        let node_name = self.core.cluster.node_name(node).cloned().unwrap_or_default();
-        let placement = Placement {
-            queued: queued.clone(),
-            profile: group.profile,
-            node,
-            state: choice.state,
-            n_evaluated,
-            n_feasible,
-        };
+        let node = choice.node;
+        let placement = Placement { queued: queued.clone(), profile: group.profile, choice };
         let tried = match self.is_permitted {
             Some(is_permitted) => {
                 let trial = self.bindings.try_unasked(self.core, placement);
@@ -460,9 +439,7 @@ impl GroupWork<'_> {
         };
         match tried {
             Ok((trial, permit)) => {
-                let on_node = Some(trial);
-                let fit =
-                    Fit { node, node_name, on_node, left: None, permit, n_evaluated, n_feasible };
+                let fit = Fit::new(node, trial, permit);
                 match failure {
                     None => Outcome::Fits(fit),
                     Some(failure) => Outcome::Preempts(fit, Box::new(failure)),
@@ -481,8 +458,8 @@ impl GroupWork<'_> {
         }
         let pod = &queued.entry().0;
         let nominating = NominationChange::from(nominating);
-        report_victims(self.observer, pod, &nominating, &victims);
-        if let Some(plan) = self.preemptions.plan(&nominating, victims, found_by) {
+        let plan = self.preemptions.plan(self.observer, pod, &nominating, victims, found_by);
+        if let Some(plan) = plan {
             self.started.push(self.preemptions.register(self.core, pod.clone(), plan, None));
         }
         let node = match &nominating {

@@ -16,14 +16,13 @@ use crate::alike::Alike;
 use crate::apart::GIVEN_UP;
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;
-use crate::effect::PodRef;
 use crate::failure::NominationChange;
 use crate::group::{Effort, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
 use crate::group_placement::placements;
 use crate::group_report::GroupReport;
 use crate::guard::guarded;
 use crate::observer::NoObserver;
-use crate::preemption::{GROUP_TARGET, GroupPreemptor};
+use crate::preemption::{GROUP_TARGET, Preemptor};
 use crate::trial_claims::{TrialClaims, may_need_devices};
 
 const NO_PLUGIN: &str =
@@ -391,17 +390,16 @@ impl SchedulingCycle {
 /// The victims are going to be evicted.
 fn register(cx: &mut GroupWork<'_>, group: &Group, victims: Vec<Arc<Pod>>, plugin: PluginName) {
     let Some(preemptor) = preemptor(cx.core, group) else { return };
-    let shown: Vec<PodRef> = victims.iter().map(|victim| PodRef::from(&**victim)).collect();
-    cx.observer.preempting(&PodRef::from(&*preemptor.identity), GROUP_TARGET, &shown);
     // The victims may be on any nodes.
     let target = NominationChange::To(GROUP_TARGET.into());
-    if let Some(plan) = cx.preemptions.plan(&target, victims, Some(plugin)) {
-        cx.started.push(cx.preemptions.register_for(cx.core, preemptor, plan, None));
+    let who = &preemptor.identity;
+    if let Some(plan) = cx.preemptions.plan(cx.observer, who, &target, victims, Some(plugin)) {
+        cx.started.push(cx.preemptions.register(cx.core, preemptor, plan, None));
     }
 }
 
 /// The group as the one for whom pods are evicted.
-fn preemptor(core: &Core, group: &Group) -> Option<GroupPreemptor> {
+fn preemptor(core: &Core, group: &Group) -> Option<Preemptor> {
     let found = core.cluster.pod_group_object(&group.namespace, &group.name).ok()?;
     let mut identity = Pod::clone(group.pods.first()?);
     identity.uid = found.uid.clone();
@@ -409,7 +407,7 @@ fn preemptor(core: &Core, group: &Group) -> Option<GroupPreemptor> {
     Arc::make_mut(&mut identity.spec).priority = Some(group.placed().priority(found));
     let (kind, namespace, name) = (PodGroup::KIND, &group.namespace, &group.name);
     let object = core.cluster.objects().get(PodGroup::GROUP, kind, namespace, name);
-    Some(GroupPreemptor {
+    Some(Preemptor {
         identity: Arc::new(identity),
         members: group.pods.clone(),
         object: object.map(|object| Arc::new(core.foreign.reference(object))),

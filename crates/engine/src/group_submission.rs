@@ -10,12 +10,13 @@ use kube_scheduler_framework::{Command, CycleState, ObjectWrite, Status};
 use kube_scheduler_queue::QueuedPod;
 use serde_json::json;
 
+use crate::attempt::Choice;
 use crate::binding::{Placement, Trial};
 use crate::budget::OverBudget;
 use crate::condition::Condition;
 use crate::core::Core;
 use crate::effect::{Effect, PodRef};
-use crate::failure::{FailedAttempt, Failure, NominationChange};
+use crate::failure::{Failure, NominationChange, send_back};
 use crate::group::{Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
 use crate::policy::Entry;
 use crate::turn::{AttemptResult, GroupTurn};
@@ -51,8 +52,7 @@ impl GroupWork<'_> {
                     Ok(fit) => self.bind(queued, profile, fit),
                     Err(failure) => {
                         let failure = held_back(failure, not_before);
-                        let failed = FailedAttempt { queued, profile, assumed: None, failure };
-                        failed.send_back(self.core)
+                        send_back(self.core, queued, profile, None, failure)
                     }
                 };
                 results.push((pod, result));
@@ -98,8 +98,8 @@ impl GroupWork<'_> {
     ) -> AttemptResult {
         let Fit { node, left, n_evaluated, n_feasible, .. } = fit;
         let state = left.map_or_else(CycleState::new, |state| *state);
-        let placement = Placement { queued, profile, node, state, n_evaluated, n_feasible };
-        self.bindings.start(self.core, placement)
+        let choice = Choice { node, state, n_evaluated, n_feasible };
+        self.bindings.start(self.core, Placement { queued, profile, choice })
     }
 }
 
@@ -122,8 +122,7 @@ pub(crate) fn refuse_all(
             continue;
         };
         let failure = Failure::Error(message.to_owned());
-        let failed = FailedAttempt { queued, profile, assumed: None, failure };
-        turn.members.push((pod, failed.send_back(core)));
+        turn.members.push((pod, send_back(core, queued, profile, None, failure)));
     }
     if let Some(first) = first.filter(|_| core.incomplete.are_reported()) {
         write_condition(core, first, group, &Status::error(message));

@@ -123,14 +123,11 @@ impl Core {
         let Some(pod) = lost else { return };
         self.hide_held();
         if let Some(head) = &mut self.backfill.head {
-            let places = std::mem::take(&mut head.plan.places);
-            let (gone, left) = places.into_iter().partition(|(other, _)| other.uid == pod.uid);
-            head.plan.places = left;
-            let held = std::mem::take(&mut head.plan.objects);
-            let (objects, left) = held.into_iter().partition(|(member, _)| *member == pod.uid);
-            head.plan.objects = left;
+            let Plan { places, objects, .. } = &mut head.plan;
+            let places = places.extract_if(.., |(other, _)| other.uid == pod.uid).collect();
+            let objects = objects.extract_if(.., |(member, _)| *member == pod.uid).collect();
             let priority = head.priority;
-            let plan = Plan { places: gone, objects, waits_for: BTreeSet::new() };
+            let plan = Plan { places, objects, waits_for: BTreeSet::new() };
             self.give_back(plan, group, priority);
         }
     }

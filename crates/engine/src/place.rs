@@ -87,16 +87,14 @@ impl Engine {
         let pod = self.known_pod(namespace, name)?;
         let uid = &*pod.uid;
         let core = &self.core;
-        if let Some(progress) = self.bindings.progress(uid).filter(|_| !pod.is_assigned()) {
-            let stage = if progress.waits_on_permit {
-                let waiting = core.permits.waiting_pod(uid);
-                let plugins = waiting.map(|waiting| waiting.pending_plugins).unwrap_or_default();
-                PodStage::WaitingOnPermit { plugins }
-            } else {
-                PodStage::Binding
+        if let Some((node, attempts)) =
+            self.bindings.destination(uid).filter(|_| !pod.is_assigned())
+        {
+            let stage = match core.permits.waiting_pod(uid) {
+                Some(waiting) => PodStage::WaitingOnPermit { plugins: waiting.pending_plugins },
+                None => PodStage::Binding,
             };
-            let (node, attempts) = (Some(progress.node), progress.n_attempts);
-            return Some(PodPlace { node, attempts, ..PodPlace::at(stage) });
+            return Some(PodPlace { node: Some(node), attempts, ..PodPlace::at(stage) });
         }
         if pod.is_assigned() {
             return Some(PodPlace { node: pod.node_name.clone(), ..PodPlace::at(PodStage::Bound) });

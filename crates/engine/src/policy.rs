@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, PodGroup, PodRequests, PodSpec, PodStatus, Timestamp};
@@ -16,7 +16,7 @@ use kube_scheduler_queue::{
     EventLabel, HintId, NominatedPod, PluginId, PreEnqueueVerdict, ProfileId, QueueEntry,
     QueuePolicy, QueuedPod, QueueingHint, SchedulingQueue, Signature, Topics,
 };
-use kube_scheduler_runtime::{Extenders, Meter, MeteredPoint, PluginIdx, cluster_alone};
+use kube_scheduler_runtime::{Extenders, MeteredPoint, Profile, cluster_alone};
 use smallvec::SmallVec;
 
 use crate::class_cache::{SignPlan, Signatures};
@@ -129,8 +129,8 @@ pub(crate) struct Plans {
     pub(crate) extenders: Extenders,
     /// Which plugins sign pods, by profile.
     pub(crate) sign: Vec<SignPlan>,
-    /// PreEnqueue plugins by profile.
-    pub(crate) gates: Vec<Vec<Gate>>,
+    /// The queue's numbers for the PreEnqueue plugins of each profile, in their order.
+    pub(crate) gates: Vec<Vec<PluginId>>,
     /// Hints by the number that the queue knows them by.
     pub(crate) hints: Hints,
     /// Whether every profile sorts by priority, then age.
@@ -138,19 +138,6 @@ pub(crate) struct Plans {
 }
 
 impl Plans {
-    /// A run of a whole extension point has ended that started at the reading `start`, if it was measured; gives the reading
-    /// to measure the next one from.
-    pub(crate) fn point_ended(
-        &self,
-        profile: ProfileIdx,
-        point: MeteredPoint,
-        code: Code,
-        start: Option<u64>,
-    ) -> Option<u64> {
-        let meter = self.profiles.get(profile)?.meter()?;
-        Some(meter.point_ended(point, code, start?))
-    }
-
     /// Measures a call of one plugin that was waited for.
     pub(crate) fn plugin_ended(
         &self,
@@ -161,17 +148,12 @@ impl Plans {
         start: Option<u64>,
     ) {
         let profile = &self.profiles[profile];
-        if let (Some(meter), Some(idx)) = (profile.meter(), profile.position(plugin)) {
-            meter.plugin_ended(idx, point, code, start);
+        if profile.meter().is_some()
+            && let Some(idx) = profile.position(plugin)
+        {
+            profile.plugin_ended(idx, point, code, start);
         }
     }
-}
-
-/// A PreEnqueue plugin of a profile: the queue's number for it, and the profile's.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Gate {
-    pub(crate) id: PluginId,
-    pub(crate) plugin: PluginIdx,
 }
 
 /// Registrations with hints by number, and whose they are.
@@ -207,8 +189,8 @@ pub(crate) struct Policy<'a> {
 }
 
 impl Policy<'_> {
-    fn meter(&self, profile: ProfileId) -> Option<&Meter> {
-        self.plans.profiles.get(profile.into())?.meter()
+    fn profile(&self, profile: ProfileId) -> Option<&Profile> {
+        self.plans.profiles.get(profile.into())
     }
 
     /// What plugins may look at. Nominations are not available while the queue works.
@@ -246,21 +228,17 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         profile: ProfileId,
         plugin: PluginId,
     ) -> PreEnqueueVerdict {
-        let gates = self.plans.gates.get(profile.index());
-        let gate = gates.and_then(|gates| gates.iter().find(|gate| gate.id == plugin));
-        let found = gate.and_then(|gate| {
-            let profile = self.plans.profiles.get(profile.into())?;
-            let enabled = profile.plugin(gate.plugin)?;
-            let plugin = enabled.plugin.as_pre_enqueue()?;
-            Some((gate.plugin, &enabled.name, plugin, profile.meter()))
+        let ids = self.plans.gates.get(profile.index());
+        let found = ids.zip(self.plans.profiles.get(profile.into())).and_then(|(ids, profile)| {
+            let mut gates = ids.iter().zip(profile.pre_enqueue());
+            let (_, (idx, name, gate)) = gates.find(|(id, _)| **id == plugin)?;
+            Some((profile, idx, name, gate))
         });
-        let Some((idx, name, gate, meter)) = found else { return PreEnqueueVerdict::Admit };
-        let start = meter.and_then(Meter::plugin_start);
+        let Some((profile, idx, name, gate)) = found else { return PreEnqueueVerdict::Admit };
+        let start = profile.plugin_start();
         let status =
             guarded(|| gate.pre_enqueue(&self.context(), &entry.0)).unwrap_or_else(|panic| panic);
-        if let Some(meter) = meter {
-            meter.plugin_ended(idx, MeteredPoint::PreEnqueue, status.code(), start);
-        }
+        profile.plugin_ended(idx, MeteredPoint::PreEnqueue, status.code(), start);
         if status.is_success() {
             return PreEnqueueVerdict::Admit;
         }
@@ -273,14 +251,14 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
     }
 
     fn gates_begin(&mut self, profile: ProfileId) {
-        self.gates_start = self.meter(profile).map(Meter::nanos);
+        self.gates_start = self.profile(profile).and_then(Profile::point_start);
     }
 
     fn gates_end(&mut self, profile: ProfileId) {
         let start = self.gates_start.take();
-        if let (Some(meter), Some(start)) = (self.meter(profile), start) {
+        if let Some(profile) = self.profile(profile) {
             // Quirk: a success whatever the gates said, as in the reference.
-            meter.point_ended(MeteredPoint::PreEnqueue, Code::Success, start);
+            profile.point_ended(MeteredPoint::PreEnqueue, Code::Success, start);
         }
     }
 
@@ -324,10 +302,11 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
 
     fn signature(&mut self, entry: &Entry, profile: ProfileId) -> Option<Signature> {
         let plan = self.plans.sign.get(profile.index())?;
-        let start = self.meter(profile).map(Meter::nanos);
+        let measured = self.plans.profiles.get(profile.into());
+        let start = measured.and_then(Profile::point_start);
         let signature = guarded(|| self.signatures.of_pod(profile.index(), plan, &entry.0));
-        if let (Some(meter), Some(start)) = (self.meter(profile), start) {
-            meter.point_ended(MeteredPoint::Sign, Code::Success, start);
+        if let Some(profile) = measured {
+            profile.point_ended(MeteredPoint::Sign, Code::Success, start);
         }
         signature.ok().flatten()
     }
@@ -350,12 +329,6 @@ impl Deref for NominatingQueue {
 
     fn deref(&self) -> &Queue {
         &self.0
-    }
-}
-
-impl DerefMut for NominatingQueue {
-    fn deref_mut(&mut self) -> &mut Queue {
-        &mut self.0
     }
 }
 

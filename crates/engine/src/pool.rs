@@ -89,10 +89,6 @@ impl Pool {
         self.threads.is_some() && n >= self.min_nodes.max(1)
     }
 
-    fn n_runs(&self) -> usize {
-        1 + self.threads.as_ref().map_or(0, |threads| threads.current_num_threads())
-    }
-
     /// What `work` gives for runs of `nodes`, in their order: one run for each thread, or one of all nodes if they are
     /// too few. The calling thread takes a run itself.
     pub(crate) fn map_runs<'n, T: Send>(
@@ -103,7 +99,7 @@ impl Pool {
         let Some(threads) = self.threads.as_ref().filter(|_| self.splits(nodes.len())) else {
             return vec![work(nodes)];
         };
-        let runs = nodes.chunks(nodes.len().div_ceil(self.n_runs()));
+        let runs = nodes.chunks(nodes.len().div_ceil(threads.current_num_threads() + 1));
         let mut results: Vec<Option<T>> = runs.clone().map(|_| None).collect();
         threads.in_place_scope(|scope| {
             let work = &work;

@@ -22,14 +22,15 @@ use kube_scheduler_api_types::{KeyedMap, Pod};
 use kube_scheduler_framework::{ApiError, Commands, EventKind, NominatedPods, PluginName};
 use kube_scheduler_queue::QueuedPod;
 
-use self::table::{Errand, Step, Task, TaskTable, noun};
+use self::table::{Errand, Step, Task, TaskTable};
 use crate::binding::Bindings;
 use crate::condition::{Condition, changed_condition};
 use crate::core::{Core, PodEvent};
 use crate::effect::{Effect, ObjectRef, PodRef, StatusPatch, Token};
-use crate::failure::{FailedAttempt, Failure, NominationChange};
+use crate::failure::{Failure, NominationChange, send_back};
 use crate::input::EvictionOutcome;
 use crate::notice::{Notice, VictimEnd};
+use crate::observer::Observer;
 use crate::policy::Entry;
 use crate::profiles::ProfileIdx;
 
@@ -50,14 +51,20 @@ pub(crate) struct Plan {
     plugin: PluginName,
 }
 
-/// A pod group for which pods have to go; without members and object, a pod.
+/// A pod or a pod group for which pods have to go; a pod has no members and no object.
 #[derive(Debug)]
-pub(crate) struct GroupPreemptor {
-    /// A pod with the name, UID and priority of the group, and the scheduler of its members.
+pub(crate) struct Preemptor {
+    /// The pod; for a group, one with the name, UID and priority of the group, and the scheduler of its members.
     pub(crate) identity: Arc<Pod>,
     pub(crate) members: Vec<Arc<Pod>>,
     /// The object of the group.
     pub(crate) object: Option<Arc<ObjectRef>>,
+}
+
+impl From<Arc<Pod>> for Preemptor {
+    fn from(identity: Arc<Pod>) -> Self {
+        Self { identity, members: Vec::new(), object: None }
+    }
 }
 
 /// An attempt that waits for the end of its own preemption.
@@ -141,15 +148,19 @@ impl Preemptions {
         self.tasks.holds_an_attempt()
     }
 
-    /// What has to be done for an attempt that found `victims`; `None` when that is nothing: no victims, or in the
-    /// background none that is not going already.
+    /// What has to be done for an attempt that found `victims`, which the observer is shown; `None` when that is nothing: no
+    /// victims, or in the background none that is not going already.
     pub(crate) fn plan(
         &self,
+        observer: &mut dyn Observer,
+        preemptor: &Pod,
         nominating: &NominationChange,
         victims: Vec<Arc<Pod>>,
         plugin: Option<PluginName>,
     ) -> Option<Plan> {
         let NominationChange::To(node) = nominating else { return None };
+        let shown: Vec<PodRef> = victims.iter().map(|victim| PodRef::from(&**victim)).collect();
+        observer.preempting(&PodRef::from(preemptor), node, &shown);
         let n_victims = victims.len();
         let (victims, terminating): (Vec<_>, Vec<_>) =
             victims.into_iter().partition(|victim| victim.deletion_requested.is_none());
@@ -159,48 +170,19 @@ impl Preemptions {
         (n_to_do > 0).then(|| Plan { node: node.clone(), victims, terminating, plugin })
     }
 
-    /// Registers a preemption; [`advance`](Self::advance) sets it going. From here on the pod is held back, unless its
-    /// attempt is `held`.
+    /// Registers a preemption; [`advance`](Self::advance) sets it going. From here on the pod is held back, or all members of the
+    /// pod group, unless the attempt is `held`.
     pub(crate) fn register(
         &mut self,
         core: &mut Core,
-        preemptor: Arc<Pod>,
+        preemptor: impl Into<Preemptor>,
         plan: Plan,
         held: Option<HeldAttempt>,
     ) -> TaskId {
-        let preemptor = GroupPreemptor { identity: preemptor, members: Vec::new(), object: None };
-        self.register_for(core, preemptor, plan, held)
-    }
-
-    /// [`register`](Self::register) for a pod or a pod group, all members of which are held back.
-    pub(crate) fn register_for(
-        &mut self,
-        core: &mut Core,
-        preemptor: GroupPreemptor,
-        plan: Plan,
-        held: Option<HeldAttempt>,
-    ) -> TaskId {
-        let GroupPreemptor { identity: preemptor, members, object } = preemptor;
+        let Preemptor { identity: preemptor, members, object } = preemptor.into();
         let Plan { node, victims, terminating, plugin } = plan;
         let n_victims = victims.len() + terminating.len();
         core.counts.preemption_started(n_victims);
-        for victim in &terminating {
-            core.notices.add(2, || Notice::VictimGone {
-                preemptor_type: noun(&members),
-                preemptor: PodRef::from(&*preemptor),
-                victim: PodRef::from(&**victim),
-                node: node.clone(),
-                end: VictimEnd::Terminating,
-            });
-        }
-        if held.is_none() {
-            core.notices.add(2, || Notice::PreemptionStarted {
-                preemptor: PodRef::from(&*preemptor),
-                node: node.clone(),
-                n_victims,
-                n_to_delete: victims.len(),
-            });
-        }
         let task = Task {
             preemptor,
             members,
@@ -208,7 +190,8 @@ impl Preemptions {
             plugin,
             node,
             victims,
-            step: if held.is_some() { Step::NewHeld } else { Step::New },
+            step: None,
+            steps_left: if held.is_some() { Step::FOR_HELD } else { Step::IN_BACKGROUND },
             n_out: 0,
             error: None,
             has_failed_to_evict: false,
@@ -217,20 +200,32 @@ impl Preemptions {
             started: core.now,
             held,
         };
-        self.tasks.insert(task, &mut core.held_back)
+        let id = self.tasks.insert(task, &mut core.held_back);
+        for victim in &terminating {
+            self.notice_victim(core, id, victim, VictimEnd::Terminating);
+        }
+        if let Some(task) = self.tasks.get(id).filter(|task| task.held.is_none()) {
+            core.notices.add(2, || Notice::PreemptionStarted {
+                preemptor: PodRef::from(&*task.preemptor),
+                node: task.node.clone(),
+                n_victims,
+                n_to_delete: task.victims.len(),
+            });
+        }
+        id
     }
 
     /// Takes a preemption's next steps until one has to be waited for.
     pub(crate) fn advance(&mut self, core: &mut Core, bindings: &mut Bindings, id: TaskId) {
         while let Some(step) = self.tasks.next_step(id, &mut core.held_back) {
             match step {
-                Step::Nominations | Step::NominationsAfter => self.clear_nominations(core, id),
-                Step::Others | Step::Everybody => {
+                Some(Step::Nominations) => self.clear_nominations(core, id),
+                Some(Step::Others | Step::Everybody) => {
                     for victim in self.tasks.victims(id) {
                         self.evict(core, bindings, id, &victim);
                     }
                 }
-                Step::Last => {
+                Some(Step::Last) => {
                     let Some(victim) = self.tasks.victims(id).pop() else { continue };
                     if bindings.can_stop(&victim.uid) {
                         // What the victim gives back in memory is an event at once, and nothing else would bring the
@@ -239,7 +234,7 @@ impl Preemptions {
                     }
                     self.evict(core, bindings, id, &victim);
                 }
-                Step::New | Step::NewHeld | Step::Done => return self.end(core, bindings, id),
+                None => return self.end(core, bindings, id),
             }
         }
     }
@@ -472,6 +467,6 @@ fn end_held(
         None => NominationChange::To(node),
     };
     let failure = Failure::Unfit(error, nominating);
-    FailedAttempt { queued, profile, assumed: None, failure }.send_back(core);
+    send_back(core, queued, profile, None, failure);
     bindings.carry_out(core, commands);
 }

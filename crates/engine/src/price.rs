@@ -265,9 +265,7 @@ impl<'a> PartsInTurn<'a> {
 
 /// How many counters a search for the pod may need at most; `None` if they are not all kept for the next one.
 pub(crate) fn n_kept_counters(pod: &Pod, cluster: &ClusterState) -> Option<u64> {
-    let everywhere = PARTS.iter().filter(|(_, reach, _)| *reach == Reach::Cluster);
-    let all = everywhere.map(|(.., part)| part(pod, cluster, Counted::Anew));
-    let all = all.fold(Comparisons::default(), Comparisons::and);
+    let all = AllParts::of(pod, cluster, KeptCounters::default()).everywhere;
     all.keeps_counters().then_some(all.n_counters)
 }
 

@@ -14,7 +14,7 @@ mod own_scores;
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::{ChangeKinds, ClusterState};
 use kube_scheduler_framework::{Code, CycleState, NodeIdx};
-use kube_scheduler_runtime::{Meter, MeteredPoint, Runner, SkipSet};
+use kube_scheduler_runtime::{MeteredPoint, Runner, SkipSet};
 
 pub(crate) use self::domain_plugins::DomainPlugins;
 use self::groups::{Groups, Standing};
@@ -78,7 +78,7 @@ impl Ranking {
         let mut left_out = SkipSet::default();
         domains.add_to(&mut left_out);
         let skip = runner.pre_score(&mut evaluation.state, pod, &passing, &left_out).ok()?;
-        let started = runner.profile.meter().map(Meter::nanos);
+        let started = runner.profile.point_start();
         let mut own_scores = OwnScores::new(runner, &skip, &evaluation.state, pod)?;
         own_scores.ask(runner, &evaluation.state, pod, &passing)?;
         let groups = Groups::new(own_scores.n_scaled(), by_name);
@@ -100,7 +100,7 @@ impl Ranking {
         }
         ranking.regroup(cluster, passing.iter().copied())?;
         ranking.settle(runner, pod)?;
-        runner.point_ended(MeteredPoint::Score, Code::Success, started);
+        runner.profile.point_ended(MeteredPoint::Score, Code::Success, started);
         Some(ranking)
     }
 

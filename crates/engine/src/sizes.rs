@@ -61,7 +61,7 @@ pub(crate) fn table_sizes(
         ("groups that are waited for", core.incomplete.len()),
         ("gangs that hold room or rest", core.backfill.len()),
     ];
-    let (n_evaluations, n_evaluation_bytes) = cycle.evaluations();
+    let classes = &cycle.classes;
     let (n_changes, n_change_bytes) = cluster.size_of_log();
     let (n_object_changes, n_object_change_bytes) = cluster.objects().size_of_history();
     let plugins = core.plans.profiles.as_slice().iter().flat_map(Profile::plugins);
@@ -73,8 +73,8 @@ pub(crate) fn table_sizes(
         ("followed counters", cluster.n_followed(), Some(cluster.n_bytes_of_followed())),
         ("label columns", cluster.n_label_columns(), Some(cluster.n_bytes_of_label_columns())),
         ("signatures", core.signatures.len(), Some(core.signatures.n_bytes())),
-        ("evaluations", n_evaluations, Some(n_evaluation_bytes)),
-        ("namespaces with costly pods", cycle.n_allowances(), None),
+        ("evaluations", classes.len(), Some(classes.n_bytes())),
+        ("namespaces with costly pods", cycle.budgets.len(), None),
         ("plugins", n_plugins, Some(n_plugin_bytes)),
     ];
     let size = |is_bound_to_objects| {

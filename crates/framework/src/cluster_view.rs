@@ -13,8 +13,8 @@ use kube_scheduler_cache::columns::{
 use kube_scheduler_cache::counters::{CounterSpec, PodCounter};
 use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
 use kube_scheduler_cache::{
-    Attachment, BoundPreferences, BoundRequirements, BoundSelector, ClusterState, HostPorts,
-    ImageState, NodeIdx, ObjectStore, PodGroupError, PodGroupState,
+    Attachment, BoundPreferences, BoundRequirements, ClusterState, HostPorts, ImageState, NodeIdx,
+    ObjectStore, PodGroupError, PodGroupState,
 };
 
 use crate::group_objects::GroupObjects;
@@ -213,12 +213,6 @@ impl<'a> ClusterView<'a> {
     /// How many volumes of the pods on a node may take one of a CSI driver's places there.
     pub fn volume_counts(self) -> &'a Column<VolumeCounts> {
         self.at_node(Reads::POD_USES).volume_counts()
-    }
-
-    /// Which nodes match a selector.
-    pub fn matching(self, selector: &'a NodeSelector) -> MatchingNodes<'a, BoundSelector<'a>> {
-        let state = self.at_node(Reads::LABELS);
-        MatchingNodes { state, bound: BoundSelector::new(state, selector) }
     }
 
     /// Which nodes have the labels and match the selector.
@@ -426,18 +420,6 @@ impl<'a> ClusterView<'a> {
 pub struct MatchingNodes<'a, T> {
     state: &'a ClusterState,
     bound: T,
-}
-
-impl MatchingNodes<'_, BoundSelector<'_>> {
-    /// Whether a node matches; `None` when there is no node in the slot.
-    pub fn contains(&self, node: NodeIdx) -> Option<bool> {
-        self.bound.matches(self.state, node)
-    }
-
-    /// All nodes that match.
-    pub fn nodes(&self) -> NodeSet {
-        self.bound.nodes(self.state)
-    }
 }
 
 impl MatchingNodes<'_, BoundRequirements<'_>> {

@@ -234,10 +234,31 @@ pub enum EventObject {
 }
 
 impl EventObject {
+    /// What messages call the kinds.
+    pub(crate) const POD: &'static str = "pod";
+    pub(crate) const NODE: &'static str = "node";
+    pub(crate) const OTHER: &'static str = "object of another kind";
+
+    /// Which of them it is.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Pod(_) => Self::POD,
+            Self::Node(_) => Self::NODE,
+            Self::Other(_) => Self::OTHER,
+        }
+    }
+
     /// The pod, if it is one.
     pub fn as_pod(&self) -> Option<&Arc<Pod>> {
         match self {
             Self::Pod(pod) => Some(pod),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn as_node(&self) -> Option<&Arc<Node>> {
+        match self {
+            Self::Node(node) => Some(node),
             _ => None,
         }
     }

@@ -11,23 +11,11 @@ use smallvec::SmallVec;
 trait StateValue: Any + Send + Sync {
     /// A copy of the value.
     fn clone_value(&self) -> Box<dyn StateValue>;
-    /// The value for downcasting.
-    fn as_any(&self) -> &dyn Any;
-    /// The value for downcasting, mutably.
-    fn as_any_mut(&mut self) -> &mut dyn Any;
 }
 
 impl<T: Any + Clone + Send + Sync> StateValue for T {
     fn clone_value(&self) -> Box<dyn StateValue> {
         Box::new(self.clone())
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
     }
 }
 
@@ -89,14 +77,16 @@ impl CycleState {
         let id = TypeId::of::<T>();
         let (_, value) = self.slots.iter().find(|(slot, _)| *slot == id)?;
         // Explicit deref: the box itself is a value too and must not answer here.
-        (**value).as_any().downcast_ref()
+        let value: &dyn Any = &**value;
+        value.downcast_ref()
     }
 
     /// The value of type `T`, mutably.
     pub fn get_mut<T: Any>(&mut self) -> Option<&mut T> {
         let id = TypeId::of::<T>();
         let at = self.touch(id)?;
-        (*self.slots[at].1).as_any_mut().downcast_mut()
+        let value: &mut dyn Any = &mut *self.slots[at].1;
+        value.downcast_mut()
     }
 }
 

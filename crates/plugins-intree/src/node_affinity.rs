@@ -146,7 +146,7 @@ impl Filter for NodeAffinity {
     ) -> Result<(), Status> {
         let cluster = cx.cluster();
         if let Some(added) = &self.added.required {
-            let added = cluster.matching(added);
+            let added = cluster.matching_requirements(None, Some(added));
             let (alone, at_once) = (|idx| added.contains(idx), || added.nodes());
             reject_others(cluster, nodes, sink, &self.rejection_added, alone, at_once);
         }

@@ -172,7 +172,7 @@ fn zeros(n: usize) -> Box<[AtomicU64]> {
 
 impl Meter {
     /// A meter for a profile with this many plugins.
-    pub fn new(timer: Arc<dyn Timer>, n_plugins: usize) -> Self {
+    pub(crate) fn new(timer: Arc<dyn Timer>, n_plugins: usize) -> Self {
         Self {
             timer,
             points: zeros(MeteredPoint::ALL.len() * Code::ALL.len() * CELLS),
@@ -185,7 +185,7 @@ impl Meter {
     }
 
     /// The current reading of the timer, in nanoseconds from a start of the timer's own.
-    pub fn nanos(&self) -> u64 {
+    pub(crate) fn nanos(&self) -> u64 {
         self.timer.nanos()
     }
 
@@ -198,7 +198,7 @@ impl Meter {
     }
 
     /// Records a run of a whole point that began at the reading `from` and ends now. Returns the reading of now.
-    pub fn point_ended(&self, point: MeteredPoint, code: Code, from: u64) -> u64 {
+    pub(crate) fn point_ended(&self, point: MeteredPoint, code: Code, from: u64) -> u64 {
         let now = self.timer.nanos();
         self.point_took(point, code, now.saturating_sub(from));
         now
@@ -217,7 +217,7 @@ impl Meter {
     }
 
     /// The reading to measure a plugin from, if plugins are measured at the moment.
-    pub fn plugin_start(&self) -> Option<u64> {
+    pub(crate) fn plugin_start(&self) -> Option<u64> {
         self.is_sampled().then(|| self.timer.nanos())
     }
 
@@ -227,7 +227,7 @@ impl Meter {
     }
 
     /// A run of a plugin that began at `from`, if it is measured, ends now.
-    pub fn plugin_ended(
+    pub(crate) fn plugin_ended(
         &self,
         plugin: PluginIdx,
         point: MeteredPoint,
@@ -247,23 +247,6 @@ impl Meter {
     /// Stops measuring single plugins for the rest of this attempt.
     pub(crate) fn end_sample(&self) {
         self.is_sampled.store(false, Relaxed);
-    }
-
-    /// Runs a plugin, measured if plugins are measured at the moment.
-    pub fn measured<T>(
-        &self,
-        plugin: PluginIdx,
-        point: MeteredPoint,
-        run: impl FnOnce() -> T,
-        code: impl FnOnce(&T) -> Code,
-    ) -> T {
-        let start = self.plugin_start();
-        let answer = run();
-        let code = code(&answer);
-        if start.is_some() || code == Code::Error {
-            self.plugin_ended(plugin, point, code, start);
-        }
-        answer
     }
 
     /// Counts `n` calls of a plugin.

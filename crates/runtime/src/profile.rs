@@ -3,6 +3,7 @@
 //! Behaviour: `docs/spec/core.md` §10.1 to §10.3.
 
 mod build;
+mod measuring;
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use kube_scheduler_framework::{
 
 use crate::meter::{Meter, Timer};
 
-pub use build::ProfileError;
+pub use self::build::ProfileError;
+pub(crate) use self::measuring::code_of;
 
 named_enum! {
     /// The extension points that configuration can name, in the order in which they are processed.
@@ -73,26 +75,6 @@ impl ExtensionPoint {
             Self::PlacementScore => &plugins.placement_score,
         }
     }
-
-    /// Whether `plugin` implements this point.
-    pub(crate) fn is_implemented_by(self, plugin: &dyn Plugin) -> bool {
-        match self {
-            Self::PreFilter => plugin.as_pre_filter().is_some(),
-            Self::Filter => plugin.as_filter().is_some(),
-            Self::PostFilter => plugin.as_post_filter().is_some(),
-            Self::Reserve => plugin.as_reserve().is_some(),
-            Self::PreScore => plugin.as_pre_score().is_some(),
-            Self::Score => plugin.as_score().is_some(),
-            Self::PreBind => plugin.as_pre_bind().is_some(),
-            Self::Bind => plugin.as_bind().is_some(),
-            Self::PostBind => plugin.as_post_bind().is_some(),
-            Self::Permit => plugin.as_permit().is_some(),
-            Self::PreEnqueue => plugin.as_pre_enqueue().is_some(),
-            Self::QueueSort => plugin.as_queue_sort().is_some(),
-            Self::PlacementGenerate => plugin.as_placement_generate().is_some(),
-            Self::PlacementScore => plugin.as_placement_score().is_some(),
-        }
-    }
 }
 
 /// A plugin of a profile, by its place in [`Profile::plugins`].
@@ -136,17 +118,27 @@ pub struct Profile {
     meter: Option<Arc<Meter>>,
 }
 
-macro_rules! point_accessors {
+macro_rules! points {
     ($($method:ident, $point:ident, $accessor:ident, $trait:ident, $doc:literal;)*) => {
-        $(
-            #[doc = $doc]
-            pub fn $method(&self) -> impl Iterator<Item = (PluginIdx, &PluginName, &dyn $trait)> {
-                self.at(ExtensionPoint::$point).iter().filter_map(|&idx| {
-                    let entry = self.plugin(idx)?;
-                    Some((idx, &entry.name, entry.plugin.$accessor()?))
-                })
+        impl ExtensionPoint {
+            /// Whether `plugin` implements this point.
+            pub(crate) fn is_implemented_by(self, plugin: &dyn Plugin) -> bool {
+                match self { $(Self::$point => plugin.$accessor().is_some(),)* }
             }
-        )*
+        }
+
+        /// # The plugins of one point
+        impl Profile {
+            $(
+                #[doc = $doc]
+                pub fn $method(&self) -> impl Iterator<Item = (PluginIdx, &PluginName, &dyn $trait)> {
+                    self.at(ExtensionPoint::$point).iter().filter_map(|&idx| {
+                        let entry = self.plugin(idx)?;
+                        Some((idx, &entry.name, entry.plugin.$accessor()?))
+                    })
+                }
+            )*
+        }
     };
 }
 
@@ -213,21 +205,21 @@ impl Profile {
     pub fn position(&self, name: &str) -> Option<PluginIdx> {
         self.plugins.iter().position(|entry| &*entry.name == name).map(PluginIdx)
     }
+}
 
-    point_accessors! {
-        pre_enqueue, PreEnqueue, as_pre_enqueue, PreEnqueue, "PreEnqueue plugins in order.";
-        queue_sort, QueueSort, as_queue_sort, QueueSort, "The one QueueSort plugin.";
-        pre_filter, PreFilter, as_pre_filter, PreFilter, "PreFilter plugins in order.";
-        filter, Filter, as_filter, Filter, "Filter plugins in order.";
-        post_filter, PostFilter, as_post_filter, PostFilter, "PostFilter plugins in order.";
-        pre_score, PreScore, as_pre_score, PreScore, "PreScore plugins in order.";
-        score, Score, as_score, Score, "Score plugins in order.";
-        reserve, Reserve, as_reserve, Reserve, "Reserve plugins in order.";
-        permit, Permit, as_permit, Permit, "Permit plugins in order.";
-        pre_bind, PreBind, as_pre_bind, PreBind, "PreBind plugins in order.";
-        bind, Bind, as_bind, Bind, "Bind plugins in order.";
-        post_bind, PostBind, as_post_bind, PostBind, "PostBind plugins in order.";
-        placement_generate, PlacementGenerate, as_placement_generate, PlacementGenerate, "The PlacementGenerate plugin, if there is one.";
-        placement_score, PlacementScore, as_placement_score, PlacementScore, "PlacementScore plugins in order.";
-    }
+points! {
+    pre_enqueue, PreEnqueue, as_pre_enqueue, PreEnqueue, "PreEnqueue plugins in order.";
+    queue_sort, QueueSort, as_queue_sort, QueueSort, "The one QueueSort plugin.";
+    pre_filter, PreFilter, as_pre_filter, PreFilter, "PreFilter plugins in order.";
+    filter, Filter, as_filter, Filter, "Filter plugins in order.";
+    post_filter, PostFilter, as_post_filter, PostFilter, "PostFilter plugins in order.";
+    pre_score, PreScore, as_pre_score, PreScore, "PreScore plugins in order.";
+    score, Score, as_score, Score, "Score plugins in order.";
+    reserve, Reserve, as_reserve, Reserve, "Reserve plugins in order.";
+    permit, Permit, as_permit, Permit, "Permit plugins in order.";
+    pre_bind, PreBind, as_pre_bind, PreBind, "PreBind plugins in order.";
+    bind, Bind, as_bind, Bind, "Bind plugins in order.";
+    post_bind, PostBind, as_post_bind, PostBind, "PostBind plugins in order.";
+    placement_generate, PlacementGenerate, as_placement_generate, PlacementGenerate, "The PlacementGenerate plugin, if there is one.";
+    placement_score, PlacementScore, as_placement_score, PlacementScore, "PlacementScore plugins in order.";
 }

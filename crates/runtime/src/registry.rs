@@ -39,10 +39,14 @@ impl Registry {
     where
         F: Fn(&PluginArgs, &Handle) -> Result<Arc<dyn Plugin>, PluginError> + Send + Sync + 'static,
     {
-        if self.0.contains_key(name) {
-            return Err(RegistryError::Duplicate(name.to_owned()));
+        self.add(name.into(), Arc::new(factory))
+    }
+
+    fn add(&mut self, name: Arc<str>, factory: PluginFactory) -> Result<(), RegistryError> {
+        if self.0.contains_key(&name) {
+            return Err(RegistryError::Duplicate(name.to_string()));
         }
-        self.0.insert(name.into(), Arc::new(factory));
+        self.0.insert(name, factory);
         Ok(())
     }
 
@@ -64,13 +68,7 @@ impl Registry {
     /// # Errors
     /// [`RegistryError::Duplicate`] at the first name that is taken; plugins before it have been added.
     pub fn merge(&mut self, other: Self) -> Result<(), RegistryError> {
-        for (name, factory) in other.0 {
-            if self.0.contains_key(&name) {
-                return Err(RegistryError::Duplicate(name.to_string()));
-            }
-            self.0.insert(name, factory);
-        }
-        Ok(())
+        other.0.into_iter().try_for_each(|(name, factory)| self.add(name, factory))
     }
 
     /// The factory behind a name.

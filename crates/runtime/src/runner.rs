@@ -4,7 +4,6 @@
 
 mod following;
 mod hypothetical;
-mod measuring;
 mod nominated;
 mod recording;
 mod rejections;
@@ -23,13 +22,12 @@ use kube_scheduler_framework::{
     Status, Verdicts,
 };
 
-use crate::meter::{Meter, MeteredPoint};
-use crate::profile::{PluginIdx, Profile};
+use crate::meter::MeteredPoint;
+use crate::profile::{PluginIdx, Profile, code_of};
 use crate::reads::EvaluationReads;
 use crate::skip_set::SkipSet;
 
 pub use self::hypothetical::HypotheticalRunner;
-use self::measuring::code_of;
 pub use self::nominated::{NominatedFilters, must_leave_room};
 pub use self::rejections::{NodeRejections, Rejections};
 pub use self::scale::{Scale, bounds, check_score, is_within_bounds};
@@ -69,24 +67,24 @@ fn go_list(names: &BTreeSet<PluginName>) -> String {
 impl<'a> Runner<'a> {
     /// PreFilter, plugin by plugin (`docs/spec/core.md` §10.4). Begins a new record of what plugins read.
     pub fn pre_filter(&self, state: &mut CycleState, pod: &Pod) -> PreFilterRun {
-        let start = self.profile.meter().map(Meter::nanos);
         let reads = EvaluationReads::new(self.profile.plugins().len());
-        let run = self.recording(&reads).run_pre_filter(state, pod);
-        self.point_ended(MeteredPoint::PreFilter, run.status.code(), start);
+        let run = || self.recording(&reads).run_pre_filter(state, pod);
+        let point = MeteredPoint::PreFilter;
+        let run = self.profile.measured_point(point, run, |run| run.status.code());
         PreFilterRun { reads, ..run }
     }
 
     fn run_pre_filter(&self, state: &mut CycleState, pod: &Pod) -> PreFilterRun {
         let mut run = PreFilterRun::default();
         for (idx, name, plugin) in self.profile.pre_filter() {
-            let outcome = self.measured(
+            let outcome = self.profile.measured(
                 idx,
                 MeteredPoint::PreFilter,
                 || plugin.pre_filter(&self.cx_of_pre_filter(idx), state, pod),
                 |outcome| outcome.status.code(),
             );
             if outcome.status.code() != Code::Skip {
-                self.called(idx, MeteredPoint::PreFilter, 1);
+                self.profile.called(idx, MeteredPoint::PreFilter, 1);
             }
             match outcome.status.code() {
                 Code::Skip => run.skip.insert(idx),
@@ -162,13 +160,13 @@ impl<'a> Runner<'a> {
         filters.filter_map(move |(idx, name, plugin)| {
             let reads = self.per_node(idx);
             cx.note_in(reads);
-            let status = self.measured(
+            let status = self.profile.measured(
                 idx,
                 MeteredPoint::Filter,
                 || plugin.filter(&cx, state, pod, &node.with_reads(reads)),
                 Status::code,
             );
-            self.called(idx, MeteredPoint::Filter, 1);
+            self.profile.called(idx, MeteredPoint::Filter, 1);
             (!status.is_success()).then(|| filter_failure(status, name))
         })
     }
@@ -194,15 +192,16 @@ impl<'a> Runner<'a> {
                 continue;
             }
             let n_rejected = verdicts.n_rejected().saturating_sub(n_left_out);
-            self.called(idx, MeteredPoint::Filter, nodes.len().saturating_sub(n_rejected));
+            self.profile.called(idx, MeteredPoint::Filter, nodes.len().saturating_sub(n_rejected));
             let mut sink = FilterSink::new(verdicts, name);
-            self.measured(
-                idx,
-                MeteredPoint::Filter,
-                || plugin.filter_all(&self.cx_of_scan(idx), state, pod, nodes, &mut sink),
-                code_of,
-            )
-            .map_err(|status| filter_failure(status, name))?;
+            self.profile
+                .measured(
+                    idx,
+                    MeteredPoint::Filter,
+                    || plugin.filter_all(&self.cx_of_scan(idx), state, pod, nodes, &mut sink),
+                    code_of,
+                )
+                .map_err(|status| filter_failure(status, name))?;
         }
         Ok(())
     }
@@ -257,7 +256,7 @@ impl<'a> Runner<'a> {
             let reads = self.per_node(idx);
             let cx = self.cx.recorded_by(reads);
             let notify = || notify(extensions, &cx, &view.with_reads(reads));
-            let status = self.measured(idx, point, notify, Status::code);
+            let status = self.profile.measured(idx, point, notify, Status::code);
             if !status.is_success() {
                 let context = format!("running {what} on PreFilter plugin \"{name}\"");
                 return status.wrapped(context).from_plugin(name);
@@ -273,10 +272,9 @@ impl<'a> Runner<'a> {
         state: &CycleState,
         pod: &Arc<Pod>,
     ) -> PostFilterOutcome {
-        let start = self.profile.meter().map(Meter::nanos);
-        let outcome = self.run_post_filter(cx, state, pod);
-        self.point_ended(MeteredPoint::PostFilter, outcome.status.code(), start);
-        outcome
+        let run = || self.run_post_filter(cx, state, pod);
+        let point = MeteredPoint::PostFilter;
+        self.profile.measured_point(point, run, |outcome| outcome.status.code())
     }
 
     fn run_post_filter(
@@ -289,13 +287,12 @@ impl<'a> Runner<'a> {
         let mut kept: Option<PostFilterOutcome> = None;
         let mut first: Option<PluginName> = None;
         for (idx, name, plugin) in self.profile.post_filter() {
-            let start = self.profile.meter().and_then(Meter::plugin_start);
+            let start = self.profile.plugin_start();
             // Dry runs ask plugins by the thousand; measuring each would be most of the work.
             self.profile.meter().inspect(|meter| meter.end_sample());
             let outcome = plugin.post_filter(cx, state, pod);
-            if let Some(meter) = self.profile.meter() {
-                meter.plugin_ended(idx, MeteredPoint::PostFilter, outcome.status.code(), start);
-            }
+            let (point, code) = (MeteredPoint::PostFilter, outcome.status.code());
+            self.profile.plugin_ended(idx, point, code, start);
             match outcome.status.code() {
                 Code::Success => {
                     return PostFilterOutcome { found_by: Some(name.clone()), ..outcome };
@@ -348,46 +345,32 @@ impl<'a> Runner<'a> {
         nodes: &[NodeIdx],
         left_out: &SkipSet,
     ) -> Result<SkipSet, Status> {
-        let start = self.profile.meter().map(Meter::nanos);
-        let result = self.run_pre_score(state, pod, nodes, left_out);
-        self.point_ended(MeteredPoint::PreScore, code_of(&result), start);
-        result
-    }
-
-    fn run_pre_score(
-        &self,
-        state: &mut CycleState,
-        pod: &Pod,
-        nodes: &[NodeIdx],
-        left_out: &SkipSet,
-    ) -> Result<SkipSet, Status> {
-        let mut skip = left_out.clone();
-        for (idx, name, plugin) in self.profile.pre_score() {
-            if left_out.contains(idx) {
-                continue;
-            }
-            let status = self.measured(
-                idx,
-                MeteredPoint::PreScore,
-                || {
+        let point = MeteredPoint::PreScore;
+        let run = || {
+            let mut skip = left_out.clone();
+            for (idx, name, plugin) in self.profile.pre_score() {
+                if left_out.contains(idx) {
+                    continue;
+                }
+                let ask = || {
                     let reads = self.in_pre_score(idx);
                     let nodes = FeasibleNodes::recorded_by(nodes, reads);
                     plugin.pre_score(&self.cx.recorded_by(reads), state, pod, &nodes)
-                },
-                Status::code,
-            );
-            if status.is_skip() {
-                skip.insert(idx);
-                continue;
+                };
+                let status = self.profile.measured(idx, point, ask, Status::code);
+                if status.is_skip() {
+                    skip.insert(idx);
+                    continue;
+                }
+                self.profile.called(idx, point, 1);
+                if !status.is_success() {
+                    let context = format!("running PreScore plugin \"{name}\"");
+                    return Err(status.wrapped(context).from_plugin(name));
+                }
             }
-            self.called(idx, MeteredPoint::PreScore, 1);
-            if !status.is_success() {
-                return Err(status
-                    .wrapped(format!("running PreScore plugin \"{name}\""))
-                    .from_plugin(name));
-            }
-        }
-        Ok(skip)
+            Ok(skip)
+        };
+        self.profile.measured_point(point, run, code_of)
     }
 
     /// Writes the raw scores of one plugin for `nodes` into `scores`, in the same order; a plugin without Score writes nothing.
@@ -403,7 +386,7 @@ impl<'a> Runner<'a> {
         scores: &mut [i64],
     ) -> Result<(), Status> {
         let Some((name, score)) = self.score_plugin(plugin) else { return Ok(()) };
-        self.called(plugin, MeteredPoint::Score, nodes.len());
+        self.profile.called(plugin, MeteredPoint::Score, nodes.len());
         let ask = || {
             // What a scan prepares for all nodes is more than what a single one needs.
             if let ([idx], [place]) = (nodes, &mut *scores)
@@ -416,7 +399,7 @@ impl<'a> Runner<'a> {
             }
             score.score_all(&self.cx_of_scan(plugin), state, pod, nodes, scores)
         };
-        let result = self.measured(plugin, MeteredPoint::Score, ask, code_of);
+        let result = self.profile.measured(plugin, MeteredPoint::Score, ask, code_of);
         result.map_err(|status| {
             status
                 .wrapped(format!("running Score plugins: plugin \"{name}\" failed with"))
@@ -439,7 +422,7 @@ impl<'a> Runner<'a> {
         let Some((name, score)) = self.score_plugin(plugin) else { return Ok(()) };
         match score.normalization() {
             Normalization::Custom => {
-                let status = self.measured(
+                let status = self.profile.measured(
                     plugin,
                     MeteredPoint::ScoreExtensionNormalize,
                     || score.normalize(&self.cx_of_scan(plugin), state, pod, nodes, scores),

@@ -47,7 +47,7 @@ impl Search<'_, '_> {
         };
         let mut evaluation =
             Evaluation::after_pre_filter(&self.runner, self.pool, state, pre_filter)
-                .map(|evaluation| self.keep_to_nodes(evaluation))
+                .map(|evaluation| evaluation.kept_to(self.nodes))
                 .map_err(|failure| self.failed(failure))?;
         let cluster = self.runner.cx.cluster;
         let nodes = evaluation.nodes_in_scope(cluster);
@@ -55,7 +55,7 @@ impl Search<'_, '_> {
             if self.one_is_enough() { 1 } else { n_feasible_to_find(nodes.len(), percentage) };
         // What the nominated node said stays, and counts, even if the scan never gets there.
         evaluation.replace(rejection.map(|(node, status)| (node, Some(status))));
-        let started = self.started();
+        let started = self.runner.profile.point_start();
         let (feasible, error) = self.scan(&mut evaluation, &nodes, limit);
         self.filtered(started, error.as_ref());
         *self.next_start = (*self.next_start + evaluation.n_evaluated()) % self.n_nodes().max(1);

@@ -32,7 +32,7 @@ pub(super) struct Wait {
 pub(super) type Waits = SmallVec<[Wait; 2]>;
 
 #[derive(Clone, Debug)]
-struct Waiter {
+pub(super) struct Waiter {
     serial: Serial,
     /// With its node filled in.
     pod: Arc<Pod>,
@@ -82,18 +82,14 @@ impl PermitWaits {
         self.by_uid.insert(waiter.pod.uid.clone(), waiter);
     }
 
-    fn take(&mut self, uid: &str, deadlines: &mut Deadlines) -> Option<Waiter> {
+    /// The pod does not wait any more.
+    pub(super) fn take(&mut self, uid: &str, deadlines: &mut Deadlines) -> Option<Waiter> {
         let waiter = self.by_uid.remove(uid)?;
         self.by_serial.remove(&waiter.serial);
         if let Some(first) = waiter.first() {
             deadlines.clear(WakeUp::PermitEnds(waiter.serial), first.deadline);
         }
         Some(waiter)
-    }
-
-    /// The pod does not wait any more; says whether it did.
-    pub(super) fn remove(&mut self, uid: &str, deadlines: &mut Deadlines) -> bool {
-        self.take(uid, deadlines).is_some()
     }
 
     /// A plugin takes back its wait; says whether it was the pod's last.

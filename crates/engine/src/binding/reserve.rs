@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{NodeResourceClaim, Pod};
 use kube_scheduler_framework::{Code, Commands, CycleState, NodeIdx, PermitDecision, Status};
-use kube_scheduler_runtime::{Meter, MeteredPoint};
+use kube_scheduler_runtime::{MeteredPoint, Profile};
 use smallvec::SmallVec;
 
 use super::Binding;
@@ -43,10 +43,12 @@ impl Binding {
         core: &mut Core,
         commands: &mut Commands,
     ) -> Result<Waits, Status> {
-        let start = core.plans.profiles[self.profile].meter().map(Meter::nanos);
-        let reserved = self.reserve(core, commands);
+        let plans = core.plans.clone();
+        let profile = &plans.profiles[self.profile];
+        let start = profile.point_start();
+        let reserved = self.reserve(core, profile, commands);
         let code = reserved.as_ref().err().map_or(Code::Success, Status::code);
-        let start = core.plans.point_ended(self.profile, MeteredPoint::Reserve, code, start);
+        let start = profile.point_ended(MeteredPoint::Reserve, code, start);
         reserved?;
         let permitted = self.permit(core, commands);
         let code = match &permitted {
@@ -54,16 +56,19 @@ impl Binding {
             Ok(_) => Code::Wait,
             Err(status) => status.code(),
         };
-        self.point_start = core.plans.point_ended(self.profile, MeteredPoint::Permit, code, start);
+        self.point_start = profile.point_ended(MeteredPoint::Permit, code, start);
         permitted
     }
 
     /// Reserve, plugin by plugin. Each sees what those before it asked for about objects.
-    fn reserve(&mut self, core: &mut Core, commands: &mut Commands) -> Result<(), Status> {
-        let plans = core.plans.clone();
-        let profile = &plans.profiles[self.profile];
+    fn reserve(
+        &mut self,
+        core: &mut Core,
+        profile: &Profile,
+        commands: &mut Commands,
+    ) -> Result<(), Status> {
         for (idx, name, plugin) in profile.reserve() {
-            let start = profile.meter().and_then(Meter::plugin_start);
+            let start = profile.plugin_start();
             let mut asked = Commands::default();
             let Self { state, pod, node, .. } = self;
             let cx = core.context();
@@ -73,9 +78,7 @@ impl Binding {
                 asked = Commands::default();
                 panic
             });
-            if let Some(meter) = profile.meter() {
-                meter.plugin_ended(idx, MeteredPoint::Reserve, status.code(), start);
-            }
+            profile.plugin_ended(idx, MeteredPoint::Reserve, status.code(), start);
             expect_at_once(core, asked, commands);
             plugin_result(status, "Reserve", name)?;
         }
@@ -89,12 +92,10 @@ impl Binding {
         let cx = core.context();
         let mut waits = SmallVec::new();
         for (idx, name, plugin) in profile.permit_about(pod) {
-            let start = profile.meter().and_then(Meter::plugin_start);
+            let start = profile.plugin_start();
             let decision = guarded(|| plugin.permit(&cx, state, pod, node, commands))
                 .unwrap_or_else(PermitDecision::deny);
-            if let Some(meter) = profile.meter() {
-                meter.plugin_ended(idx, MeteredPoint::Permit, decision.status.code(), start);
-            }
+            profile.plugin_ended(idx, MeteredPoint::Permit, decision.status.code(), start);
             match decision.status.code() {
                 Code::Wait => {
                     let timeout = decision.timeout.min(MAX_PERMIT_WAIT);
@@ -113,7 +114,7 @@ impl Binding {
         let mut later = Commands::default();
         let plans = core.plans.clone();
         let profile = &plans.profiles[self.profile];
-        let start = profile.meter().map(Meter::nanos);
+        let start = profile.point_start();
         let plugins: Vec<_> = profile.reserve().collect();
         for (_, name, plugin) in plugins.into_iter().rev() {
             let mut asked = Commands::default();
@@ -124,7 +125,7 @@ impl Binding {
             }
             expect_at_once(core, asked, &mut later);
         }
-        plans.point_ended(self.profile, MeteredPoint::Unreserve, Code::Success, start);
+        profile.point_ended(MeteredPoint::Unreserve, Code::Success, start);
         later
     }
 }

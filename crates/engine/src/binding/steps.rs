@@ -5,7 +5,7 @@
 use kube_scheduler_framework::{
     BindOutcome, Code, Commands, Completion, PluginName, PreBindFlight, Status, TaskEvent,
 };
-use kube_scheduler_runtime::{Meter, MeteredPoint};
+use kube_scheduler_runtime::MeteredPoint;
 
 use super::tasks::{Running, Work};
 use super::{Binding, Bindings, Stage};
@@ -36,7 +36,8 @@ impl Binding {
             Ok(false) => Code::Skip,
             Err(status) => status.code(),
         };
-        core.plans.point_ended(self.profile, MeteredPoint::PreBindPreFlight, code, start);
+        let point = MeteredPoint::PreBindPreFlight;
+        core.plans.profiles[self.profile].point_ended(point, code, start);
         result
     }
 
@@ -99,7 +100,7 @@ impl Bindings {
     pub(super) fn after_permit(&mut self, core: &mut Core, mut binding: Box<Binding>) {
         core.done(&binding.pod.uid);
         binding.stage = Stage::before_pre_bind();
-        binding.point_start = core.plans.profiles[binding.profile].meter().map(Meter::nanos);
+        binding.point_start = core.plans.profiles[binding.profile].point_start();
         self.pre_bind(core, binding);
     }
 
@@ -114,9 +115,8 @@ impl Bindings {
                 Next::Fail(status) => Some(status.code()),
             };
             if let Some(code) = code {
-                let start = binding.point_start;
-                binding.point_start =
-                    core.plans.point_ended(binding.profile, MeteredPoint::PreBind, code, start);
+                let (profile, start) = (&core.plans.profiles[binding.profile], binding.point_start);
+                binding.point_start = profile.point_ended(MeteredPoint::PreBind, code, start);
             }
             let Some(kept) = self.carry_out_beside(core, binding, later) else { return };
             binding = kept;
@@ -165,7 +165,7 @@ impl Bindings {
                 break (name, plugin, is_parallel);
             }
         };
-        let start = profile.meter().and_then(Meter::plugin_start);
+        let start = profile.plugin_start();
         let cx = core.context();
         let completion =
             guarded(|| plugin.pre_bind(&cx, &mut binding.state, &binding.pod, &binding.node));
@@ -188,10 +188,41 @@ impl Bindings {
 
     /// Asks Bind plugins from `next` on, until one takes the pod.
     pub(super) fn run_bind(&mut self, core: &mut Core, mut binding: Box<Binding>, next: usize) {
-        match self.bind_steps(core, &mut binding, next) {
-            Some(result) => self.bind_ended(core, binding, result),
-            None => self.table.put(binding, &mut core.deadlines),
+        let plans = core.plans.clone();
+        let profile = &plans.profiles[binding.profile];
+        for (at, (idx, name, plugin)) in profile.bind().enumerate().skip(next) {
+            let cx = core.context();
+            binding.plugin_start = profile.plugin_start();
+            let outcome =
+                guarded(|| plugin.bind(&cx, &mut binding.state, &binding.pod, &binding.node));
+            let outcome = outcome.unwrap_or_else(BindOutcome::Ready);
+            if let BindOutcome::Ready(status) = &outcome {
+                profile.plugin_ended(idx, MeteredPoint::Bind, status.code(), binding.plugin_start);
+            }
+            let awaited = match outcome {
+                BindOutcome::Ready(status) if status.is_skip() => continue,
+                BindOutcome::Ready(status) => {
+                    return self.bind_ended(core, binding, plugin_result(status, "Bind", name));
+                }
+                BindOutcome::Pending(work) if !core.trusts(name) => {
+                    let token = self.table.issue_token(&binding.pod.uid);
+                    core.effects.push(Effect::Await { token, plugin: name.clone(), work });
+                    token
+                }
+                // What a plugin would have bound is written as any other binding in a copy.
+                BindOutcome::WriteBinding | BindOutcome::Pending(_) => {
+                    let token = self.table.issue_token(&binding.pod.uid);
+                    let (pod, node) = (PodRef::from(&*binding.pod), binding.node.clone());
+                    core.effects.push(Effect::WriteBinding { token, pod, node });
+                    token
+                }
+            };
+            binding.stage = Stage::Bind { next: at + 1, awaited, plugin: name.clone() };
+            return self.table.put(binding, &mut core.deadlines);
         }
+        // Parity: the reference ends here with an empty error, so the pod backs off without any event or condition.
+        let skipped = Status::error("every bind plugin skipped the pod");
+        self.bind_ended(core, binding, Err(skipped));
     }
 
     fn bind_ended(&mut self, core: &mut Core, binding: Box<Binding>, result: Result<(), Status>) {
@@ -211,48 +242,6 @@ impl Bindings {
     ) {
         binding.notice_rejection(core, at, &status);
         self.fail(core, binding, status);
-    }
-
-    /// What the first plugin answers that takes the pod; `None` when it has to be awaited.
-    fn bind_steps(
-        &mut self,
-        core: &mut Core,
-        binding: &mut Binding,
-        next: usize,
-    ) -> Option<Result<(), Status>> {
-        let plans = core.plans.clone();
-        let profile = &plans.profiles[binding.profile];
-        let meter = profile.meter();
-        for (at, (idx, name, plugin)) in profile.bind().enumerate().skip(next) {
-            let cx = core.context();
-            binding.plugin_start = meter.and_then(Meter::plugin_start);
-            let outcome =
-                guarded(|| plugin.bind(&cx, &mut binding.state, &binding.pod, &binding.node));
-            let outcome = outcome.unwrap_or_else(BindOutcome::Ready);
-            if let (BindOutcome::Ready(status), Some(meter)) = (&outcome, meter) {
-                meter.plugin_ended(idx, MeteredPoint::Bind, status.code(), binding.plugin_start);
-            }
-            let awaited = match outcome {
-                BindOutcome::Ready(status) if status.is_skip() => continue,
-                BindOutcome::Ready(status) => return Some(plugin_result(status, "Bind", name)),
-                BindOutcome::Pending(work) if !core.trusts(name) => {
-                    let token = self.table.issue_token(&binding.pod.uid);
-                    core.effects.push(Effect::Await { token, plugin: name.clone(), work });
-                    token
-                }
-                // What a plugin would have bound is written as any other binding in a copy.
-                BindOutcome::WriteBinding | BindOutcome::Pending(_) => {
-                    let token = self.table.issue_token(&binding.pod.uid);
-                    let (pod, node) = (PodRef::from(&*binding.pod), binding.node.clone());
-                    core.effects.push(Effect::WriteBinding { token, pod, node });
-                    token
-                }
-            };
-            binding.stage = Stage::Bind { next: at + 1, awaited, plugin: name.clone() };
-            return None;
-        }
-        // Parity: the reference ends here with an empty error, so the pod backs off without any event or condition.
-        Some(Err(Status::error("every bind plugin skipped the pod")))
     }
 
     /// Something that a binding waited for has ended: a plugin's work in PreBind, a Bind plugin, an extender.

@@ -69,6 +69,16 @@ impl Trial {
         Ok(permit_status(&waits))
     }
 
+    /// The name of the node.
+    pub(crate) fn node_name(&self) -> &Arc<str> {
+        &self.binding.node
+    }
+
+    /// How many nodes were looked at to find it, and how many of them fit.
+    pub(crate) fn n_nodes(&self) -> (usize, usize) {
+        (self.binding.n_evaluated, self.binding.n_feasible)
+    }
+
     /// Whether plugins were asked about the pod that is on trial.
     pub(crate) const fn is_asked(&self) -> bool {
         self.is_asked

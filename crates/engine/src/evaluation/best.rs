@@ -9,9 +9,7 @@
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{Code, CycleState, MAX_NODE_SCORE, NodeIdx, Normalization, Status};
-use kube_scheduler_runtime::{
-    Meter, MeteredPoint, Runner, Scale, SkipSet, bounds, is_within_bounds,
-};
+use kube_scheduler_runtime::{MeteredPoint, Runner, Scale, SkipSet, bounds, is_within_bounds};
 use smallvec::SmallVec;
 
 use super::{Evaluation, ScoreTable, Scorer, deciding_scorers};
@@ -29,14 +27,14 @@ pub(crate) fn best_node(
     let mut feasible = pool.list(evaluation.verdicts.n_passing() + 1);
     evaluation.verdicts.passing(&mut feasible);
     let skip = runner.pre_score(&mut evaluation.state, pod, &feasible, &SkipSet::default())?;
-    let started = runner.profile.meter().map(Meter::nanos);
+    let started = runner.profile.point_start();
     let search = Search { runner, pool, state: &evaluation.state, pod, feasible: &feasible, ties };
     let best = match search.best(&skip) {
         Some(best) => Ok(best),
         None => search.best_in_list_order(&skip),
     };
     let code = best.as_ref().err().map_or(Code::Success, Status::code);
-    runner.point_ended(MeteredPoint::Score, code, started);
+    runner.profile.point_ended(MeteredPoint::Score, code, started);
     best
 }
 

@@ -65,11 +65,6 @@ impl NominatedVerdicts {
         self.by_node.insert(node, NominatedVerdict { pods, rejection, attempt });
     }
 
-    /// Begins an attempt.
-    fn begin(&mut self) {
-        self.attempt += 1;
-    }
-
     /// Forgets the nodes to which no pods are nominated any more.
     fn end(&mut self) {
         self.by_node.retain(|_, known| known.attempt == self.attempt);
@@ -90,11 +85,12 @@ pub(crate) fn verdicts_with_nominated_pods(
 ) -> Result<Vec<(NodeIdx, Option<Status>)>, Status> {
     let cx = runner.cx;
     if let Some((known, _)) = &mut kept {
-        known.begin();
+        known.attempt += 1;
     }
     let has_any = cx.nominated.has_nominated_pods();
     let nominations = if has_any { cx.nominated.nominations() } else { Vec::new() };
-    let mut asked = Asked::new(runner, pod, evaluation);
+    let Evaluation { state, pre_filter, .. } = evaluation;
+    let mut filters = None;
     let mut changed = Vec::new();
     for (name, mut pods) in nominations {
         pods.retain(|other| must_leave_room(pod, other));
@@ -109,7 +105,11 @@ pub(crate) fn verdicts_with_nominated_pods(
         let rejection = match known {
             Some(rejection) => rejection,
             None => {
-                let (rejection, reads) = asked.rejection(idx, &pods)?;
+                let filters = filters.get_or_insert_with(|| {
+                    NominatedFilters::new(*runner, state, pod, &pre_filter.skip, &pre_filter.reads)
+                });
+                let alone = evaluation.verdicts.rejection(idx);
+                let (rejection, reads) = rejection_with(filters, idx, &pods, alone)?;
                 if let (Some((known, followed)), Some(reads)) = (&mut kept, reads)
                     && followed.union(reads) == *followed
                 {
@@ -126,41 +126,21 @@ pub(crate) fn verdicts_with_nominated_pods(
     Ok(changed)
 }
 
-/// Filters that are asked about nodes with nominated pods.
-struct Asked<'a> {
-    runner: &'a Runner<'a>,
-    pod: &'a Pod,
-    evaluation: &'a Evaluation,
-    /// Made for the first node.
-    filters: Option<NominatedFilters<'a>>,
-}
-
-impl<'a> Asked<'a> {
-    fn new(runner: &'a Runner<'a>, pod: &'a Pod, evaluation: &'a Evaluation) -> Self {
-        Self { runner, pod, evaluation, filters: None }
+/// The rejection of a node with `pods`, if it differs from what it says `alone`, and what was read for it; `None` for that if single
+/// pods were.
+fn rejection_with(
+    filters: &mut NominatedFilters<'_>,
+    node: NodeIdx,
+    pods: &[Arc<Pod>],
+    alone: Option<&Status>,
+) -> Result<(Option<Status>, Option<Reads>), Status> {
+    let (status, reads) = filters.filter_with(node, pods, alone.is_none());
+    if status.is_success() {
+        // Without the pods, the node's answer is the one there is.
+        return Ok((None, reads));
     }
-
-    /// The rejection of a node with `pods`, if it differs from its answer without them, and what was read for it; `None` for
-    /// that if single pods were.
-    fn rejection(
-        &mut self,
-        node: NodeIdx,
-        pods: &[Arc<Pod>],
-    ) -> Result<(Option<Status>, Option<Reads>), Status> {
-        let Self { runner, pod, evaluation, ref mut filters } = *self;
-        let Evaluation { state, pre_filter, verdicts, .. } = evaluation;
-        let filters = filters.get_or_insert_with(|| {
-            NominatedFilters::new(*runner, state, pod, &pre_filter.skip, &pre_filter.reads)
-        });
-        let alone = verdicts.rejection(node);
-        let (status, reads) = filters.filter_with(node, pods, alone.is_none());
-        if status.is_success() {
-            // Without the pods, the node's answer is the one there is.
-            return Ok((None, reads));
-        }
-        if !status.is_rejected() {
-            return Err(status);
-        }
-        Ok(((alone != Some(&status)).then_some(status), reads))
+    if !status.is_rejected() {
+        return Err(status);
     }
+    Ok(((alone != Some(&status)).then_some(status), reads))
 }

@@ -4,7 +4,7 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{
     Code, CycleState, NodeIdx, Normalization, PluginName, Score, Status,
 };
-use kube_scheduler_runtime::{Meter, MeteredPoint, PluginIdx, Runner, SkipSet};
+use kube_scheduler_runtime::{MeteredPoint, PluginIdx, Runner, SkipSet};
 
 /// One feasible node's scores.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,10 +69,10 @@ impl<'a> ScoreTable<'a> {
         nodes: &[NodeIdx],
     ) -> Result<Self, Status> {
         let skip = runner.pre_score(state, pod, nodes, &SkipSet::default())?;
-        let started = runner.profile.meter().map(Meter::nanos);
+        let started = runner.profile.point_start();
         let table = Self::after_pre_score(runner, state, &skip, pod, nodes);
         let code = table.as_ref().err().map_or(Code::Success, Status::code);
-        runner.point_ended(MeteredPoint::Score, code, started);
+        runner.profile.point_ended(MeteredPoint::Score, code, started);
         table
     }
 

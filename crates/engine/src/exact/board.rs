@@ -10,9 +10,9 @@ use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Status};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
-use super::classes::{Class, Members, choosing, classes};
+use super::classes::{Class, choosing, classes};
 use super::search::{Board, Choices, Halt, Placing, Problem};
-use crate::attempt::{Candidates, NoChoice};
+use crate::attempt::{Candidates, Choice, NoChoice};
 use crate::binding::{Placement, Trial};
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope};
@@ -38,7 +38,6 @@ pub(super) struct Placed {
     pub(super) permit: Status,
     /// What plugins asked for.
     pub(super) commands: Commands,
-    pub(super) n_feasible: usize,
 }
 
 pub(super) struct GangBoard<'b, 'w> {
@@ -69,13 +68,7 @@ impl<'b, 'w> GangBoard<'b, 'w> {
         limit: u64,
     ) -> Self {
         cx.core.work = WorkMeter::new(limit.saturating_sub(cx.effort.planned()));
-        let members = Members {
-            profile: group.profile,
-            queued: &group.members,
-            pods: &group.pods,
-            planning: &group.planning,
-        };
-        let classes = classes(cx.core, members);
+        let classes = classes(cx.core, group);
         cx.effort.chose(cx.core.work.done());
         let versions = Versions::of(&cx.core.cluster);
         Self {
@@ -240,22 +233,18 @@ impl Board for GangBoard<'_, '_> {
         if !matches!(chosen, Placing::Placed(_)) {
             return Ok(chosen);
         }
+        let (n_evaluated, n_feasible) = (self.nodes.len(), *n_feasible);
         let placement = Placement {
             queued: self.group.members[member].clone(),
             profile: self.group.profile,
-            node,
-            state,
-            n_evaluated: self.nodes.len(),
-            n_feasible: *n_feasible,
+            choice: Choice { node, state, n_evaluated, n_feasible },
         };
         let mut commands = Commands::default();
         let GroupWork { core, bindings, .. } = &mut *self.cx;
         match bindings.try_out(core, placement, &mut commands) {
             Ok((trial, permit)) => {
                 self.classes[class].n_placed += 1;
-                let n_feasible = *n_feasible;
-                let placed = Placed { class, member, node, trial, permit, commands, n_feasible };
-                self.placed.push(placed);
+                self.placed.push(Placed { class, member, node, trial, permit, commands });
                 Ok(chosen)
             }
             Err(status) if status.is_rejected() => Ok(Placing::Objected),

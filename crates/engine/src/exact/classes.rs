@@ -6,24 +6,12 @@ use std::sync::Arc;
 use kube_scheduler_api_types::well_known::is_numbering_label;
 use kube_scheduler_api_types::{KeyedMap, Labels, Pod};
 use kube_scheduler_framework::SignatureWriter;
-use kube_scheduler_framework::groups::{Chooser, GroupCycleState, PlannedMember};
-use kube_scheduler_queue::QueuedPod;
+use kube_scheduler_framework::groups::{Chooser, PlannedMember};
 
 use crate::core::Core;
+use crate::group::Group;
 use crate::guard::guarded;
-use crate::policy::Entry;
 use crate::profiles::ProfileIdx;
-
-/// The members of a gang.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Members<'a> {
-    pub(super) profile: ProfileIdx,
-    pub(super) queued: &'a [QueuedPod<Entry>],
-    /// Their pods, in their order.
-    pub(super) pods: &'a [Arc<Pod>],
-    /// What plugins keep while the gang is planned.
-    pub(super) planning: &'a GroupCycleState,
-}
 
 /// Members that nothing tells apart.
 #[derive(Debug)]
@@ -62,17 +50,17 @@ enum Likeness {
 }
 
 /// The classes of a gang's members, in the order of their first ones. What it costs is counted on the work of the core.
-pub(super) fn classes(core: &Core, members: Members<'_>) -> Vec<Class> {
+pub(super) fn classes(core: &Core, group: &Group) -> Vec<Class> {
     let mut classes: Vec<Class> = Vec::new();
     let mut known: KeyedMap<InCommon, usize> = KeyedMap::default();
     let mut by_labels: KeyedMap<Labels, usize> = KeyedMap::default();
     let mut by_class: BTreeMap<u64, Choosing> = BTreeMap::new();
     let mut written: KeyedMap<Box<[u8]>, usize> = KeyedMap::default();
-    let numbers_count = do_numbers_count(core, members);
-    for (member, queued) in members.queued.iter().enumerate() {
+    let numbers_count = do_numbers_count(core, group);
+    for (member, queued) in group.members.iter().enumerate() {
         let pod = &queued.entry().0;
         let shared = core.class_of(queued);
-        let ask = || choosing(core, members.profile, pod).0;
+        let ask = || choosing(core, group.profile, pod).0;
         let choosing = match shared {
             Some(number) => *by_class.entry(number).or_insert_with(ask),
             None => ask(),
@@ -80,7 +68,7 @@ pub(super) fn classes(core: &Core, members: Members<'_>) -> Vec<Class> {
         let likeness = match shared {
             Some(number) if !choosing.has_choices => Some(Likeness::OfPods(number)),
             // What there is to choose from may depend on objects that are the member's own.
-            _ => signed(core, members, member, numbers_count).map(|bytes| {
+            _ => signed(core, group, member, numbers_count).map(|bytes| {
                 let next = written.len();
                 Likeness::OfMembers(*written.entry(bytes).or_insert(next))
             }),
@@ -107,13 +95,13 @@ pub(super) fn classes(core: &Core, members: Members<'_>) -> Vec<Class> {
 
 /// Whether labels that number members tell these apart: they do for all of them if a selector that matters to one is about such a
 /// label.
-fn do_numbers_count(core: &Core, members: Members<'_>) -> bool {
+fn do_numbers_count(core: &Core, group: &Group) -> bool {
     let ignores_numbers = |pod: &Arc<Pod>| {
         core.context().count_work(1 + pod.spec.topology_spread_constraints.len() as u64);
         core.ignores_numbers(pod)
     };
-    let are_numbered = members.pods.iter().any(|pod| pod.is_numbered());
-    !are_numbered || !members.pods.iter().all(ignores_numbers)
+    let are_numbered = group.pods.iter().any(|pod| pod.is_numbered());
+    !are_numbered || !group.pods.iter().all(ignores_numbers)
 }
 
 /// These labels without those that number the pod.
@@ -123,17 +111,12 @@ fn without_numbers(labels: &Labels) -> Labels {
 }
 
 /// What plugins write for a member; nothing for one that is like no other, or if no work is left, with which a search ends at once.
-fn signed(
-    core: &Core,
-    members: Members<'_>,
-    member: usize,
-    numbers_count: bool,
-) -> Option<Box<[u8]>> {
+fn signed(core: &Core, group: &Group, member: usize, numbers_count: bool) -> Option<Box<[u8]>> {
     if core.work.left() == 0 {
         return None;
     }
-    let Members { profile, pods, planning, .. } = members;
-    let plan = core.plans.sign.get(profile.position())?;
+    let Group { pods, planning, .. } = group;
+    let plan = core.plans.sign.get(group.profile.position())?;
     let member = PlannedMember { pod: &pods[member], members: pods, shared: planning };
     let signature = match numbers_count {
         true => SignatureWriter::new(),

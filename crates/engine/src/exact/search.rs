@@ -183,13 +183,6 @@ struct Search<'b, B: Board> {
     is_cut: bool,
 }
 
-/// What is found on coming to a state.
-enum Arrival {
-    Goal,
-    DeadEnd,
-    Open,
-}
-
 impl<'b, B: Board> Search<'b, B> {
     fn new(board: &'b mut B, problem: &'b Problem, way: Way) -> Self {
         Self {
@@ -217,7 +210,7 @@ impl<'b, B: Board> Search<'b, B> {
     }
 
     fn explore(&mut self) -> Result<Answer, Halt> {
-        if matches!(self.arrive()?, Arrival::Goal) {
+        if self.arrive()? {
             return Ok(Answer::Found);
         }
         while let Some(next) = self.next_move() {
@@ -228,7 +221,7 @@ impl<'b, B: Board> Search<'b, B> {
                 }
                 continue;
             };
-            if self.take(next)? && matches!(self.arrive()?, Arrival::Goal) {
+            if self.take(next)? && self.arrive()? {
                 return Ok(Answer::Found);
             }
         }
@@ -291,17 +284,17 @@ impl<'b, B: Board> Search<'b, B> {
         Ok(true)
     }
 
-    /// Finds out what can be done in the state of the board.
-    fn arrive(&mut self) -> Result<Arrival, Halt> {
+    /// Finds out what can be done in the state of the board; says whether enough members are placed.
+    fn arrive(&mut self) -> Result<bool, Halt> {
         let needed = self.problem.needed.saturating_sub(self.placed.len());
         if needed == 0 {
-            return Ok(Arrival::Goal);
+            return Ok(true);
         }
-        if self.left.iter().sum::<usize>() < needed || self.failed.contains(&self.key()) {
-            return Ok(Arrival::DeadEnd);
-        }
-        if self.board.rules_out(&self.left, needed)? {
-            return Ok(Arrival::DeadEnd);
+        if self.left.iter().sum::<usize>() < needed
+            || self.failed.contains(&self.key())
+            || self.board.rules_out(&self.left, needed)?
+        {
+            return Ok(false);
         }
         let frame = match self.way {
             Way::ByClass => self.by_class(needed)?,
@@ -312,7 +305,7 @@ impl<'b, B: Board> Search<'b, B> {
             return Err(Halt::Limit);
         }
         self.frames.push(frame);
-        Ok(Arrival::Open)
+        Ok(false)
     }
 
     /// Where members of each class that has some left fit; none of the classes that fit nowhere.

@@ -14,24 +14,23 @@ use smallvec::SmallVec;
 use super::{HeldAttempt, HeldPreemptors};
 use crate::effect::{ObjectRef, Token};
 
-/// What a preemption does at the moment. In the background: `New`, `Nominations`, `Others` if there are any, `Last`,
-/// `Done`. With an attempt that waits: `NewHeld`, `Everybody`, `NominationsAfter`, `Done`. A failed eviction leads to
-/// `Done` at the end of its step.
+/// What a preemption does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    New,
     /// Nominations of less important pods to the node are being cleared.
     Nominations,
     /// All victims but the last are being evicted.
     Others,
     /// The last victim is being evicted.
     Last,
-    NewHeld,
     /// All victims are being evicted.
     Everybody,
-    /// As `Nominations`.
-    NominationsAfter,
-    Done,
+}
+
+impl Step {
+    /// The steps of a preemption in the background, and those of one that an attempt waits for.
+    pub(super) const IN_BACKGROUND: &[Self] = &[Self::Nominations, Self::Others, Self::Last];
+    pub(super) const FOR_HELD: &[Self] = &[Self::Everybody, Self::Nominations];
 }
 
 /// One preemption.
@@ -48,7 +47,10 @@ pub(super) struct Task {
     pub(super) node: Arc<str>,
     /// Those that are not going already; none only when an attempt waits.
     pub(super) victims: Vec<Arc<Pod>>,
-    pub(super) step: Step,
+    /// The step that it is in, if it has begun.
+    pub(super) step: Option<Step>,
+    /// Those after it. A failed eviction is the end of the task once its step is over.
+    pub(super) steps_left: &'static [Step],
     /// How many answers are out.
     pub(super) n_out: usize,
     /// The first error.
@@ -63,29 +65,10 @@ pub(super) struct Task {
     pub(super) held: Option<HeldAttempt>,
 }
 
-/// What a preemptor with these members is.
-pub(super) const fn noun(members: &[Arc<Pod>]) -> &'static str {
-    if members.is_empty() { "pod" } else { "podgroup" }
-}
-
 impl Task {
     /// What the preemptor is.
     pub(super) fn noun(&self) -> &'static str {
-        noun(&self.members)
-    }
-
-    fn step_after(&self) -> Step {
-        match self.step {
-            Step::New => Step::Nominations,
-            Step::Nominations if self.victims.len() > 1 => Step::Others,
-            Step::Nominations => Step::Last,
-            Step::Others if self.has_failed_to_evict => Step::Done,
-            Step::Others => Step::Last,
-            Step::NewHeld => Step::Everybody,
-            Step::Everybody if self.has_failed_to_evict => Step::Done,
-            Step::Everybody => Step::NominationsAfter,
-            Step::Last | Step::NominationsAfter | Step::Done => Step::Done,
-        }
+        if self.members.is_empty() { "pod" } else { "podgroup" }
     }
 
     /// The preemptor may be tried again as far as this task goes.
@@ -97,7 +80,7 @@ impl Task {
 
     /// Once the last victim is seen to go, nothing has to be waited for but its end, which is an event of its own.
     fn let_preemptor_go_if_last_goes(&mut self, held_back: &mut HeldPreemptors) {
-        if self.step == Step::Last && self.is_last_going {
+        if self.step == Some(Step::Last) && self.is_last_going {
             self.let_preemptor_go(held_back);
         }
     }
@@ -185,10 +168,16 @@ impl TaskTable {
         self.tasks.get(&id)
     }
 
-    /// Takes the task to its next step, if it waits for nothing.
-    pub(super) fn next_step(&mut self, id: TaskId, held_back: &mut HeldPreemptors) -> Option<Step> {
+    /// Takes the task to its next step, if it waits for nothing; `None` inside when there is none left.
+    pub(super) fn next_step(
+        &mut self,
+        id: TaskId,
+        held_back: &mut HeldPreemptors,
+    ) -> Option<Option<Step>> {
         let task = self.tasks.get_mut(&id).filter(|task| task.n_out == 0)?;
-        task.step = task.step_after();
+        let left = if task.has_failed_to_evict { &[] } else { task.steps_left };
+        task.step = left.first().copied();
+        task.steps_left = left.get(1..).unwrap_or_default();
         task.let_preemptor_go_if_last_goes(held_back);
         Some(task.step)
     }
@@ -198,10 +187,10 @@ impl TaskTable {
         let Some(task) = self.tasks.get(&id) else { return Vec::new() };
         let Some((last, others)) = task.victims.split_last() else { return Vec::new() };
         match task.step {
-            Step::Others => others.to_vec(),
-            Step::Last => vec![last.clone()],
-            Step::Everybody => task.victims.clone(),
-            _ => Vec::new(),
+            Some(Step::Others) => others.to_vec(),
+            Some(Step::Last) => vec![last.clone()],
+            Some(Step::Everybody) => task.victims.clone(),
+            Some(Step::Nominations) | None => Vec::new(),
         }
     }
 

@@ -80,54 +80,6 @@ impl HintAnswer for Result<bool, PluginError> {
     }
 }
 
-/// What the object of an event can be, for hints that expect one of them.
-trait HintedObject: Sized + 'static {
-    /// What an object of this kind is called.
-    const NAME: &'static str;
-
-    /// The object, if it is of this kind.
-    fn of(object: &EventObject) -> Option<&Self>;
-}
-
-impl HintedObject for Pod {
-    const NAME: &'static str = "pod";
-
-    fn of(object: &EventObject) -> Option<&Self> {
-        object.as_pod().map(|pod| &**pod)
-    }
-}
-
-impl HintedObject for Node {
-    const NAME: &'static str = "node";
-
-    fn of(object: &EventObject) -> Option<&Self> {
-        match object {
-            EventObject::Node(node) => Some(node),
-            _ => None,
-        }
-    }
-}
-
-impl HintedObject for Object {
-    const NAME: &'static str = "object of another kind";
-
-    fn of(object: &EventObject) -> Option<&Self> {
-        object.as_object().map(|object| &**object)
-    }
-}
-
-fn is_of<T: HintedObject>(object: &EventObject) -> bool {
-    T::of(object).is_some()
-}
-
-const fn name_of_kind(object: &EventObject) -> &'static str {
-    match object {
-        EventObject::Pod(_) => Pod::NAME,
-        EventObject::Node(_) => Node::NAME,
-        EventObject::Other(_) => Object::NAME,
-    }
-}
-
 /// One kind of event a plugin waits for.
 #[derive(Clone)]
 pub struct EventRegistration {
@@ -136,14 +88,14 @@ pub struct EventRegistration {
     /// Whether one such event is worth a retry of one pod; `None` means always.
     pub hint: Option<HintFn>,
     topics: Option<(PodTopics, EventTopics)>,
-    /// Whether an object is what the hint expects.
-    is_expected: fn(&EventObject) -> bool,
+    /// The [kind](EventObject::kind) of objects that the hint expects, if it expects one.
+    expected: Option<&'static str>,
 }
 
 impl EventRegistration {
     /// Every such event is worth a retry.
     pub fn always(event: ClusterEvent) -> Self {
-        Self { event, hint: None, topics: None, is_expected: |_| true }
+        Self { event, hint: None, topics: None, expected: None }
     }
 
     /// An event after which `hint` decides whether the pod is worth a retry. It gets the pod that waits, and the object before
@@ -178,7 +130,8 @@ impl EventRegistration {
         F: Fn(&Context<'_>, &Pod, Option<&Pod>, Option<&Pod>) -> A + Send + Sync + 'static,
         A: HintAnswer,
     {
-        Self::about::<Pod, _, _>(ClusterEvent::new(EventResource::Pod, actions), hint)
+        let event = ClusterEvent::new(EventResource::Pod, actions);
+        Self::about(event, EventObject::POD, |it| it.as_pod().map(|pod| &**pod), hint)
     }
 
     /// Events about nodes, after which `hint` decides as in [`with_hint`](Self::with_hint).
@@ -187,7 +140,8 @@ impl EventRegistration {
         F: Fn(&Context<'_>, &Pod, Option<&Node>, Option<&Node>) -> A + Send + Sync + 'static,
         A: HintAnswer,
     {
-        Self::about::<Node, _, _>(ClusterEvent::new(EventResource::Node, actions), hint)
+        let event = ClusterEvent::new(EventResource::Node, actions);
+        Self::about(event, EventObject::NODE, |it| it.as_node().map(|node| &**node), hint)
     }
 
     /// Events about objects of another kind than pods and nodes, after which `hint` decides as in [`with_hint`](Self::with_hint).
@@ -196,26 +150,32 @@ impl EventRegistration {
         F: Fn(&Context<'_>, &Pod, Option<&Object>, Option<&Object>) -> A + Send + Sync + 'static,
         A: HintAnswer,
     {
-        Self::about::<Object, _, _>(ClusterEvent::new(resource, actions), hint)
+        let event = ClusterEvent::new(resource, actions);
+        Self::about(event, EventObject::OTHER, |it| it.as_object().map(|object| &**object), hint)
     }
 
     /// As [`with_hint`](Self::with_hint), for a hint that expects objects of one kind. One of another kind is an error, which counts
     /// as yes: a hint never loses a pod.
-    fn about<T, F, A>(event: ClusterEvent, hint: F) -> Self
+    fn about<T, F, A>(
+        event: ClusterEvent,
+        kind: &'static str,
+        of_kind: fn(&EventObject) -> Option<&T>,
+        hint: F,
+    ) -> Self
     where
-        T: HintedObject,
+        T: 'static,
         F: Fn(&Context<'_>, &Pod, Option<&T>, Option<&T>) -> A + Send + Sync + 'static,
         A: HintAnswer,
     {
         let registration = Self::with_hint(event, move |cx, pod, old, new| {
             let mut objects = [old, new].into_iter().flatten();
-            if let Some(wrong) = objects.find(|object| !is_of::<T>(object)) {
-                let (expected, got) = (T::NAME, name_of_kind(wrong));
-                return Err(PluginError::from(format!("expected a {expected}, but got a {got}")));
+            if let Some(wrong) = objects.find(|object| object.kind() != kind) {
+                let got = wrong.kind();
+                return Err(PluginError::from(format!("expected a {kind}, but got a {got}")));
             }
-            hint(cx, pod, old.and_then(T::of), new.and_then(T::of)).into_result()
+            hint(cx, pod, old.and_then(of_kind), new.and_then(of_kind)).into_result()
         });
-        Self { is_expected: is_of::<T>, ..registration }
+        Self { expected: Some(kind), ..registration }
     }
 
     /// Has the hint asked only about pods that share a topic with the event, so that thousands of pods that wait for something of their
@@ -284,8 +244,10 @@ impl EventRegistration {
         old: Option<&EventObject>,
         new: Option<&EventObject>,
     ) -> Topics {
+        let is_expected =
+            |object: &EventObject| self.expected.is_none_or(|kind| object.kind() == kind);
         match &self.topics {
-            Some((_, of_event)) if [old, new].into_iter().flatten().all(self.is_expected) => {
+            Some((_, of_event)) if [old, new].into_iter().flatten().all(is_expected) => {
                 of_event(cx, old, new)
             }
             _ => Topics::All,

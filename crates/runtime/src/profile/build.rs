@@ -137,29 +137,23 @@ impl Profile {
         if profile.at(ExtensionPoint::PlacementGenerate).len() > 1 {
             return Err(ProfileError::SeveralGenerators(scheduler_name));
         }
-        profile.weigh(sets)?;
+        let (overflow, no_weight) = (ProfileError::WeightOverflow, ProfileError::NoWeight);
+        profile.weights = profile.weights_at(ExtensionPoint::Score, sets, overflow, no_weight)?;
+        let overflow = ProfileError::PlacementWeightOverflow;
+        let (point, no_weight) = (ExtensionPoint::PlacementScore, ProfileError::NoPlacementWeight);
+        profile.placement_weights = profile.weights_at(point, sets, overflow, no_weight)?;
         Ok(profile)
     }
 
-    /// Explicit Score weights first, then MultiPoint's; the first mention of a plugin counts, 0 means 1.
-    fn weigh(&mut self, sets: &Plugins) -> Result<(), ProfileError> {
-        self.weights = self
-            .weights_at(ExtensionPoint::Score, sets)
-            .map_err(|error| error.map_or(ProfileError::WeightOverflow, ProfileError::NoWeight))?;
-        let weights = self.weights_at(ExtensionPoint::PlacementScore, sets);
-        self.placement_weights = weights.map_err(|error| {
-            error.map_or(ProfileError::PlacementWeightOverflow, ProfileError::NoPlacementWeight)
-        })?;
-        Ok(())
-    }
-
-    /// The weights of all plugins at a point that scores; the error is the plugin without a weight, or none if weights
-    /// are too large to add up.
+    /// The weights of all plugins at a point that scores: explicit weights first, then MultiPoint's; the first mention of a plugin
+    /// counts, 0 means 1.
     fn weights_at(
         &self,
         point: ExtensionPoint,
         sets: &Plugins,
-    ) -> Result<Vec<i64>, Option<PluginName>> {
+        overflow: ProfileError,
+        no_weight: fn(PluginName) -> ProfileError,
+    ) -> Result<Vec<i64>, ProfileError> {
         let mut weights: BTreeMap<PluginIdx, i64> = BTreeMap::new();
         let mut total: i64 = 0;
         for named in point.set_in(sets).enabled.iter().chain(&sets.multi_point.enabled) {
@@ -172,14 +166,14 @@ impl Profile {
             // Quirk: with a negative total the difference wraps, so the plugin after a negative weight is refused.
             let weighted = weight.wrapping_mul(MAX_NODE_SCORE);
             if weighted > i64::MAX.wrapping_sub(total) {
-                return Err(None);
+                return Err(overflow);
             }
             total = total.wrapping_add(weighted);
             weights.insert(idx, weight);
         }
         let unweighted = self.at(point).iter().find(|idx| !weights.contains_key(idx));
         if let Some(&idx) = unweighted {
-            return Err(Some(self.plugins[idx.0].name.clone()));
+            return Err(no_weight(self.plugins[idx.0].name.clone()));
         }
         Ok((0..self.plugins.len())
             .map(|at| weights.get(&PluginIdx(at)).copied().unwrap_or(1))

@@ -36,7 +36,7 @@ impl<'a> Runner<'a> {
         let mut is_first = true;
         for (idx, plugin) in self.followers(following) {
             let follow = || plugin.follow(&self.cx_of_pre_filter(idx), state, pod);
-            match self.measured(idx, MeteredPoint::PreFilter, follow, |_| Code::Success) {
+            match self.profile.measured(idx, MeteredPoint::PreFilter, follow, |_| Code::Success) {
                 FollowOutcome::Except(nodes) => changed.extend(nodes),
                 // The plugins before this one have already advanced their state to this pod, and will not name the changed nodes
                 // again.

@@ -27,23 +27,12 @@ pub struct SumsFilters<'a> {
     pod: &'a Pod,
     filters: SmallVec<[SumsFilter<'a>; 8]>,
     has_nominated_pods: bool,
-    trial: Trial,
-}
-
-/// One node with some of its pods gone, as far as sums go.
-#[derive(Default)]
-struct Trial {
-    /// With the nominated pods that count, if there are any, and without; none before the first trial.
+    /// The node that is tried, with some of its pods gone as far as sums go: with the nominated pods that count, if there are any, and
+    /// without; none before the first trial.
     overlays: SmallVec<[NodeOverlay; 2]>,
     /// What each filter has read here or on nodes before: noting a thing for the first time takes longer than reading it, and
     /// most nodes are read alike.
     reads: SmallVec<[ReadSet; 8]>,
-}
-
-impl Trial {
-    fn change_sums(&mut self, change: impl FnMut(&mut NodeOverlay)) {
-        self.overlays.iter_mut().for_each(change);
-    }
 }
 
 /// What filters say about a node of which only the sums are changed.
@@ -55,11 +44,8 @@ enum Verdict<'a> {
     Unknown,
 }
 
-struct SumsFilter<'a> {
-    idx: PluginIdx,
-    name: &'a PluginName,
-    filter: &'a dyn Filter,
-}
+/// As [`Profile::filter`](crate::profile::Profile::filter) gives them.
+type SumsFilter<'a> = (PluginIdx, &'a PluginName, &'a dyn Filter);
 
 impl<'a> SumsFilters<'a> {
     /// `None` when a plugin's state follows single pods. `skip` are the plugins left out, `state` is what PreFilter left
@@ -86,10 +72,16 @@ impl<'a> SumsFilters<'a> {
         skip: &SkipSet,
     ) -> Self {
         let counts = |idx: PluginIdx| !skip.contains(idx);
-        let filters = runner.profile.filter().filter(|(idx, ..)| counts(*idx));
-        let filters = filters.map(|(idx, name, filter)| SumsFilter { idx, name, filter }).collect();
+        let filters = runner.profile.filter().filter(|(idx, ..)| counts(*idx)).collect();
         let has_nominated_pods = runner.cx.nominated.has_nominated_pods();
-        Self { runner, state, pod, filters, has_nominated_pods, trial: Trial::default() }
+        let (overlays, reads) = (SmallVec::new(), SmallVec::new());
+        Self { runner, state, pod, filters, has_nominated_pods, overlays, reads }
+    }
+
+    /// Asks only the filters before the first of those that `are_left_out`.
+    pub(super) fn keep_until(&mut self, are_left_out: impl Fn(PluginIdx) -> bool) {
+        let end = self.filters.iter().position(|(idx, ..)| are_left_out(*idx));
+        self.filters.truncate(end.unwrap_or(self.filters.len()));
     }
 
     /// What the filters say about a node that passes them, with these pods added. `None` when a filter needs single pods.
@@ -115,14 +107,15 @@ impl<'a> SumsFilters<'a> {
                 Verdict::Refused(_, status) if status.is_rejected() => break,
                 Verdict::Refused(..) | Verdict::Unknown => return None,
             }
-            self.trial.change_sums(|overlay| overlay.add_sums(self.runner.cx.cluster, self.pod));
+            let cluster = self.runner.cx.cluster;
+            self.overlays.iter_mut().for_each(|overlay| overlay.add_sums(cluster, self.pod));
         }
-        self.trial.reads.iter().all(|reads| reads.get().can_be_followed()).then_some(n)
+        self.reads.iter().all(|reads| reads.get().can_be_followed()).then_some(n)
     }
 
     /// What the filters read for their latest answer, and perhaps more.
     pub(super) fn reads(&self) -> Reads {
-        self.trial.reads.iter().fold(Reads::NOTHING, |all, reads| all.union(reads.get()))
+        self.reads.iter().fold(Reads::NOTHING, |all, reads| all.union(reads.get()))
     }
 
     /// What the filters say about a node without all its pods of less than `priority`, with nominated pods taken into account.
@@ -139,11 +132,11 @@ impl<'a> SumsFilters<'a> {
         let cluster = self.runner.cx.cluster;
         let mut victims = Vec::new();
         for (at, pod) in pods.iter().enumerate() {
-            self.trial.change_sums(|overlay| overlay.add_sums(cluster, pod));
+            self.overlays.iter_mut().for_each(|overlay| overlay.add_sums(cluster, pod));
             match self.ask_trial(true) {
                 Verdict::Accepted => {}
                 Verdict::Refused(..) => {
-                    self.trial.change_sums(|overlay| overlay.remove_sums(cluster, pod));
+                    self.overlays.iter_mut().for_each(|overlay| overlay.remove_sums(cluster, pod));
                     victims.push(at);
                 }
                 Verdict::Unknown => return None,
@@ -168,7 +161,7 @@ impl<'a> SumsFilters<'a> {
 
     /// Begins a trial of a node in each of these states.
     fn begin(&mut self, states: impl IntoIterator<Item = NodeOverlay>) {
-        let Trial { overlays, reads } = &mut self.trial;
+        let Self { overlays, reads, .. } = self;
         overlays.clear();
         overlays.extend(states);
         let says_nothing = |reads: Reads| reads.has_single_pods() || !reads.can_be_followed();
@@ -180,8 +173,8 @@ impl<'a> SumsFilters<'a> {
     }
 
     fn ask_trial(&self, is_again: bool) -> Verdict<'a> {
-        for overlay in &self.trial.overlays {
-            let verdict = self.ask(overlay, &self.trial.reads, is_again);
+        for overlay in &self.overlays {
+            let verdict = self.ask(overlay, &self.reads, is_again);
             if !matches!(verdict, Verdict::Accepted) {
                 return verdict;
             }
@@ -195,7 +188,7 @@ impl<'a> SumsFilters<'a> {
             return Verdict::Accepted;
         };
         let mut cx = self.runner.cx.unrecorded();
-        for (SumsFilter { idx, name, filter }, reads) in self.filters.iter().zip(reads) {
+        for ((idx, name, filter), reads) in self.filters.iter().zip(reads) {
             if is_again && !reads.get().intersects(Reads::POD_SUMS) {
                 continue;
             }
@@ -204,7 +197,7 @@ impl<'a> SumsFilters<'a> {
             if reads.get().has_single_pods() {
                 return Verdict::Unknown;
             }
-            self.runner.called(*idx, MeteredPoint::Filter, 1);
+            self.runner.profile.called(*idx, MeteredPoint::Filter, 1);
             if !status.is_success() {
                 return Verdict::Refused(name, status);
             }

@@ -8,14 +8,13 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::reads::{ReadSet, Reads};
+use kube_scheduler_cache::reads::Reads;
 use kube_scheduler_cache::{NodeIdx, NodeOverlay};
 use kube_scheduler_framework::preemption::EvictionTrials;
-use kube_scheduler_framework::{CycleState, NodeView, PreFilterExtensions, Status};
+use kube_scheduler_framework::{CycleState, PreFilterExtensions, Status};
 use smallvec::SmallVec;
 
-use super::{Runner, SumsFilters, filter_failure};
-use crate::meter::MeteredPoint;
+use super::{Runner, SumsFilters};
 use crate::profile::PluginIdx;
 use crate::reads::EvaluationReads;
 use crate::skip_set::SkipSet;
@@ -28,8 +27,8 @@ pub(super) struct NodeTrials<'a> {
     skip: &'a SkipSet,
     /// The plugins that are notified of pods that are removed and put back.
     following: SmallVec<[(PluginIdx, &'a dyn PreFilterExtensions); 4]>,
-    /// Trials by sums, if no plugin follows single pods.
-    sums: Option<SumsFilters<'a>>,
+    /// Trials by sums, of the filters before the first that follows single pods.
+    sums: SumsFilters<'a>,
     /// The current node, and the priority from which on pods stay there.
     at: (NodeIdx, i32),
     /// The trial of the current node in which single pods are gone, if there is one.
@@ -57,8 +56,12 @@ impl<'a> NodeTrials<'a> {
         let following =
             pre_filters.filter_map(|(idx, _, plugin)| Some((idx, plugin.extensions()?)));
         let following = following.collect();
-        let sums = SumsFilters::new(runner, state, pod, skip);
-        Self { runner, state, pod, skip, following, sums, at: (NodeIdx::default(), 0), full: None }
+        let sums = SumsFilters::unfollowed(runner, state, pod, skip);
+        let at = (NodeIdx::default(), 0);
+        let mut trials = Self { runner, state, pod, skip, following, sums, at, full: None };
+        let Self { following, sums, .. } = &mut trials;
+        sums.keep_until(|plugin| following.iter().any(|(idx, _)| *idx == plugin));
+        trials
     }
 
     fn follows_pods(&self, plugin: PluginIdx) -> bool {
@@ -68,42 +71,17 @@ impl<'a> NodeTrials<'a> {
     /// What a full trial of the current node would begin with, from sums alone. `None` when they are not enough for that.
     fn start_by_sums(&mut self) -> Option<Status> {
         let (node, priority) = self.at;
-        match &mut self.sums {
-            Some(sums) => sums.without_pods_below(node, priority),
-            None => self.rejection_by_sums(),
+        if self.following.is_empty() {
+            return self.sums.without_pods_below(node, priority);
         }
-    }
-
-    /// What the filters say about the current node without its pods, if those before the first that follows pods reject it.
-    fn rejection_by_sums(&self) -> Option<Status> {
-        let Self { runner, state, pod, at: (node, priority), .. } = *self;
-        let overlay = NodeOverlay::sums_without_pods_below(runner.cx.cluster, node, priority);
-        let view = NodeView::hypothetical(runner.cx.cluster, &overlay)?;
         // A plugin that fails when it is notified of a removed pod decides before any filter does: sums cannot show that.
-        let may_fail = self.following.iter().any(|(_, extensions)| extensions.may_fail(state));
-        if may_fail || !runner.nominated_that_count(pod, view.name()).is_empty() {
+        let may_fail = self.following.iter().any(|(_, extensions)| extensions.may_fail(self.state));
+        let name = self.runner.cx.cluster.node_name(node)?;
+        if may_fail || !self.runner.nominated_that_count(self.pod, name).is_empty() {
             return None;
         }
-        for (idx, name, plugin) in runner.profile.filter() {
-            if self.skip.contains(idx) {
-                continue;
-            }
-            if self.follows_pods(idx) {
-                return None;
-            }
-            let reads = ReadSet::new();
-            let cx = runner.cx.recorded_by(&reads);
-            let status = plugin.filter(&cx, state, pod, &view.with_reads(&reads));
-            // Sums were not enough.
-            if reads.get().has_single_pods() {
-                return None;
-            }
-            runner.called(idx, MeteredPoint::Filter, 1);
-            if !status.is_success() {
-                return Some(filter_failure(status, name));
-            }
-        }
-        None
+        // What those filters say that are not asked is not known.
+        self.sums.without_pods_below(node, priority).filter(|status| !status.is_success())
     }
 
     /// A trial of the current node without all pods that may go, or why the pod in question does not fit there even so.
@@ -166,14 +144,14 @@ impl EvictionTrials for NodeTrials<'_> {
     }
 
     fn victims(&mut self, pods: &[&Arc<Pod>]) -> Result<Vec<usize>, Status> {
-        let mut trial = match (self.full.take(), &mut self.sums) {
-            (Some(trial), _) => trial,
-            (None, Some(sums)) => match sums.victims(pods) {
+        let mut trial = match self.full.take() {
+            Some(trial) => trial,
+            None if self.following.is_empty() => match self.sums.victims(pods) {
                 Some(victims) => return Ok(victims),
                 // Sums were enough for the node without these pods, and are not with some of them.
                 None => self.start_full()?,
             },
-            (None, None) => self.start_full()?,
+            None => self.start_full()?,
         };
         let mut victims = Vec::new();
         for (at, pod) in pods.iter().enumerate() {
