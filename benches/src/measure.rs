@@ -13,7 +13,7 @@ use hdrhistogram::Histogram;
 use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, Gate, load};
 use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Pool, Sharing,
+    AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Sharing,
 };
 use kube_scheduler_framework::ObjectWrite;
 use kube_scheduler_runtime::Timer;
@@ -38,8 +38,6 @@ pub struct Conditions {
     pub plans_gangs_exactly: bool,
     /// Whether every bound pod is reported to the engine again, unmeasured, as a watch would.
     pub is_watched: bool,
-    /// How many threads scans of nodes are split over.
-    pub threads: usize,
     /// Measure no longer than this.
     pub limit: Duration,
     /// Place so many times the pods first that the workload says.
@@ -58,7 +56,6 @@ impl Conditions {
             has_group_gates: false,
             plans_gangs_exactly: false,
             is_watched: false,
-            threads: 1,
             limit: Duration::MAX,
             init_factor: 1,
             max_init: usize::MAX,
@@ -146,22 +143,11 @@ pub(crate) fn engine(workload: &Workload, conditions: &Conditions) -> Result<(En
         uses_class_cache,
         plans_gangs_exactly,
         timer,
-        pool: pool(conditions.threads)?,
         gates,
         ..EngineOptions::default()
     };
     let engine = Engine::new(&config, &kube_scheduler_plugins_intree::registry(), options)?;
     Ok((engine, Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?))
-}
-
-/// Threads for scans, as the daemon has them.
-fn pool(threads: usize) -> Result<Pool> {
-    if threads <= 1 {
-        return Ok(Pool::none());
-    }
-    // The thread that decides takes its share.
-    let threads = rayon::ThreadPoolBuilder::new().num_threads(threads - 1).build()?;
-    Ok(Pool::new(Arc::new(threads)))
 }
 
 /// Runs `workload`; `progress` is called for every pod that was tried or placed first.

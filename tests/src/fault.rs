@@ -32,7 +32,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use anyhow::Result;
-use kube_scheduler_engine::{AttemptResult, Pool};
+use kube_scheduler_engine::AttemptResult;
 use kube_scheduler_runtime::panic_message;
 
 pub use self::kept::{Kept, run_and_weigh};
@@ -138,8 +138,6 @@ pub struct Options {
     pub keeps_trace: bool,
     /// Whether pods share evaluations; no decision may depend on it.
     pub shares_evaluations: bool,
-    /// Threads for scans; no decision may depend on them.
-    pub pool: Pool,
     /// Whether the schedulers are asked questions all the time; no decision and no effect may depend on it.
     pub asks_questions: bool,
 }
@@ -151,7 +149,6 @@ impl Default for Options {
             without: BTreeSet::new(),
             keeps_trace: false,
             shares_evaluations: true,
-            pool: Pool::none(),
             asks_questions: false,
         }
     }

@@ -1,6 +1,5 @@
 //! Times the scheduling core on the workloads of the reference figures and more, without any API server.
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -49,9 +48,6 @@ struct Args {
     /// Place so many times the pods first that the workload says; there must be room for them
     #[arg(long, value_name = "TIMES", default_value_t = 1)]
     init_factor: usize,
-    /// How many threads scans of nodes are split over; 0 for as many as there are processors
-    #[arg(long, default_value_t = 0)]
-    threads: usize,
     /// Stop a run after so many seconds of scheduling
     #[arg(long, value_name = "SECONDS")]
     limit: Option<u64>,
@@ -124,7 +120,6 @@ fn figures(args: &Args, workloads: &[&Workload]) -> Result<Vec<Figures>> {
         has_group_gates: args.group_gates,
         plans_gangs_exactly: args.exact_gangs,
         is_watched: args.watched,
-        threads: threads(args.threads),
         init_factor: args.init_factor,
         limit: args.limit.map_or(Duration::MAX, Duration::from_secs),
         ..Conditions::new(args.nodes)
@@ -138,13 +133,6 @@ fn figures(args: &Args, workloads: &[&Workload]) -> Result<Vec<Figures>> {
         }
     }
     Ok(all)
-}
-
-fn threads(wanted: usize) -> usize {
-    match wanted {
-        0 => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
-        n => n,
-    }
 }
 
 fn main() -> ExitCode {

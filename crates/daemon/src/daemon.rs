@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_config::{Configuration, FeatureGates, to_json_value};
-use kube_scheduler_engine::{Engine, EngineOptions, Pool, WorkLimits};
+use kube_scheduler_engine::{Engine, EngineOptions, WorkLimits};
 use kube_scheduler_framework::Handle;
 use kube_scheduler_runtime::Registry;
 use kube_scheduler_writes::RateLimit;
@@ -54,7 +54,6 @@ pub struct DaemonBuilder {
     registry: Registry,
     gates: FeatureGates,
     seed: u64,
-    threads: usize,
     serving: Option<ServingOptions>,
     rate: Option<RateLimit>,
     max_in_unschedulable: Option<Duration>,
@@ -108,12 +107,6 @@ impl DaemonBuilder {
     /// What random choices between equal nodes follow from; 0 by default.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
-        self
-    }
-
-    /// Threads that large scans are split over; 1, the default, leaves everything to the core thread.
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
         self
     }
 
@@ -385,20 +378,8 @@ impl DaemonBuilder {
     }
 
     fn engine(&self, extenders: &HttpExtenders, handle: Handle) -> Result<Engine, StartError> {
-        let pool = match self.threads {
-            0 | 1 => Pool::none(),
-            threads => {
-                let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
-                let builder = builder.thread_name(|number| format!("scan-{number}"));
-                let pool = builder
-                    .build()
-                    .map_err(|error| StartError::Thread(std::io::Error::other(error)))?;
-                Pool::new(Arc::new(pool))
-            }
-        };
         let mut options = EngineOptions {
             seed: self.seed,
-            pool,
             gates: self.gates.clone(),
             keeps_bound: true,
             handle,
@@ -442,7 +423,6 @@ impl Daemon {
             registry,
             gates: FeatureGates::default(),
             seed: 0,
-            threads: 1,
             serving: None,
             rate: None,
             max_in_unschedulable: None,

@@ -27,13 +27,13 @@ pub(crate) use self::candidates::Candidates;
 use self::extenders::{ExtenderStatuses, best_with};
 pub(crate) use self::sample::n_feasible_to_find;
 use crate::budget::OverBudget;
+use crate::buffers::Buffers;
 use crate::class_cache::{ClassCache, ClassEvaluation};
 use crate::evaluation::{
     Evaluation, EvaluationFailure, Rejection, ScoreTable, best_node, verdicts_with_nominated_pods,
 };
 use crate::failure::{Failure, NominationChange};
 use crate::observer::{ObservedSearch, SearchStep};
-use crate::pool::Pool;
 use crate::preference::TieBreak;
 
 /// The text of an attempt in a cluster without nodes.
@@ -108,7 +108,7 @@ struct NominationFailure {
 pub(crate) struct Search<'a, 'w> {
     pub(crate) runner: Runner<'a>,
     pub(crate) extenders: &'a Extenders,
-    pub(crate) pool: &'a Pool,
+    pub(crate) buffers: &'a Buffers,
     pub(crate) classes: &'a mut ClassCache,
     pub(crate) pod: &'a Arc<Pod>,
     /// The pod's class, if it may share evaluations.
@@ -172,10 +172,10 @@ impl Search<'_, '_> {
         state: CycleState,
         pre_filter: PreFilterRun,
     ) -> Result<Evaluation, EvaluationFailure> {
-        let (runner, pool) = (&self.runner, self.pool);
-        let evaluation = Evaluation::after_pre_filter(runner, pool, state, pre_filter)?;
+        let (runner, buffers) = (&self.runner, self.buffers);
+        let evaluation = Evaluation::after_pre_filter(runner, buffers, state, pre_filter)?;
         let mut evaluation = evaluation.kept_to(self.nodes);
-        evaluation.look_at_all(runner, self.pod, pool)?;
+        evaluation.look_at_all(runner, self.pod, buffers)?;
         Ok(evaluation)
     }
 
@@ -234,10 +234,10 @@ impl Search<'_, '_> {
 
     /// All nodes are filtered and every passing one is scored, from the class's evaluation if there is one.
     fn exhaustive(&mut self, failure: Option<Box<NominationFailure>>) -> Result<Choice, NoChoice> {
-        let (runner, pool) = (self.runner, self.pool);
+        let (runner, buffers) = (self.runner, self.buffers);
         let mut class = self
             .class
-            .and_then(|class| self.classes.take(class, &runner, self.pod, pool, self.nodes));
+            .and_then(|class| self.classes.take(class, &runner, self.pod, buffers, self.nodes));
         let outcome = self.choose(class.as_deref_mut(), failure);
         if let (Some(number), Some(class)) = (self.class, class)
             && !matches!(outcome, Err(NoChoice::Broken(_)))
@@ -365,7 +365,7 @@ impl Search<'_, '_> {
         let cluster = runner.cx.cluster;
         let wants_scores = self.watched.wants_scores();
         if sample.is_none() && self.extenders.is_empty() && !self.needs_scores() {
-            return best_node(runner, self.pool, pod, evaluation, self.ties);
+            return best_node(runner, self.buffers, pod, evaluation, self.ties);
         }
         let is_sample = sample.is_some();
         let nodes = sample.unwrap_or_else(|| evaluation.feasible(cluster));

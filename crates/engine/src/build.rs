@@ -16,6 +16,7 @@ use kube_scheduler_runtime::{Extenders, Profile, ProfileError, Registry, Timer};
 use crate::backfill::Backfill;
 use crate::binding::Bindings;
 use crate::budget::WorkLimits;
+use crate::buffers::Buffers;
 use crate::class_cache::SignPlan;
 use crate::core::Core;
 use crate::counts::{Counts, ProfileCounts};
@@ -25,7 +26,6 @@ use crate::foreign_groups::ForeignGroups;
 use crate::incomplete::IncompleteGroups;
 use crate::measures::Measures;
 use crate::policy::{GroupGates, Hints, Plans};
-use crate::pool::Pool;
 use crate::preemption::Preemptions;
 use crate::profiles::Profiles;
 use crate::readers::ObjectReaders;
@@ -42,8 +42,6 @@ pub struct EngineOptions {
     /// Decides everything that is random; the same seed gives the same decisions. With 0, the default, the first in order
     /// of several equally good nodes is chosen; with any other, one of them is drawn.
     pub seed: u64,
-    /// The threads among which scans of nodes are split.
-    pub pool: Pool,
     /// The feature gates that plugins and engine consult.
     pub gates: FeatureGates,
     /// How long a pod may stay unschedulable without any event.
@@ -81,7 +79,6 @@ impl Default for EngineOptions {
     fn default() -> Self {
         Self {
             seed: 0,
-            pool: Pool::none(),
             gates: FeatureGates::default(),
             max_in_unschedulable: QueueSettings::default().max_in_unschedulable,
             handle: Handle::default(),
@@ -212,7 +209,7 @@ impl Engine {
         Ok(Self {
             core,
             cycle: SchedulingCycle::new(CycleOptions {
-                pool: options.pool,
+                buffers: Buffers::default(),
                 uses_class_cache: options.uses_class_cache,
                 percentage: config.percentage_of_nodes_to_score.filter(|share| *share > 0),
                 seed: options.seed,

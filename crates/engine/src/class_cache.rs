@@ -23,8 +23,8 @@ use kube_scheduler_runtime::{MeteredPoint, Runner, SkipSet};
 use rustc_hash::FxHashMap;
 
 use self::footprint::Footprint;
+use crate::buffers::Buffers;
 use crate::evaluation::{Evaluation, NominatedVerdicts, verdicts_with_nominated_pods};
-use crate::pool::Pool;
 use crate::preference::TieBreak;
 use crate::ranking::{DOMAINS_START_OVER, DomainPlugins, Ranking};
 use crate::versions::Versions;
@@ -80,12 +80,12 @@ impl ClassEvaluation {
     fn new(
         runner: &Runner<'_>,
         pod: &Pod,
-        pool: &Pool,
+        buffers: &Buffers,
         (nodes, by_name): (Option<&BTreeSet<Arc<str>>>, bool),
     ) -> Option<Self> {
         let mut left_out = SkipSet::default();
         loop {
-            let evaluation = Evaluation::before_filters(runner, pod, pool).ok()?;
+            let evaluation = Evaluation::before_filters(runner, pod, buffers).ok()?;
             let mut evaluation = evaluation.kept_to(nodes);
             let reads = evaluation.pre_filter.reads.clone();
             DomainPlugins::find(runner, &reads, &mut left_out);
@@ -96,12 +96,12 @@ impl ClassEvaluation {
             }
             let domains = DomainPlugins::new(runner, pod, &left_out)?;
             domains.add_to(&mut evaluation.pre_filter.skip);
-            evaluation.look_at_all(runner, pod, pool).ok()?;
+            evaluation.look_at_all(runner, pod, buffers).ok()?;
             let skips = (left_out.clone(), following);
             let mut class = Self::of(runner, pod, evaluation, skips, by_name);
             if !domains.is_empty() || class.evaluation.verdicts.n_passing() > 1 {
                 let domains = (domains, by_name);
-                let ranking = Ranking::new(runner, pod, pool, &mut class.evaluation, domains);
+                let ranking = Ranking::new(runner, pod, buffers, &mut class.evaluation, domains);
                 if DomainPlugins::find(runner, &reads, &mut left_out) {
                     // PreScore asked for counters, so a plugin joins those that are asked about groups. Each round adds at least
                     // one: this ends.
@@ -192,7 +192,7 @@ impl ClassEvaluation {
         &mut self,
         runner: &Runner<'_>,
         pod: &Pod,
-        pool: &Pool,
+        buffers: &Buffers,
         changes: &mut ChangedNodes,
     ) -> CatchUp {
         let now = Versions::of(runner.cx.cluster);
@@ -206,7 +206,8 @@ impl ClassEvaluation {
             FollowOutcome::Apart => return CatchUp::Apart,
             FollowOutcome::Outdated => return CatchUp::Impossible,
         };
-        let is_done = self.look_at_changes(runner, pod, pool, changes, (&followed, now)).is_some();
+        let is_done =
+            self.look_at_changes(runner, pod, buffers, changes, (&followed, now)).is_some();
         if is_done { CatchUp::Done } else { CatchUp::Impossible }
     }
 
@@ -216,7 +217,7 @@ impl ClassEvaluation {
         &mut self,
         runner: &Runner<'_>,
         pod: &Pod,
-        pool: &Pool,
+        buffers: &Buffers,
         changes: &mut ChangedNodes,
         (followed, now): (&[NodeIdx], Versions),
     ) -> Option<()> {
@@ -240,7 +241,7 @@ impl ClassEvaluation {
             runner.profile.point_ended(MeteredPoint::Score, Code::Success, filtered);
         } else if self.evaluation.verdicts.n_passing() > 1 {
             let domains = (DomainPlugins::default(), self.by_name);
-            self.ranking = Some(Ranking::new(runner, pod, pool, &mut self.evaluation, domains)?);
+            self.ranking = Some(Ranking::new(runner, pod, buffers, &mut self.evaluation, domains)?);
         }
         // Plugins may have read more than the first time.
         self.note_reads().then_some(())
@@ -342,12 +343,12 @@ impl ClassCache {
         class: u64,
         runner: &Runner<'_>,
         pod: &Pod,
-        pool: &Pool,
+        buffers: &Buffers,
         nodes: Option<&BTreeSet<Arc<str>>>,
     ) -> Option<Box<ClassEvaluation>> {
         let class = self.key(class);
         if let Some(mut evaluation) = self.remove(class) {
-            match evaluation.catch_up(runner, pod, pool, &mut self.changes) {
+            match evaluation.catch_up(runner, pod, buffers, &mut self.changes) {
                 CatchUp::Done => {
                     self.hits += 1;
                     return Some(evaluation);
@@ -363,7 +364,7 @@ impl ClassCache {
         {
             return None;
         }
-        let made = ClassEvaluation::new(runner, pod, pool, (nodes, self.by_name));
+        let made = ClassEvaluation::new(runner, pod, buffers, (nodes, self.by_name));
         match &made {
             Some(_) => self.misses += 1,
             None => self.note_failure(class),

@@ -21,6 +21,7 @@ use crate::apart::GIVEN_UP;
 use crate::attempt::{Choice, NoChoice, Search, Unfit};
 use crate::binding::{Bindings, Placement};
 use crate::budget::{AttemptLimits, Budgets, WorkLimits};
+use crate::buffers::Buffers;
 use crate::class_cache::ClassCache;
 use crate::core::{Core, PodEvent};
 use crate::diagnosis::{Diagnosis, FitError};
@@ -30,7 +31,6 @@ use crate::guard::guarded;
 use crate::notice::Notice;
 use crate::observer::{ObservedSearch, Observer, SearchStep};
 use crate::policy::Entry;
-use crate::pool::Pool;
 use crate::preemption::{HeldAttempt, Preemptions};
 use crate::preference::TieBreak;
 use crate::price::{AllParts, KeptCounters, Price, ScopeSize, most_expensive_part};
@@ -43,7 +43,7 @@ pub(crate) const SEARCHES: &str = "searches, such as for devices";
 /// What the cycle is made with.
 #[derive(Clone, Debug)]
 pub(crate) struct CycleOptions {
-    pub(crate) pool: Pool,
+    pub(crate) buffers: Buffers,
     pub(crate) uses_class_cache: bool,
     /// Score only this share of the nodes, where a profile does not say otherwise; `None` scores all.
     pub(crate) percentage: Option<i32>,
@@ -149,7 +149,7 @@ impl SchedulingCycle {
     /// may be bound to that thread, and the threads for scans are reserved for decisions.
     pub(crate) fn fork(&self) -> Self {
         let Self { next_start, number, plans_as_a_whole, .. } = *self;
-        let options = CycleOptions { pool: Pool::none(), ..self.options.clone() };
+        let options = CycleOptions { buffers: Buffers::default(), ..self.options.clone() };
         let budgets = self.budgets.clone();
         Self { budgets, plans_as_a_whole, next_start, number, ..Self::new(options) }
     }
@@ -354,7 +354,7 @@ impl SchedulingCycle {
         Search {
             runner: Runner::new(profile, core.sources()),
             extenders: core.extenders(),
-            pool: &options.pool,
+            buffers: &options.buffers,
             classes: &mut self.classes,
             pod,
             class: core.class_of(queued).filter(|_| options.uses_class_cache && is_kept),

@@ -23,7 +23,7 @@ pub(crate) use self::best::best_node;
 pub(crate) use self::nominations::{NominatedVerdicts, verdicts_with_nominated_pods};
 pub use self::scores::NodeScores;
 pub(crate) use self::scores::{ScoreTable, Scorer, deciding_scorers};
-use crate::pool::Pool;
+use crate::buffers::Buffers;
 
 /// How a pod fares on every node.
 #[derive(Clone, Debug)]
@@ -73,10 +73,10 @@ impl Evaluation {
     pub(crate) fn new(
         runner: &Runner<'_>,
         pod: &Pod,
-        pool: &Pool,
+        buffers: &Buffers,
     ) -> Result<Self, EvaluationFailure> {
-        let mut evaluation = Self::before_filters(runner, pod, pool)?;
-        evaluation.look_at_all(runner, pod, pool)?;
+        let mut evaluation = Self::before_filters(runner, pod, buffers)?;
+        evaluation.look_at_all(runner, pod, buffers)?;
         Ok(evaluation)
     }
 
@@ -84,17 +84,17 @@ impl Evaluation {
     pub(crate) fn before_filters(
         runner: &Runner<'_>,
         pod: &Pod,
-        pool: &Pool,
+        buffers: &Buffers,
     ) -> Result<Self, EvaluationFailure> {
         let mut state = CycleState::new();
         let pre_filter = runner.pre_filter(&mut state, pod);
-        Self::after_pre_filter(runner, pool, state, pre_filter)
+        Self::after_pre_filter(runner, buffers, state, pre_filter)
     }
 
     /// The evaluation of a pod for which PreFilter has run already, with the state and the results that it left.
     pub(crate) fn after_pre_filter(
         runner: &Runner<'_>,
-        pool: &Pool,
+        buffers: &Buffers,
         state: CycleState,
         pre_filter: PreFilterRun,
     ) -> Result<Self, EvaluationFailure> {
@@ -105,7 +105,7 @@ impl Evaluation {
             Some(_) => Runner::left_out_status(&pre_filter.restricting),
             None => Status::SUCCESS,
         };
-        let verdicts = pool.verdicts(runner.cx.cluster.capacity());
+        let verdicts = buffers.verdicts(runner.cx.cluster.capacity());
         Ok(Self { state, pre_filter, verdicts, absent })
     }
 
@@ -125,12 +125,12 @@ impl Evaluation {
         &mut self,
         runner: &Runner<'_>,
         pod: &Pod,
-        pool: &Pool,
+        buffers: &Buffers,
     ) -> Result<(), EvaluationFailure> {
         let reads = self.pre_filter.reads.clone();
         let runner = &runner.recording(&reads);
         let cluster = runner.cx.cluster;
-        let mut nodes = pool.list(cluster.capacity());
+        let mut nodes = buffers.list(cluster.capacity());
         nodes.clear();
         if self.pre_filter.node_names.is_none() && !cluster.order_is_stale() {
             cluster.live_nodes().list(&mut nodes);
@@ -141,7 +141,7 @@ impl Evaluation {
         }
         let Self { state, pre_filter, verdicts, .. } = self;
         let started = runner.profile.point_start();
-        let result = pool.filter(runner, state, pod, &nodes, &pre_filter.skip, verdicts);
+        let result = runner.filter_all(state, pod, &nodes, &pre_filter.skip, verdicts);
         let code = if result.is_ok() { Code::Success } else { Code::Error };
         runner.profile.point_ended(MeteredPoint::Filter, code, started);
         result.map_err(|status| {

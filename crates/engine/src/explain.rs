@@ -16,6 +16,7 @@ use kube_scheduler_framework::{
 use kube_scheduler_runtime::{Extenders, Rejections, Runner, SkipSet};
 
 use crate::attempt::{NO_NODES, TOO_EXPENSIVE, ask_post_filter, n_feasible_to_find, order_of};
+use crate::buffers::Buffers;
 use crate::core::Core;
 use crate::cycle::{SEARCHES, SchedulingCycle};
 use crate::diagnosis::{Diagnosis, FitError, events_for};
@@ -24,7 +25,6 @@ use crate::evaluation::{
     Evaluation, EvaluationFailure, NodeScores, ScoreTable, verdicts_with_nominated_pods,
 };
 use crate::guard::guarded;
-use crate::pool::Pool;
 use crate::preference::{TieBreak, first_best};
 use crate::price::{Price, ScopeSize, most_expensive_part};
 
@@ -203,7 +203,7 @@ fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, manner: Manner) -> Explanation {
     let mut explanation =
         Explanation { gated: gating_status(runner, pod), ..Explanation::nothing_yet(pod) };
     let cluster = runner.cx.cluster;
-    let mut evaluation = match Evaluation::new(runner, pod, &Pool::none()) {
+    let mut evaluation = match Evaluation::new(runner, pod, &Buffers::default()) {
         Ok(evaluation) => evaluation,
         Err(EvaluationFailure::PreFilter(status)) => return explanation.ended_by(status),
         Err(EvaluationFailure::Filter(failure)) => {

@@ -19,8 +19,8 @@ use kube_scheduler_runtime::{MeteredPoint, Runner, SkipSet};
 pub(crate) use self::domain_plugins::DomainPlugins;
 use self::groups::{Groups, Standing};
 use self::own_scores::OwnScores;
+use crate::buffers::Buffers;
 use crate::evaluation::Evaluation;
-use crate::pool::Pool;
 use crate::preference::TieBreak;
 use crate::versions::Versions;
 
@@ -66,14 +66,14 @@ impl Ranking {
     pub(crate) fn new(
         runner: &Runner<'_>,
         pod: &Pod,
-        pool: &Pool,
+        buffers: &Buffers,
         evaluation: &mut Evaluation,
         (domains, by_name): (DomainPlugins, bool),
     ) -> Option<Self> {
         let reads = evaluation.pre_filter.reads.clone();
         let runner = &runner.recording(&reads);
         let cluster = runner.cx.cluster;
-        let mut passing = pool.list(evaluation.verdicts.n_passing() + 1);
+        let mut passing = buffers.list(evaluation.verdicts.n_passing() + 1);
         evaluation.verdicts.passing(&mut passing);
         let mut left_out = SkipSet::default();
         domains.add_to(&mut left_out);

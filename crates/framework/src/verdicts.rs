@@ -177,22 +177,6 @@ impl Verdicts {
         }
     }
 
-    /// Takes the answers of `nodes` over from a pass that looked at them alone.
-    pub fn take_over(&mut self, nodes: &[NodeIdx], part: &Self) {
-        let theirs = part.statuses.iter().skip(2);
-        let ids: Vec<VerdictId> = [VerdictId::PASS, VerdictId::ABSENT]
-            .into_iter()
-            .chain(theirs.map(|status| self.intern(status)))
-            .collect();
-        self.let_pass(nodes);
-        for &idx in nodes {
-            let id = part.id(idx);
-            if id != VerdictId::PASS {
-                self.set(idx, ids[usize::from(id.0)]);
-            }
-        }
-    }
-
     /// Replaces `nodes` by those that pass, in the order of their slots.
     pub fn passing(&self, nodes: &mut Vec<NodeIdx>) {
         nodes.resize(self.n_passing() + 1, NodeIdx::from_index(0));
@@ -317,25 +301,19 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_parts_are_taken_over() {
-        let nodes: Vec<NodeIdx> = (0..6).map(NodeIdx::from_index).collect();
-        let mut whole = Verdicts::absent(7);
-        for (part, text) in [(&nodes[..3], "x"), (&nodes[3..], "y")] {
-            let mut answers = Verdicts::absent(7);
-            answers.let_pass(part);
-            answers.put(part[0], &Status::unschedulable("both"));
-            answers.put(part[1], &Status::unschedulable(text));
-            whole.take_over(part, &answers);
+    fn nodes_that_pass_are_listed_by_slot() {
+        let nodes: Vec<NodeIdx> = (0..7).map(NodeIdx::from_index).collect();
+        let mut verdicts = Verdicts::absent(7);
+        verdicts.let_pass(&nodes[..6]);
+        for at in [0, 1, 3, 4] {
+            verdicts.put(nodes[at], &Status::unschedulable("x"));
         }
-        let seen: Vec<_> = whole.rejections().map(|(s, n)| (s.message(), n)).collect();
-        assert_eq!(seen, [("both".to_owned(), 2), ("x".to_owned(), 1), ("y".to_owned(), 1)]);
         let mut passing = vec![nodes[0]];
-        let mut all = whole.clone();
-        all.let_pass(&(0..7).map(NodeIdx::from_index).collect::<Vec<_>>());
-        assert_eq!((all.n_passing(), all.n_rejected()), (7, 0));
-        whole.passing(&mut passing);
+        verdicts.passing(&mut passing);
         assert_eq!(passing, [nodes[2], nodes[5]]);
-        assert_eq!((whole.n_passing(), whole.n_rejected()), (2, 4));
-        assert_eq!(whole.id(NodeIdx::from_index(6)), VerdictId::ABSENT);
+        assert_eq!((verdicts.n_passing(), verdicts.n_rejected()), (2, 4));
+        assert_eq!(verdicts.id(nodes[6]), VerdictId::ABSENT);
+        verdicts.let_pass(&nodes);
+        assert_eq!((verdicts.n_passing(), verdicts.n_rejected()), (7, 0));
     }
 }

@@ -8,7 +8,7 @@ use kube_scheduler_cache::PodGroupError;
 use kube_scheduler_config::{
     Configuration, FeatureGates, LoadError, decode, default, ignore_managed_resources, validate,
 };
-use kube_scheduler_engine::{BuildError, Engine, EngineOptions, Input, Pool};
+use kube_scheduler_engine::{BuildError, Engine, EngineOptions, Input};
 use kube_scheduler_runtime::Registry;
 
 use crate::driver::{Driver, Recording};
@@ -31,8 +31,6 @@ pub struct SimulationOptions {
     pub seed: u64,
     /// Whether gangs are planned as a whole, as with the scheduler's flag `--exact-gangs`.
     pub exact_gangs: bool,
-    /// Threads for scans over nodes; the result does not depend on them.
-    pub pool: Pool,
     /// Whether pods without a node come at the times of their creation, and those of traces go at the times of their deletion,
     /// instead of being there from the start to the end.
     pub timeline: bool,
@@ -51,7 +49,6 @@ impl Default for SimulationOptions {
             registry: kube_scheduler_plugins_intree::registry(),
             seed: 0,
             exact_gangs: false,
-            pool: Pool::none(),
             timeline: false,
             explain: Vec::new(),
         }
@@ -284,7 +281,6 @@ fn engine(options: &SimulationOptions) -> Result<Engine, BuildError> {
     let engine_options = EngineOptions {
         seed: options.seed,
         plans_gangs_exactly: options.exact_gangs,
-        pool: options.pool.clone(),
         gates: options.gates.clone(),
         ..EngineOptions::default()
     };

@@ -55,6 +55,6 @@ fn n_learned_bytes(engine: &Engine) -> usize {
 /// Engines built as those of the simulation are.
 fn fresh_engines(seed: u64, options: &Options, n: usize) -> Result<Vec<Engine>> {
     let dial = Dial::new(seed);
-    let setup = Setup::new(seed, options.shares_evaluations, options.pool.clone(), &dial)?;
+    let setup = Setup::new(seed, options.shares_evaluations, &dial)?;
     (0..n).map(|_| Ok(setup.engine()?.0)).collect()
 }

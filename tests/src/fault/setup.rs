@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_config::{Configuration, FeatureGates, Gate, load};
-use kube_scheduler_engine::{Engine, EngineOptions, Pool};
+use kube_scheduler_engine::{Engine, EngineOptions};
 use kube_scheduler_runtime::{Extender, Registry};
 use kube_scheduler_writes::{EventApi, Outbox, OutboxOptions, RateLimit};
 use serde_json::{Value, json};
@@ -34,7 +34,6 @@ pub(super) struct Setup {
     plain_registry: Registry,
     seed: u64,
     shares_evaluations: bool,
-    pool: Pool,
     rate: Option<RateLimit>,
     event_api: EventApi,
     dial: Arc<Dial>,
@@ -43,12 +42,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    pub(super) fn new(
-        seed: u64,
-        shares_evaluations: bool,
-        pool: Pool,
-        dial: &Arc<Dial>,
-    ) -> Result<Self> {
+    pub(super) fn new(seed: u64, shares_evaluations: bool, dial: &Arc<Dial>) -> Result<Self> {
         let mut numbers = Numbers::new(seed ^ 0x5e_7b);
         let gates = FeatureGates::default()
             .with(Gate::SchedulerAsyncPreemption, !numbers.one_in(4))
@@ -69,7 +63,6 @@ impl Setup {
             gates,
             seed,
             shares_evaluations,
-            pool,
             rate,
             event_api,
             dial: dial.clone(),
@@ -98,7 +91,6 @@ impl Setup {
             seed: self.seed,
             gates: self.gates.clone(),
             uses_class_cache: self.shares_evaluations,
-            pool: self.pool.clone(),
             keeps_bound: true,
             extenders: extenders.into_iter().collect(),
             ..EngineOptions::default()

@@ -87,7 +87,7 @@ impl Simulation {
         let dial = Dial::new(seed);
         let mut numbers = Numbers::new(seed);
         let now = Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?;
-        let setup = Setup::new(seed, options.shares_evaluations, options.pool.clone(), &dial)?;
+        let setup = Setup::new(seed, options.shares_evaluations, &dial)?;
         let n_seats = 1 + numbers.below(3);
         let seat = |_| Seat { instance: None, life: 0, back_at: now, cut_off_until: now };
         let server = Server::new(numbers.one_in(2));

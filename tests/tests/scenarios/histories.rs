@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{Node, Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, decode, default};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input, Pool};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Input};
 use kube_scheduler_framework::preemption::PreemptionCandidate;
 use kube_scheduler_runtime::{
     Extender, ExtenderCallError, ExtenderFilterResult, ExtenderVerbs, ExtenderVictims,
@@ -27,11 +27,6 @@ const SEEDS: std::ops::Range<u64> = 1..9;
 fn log(seed: u64, percentage: i32, options: EngineOptions) -> Vec<String> {
     let options = EngineOptions { seed: seed % 3, ..options };
     History::new(seed, percentage, options).unwrap().run(STEPS).unwrap().to_vec()
-}
-
-fn threads(n: usize) -> Pool {
-    let threads = rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
-    Pool::new(Arc::new(threads)).splitting_from(2)
 }
 
 /// Lets every node and every eviction pass; scores nothing, or not at all.
@@ -79,14 +74,13 @@ impl Extender for Agreeable {
     }
 }
 
-fn options(uses_class_cache: bool, pool: Pool) -> EngineOptions {
-    EngineOptions { seed: 7, uses_class_cache, pool, ..EngineOptions::default() }
+fn options(uses_class_cache: bool) -> EngineOptions {
+    EngineOptions { seed: 7, uses_class_cache, ..EngineOptions::default() }
 }
 
 #[test]
 fn a_history_is_not_empty() {
-    let log: Vec<String> =
-        SEEDS.flat_map(|seed| log(seed, 0, options(true, Pool::none()))).collect();
+    let log: Vec<String> = SEEDS.flat_map(|seed| log(seed, 0, options(true))).collect();
     let bindings = log.iter().filter(|line| line.starts_with("bind ")).count();
     let refusals = log.iter().filter(|line| line.contains("FailedScheduling")).count();
     let evictions = log.iter().filter(|line| line.starts_with("evict ")).count();
@@ -101,8 +95,7 @@ fn a_history_is_not_empty() {
 fn evaluations_are_really_shared() {
     let hits = |uses_class_cache: bool| {
         let hits_of = |seed| {
-            let mut history =
-                History::new(seed, 0, options(uses_class_cache, Pool::none())).unwrap();
+            let mut history = History::new(seed, 0, options(uses_class_cache)).unwrap();
             history.run(STEPS).unwrap();
             history.engine.class_cache_counts().hits
         };
@@ -160,8 +153,7 @@ impl Preemptions {
         .unwrap();
         default(&mut config, &FeatureGates::default());
         let registry = kube_scheduler_plugins_intree::registry();
-        let engine =
-            Engine::new(&config, &registry, options(uses_class_cache, Pool::none())).unwrap();
+        let engine = Engine::new(&config, &registry, options(uses_class_cache)).unwrap();
         let now = Timestamp::from_millis(1_000_000);
         Self { engine, now, pods: BTreeMap::new(), victims: Vec::new(), log: Vec::new() }
     }
@@ -297,17 +289,14 @@ proptest! {
     })]
 
     #[test]
-    fn decisions_do_not_depend_on_threads(seed: u64) {
-        let alone = log(seed, 0, options(true, Pool::none()));
-        prop_assert_eq!(&alone, &log(seed, 0, options(true, Pool::none())));
-        prop_assert_eq!(&alone, &log(seed, 0, options(true, threads(1))));
-        prop_assert_eq!(&alone, &log(seed, 0, options(true, threads(3))));
+    fn decisions_are_repeatable(seed: u64) {
+        prop_assert_eq!(log(seed, 0, options(true)), log(seed, 0, options(true)));
     }
 
     #[test]
     fn decisions_do_not_depend_on_shared_evaluations(seed: u64) {
-        let shared = log(seed, 0, options(true, Pool::none()));
-        let fresh = log(seed, 0, options(false, Pool::none()));
+        let shared = log(seed, 0, options(true));
+        let fresh = log(seed, 0, options(false));
         prop_assert_eq!(shared, fresh);
     }
 
@@ -315,11 +304,11 @@ proptest! {
     #[test]
     fn an_agreeable_extender_changes_nothing(seed: u64) {
         for percentage in [0, 30] {
-            let alone = log(seed, percentage, options(true, Pool::none()));
+            let alone = log(seed, percentage, options(true));
             for is_mute in [true, false] {
                 let agreeable: Arc<dyn Extender> = Arc::new(Agreeable { is_mute });
                 let extenders = [agreeable].into_iter().collect();
-                let options = EngineOptions { extenders, ..options(true, Pool::none()) };
+                let options = EngineOptions { extenders, ..options(true) };
                 prop_assert_eq!(&alone, &log(seed, percentage, options));
             }
         }
@@ -327,14 +316,14 @@ proptest! {
 
     #[test]
     fn sampling_is_deterministic_too(seed: u64) {
-        let first = log(seed, 30, options(true, Pool::none()));
-        prop_assert_eq!(first, log(seed, 30, options(false, threads(2))));
+        let first = log(seed, 30, options(true));
+        prop_assert_eq!(first, log(seed, 30, options(false)));
     }
 
     /// Whatever was deleted at whatever point of an attempt, nothing of it stays behind.
     #[test]
     fn a_history_leaves_no_trace(seed: u64) {
-        let mut history = History::new(seed, 0, options(true, Pool::none())).unwrap();
+        let mut history = History::new(seed, 0, options(true)).unwrap();
         history.run(STEPS).unwrap();
         history.wind_up().unwrap();
         let engine = &history.engine;
@@ -352,7 +341,7 @@ proptest! {
 
     #[test]
     fn the_cluster_state_equals_recomputation(seed: u64) {
-        let mut history = History::new(seed, 0, options(true, Pool::none())).unwrap();
+        let mut history = History::new(seed, 0, options(true)).unwrap();
         history.run(STEPS).unwrap();
         let differences = kube_scheduler_cache::check(history.engine.cluster());
         prop_assert!(differences.is_empty(), "{differences:?}");

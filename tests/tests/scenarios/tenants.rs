@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_cache::check;
-use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, EngineOptions, Input, Pool, WorkLimits,
-};
+use kube_scheduler_engine::{AttemptResult, Effect, Engine, EngineOptions, Input, WorkLimits};
 use kube_scheduler_tests::fixtures::{
     GANG_GATES, engine, gates, node_applied, object_applied, pod_applied,
 };
@@ -551,7 +549,7 @@ fn large_gangs_of_plain_pods_are_not_charged() {
 }
 
 #[test]
-fn work_does_not_depend_on_the_class_cache_or_on_threads() {
+fn work_does_not_depend_on_the_class_cache() {
     let works = |options: EngineOptions| {
         let mut world = World::sized(100, options);
         let mut works = Vec::new();
@@ -567,9 +565,6 @@ fn work_does_not_depend_on_the_class_cache_or_on_threads() {
     let cached = works(EngineOptions::default());
     assert!(cached.len() >= 20, "{}", cached.len());
     let options = EngineOptions { uses_class_cache: false, ..EngineOptions::default() };
-    assert_eq!(works(options), cached);
-    let threads = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
-    let options = EngineOptions { pool: Pool::new(Arc::new(threads)), ..EngineOptions::default() };
     assert_eq!(works(options), cached);
 }
 

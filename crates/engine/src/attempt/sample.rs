@@ -46,7 +46,7 @@ impl Search<'_, '_> {
             None => self.pre_filter(),
         };
         let mut evaluation =
-            Evaluation::after_pre_filter(&self.runner, self.pool, state, pre_filter)
+            Evaluation::after_pre_filter(&self.runner, self.buffers, state, pre_filter)
                 .map(|evaluation| evaluation.kept_to(self.nodes))
                 .map_err(|failure| self.failed(failure))?;
         let cluster = self.runner.cx.cluster;

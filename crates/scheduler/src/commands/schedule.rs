@@ -103,12 +103,9 @@ fn builder(endpoint: Endpoint, registry: Registry, settings: &Settings) -> Resul
         disabled: flags.metrics.disabled_metrics.clone(),
         allow_labels: flags.metrics.allowed_labels().map_err(anyhow::Error::msg)?,
     };
-    let n_cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let parallelism = usize::try_from(settings.config.parallelism()).unwrap_or(1);
     Ok(Daemon::builder(endpoint, registry)
         .config(settings.config.clone())
         .gates(settings.gates.clone())
-        .threads(n_cores.min(parallelism))
         .serving(serving::options(settings, Some(VerbositySetter::new(logging::set_verbosity))))
         .rate_limit(settings.rate)
         .max_in_unschedulable(settings.max_in_unschedulable)

@@ -369,8 +369,7 @@ pub(super) fn worth_knowing(read: &Configuration, config: &Configuration) -> Vec
     if read.parallelism.is_some() {
         findings.push(Finding::note(
             "parallelism",
-            "the most threads that a scan of nodes is split among; never more than there are processors, and it changes no \
-             decision",
+            "has no effect: one thread goes through the nodes, which is faster than to split them",
         ));
     }
     percentages(read, &mut findings);
