@@ -17,7 +17,6 @@ mod fit_scan;
 mod listing;
 pub(crate) mod resource;
 mod scored;
-mod scored_pair;
 pub(crate) mod shape;
 mod strategy;
 

@@ -113,11 +113,6 @@ impl Score for BalancedAllocation {
                 let node = cx.cluster().node(idx);
                 *score = node.map_or(0, |node| gain(plan.on_view(&node, totals.as_ref())));
             }
-        } else if let Some(pair) = scan.pair() {
-            pair.score(nodes, scores, |amounts| match amounts {
-                [Some(a), Some(b)] => gain_of_two(&a, &b),
-                amounts => gain(amounts.into_iter().flatten()),
-            });
         } else {
             for (&idx, score) in nodes.iter().zip(scores.iter_mut()) {
                 *score = gain(scan.at(idx));
@@ -152,14 +147,6 @@ fn gain(amounts: impl Iterator<Item = Amounts>) -> i64 {
         before.push(fraction(amounts.before, amounts.allocatable));
         after.push(fraction(amounts.after, amounts.allocatable));
     }
-    50 + (50 + balance(&after) - balance(&before)) / 2
-}
-
-/// The gain in balance of exactly two resources.
-#[inline]
-fn gain_of_two(a: &Amounts, b: &Amounts) -> i64 {
-    let before = [fraction(a.before, a.allocatable), fraction(b.before, b.allocatable)];
-    let after = [fraction(a.after, a.allocatable), fraction(b.after, b.allocatable)];
     50 + (50 + balance(&after) - balance(&before)) / 2
 }
 

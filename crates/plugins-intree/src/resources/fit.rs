@@ -25,7 +25,6 @@ use super::fit_placement;
 use super::fit_scan::Scan;
 use super::listing::Listing;
 use super::scored::{Plan, UsedBasis};
-use super::strategy::Strategy;
 use crate::dynamic_resources::totals::ScoredDevices;
 use crate::signature::write_resources;
 
@@ -202,8 +201,6 @@ impl Score for Fit {
                 *score =
                     node.map_or(0, |node| strategy.score(plan.on_view(&node, totals.as_ref())));
             }
-        } else if let (Strategy::LeastAllocated, Some(pair)) = (strategy, scan.pair()) {
-            pair.score_least_allocated(nodes, scores);
         } else {
             for (&idx, score) in nodes.iter().zip(scores.iter_mut()) {
                 *score = strategy.score(scan.at(idx));

@@ -16,7 +16,6 @@ use kube_scheduler_framework::{ClusterView, NodeIdx, NodeView};
 use smallvec::SmallVec;
 
 use super::resource::Resource;
-use super::scored_pair::{Columns, Pair};
 use crate::dynamic_resources::totals::{DeviceTotals, ScoredDevices};
 
 /// A resource named by a plugin's arguments.
@@ -206,17 +205,5 @@ impl ScanPlan<'_> {
             item.item
                 .amounts(item.capacity.get(node), item.used.map_or(0, |column| column.get(node)))
         })
-    }
-}
-
-impl<'a> ScanPlan<'a> {
-    /// The plan's two resources, if it has exactly two: the common case, which is worth a loop of its own.
-    pub(crate) fn pair(&self) -> Option<Pair<'a>> {
-        let [a, b] = &*self.items else { return None };
-        let columns = |item: &ScanItem<'a>| {
-            let ScanItem { item: Item { request, weight, .. }, capacity, used } = *item;
-            Some(Columns { request, weight, capacity, used: used? })
-        };
-        Some(Pair::new(columns(a)?, columns(b)?))
     }
 }

@@ -51,7 +51,7 @@ impl Strategy {
 
 /// How much of a resource stays free, in percent, truncated; 0 when more is used than there is.
 #[inline]
-pub(super) fn free_percent(amounts: &Amounts) -> i64 {
+fn free_percent(amounts: &Amounts) -> i64 {
     let Amounts { allocatable, after, .. } = *amounts;
     if after > allocatable {
         return 0;
