@@ -59,7 +59,6 @@
 mod fingerprint;
 mod fork;
 
-mod bound_selector;
 mod node_group;
 mod node_set;
 mod node_storage;
@@ -67,6 +66,7 @@ mod node_storage;
 mod headroom;
 mod interner;
 mod label_index;
+mod matching_nodes;
 mod node_table;
 mod node_tree;
 mod resource_columns;
@@ -99,12 +99,12 @@ mod requests;
 mod room;
 mod state;
 
-pub use bound_selector::{BoundPreferences, BoundRequirements};
 pub use change_log::{Change, ChangeEntries, ChangeKinds, Changes};
 pub use check::{Difference, check};
 pub use error::{CacheError, PodIdentity};
 pub use fork::CowMap;
 pub use images::ImageState;
+pub use matching_nodes::{nodes_matching, nodes_matching_term};
 pub use node_storage::Attachment;
 pub use node_table::NodeIdx;
 pub use objects::{

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use kube_scheduler_api_types::{
-    Labels, NodeSelector, Object, Pod, PodAffinityTerm, PodGroup, PreferredNodeTerm,
+    Labels, NodeSelector, NodeSelectorTerm, Object, Pod, PodAffinityTerm, PodGroup,
 };
 use kube_scheduler_cache::affinity::{TermId, TermKind};
 use kube_scheduler_cache::columns::{
@@ -13,8 +13,8 @@ use kube_scheduler_cache::columns::{
 use kube_scheduler_cache::counters::{CounterSpec, PodCounter};
 use kube_scheduler_cache::reads::{DISCARDED, ReadSet, Reads};
 use kube_scheduler_cache::{
-    Attachment, BoundPreferences, BoundRequirements, ClusterState, HostPorts, ImageState, NodeIdx,
-    ObjectStore, PodGroupError, PodGroupState,
+    Attachment, ClusterState, HostPorts, ImageState, NodeIdx, ObjectStore, PodGroupError,
+    PodGroupState, nodes_matching, nodes_matching_term,
 };
 
 use crate::group_objects::GroupObjects;
@@ -215,23 +215,18 @@ impl<'a> ClusterView<'a> {
         self.at_node(Reads::POD_USES).volume_counts()
     }
 
-    /// Which nodes have the labels and match the selector.
-    pub fn matching_requirements(
+    /// The nodes that have all labels of `pairs` and match the selector.
+    pub fn nodes_matching(
         self,
-        pairs: Option<&'a Labels>,
-        selector: Option<&'a NodeSelector>,
-    ) -> MatchingNodes<'a, BoundRequirements<'a>> {
-        let state = self.at_node(Reads::LABELS);
-        MatchingNodes { state, bound: BoundRequirements::new(state, pairs, selector) }
+        pairs: Option<&Labels>,
+        selector: Option<&NodeSelector>,
+    ) -> NodeSet {
+        nodes_matching(self.at_node(Reads::LABELS), pairs, selector)
     }
 
-    /// Which nodes match which of the weighted terms.
-    pub fn matching_preferences(
-        self,
-        terms: impl Iterator<Item = &'a PreferredNodeTerm>,
-    ) -> MatchingNodes<'a, BoundPreferences<'a>> {
-        let state = self.at_node(Reads::LABELS);
-        MatchingNodes { state, bound: BoundPreferences::new(state, terms) }
+    /// The nodes that match one term of a node affinity.
+    pub fn nodes_matching_term(self, term: &NodeSelectorTerm) -> NodeSet {
+        nodes_matching_term(self.at_node(Reads::LABELS), term)
     }
 
     /// The pods on a node.
@@ -412,36 +407,5 @@ impl<'a> ClusterView<'a> {
     /// The volumes that are attached to a node.
     pub fn attachments_on(self, node: &str) -> impl Iterator<Item = &'a Attachment> {
         self.all(Reads::OBJECTS).attachments_on(node)
-    }
-}
-
-/// A selector in the numbers of the cluster's label columns.
-#[derive(Debug)]
-pub struct MatchingNodes<'a, T> {
-    state: &'a ClusterState,
-    bound: T,
-}
-
-impl MatchingNodes<'_, BoundRequirements<'_>> {
-    /// Whether a node matches; `None` when there is no node in the slot.
-    pub fn contains(&self, node: NodeIdx) -> Option<bool> {
-        self.bound.matches(self.state, node)
-    }
-
-    /// All nodes that match.
-    pub fn nodes(&self) -> NodeSet {
-        self.bound.nodes(self.state)
-    }
-}
-
-impl MatchingNodes<'_, BoundPreferences<'_>> {
-    /// The sum of the weights of the terms that a node matches.
-    pub fn weight(&self, node: NodeIdx) -> i64 {
-        self.bound.sum_of_matching(self.state, node)
-    }
-
-    /// All terms, by weight and the nodes that match.
-    pub fn terms(&self) -> impl Iterator<Item = (i64, NodeSet)> {
-        self.bound.nodes(self.state)
     }
 }

@@ -12,10 +12,9 @@ use kube_scheduler_framework::api::{
 };
 use kube_scheduler_framework::columns::NodeSet;
 use kube_scheduler_framework::{
-    ActionType, ClusterView, Context, CycleState, EnqueueExtensions, EventRegistration,
-    FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin,
-    PluginArgs, PluginError, PreFilter, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter,
-    Status, extension_points,
+    ActionType, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes, Filter,
+    FilterSink, Handle, NodeIdx, NodeView, Normalization, Plugin, PluginArgs, PluginError,
+    PreFilter, PreFilterOutcome, PreScore, Score, Sign, SignatureWriter, Status, extension_points,
 };
 
 use self::added::AddedAffinity;
@@ -64,34 +63,9 @@ fn is_choosy(pod: &Pod) -> bool {
         || required(pod).is_some()
 }
 
-/// Below this many nodes each is checked by itself: the set of all nodes that match costs a pass over the whole cluster. Without
-/// sets an attempt takes a fifth longer (`bench core --workload EveryPodDifferent`); without the other way, as long: it is for pods that
-/// may go to few nodes only.
+/// Below this many nodes each is asked about by itself: the set of all nodes that match costs a pass over the whole cluster, which pods
+/// of a DaemonSet need not pay. Without sets an attempt takes a fifth longer (`bench core --workload EveryPodDifferent`).
 const FEW: usize = 64;
-
-/// Rejects those of `nodes` that do not match, checking few of them one by one with `alone`, many with the set that
-/// `at_once` computes. Slots without a node are skipped.
-fn reject_others(
-    cluster: ClusterView<'_>,
-    nodes: &[NodeIdx],
-    sink: &mut FilterSink<'_>,
-    rejection: &Status,
-    alone: impl Fn(NodeIdx) -> Option<bool>,
-    at_once: impl FnOnce() -> NodeSet,
-) {
-    if nodes.len() < FEW {
-        for &idx in nodes {
-            if alone(idx) == Some(false) && sink.is_open(idx) {
-                let id = sink.code_for(rejection.clone());
-                sink.reject_with(idx, id);
-            }
-        }
-        return;
-    }
-    let (meant, live) = (at_once(), cluster.live_nodes());
-    let id = sink.code_for(rejection.clone());
-    sink.reject_where(nodes, id, |idx| live.contains(idx) & !meant.contains(idx));
-}
 
 impl Plugin for NodeAffinity {
     fn name(&self) -> &str {
@@ -139,23 +113,26 @@ impl Filter for NodeAffinity {
     fn filter_all(
         &self,
         cx: &Context<'_>,
-        _: &CycleState,
+        state: &CycleState,
         pod: &Pod,
         nodes: &[NodeIdx],
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
+        if nodes.len() < FEW {
+            return sink.reject_each(cx, nodes, |cx, node| self.filter(cx, state, pod, node));
+        }
         let cluster = cx.cluster();
+        let mut reject_others = |meant: NodeSet, rejection: &Status| {
+            let (live, id) = (cluster.live_nodes(), sink.code_for(rejection.clone()));
+            sink.reject_where(nodes, id, |idx| live.contains(idx) & !meant.contains(idx));
+        };
         if let Some(added) = &self.added.required {
-            let added = cluster.matching_requirements(None, Some(added));
-            let (alone, at_once) = (|idx| added.contains(idx), || added.nodes());
-            reject_others(cluster, nodes, sink, &self.rejection_added, alone, at_once);
+            reject_others(cluster.nodes_matching(None, Some(added)), &self.rejection_added);
         }
-        if !is_choosy(pod) {
-            return Ok(());
+        if is_choosy(pod) {
+            let pairs = pod.spec.node_selector.as_ref();
+            reject_others(cluster.nodes_matching(pairs, required(pod)), &self.rejection);
         }
-        let own = cluster.matching_requirements(pod.spec.node_selector.as_ref(), required(pod));
-        let (alone, at_once) = (|idx| own.contains(idx), || own.nodes());
-        reject_others(cluster, nodes, sink, &self.rejection, alone, at_once);
         Ok(())
     }
 }
@@ -202,18 +179,15 @@ impl Score for NodeAffinity {
             return Ok(());
         }
         let own = preferred(pod)?.unwrap_or_default();
-        let terms =
-            cx.cluster().matching_preferences(self.added.preferred_terms().iter().chain(own));
-        if nodes.len() < FEW {
-            for (&idx, score) in nodes.iter().zip(scores) {
-                *score = terms.weight(idx);
-            }
-            return Ok(());
-        }
+        let cluster = cx.cluster();
         scores.fill(0);
-        for (weight, meant) in terms.terms().filter(|(_, meant)| !meant.is_empty()) {
+        for preferred in self.added.preferred_terms().iter().chain(own) {
+            let meant = cluster.nodes_matching_term(&preferred.term);
+            if meant.is_empty() {
+                continue;
+            }
             for (&idx, score) in nodes.iter().zip(&mut *scores) {
-                *score += weight * i64::from(meant.contains(idx));
+                *score += i64::from(preferred.weight) * i64::from(meant.contains(idx));
             }
         }
         Ok(())

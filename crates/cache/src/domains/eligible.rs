@@ -7,9 +7,9 @@ use std::sync::Arc;
 use kube_scheduler_api_types::untolerated_taint;
 
 use super::spec::{CountedPods, CounterSpec, PodTolerations, RequiredNodeAffinity};
-use crate::bound_selector::BoundRequirements;
 use crate::fork::Column;
 use crate::label_index::{LabelColumn, ValueId};
+use crate::matching_nodes::nodes_matching;
 use crate::node_set::NodeSet;
 use crate::node_table::NodeIdx;
 use crate::state::ClusterState;
@@ -82,12 +82,11 @@ impl Shared {
         let known = self.affinity.take().filter(|(known, _)| known == affinity);
         let known = known.unwrap_or_else(|| {
             let RequiredNodeAffinity { pairs, required } = affinity;
-            let bound = BoundRequirements::new(cluster, pairs.as_ref(), required.as_ref());
             #[cfg(test)]
             {
                 self.n_evaluations += 1;
             }
-            (affinity.clone(), bound.nodes(cluster))
+            (affinity.clone(), nodes_matching(cluster, pairs.as_ref(), required.as_ref()))
         });
         &self.affinity.insert(known).1
     }
