@@ -364,7 +364,8 @@ impl Search<'_, '_> {
         let (runner, pod) = (&self.runner, self.pod);
         let cluster = runner.cx.cluster;
         let wants_scores = self.watched.wants_scores();
-        if sample.is_none() && self.extenders.is_empty() && !self.needs_scores() {
+        let needs_all = wants_scores || self.ties == TieBreak::ByName || sample.is_some();
+        if self.extenders.is_empty() && !needs_all {
             return best_node(runner, self.buffers, pod, evaluation, self.ties);
         }
         let is_sample = sample.is_some();
@@ -379,11 +380,6 @@ impl Search<'_, '_> {
         let added = self.extenders.prioritize(cluster, pod, &nodes);
         let order = order_of(self.ties, &nodes, is_sample, cluster);
         Ok(best_with(table.totals, added, order).map(|at| nodes[at]))
-    }
-
-    /// Whether every score is needed, and not only the best.
-    fn needs_scores(&self) -> bool {
-        self.watched.wants_scores() || self.ties == TieBreak::ByName
     }
 
     /// Whether a plugin after Score reads for this pod what was stored before. Not asked about pods that fit nowhere.

@@ -19,7 +19,6 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_cache::PodGroupState;
 use kube_scheduler_framework::{NodeIdx, Status};
 use kube_scheduler_queue::Nomination;
 
@@ -28,7 +27,9 @@ use self::classes::choosing;
 use self::search::{Answer, Halt, search};
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope};
-use crate::group::{Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
+use crate::group::{
+    Effort, Exact, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE,
+};
 use crate::price::Price;
 
 /// How many times the work of the most expensive pod the exact searches of one stage of an attempt may cost.
@@ -38,33 +39,6 @@ const TRY_PART: u64 = 4;
 
 /// The name of the widest level.
 const CLUSTER: &str = "cluster";
-
-/// What is asked of a gang that is planned as a whole.
-#[derive(Clone, Debug)]
-pub(crate) struct Exact {
-    /// How many of the members that are tried have to be placed.
-    needed: usize,
-    /// The label whose values are the domains that it may go to, if it has to keep to one.
-    level: Option<Arc<str>>,
-}
-
-impl Exact {
-    /// What is asked of a group; `None` if it is no gang, or gangs are not planned as a whole.
-    pub(crate) fn of(core: &Core, namespace: &str, name: &str) -> Option<Self> {
-        let gates = &core.plans.groups;
-        if !gates.plans_gangs_exactly || !gates.has_gangs_like(name) {
-            return None;
-        }
-        let (found, state) = core.cluster.pod_group_with_pods(namespace, name).ok()?;
-        let min_count = usize::try_from(found.min_count()?).unwrap_or(0);
-        let n_scheduled = state.map_or(0, PodGroupState::n_scheduled);
-        // A gang that has enough grows pod by pod.
-        let needed = min_count.saturating_sub(n_scheduled).max(1);
-        let keys = found.topology_keys.as_ref().filter(|_| gates.places_groups);
-        let level = keys.and_then(|keys| keys.first().cloned());
-        Some(Self { needed, level })
-    }
-}
 
 /// Why a gang was not placed on some nodes.
 #[derive(Clone, Debug)]

@@ -131,12 +131,14 @@ impl Explanation {
     }
 }
 
-/// How an attempt would choose among nodes.
-#[derive(Clone, Copy, Debug)]
-struct Manner {
+/// A pod about which an explanation is being made.
+struct Explainer<'a> {
+    runner: Runner<'a>,
+    pod: &'a Arc<Pod>,
     ties: TieBreak,
     random: u64,
     may_preempt: bool,
+    found: Explanation,
 }
 
 /// Explains what the next attempt at `pod` would find; `None` when no profile is responsible for it.
@@ -157,19 +159,17 @@ pub(crate) fn explained(
         return Some(Explanation::failed(pod, Status::error(refusal.message)));
     }
     core.work = limits.meter(price.search);
-    let manner = Manner {
-        ties: cycle.options.ties(random),
-        random,
-        may_preempt: price.search.saturating_add(price.preemption) <= limits.hard,
-    };
+    let may_preempt = price.search.saturating_add(price.preemption) <= limits.hard;
     // A manifest names no group that plugins know of; a pod of the cluster does.
     let mut pod = pod.clone();
     core.put_into_group(&mut pod);
     let pod = &pod;
     core.show_held_to(idx, pod, &[]);
     let profile = &core.plans.profiles[idx];
-    let runner = Runner::new(profile, core.sources());
-    let explanation = guarded(|| explain(&runner, pod, manner));
+    let (runner, ties) = (Runner::new(profile, core.sources()), cycle.options.ties(random));
+    let found = Explanation::nothing_yet(pod);
+    let explainer = Explainer { runner, pod, ties, random, may_preempt, found };
+    let explanation = guarded(|| explainer.explain());
     let n_nodes = core.cluster.n_nodes();
     let mut explanation = explanation.unwrap_or_else(|panic| Explanation::failed(pod, panic));
     if explanation.error.is_some() && core.work.left() == 0 {
@@ -199,49 +199,140 @@ pub(crate) fn gate_of(core: &Core, pod: &Arc<Pod>) -> Option<Status> {
     guarded(|| gating_status(&runner, pod)).unwrap_or_else(Some)
 }
 
-fn explain(runner: &Runner<'_>, pod: &Arc<Pod>, manner: Manner) -> Explanation {
-    let mut explanation =
-        Explanation { gated: gating_status(runner, pod), ..Explanation::nothing_yet(pod) };
-    let cluster = runner.cx.cluster;
-    let mut evaluation = match Evaluation::new(runner, pod, &Buffers::default()) {
-        Ok(evaluation) => evaluation,
-        Err(EvaluationFailure::PreFilter(status)) => return explanation.ended_by(status),
-        Err(EvaluationFailure::Filter(failure)) => {
-            explanation.node_names = failure.node_names;
-            let answers = failure.answers.into_iter().filter_map(|(idx, status)| {
-                let name = cluster.node_name(idx)?.clone();
-                Some(NodeExplanation { status, ..NodeExplanation::of(name) })
-            });
-            explanation.nodes = answers.collect();
-            return explanation.ended_by(failure.status);
+impl Explainer<'_> {
+    fn explain(mut self) -> Explanation {
+        let (runner, pod) = (self.runner, self.pod);
+        self.found.gated = gating_status(&runner, pod);
+        let cluster = runner.cx.cluster;
+        let mut evaluation = match Evaluation::new(&runner, pod, &Buffers::default()) {
+            Ok(evaluation) => evaluation,
+            Err(EvaluationFailure::PreFilter(status)) => return self.found.ended_by(status),
+            Err(EvaluationFailure::Filter(failure)) => {
+                self.found.node_names = failure.node_names;
+                let answers = failure.answers.into_iter().filter_map(|(idx, status)| {
+                    let name = cluster.node_name(idx)?.clone();
+                    Some(NodeExplanation { status, ..NodeExplanation::of(name) })
+                });
+                self.found.nodes = answers.collect();
+                return self.found.ended_by(failure.status);
+            }
+            Err(EvaluationFailure::Rejected(rejection)) => {
+                let run = &rejection.pre_filter;
+                self.found.pre_filter = run.status.clone();
+                let verdicts = Verdicts::absent(cluster.capacity());
+                let statuses = (&verdicts, &run.status);
+                let asked = (&rejection.state, &run.skip);
+                let diagnosis = rejection.diagnosis.clone();
+                self.give_up(statuses, asked, diagnosis);
+                self.add_rejected_nodes(statuses);
+                return self.found;
+            }
+        };
+        self.found.node_names.clone_from(&evaluation.pre_filter.node_names);
+        // As in an attempt, nominated pods are taken into account before the verdicts are used: they can take the last node.
+        match verdicts_with_nominated_pods(&runner, pod, &evaluation, None) {
+            Ok(changed) => evaluation.replace(changed),
+            Err(status) => return self.found.ended_by(status),
         }
-        Err(EvaluationFailure::Rejected(rejection)) => {
-            let run = &rejection.pre_filter;
-            explanation.pre_filter = run.status.clone();
-            let verdicts = Verdicts::absent(cluster.capacity());
-            let statuses = (&verdicts, &run.status);
-            let asked = (&rejection.state, &run.skip);
-            let diagnosis = rejection.diagnosis.clone();
-            give_up(runner, pod, statuses, asked, diagnosis, manner, &mut explanation);
-            add_rejected_nodes(runner, pod, statuses, &mut explanation);
-            return explanation;
+        self.found.chosen = nominated_node(&runner, pod, &evaluation);
+        if evaluation.verdicts.n_passing() == 0 && self.found.chosen.is_none() {
+            let Evaluation { state, pre_filter, .. } = &evaluation;
+            let asked = (state, &pre_filter.skip);
+            let diagnosis = evaluation.diagnosis(false);
+            self.give_up(evaluation.statuses(), asked, diagnosis);
         }
-    };
-    explanation.node_names.clone_from(&evaluation.pre_filter.node_names);
-    // As in an attempt, nominated pods are taken into account before the verdicts are used: they can take the last node.
-    match verdicts_with_nominated_pods(runner, pod, &evaluation, None) {
-        Ok(changed) => evaluation.replace(changed),
-        Err(status) => return explanation.ended_by(status),
+        self.add_nodes(&mut evaluation);
+        self.found
     }
-    explanation.chosen = nominated_node(runner, pod, &evaluation);
-    if evaluation.verdicts.n_passing() == 0 && explanation.chosen.is_none() {
-        let Evaluation { state, pre_filter, .. } = &evaluation;
-        let asked = (state, &pre_filter.skip);
-        let diagnosis = evaluation.diagnosis(false);
-        give_up(runner, pod, evaluation.statuses(), asked, diagnosis, manner, &mut explanation);
+
+    /// What an attempt does when no node fits: asks PostFilter, and says why.
+    fn give_up(
+        &mut self,
+        statuses: (&Verdicts, &Status),
+        asked: (&CycleState, &SkipSet),
+        mut diagnosis: Diagnosis,
+    ) {
+        let (runner, pod, found) = (&self.runner, self.pod, &mut self.found);
+        let has_post_filter = runner.profile.post_filter().next().is_some();
+        if has_post_filter && self.may_preempt {
+            let (extenders, report) = (Extenders::default(), Some(&mut found.preemption));
+            let (outcome, _) =
+                ask_post_filter(runner, &extenders, pod, statuses, asked, self.random, report);
+            diagnosis.post_filter_message = outcome.status.message();
+            found.post_filter = Some(outcome);
+        } else if has_post_filter {
+            diagnosis.post_filter_message = TOO_EXPENSIVE.to_owned();
+        }
+        let plugins: Vec<PluginName> = diagnosis.unschedulable_plugins.iter().cloned().collect();
+        found.waits_for = events_for(runner.profile, &plugins);
+        let n_nodes = runner.cx.cluster.n_nodes();
+        found.message = Some(FitError { n_nodes, diagnosis, not_before: None }.to_string());
     }
-    add_nodes(runner, pod, &mut evaluation, manner, &mut explanation);
-    explanation
+
+    /// Adds every node's answer, with scores for those that pass.
+    fn add_nodes(&mut self, evaluation: &mut Evaluation) {
+        let cluster = self.runner.cx.cluster;
+        let feasible = evaluation.feasible(cluster);
+        self.add_rejected_nodes(evaluation.statuses());
+        if feasible.is_empty() {
+            return;
+        }
+        let found = &mut self.found;
+        let name_of = |idx: NodeIdx| cluster.node_name(idx).cloned();
+        if let ([only], None) = (&*feasible, &found.chosen) {
+            found.chosen = name_of(*only);
+        }
+        match scored(&self.runner, self.pod, evaluation, &feasible) {
+            Ok(scored) => {
+                let totals: Vec<i64> = scored.iter().map(|(scores, _)| scores.total).collect();
+                let best = totals.iter().copied().max();
+                let tied = feasible.iter().zip(&totals).filter(|(_, total)| Some(**total) == best);
+                found.best = tied.filter_map(|(idx, _)| name_of(*idx)).collect();
+                if found.chosen.is_none() {
+                    let order = order_of(self.ties, &feasible, false, cluster);
+                    let chosen = first_best(&totals, order);
+                    found.chosen = chosen.and_then(|at| name_of(feasible[at]));
+                }
+                let passing = found.nodes.iter_mut().filter(|node| node.status.is_success());
+                for (node, (scores, by_plugin)) in passing.zip(scored) {
+                    (node.scores, node.by_plugin) = (Some(scores), by_plugin);
+                }
+            }
+            // One node alone is not scored in an attempt.
+            Err(status) => {
+                if feasible.len() > 1 && found.chosen.is_none() {
+                    found.message = Some(status.message());
+                }
+                found.error = Some(status);
+            }
+        }
+    }
+
+    /// Every node's answer, without scores.
+    fn add_rejected_nodes(&mut self, (verdicts, absent): (&Verdicts, &Status)) {
+        let (runner, pod) = (self.runner, self.pod);
+        let cluster = runner.cx.cluster;
+        let mut all: Option<Rejections<'_>> = None;
+        for &idx in cluster.order() {
+            let Some(name) = cluster.node_name(idx) else { continue };
+            let mut node = NodeExplanation::of(name.clone());
+            node.is_explicit = verdicts.id(idx) != VerdictId::ABSENT;
+            if !verdicts.passes(idx) {
+                node.status = verdicts.rejection(idx).unwrap_or(absent).clone();
+                let all = all.get_or_insert_with(|| Rejections::new(runner, pod));
+                let found = all.of_node(idx);
+                let mut further = found.statuses;
+                // The first is the answer that there is already, unless PreFilter gave that one.
+                if let Some(at) = further.iter().position(|other| *other == node.status) {
+                    further.remove(at);
+                }
+                node.further = further;
+                node.shortages = found.shortages;
+            }
+            self.found.nodes.push(node);
+        }
+        self.found.of_pod = all.map(|all| all.of_pod().to_vec()).unwrap_or_default();
+    }
 }
 
 impl NodeExplanation {
@@ -266,106 +357,6 @@ fn nominated_node(runner: &Runner<'_>, pod: &Pod, evaluation: &Evaluation) -> Op
     let overlay = NodeOverlay::new(idx);
     let status = runner.filter_with_nominated_pods(state, pod, &overlay, &pre_filter.skip);
     status.is_success().then(|| name.into())
-}
-
-/// What an attempt does when no node fits: asks PostFilter, and says why.
-fn give_up(
-    runner: &Runner<'_>,
-    pod: &Arc<Pod>,
-    statuses: (&Verdicts, &Status),
-    asked: (&CycleState, &SkipSet),
-    mut diagnosis: Diagnosis,
-    manner: Manner,
-    explanation: &mut Explanation,
-) {
-    let has_post_filter = runner.profile.post_filter().next().is_some();
-    if has_post_filter && manner.may_preempt {
-        let (extenders, report) = (Extenders::default(), Some(&mut explanation.preemption));
-        let (outcome, _) =
-            ask_post_filter(runner, &extenders, pod, statuses, asked, manner.random, report);
-        diagnosis.post_filter_message = outcome.status.message();
-        explanation.post_filter = Some(outcome);
-    } else if has_post_filter {
-        diagnosis.post_filter_message = TOO_EXPENSIVE.to_owned();
-    }
-    let plugins: Vec<PluginName> = diagnosis.unschedulable_plugins.iter().cloned().collect();
-    explanation.waits_for = events_for(runner.profile, &plugins);
-    let n_nodes = runner.cx.cluster.n_nodes();
-    explanation.message = Some(FitError { n_nodes, diagnosis, not_before: None }.to_string());
-}
-
-/// Adds every node's answer, with scores for those that pass.
-fn add_nodes(
-    runner: &Runner<'_>,
-    pod: &Pod,
-    evaluation: &mut Evaluation,
-    manner: Manner,
-    explanation: &mut Explanation,
-) {
-    let feasible = evaluation.feasible(runner.cx.cluster);
-    add_rejected_nodes(runner, pod, evaluation.statuses(), explanation);
-    if feasible.is_empty() {
-        return;
-    }
-    let cluster = runner.cx.cluster;
-    let name_of = |idx: NodeIdx| cluster.node_name(idx).cloned();
-    if let ([only], None) = (&*feasible, &explanation.chosen) {
-        explanation.chosen = name_of(*only);
-    }
-    match scored(runner, pod, evaluation, &feasible) {
-        Ok(scored) => {
-            let totals: Vec<i64> = scored.iter().map(|(scores, _)| scores.total).collect();
-            let best = totals.iter().copied().max();
-            let tied = feasible.iter().zip(&totals).filter(|(_, total)| Some(**total) == best);
-            explanation.best = tied.filter_map(|(idx, _)| name_of(*idx)).collect();
-            if explanation.chosen.is_none() {
-                let order = order_of(manner.ties, &feasible, false, cluster);
-                let chosen = first_best(&totals, order);
-                explanation.chosen = chosen.and_then(|at| name_of(feasible[at]));
-            }
-            let passing = explanation.nodes.iter_mut().filter(|node| node.status.is_success());
-            for (node, (scores, by_plugin)) in passing.zip(scored) {
-                (node.scores, node.by_plugin) = (Some(scores), by_plugin);
-            }
-        }
-        // One node alone is not scored in an attempt.
-        Err(status) => {
-            if feasible.len() > 1 && explanation.chosen.is_none() {
-                explanation.message = Some(status.message());
-            }
-            explanation.error = Some(status);
-        }
-    }
-}
-
-/// Every node's answer, without scores.
-fn add_rejected_nodes(
-    runner: &Runner<'_>,
-    pod: &Pod,
-    (verdicts, absent): (&Verdicts, &Status),
-    explanation: &mut Explanation,
-) {
-    let cluster = runner.cx.cluster;
-    let mut all: Option<Rejections<'_>> = None;
-    for &idx in cluster.order() {
-        let Some(name) = cluster.node_name(idx) else { continue };
-        let mut node = NodeExplanation::of(name.clone());
-        node.is_explicit = verdicts.id(idx) != VerdictId::ABSENT;
-        if !verdicts.passes(idx) {
-            node.status = verdicts.rejection(idx).unwrap_or(absent).clone();
-            let all = all.get_or_insert_with(|| Rejections::new(*runner, pod));
-            let found = all.of_node(idx);
-            let mut further = found.statuses;
-            // The first is the answer that there is already, unless PreFilter gave that one.
-            if let Some(at) = further.iter().position(|other| *other == node.status) {
-                further.remove(at);
-            }
-            node.further = further;
-            node.shortages = found.shortages;
-        }
-        explanation.nodes.push(node);
-    }
-    explanation.of_pod = all.map(|all| all.of_pod().to_vec()).unwrap_or_default();
 }
 
 /// What every plugin gives each of `nodes`, in their order.

@@ -6,6 +6,7 @@
 use std::sync::{Arc, LazyLock};
 
 use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_cache::PodGroupState;
 use kube_scheduler_framework::groups::{GroupCycleState, PlacedGroup};
 use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Reserve, Status};
 use kube_scheduler_queue::QueuedPod;
@@ -15,7 +16,6 @@ use smallvec::SmallVec;
 use crate::binding::{Bindings, Trial};
 use crate::core::Core;
 use crate::effect::PodRef;
-use crate::exact::Exact;
 use crate::failure::Failure;
 use crate::group_report::{MemberAttempt, PlacementAttempt};
 use crate::guard::guarded;
@@ -26,6 +26,33 @@ use crate::profiles::ProfileIdx;
 
 /// What is said of a group that cannot be scheduled.
 pub(crate) const UNSCHEDULABLE: &str = "pod group is unschedulable";
+
+/// What is asked of a gang that is planned as a whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Exact {
+    /// How many of the members that are tried have to be placed.
+    pub(crate) needed: usize,
+    /// The label whose values are the domains that it may go to, if it has to keep to one.
+    pub(crate) level: Option<Arc<str>>,
+}
+
+impl Exact {
+    /// What is asked of a group; `None` if it is no gang, or gangs are not planned as a whole.
+    pub(crate) fn of(core: &Core, namespace: &str, name: &str) -> Option<Self> {
+        let gates = &core.plans.groups;
+        if !gates.plans_gangs_exactly || !gates.has_gangs_like(name) {
+            return None;
+        }
+        let (found, state) = core.cluster.pod_group_with_pods(namespace, name).ok()?;
+        let min_count = usize::try_from(found.min_count()?).unwrap_or(0);
+        let n_scheduled = state.map_or(0, PodGroupState::n_scheduled);
+        // A gang that has enough grows pod by pod.
+        let needed = min_count.saturating_sub(n_scheduled).max(1);
+        let keys = found.topology_keys.as_ref().filter(|_| gates.places_groups);
+        let level = keys.and_then(|keys| keys.first().cloned());
+        Some(Self { needed, level })
+    }
+}
 
 /// The members of a group that are tried together.
 #[derive(Debug)]

@@ -25,10 +25,10 @@ use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts};
 use crate::diagnosis::FitError;
 use crate::effect::PodRef;
-use crate::exact::{Exact, restore_nominations, withdraw_nominations};
+use crate::exact::{restore_nominations, withdraw_nominations};
 use crate::failure::{Failure, NominationChange};
 use crate::group::{
-    Effort, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE, foreseen,
+    Effort, Exact, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE, foreseen,
 };
 use crate::group_report::GroupReport;
 use crate::group_submission::refuse_all;

@@ -17,7 +17,7 @@ use kube_scheduler_api_types::{Node, Pod};
 use kube_scheduler_framework::preemption::PreemptionCandidate;
 use kube_scheduler_framework::{BoxFuture, Status};
 
-pub use asking::{ExtenderScores, ExtenderVerdicts, Extenders};
+pub use asking::{ExtenderVerdicts, Extenders};
 
 /// The highest score that an extender is expected to give. Nothing clamps to it; it only fixes the scale.
 const MAX_EXTENDER_PRIORITY: i64 = 10;

@@ -19,8 +19,8 @@ mod runner;
 mod skip_set;
 
 pub use extender::{
-    Extender, ExtenderCallError, ExtenderFilterResult, ExtenderReport, ExtenderScores,
-    ExtenderVerbs, ExtenderVerdicts, ExtenderVictims, Extenders, HostPriority, PendingPriorities,
+    Extender, ExtenderCallError, ExtenderFilterResult, ExtenderReport, ExtenderVerbs,
+    ExtenderVerdicts, ExtenderVictims, Extenders, HostPriority, PendingPriorities,
 };
 pub use meter::{
     Bounds, Lengths, Meter, MeteredPoint, PLUGIN_BOUNDS, POINT_BOUNDS, Readings, Timer,

@@ -11,7 +11,6 @@ use std::borrow::Cow;
 
 use kube_scheduler_cache::columns::NodeSet;
 use kube_scheduler_framework::{NodeIdx, Status};
-use kube_scheduler_runtime::ExtenderScores;
 
 use super::{NoChoice, Search};
 use crate::evaluation::Evaluation;
@@ -64,15 +63,15 @@ impl Search<'_, '_> {
 /// extender mentioned come first, then those with the lowest `order`. The reference picks one of them at random.
 pub(super) fn best_with(
     mut totals: Vec<i64>,
-    added: Option<ExtenderScores>,
+    added: Option<Vec<Option<i64>>>,
     order: impl Fn(usize) -> u64,
 ) -> Option<usize> {
-    let Some(ExtenderScores { by_node }) = added else { return first_best(&totals, order) };
-    for (total, added) in totals.iter_mut().zip(&by_node) {
+    let Some(added) = added else { return first_best(&totals, order) };
+    for (total, added) in totals.iter_mut().zip(&added) {
         *total = total.wrapping_add(added.unwrap_or(0));
     }
     let best = totals.iter().copied().max()?;
-    let is_mentioned = |at: usize| by_node.get(at).is_some_and(Option::is_some);
+    let is_mentioned = |at: usize| added.get(at).is_some_and(Option::is_some);
     let ties = || (0..totals.len()).filter(|at| totals[*at] == best);
     let mentioned = ties().filter(|at| is_mentioned(*at)).min_by_key(|at| order(*at));
     mentioned.or_else(|| ties().min_by_key(|at| order(*at)))
@@ -83,11 +82,11 @@ mod tests {
     use super::*;
     use crate::preference::TieBreak;
 
-    fn scores(by_node: &[Option<i64>]) -> Option<ExtenderScores> {
-        Some(ExtenderScores { by_node: by_node.to_vec() })
+    fn scores(by_node: &[Option<i64>]) -> Option<Vec<Option<i64>>> {
+        Some(by_node.to_vec())
     }
 
-    fn best(totals: Vec<i64>, added: Option<ExtenderScores>) -> Option<usize> {
+    fn best(totals: Vec<i64>, added: Option<Vec<Option<i64>>>) -> Option<usize> {
         best_with(totals, added, |at| TieBreak::First.order(Some(at)))
     }
 

@@ -47,14 +47,6 @@ pub struct ExtenderVerdicts {
     pub statuses: Vec<(NodeIdx, Status)>,
 }
 
-/// What extenders add to the scores of some nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ExtenderScores {
-    /// For each node, in the order given: what to add, or `None` when no extender mentioned it. Of nodes with the best total
-    /// those that were mentioned go first.
-    pub by_node: Vec<Option<i64>>,
-}
-
 impl Extenders {
     /// Whether there are no extenders.
     pub fn is_empty(&self) -> bool {
@@ -118,28 +110,29 @@ impl Extenders {
         Ok(verdicts)
     }
 
-    /// What the extenders add to the scores of `nodes`; `None` when none is interested in the pod. One that fails adds
+    /// For each of `nodes`, in their order, what the extenders add to its score, or `None` when none mentioned it: of nodes with the
+    /// best total those that were mentioned go first. `None` for all when no extender is interested in the pod. One that fails adds
     /// nothing.
     pub fn prioritize(
         &self,
         cluster: &ClusterState,
         pod: &Arc<Pod>,
         nodes: &[NodeIdx],
-    ) -> Option<ExtenderScores> {
+    ) -> Option<Vec<Option<i64>>> {
         let interested: Vec<_> =
             self.iter().filter(|extender| extender.is_interested(pod)).collect();
         if interested.is_empty() {
             return None;
         }
         let asked = objects(cluster, nodes);
-        let mut scores = ExtenderScores { by_node: vec![None; nodes.len()] };
+        let mut scores: Vec<Option<i64>> = vec![None; nodes.len()];
         let mut pending = Vec::new();
         for extender in interested {
             if extender.verbs().prioritize {
                 pending.push((extender, caught(|| Ok(extender.prioritize(pod, &asked)))));
             } else {
                 // An extender that does not score counts as having mentioned every node.
-                scores.by_node.iter_mut().for_each(|score| *score = score.or(Some(0)));
+                scores.iter_mut().for_each(|score| *score = score.or(Some(0)));
             }
         }
         let positions: KeyedMap<&str, usize> =
@@ -155,8 +148,8 @@ impl Extenders {
                 let (node, score) = (&*priority.host, priority.score);
                 extender.report(ExtenderReport::Scored { pod, node, score });
                 let Some(&at) = positions.get(node) else { continue };
-                let sum = scores.by_node[at].unwrap_or(0);
-                scores.by_node[at] = Some(sum.wrapping_add(score.wrapping_mul(scale)));
+                let sum = scores[at].unwrap_or(0);
+                scores[at] = Some(sum.wrapping_add(score.wrapping_mul(scale)));
             }
         }
         Some(scores)
