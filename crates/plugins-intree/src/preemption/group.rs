@@ -10,6 +10,7 @@ use kube_scheduler_framework::api::{DisruptionMode, Pod, Timestamp};
 use kube_scheduler_framework::groups::{GroupTrial, PlacedGroup, PodGroupPostFilter};
 use kube_scheduler_framework::{ClusterView, Status};
 
+use super::choose::started;
 use super::disruption::{Budgets, Left};
 use super::{DefaultPreemption, NEVER};
 use crate::pod_groups::text_of;
@@ -119,7 +120,7 @@ fn units(cluster: ClusterView<'_>, now: Timestamp) -> Vec<Unit> {
     let mut groups: BTreeMap<(Arc<str>, Arc<str>), WholeGroup> = BTreeMap::new();
     let mut units: Vec<Unit> = Vec::new();
     for pod in cluster.order().iter().flat_map(|node| cluster.pods_on(*node)) {
-        let started = pod.status.started.unwrap_or(now);
+        let started = started(pod, now);
         let group = pod.spec.pod_group.as_ref().and_then(|name| {
             let key = (pod.namespace.clone(), name.clone());
             let found = groups.entry(key).or_insert_with(|| {
