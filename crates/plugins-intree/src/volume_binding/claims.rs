@@ -66,7 +66,7 @@ impl PodClaims {
                         "waiting for ephemeral volume controller to create the persistentvolumeclaim \"{name}\""
                     )));
                 }
-                Err(not_found) => return Err(unusable(not_found.to_string())),
+                Err(not_found) => return Err(unusable(not_found)),
             };
             if reported.phase() == "Lost" {
                 return Err(unusable(format!(
