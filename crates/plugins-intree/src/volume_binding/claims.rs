@@ -108,9 +108,7 @@ impl PodClaims {
         sorted.delayed = delayed.finish();
         Ok(sorted)
     }
-}
 
-impl PodClaims {
     /// Whether every claim is bound to a volume that can be reached from any node.
     pub(super) fn are_everywhere(&self) -> bool {
         self.delayed.claims.is_empty()
