@@ -198,7 +198,8 @@ impl Filter for DynamicResources {
         if devices.claims.is_empty() {
             return Status::SUCCESS;
         }
-        Trials::new(&self.shared, cx, devices, pod).on(node).run()
+        let trials = Trials::new(&self.shared, cx, devices, pod);
+        trials.run(node).err().unwrap_or_default()
     }
 
     fn filter_all(
@@ -226,9 +227,7 @@ impl Filter for DynamicResources {
         node: &NodeView<'_>,
     ) -> Vec<Shortage> {
         match state.get::<PodDevices>() {
-            Some(devices) => {
-                shortages::of_node(devices, &Trials::new(&self.shared, cx, devices, pod).on(node))
-            }
+            Some(devices) => shortages::of_node(&Trials::new(&self.shared, cx, devices, pod), node),
             None => Vec::new(),
         }
     }
@@ -262,7 +261,7 @@ impl Score for DynamicResources {
     ) -> Result<i64, Status> {
         match state.get::<PodDevices>() {
             Some(devices) if !self.is_indifferent(state, pod) => {
-                Ok(Trials::new(&self.shared, cx, devices, pod).on(node).score())
+                Ok(Trials::new(&self.shared, cx, devices, pod).score(node))
             }
             _ => Ok(0),
         }

@@ -137,10 +137,12 @@ impl Preparation<'_> {
             .map(Arc::new);
         let flight = claim.uid.clone();
         let group = shared.zip(entry.as_ref()).and_then(|(shared, entry)| shared.consumer(entry));
-        let given_back = match group {
-            Some(_) => GivenBack::by_anybody(objects, &object),
-            None => GivenBack::by(&self.pod.uid, objects, &object),
+        // What any member of a group gave back of a claim that they share counts.
+        let write = match group {
+            Some(_) => objects.unanswered_of_any(&object),
+            None => objects.unanswered(&object, &self.pod.uid),
         };
+        let given_back = GivenBack::once(write.map(|write| write.ends(&object)));
         Ok(PodClaim {
             object,
             claim,

@@ -15,7 +15,6 @@ use kube_scheduler_framework::groups::{ChoiceOutcome, Chooser, GroupCycleState, 
 use kube_scheduler_framework::{Context, CycleState, NodeView};
 
 use super::extended::Demand;
-use super::node::Trials;
 use super::reserve::share_ids;
 use super::shared::Shared;
 use super::state::PodDevices;
@@ -114,8 +113,7 @@ impl Choosing<'_> {
     fn wanted(&self, devices: &PodDevices) -> Option<(Arc<Allocator>, Option<Arc<ExtendedClaim>>)> {
         let allocator = devices.allocator.clone()?;
         devices.to_allocate().next()?;
-        let Self { shared, cx, pod, node, .. } = *self;
-        let special = Trials::new(shared, cx, devices, pod).on(node).special().ok()?;
+        let special = devices.special_on(self.node).ok()?;
         (special.is_some() || devices.has_user_claims()).then_some((allocator, special))
     }
 

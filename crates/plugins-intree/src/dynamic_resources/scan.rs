@@ -1,5 +1,5 @@
 //! Filter for all nodes at once: what is known of a question is read from one table, and only nodes without an answer are
-//! searched, one of those that see the same devices. Answers as [`Trial`] does for each node.
+//! searched, one of those that see the same devices. Answers as [`Trials::run`] does for each node.
 
 use kube_scheduler_devices::{NodeRef, View};
 use kube_scheduler_framework::{FilterSink, NodeIdx, Status, VerdictId};
@@ -49,7 +49,7 @@ pub(super) fn filter_all(
         let answer = match known {
             Some(answer) => answer,
             None => {
-                let (answer, _) = trials.on(&node).search(allocator, special.as_ref())?;
+                let (answer, _) = trials.search(&node, allocator, special.as_ref())?;
                 if let Some(view) = view {
                     by_view.insert(view, answer);
                 }
@@ -72,11 +72,9 @@ fn node_by_node(
             continue;
         }
         let Some(node) = trials.cx.cluster().node(idx) else { continue };
-        let status = trials.on(&node).run();
-        if status.is_rejected() {
-            sink.reject(idx, status);
-        } else if !status.is_success() {
-            return Err(status);
+        match trials.run(&node) {
+            Err(status) if status.is_rejected() => sink.reject(idx, status),
+            result => result?,
         }
     }
     Ok(())
