@@ -38,6 +38,7 @@ const STILL_PREEMPTING: &str = "waiting for the preemption for this pod to be fi
 const GROUP_STILL_PREEMPTING: &str = "waiting for the preemption for this pod group to be finished";
 const NO_GROUP: &str = "pod group for pod not found";
 const PLACED_GROUP: &str = "not eligible due to placement-based pod group scheduling limitation";
+const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 const NO_CANDIDATE: &str = "no candidate node for preemption";
 const WORKLOAD_AWARE: &str = "not eligible due to workload aware preemption enabled";
 
@@ -164,7 +165,8 @@ impl DefaultPreemption {
         if found.candidates.is_empty() {
             let text = "No preemption candidate is found; preemption is not helpful for scheduling";
             tracing::debug!(target: "V2", pod = pod.key(), "{text}");
-            let absent = candidates::not_helpful();
+            // The status of nodes that were not tried.
+            let absent = Status::unresolvable(NOT_HELPFUL);
             let text = Status::fits_nowhere(cluster.n_nodes(), &found.rejections, &absent);
             return PostFilterOutcome {
                 nominating: Some(NominatingInfo::Override(None)),

@@ -20,13 +20,6 @@ use kube_scheduler_framework::{Code, CycleState, PostFilterContext, Status};
 use super::choose::harm;
 use super::victims::DryRun;
 
-const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
-
-/// The status of nodes that were not tried.
-pub(super) fn not_helpful() -> Status {
-    Status::unresolvable(NOT_HELPFUL)
-}
-
 /// What the scan found.
 #[derive(Debug, Default)]
 pub(super) struct Found {

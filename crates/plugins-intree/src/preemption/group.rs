@@ -93,7 +93,9 @@ impl PodGroupPostFilter for DefaultPreemption {
         let mut victims = Vec::new();
         let cx = trial.context();
         let mut budgets = Budgets::of(cx.cluster(), group.namespace);
-        let (violating, others) = split(&mut budgets, candidates);
+        let mut left = Left::default();
+        let violates = |unit: &Unit| unit.pods.iter().any(|pod| !budgets.let_go(pod, &mut left));
+        let (violating, others): (Vec<_>, Vec<_>) = candidates.into_iter().partition(violates);
         cx.count_work(budgets.take_work());
         for unit in violating.into_iter().chain(others) {
             trial.put_back(&unit.pods);
@@ -144,10 +146,4 @@ fn units(cluster: ClusterView<'_>, now: Timestamp) -> Vec<Unit> {
         units.push(Unit { priority, pods: vec![pod.clone()], started });
     }
     units
-}
-
-/// Splits units into those whose eviction would violate a budget and the others; both keep the order.
-fn split(budgets: &mut Budgets<'_>, units: Vec<Unit>) -> (Vec<Unit>, Vec<Unit>) {
-    let mut left = Left::default();
-    units.into_iter().partition(|unit| unit.pods.iter().any(|pod| !budgets.let_go(pod, &mut left)))
 }

@@ -53,8 +53,31 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
         if !emptied.is_success() {
             return Err(emptied);
         }
-        let below = cluster.pods_on(node).filter(|other| other.priority() < priority);
-        self.reprieve(node, below.collect())
+        let (mut ordered, others) = self.budgets.split(self.below(node));
+        self.cx.cx.count_work(self.budgets.take_work());
+        let n_violating = ordered.len();
+        let has_both = n_violating > 0 && !others.is_empty();
+        ordered.extend(others);
+        // Puts back the pods that the node has room for; the others are the victims.
+        let evicted = self.trials.victims(&ordered)?;
+        let n_violations = evicted.iter().filter(|at| **at < n_violating).count();
+        let n_pdb_violations = i64::try_from(n_violations).unwrap_or(i64::MAX);
+        let victims = evicted.iter().filter_map(|at| ordered.get(*at).copied());
+        let mut victims: SomePods<'_> = victims.collect();
+        if has_both {
+            sort_by_importance(&mut victims, self.cx.cx.now());
+        }
+        let victims = victims.into_iter().cloned().collect();
+        Ok(PreemptionCandidate { node, victims, n_pdb_violations })
+    }
+
+    /// The pods of a node that have a lower priority, most important first.
+    fn below(&self, node: NodeIdx) -> SomePods<'b> {
+        let pods = self.cx.cx.cluster().pods_on(node);
+        let mut below: SomePods<'b> =
+            pods.filter(|other| other.priority() < self.pod.priority()).collect();
+        sort_by_importance(&mut below, self.cx.cx.now());
+        below
     }
 
     /// For each victim, in their order, the budgets that its eviction violates: as counted before the victims were found.
@@ -62,43 +85,12 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
         &mut self,
         candidate: &PreemptionCandidate,
     ) -> Vec<Vec<Arc<str>>> {
-        let cluster = self.cx.cx.cluster();
-        let mut potential: SomePods<'_> = cluster
-            .pods_on(candidate.node)
-            .filter(|other| other.priority() < self.pod.priority())
-            .collect();
-        sort_by_importance(&mut potential, self.cx.cx.now());
-        let violations = self.budgets.violations(potential);
+        let violations = self.budgets.violations(self.below(candidate.node));
         let of_victim = |victim: &Arc<Pod>| {
             let found = violations.iter().find(|(pod, _)| pod.uid == victim.uid);
             found.map(|(_, names)| names.clone()).unwrap_or_default()
         };
         candidate.victims.iter().map(of_victim).collect()
-    }
-
-    /// Puts back the pods that the node has room for; the others are the victims.
-    fn reprieve(
-        &mut self,
-        node: NodeIdx,
-        mut potential: SomePods<'b>,
-    ) -> Result<PreemptionCandidate, Status> {
-        let now = self.cx.cx.now();
-        sort_by_importance(&mut potential, now);
-        let (mut ordered, others) = self.budgets.split(potential);
-        self.cx.cx.count_work(self.budgets.take_work());
-        let n_violating = ordered.len();
-        let has_both = n_violating > 0 && !others.is_empty();
-        ordered.extend(others);
-        let evicted = self.trials.victims(&ordered)?;
-        let n_violations = evicted.iter().filter(|at| **at < n_violating).count();
-        let n_pdb_violations = i64::try_from(n_violations).unwrap_or(i64::MAX);
-        let victims = evicted.iter().filter_map(|at| ordered.get(*at).copied());
-        let mut victims: SomePods<'_> = victims.collect();
-        if has_both {
-            sort_by_importance(&mut victims, now);
-        }
-        let victims = victims.into_iter().cloned().collect();
-        Ok(PreemptionCandidate { node, victims, n_pdb_violations })
     }
 }
 
