@@ -20,7 +20,7 @@ use super::shared::Shared;
 use super::state::{GivenBack, PodClaim, PodDevices};
 use super::unclear::{Found, Unclear};
 use super::waiting::Waiting;
-use super::{extended, writes};
+use super::{decoded, extended, writes};
 
 const NO_STATE: &str = "not found";
 
@@ -230,7 +230,7 @@ impl BindClaims {
                 pause(cx, length)
             }
             None => {
-                let text = unclear.text().to_owned();
+                let text = unclear.text.clone();
                 self.end(cx, binding, Err(text))
             }
         }
@@ -268,7 +268,7 @@ impl BindClaims {
 
     /// A write without an answer was not carried out, and cannot be any more.
     fn unwritten(&mut self, cx: &mut TaskContext<'_>, mut binding: Binding) -> TaskStep {
-        let text = binding.unclear.take().map(|unclear| unclear.text().to_owned());
+        let text = binding.unclear.take().map(|unclear| unclear.text);
         self.end(cx, binding, Err(text.unwrap_or_default()))
     }
 
@@ -368,7 +368,7 @@ impl BindClaims {
         result: Result<(), String>,
     ) -> TaskStep {
         binding::settle(cx, &binding);
-        let decoded = self.shared.devices.claims.get(&binding.object);
+        let decoded = decoded::claim(&binding.object);
         match result.and_then(|()| decoded.map_err(|error| error.to_string())) {
             Err(text) => failed(text),
             Ok(claim) => {

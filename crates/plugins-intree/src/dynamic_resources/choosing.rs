@@ -18,7 +18,7 @@ use super::extended::Demand;
 use super::reserve::share_ids;
 use super::shared::Shared;
 use super::state::PodDevices;
-use super::{DynamicResources, kinds};
+use super::{DynamicResources, decoded, kinds};
 
 /// How many ways to allocate a pod's claims on one node are tried.
 const MAX_CHOICES: usize = 1024;
@@ -162,10 +162,7 @@ fn criteria_of(shared: &Shared, cx: &Context<'_>, members: &[Arc<Pod>]) -> Crite
     let cluster = cx.cluster();
     let objects = cluster.objects();
     let mut criteria = Criteria::default();
-    let mut class = |name: &str| {
-        let object = objects.get(kinds::GROUP, kinds::CLASS, "", name)?;
-        shared.devices.classes.get(object).ok()
-    };
+    let mut class = |name: &str| decoded::class(kinds::class(objects, name)?).ok();
     let mut known: BTreeSet<[Arc<str>; 2]> = BTreeSet::new();
     for pod in members {
         let n_before = criteria.n_added();
