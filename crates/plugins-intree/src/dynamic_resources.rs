@@ -92,15 +92,10 @@ impl DynamicResources {
         !pod.spec.resource_claims.is_empty() || self.shared.may_need_special_claim(pod)
     }
 
-    /// The name of the pod's group, if groups can have claims.
-    fn group_with_claims<'a>(&self, pod: &'a Pod) -> Option<&'a Arc<str>> {
-        group::name_of(pod, self.shared.settings.group_claims)
-    }
-
     fn sign_requests(&self, pod: &Pod, signature: &mut SignatureWriter) {
         write_resources(&pod.requests.fit, signature);
         // It is looked up for every member.
-        let group = self.group_with_claims(pod);
+        let group = self.shared.group_of(pod);
         signature.present(group.is_some());
         if let Some(group) = group {
             signature.text(&pod.namespace);
@@ -157,10 +152,8 @@ impl PreFilter for DynamicResources {
         // Where no class serves what the pod asks for, its evaluation depends on no objects but its group.
         let has_claims = !pod.spec.resource_claims.is_empty();
         if !self.may_concern(pod) || !has_claims && !extended::is_served(cx.cluster(), pod) {
-            return match self
-                .group_with_claims(pod)
-                .map(|name| group::find(cx.cluster(), pod, name))
-            {
+            let group = self.shared.group_of(pod);
+            return match group.map(|name| group::find(cx.cluster(), pod, name)) {
                 Some(Err(why)) => Status::unresolvable(why).into(),
                 _ => PreFilterOutcome::skip(),
             };
@@ -198,7 +191,8 @@ impl Filter for DynamicResources {
         if devices.claims.is_empty() {
             return Status::SUCCESS;
         }
-        Trials::new(&self.shared, cx, devices, pod).on(node).run()
+        let trials = Trials::new(&self.shared, cx, devices, pod);
+        trials.run(node).err().unwrap_or_default()
     }
 
     fn filter_all(
@@ -226,9 +220,7 @@ impl Filter for DynamicResources {
         node: &NodeView<'_>,
     ) -> Vec<Shortage> {
         match state.get::<PodDevices>() {
-            Some(devices) => {
-                shortages::of_node(devices, &Trials::new(&self.shared, cx, devices, pod).on(node))
-            }
+            Some(devices) => shortages::of_node(&Trials::new(&self.shared, cx, devices, pod), node),
             None => Vec::new(),
         }
     }
@@ -262,7 +254,7 @@ impl Score for DynamicResources {
     ) -> Result<i64, Status> {
         match state.get::<PodDevices>() {
             Some(devices) if !self.is_indifferent(state, pod) => {
-                Ok(Trials::new(&self.shared, cx, devices, pod).on(node).score())
+                Ok(Trials::new(&self.shared, cx, devices, pod).score(node))
             }
             _ => Ok(0),
         }
@@ -270,7 +262,7 @@ impl Score for DynamicResources {
 
     fn is_indifferent(&self, state: &CycleState, _: &Pod) -> bool {
         let has_choice = state.get::<PodDevices>().is_some_and(PodDevices::has_alternatives);
-        !has_choice || !self.shared.settings.features.prioritized_list
+        !has_choice || !self.shared.settings.inventory.features.prioritized_list
     }
 
     fn normalization(&self) -> Normalization {

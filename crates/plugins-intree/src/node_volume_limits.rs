@@ -20,7 +20,7 @@ use kube_scheduler_framework::{
     PreFilterOutcome, Sign, SignatureWriter, Status, extension_points,
 };
 
-use self::counted::{Failure, NewVolumes, attached_besides};
+use self::counted::{NewVolumes, attached_besides};
 use self::scan::Scan;
 use crate::volumes::{csi_driver, write_volumes};
 
@@ -89,7 +89,8 @@ impl NodeVolumeLimits {
         if there.has_broken_pods()
             && let Some(pod) = node.pods().find(|pod| there.is_broken(&pod.uid))
         {
-            return Err(Status::error(counted::fault_of(cluster, pod).unwrap_or_default()));
+            let fault = counted::fault_of(cluster, pod);
+            return Err(fault.unwrap_or_else(|| Status::error("")));
         }
         // The same volume twice on a node is attached once.
         let mut n_new: BTreeMap<&str, usize> = BTreeMap::new();
@@ -108,15 +109,6 @@ impl NodeVolumeLimits {
         }
         Ok(())
     }
-}
-
-/// What a pod brings; the error is the answer of every node.
-fn new_volumes(
-    cluster: ClusterView<'_>,
-    pod: &Pod,
-    has_csi_node: bool,
-) -> Result<NewVolumes, Status> {
-    NewVolumes::of(cluster, pod, has_csi_node).map_err(Failure::into_status)
 }
 
 impl Plugin for NodeVolumeLimits {
@@ -143,7 +135,7 @@ impl PreFilter for NodeVolumeLimits {
 impl Filter for NodeVolumeLimits {
     fn filter(&self, cx: &Context<'_>, _: &CycleState, pod: &Pod, node: &NodeView<'_>) -> Status {
         let has_csi_node = cx.cluster().csi_limits(node.idx()).is_some();
-        let new = new_volumes(cx.cluster(), pod, has_csi_node);
+        let new = NewVolumes::of(cx.cluster(), pod, has_csi_node);
         self.check(cx.cluster(), node, &new).err().unwrap_or_default()
     }
 

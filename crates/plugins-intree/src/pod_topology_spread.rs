@@ -22,7 +22,7 @@ use kube_scheduler_framework::{
 };
 
 use self::args::Defaults;
-use self::constraints::Constraint;
+use self::constraints::GivenConstraints;
 use self::filtering::HardState;
 use self::scoring::{SoftState, Wishes};
 
@@ -54,31 +54,28 @@ struct PodTopologySpread {
 }
 
 impl PodTopologySpread {
-    /// The constraints of `pod` with this action, each with what it counts.
-    fn constraints(
-        &self,
+    /// The constraints of `pod` with this action, and what each of them counts.
+    fn constraints<'a>(
+        &'a self,
         cx: &Context<'_>,
-        pod: &Pod,
+        pod: &'a Pod,
         action: WhenUnsatisfiable,
-    ) -> Result<Vec<(Constraint, CounterSpec)>, String> {
-        let constraints = self.defaults.constraints_of(cx, pod, action)?;
-        if constraints.is_empty() {
-            return Ok(Vec::new());
-        }
+    ) -> Result<(GivenConstraints<'a>, Vec<CounterSpec>), String> {
+        let constraints = self.defaults.given_to(cx, pod, action)?;
         let specs = if action == WhenUnsatisfiable::DoNotSchedule {
             filtering::specs(&constraints, pod, self.compares_numbers)
         } else {
             let requires_all = self.defaults.requires_all_keys(pod);
             scoring::specs(&constraints, pod, requires_all, self.compares_numbers)
         };
-        Ok(constraints.into_iter().zip(specs).collect())
+        Ok((constraints, specs))
     }
 
     /// What the pod would like; `None` when it has no such constraints.
     fn wishes(&self, cx: &Context<'_>, pod: &Pod) -> Result<Option<Wishes>, String> {
-        let soft = self.constraints(cx, pod, WhenUnsatisfiable::ScheduleAnyway)?;
+        let (soft, specs) = self.constraints(cx, pod, WhenUnsatisfiable::ScheduleAnyway)?;
         let requires_all = self.defaults.requires_all_keys(pod);
-        Ok((!soft.is_empty()).then(|| Wishes::of(cx.cluster(), soft, requires_all)))
+        Ok((!specs.is_empty()).then(|| Wishes::of(cx.cluster(), &soft, &specs, requires_all)))
     }
 }
 
@@ -113,9 +110,9 @@ impl PreFilter for PodTopologySpread {
         }
         match self.constraints(cx, pod, WhenUnsatisfiable::DoNotSchedule) {
             Err(error) => Status::error(format!("get constraints from pod: {error}")).into(),
-            Ok(hard) if hard.is_empty() => PreFilterOutcome::skip(),
-            Ok(hard) => {
-                state.insert(HardState::of(cx.cluster(), pod, hard));
+            Ok((_, specs)) if specs.is_empty() => PreFilterOutcome::skip(),
+            Ok((hard, specs)) => {
+                state.insert(HardState::of(cx.cluster(), pod, &hard, &specs));
                 PreFilterOutcome::success()
             }
         }

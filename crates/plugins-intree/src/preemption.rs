@@ -7,7 +7,6 @@
 //! Answers to `plugins/defaultpreemption/default_preemption.go` and `framework/preemption/preemption.go` of the
 //! reference; behaviour in `docs/spec/preemption.md` §2 to §6.
 
-mod candidate;
 mod candidates;
 mod choose;
 mod disruption;
@@ -20,15 +19,15 @@ use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::api::well_known::DISRUPTION_TARGET;
 use kube_scheduler_framework::groups::PodGroupPostFilter;
-use kube_scheduler_framework::preemption::{PreemptionCandidate, PreemptionReport};
+use kube_scheduler_framework::preemption::PreemptionReport;
 use kube_scheduler_framework::{
     ActionType, Code, Context, CycleState, EnqueueExtensions, EventRegistration, EventResource,
     Handle, NominatingInfo, Plugin, PluginArgs, PluginError, PostFilter, PostFilterContext,
     PostFilterOutcome, PreEnqueue, Status, extension_points,
 };
 
-use self::candidate::Candidate;
 use self::candidates::Search;
+use self::choose::harm;
 use crate::plugin_args::{self, WRONG_ARGS};
 
 pub(crate) const NAME: &str = "DefaultPreemption";
@@ -39,6 +38,7 @@ const STILL_PREEMPTING: &str = "waiting for the preemption for this pod to be fi
 const GROUP_STILL_PREEMPTING: &str = "waiting for the preemption for this pod group to be finished";
 const NO_GROUP: &str = "pod group for pod not found";
 const PLACED_GROUP: &str = "not eligible due to placement-based pod group scheduling limitation";
+const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 const NO_CANDIDATE: &str = "no candidate node for preemption";
 const WORKLOAD_AWARE: &str = "not eligible due to workload aware preemption enabled";
 
@@ -46,10 +46,10 @@ pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>,
     let checked = plugin_args::checked(args, ConfigArgs::DefaultPreemption)?;
     let ConfigArgs::DefaultPreemption(args) = checked else { return Err(WRONG_ARGS.into()) };
     Ok(Arc::new(DefaultPreemption {
-        search: Search::new(
-            args.min_candidate_nodes_percentage.unwrap_or_default(),
-            args.min_candidate_nodes_absolute.unwrap_or_default(),
-        ),
+        search: Search {
+            percentage: args.min_candidate_nodes_percentage.unwrap_or_default().into(),
+            absolute: args.min_candidate_nodes_absolute.unwrap_or_default().into(),
+        },
         places_groups: handle.is_enabled("TopologyAwareWorkloadScheduling"),
         preempts_for_groups: handle.is_enabled("WorkloadAwarePreemption"),
         is_in_background: handle.is_enabled("SchedulerAsyncPreemption"),
@@ -157,8 +157,6 @@ impl DefaultPreemption {
         pod: &Arc<Pod>,
         report: Option<&mut PreemptionReport>,
     ) -> PostFilterOutcome {
-        // What extenders leave outlives what they are shown.
-        let left;
         let found = match self.search.run(cx, state, pod, report) {
             Ok(found) => found,
             Err(status) => return PostFilterOutcome::without_nomination(status),
@@ -167,7 +165,8 @@ impl DefaultPreemption {
         if found.candidates.is_empty() {
             let text = "No preemption candidate is found; preemption is not helpful for scheduling";
             tracing::debug!(target: "V2", pod = pod.key(), "{text}");
-            let absent = candidates::not_helpful();
+            // The status of nodes that were not tried.
+            let absent = Status::unresolvable(NOT_HELPFUL);
             let text = Status::fits_nowhere(cluster.n_nodes(), &found.rejections, &absent);
             return PostFilterOutcome {
                 nominating: Some(NominatingInfo::Override(None)),
@@ -176,16 +175,16 @@ impl DefaultPreemption {
         }
         let mut candidates = found.candidates;
         if let Some(preempt) = cx.extenders {
-            left = match preempt(candidates.iter().map(PreemptionCandidate::from).collect()) {
+            candidates = match preempt(candidates) {
                 Ok(left) => left,
                 Err(status) => return PostFilterOutcome::without_nomination(status),
             };
-            candidates = left.iter().map(Candidate::from).collect();
         }
-        let chosen = choose::best(&candidates, cx.cx.now());
-        let Some((chosen, node)) =
-            chosen.and_then(|chosen| Some((chosen, cluster.node(chosen.node)?)))
-        else {
+        // The first of equals.
+        let now = cx.cx.now();
+        let chosen = candidates.into_iter().min_by_key(|candidate| harm(candidate, now));
+        let chosen = chosen.and_then(|it| Some((cluster.node(it.node)?, it.victims)));
+        let Some((node, victims)) = chosen else {
             return PostFilterOutcome::without_nomination(Status::unschedulable(NO_CANDIDATE));
         };
         tracing::debug!(
@@ -196,7 +195,7 @@ impl DefaultPreemption {
         );
         PostFilterOutcome {
             nominating: Some(NominatingInfo::Override(Some(node.name().clone()))),
-            victims: chosen.victims.iter().copied().cloned().collect(),
+            victims,
             ..PostFilterOutcome::without_nomination(Status::SUCCESS)
         }
     }

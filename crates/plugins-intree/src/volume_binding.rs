@@ -6,7 +6,6 @@
 //! chosen node and finds the same.
 
 mod affinity;
-mod args;
 mod bind;
 mod check;
 mod claims;
@@ -23,22 +22,26 @@ mod state;
 mod volume_form;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use kube_scheduler_config::{FeatureGates, Gate, PluginArgs as ConfigArgs};
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
-    Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration, FeasibleNodes,
-    Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError, PreBind,
-    PreBindFlight, PreFilter, PreFilterOutcome, PreScore, Reserve, Score, Sign, SignatureWriter,
-    Status, extension_points,
+    Code, Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration,
+    FeasibleNodes, Filter, FilterSink, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
+    PreBind, PreBindFlight, PreFilter, PreFilterOutcome, PreScore, Reserve, Score, Sign,
+    SignatureWriter, Status, extension_points,
 };
+use smallvec::SmallVec;
 
-use self::args::BindingArgs;
 use self::bind::BindVolumes;
 use self::claims::{PodClaims, all_bound};
-use self::find::Obstacles;
+use self::find::Obstacle;
 use self::log::SearchLog;
 use self::reservation::Reservation;
 use self::state::PodVolumes;
+use crate::plugin_args::{self, WRONG_ARGS};
+use crate::resources::shape::Shape;
 use crate::volumes::{has_claims, write_volumes};
 
 pub(crate) const NAME: &str = "VolumeBinding";
@@ -46,20 +49,33 @@ pub(crate) const NAME: &str = "VolumeBinding";
 const NO_STATE: &str = "not found";
 
 pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
-    Ok(Arc::new(VolumeBinding { args: BindingArgs::new(args, handle)? }))
+    // Which arguments there are depends on whether capacity is scored.
+    let scores_capacity = handle.is_enabled("StorageCapacityScoring");
+    let gates = FeatureGates::default().with(Gate::StorageCapacityScoring, scores_capacity);
+    let checked = plugin_args::checked_with(args, ConfigArgs::VolumeBinding, &gates)?;
+    let ConfigArgs::VolumeBinding(args) = checked else { return Err(WRONG_ARGS.into()) };
+    let timeout = u64::try_from(args.bind_timeout_seconds.unwrap_or_default());
+    Ok(Arc::new(VolumeBinding {
+        timeout: Duration::from_secs(timeout.unwrap_or_default()),
+        shape: scores_capacity.then(|| Shape::configured(&args.shape.unwrap_or_default())),
+    }))
 }
 
 struct VolumeBinding {
-    args: BindingArgs,
+    /// How long to wait for bindings.
+    timeout: Duration,
+    /// How use of capacity becomes a score; `None` when it is not scored.
+    shape: Option<Shape>,
 }
 
 fn no_state() -> Status {
     Status::error(NO_STATE)
 }
 
-fn rejection(obstacles: Obstacles) -> Status {
-    let code = kube_scheduler_framework::Code::UnschedulableAndUnresolvable;
-    Status::new(code, obstacles.texts().map(Into::into))
+fn rejection(mut obstacles: SmallVec<[Obstacle; 2]>) -> Status {
+    obstacles.sort_unstable();
+    let reasons = obstacles.into_iter().map(|obstacle| obstacle.as_str().into());
+    Status::new(Code::UnschedulableAndUnresolvable, reasons)
 }
 
 impl Plugin for VolumeBinding {
@@ -107,7 +123,7 @@ impl Filter for VolumeBinding {
         let log = SearchLog::start(pod, node.name());
         match volumes.claims.find(cx.cluster(), node.name(), node.labels(), log) {
             Err(error) => Status::error(error),
-            Ok(found) if found.obstacles.is_clear() => Status::SUCCESS,
+            Ok(found) if found.obstacles.is_empty() => Status::SUCCESS,
             Ok(found) => rejection(found.obstacles),
         }
     }
@@ -135,7 +151,7 @@ impl PreScore for VolumeBinding {
         _: &Pod,
         _: &FeasibleNodes<'_>,
     ) -> Status {
-        if self.args.shape.is_none() {
+        if self.shape.is_none() {
             Status::skip()
         } else if state.get::<PodVolumes>().is_none() {
             no_state()
@@ -153,11 +169,11 @@ impl Score for VolumeBinding {
         _: &Pod,
         node: &NodeView<'_>,
     ) -> Result<i64, Status> {
-        let Some(shape) = &self.args.shape else { return Ok(0) };
+        let Some(shape) = &self.shape else { return Ok(0) };
         let volumes = state.get::<PodVolumes>().ok_or_else(no_state)?;
         let found = volumes.claims.find(cx.cluster(), node.name(), node.labels(), None);
         // A node that Filter has not accepted has no volumes to score.
-        let found = found.ok().filter(|found| found.obstacles.is_clear());
+        let found = found.ok().filter(|found| found.obstacles.is_empty());
         Ok(found.map_or(0, |found| score::score(&found, shape)))
     }
 }
@@ -180,7 +196,7 @@ impl Reserve for VolumeBinding {
         let labels = cx.cluster().node_idx(node).and_then(|idx| cx.cluster().node(idx));
         let found = labels
             .and_then(|node| claims.find(cx.cluster(), node.name(), node.labels(), None).ok());
-        let found = found.filter(|found| found.obstacles.is_clear());
+        let found = found.filter(|found| found.obstacles.is_empty());
         // Where Filter has found nothing, there is nothing to bind.
         let Some(found) = found.filter(|_| !all_bound(cx.cluster(), pod)) else {
             log::nothing_to_assume(pod, node);
@@ -206,7 +222,7 @@ impl Reserve for VolumeBinding {
     ) {
         let reservation = state.get::<PodVolumes>().and_then(|volumes| volumes.reserved_on(node));
         if let Some(reservation) = reservation {
-            reservation.give_back(commands);
+            reservation.give_back(0, commands);
         }
     }
 
@@ -245,7 +261,7 @@ impl PreBind for VolumeBinding {
         match reserved(state, pod, node) {
             Ok(reservation) => {
                 log::binding(pod, node);
-                Completion::Task(Box::new(BindVolumes::new(self.args.timeout, reservation)))
+                Completion::Task(Box::new(BindVolumes::new(self.timeout, reservation)))
             }
             Err(status) if status.is_skip() => Completion::Ready(Status::SUCCESS),
             Err(status) => Completion::Ready(status),

@@ -76,7 +76,7 @@ impl PreFilter for VolumeRestrictions {
         let mut names = BTreeSet::new();
         for name in plain_claims(pod) {
             match claim(cx.cluster(), &pod.namespace, name) {
-                Err(missing) => return Status::unresolvable(missing.to_string()).into(),
+                Err(missing) => return Status::unresolvable(missing).into(),
                 Ok(claim) => {
                     if claim.access_modes().any(|mode| mode == "ReadWriteOncePod") {
                         names.insert(name.clone());

@@ -6,7 +6,7 @@ mod places;
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::{Labels, Object, Pod};
+use kube_scheduler_framework::api::{Labels, Pod};
 use kube_scheduler_framework::{
     ActionType, ClusterEvent, Context, CycleState, EnqueueExtensions, EventRegistration,
     EventResource, Filter, Handle, NodeView, Plugin, PluginArgs, PluginError, PreFilter,
@@ -16,8 +16,7 @@ use kube_scheduler_framework::{
 use self::places::{Place, is_placed, places_of};
 use crate::event_topics;
 use crate::volumes::{
-    BindingMode, StorageClass, claim, names_claim, plain_claims, storage_class, volume,
-    write_volumes,
+    StorageClass, claim, names_claim, plain_claims, storage_class, volume, write_volumes,
 };
 
 pub(crate) const NAME: &str = "VolumeZone";
@@ -45,15 +44,15 @@ impl Places {
 
 /// Where the volumes of the pod's claims are, or why the pod fits nowhere.
 fn places_of_pod(cx: &Context<'_>, pod: &Pod) -> Result<Vec<Place>, Status> {
-    let missing = |missing: crate::volumes::NotFound| Status::unresolvable(missing.to_string());
     let mut places = Vec::new();
     for name in plain_claims(pod) {
         if name.is_empty() {
             return Err(Status::unresolvable("PersistentVolumeClaim had no name"));
         }
-        let claim = claim(cx.cluster(), &pod.namespace, name).map_err(missing)?;
+        let claim = claim(cx.cluster(), &pod.namespace, name).map_err(Status::unresolvable)?;
         if !claim.volume_name().is_empty() {
-            let volume = volume(cx.cluster(), claim.volume_name()).map_err(missing)?;
+            let volume = volume(cx.cluster(), claim.volume_name());
+            let volume = volume.map_err(Status::unresolvable)?;
             places.extend(places_of(volume.object()));
             continue;
         }
@@ -63,18 +62,9 @@ fn places_of_pod(cx: &Context<'_>, pod: &Pod) -> Result<Vec<Place>, Status> {
                 "PersistentVolumeClaim had no pv name and storageClass name",
             ));
         }
-        let class = storage_class(cx.cluster(), class).map_err(missing)?;
-        match class.binding_mode() {
-            None => {
-                return Err(Status::unresolvable(format!(
-                    "VolumeBindingMode not set for StorageClass \"{}\"",
-                    class.name()
-                )));
-            }
-            Some(BindingMode::WaitForFirstConsumer) => {}
-            Some(BindingMode::Immediate) => {
-                return Err(Status::unresolvable("PersistentVolume had no name"));
-            }
+        let class = storage_class(cx.cluster(), class);
+        if !class.and_then(StorageClass::binds_late).map_err(Status::unresolvable)? {
+            return Err(Status::unresolvable("PersistentVolume had no name"));
         }
     }
     Ok(places)
@@ -126,10 +116,6 @@ impl Sign for VolumeZone {
     }
 }
 
-fn is_bound_late(class: &Object) -> bool {
-    StorageClass(class).binding_mode() == Some(BindingMode::WaitForFirstConsumer)
-}
-
 impl EnqueueExtensions for VolumeZone {
     fn events_to_register(&self) -> Vec<EventRegistration> {
         let added_or_updated = ActionType::ADD | ActionType::UPDATE;
@@ -138,7 +124,9 @@ impl EnqueueExtensions for VolumeZone {
             EventRegistration::on_object(
                 EventResource::StorageClass,
                 ActionType::ADD,
-                |_, _, _, added| added.is_none_or(is_bound_late),
+                |_, _, _, added| {
+                    added.is_none_or(|class| StorageClass(class).binds_late() == Ok(true))
+                },
             ),
             EventRegistration::always(ClusterEvent::new(EventResource::Node, node_actions)),
             event_topics::on_volume_claim(added_or_updated, names_claim),

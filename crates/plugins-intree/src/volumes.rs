@@ -16,17 +16,12 @@ mod signature;
 
 pub(crate) use csi_topology::translated_node_affinity;
 pub(crate) use lookup::{
-    NotFound, claim, csi_driver, csi_node, is_delay_binding, storage_class, storage_classes, volume,
+    claim, csi_driver, csi_node, is_delay_binding, storage_class, storage_classes, volume,
 };
-pub(crate) use node_objects::{CsiDriver, CsiNode, VolumeAttachment};
-pub(crate) use objects::{
-    BindingMode, PersistentVolume, StorageClass, StorageObject, VolumeClaim, amount,
-};
+pub(crate) use node_objects::{CsiDriver, CsiNode};
+pub(crate) use objects::{PersistentVolume, StorageClass, StorageObject, VolumeClaim, amount};
 pub(crate) use pod_claims::{check_ownership, has_claims, names_claim, plain_claims, uses_claim};
 pub(crate) use signature::write_volumes;
-
-/// Annotation of a CSINode: in-tree plugins that are migrated there.
-pub(crate) const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 
 /// What separates several zones in one label value.
 pub(crate) const ZONE_DELIMITER: &str = "__";

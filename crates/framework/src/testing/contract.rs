@@ -18,7 +18,7 @@ use super::fixture::Fixture;
 use crate::cycle_state::CycleState;
 use crate::normalization::MAX_NODE_SCORE;
 use crate::plugin::Plugin;
-use crate::points::{FeasibleNodes, FilterSink, PreFilterOutcome, SignatureWriter};
+use crate::points::{FeasibleNodes, Filter, FilterSink, PreFilterOutcome, Score, SignatureWriter};
 use crate::status::{PluginName, Status};
 use crate::verdicts::Verdicts;
 
@@ -145,6 +145,106 @@ struct NodeAnswer {
     score: Result<i64, Status>,
 }
 
+/// A pod about which PreFilter and PreScore have been asked, for the points that are asked node by node.
+struct Asked<'p> {
+    plugin: &'p dyn Plugin,
+    pod: &'p Pod,
+    /// Without nodes.
+    once: Answers,
+    state: CycleState,
+}
+
+impl<'p> Asked<'p> {
+    /// Notes in `reads` what the plugin reads.
+    fn new(plugin: &'p dyn Plugin, fixture: &Fixture, pod: &'p Pod, reads: &PluginReads) -> Self {
+        let cx = fixture.sources().recorded_by(&reads.pre_filter);
+        let mut state = CycleState::new();
+        let outcome = match plugin.as_pre_filter() {
+            Some(point) => point.pre_filter(&cx, &mut state, pod),
+            None => PreFilterOutcome::success(),
+        };
+        let cx = fixture.sources().recorded_by(&reads.pre_score);
+        let nodes = FeasibleNodes::recorded_by(fixture.cluster().order(), &reads.pre_score);
+        let pre_score = match plugin.as_pre_score() {
+            Some(point) => point.pre_score(&cx, &mut state, pod, &nodes),
+            None => Status::SUCCESS,
+        };
+        let once = Answers {
+            pre_filter: outcome.status,
+            node_names: outcome.node_names,
+            pre_score,
+            nodes: Vec::new(),
+        };
+        Self { plugin, pod, once, state }
+    }
+
+    /// Filter, if it is asked.
+    fn filter(&self) -> Option<&'p dyn Filter> {
+        self.plugin.as_filter().filter(|_| self.once.pre_filter.is_success())
+    }
+
+    /// Score, if it is asked.
+    fn score(&self) -> Option<&'p dyn Score> {
+        let is_asked = self.once.pre_filter.is_success() && self.once.pre_score.is_success();
+        self.plugin.as_score().filter(|_| is_asked)
+    }
+
+    /// Filter and Score for one node, with what they read noted in `reads`.
+    fn about(
+        &self,
+        fixture: &Fixture,
+        idx: NodeIdx,
+        reads: &PluginReads,
+    ) -> Option<(Arc<str>, NodeAnswer)> {
+        let (state, pod) = (&self.state, self.pod);
+        let cx = fixture.sources().recorded_by(&reads.per_node);
+        let scan = fixture.sources().scan_recorded_by(&reads.per_node);
+        let view = scan.cluster().node(idx)?;
+        let filter = self.filter().map(|point| point.filter(&cx, state, pod, &view));
+        let score = self.score().map_or(Ok(0), |point| point.score(&cx, state, pod, &view));
+        // Not through the view, which would record the name as read by the plugin.
+        let name = fixture.cluster().node_name(idx)?.clone();
+        Some((name, NodeAnswer { filter: filter.unwrap_or_default(), score }))
+    }
+
+    /// The same for every node.
+    fn about_all(&self, fixture: &Fixture, reads: &PluginReads) -> Vec<(Arc<str>, NodeAnswer)> {
+        let order = fixture.cluster().order().iter();
+        order.filter_map(|idx| self.about(fixture, *idx, reads)).collect()
+    }
+
+    /// What the whole-cluster forms say about every node; where one fails, what the per-node forms say.
+    fn scanned(&self, fixture: &Fixture, reads: &PluginReads) -> Vec<(Arc<str>, NodeAnswer)> {
+        let (state, pod) = (&self.state, self.pod);
+        let cx = fixture.sources().scan_recorded_by(&reads.per_node);
+        let order = fixture.cluster().order();
+        let mut verdicts = Verdicts::absent(fixture.cluster().capacity());
+        verdicts.let_pass(order);
+        let name: PluginName = self.plugin.name().into();
+        let filtered = self.filter().map_or(Ok(()), |point| {
+            let mut sink = FilterSink::new(&mut verdicts, &name);
+            point.filter_all(&cx, state, pod, order, &mut sink)
+        });
+        let mut column = vec![0; order.len()];
+        let scored = self
+            .score()
+            .map_or(Ok(()), |point| point.score_all(&cx, state, pod, order, &mut column));
+        let nodes = order.iter().zip(&column).filter_map(|(&idx, score)| {
+            let (node, mut answer) = self.about(fixture, idx, &PluginReads::default())?;
+            let whole = verdicts.rejection(idx).cloned().unwrap_or_default();
+            // The sink attributes rejections to the plugin.
+            if filtered.is_ok() && whole != answer.filter.clone().from_plugin(&name) {
+                answer.filter = whole;
+            }
+            if scored.is_ok() {
+                answer.score = Ok(*score);
+            }
+            Some((node, answer))
+        });
+        nodes.collect()
+    }
+}
+
 struct Check<'p> {
     plugin: &'p dyn Plugin,
     violations: Vec<Violation>,
@@ -158,66 +258,10 @@ impl Check<'_> {
         }
     }
 
-    /// PreFilter and PreScore, with what they read noted in `reads`.
-    fn before_nodes(
-        &self,
-        fixture: &Fixture,
-        pod: &Pod,
-        reads: &PluginReads,
-    ) -> (Answers, CycleState) {
-        let cx = fixture.sources().recorded_by(&reads.pre_filter);
-        let mut state = CycleState::new();
-        let outcome = match self.plugin.as_pre_filter() {
-            Some(point) => point.pre_filter(&cx, &mut state, pod),
-            None => PreFilterOutcome::success(),
-        };
-        let cx = fixture.sources().recorded_by(&reads.pre_score);
-        let nodes = FeasibleNodes::recorded_by(fixture.cluster().order(), &reads.pre_score);
-        let pre_score = match self.plugin.as_pre_score() {
-            Some(point) => point.pre_score(&cx, &mut state, pod, &nodes),
-            None => Status::SUCCESS,
-        };
-        let answers = Answers {
-            pre_filter: outcome.status,
-            node_names: outcome.node_names,
-            pre_score,
-            nodes: Vec::new(),
-        };
-        (answers, state)
-    }
-
-    /// Filter and Score for one node, with what they read noted in `reads`.
-    fn about(
-        &self,
-        fixture: &Fixture,
-        once: &Answers,
-        state: &CycleState,
-        pod: &Pod,
-        idx: NodeIdx,
-        reads: &PluginReads,
-    ) -> Option<(Arc<str>, NodeAnswer)> {
-        let cx = fixture.sources().recorded_by(&reads.per_node);
-        let scan = fixture.sources().scan_recorded_by(&reads.per_node);
-        let view = scan.cluster().node(idx)?;
-        let filters = once.pre_filter.is_success();
-        let filter = self.plugin.as_filter().filter(|_| filters);
-        let scores = once.pre_score.is_success() && filters;
-        let score = self.plugin.as_score().filter(|_| scores);
-        let answer = NodeAnswer {
-            filter: filter.map_or(Status::SUCCESS, |point| point.filter(&cx, state, pod, &view)),
-            score: score.map_or(Ok(0), |point| point.score(&cx, state, pod, &view)),
-        };
-        // Not through the view, which would record the name as read by the plugin.
-        Some((fixture.cluster().node_name(idx)?.clone(), answer))
-    }
-
     fn answers(&self, fixture: &Fixture, pod: &Pod) -> Answers {
         let reads = PluginReads::default();
-        let (mut answers, state) = self.before_nodes(fixture, pod, &reads);
-        let order = fixture.cluster().order().iter();
-        let about = |idx: &NodeIdx| self.about(fixture, &answers, &state, pod, *idx, &reads);
-        answers.nodes = order.filter_map(about).collect();
-        answers
+        let asked = Asked::new(self.plugin, fixture, pod, &reads);
+        Answers { nodes: asked.about_all(fixture, &reads), ..asked.once }
     }
 
     fn answers_repeat(&mut self, fixture: &Fixture, pod: &Pod) {
@@ -235,12 +279,10 @@ impl Check<'_> {
             pre_score: ReadSet::with_counters(),
             per_node: ReadSet::new(),
         };
-        let (once, state) = self.before_nodes(fixture, pod, &reads);
+        let asked = Asked::new(self.plugin, fixture, pod, &reads);
         let cluster = fixture.cluster();
-        let nodes = cluster.order().iter();
-        let about =
-            |idx: &NodeIdx| Some((*idx, self.about(fixture, &once, &state, pod, *idx, &reads)?));
-        let answers: Vec<_> = nodes.filter_map(about).collect();
+        let about = |idx: &NodeIdx| Some((*idx, asked.about(fixture, *idx, &reads)?));
+        let answers: Vec<_> = cluster.order().iter().filter_map(about).collect();
         if !reads.get().can_be_grouped() {
             return;
         }
@@ -266,7 +308,7 @@ impl Check<'_> {
     fn forms_agree(&mut self, fixture: &Fixture, pod: &Pod) {
         const PROMISE: &str = "the whole-cluster form answers as the per-node form does";
         let reads = PluginReads::default();
-        let (once, state) = self.before_nodes(fixture, pod, &reads);
+        let asked = Asked::new(self.plugin, fixture, pod, &reads);
         // The engine asks about all nodes in the order of their slots.
         let mut all: Vec<NodeIdx> = fixture.cluster().order().to_vec();
         all.sort_unstable();
@@ -276,17 +318,14 @@ impl Check<'_> {
         groups.extend(all.chunks(if all.len() > FEW { FEW / 2 } else { 1 }));
         let name: PluginName = self.plugin.name().into();
         for group in groups {
-            if let Some(point) = self.plugin.as_filter().filter(|_| once.pre_filter.is_success()) {
+            if let Some(point) = asked.filter() {
                 let mut verdicts = Verdicts::absent(fixture.cluster().capacity());
                 group.iter().for_each(|idx| verdicts.put(*idx, &Status::SUCCESS));
                 let mut sink = FilterSink::new(&mut verdicts, &name);
-                let result = point.filter_all(&fixture.cx(), &state, pod, group, &mut sink);
+                let result = point.filter_all(&fixture.cx(), &asked.state, pod, group, &mut sink);
                 // After an error the whole-cluster form may stop anywhere, so its verdicts are not compared.
                 for &idx in group {
-                    let Some((node, one)) = self.about(fixture, &once, &state, pod, idx, &reads)
-                    else {
-                        continue;
-                    };
+                    let Some((node, one)) = asked.about(fixture, idx, &reads) else { continue };
                     let is_error = !one.filter.is_success() && !one.filter.is_rejected();
                     let whole = verdicts.rejection(idx).cloned().unwrap_or_default();
                     let differs = match &result {
@@ -304,15 +343,11 @@ impl Check<'_> {
                     }
                 }
             }
-            let scores = once.pre_filter.is_success() && once.pre_score.is_success();
-            if let Some(point) = self.plugin.as_score().filter(|_| scores) {
+            if let Some(point) = asked.score() {
                 let mut column = vec![i64::MIN; group.len()];
-                let result = point.score_all(&fixture.cx(), &state, pod, group, &mut column);
+                let result = point.score_all(&fixture.cx(), &asked.state, pod, group, &mut column);
                 for (&idx, whole) in group.iter().zip(&column) {
-                    let Some((node, one)) = self.about(fixture, &once, &state, pod, idx, &reads)
-                    else {
-                        continue;
-                    };
+                    let Some((node, one)) = asked.about(fixture, idx, &reads) else { continue };
                     if result.is_ok() && one.score != Ok(*whole) {
                         let what = format!(
                             "Score, pod {}, node {node}: {whole} at once, {} alone",
@@ -321,7 +356,7 @@ impl Check<'_> {
                         );
                         self.complain(PROMISE, what);
                     }
-                    if point.is_indifferent(&state, pod) && one.score != Ok(0) {
+                    if point.is_indifferent(&asked.state, pod) && one.score != Ok(0) {
                         let score = score_text(&one.score);
                         let what = format!("Score, pod {}, node {node}: {score}", pod.key());
                         self.complain("an indifferent plugin scores 0", what);
@@ -384,13 +419,10 @@ impl Check<'_> {
         by_scan: bool,
     ) {
         let reads = PluginReads::default();
-        let (mut cached, state) = self.before_nodes(before, pod, &reads);
-        cached.nodes = if by_scan {
-            self.scanned(before, &cached, &state, pod, &reads)
-        } else {
-            let order = before.cluster().order().iter();
-            let about = |idx: &NodeIdx| self.about(before, &cached, &state, pod, *idx, &reads);
-            order.filter_map(about).collect()
+        let asked = Asked::new(self.plugin, before, pod, &reads);
+        let cached = match by_scan {
+            true => asked.scanned(before, &reads),
+            false => asked.about_all(before, &reads),
         };
         let reads = reads.get();
         if !reads.can_be_cached()
@@ -400,7 +432,8 @@ impl Check<'_> {
         }
         let fresh = self.answers(after, pod);
         let promise = "answers change only with what was read";
-        let same_once = (&cached.pre_filter, &cached.node_names, &cached.pre_score)
+        let once = &asked.once;
+        let same_once = (&once.pre_filter, &once.node_names, &once.pre_score)
             == (&fresh.pre_filter, &fresh.node_names, &fresh.pre_score);
         if !same_once {
             let what = format!("pod {}, PreFilter or PreScore, after {change}", pod.key());
@@ -411,9 +444,9 @@ impl Check<'_> {
             let Some(idx) = after.cluster().node_idx(node) else { continue };
             // A changed node is asked again, with the state that is cached.
             let known = if changed.contains(&idx) {
-                self.about(after, &cached, &state, pod, idx, &PluginReads::default())
+                asked.about(after, idx, &PluginReads::default())
             } else {
-                cached.nodes.iter().find(|(name, _)| name == node).cloned()
+                cached.iter().find(|(name, _)| name == node).cloned()
             };
             let Some((_, known)) = known else { continue };
             if known != *is {
@@ -424,51 +457,6 @@ impl Check<'_> {
                 self.complain(promise, what);
             }
         }
-    }
-
-    /// What the whole-cluster forms say about every node; where one fails, what the per-node forms say.
-    fn scanned(
-        &self,
-        fixture: &Fixture,
-        once: &Answers,
-        state: &CycleState,
-        pod: &Pod,
-        reads: &PluginReads,
-    ) -> Vec<(Arc<str>, NodeAnswer)> {
-        let cx = fixture.sources().scan_recorded_by(&reads.per_node);
-        let order = fixture.cluster().order();
-        let filters = once.pre_filter.is_success();
-        let mut verdicts = Verdicts::absent(fixture.cluster().capacity());
-        verdicts.let_pass(order);
-        let name: PluginName = self.plugin.name().into();
-        let filtered = self.plugin.as_filter().filter(|_| filters).map(|point| {
-            let mut sink = FilterSink::new(&mut verdicts, &name);
-            point.filter_all(&cx, state, pod, order, &mut sink)
-        });
-        let scores = once.pre_score.is_success() && filters;
-        let mut column = vec![0; order.len()];
-        let scored = self.plugin.as_score().filter(|_| scores);
-        let scored = scored.map(|point| point.score_all(&cx, state, pod, order, &mut column));
-        let has_failed = |result: Option<Result<(), Status>>| result.is_some_and(|r| r.is_err());
-        let both_failed = (has_failed(filtered), has_failed(scored));
-        let nodes = order.iter().zip(&column).filter_map(|(&idx, score)| {
-            let (node, mut answer) =
-                self.about(fixture, once, state, pod, idx, &PluginReads::default())?;
-            if !both_failed.0 {
-                // The sink attributes rejections to the plugin.
-                let rejection = verdicts.rejection(idx);
-                let is_same = rejection.cloned().unwrap_or_default()
-                    == answer.filter.clone().from_plugin(&name);
-                if !is_same {
-                    answer.filter = rejection.cloned().unwrap_or_default();
-                }
-            }
-            if !both_failed.1 {
-                answer.score = Ok(*score);
-            }
-            Some((node, answer))
-        });
-        nodes.collect()
     }
 }
 

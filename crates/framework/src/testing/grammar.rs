@@ -136,21 +136,21 @@ pub(super) fn statements(text: &str) -> Result<Vec<Statement>, GrammarError> {
 
 /// Reads one statement without the word for its kind.
 pub(super) fn one_of(kind: &Kind, text: &str) -> Result<Value, GrammarError> {
-    let mut lexer = Lexer::new(text);
-    let tokens = lexer.next_statement()?.unwrap_or_default();
-    let value = Reader { tokens: tokens.into_iter(), line: lexer.line() }.rest_of(kind)?;
-    only(&mut lexer, value)
+    only(text, |reader| reader.rest_of(kind))
 }
 
 /// Reads one statement of any kind.
 pub(super) fn one(text: &str) -> Result<Value, GrammarError> {
-    let mut lexer = Lexer::new(text);
-    let tokens = lexer.next_statement()?.unwrap_or_default();
-    let (_, value) = Reader { tokens: tokens.into_iter(), line: lexer.line() }.object()?;
-    only(&mut lexer, value)
+    only(text, |reader| Ok(reader.object()?.1))
 }
 
-fn only(lexer: &mut Lexer<'_>, value: Value) -> Result<Value, GrammarError> {
+fn only(
+    text: &str,
+    read: impl FnOnce(&mut Reader) -> Result<Value, GrammarError>,
+) -> Result<Value, GrammarError> {
+    let mut lexer = Lexer::new(text);
+    let tokens = lexer.next_statement()?.unwrap_or_default();
+    let value = read(&mut Reader { tokens: tokens.into_iter(), line: lexer.line() })?;
     match lexer.next_statement()? {
         None => Ok(value),
         Some(_) => Err(lexer.error("", "one statement is allowed, there is another")),

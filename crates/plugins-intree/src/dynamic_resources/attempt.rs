@@ -14,7 +14,7 @@ use super::group::{self, GroupClaims};
 use super::resolve::{Resolved, is_controlled_by};
 use super::shared::Shared;
 use super::state::{GivenBack, PodClaim, PodDevices};
-use super::{consumers, in_flight, kinds};
+use super::{consumers, decoded, in_flight, kinds};
 
 /// Makes the state of an attempt.
 pub(super) struct Preparation<'a> {
@@ -36,11 +36,10 @@ impl Preparation<'_> {
         devices.follow(objects);
         let resolved = self.shared.claims_of(objects, self.pod).map_err(Status::unresolvable)?;
         let special = self.special(objects)?;
-        let has_group_claims = self.shared.settings.group_claims;
         let mut state = PodDevices::default();
         state.is_of_copy = objects.is_copy();
-        state.group = group::name_of(self.pod, has_group_claims).cloned();
-        let shared = GroupClaims::of(cluster, self.pod, has_group_claims)?;
+        state.group = self.shared.group_of(self.pod).cloned();
+        let shared = GroupClaims::of(self.shared, cluster, self.pod)?;
         for claim in resolved {
             state.claims.push(self.claim(objects, claim, shared.as_ref())?);
         }
@@ -108,16 +107,8 @@ impl Preparation<'_> {
         let known = self.shared.devices.special_claim(objects, self.pod);
         let object = known.or_else(|| extended::new_claim(self.pod, self.cx.now()));
         let Some(object) = object else { return Ok(None) };
-        let claim = self.decoded(&object)?;
+        let claim = decoded(&object)?;
         Ok(Some((demand, Resolved { object, claim, entry: None })))
-    }
-
-    fn decoded(&self, object: &Arc<Object>) -> Result<Arc<ResourceClaim>, Status> {
-        self.shared
-            .devices
-            .claims
-            .get(object)
-            .map_err(|error| Status::unresolvable(error.to_string()))
     }
 
     fn claim(
@@ -137,10 +128,12 @@ impl Preparation<'_> {
             .map(Arc::new);
         let flight = claim.uid.clone();
         let group = shared.zip(entry.as_ref()).and_then(|(shared, entry)| shared.consumer(entry));
-        let given_back = match group {
-            Some(_) => GivenBack::by_anybody(objects, &object),
-            None => GivenBack::by(&self.pod.uid, objects, &object),
+        // What any member of a group gave back of a claim that they share counts.
+        let write = match group {
+            Some(_) => objects.unanswered_of_any(&object),
+            None => objects.unanswered(&object, &self.pod.uid),
         };
+        let given_back = GivenBack::once(write.map(|write| write.ends(&object)));
         Ok(PodClaim {
             object,
             claim,
@@ -167,7 +160,7 @@ impl Preparation<'_> {
             return Ok(None);
         }
         let Some(object) = in_flight::get(objects, &claim.uid) else { return Ok(None) };
-        Ok(self.decoded(object)?.status.allocation.clone().map(Arc::new))
+        Ok(decoded(object)?.status.allocation.clone().map(Arc::new))
     }
 
     /// Checks that the claim can be allocated as far as that does not depend on nodes, and adds the classes it names.
@@ -180,9 +173,11 @@ impl Preparation<'_> {
         for request in &claim.requests {
             match &request.request {
                 Request::Exactly(exact) => {
-                    self.add_class(objects, &request.name, &exact.device_class_name, classes)?;
+                    add_class(objects, &request.name, &exact.device_class_name, classes)?;
                 }
-                Request::FirstAvailable(_) if !self.shared.settings.features.prioritized_list => {
+                Request::FirstAvailable(_)
+                    if !self.shared.settings.inventory.features.prioritized_list =>
+                {
                     return Err(Status::unresolvable(format!(
                         "resource claim {}, request {}: has subrequests, but the DRAPrioritizedList feature is disabled",
                         claim.key(),
@@ -192,7 +187,7 @@ impl Preparation<'_> {
                 Request::FirstAvailable(alternatives) => {
                     for alternative in alternatives {
                         let label = format!("{}/{}", request.name, alternative.name);
-                        self.add_class(objects, &label, &alternative.device_class_name, classes)?;
+                        add_class(objects, &label, &alternative.device_class_name, classes)?;
                     }
                 }
                 Request::Unknown => {
@@ -206,30 +201,29 @@ impl Preparation<'_> {
         }
         Ok(())
     }
+}
 
-    fn add_class(
-        &self,
-        objects: &ObjectStore,
-        label: &str,
-        class: &Arc<str>,
-        classes: &mut Classes,
-    ) -> Result<(), Status> {
-        if class.is_empty() {
-            return Err(Status::error(format!("request {label}: unsupported request type")));
-        }
-        if classes.contains_key(class) {
-            return Ok(());
-        }
-        let object = objects.get(kinds::GROUP, kinds::CLASS, "", class).ok_or_else(|| {
-            Status::unresolvable(format!("request {label}: device class {class} does not exist"))
-        })?;
-        let decoded = self
-            .shared
-            .devices
-            .classes
-            .get(object)
-            .map_err(|error| Status::unresolvable(format!("request {label}: {error}")))?;
-        classes.insert(class.clone(), decoded);
-        Ok(())
+fn decoded(claim: &Object) -> Result<Arc<ResourceClaim>, Status> {
+    decoded::claim(claim).map_err(|error| Status::unresolvable(error.to_string()))
+}
+
+fn add_class(
+    objects: &ObjectStore,
+    label: &str,
+    class: &Arc<str>,
+    classes: &mut Classes,
+) -> Result<(), Status> {
+    if class.is_empty() {
+        return Err(Status::error(format!("request {label}: unsupported request type")));
     }
+    if classes.contains_key(class) {
+        return Ok(());
+    }
+    let object = kinds::class(objects, class).ok_or_else(|| {
+        Status::unresolvable(format!("request {label}: device class {class} does not exist"))
+    })?;
+    let decoded = decoded::class(object)
+        .map_err(|error| Status::unresolvable(format!("request {label}: {error}")))?;
+    classes.insert(class.clone(), decoded);
+    Ok(())
 }

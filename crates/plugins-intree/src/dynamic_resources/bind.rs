@@ -20,7 +20,7 @@ use super::shared::Shared;
 use super::state::{GivenBack, PodClaim, PodDevices};
 use super::unclear::{Found, Unclear};
 use super::waiting::Waiting;
-use super::{extended, writes};
+use super::{decoded, extended, writes};
 
 const NO_STATE: &str = "not found";
 
@@ -48,22 +48,18 @@ enum Stage {
     Waiting(Waiting),
 }
 
-/// What a claim's binding waits for.
+/// What a claim's binding waits for: the answer to a request, or the end of the pause before it.
 enum Doing {
     Create,
-    /// Trying again after a conflict.
-    Pause,
+    /// Reading the claim after a conflict.
     Get,
     /// Reading the claim to see whether a write without an answer was carried out.
     LookUp,
-    /// Reading it again.
-    LookUpPause,
     Finalizer,
     /// Taking away what an earlier attempt was to take away.
     Withdrawal,
     Status,
     PodStatus,
-    PodPause,
     /// Waiting until the claim that was created is seen; then the binding ends like this.
     Known(Result<(), String>),
     /// Reading it, after it was not seen for long.
@@ -90,14 +86,10 @@ impl BindClaims {
         };
         let binding = Binding {
             at,
+            claim: claim.clone(),
             object: binding::latest(cx, claim),
-            allocation: claim.reserved.clone(),
-            decided: claim.object.clone(),
             consumer: claim.group.clone().unwrap_or_else(|| Arc::new(writes::consumer(cx.pod))),
-            may_be_shared: claim.may_be_shared,
             special: devices.special.clone().filter(|_| claim.is_special),
-            is_special: claim.is_special,
-            has_given_back: claim.given_back != GivenBack::Nothing,
             is_changed: false,
             n_tries: 0,
             unclear: None,
@@ -122,23 +114,23 @@ impl BindClaims {
 
     /// One try at writing the claim.
     fn write(&mut self, cx: &mut TaskContext<'_>, mut binding: Binding) -> TaskStep {
-        let key = binding.key();
+        let key = binding.object.key();
         if !binding.object.json["metadata"]["deletionTimestamp"].is_null() {
             let text = format!("claim {key} got deleted in the meantime");
             return self.end(cx, binding, Err(text));
         }
-        if binding.may_be_shared
-            && let Some(allocation) = &binding.allocation
+        if binding.claim.may_be_shared
+            && let Some(allocation) = &binding.claim.reserved
             && writes::has_allocation(&binding.object, allocation)
         {
             // Another member of the group was first.
-            binding.allocation = None;
+            binding.claim.reserved = None;
             binding.is_changed = true;
             if writes::is_reserved_for(&binding.object, &binding.consumer.uid) {
                 return self.written(cx, binding);
             }
         }
-        let is_to_allocate = binding.allocation.is_some();
+        let is_to_allocate = binding.claim.reserved.is_some();
         if binding.has_other_devices() || is_to_allocate && is_allocated(&binding.object) {
             let text = format!("claim {key} got allocated elsewhere in the meantime");
             return self.end(cx, binding, Err(text));
@@ -149,7 +141,7 @@ impl BindClaims {
             writes::add_finalizer(&mut object);
             return self.ask(binding, Doing::Finalizer, ObjectWrite::Replace(Arc::new(object)));
         }
-        if binding.has_given_back
+        if binding.was_given_back()
             && binding.may_be_taken_away()
             && writes::is_reserved_for(&binding.object, &binding.consumer.uid)
         {
@@ -168,19 +160,21 @@ impl BindClaims {
 
     fn write_status(&mut self, cx: &mut TaskContext<'_>, binding: Binding) -> TaskStep {
         let mut object = (*binding.object).clone();
-        if let Some(allocation) = &binding.allocation {
+        if let Some(allocation) = &binding.claim.reserved {
             writes::set_allocation(&mut object, allocation);
         }
         // What was to be given back may be there still. Otherwise it is added without a look: a pod that names a claim twice gets two
         // reservations, as in the reference.
         let consumer = &*binding.consumer;
-        if !(binding.has_given_back && writes::is_reserved_for(&object, &consumer.uid)) {
+        if !(binding.was_given_back() && writes::is_reserved_for(&object, &consumer.uid)) {
             writes::add_reservation(&mut object, consumer);
         }
         if self.shared.settings.binding_timeout.is_some() {
             if !is_allocated(&object) {
-                let text =
-                    format!("claim {} got deallocated elsewhere in the meantime", binding.key());
+                let text = format!(
+                    "claim {} got deallocated elsewhere in the meantime",
+                    binding.object.key()
+                );
                 return self.end(cx, binding, Err(text));
             }
             writes::set_allocation_time(&mut object, cx.cx.now());
@@ -197,10 +191,10 @@ impl BindClaims {
         error: &ApiError,
     ) -> TaskStep {
         if *error.reason == *"Conflict" && binding.n_tries < CLAIM_TRIES {
-            self.stage = Stage::Binding(binding, Doing::Pause);
+            self.stage = Stage::Binding(binding, Doing::Get);
             return pause(cx, CLAIM_PAUSE);
         }
-        let text = format!("{what} {}: {error}", binding.key());
+        let text = format!("{what} {}: {error}", binding.object.key());
         self.end(cx, binding, Err(text))
     }
 
@@ -211,12 +205,12 @@ impl BindClaims {
         mut binding: Binding,
         error: &ApiError,
     ) -> TaskStep {
-        let what = match binding.allocation {
+        let what = match binding.claim.reserved {
             Some(_) => "add allocation and reservation to claim",
             None => "add reservation to claim",
         };
         if error.is_outcome_unknown() {
-            let text = format!("{what} {}: {error}", binding.key());
+            let text = format!("{what} {}: {error}", binding.object.key());
             binding.unclear.get_or_insert_with(|| Unclear::new(text));
         }
         if binding.unclear.is_some() {
@@ -232,11 +226,11 @@ impl BindClaims {
         match unclear.next_look() {
             Some(Duration::ZERO) => self.read(binding, Doing::LookUp),
             Some(length) => {
-                self.stage = Stage::Binding(binding, Doing::LookUpPause);
+                self.stage = Stage::Binding(binding, Doing::LookUp);
                 pause(cx, length)
             }
             None => {
-                let text = unclear.text().to_owned();
+                let text = unclear.text.clone();
                 self.end(cx, binding, Err(text))
             }
         }
@@ -256,7 +250,7 @@ impl BindClaims {
             Err(error) if error.code == Some(404) => return self.unwritten(cx, binding),
             Err(_) => return self.look_up(cx, binding),
         };
-        let (allocation, consumer) = (binding.allocation.as_deref(), &binding.consumer.uid);
+        let (allocation, consumer) = (binding.claim.reserved.as_deref(), &binding.consumer.uid);
         let found = Found::of(&object, &binding.object, allocation, consumer);
         let is_changed = found != Found::Nothing;
         binding.is_changed |= is_changed;
@@ -274,7 +268,7 @@ impl BindClaims {
 
     /// A write without an answer was not carried out, and cannot be any more.
     fn unwritten(&mut self, cx: &mut TaskContext<'_>, mut binding: Binding) -> TaskStep {
-        let text = binding.unclear.take().map(|unclear| unclear.text().to_owned());
+        let text = binding.unclear.take().map(|unclear| unclear.text);
         self.end(cx, binding, Err(text.unwrap_or_default()))
     }
 
@@ -285,7 +279,7 @@ impl BindClaims {
 
     /// The claim is as it should be at the API server.
     fn written(&mut self, cx: &mut TaskContext<'_>, binding: Binding) -> TaskStep {
-        if binding.is_special {
+        if binding.claim.is_special {
             self.write_pod_status(cx, binding)
         } else {
             self.end(cx, binding, Ok(()))
@@ -313,7 +307,7 @@ impl BindClaims {
         error: &ApiError,
     ) -> TaskStep {
         if let Some(length) = binding.pod_tries.pause_after(error) {
-            self.stage = Stage::Binding(binding, Doing::PodPause);
+            self.stage = Stage::Binding(binding, Doing::PodStatus);
             return pause(cx, length);
         }
         let key = cx.pod.key();
@@ -359,7 +353,7 @@ impl BindClaims {
             Err(error) => error.code == Some(404),
         };
         if is_gone {
-            let text = format!("claim {} got deleted in the meantime", binding.key());
+            let text = format!("claim {} got deleted in the meantime", binding.object.key());
             return self.finish(cx, binding, result.and(Err(text)));
         }
         binding.deadline = Some(cx.cx.now() + KNOWN_TIMEOUT);
@@ -374,7 +368,7 @@ impl BindClaims {
         result: Result<(), String>,
     ) -> TaskStep {
         binding::settle(cx, &binding);
-        let decoded = self.shared.devices.claims.get(&binding.object);
+        let decoded = decoded::claim(&binding.object);
         match result.and_then(|()| decoded.map_err(|error| error.to_string())) {
             Err(text) => failed(text),
             Ok(claim) => {
@@ -456,7 +450,8 @@ impl BindClaims {
                 self.write(cx, binding)
             }
             (Doing::Get, Err(error)) => {
-                let text = format!("get updated claim {} after conflict: {error}", binding.key());
+                let text =
+                    format!("get updated claim {} after conflict: {error}", binding.object.key());
                 self.end(cx, binding, Err(text))
             }
             (Doing::Finalizer | Doing::Withdrawal, Ok(object)) => {
@@ -481,19 +476,16 @@ impl BindClaims {
             (Doing::Unseen(result), answer) => self.read_unseen(cx, binding, result, answer),
             (Doing::PodStatus, Ok(_)) => self.end(cx, binding, Ok(())),
             (Doing::PodStatus, Err(error)) => self.pod_status_refused(cx, binding, &error),
-            (
-                doing @ (Doing::Pause | Doing::LookUpPause | Doing::PodPause | Doing::Known(_)),
-                _,
-            ) => self.paused(cx, binding, doing),
+            (Doing::Known(result), _) => self.end(cx, binding, result),
         }
     }
 
     /// A pause is over.
     fn paused(&mut self, cx: &mut TaskContext<'_>, binding: Binding, doing: Doing) -> TaskStep {
         match doing {
-            Doing::PodPause => self.write_pod_status(cx, binding),
+            Doing::PodStatus => self.write_pod_status(cx, binding),
             Doing::Known(result) => self.end(cx, binding, result),
-            Doing::LookUpPause => self.read(binding, Doing::LookUp),
+            Doing::LookUp => self.read(binding, Doing::LookUp),
             _ => self.read(binding, Doing::Get),
         }
     }

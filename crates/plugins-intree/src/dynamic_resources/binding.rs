@@ -3,31 +3,25 @@
 use std::sync::Arc;
 
 use kube_scheduler_devices::ExtendedClaim;
-use kube_scheduler_devices::api::{Allocation, Consumer};
+use kube_scheduler_devices::api::Consumer;
 use kube_scheduler_framework::TaskContext;
 use kube_scheduler_framework::api::{Object, Timestamp};
 
 use super::pod_tries::PodTries;
-use super::state::{PodClaim, PodDevices};
+use super::state::{GivenBack, PodClaim, PodDevices};
 use super::unclear::Unclear;
 use super::{in_flight, kinds, writes};
 
 /// One claim on its way.
 pub(super) struct Binding {
     pub(super) at: usize,
+    /// As it was when the node was chosen, with the allocation that is left to write.
+    pub(super) claim: PodClaim,
     /// As the API server has it, as far as is known.
     pub(super) object: Arc<Object>,
-    pub(super) allocation: Option<Arc<Allocation>>,
-    /// The claim as it was when the node was chosen.
-    pub(super) decided: Arc<Object>,
     /// The pod or pod group that it is reserved for.
     pub(super) consumer: Arc<Consumer>,
-    /// Whether other members of the pod's group may write the allocation, too.
-    pub(super) may_be_shared: bool,
     pub(super) special: Option<Arc<ExtendedClaim>>,
-    pub(super) is_special: bool,
-    /// Whether an earlier attempt of the pod has given it back, and this one cannot know what came of that.
-    pub(super) has_given_back: bool,
     pub(super) is_changed: bool,
     pub(super) n_tries: u32,
     /// Set while the server may still have carried out a write of the allocation, or may yet do so.
@@ -40,25 +34,27 @@ pub(super) struct Binding {
 impl Binding {
     /// Whether the claim was made for the pod and has its devices: to a pod that is tried before the claim is seen they look free.
     pub(super) fn is_special_with_devices(&self) -> bool {
-        self.is_special && kinds::is_allocated(&self.object)
+        self.claim.is_special && kinds::is_allocated(&self.object)
     }
 
     /// Whether a reservation that the claim shows may yet be taken away by what an earlier attempt has asked for. For a group that is a
     /// patch of a revision which was known when the node was chosen: a later one stays, and other members may rely on it already.
     pub(super) fn may_be_taken_away(&self) -> bool {
         let is_for_group = !self.consumer.api_group.is_empty();
-        !is_for_group || self.object.resource_version == self.decided.resource_version
+        !is_for_group || self.object.resource_version == self.claim.object.resource_version
+    }
+
+    /// Whether an earlier attempt of the pod has given it back, and this one cannot know what came of that.
+    pub(super) fn was_given_back(&self) -> bool {
+        self.claim.given_back != GivenBack::Nothing
     }
 
     /// Whether the claim has other devices than those for which the node was chosen.
     pub(super) fn has_other_devices(&self) -> bool {
-        self.allocation.is_none()
-            && self.object.resource_version != self.decided.resource_version
-            && writes::are_devices_exchanged(&self.decided, &self.object)
-    }
-
-    pub(super) fn key(&self) -> String {
-        self.object.key()
+        let decided = &self.claim.object;
+        self.claim.reserved.is_none()
+            && self.object.resource_version != decided.resource_version
+            && writes::are_devices_exchanged(decided, &self.object)
     }
 }
 

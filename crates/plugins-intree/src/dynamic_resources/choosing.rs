@@ -15,11 +15,10 @@ use kube_scheduler_framework::groups::{ChoiceOutcome, Chooser, GroupCycleState, 
 use kube_scheduler_framework::{Context, CycleState, NodeView};
 
 use super::extended::Demand;
-use super::node::Trials;
 use super::reserve::share_ids;
 use super::shared::Shared;
 use super::state::PodDevices;
-use super::{DynamicResources, kinds};
+use super::{DynamicResources, decoded, kinds};
 
 /// How many ways to allocate a pod's claims on one node are tried.
 const MAX_CHOICES: usize = 1024;
@@ -114,8 +113,7 @@ impl Choosing<'_> {
     fn wanted(&self, devices: &PodDevices) -> Option<(Arc<Allocator>, Option<Arc<ExtendedClaim>>)> {
         let allocator = devices.allocator.clone()?;
         devices.to_allocate().next()?;
-        let Self { shared, cx, pod, node, .. } = *self;
-        let special = Trials::new(shared, cx, devices, pod).on(node).special().ok()?;
+        let special = devices.special_on(self.node).ok()?;
         (special.is_some() || devices.has_user_claims()).then_some((allocator, special))
     }
 
@@ -164,10 +162,7 @@ fn criteria_of(shared: &Shared, cx: &Context<'_>, members: &[Arc<Pod>]) -> Crite
     let cluster = cx.cluster();
     let objects = cluster.objects();
     let mut criteria = Criteria::default();
-    let mut class = |name: &str| {
-        let object = objects.get(kinds::GROUP, kinds::CLASS, "", name)?;
-        shared.devices.classes.get(object).ok()
-    };
+    let mut class = |name: &str| decoded::class(kinds::class(objects, name)?).ok();
     let mut known: BTreeSet<[Arc<str>; 2]> = BTreeSet::new();
     for pod in members {
         let n_before = criteria.n_added();

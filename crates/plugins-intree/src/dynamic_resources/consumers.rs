@@ -13,7 +13,7 @@ use kube_scheduler_framework::{ClusterView, Context, CycleState};
 
 use super::resolve::claim_name;
 use super::shared::Shared;
-use super::{group, kinds};
+use super::{decoded, kinds};
 
 /// What `status.reservedFor` may have at most.
 const MAX_CONSUMERS: usize = 256;
@@ -26,19 +26,19 @@ pub(super) fn rules_out(
 ) -> Option<String> {
     let cluster = cx.cluster();
     let first = demand.members.first()?;
-    let users = Users::of(shared, cluster, first);
+    let reserving = reserving_group(shared, cluster, first);
     let mut by_claim: BTreeMap<&str, Vec<&Arc<Pod>>> = BTreeMap::new();
     for pod in demand.members {
-        users.claims(pod).for_each(|name| by_claim.entry(name).or_default().push(pod));
+        own_claims(reserving, pod).for_each(|name| by_claim.entry(name).or_default().push(pod));
     }
     let group = group_of(cluster, first);
     let (no_users, mut counted) = (Placed::default(), None);
     by_claim.into_iter().find_map(|(name, pods)| {
         let object = kinds::claim(cluster.objects(), &first.namespace, name)?;
-        let claim = shared.devices.claims.get(object).ok()?;
+        let claim = decoded::claim(object).ok()?;
         let placed: &Placed = match group {
             Some(group) if !has_room(&claim, group, pods.len()) => {
-                counted.get_or_insert_with(|| users.placed(group))
+                counted.get_or_insert_with(|| placed(reserving, group))
             }
             _ => &no_users,
         };
@@ -80,7 +80,7 @@ pub(super) fn is_full(
         if let Some(placed) = it.get::<Placed>() {
             return is_full(placed);
         }
-        let placed = Users::of(shared, cluster, pod).placed(group);
+        let placed = placed(reserving_group(shared, cluster, pod), group);
         let is_full = is_full(&placed);
         it.insert(placed);
         is_full
@@ -98,7 +98,7 @@ pub(super) fn moved(
     cycle.with(|it| {
         // Most groups never need it.
         let Some(placed) = it.get_mut::<Placed>() else { return };
-        for name in Users::of(shared, cluster, member).claims(member) {
+        for name in own_claims(reserving_group(shared, cluster, member), member) {
             placed.note(name, &member.uid, has_node);
         }
     });
@@ -139,40 +139,34 @@ impl Placed {
     }
 }
 
-/// Which pods of a group use claims, each by itself.
-struct Users<'a> {
-    /// The group, if its claims are reserved for it instead of its pods.
-    group: Option<&'a PodGroup>,
+/// The group of a member, if its claims are reserved for it instead of its pods.
+fn reserving_group<'a>(
+    shared: &Shared,
+    cluster: ClusterView<'a>,
+    member: &Pod,
+) -> Option<&'a PodGroup> {
+    cluster.pod_group_object(&member.namespace, shared.group_of(member)?).ok()
 }
 
-impl<'a> Users<'a> {
-    fn of(shared: &Shared, cluster: ClusterView<'a>, member: &Pod) -> Self {
-        let name = group::name_of(member, shared.settings.group_claims);
-        let found = name.map(|name| cluster.pod_group_object(&member.namespace, name));
-        Self { group: found.and_then(Result::ok) }
-    }
+/// The names of the claims that a pod uses by itself, each once. Those that are generated for a pod are left out: it is their only
+/// user.
+fn own_claims<'p>(reserving: Option<&PodGroup>, pod: &'p Pod) -> impl Iterator<Item = &'p str> {
+    let entries = pod.spec.resource_claims.iter();
+    let own = entries
+        .filter(|&entry| !reserving.is_some_and(|group| group.resource_claims.contains(entry)));
+    let names = own.filter_map(|entry| match claim_name(pod, entry) {
+        Ok(Some((name, false))) => Some(name),
+        _ => None,
+    });
+    names.collect::<BTreeSet<&str>>().into_iter()
+}
 
-    /// The names of the claims that a pod uses by itself, each once. Those that are generated for a pod are left out: it is their
-    /// only user.
-    fn claims<'p>(&self, pod: &'p Pod) -> impl Iterator<Item = &'p str> {
-        let entries = pod.spec.resource_claims.iter();
-        let own = entries.filter(|&entry| {
-            !self.group.is_some_and(|group| group.resource_claims.contains(entry))
-        });
-        let names = own.filter_map(|entry| match claim_name(pod, entry) {
-            Ok(Some((name, false))) => Some(name),
-            _ => None,
-        });
-        names.collect::<BTreeSet<&str>>().into_iter()
+/// The members that have a node.
+fn placed(reserving: Option<&PodGroup>, group: &PodGroupState) -> Placed {
+    let mut placed = Placed::default();
+    let members = group.members().filter(|(_, place)| *place != MemberPlace::Unscheduled);
+    for (pod, _) in members {
+        own_claims(reserving, pod).for_each(|name| placed.note(name, &pod.uid, true));
     }
-
-    /// The members that have a node.
-    fn placed(&self, group: &PodGroupState) -> Placed {
-        let mut placed = Placed::default();
-        let members = group.members().filter(|(_, place)| *place != MemberPlace::Unscheduled);
-        for (pod, _) in members {
-            self.claims(pod).for_each(|name| placed.note(name, &pod.uid, true));
-        }
-        placed
-    }
+    placed
 }

@@ -16,9 +16,9 @@ use kube_scheduler_framework::groups::GroupDemand;
 use kube_scheduler_framework::{ClusterView, Context, NodeIdx};
 
 use super::group::GroupClaims;
-use super::kinds;
 use super::members::{Uses, is_own};
 use super::shared::Shared;
+use super::{decoded, kinds};
 
 /// How many steps counting all nodes may take at a time. With more nodes than it was enough for, or once it took more than that in sum,
 /// nothing is counted in the group cycle any more.
@@ -158,9 +158,10 @@ impl Wanted {
         }
         let objects = cx.cluster().objects();
         for name in wanted.sorts.classes() {
-            let class = objects.get(kinds::GROUP, kinds::CLASS, "", name);
             // Without its class a request is served nowhere, and the count ends with an error.
-            if let Some(class) = class.and_then(|object| shared.devices.classes.get(object).ok()) {
+            if let Some(object) = kinds::class(objects, name)
+                && let Ok(class) = decoded::class(object)
+            {
                 wanted.classes.insert(name.clone(), class);
             }
         }
@@ -180,7 +181,7 @@ impl Wanted {
         let objects = cluster.objects();
         // A pod whose claims cannot be read goes nowhere, and takes nothing.
         let Ok(resolved) = shared.claims_of(objects, pod) else { return Needs::default() };
-        let of_group = GroupClaims::of(cluster, pod, shared.settings.group_claims);
+        let of_group = GroupClaims::of(shared, cluster, pod);
         let Ok(of_group) = of_group else { return Needs::default() };
         let own = resolved.iter().filter(|it| is_own(objects, it, of_group.as_ref(), uses));
         self.sorts.needs_of(own.map(|it| &*it.claim))

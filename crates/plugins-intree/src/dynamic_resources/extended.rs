@@ -14,8 +14,7 @@ use kube_scheduler_framework::{ClusterView, ObjectStore, Status};
 use serde_json::{Value, json};
 use smallvec::SmallVec;
 
-use super::decoded::Decoded;
-use super::kinds;
+use super::{decoded, kinds};
 use crate::resources::device_classes;
 
 const NOT_THERE: &str = "cannot fit resource";
@@ -248,13 +247,10 @@ pub(super) fn derived_uuid(what: &impl Hash) -> Arc<str> {
 /// Parity: in the reference it depends on the order of changes which of several classes that name the same resource counts
 /// (`docs/spec/plugins-dra.md` §19). Here it depends on the classes alone: the newest one serves it, of equally old ones
 /// the first by name, and every class serves the resource that is named after it.
-pub(super) fn resources(
-    objects: &ObjectStore,
-    decoded: &Decoded<DeviceClass>,
-) -> ExtendedResources {
+pub(super) fn resources(objects: &ObjectStore) -> ExtendedResources {
     let list = objects.list(kinds::GROUP, kinds::CLASS);
     let mut classes: Vec<Arc<DeviceClass>> =
-        list.filter_map(|object| decoded.get(object).ok()).collect();
+        list.filter_map(|object| decoded::class(object).ok()).collect();
     classes.sort_by(|a, b| a.created.cmp(&b.created).then_with(|| b.name.cmp(&a.name)));
     let mut resources = ExtendedResources::default();
     classes.iter().for_each(|class| resources.apply(None, class));

@@ -9,15 +9,11 @@ use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_framework::{ClusterView, CycleState, Status};
 
 use super::resolve::name_of_claim;
+use super::shared::Shared;
 use crate::pod_groups::text_of;
 
 /// The resource of pod groups.
 const RESOURCE: &str = "podgroups";
-
-/// The name of the group whose claims a pod may use: its own, where groups have claims at all.
-pub(super) fn name_of(pod: &Pod, has_group_claims: bool) -> Option<&Arc<str>> {
-    pod.spec.pod_group.as_ref().filter(|_| has_group_claims)
-}
 
 /// Whether a group of this name is the owner that manages the claim.
 pub(super) fn owns(claim: &ResourceClaim, name: &str) -> bool {
@@ -76,14 +72,14 @@ impl GroupClaims {
     /// # Errors
     /// Why the pod is rejected: there is no such group, or it cannot be read.
     pub(super) fn of(
+        shared: &Shared,
         cluster: ClusterView<'_>,
         pod: &Pod,
-        has_group_claims: bool,
     ) -> Result<Option<Self>, Status> {
-        let Some(name) = name_of(pod, has_group_claims) else { return Ok(None) };
+        let Some(name) = shared.group_of(pod) else { return Ok(None) };
         let group = find(cluster, pod, name).map_err(Status::unresolvable)?;
-        let shared = |entry: &&_| group.resource_claims.contains(entry);
-        let entries = pod.spec.resource_claims.iter().filter(shared);
+        let is_shared = |entry: &&_| group.resource_claims.contains(entry);
+        let entries = pod.spec.resource_claims.iter().filter(is_shared);
         let consumer = Consumer {
             api_group: PodGroup::GROUP.into(),
             resource: RESOURCE.into(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use kube_scheduler_devices::api::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
+use kube_scheduler_devices::api::{DeviceTaintRule, ResourceSlice};
 use kube_scheduler_devices::{
     CelSelectors, DeviceState, ExtendedResources, Features, Inventory, SelectorTable,
 };
@@ -11,19 +11,13 @@ use kube_scheduler_framework::api::{KeyedMap, Object, Pod, lock};
 use kube_scheduler_framework::{ObjectChange, ObjectStore};
 
 use super::answers::Answers;
-use super::decoded::Decoded;
 use super::settings::InventorySettings;
 use super::usage::TrackedDevices;
-use super::{extended, kinds};
+use super::{decoded, extended, kinds};
 
-/// Objects in the form that allocation reads, with what is made of them, kept from attempt to attempt.
+/// What is made of the objects that allocation reads, kept from attempt to attempt.
 pub(super) struct Devices {
-    features: Features,
-    pub(super) claims: Decoded<ResourceClaim>,
-    pub(super) classes: Decoded<DeviceClass>,
-    slices: Decoded<ResourceSlice>,
-    /// Absent unless rules taint devices.
-    rules: Option<Decoded<DeviceTaintRule>>,
+    settings: InventorySettings,
     pub(super) selectors: Arc<CelSelectors>,
     /// The slices of each pool, so that a pool can be made when one of its slices comes.
     pools: Mutex<PoolSlices>,
@@ -110,11 +104,7 @@ impl<T> Kept<T> {
 impl Devices {
     pub(super) fn new(settings: InventorySettings) -> Self {
         Self {
-            features: settings.features,
-            claims: Decoded::new(ResourceClaim::from_json),
-            classes: Decoded::new(DeviceClass::from_json),
-            slices: Decoded::new(ResourceSlice::from_json),
-            rules: settings.taint_rules.then(|| Decoded::new(DeviceTaintRule::from_json)),
+            settings,
             selectors: Arc::new(CelSelectors::new(settings.list_attributes)),
             pools: Mutex::default(),
             original: Followed::new(settings.features),
@@ -126,20 +116,10 @@ impl Devices {
         if by_copy { &self.copies } else { &self.original }
     }
 
-    /// Decodes an object of a kind of which there are many.
-    pub(super) fn read(&self, object: &Arc<Object>) {
-        match &*object.kind {
-            kinds::SLICE => drop(self.slices.get(object)),
-            kinds::CLAIM => drop(self.claims.get(object)),
-            _ => {}
-        }
-    }
-
     /// Makes the pools ready that a slice belonged to and belongs to. O(devices of these pools), or O(their slices) if they are very
     /// large.
     pub(super) fn slice_changed(&self, old: Option<&Arc<Object>>, new: Option<&Arc<Object>>) {
-        let decoded = |object: Option<&Arc<Object>>| self.slices.get(object?).ok();
-        let (old, new) = (decoded(old), decoded(new));
+        let [old, new] = [old, new].map(|object| decoded::slice(object?).ok());
         let mut pools = lock(&self.pools);
         if let Some(slice) = &old {
             let name = pool_of(slice);
@@ -171,15 +151,14 @@ impl Devices {
     ) -> Arc<SelectorTable> {
         let list = |kind| objects.list(kinds::GROUP, kind);
         // What no API server stores is left out, as a client of the reference could not read it either.
-        let decoded = self.rules.iter();
-        let rules: Vec<Arc<DeviceTaintRule>> = decoded
-            .flat_map(|all| list(kinds::TAINT_RULE).filter_map(move |rule| all.get(rule).ok()))
-            .collect();
-        let slices = list(kinds::SLICE).filter_map(|slice| self.slices.get(slice).ok());
+        let rules = self.settings.taint_rules.then(|| list(kinds::TAINT_RULE)).into_iter();
+        let rules: Vec<Arc<DeviceTaintRule>> =
+            rules.flatten().filter_map(|rule| decoded::taint_rule(rule).ok()).collect();
+        let slices = list(kinds::SLICE).filter_map(|slice| decoded::slice(slice).ok());
         let slices = slices.map(|slice| slice.with_rules(rules.iter().map(|rule| &**rule)));
         match former {
             Some(former) => former.updated(slices),
-            None => SelectorTable::new(Arc::new(Inventory::new(slices, self.features))),
+            None => SelectorTable::new(Arc::new(Inventory::new(slices, self.settings.features))),
         }
     }
 
@@ -204,9 +183,8 @@ impl Devices {
 
     /// Which class serves which extended resource.
     pub(super) fn resources(&self, objects: &ObjectStore) -> Arc<ExtendedResources> {
-        self.followed(objects.is_copy())
-            .resources
-            .get(objects, &[kinds::CLASS], || Arc::new(extended::resources(objects, &self.classes)))
+        let resources = &self.followed(objects.is_copy()).resources;
+        resources.get(objects, &[kinds::CLASS], || Arc::new(extended::resources(objects)))
     }
 
     /// What is remembered of expressions and answers takes, in bytes.
@@ -225,16 +203,16 @@ impl Devices {
 
     fn tracked(&self, objects: &ObjectStore) -> MutexGuard<'_, TrackedDevices> {
         let mut tracked = lock(&self.followed(objects.is_copy()).tracked);
-        tracked.follow(objects, &self.claims);
+        tracked.follow(objects);
         tracked
     }
 
     /// What selectors say about all devices. Kept until a slice or a rule changes; copies share it with the original as long as none
     /// has.
     fn table(&self, objects: &ObjectStore) -> Arc<SelectorTable> {
-        let kinds: &[&str] = match self.rules {
-            Some(_) => &[kinds::SLICE, kinds::TAINT_RULE],
-            None => &[kinds::SLICE],
+        let kinds: &[&str] = match self.settings.taint_rules {
+            true => &[kinds::SLICE, kinds::TAINT_RULE],
+            false => &[kinds::SLICE],
         };
         let of_original = &self.original.table;
         let shared = of_original.known(objects, kinds);

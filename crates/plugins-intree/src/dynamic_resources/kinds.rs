@@ -24,6 +24,11 @@ pub(super) fn claim<'a>(
     objects.latest(GROUP, CLAIM, namespace, name)
 }
 
+/// The class of this name.
+pub(super) fn class<'a>(objects: &'a ObjectStore, name: &str) -> Option<&'a Arc<Object>> {
+    objects.get(GROUP, CLASS, "", name)
+}
+
 /// Whether the claim has devices.
 pub(super) fn is_allocated(claim: &Object) -> bool {
     !claim.json["status"]["allocation"].is_null()

@@ -33,15 +33,19 @@ pub(super) fn sign(
     cx.count_work(n_entries.saturating_mul(WORK_OF_CLAIM).saturating_add(WORK_OF_POD));
     let cluster = cx.cluster();
     let objects = cluster.objects();
-    // What devices take of their node is written down with the names of claims.
-    if shared.settings.node_resources || has_special_claim(shared, objects, pod) {
+    // What devices take of their node is written down with the names of claims. An earlier attempt may have made a claim for the pod's
+    // extended resources.
+    if shared.settings.node_resources
+        || shared.may_need_special_claim(pod)
+            && shared.devices.special_claim(objects, pod).is_some()
+    {
         return false;
     }
     let Ok(resolved) = shared.claims_of(objects, pod) else { return false };
     if are_large(resolved.iter().map(|claim| &claim.object)) {
         return false;
     }
-    let Ok(of_group) = GroupClaims::of(cluster, pod, shared.settings.group_claims) else {
+    let Ok(of_group) = GroupClaims::of(shared, cluster, pod) else {
         return false;
     };
     let uses = match resolved.is_empty() {
@@ -51,49 +55,28 @@ pub(super) fn sign(
     signature.debug(&pod.spec.device_users);
     signature.len(pod.spec.resource_claims.len());
     signature.len(resolved.len());
-    let mut claims = Claims { cx, objects, pod, of_group: of_group.as_ref(), uses, signature };
-    resolved.iter().all(|claim| claims.write(claim))
-}
-
-/// Whether an earlier attempt has made a claim for the pod's extended resources.
-fn has_special_claim(shared: &Shared, objects: &ObjectStore, pod: &Pod) -> bool {
-    shared.may_need_special_claim(pod) && shared.devices.special_claim(objects, pod).is_some()
-}
-
-/// The claims of one member, as they are written.
-struct Claims<'a> {
-    cx: &'a Context<'a>,
-    objects: &'a ObjectStore,
-    pod: &'a Pod,
-    of_group: Option<&'a GroupClaims>,
-    uses: Uses,
-    signature: &'a mut SignatureWriter,
-}
-
-impl Claims<'_> {
-    fn write(&mut self, resolved: &Resolved) -> bool {
+    resolved.iter().all(|resolved| {
         let Resolved { object, claim, entry } = resolved;
         // The pod has given back something of it, which may not be seen yet.
-        if self.objects.unanswered(object, &self.pod.uid).is_some() {
+        if objects.unanswered(object, &pod.uid).is_some() {
             return false;
         }
-        let is_own = is_own(self.objects, resolved, self.of_group, &self.uses);
-        let signature = &mut *self.signature;
+        let is_own = is_own(objects, resolved, of_group.as_ref(), &uses);
         signature.text(entry.as_deref().unwrap_or_default());
-        signature.present(is_controlled_by(claim, &self.pod.uid));
+        signature.present(is_controlled_by(claim, &pod.uid));
         signature.present(is_own);
         if is_own {
             let spec = object.json["spec"].to_string();
-            self.cx.count_work((spec.len() / BYTES_OF_A_UNIT) as u64);
+            cx.count_work((spec.len() / BYTES_OF_A_UNIT) as u64);
             signature.text(&spec);
         } else {
             let mut users = claim.status.reserved_for.iter();
             signature.text(&claim.name);
             signature.text(&claim.uid);
-            signature.present(users.any(|user| user.uid == self.pod.uid));
+            signature.present(users.any(|user| user.uid == pod.uid));
         }
         true
-    }
+    })
 }
 
 /// Whether one member alone uses a claim, by this entry, and nothing has become of it.

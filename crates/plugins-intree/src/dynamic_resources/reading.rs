@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::ObjectReader;
 use kube_scheduler_framework::api::Object;
 
-use super::{DynamicResources, kinds};
+use super::{DynamicResources, decoded, kinds};
 
 impl ObjectReader for DynamicResources {
     fn reads(&self, group: &str, kind: &str) -> bool {
@@ -13,7 +13,11 @@ impl ObjectReader for DynamicResources {
     }
 
     fn read(&self, object: &Arc<Object>) {
-        self.shared.devices.read(object);
+        match &*object.kind {
+            kinds::SLICE => drop(decoded::slice(object)),
+            kinds::CLAIM => drop(decoded::claim(object)),
+            _ => {}
+        }
     }
 
     fn changed(&self, old: Option<&Arc<Object>>, new: Option<&Arc<Object>>) {

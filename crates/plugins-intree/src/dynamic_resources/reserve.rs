@@ -8,7 +8,7 @@ use kube_scheduler_framework::{Commands, Context, NodeView};
 use serde_json::json;
 
 use super::extended::{self, derived_uuid};
-use super::node::{Trials, allocate};
+use super::node::allocate;
 use super::shared::Shared;
 use super::state::{PodClaim, PodDevices};
 use super::{in_flight, kinds, writes};
@@ -93,8 +93,7 @@ fn search(
         return Ok(());
     }
     let node = node.ok_or("claim allocation not found for node")?;
-    let trials = Trials::new(shared, cx, devices, pod);
-    let special = trials.on(node).special().map_err(|_| "claim allocation not found for node")?;
+    let special = devices.special_on(node).map_err(|_| "claim allocation not found for node")?;
     if special.is_none() && !devices.has_user_claims() {
         // Device plugins serve the extended resources there.
         return Ok(());

@@ -29,7 +29,7 @@ impl Shared {
         objects: &ObjectStore,
         pod: &Pod,
     ) -> Result<Vec<Resolved>, String> {
-        let group = group::name_of(pod, self.settings.group_claims);
+        let group = self.group_of(pod);
         let mut claims = Vec::with_capacity(pod.spec.resource_claims.len());
         for entry in pod.spec.resource_claims.iter() {
             let Some((name, is_generated)) = claim_name(pod, entry)? else { continue };

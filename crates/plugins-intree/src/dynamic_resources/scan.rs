@@ -1,5 +1,5 @@
 //! Filter for all nodes at once: what is known of a question is read from one table, and only nodes without an answer are
-//! searched, one of those that see the same devices. Answers as [`Trial`] does for each node.
+//! searched, one of those that see the same devices. Answers as [`Trials::run`] does for each node.
 
 use kube_scheduler_devices::{NodeRef, View};
 use kube_scheduler_framework::{FilterSink, NodeIdx, Status};
@@ -20,7 +20,8 @@ pub(super) fn filter_all(
     let cluster = trials.cx.cluster();
     let searched = trials.devices.same_everywhere(trials.settings, trials.cx);
     let Some((allocator, special)) = searched else {
-        return sink.reject_each(trials.cx, nodes, |_, node| trials.on(node).run());
+        return sink
+            .reject_each(trials.cx, nodes, |_, node| trials.run(node).err().unwrap_or_default());
     };
     let state = allocator.state();
     let column = trials.devices.column(trials.answers, special.as_ref());
@@ -48,7 +49,7 @@ pub(super) fn filter_all(
         let answer = match known {
             Some(answer) => answer,
             None => {
-                let (answer, _) = trials.on(&node).search(allocator, special.as_ref())?;
+                let (answer, _) = trials.search(&node, allocator, special.as_ref())?;
                 if let Some(view) = view {
                     by_view.insert(view, answer);
                 }

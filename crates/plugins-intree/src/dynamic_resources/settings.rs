@@ -27,8 +27,6 @@ const BINDING_TIMEOUT: Duration = Duration::from_secs(600);
 /// What the plugin does, and within which limits (`docs/spec/plugins-dra.md` §1 and §4).
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    /// What allocation takes into account.
-    pub(super) features: Features,
     /// What the inventory of devices is made from.
     pub(super) inventory: InventorySettings,
     /// Whether device classes may serve extended resources.
@@ -97,17 +95,16 @@ impl Settings {
         let args: DynamicResourcesArgs = plugin_args::read(args)?;
         let has = |gate| handle.is_enabled(gate);
         let inventory = InventorySettings::new(handle);
-        let features = inventory.features;
         let filter_timeout =
             args.filter_timeout.filter(|_| has("DRASchedulerFilterTimeout")).map(positive);
         Ok(Self {
-            features,
             inventory,
             serves_extended: has("DRAExtendedResource"),
             node_resources: has("DRANodeAllocatableResources"),
             group_claims: has("DRAWorkloadResourceClaims"),
             steps: StepLimits::new(filter_timeout.unwrap_or_default()),
-            binding_timeout: features
+            binding_timeout: inventory
+                .features
                 .binding_conditions
                 .then(|| args.binding_timeout.map_or(BINDING_TIMEOUT, positive)),
         })

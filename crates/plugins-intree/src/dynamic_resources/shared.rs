@@ -7,9 +7,9 @@ use kube_scheduler_framework::ObjectStore;
 use kube_scheduler_framework::api::{Object, Pod};
 
 use super::inventory::Devices;
-use super::kinds;
 use super::metrics::Metrics;
 use super::settings::Settings;
+use super::{decoded, kinds};
 use crate::resources::device_classes;
 
 /// Settings, devices and metrics of one plugin.
@@ -25,6 +25,11 @@ impl Shared {
         self.settings.serves_extended && device_classes::may_serve(pod)
     }
 
+    /// The name of the group whose claims a pod may use: its own, where groups have claims at all.
+    pub(super) fn group_of<'p>(&self, pod: &'p Pod) -> Option<&'p Arc<str>> {
+        pod.spec.pod_group.as_ref().filter(|_| self.settings.group_claims)
+    }
+
     /// A claim as it is expected to be, and the same decoded.
     ///
     /// # Errors
@@ -37,7 +42,7 @@ impl Shared {
     ) -> Result<(&'a Arc<Object>, Arc<ResourceClaim>), String> {
         let object = kinds::claim(objects, namespace, name)
             .ok_or_else(|| format!("could not find ResourceClaim \"{namespace}/{name}\""))?;
-        let claim = self.devices.claims.get(object).map_err(|error| error.to_string())?;
+        let claim = decoded::claim(object).map_err(|error| error.to_string())?;
         Ok((object, claim))
     }
 }

@@ -4,25 +4,24 @@
 //! searched. Where it is used up, nodes are rejected without counts.
 
 use kube_scheduler_devices::{LostTo, NodeRef, RequestCount, Steps};
-use kube_scheduler_framework::Shortage;
+use kube_scheduler_framework::{NodeView, Shortage};
 
-use super::node::Trial;
-use super::state::PodDevices;
+use super::node::Trials;
 
 /// The shortages of a node where the claims cannot be allocated.
-pub(super) fn of_node(devices: &PodDevices, trial: &Trial<'_>) -> Vec<Shortage> {
-    let (Some(allocator), Ok(special)) = (&devices.allocator, trial.special()) else {
+pub(super) fn of_node(trials: &Trials<'_>, node: &NodeView<'_>) -> Vec<Shortage> {
+    let devices = trials.devices;
+    let (Some(allocator), Ok(special)) = (&devices.allocator, devices.special_on(node)) else {
         return Vec::new();
     };
-    let limits = &trial.all.settings.steps;
-    let limit = devices.found().counting_steps_left(limits);
+    let limit = devices.found().counted.left(&trials.settings.steps);
     let steps = Steps::new(limit);
-    let node = NodeRef { name: trial.node.name(), labels: trial.node.labels() };
+    let at = NodeRef { name: node.name(), labels: node.labels() };
     let claims = devices.claims_with(special.as_ref());
-    let counts = allocator.count(node, &claims, &steps);
-    devices.found().count_counting_steps(limit, &steps);
+    let counts = allocator.count(at, &claims, &steps);
+    devices.found().counted.count(limit, &steps);
     let mut counts = counts.unwrap_or_default();
-    if trial.may_have_other_reasons(allocator) {
+    if trials.may_have_other_reasons(node, allocator) {
         // What is not short may be what can be had.
         counts.retain(|count| count.left < count.needed);
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use kube_scheduler_devices::api::{Allocation, Consumer, Request, ResourceClaim};
 use kube_scheduler_devices::{Allocator, Choices, Classes, ExtendedClaim, PodClaims, Steps};
 use kube_scheduler_framework::api::{NodeResourceClaim, NodeSelector, Object, lock};
-use kube_scheduler_framework::{Context, NodeIdx, ObjectStore};
+use kube_scheduler_framework::{Context, NodeIdx, NodeView, Status};
 
 use rustc_hash::FxHashMap;
 
@@ -15,6 +15,9 @@ use super::extended::{self, Demand};
 use super::following::FollowedAnswers;
 use super::settings::{Settings, StepLimits};
 use super::{group, kinds};
+
+/// Every node is rejected for a pod whose special claim is left over from an earlier attempt.
+const STALE: &str = "cannot schedule extended resource claim";
 
 /// The claims of a pod from PreFilter to the end of its binding. Empty for a pod without.
 #[derive(Clone, Default)]
@@ -87,18 +90,8 @@ pub(super) enum GivenBack {
 }
 
 impl GivenBack {
-    /// What the pod with this UID gave back of a claim.
-    pub(super) fn by(pod_uid: &str, objects: &ObjectStore, claim: &Object) -> Self {
-        Self::once(objects.unanswered(claim, pod_uid).map(|write| write.ends(claim)))
-    }
-
-    /// What any pod gave back of a claim that the members of a group share.
-    pub(super) fn by_anybody(objects: &ObjectStore, claim: &Object) -> Self {
-        Self::once(objects.unanswered_of_any(claim).map(|write| write.ends(claim)))
-    }
-
     /// For something that was written, which may end the revision that is seen.
-    fn once(is_end: Option<bool>) -> Self {
+    pub(super) fn once(is_end: Option<bool>) -> Self {
         match is_end {
             Some(true) => Self::Devices,
             Some(false) => Self::Reservation,
@@ -147,40 +140,27 @@ pub(super) struct Found {
     pub(super) choices: Option<(NodeIdx, Arc<Choices>)>,
     /// Claims whose allocation some node cannot use, by place.
     pub(super) unavailable: BTreeSet<usize>,
-    /// How many steps all searches have taken.
-    n_steps: u64,
-    /// How many steps counting has taken.
-    n_counting_steps: u64,
+    /// What all searches have taken.
+    pub(super) searched: StepCount,
+    /// What counting has taken.
+    pub(super) counted: StepCount,
     /// Whether a search has failed for lack of steps left.
     pub(super) is_exhausted: bool,
 }
 
-impl Found {
-    /// How many steps the next search may take.
-    pub(super) fn steps_left(&self, limits: &StepLimits) -> u64 {
-        limits.of_attempt.saturating_sub(self.n_steps).min(limits.of_node)
+/// How many steps were taken in an attempt.
+#[derive(Default)]
+pub(super) struct StepCount(u64);
+
+impl StepCount {
+    /// How many steps may be taken on the next node.
+    pub(super) fn left(&self, limits: &StepLimits) -> u64 {
+        limits.of_attempt.saturating_sub(self.0).min(limits.of_node)
     }
 
-    /// How many steps counting on the next node may take.
-    pub(super) fn counting_steps_left(&self, limits: &StepLimits) -> u64 {
-        limits.of_attempt.saturating_sub(self.n_counting_steps).min(limits.of_node)
-    }
-
-    /// Counts the steps of counting that had `limit`.
-    pub(super) fn count_counting_steps(&mut self, limit: u64, steps: &Steps) {
-        self.n_counting_steps = self.n_counting_steps.saturating_add(limit - steps.left());
-    }
-
-    /// Counts the steps of a search that had `limit`.
-    pub(super) fn count_steps(
-        &mut self,
-        limits: &StepLimits,
-        limit: u64,
-        steps: &Steps,
-        is_cut: bool,
-    ) {
-        self.n_steps = self.n_steps.saturating_add(limit - steps.left());
-        self.is_exhausted |= is_cut && limit < limits.of_node;
+    /// Counts what is no longer left of `limit`.
+    pub(super) fn count(&mut self, limit: u64, steps: &Steps) {
+        self.0 = self.0.saturating_add(limit - steps.left());
     }
 }
 
@@ -223,6 +203,25 @@ impl PodDevices {
         let claims = Arc::new(PodClaims::new(claims));
         all.push((special.cloned(), claims.clone()));
         claims
+    }
+
+    /// What the special claim asks for on a node; `None` if there is none, or it needs nothing.
+    pub(super) fn special_on(
+        &self,
+        node: &NodeView<'_>,
+    ) -> Result<Option<Arc<ExtendedClaim>>, Status> {
+        let Some(demand) = &self.demand else { return Ok(None) };
+        let Some(claim) = self.claims.iter().find(|claim| claim.is_special) else {
+            return Ok(None);
+        };
+        if !claim.claim.requests.is_empty() {
+            return Err(Status::unresolvable(STALE));
+        }
+        let needed = demand.on(node.allocatable())?;
+        if needed.is_none() && !self.has_user_claims() || claim.is_allocated() {
+            return Ok(None);
+        }
+        Ok(Some(needed.unwrap_or_default()))
     }
 
     /// What is known about nodes where the special claim asks for this.

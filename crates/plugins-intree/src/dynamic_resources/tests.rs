@@ -211,7 +211,7 @@ fn users_of_a_claim_are_looked_for_once_in_the_cycle_of_a_group() {
         "metadata": {"namespace": "default", "name": "c", "uid": "c"}, "spec": {},
     });
     let claim = Arc::new(Object::from_value(claim).unwrap());
-    let claim = plugin.shared.devices.claims.get(&claim).unwrap();
+    let claim = decoded::claim(&claim).unwrap();
     let cycle = GroupCycleState::default();
     cycle.with(|it| it.insert(ExactPlanning));
     let mut state = CycleState::new();

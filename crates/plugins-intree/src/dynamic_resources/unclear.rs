@@ -20,17 +20,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A write for which it is not known whether it was carried out.
 pub(super) struct Unclear {
     /// The error text if that remains so.
-    text: String,
+    pub(super) text: String,
     n_looks: u32,
 }
 
 impl Unclear {
     pub(super) fn new(text: String) -> Self {
         Self { text, n_looks: 0 }
-    }
-
-    pub(super) fn text(&self) -> &str {
-        &self.text
     }
 
     /// How long to wait before the claim is read; `None` if it was read often enough.

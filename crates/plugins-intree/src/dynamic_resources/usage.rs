@@ -7,15 +7,14 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_devices::api::{Allocation, ResourceClaim};
+use kube_scheduler_devices::api::Allocation;
 use kube_scheduler_devices::{DeviceState, Features, Holder, Inventory, SelectorTable, Usage};
 use kube_scheduler_framework::api::Object;
 use kube_scheduler_framework::{ObjectChange, ObjectStore};
 
-use super::decoded::Decoded;
 use super::extended::SpecialClaims;
-use super::in_flight;
 use super::kinds::{self, is_allocated};
+use super::{decoded, in_flight};
 
 /// The devices that the claims held after the change that was followed last.
 pub(super) struct TrackedDevices {
@@ -34,7 +33,7 @@ impl TrackedDevices {
     }
 
     /// Follows the claims to what they are now. O(changes since the last call), or O(claims) if there were very many.
-    pub(super) fn follow(&mut self, objects: &ObjectStore, decoded: &Decoded<ResourceClaim>) {
+    pub(super) fn follow(&mut self, objects: &ObjectStore) {
         let latest = objects.latest_change(kinds::GROUP, kinds::CLAIM);
         if self.last.as_ref().map(Arc::as_ptr) == latest.map(Arc::as_ptr) {
             return;
@@ -45,7 +44,7 @@ impl TrackedDevices {
                 // This copies only if the former state is still in use.
                 let state = Arc::make_mut(&mut self.state);
                 for change in changes {
-                    apply(state, change, decoded);
+                    apply(state, change);
                     if !change.is_pending {
                         change.old.iter().for_each(|old| self.special.remove(old));
                         change.new.iter().for_each(|new| self.special.add(new));
@@ -53,7 +52,7 @@ impl TrackedDevices {
                 }
             }
             None => {
-                let [claims, in_flight, planned] = self.count(objects, decoded);
+                let [claims, in_flight, planned] = self.count(objects);
                 Arc::make_mut(&mut self.state).recount(claims, in_flight, planned);
                 self.special = SpecialClaims::default();
                 let all = objects.list(kinds::GROUP, kinds::CLAIM);
@@ -71,9 +70,9 @@ impl TrackedDevices {
     }
 
     /// Counts all claims, those in flight, and those that are planned.
-    fn count(&self, objects: &ObjectStore, decoded: &Decoded<ResourceClaim>) -> [Usage; 3] {
+    fn count(&self, objects: &ObjectStore) -> [Usage; 3] {
         let add = |mut usage: Usage, claim: &Arc<Object>| {
-            with_allocation(claim, decoded, |allocation| usage.add(allocation, self.features));
+            with_allocation(claim, |allocation| usage.add(allocation, self.features));
             usage
         };
         let claims = objects.list(kinds::GROUP, kinds::CLAIM).fold(Usage::default(), add);
@@ -85,7 +84,7 @@ impl TrackedDevices {
     }
 }
 
-fn apply(state: &mut DeviceState, change: &ObjectChange, decoded: &Decoded<ResourceClaim>) {
+fn apply(state: &mut DeviceState, change: &ObjectChange) {
     let is_planned = || change.old.iter().chain(&change.new).any(|it| in_flight::is_planned(it));
     let holder = match change.is_pending {
         true if is_planned() => Holder::Planned,
@@ -100,20 +99,16 @@ fn apply(state: &mut DeviceState, change: &ObjectChange, decoded: &Decoded<Resou
         return;
     }
     if let Some(old) = &change.old {
-        with_allocation(old, decoded, |allocation| state.remove(holder, allocation));
+        with_allocation(old, |allocation| state.remove(holder, allocation));
     }
     if let Some(new) = &change.new {
-        with_allocation(new, decoded, |allocation| state.add(holder, allocation));
+        with_allocation(new, |allocation| state.add(holder, allocation));
     }
 }
 
-fn with_allocation(
-    claim: &Arc<Object>,
-    decoded: &Decoded<ResourceClaim>,
-    visit: impl FnOnce(&Allocation),
-) {
+fn with_allocation(claim: &Arc<Object>, visit: impl FnOnce(&Allocation)) {
     if is_allocated(claim)
-        && let Ok(claim) = decoded.get(claim)
+        && let Ok(claim) = decoded::claim(claim)
         && let Some(allocation) = &claim.status.allocation
     {
         visit(allocation);
@@ -240,7 +235,6 @@ mod tests {
         fn following_changes_is_counting_all_claims(
             turns in prop::collection::vec((0..5_usize, 0..N_DEVICES, 0..11_u8), 0..60),
         ) {
-            let decoded = Decoded::new(ResourceClaim::from_json);
             let mut tracked = TrackedDevices::new(Features::default());
             let (mut world, mut copy) = (World::default(), World::default());
             for (at, (name, device, turn)) in turns.into_iter().enumerate() {
@@ -254,7 +248,7 @@ mod tests {
                 if at % 3 == 0 {
                     continue;
                 }
-                tracked.follow(world.cluster.objects(), &decoded);
+                tracked.follow(world.cluster.objects());
                 prop_assert_eq!(held(&tracked.state), world.held());
             }
         }
@@ -262,11 +256,10 @@ mod tests {
 
     #[test]
     fn a_claim_that_was_deleted_unseen_takes_no_device_from_another() {
-        let decoded = Decoded::new(ResourceClaim::from_json);
         let mut tracked = TrackedDevices::new(Features::default());
         let mut cluster = ClusterState::default();
         let mut is_held_after = |cluster: &ClusterState| {
-            tracked.follow(cluster.objects(), &decoded);
+            tracked.follow(cluster.objects());
             held(&tracked.state)[0]
         };
         // A scheduler makes a claim and deletes it, and gives its device to another claim before the watch shows the first.
@@ -288,16 +281,15 @@ mod tests {
 
     #[test]
     fn a_follower_that_fell_behind_starts_anew() {
-        let decoded = Decoded::new(ResourceClaim::from_json);
         let mut tracked = TrackedDevices::new(Features::default());
         let mut world = World::default();
         world.turn(0, 0, 0, 6);
-        tracked.follow(world.cluster.objects(), &decoded);
+        tracked.follow(world.cluster.objects());
         world.turn(1, 0, 0, 0);
         // Another one takes a device and goes, again and again.
         (0..5_000).for_each(|at| world.turn(at, 1, 1, if at % 2 == 0 { 6 } else { 0 }));
         world.turn(5_000, 2, 2, 6);
-        tracked.follow(world.cluster.objects(), &decoded);
+        tracked.follow(world.cluster.objects());
         assert_eq!(held(&tracked.state), world.held());
     }
 }

@@ -11,7 +11,7 @@ use kube_scheduler_framework::columns::VecPool;
 use kube_scheduler_framework::{ClusterView, NodeIdx};
 
 use super::own_terms::{has_preferred, preferred_counters};
-use super::sums::{Amount, DomainSum, DomainSums};
+use super::sums::{Amount, DomainSums};
 
 /// Where the sums by domain come from.
 #[derive(Clone, Debug)]
@@ -47,14 +47,9 @@ impl Attraction {
         self.0.is_any(cluster)
     }
 
-    /// The sums of each topology key.
-    fn sums(&self) -> impl Iterator<Item = &DomainSum> {
-        self.0.iter()
-    }
-
     /// The sum over all topology keys of a node.
     pub(super) fn of_node(&self, cluster: ClusterView<'_>, node: NodeIdx) -> i64 {
-        self.sums().filter_map(|sum| sum.number_at(cluster, node)).sum()
+        self.0.iter().filter_map(|sum| sum.number_at(cluster, node)).sum()
     }
 
     /// The sums over all topology keys of many nodes.
@@ -67,7 +62,7 @@ impl Attraction {
     ) {
         scores.fill(0);
         let is_sorted = nodes.is_sorted();
-        for sum in self.sums().filter(|sum| sum.is_any(cluster)) {
+        for sum in self.0.iter().filter(|sum| sum.is_any(cluster)) {
             if is_sorted && sum.add_of_few_domains(cluster, nodes, scores).is_some() {
                 continue;
             }

@@ -27,35 +27,18 @@ pub(super) struct NewVolumes {
     classes: BTreeMap<Arc<str>, Vec<Arc<str>>>,
 }
 
-/// Why the volumes of a pod cannot be counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// Something is not there yet.
-    Missing(String),
-    /// Something is wrong.
-    Broken(String),
-}
-
-impl Failure {
-    pub(super) fn into_status(self) -> Status {
-        match self {
-            Self::Missing(text) => Status::unresolvable(text),
-            Self::Broken(text) => Status::error(text),
-        }
-    }
-}
-
 impl NewVolumes {
-    /// The volumes of a pod. Those of in-tree plugins count as those of their drivers where there is a CSINode.
+    /// The volumes of a pod. Those of in-tree plugins count as those of their drivers where there is a CSINode. The error is the
+    /// answer of every node: that something is not there yet is a rejection.
     pub(super) fn of(
         cluster: ClusterView<'_>,
         pod: &Pod,
         has_csi_node: bool,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Status> {
         let mut new = Self::default();
         for volume in pod.volumes.iter() {
             let used = match volume.claim_in(&pod.name) {
-                None => inline(volume, has_csi_node).map_err(Failure::Broken)?,
+                None => inline(volume, has_csi_node)?,
                 Some(wanted) => {
                     let claim = usable_claim(cluster, pod, &wanted)?;
                     cluster.volume_of_claim(claim.object(), has_csi_node)
@@ -115,35 +98,36 @@ pub(super) fn attached_besides(
 }
 
 /// What is wrong with the volumes of a pod on a node, which is the same for whatever pod comes. Claims that are gone do not matter.
-pub(super) fn fault_of(cluster: ClusterView<'_>, pod: &Pod) -> Option<String> {
+pub(super) fn fault_of(cluster: ClusterView<'_>, pod: &Pod) -> Option<Status> {
     pod.volumes.iter().find_map(|volume| match volume.claim_in(&pod.name) {
         None => inline(volume, true).err(),
-        Some(wanted) => match usable_claim(cluster, pod, &wanted) {
-            Err(Failure::Broken(text)) => Some(text),
-            Ok(_) | Err(Failure::Missing(_)) => None,
-        },
+        Some(wanted) => {
+            let unusable = usable_claim(cluster, pod, &wanted).err();
+            unusable.filter(|status| !status.is_rejected())
+        }
     })
 }
 
-fn inline(volume: &Volume, has_csi_node: bool) -> Result<Option<UsedVolume>, String> {
-    UsedVolume::of_inline(&volume.source, has_csi_node)
-        .map_err(|error| format!("converting volume({}) from inline to csi: {error}", volume.name))
+fn inline(volume: &Volume, has_csi_node: bool) -> Result<Option<UsedVolume>, Status> {
+    UsedVolume::of_inline(&volume.source, has_csi_node).map_err(|error| {
+        Status::error(format!("converting volume({}) from inline to csi: {error}", volume.name))
+    })
 }
 
 fn usable_claim<'c>(
     cluster: ClusterView<'c>,
     pod: &Pod,
     wanted: &ClaimOfVolume<'_>,
-) -> Result<VolumeClaim<'c>, Failure> {
+) -> Result<VolumeClaim<'c>, Status> {
     if wanted.name.is_empty() {
-        return Err(Failure::Broken("PersistentVolumeClaim had no name".to_owned()));
+        return Err(Status::error("PersistentVolumeClaim had no name"));
     }
     let claim = claim(cluster, &pod.namespace, &wanted.name).map_err(|missing| {
         let (namespace, name) = (&pod.namespace, &wanted.name);
-        Failure::Missing(format!("looking up PVC {namespace}/{name}: {missing}"))
+        Status::unresolvable(format!("looking up PVC {namespace}/{name}: {missing}"))
     })?;
     if wanted.is_ephemeral {
-        check_ownership(pod, claim).map_err(Failure::Broken)?;
+        check_ownership(pod, claim).map_err(Status::error)?;
     }
     Ok(claim)
 }

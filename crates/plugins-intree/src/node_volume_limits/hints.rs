@@ -12,7 +12,7 @@ use kube_scheduler_framework::{
 
 use super::has_countable;
 use crate::event_topics;
-use crate::volumes::{CsiNode, VolumeAttachment, uses_claim};
+use crate::volumes::{CsiNode, uses_claim};
 
 /// All events the plugin waits for.
 pub(super) fn events() -> Vec<EventRegistration> {
@@ -32,8 +32,8 @@ pub(super) fn events() -> Vec<EventRegistration> {
             EventResource::VolumeAttachment,
             ActionType::DELETE,
             |_, pod, deleted, _| {
-                let attacher = deleted.map(|deleted| VolumeAttachment(deleted).attacher());
-                attacher.map_or(Ok(true), |attacher| may_use(pod, attacher))
+                let Some(deleted) = deleted else { return Ok(true) };
+                may_use(pod, deleted.json["spec"]["attacher"].as_str().unwrap_or_default())
             },
         ),
     ]

@@ -12,7 +12,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::columns::{Column, CsiLimitsId, VolumeCounts};
 use kube_scheduler_framework::{ClusterView, NodeIdx, NodeView, Status};
 
-use super::{NewVolumes, NodeVolumeLimits, new_volumes};
+use super::{NewVolumes, NodeVolumeLimits};
 
 /// What a node with certain limits has to fulfil to pass without a closer look.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,7 @@ impl<'a> Scan<'a> {
 
     fn new_volumes(&self, has_csi_node: bool) -> &Result<NewVolumes, Status> {
         let new = &self.new[usize::from(has_csi_node)];
-        new.get_or_init(|| new_volumes(self.cluster, self.pod, has_csi_node))
+        new.get_or_init(|| NewVolumes::of(self.cluster, self.pod, has_csi_node))
     }
 
     /// For all nodes with the limits that `node` has.

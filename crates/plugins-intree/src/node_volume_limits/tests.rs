@@ -253,7 +253,7 @@ fn compare(
         }
         overlay.add_pod(cluster, &pod("p9", None, shape.rotate_left(5)));
         let node = NodeView::hypothetical(cluster, &overlay).unwrap();
-        let new_here = new_volumes(view, &new, view.csi_limits(idx).is_some());
+        let new_here = NewVolumes::of(view, &new, view.csi_limits(idx).is_some());
         let expected = shown(walk::verdict(view, &node, &new, wants_drivers));
         assert_eq!(shown(plugin.check(view, &node, &new_here)), expected);
     }

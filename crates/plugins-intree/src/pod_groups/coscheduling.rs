@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_config::{CoschedulingArgs, PluginArgs as ConfigArgs};
+use kube_scheduler_config::PluginArgs as ConfigArgs;
 use kube_scheduler_framework::api::{Object, Pod, PodGroup, Quantity};
 use kube_scheduler_framework::groups::{GroupSource, MemberPlace, PlacedGroup};
 use kube_scheduler_framework::{
@@ -39,16 +39,11 @@ const NOT_FOUND: &str = "PodGroup not found";
 pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let checked = plugin_args::checked(args, ConfigArgs::Coscheduling)?;
     let ConfigArgs::Coscheduling(args) = checked else { return Err(WRONG_ARGS.into()) };
+    let patience = args.permit_waiting_time_seconds.and_then(positive);
     Ok(Arc::new(Coscheduling {
         gangs: GangScheduling::of(NAME, Some(GROUP)),
-        patience: patience(&args),
+        patience: patience.unwrap_or(Duration::from_secs(60)),
     }))
-}
-
-/// How long a member waits for the others, unless its group says so.
-fn patience(args: &CoschedulingArgs) -> Duration {
-    let seconds = args.permit_waiting_time_seconds.unwrap_or_default();
-    positive(seconds).unwrap_or(Duration::from_secs(60))
 }
 
 /// A length of time, if there is one.

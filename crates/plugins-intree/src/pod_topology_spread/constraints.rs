@@ -6,7 +6,7 @@ use kube_scheduler_framework::api::{
     LabelSelector, Labels, NodeInclusionPolicy, Pod, TopologySpreadConstraint, WhenUnsatisfiable,
 };
 use kube_scheduler_framework::counters::{
-    CountedNodes, CountedPods, PodTerm, PodTolerations, RequiredNodeAffinity,
+    CountedNodes, CountedPods, CounterSpec, PodTerm, PodTolerations, RequiredNodeAffinity,
 };
 use kube_scheduler_framework::{Context, SignatureWriter};
 
@@ -16,77 +16,12 @@ use crate::signature::{
     write_label_selector, write_labels, write_node_selector, write_tolerations,
 };
 
-/// One constraint that applies to a pod.
-#[derive(Clone, Debug)]
-pub(super) struct Constraint {
-    pub(super) max_skew: i64,
-    pub(super) key: Arc<str>,
-    /// `None` matches nothing.
-    selector: Option<LabelSelector>,
-    pub(super) min_domains: i64,
-    honors_affinity: bool,
-    pub(super) honors_taints: bool,
+/// Whether a single pod with these labels is meant. Here the selector without requirements means every pod.
+pub(super) fn selects(selector: Option<&LabelSelector>, labels: &Labels) -> bool {
+    selector.is_some_and(|selector| selector.matches(labels))
 }
 
-impl Constraint {
-    fn new(given: &TopologySpreadConstraint, selector: Option<LabelSelector>) -> Self {
-        Self {
-            max_skew: given.max_skew.into(),
-            key: given.topology_key.clone(),
-            selector,
-            min_domains: given.min_domains.unwrap_or(1).into(),
-            honors_affinity: given.node_affinity_policy == NodeInclusionPolicy::Honor,
-            honors_taints: given.node_taints_policy == NodeInclusionPolicy::Honor,
-        }
-    }
-
-    /// Whether a single pod with these labels is meant. Here the selector without requirements means every pod.
-    pub(super) fn matches(&self, labels: &Labels) -> bool {
-        self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
-    }
-
-    /// The pods that are counted in bulk.
-    ///
-    /// Quirk: the selector without requirements counts none, although it matches every pod. Pinned by
-    /// `an_empty_selector_counts_nothing_but_matches`.
-    pub(super) fn counted_pods(&self, namespace: &Arc<str>) -> CountedPods {
-        let selector = self.selector.as_ref().filter(|selector| !selector.is_empty());
-        let term = selector.map(|selector| PodTerm {
-            namespaces: Arc::from([namespace.clone()]),
-            namespace_selector: None,
-            selector: selector.clone(),
-        });
-        CountedPods { terms: term.into_iter().collect(), counts_terminating: false }
-    }
-
-    /// The nodes that are counted for `pod`, if they have all of `required_keys`.
-    pub(super) fn counted_nodes(
-        &self,
-        pod: &Pod,
-        required_keys: &Arc<[Arc<str>]>,
-        compares_numbers: bool,
-    ) -> CountedNodes {
-        let affinity = self.honors_affinity.then(|| RequiredNodeAffinity::of(pod)).flatten();
-        let tolerated = self.honors_taints.then(|| PodTolerations {
-            tolerations: pod.spec.tolerations.clone(),
-            compares_numbers,
-        });
-        let required_keys = required_keys.clone();
-        CountedNodes { required_keys, affinity, tolerated, counts_unlabelled: false }
-    }
-}
-
-/// The topology keys of several constraints, none twice.
-pub(super) fn keys(constraints: &[Constraint]) -> Arc<[Arc<str>]> {
-    let mut keys: Vec<Arc<str>> =
-        constraints.iter().map(|constraint| constraint.key.clone()).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    // A counter asks for its own key anyway, and so has the same specification however many constraints share it.
-    if keys.len() == 1 { Arc::from([]) } else { keys.into() }
-}
-
-/// The constraints of a pod with one action, as they were given: nothing is copied for each pod that a hint is asked about.
+/// The constraints of a pod with one action, as they were given: nothing is copied for each pod that is asked about.
 pub(super) struct GivenConstraints<'a> {
     given: &'a [TopologySpreadConstraint],
     action: WhenUnsatisfiable,
@@ -107,24 +42,56 @@ impl GivenConstraints<'_> {
     ) -> Option<&'s LabelSelector> {
         self.selector.as_ref().or(given.selector.as_ref())
     }
+
+    /// The topology keys, none twice.
+    pub(super) fn keys(&self) -> Arc<[Arc<str>]> {
+        let mut keys: Vec<Arc<str>> = self.iter().map(|given| given.topology_key.clone()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        // A counter asks for its own key anyway, and so has the same specification however many constraints share it.
+        if keys.len() <= 1 { Arc::default() } else { keys.into() }
+    }
+
+    /// The pods that one of them counts in bulk.
+    ///
+    /// Quirk: the selector without requirements counts none, although it matches every pod. Pinned by
+    /// `an_empty_selector_counts_nothing_but_matches`.
+    pub(super) fn counted_pods(&self, given: &TopologySpreadConstraint, pod: &Pod) -> CountedPods {
+        let selector = self.selector_of(given).filter(|selector| !selector.is_empty());
+        let term = selector.map(|selector| PodTerm {
+            namespaces: Arc::from([pod.namespace.clone()]),
+            namespace_selector: None,
+            selector: selector.clone(),
+        });
+        CountedPods { terms: term.into_iter().collect(), counts_terminating: false }
+    }
+
+    /// What one of them counts for `pod`, on nodes that have all of `required_keys`.
+    pub(super) fn spec(
+        &self,
+        given: &TopologySpreadConstraint,
+        pod: &Pod,
+        required_keys: &Arc<[Arc<str>]>,
+        compares_numbers: bool,
+    ) -> CounterSpec {
+        let honors_affinity = given.node_affinity_policy == NodeInclusionPolicy::Honor;
+        let honors_taints = given.node_taints_policy == NodeInclusionPolicy::Honor;
+        let nodes = CountedNodes {
+            required_keys: required_keys.clone(),
+            affinity: honors_affinity.then(|| RequiredNodeAffinity::of(pod)).flatten(),
+            tolerated: honors_taints.then(|| PodTolerations {
+                tolerations: pod.spec.tolerations.clone(),
+                compares_numbers,
+            }),
+            counts_unlabelled: false,
+        };
+        let topology_key = Some(given.topology_key.clone());
+        CounterSpec { pods: self.counted_pods(given, pod), nodes, topology_key }
+    }
 }
 
 impl Defaults {
-    /// The constraints of `pod` with this action, in order. The error says which of them cannot be read.
-    pub(super) fn constraints_of(
-        &self,
-        cx: &Context<'_>,
-        pod: &Pod,
-        action: WhenUnsatisfiable,
-    ) -> Result<Vec<Constraint>, String> {
-        let all = self.given_to(cx, pod, action)?;
-        Ok(all
-            .iter()
-            .map(|given| Constraint::new(given, all.selector_of(given).cloned()))
-            .collect())
-    }
-
-    /// As [`constraints_of`](Self::constraints_of), without a copy of them.
+    /// The constraints of `pod` with this action. The error says which of them cannot be read.
     pub(super) fn given_to<'a>(
         &'a self,
         cx: &Context<'_>,

@@ -5,30 +5,25 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::api::{LabelSelector, Pod};
 use kube_scheduler_framework::columns::ValueId as LabelValueId;
 use kube_scheduler_framework::counters::{CounterSpec, DomainNumbers, PodCounter};
 use kube_scheduler_framework::{ClusterView, FilterSink, NodeIdx, PodCounts, Status};
 use smallvec::SmallVec;
 
-use super::constraints::{Constraint, keys};
+use super::constraints::{GivenConstraints, selects};
 
 /// The fewest pods where there is no domain: everything fits, which takes a `minDomains` that no API server lets pass.
 const NO_DOMAIN: i64 = i32::MAX as i64;
 
 /// What the constraints of `pod` count, in order.
 pub(super) fn specs(
-    constraints: &[Constraint],
+    constraints: &GivenConstraints<'_>,
     pod: &Pod,
     compares_numbers: bool,
 ) -> Vec<CounterSpec> {
-    let keys = keys(constraints);
-    let spec = |constraint: &Constraint| CounterSpec {
-        pods: constraint.counted_pods(&pod.namespace),
-        nodes: constraint.counted_nodes(pod, &keys, compares_numbers),
-        topology_key: Some(constraint.key.clone()),
-    };
-    constraints.iter().map(spec).collect()
+    let keys = constraints.keys();
+    constraints.iter().map(|given| constraints.spec(given, pod, &keys, compares_numbers)).collect()
 }
 
 /// What a constraint says about a node.
@@ -41,7 +36,10 @@ pub(super) enum Verdict {
 
 /// A constraint with what it counts.
 pub(super) struct Limit {
-    constraint: Constraint,
+    max_skew: i64,
+    min_domains: i64,
+    /// `None` matches nothing.
+    selector: Option<LabelSelector>,
     counter: PodCounter,
     /// 1 if the pod itself will count, else 0.
     own: i64,
@@ -51,6 +49,10 @@ impl Limit {
     /// What is counted; `None` when the cluster no longer follows it.
     fn read<'a>(&'a self, cluster: ClusterView<'a>) -> Option<PodCounts<'a>> {
         cluster.counts(&self.counter)
+    }
+
+    fn means(&self, pod: &Pod) -> bool {
+        selects(self.selector.as_ref(), &pod.labels)
     }
 }
 
@@ -75,11 +77,19 @@ impl HardState {
     pub(super) fn of(
         cluster: ClusterView<'_>,
         pod: &Pod,
-        constraints: Vec<(Constraint, CounterSpec)>,
+        constraints: &GivenConstraints<'_>,
+        specs: &[CounterSpec],
     ) -> Self {
-        let counters = cluster.count_pods_of_each(constraints.iter().map(|(_, spec)| spec));
-        let limits = constraints.into_iter().zip(counters).map(|((constraint, _), counter)| {
-            Limit { counter, own: i64::from(constraint.matches(&pod.labels)), constraint }
+        let counters = cluster.count_pods_of_each(specs);
+        let limits = constraints.iter().zip(counters).map(|(given, counter)| {
+            let selector = constraints.selector_of(given);
+            Limit {
+                max_skew: given.max_skew.into(),
+                min_domains: given.min_domains.unwrap_or(1).into(),
+                selector: selector.cloned(),
+                counter,
+                own: i64::from(selects(selector, &pod.labels)),
+            }
         });
         Self { limits: limits.collect(), shifts: SmallVec::new() }
     }
@@ -101,7 +111,7 @@ impl HardState {
         }
         for (at, limit) in self.limits.iter().enumerate() {
             let Some(counts) = limit.read(cluster) else { continue };
-            if !counts.is_eligible(node) || !limit.constraint.matches(&other.labels) {
+            if !counts.is_eligible(node) || !limit.means(other) {
                 continue;
             }
             let value = counts.domain_of(node);
@@ -114,8 +124,7 @@ impl HardState {
 
     /// Whether [`shift`](Self::shift) may do anything on some node.
     pub(super) fn may_shift(&self, pod: &Pod, other: &Pod) -> bool {
-        other.namespace == pod.namespace
-            && self.limits.iter().any(|limit| limit.constraint.matches(&other.labels))
+        other.namespace == pod.namespace && self.limits.iter().any(|limit| limit.means(other))
     }
 
     /// The verdict of the first constraint that does not accept the node.
@@ -200,13 +209,12 @@ impl HardState {
 
     /// How many pods a domain may have before the pod comes.
     fn most(&self, at: usize, limit: &Limit, counts: DomainNumbers<'_>) -> i64 {
-        let constraint = &limit.constraint;
-        constraint.max_skew + self.least(at, constraint, counts) - limit.own
+        limit.max_skew + self.least(at, limit, counts) - limit.own
     }
 
     /// How many pods are in the emptiest domain; 0 when there are fewer domains than asked for.
-    fn least(&self, at: usize, constraint: &Constraint, counts: DomainNumbers<'_>) -> i64 {
-        if i64::try_from(counts.n_domains()).unwrap_or(i64::MAX) < constraint.min_domains {
+    fn least(&self, at: usize, limit: &Limit, counts: DomainNumbers<'_>) -> i64 {
+        if i64::try_from(counts.n_domains()).unwrap_or(i64::MAX) < limit.min_domains {
             return 0;
         }
         let shifted: SmallVec<[LabelValueId; 4]> =

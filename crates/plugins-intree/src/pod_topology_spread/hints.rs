@@ -11,7 +11,7 @@ use kube_scheduler_framework::topics::{Topics, topic};
 use kube_scheduler_framework::{ActionType, Context, EventObject, EventRegistration, PluginError};
 
 use super::args::Defaults;
-use super::constraints::GivenConstraints;
+use super::constraints::{GivenConstraints, selects};
 use crate::event_topics;
 
 /// A pod whose selectors list more values waits for all changes of pods in its namespace.
@@ -134,10 +134,8 @@ fn is_helped_by_pod(
     old: Option<&Pod>,
     new: Option<&Pod>,
 ) -> bool {
-    // Here the selector without requirements means every pod.
     let matches = |constraint: &TopologySpreadConstraint, other: &Pod| {
-        let selector = constraints.selector_of(constraint);
-        selector.is_some_and(|selector| selector.matches(&other.labels))
+        selects(constraints.selector_of(constraint), &other.labels)
     };
     match (old, new) {
         (Some(old), Some(new)) => {

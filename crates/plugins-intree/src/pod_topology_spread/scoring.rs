@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::api::well_known::HOSTNAME;
+use kube_scheduler_framework::api::{Pod, TopologySpreadConstraint};
 use kube_scheduler_framework::columns::{LabelColumn, NodeSet, ValueId as LabelValueId};
-use kube_scheduler_framework::counters::{CountedNodes, CounterSpec, PodCounter};
+use kube_scheduler_framework::counters::{CounterSpec, PodCounter};
 use kube_scheduler_framework::{ClusterView, MAX_NODE_SCORE, NodeIdx, PodCounts, percent};
 use smallvec::SmallVec;
 
-use super::constraints::{Constraint, keys};
+use super::constraints::GivenConstraints;
 
 /// A raw score that no node gets by itself as long as skews are positive.
 const IGNORED: i64 = -1;
@@ -21,27 +21,24 @@ const IGNORED: i64 = -1;
 /// What the constraints of `pod` count, in order. Hosts are scored by the counts of their node, which any counter of
 /// the same pods has.
 pub(super) fn specs(
-    constraints: &[Constraint],
+    constraints: &GivenConstraints<'_>,
     pod: &Pod,
     requires_all: bool,
     compares_numbers: bool,
 ) -> Vec<CounterSpec> {
-    let keys = if requires_all { keys(constraints) } else { Arc::from([]) };
-    let by_domain = |constraint: &Constraint| CounterSpec {
-        pods: constraint.counted_pods(&pod.namespace),
-        nodes: CountedNodes {
-            counts_unlabelled: !requires_all,
-            ..constraint.counted_nodes(pod, &keys, compares_numbers)
-        },
-        topology_key: Some(constraint.key.clone()),
+    let keys = if requires_all { constraints.keys() } else { Arc::default() };
+    let by_domain = |given: &TopologySpreadConstraint| {
+        let mut spec = constraints.spec(given, pod, &keys, compares_numbers);
+        spec.nodes.counts_unlabelled = !requires_all;
+        spec
     };
-    let spec = |constraint: &Constraint| {
-        if &*constraint.key != HOSTNAME {
-            return by_domain(constraint);
+    let spec = |given: &TopologySpreadConstraint| {
+        if &*given.topology_key != HOSTNAME {
+            return by_domain(given);
         }
-        let pods = constraint.counted_pods(&pod.namespace);
-        let others = constraints.iter().filter(|other| &*other.key != HOSTNAME);
-        let mut others = others.filter(|other| other.counted_pods(&pod.namespace) == pods);
+        let pods = constraints.counted_pods(given, pod);
+        let others = constraints.iter().filter(|other| &*other.topology_key != HOSTNAME);
+        let mut others = others.filter(|other| constraints.counted_pods(other, pod) == pods);
         match others.next() {
             Some(other) => by_domain(other),
             None => CounterSpec { pods, ..CounterSpec::default() },
@@ -70,14 +67,15 @@ impl Wishes {
     /// O(constraints), if the cluster follows what they count.
     pub(super) fn of(
         cluster: ClusterView<'_>,
-        constraints: Vec<(Constraint, CounterSpec)>,
+        constraints: &GivenConstraints<'_>,
+        specs: &[CounterSpec],
         requires_all: bool,
     ) -> Self {
-        let counters = cluster.count_pods_of_each(constraints.iter().map(|(_, spec)| spec));
-        let wishes = constraints.into_iter().zip(counters).map(|((constraint, _), counter)| Wish {
-            max_skew: constraint.max_skew,
+        let counters = cluster.count_pods_of_each(specs);
+        let wishes = constraints.iter().zip(counters).map(|(given, counter)| Wish {
+            max_skew: given.max_skew.into(),
             counter,
-            hosts: (&*constraint.key == HOSTNAME).then(|| cluster.domains(&constraint.key)),
+            hosts: (&*given.topology_key == HOSTNAME).then(|| cluster.domains(&given.topology_key)),
         });
         Self { all: wishes.collect(), requires_all }
     }

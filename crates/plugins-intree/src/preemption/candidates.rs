@@ -12,29 +12,24 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::validation::aggregate;
 use kube_scheduler_framework::api::{Pod, Timestamp};
-use kube_scheduler_framework::preemption::{ComparedCandidate, PreemptionReport};
+use kube_scheduler_framework::preemption::{
+    ComparedCandidate, PreemptionCandidate, PreemptionReport,
+};
 use kube_scheduler_framework::{Code, CycleState, PostFilterContext, Status};
 
-use super::candidate::Candidate;
 use super::choose::harm;
 use super::victims::DryRun;
 
-const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
-
-/// The status of nodes that were not tried.
-pub(super) fn not_helpful() -> Status {
-    Status::unresolvable(NOT_HELPFUL)
-}
-
 /// What the scan found.
 #[derive(Debug, Default)]
-pub(super) struct Found<'a> {
-    pub(super) candidates: Vec<Candidate<'a>>,
+pub(super) struct Found {
+    /// Each with at least one victim.
+    pub(super) candidates: Vec<PreemptionCandidate>,
     /// The statuses of nodes where evicting pods does not help, with the number of nodes for each.
     pub(super) rejections: Vec<(Status, u32)>,
 }
 
-impl Found<'_> {
+impl Found {
     /// Counts a rejection. A linear search is enough, since nodes give few different answers.
     fn reject(&mut self, status: Status) {
         match self.rejections.iter_mut().find(|(known, _)| *known == status) {
@@ -44,19 +39,14 @@ impl Found<'_> {
     }
 }
 
-/// How far to search.
+/// How far to search: to at least this share of the nodes, and at least this many.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Search {
-    percentage: i64,
-    absolute: i64,
+    pub(super) percentage: i64,
+    pub(super) absolute: i64,
 }
 
 impl Search {
-    /// At least this share of the nodes and at least this many.
-    pub(super) fn new(percentage: i32, absolute: i32) -> Self {
-        Self { percentage: percentage.into(), absolute: absolute.into() }
-    }
-
     /// How many candidates are enough among `n` nodes.
     fn n_candidates(self, n: usize) -> usize {
         let all = i64::try_from(n).unwrap_or(i64::MAX);
@@ -66,13 +56,13 @@ impl Search {
 
     /// Runs the dry run on the nodes whose rejection eviction may resolve. An error is only reported when there is no
     /// candidate.
-    pub(super) fn run<'b>(
+    pub(super) fn run(
         self,
-        cx: &PostFilterContext<'b>,
+        cx: &PostFilterContext<'_>,
         state: &CycleState,
         pod: &Arc<Pod>,
         mut report: Option<&mut PreemptionReport>,
-    ) -> Result<Found<'b>, Status> {
+    ) -> Result<Found, Status> {
         let cluster = cx.cx.cluster();
         if cluster.n_nodes() == 0 {
             return Err(Status::error("no nodes available"));
@@ -88,7 +78,7 @@ impl Search {
         let offset = usize::try_from(cx.random % potential.len() as u64).unwrap_or(0);
         let (first, second) = potential.split_at(offset);
         let mut dry_run = DryRun::new(cx, state, pod);
-        let mut violating: Vec<Candidate<'b>> = Vec::new();
+        let mut violating: Vec<PreemptionCandidate> = Vec::new();
         let mut errors: Vec<String> = Vec::new();
         tracing::trace!(
             target: "V5",
@@ -109,7 +99,7 @@ impl Search {
                     errors.push(text);
                 }
                 Ok(candidate) => {
-                    let list = if candidate.n_violations == 0 {
+                    let list = if candidate.n_pdb_violations == 0 {
                         &mut found.candidates
                     } else {
                         &mut violating
@@ -149,12 +139,12 @@ impl Search {
 
 /// The candidates with what is compared between them, for explanations.
 fn compared(
-    candidates: &[Candidate<'_>],
+    candidates: &[PreemptionCandidate],
     dry_run: &mut DryRun<'_, '_>,
     now: Timestamp,
 ) -> Vec<ComparedCandidate> {
     let compared = candidates.iter().map(|candidate| ComparedCandidate {
-        candidate: candidate.into(),
+        candidate: candidate.clone(),
         harm: harm(candidate, now),
         violated_budgets: dry_run.violated_budgets(candidate),
     });
@@ -167,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_tenth_but_at_least_a_hundred() {
-        let search = Search::new(10, 100);
+        let search = Search { percentage: 10, absolute: 100 };
         for (n, expected) in [(50, 50), (500, 100), (1000, 100), (1001, 100), (5000, 500)] {
             assert_eq!(search.n_candidates(n), expected, "of {n}");
         }

@@ -8,24 +8,13 @@
 use std::cmp::Reverse;
 
 use kube_scheduler_framework::api::{Pod, Timestamp};
-use kube_scheduler_framework::preemption::Harm;
-
-use super::candidate::Candidate;
+use kube_scheduler_framework::preemption::{Harm, PreemptionCandidate};
 
 /// Makes every priority non-negative, so that more victims never look cheaper.
 const PRIORITY_OFFSET: i64 = 1 << 31;
 
-/// The best candidate; `now` stands for the start of pods that have not started.
-pub(super) fn best<'a, 'b>(
-    candidates: &'a [Candidate<'b>],
-    now: Timestamp,
-) -> Option<&'a Candidate<'b>> {
-    // The first of equals.
-    candidates.iter().min_by_key(|candidate| harm(candidate, now))
-}
-
-/// What is compared.
-pub(super) fn harm(candidate: &Candidate<'_>, now: Timestamp) -> Harm {
+/// What is compared; `now` stands for the start of pods that have not started.
+pub(super) fn harm(candidate: &PreemptionCandidate, now: Timestamp) -> Harm {
     let victims = &candidate.victims;
     let highest = victims.iter().map(|victim| victim.priority()).max().unwrap_or(i32::MIN);
     let earliest = victims
@@ -35,7 +24,7 @@ pub(super) fn harm(candidate: &Candidate<'_>, now: Timestamp) -> Harm {
         .min()
         .unwrap_or(now);
     Harm {
-        n_pdb_violations: candidate.n_violations,
+        n_pdb_violations: candidate.n_pdb_violations,
         highest_priority: victims.first().map_or(i32::MIN, |victim| victim.priority()),
         priority_sum: victims
             .iter()

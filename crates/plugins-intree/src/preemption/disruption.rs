@@ -13,8 +13,8 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{ClusterView, GroupObjects};
 
-use self::coverage::{Cover, NamespaceBudgets};
-use super::candidate::SomePods;
+use self::coverage::NamespaceBudgets;
+use super::victims::SomePods;
 
 const KIND: &str = "PodDisruptionBudget";
 
@@ -46,38 +46,6 @@ impl Left {
     }
 }
 
-/// What is known about the budgets of one pod.
-struct Protection<'b> {
-    budgets: &'b NamespaceBudgets,
-    cover: Arc<Cover>,
-}
-
-impl Protection<'_> {
-    /// Counts the budgets that cover the pod down, as long as `then` says so, which learns the name of each and whether it lets the
-    /// pod go. A budget that was not compared lets nothing go, and is not counted down.
-    fn count_down(
-        &self,
-        pod: &Pod,
-        left: &mut Left,
-        mut then: impl FnMut(&Arc<str>, bool) -> bool,
-    ) {
-        let Self { budgets, cover } = self;
-        for at in &cover.budgets {
-            let Some(budget) = budgets.get(*at) else { continue };
-            if budget.terms.is_disrupted(pod) {
-                continue;
-            }
-            let lets_go = left.take((budgets.number, *at), budget.terms.allowed);
-            if !then(&budget.name, lets_go) {
-                return;
-            }
-        }
-        if let Some(budget) = cover.not_compared.and_then(|at| budgets.get(at)) {
-            then(&budget.name, false);
-        }
-    }
-}
-
 impl<'a> Budgets<'a> {
     /// All budgets, for an attempt of a namespace.
     pub(super) fn of(cluster: ClusterView<'a>, payer: &str) -> Self {
@@ -95,10 +63,16 @@ impl<'a> Budgets<'a> {
         std::mem::take(&mut self.n_compared)
     }
 
-    /// What protects a pod; `None` where nothing does.
-    fn protection(&mut self, pod: &Pod) -> Option<Protection<'_>> {
+    /// Counts the budgets that cover the pod down, as long as `then` says so, which learns the name of each and whether it lets the
+    /// pod go. A budget that was not compared lets nothing go, and is not counted down.
+    fn count_down(
+        &mut self,
+        pod: &Pod,
+        left: &mut Left,
+        mut then: impl FnMut(&Arc<str>, bool) -> bool,
+    ) {
         if pod.labels.is_empty() {
-            return None;
+            return;
         }
         let Self { objects, payer, by_namespace, n_compared } = self;
         let is_own = *pod.namespace == **payer;
@@ -108,22 +82,32 @@ impl<'a> Budgets<'a> {
             *n_compared += if is_own { read.len() as u64 } else { 0 };
             by_namespace.insert(pod.namespace.clone(), read);
         }
-        let budgets = by_namespace.get_mut(&pod.namespace)?;
+        let Some(budgets) = by_namespace.get_mut(&pod.namespace) else { return };
         let (cover, work) = budgets.cover(pod);
         *n_compared += if is_own { work } else { 0 };
-        Some(Protection { budgets, cover })
+        for at in &cover.budgets {
+            let Some(budget) = budgets.get(*at) else { continue };
+            if budget.terms.is_disrupted(pod) {
+                continue;
+            }
+            let lets_go = left.take((budgets.number, *at), budget.terms.allowed);
+            if !then(&budget.name, lets_go) {
+                return;
+            }
+        }
+        if let Some(budget) = cover.not_compared.and_then(|at| budgets.get(at)) {
+            then(&budget.name, false);
+        }
     }
 
     /// Counts a pod down from what is `left`; says whether all budgets let it go. Those after one that does not are not
     /// counted down.
     pub(super) fn let_go(&mut self, pod: &Pod, left: &mut Left) -> bool {
         let mut all = true;
-        if let Some(protection) = self.protection(pod) {
-            protection.count_down(pod, left, |_, lets_go| {
-                all = lets_go;
-                lets_go
-            });
-        }
+        self.count_down(pod, left, |_, lets_go| {
+            all = lets_go;
+            lets_go
+        });
         all
     }
 
@@ -159,15 +143,13 @@ impl<'a> Budgets<'a> {
         mut violated: impl FnMut(&Arc<str>),
     ) -> bool {
         let mut is_violating = false;
-        if let Some(protection) = self.protection(pod) {
-            protection.count_down(pod, left, |name, lets_go| {
-                if !lets_go {
-                    is_violating = true;
-                    violated(name);
-                }
-                true
-            });
-        }
+        self.count_down(pod, left, |name, lets_go| {
+            if !lets_go {
+                is_violating = true;
+                violated(name);
+            }
+            true
+        });
         is_violating
     }
 }

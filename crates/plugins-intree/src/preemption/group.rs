@@ -10,6 +10,7 @@ use kube_scheduler_framework::api::{DisruptionMode, Pod, Timestamp};
 use kube_scheduler_framework::groups::{GroupTrial, PlacedGroup, PodGroupPostFilter};
 use kube_scheduler_framework::{ClusterView, Status};
 
+use super::choose::started;
 use super::disruption::{Budgets, Left};
 use super::{DefaultPreemption, NEVER};
 use crate::pod_groups::text_of;
@@ -92,7 +93,9 @@ impl PodGroupPostFilter for DefaultPreemption {
         let mut victims = Vec::new();
         let cx = trial.context();
         let mut budgets = Budgets::of(cx.cluster(), group.namespace);
-        let (violating, others) = split(&mut budgets, candidates);
+        let mut left = Left::default();
+        let violates = |unit: &Unit| unit.pods.iter().any(|pod| !budgets.let_go(pod, &mut left));
+        let (violating, others): (Vec<_>, Vec<_>) = candidates.into_iter().partition(violates);
         cx.count_work(budgets.take_work());
         for unit in violating.into_iter().chain(others) {
             trial.put_back(&unit.pods);
@@ -119,7 +122,7 @@ fn units(cluster: ClusterView<'_>, now: Timestamp) -> Vec<Unit> {
     let mut groups: BTreeMap<(Arc<str>, Arc<str>), WholeGroup> = BTreeMap::new();
     let mut units: Vec<Unit> = Vec::new();
     for pod in cluster.order().iter().flat_map(|node| cluster.pods_on(*node)) {
-        let started = pod.status.started.unwrap_or(now);
+        let started = started(pod, now);
         let group = pod.spec.pod_group.as_ref().and_then(|name| {
             let key = (pod.namespace.clone(), name.clone());
             let found = groups.entry(key).or_insert_with(|| {
@@ -143,10 +146,4 @@ fn units(cluster: ClusterView<'_>, now: Timestamp) -> Vec<Unit> {
         units.push(Unit { priority, pods: vec![pod.clone()], started });
     }
     units
-}
-
-/// Splits units into those whose eviction would violate a budget and the others; both keep the order.
-fn split(budgets: &mut Budgets<'_>, units: Vec<Unit>) -> (Vec<Unit>, Vec<Unit>) {
-    let mut left = Left::default();
-    units.into_iter().partition(|unit| unit.pods.iter().any(|pod| !budgets.let_go(pod, &mut left)))
 }

@@ -6,14 +6,17 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Pod, Timestamp};
-use kube_scheduler_framework::preemption::EvictionTrials;
+use kube_scheduler_framework::preemption::{EvictionTrials, PreemptionCandidate};
 use kube_scheduler_framework::{CycleState, NodeIdx, PostFilterContext, Status};
+use smallvec::SmallVec;
 
-use super::candidate::{Candidate, SomePods};
 use super::choose::started;
 use super::disruption::Budgets;
 
 const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
+
+/// Pods of one node. Few nodes have more that could go.
+pub(super) type SomePods<'a> = SmallVec<[&'a Arc<Pod>; 8]>;
 
 /// Finds victims for one pod, node by node.
 pub(super) struct DryRun<'a, 'b> {
@@ -40,7 +43,7 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
     }
 
     /// The victims on `node`, possibly none, or why preemption does not help there.
-    pub(super) fn on(&mut self, node: NodeIdx) -> Result<Candidate<'b>, Status> {
+    pub(super) fn on(&mut self, node: NodeIdx) -> Result<PreemptionCandidate, Status> {
         let cluster = self.cx.cx.cluster();
         let priority = self.pod.priority();
         if cluster.lowest_priority_on(node).is_none_or(|lowest| lowest >= priority) {
@@ -50,48 +53,44 @@ impl<'a, 'b: 'a> DryRun<'a, 'b> {
         if !emptied.is_success() {
             return Err(emptied);
         }
-        let below = cluster.pods_on(node).filter(|other| other.priority() < priority);
-        self.reprieve(node, below.collect())
-    }
-
-    /// For each victim, in their order, the budgets that its eviction violates: as counted before the victims were found.
-    pub(super) fn violated_budgets(&mut self, candidate: &Candidate<'_>) -> Vec<Vec<Arc<str>>> {
-        let cluster = self.cx.cx.cluster();
-        let mut potential: SomePods<'_> = cluster
-            .pods_on(candidate.node)
-            .filter(|other| other.priority() < self.pod.priority())
-            .collect();
-        sort_by_importance(&mut potential, self.cx.cx.now());
-        let violations = self.budgets.violations(potential);
-        let of_victim = |victim: &&Arc<Pod>| {
-            let found = violations.iter().find(|(pod, _)| pod.uid == victim.uid);
-            found.map(|(_, names)| names.clone()).unwrap_or_default()
-        };
-        candidate.victims.iter().map(of_victim).collect()
-    }
-
-    /// Puts back the pods that the node has room for; the others are the victims.
-    fn reprieve(
-        &mut self,
-        node: NodeIdx,
-        mut potential: SomePods<'b>,
-    ) -> Result<Candidate<'b>, Status> {
-        let now = self.cx.cx.now();
-        sort_by_importance(&mut potential, now);
-        let (mut ordered, others) = self.budgets.split(potential);
+        let (mut ordered, others) = self.budgets.split(self.below(node));
         self.cx.cx.count_work(self.budgets.take_work());
         let n_violating = ordered.len();
         let has_both = n_violating > 0 && !others.is_empty();
         ordered.extend(others);
+        // Puts back the pods that the node has room for; the others are the victims.
         let evicted = self.trials.victims(&ordered)?;
         let n_violations = evicted.iter().filter(|at| **at < n_violating).count();
-        let n_violations = i64::try_from(n_violations).unwrap_or(i64::MAX);
+        let n_pdb_violations = i64::try_from(n_violations).unwrap_or(i64::MAX);
         let victims = evicted.iter().filter_map(|at| ordered.get(*at).copied());
         let mut victims: SomePods<'_> = victims.collect();
         if has_both {
-            sort_by_importance(&mut victims, now);
+            sort_by_importance(&mut victims, self.cx.cx.now());
         }
-        Ok(Candidate { node, victims, n_violations })
+        let victims = victims.into_iter().cloned().collect();
+        Ok(PreemptionCandidate { node, victims, n_pdb_violations })
+    }
+
+    /// The pods of a node that have a lower priority, most important first.
+    fn below(&self, node: NodeIdx) -> SomePods<'b> {
+        let pods = self.cx.cx.cluster().pods_on(node);
+        let mut below: SomePods<'b> =
+            pods.filter(|other| other.priority() < self.pod.priority()).collect();
+        sort_by_importance(&mut below, self.cx.cx.now());
+        below
+    }
+
+    /// For each victim, in their order, the budgets that its eviction violates: as counted before the victims were found.
+    pub(super) fn violated_budgets(
+        &mut self,
+        candidate: &PreemptionCandidate,
+    ) -> Vec<Vec<Arc<str>>> {
+        let violations = self.budgets.violations(self.below(candidate.node));
+        let of_victim = |victim: &Arc<Pod>| {
+            let found = violations.iter().find(|(pod, _)| pod.uid == victim.uid);
+            found.map(|(_, names)| names.clone()).unwrap_or_default()
+        };
+        candidate.victims.iter().map(of_victim).collect()
     }
 }
 

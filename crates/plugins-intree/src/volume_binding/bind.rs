@@ -12,7 +12,7 @@ use kube_scheduler_framework::{
     Commands, ObjectKey, ObjectWrite, PreBindTask, Status, TaskContext, TaskEvent, TaskStep,
 };
 
-use super::check::{Progress, WatchedVolumes};
+use super::check::WatchedVolumes;
 use super::log;
 use super::reservation::Reservation;
 use super::state::PodVolumes;
@@ -92,7 +92,7 @@ impl BindVolumes {
                 reservation.provisions.get(at.wrapping_sub(n_bound)),
             );
             log::write_failed(pod, binding, claim.map(|claim| &**claim), error);
-            reservation.give_back_from(at, at.saturating_sub(n_bound), &mut commands);
+            reservation.give_back(at, &mut commands);
         }
         commands.into_vec().into_iter().for_each(|command| cx.commands.push(command));
     }
@@ -110,9 +110,9 @@ impl BindVolumes {
         };
         match watched.check() {
             Err(error) => failed(&format!("binding volumes: {error}")),
-            Ok(Progress::Done) => TaskStep::Done(Status::SUCCESS),
-            Ok(Progress::NotYet) if cx.cx.now() >= deadline => out_of_time(),
-            Ok(Progress::NotYet) => {
+            Ok(true) => TaskStep::Done(Status::SUCCESS),
+            Ok(false) if cx.cx.now() >= deadline => out_of_time(),
+            Ok(false) => {
                 let objects: Vec<ObjectKey> = watched.keys();
                 TaskStep::Wait { until: Some(deadline.min(cx.cx.now() + TICK)), objects }
             }

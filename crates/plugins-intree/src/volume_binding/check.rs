@@ -12,13 +12,6 @@ use super::claims::{reported_claim, reported_volume};
 use super::find::StaticBinding;
 use crate::volumes::{PersistentVolume, VolumeClaim, csi_node};
 
-/// How far the API server and its controllers are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
-    Done,
-    NotYet,
-}
-
 /// What is waited for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WatchedVolumes<'a> {
@@ -32,8 +25,9 @@ pub(super) struct WatchedVolumes<'a> {
 }
 
 impl WatchedVolumes<'_> {
-    /// Checks the node, the pod, the bindings, and the claims to provision, in order. The error says what has gone wrong.
-    pub(super) fn check(&self) -> Result<Progress, String> {
+    /// Checks the node, the pod, the bindings, and the claims to provision, in order: whether all is done. The error says what has
+    /// gone wrong.
+    pub(super) fn check(&self) -> Result<bool, String> {
         let node = self.cluster.node_idx(self.node).and_then(|idx| self.cluster.node(idx));
         let Some(node) = node else {
             let name = self.node;
@@ -49,7 +43,7 @@ impl WatchedVolumes<'_> {
             let claim = reported_claim(self.cluster, namespace, name).map_err(failed)?;
             // The watch may lag behind the write: an older revision does not show its outcome yet.
             if is_newer(&binding.volume, volume)? {
-                return Ok(Progress::NotYet);
+                return Ok(false);
             }
             self.check_affinity(volume, node.labels())?
                 .map_err(|error| format!("failed to translate pv to csi: {error}"))?;
@@ -59,7 +53,7 @@ impl WatchedVolumes<'_> {
                 return Err(format!("ClaimRef got reset for pv \"{}\"", volume.name));
             }
             if !VolumeClaim::new(claim).is_fully_bound() {
-                return Ok(Progress::NotYet);
+                return Ok(false);
             }
         }
         for written in self.claims {
@@ -67,7 +61,7 @@ impl WatchedVolumes<'_> {
             let claim = reported_claim(self.cluster, namespace, name)
                 .map_err(|error| format!("failed to check provisioning pvc: {error}"))?;
             if is_newer(written, claim)? {
-                return Ok(Progress::NotYet);
+                return Ok(false);
             }
             let annotations = claim.json["metadata"]["annotations"].as_object();
             if annotations.is_none_or(Fields::is_empty) {
@@ -80,15 +74,15 @@ impl WatchedVolumes<'_> {
             if !volume_name.is_empty() {
                 // The claim may be reported before the volume that was made for it.
                 let Ok(volume) = reported_volume(self.cluster, volume_name) else {
-                    return Ok(Progress::NotYet);
+                    return Ok(false);
                 };
                 self.check_affinity(volume, node.labels())??;
             }
             if !VolumeClaim::new(claim).is_fully_bound() {
-                return Ok(Progress::NotYet);
+                return Ok(false);
             }
         }
-        Ok(Progress::Done)
+        Ok(true)
     }
 
     /// The outer error is a volume that the node cannot reach, the inner one a volume that cannot be translated.

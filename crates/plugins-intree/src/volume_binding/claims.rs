@@ -66,7 +66,7 @@ impl PodClaims {
                         "waiting for ephemeral volume controller to create the persistentvolumeclaim \"{name}\""
                     )));
                 }
-                Err(not_found) => return Err(unusable(not_found.to_string())),
+                Err(not_found) => return Err(unusable(not_found)),
             };
             if reported.phase() == "Lost" {
                 return Err(unusable(format!(
@@ -108,9 +108,7 @@ impl PodClaims {
         sorted.delayed = delayed.finish();
         Ok(sorted)
     }
-}
 
-impl PodClaims {
     /// Whether every claim is bound to a volume that can be reached from any node.
     pub(super) fn are_everywhere(&self) -> bool {
         self.delayed.claims.is_empty()

@@ -147,7 +147,7 @@ impl<'a> Search<'a> {
         let found = match claim.reserved.iter().find(|candidate| is_open(candidate)) {
             Some(first) => first.is_reached_by(labels).then_some(&first.volume),
             None => all.candidates.get(demand).and_then(|candidates| {
-                let left = left.entry(demand).or_insert_with(|| candidates.on(labels));
+                let left = left.entry(demand).or_insert_with(|| candidates.pins.on(labels));
                 left.skip_to(claim.n_smaller);
                 candidates
                     .next(left, |candidate| is_open(candidate) && candidate.is_reached_by(labels))

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::ClusterView;
-use kube_scheduler_framework::api::{Labels, Object};
+use kube_scheduler_framework::api::{Labels, Object, named_enum};
+use smallvec::SmallVec;
 
 use super::claims::PodClaims;
 use super::delayed::{DelayedClaim, Search};
@@ -26,42 +27,18 @@ pub(super) struct Provision<'a> {
     pub(super) capacity: Option<&'a Capacity>,
 }
 
-/// Why a node is rejected: any of four reasons.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Obstacles(u8);
-
-impl Obstacles {
-    /// A bound volume cannot be reached from there.
-    pub(super) const NODE_CONFLICT: Self = Self(1);
-    /// There is no volume for an unbound claim.
-    pub(super) const BIND_CONFLICT: Self = Self(2);
-    /// There is no room for a new volume.
-    pub(super) const NOT_ENOUGH_SPACE: Self = Self(4);
-    /// A bound volume does not exist.
-    pub(super) const VOLUME_MISSING: Self = Self(8);
-    /// All reasons with their texts, in the order in which they are reported.
-    pub(super) const TEXTS: [(Self, &'static str); 4] = [
-        (Self::NODE_CONFLICT, "node(s) didn't match PersistentVolume's node affinity"),
-        (Self::BIND_CONFLICT, "node(s) didn't find available persistent volumes to bind"),
-        (Self::NOT_ENOUGH_SPACE, "node(s) did not have enough free storage"),
-        (
-            Self::VOLUME_MISSING,
-            "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
-        ),
-    ];
-
-    /// Whether there are none.
-    pub(super) fn is_clear(self) -> bool {
-        self.0 == 0
-    }
-
-    /// The words for all of them.
-    pub(super) fn texts(self) -> impl Iterator<Item = &'static str> {
-        Self::TEXTS.into_iter().filter(move |(one, _)| self.0 & one.0 != 0).map(|(_, text)| text)
-    }
-
-    fn add(&mut self, one: Self) {
-        self.0 |= one.0;
+named_enum! {
+    /// Why a node is rejected, in the order in which reasons are reported.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(super) enum Obstacle {
+        /// A bound volume cannot be reached from there.
+        NodeConflict = "node(s) didn't match PersistentVolume's node affinity",
+        /// There is no volume for an unbound claim.
+        BindConflict = "node(s) didn't find available persistent volumes to bind",
+        /// There is no room for a new volume.
+        NotEnoughSpace = "node(s) did not have enough free storage",
+        /// A bound volume does not exist.
+        VolumeMissing = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
     }
 }
 
@@ -70,7 +47,8 @@ impl Obstacles {
 pub(super) struct Found<'a> {
     pub(super) bindings: Vec<StaticBinding>,
     pub(super) provisions: Vec<Provision<'a>>,
-    pub(super) obstacles: Obstacles,
+    /// At most one for bound claims, and one for the others.
+    pub(super) obstacles: SmallVec<[Obstacle; 2]>,
 }
 
 impl PodClaims {
@@ -84,7 +62,7 @@ impl PodClaims {
     ) -> Result<Found<'a>, String> {
         let mut found = Found::default();
         if !self.bound.is_empty() {
-            found.obstacles = self.check_bound(cluster, node, labels, log)?;
+            found.obstacles.extend(self.check_bound(cluster, node, labels, log)?);
         }
         if !self.delayed.claims.is_empty() {
             self.serve_delayed(node, labels, &mut found, log)?;
@@ -98,21 +76,21 @@ impl PodClaims {
         node: &str,
         labels: &Labels,
         log: Option<SearchLog<'_>>,
-    ) -> Result<Obstacles, String> {
+    ) -> Result<Option<Obstacle>, String> {
         for volume in &self.bound {
-            let Some(volume) = volume else { return Ok(Obstacles::VOLUME_MISSING) };
+            let Some(volume) = volume else { return Ok(Some(Obstacle::VolumeMissing)) };
             let affinity = volume.on(|| csi_node(cluster, node))?;
             if let Some(log) = log {
                 log.bound_volume(&volume.volume, affinity.check(labels));
             }
             if !affinity.matches(labels) {
-                return Ok(Obstacles::NODE_CONFLICT);
+                return Ok(Some(Obstacle::NodeConflict));
             }
         }
         if let Some(log) = log {
             log.all_bound_match();
         }
-        Ok(Obstacles::default())
+        Ok(None)
     }
 
     fn serve_delayed<'a>(
@@ -133,7 +111,7 @@ impl PodClaims {
                     continue;
                 }
                 Some(_) => {
-                    found.obstacles.add(Obstacles::BIND_CONFLICT);
+                    found.obstacles.push(Obstacle::BindConflict);
                     return Ok(());
                 }
                 None => n_to_match += 1,
@@ -172,10 +150,10 @@ fn provide<'a>(
                 found.provisions.push(Provision { claim: &claim.object, capacity });
                 continue;
             }
-            Place::Never | Place::Unavailable => Obstacles::BIND_CONFLICT,
-            Place::Full => Obstacles::NOT_ENOUGH_SPACE,
+            Place::Never | Place::Unavailable => Obstacle::BindConflict,
+            Place::Full => Obstacle::NotEnoughSpace,
         };
-        found.obstacles.add(obstacle);
+        found.obstacles.push(obstacle);
         if let Some(log) = log {
             log.no_place(&claim.object, place);
         }

@@ -58,7 +58,7 @@ pub(super) struct Candidates {
     /// All free volumes of the class.
     free: Arc<[Candidate]>,
     /// Which of them meet it, by what a node needs to reach them.
-    pins: Pins,
+    pub(super) pins: Pins,
 }
 
 impl<'a> ClassVolumes<'a> {
@@ -132,11 +132,6 @@ impl Candidates {
             }
         }
         Self { free: volumes.free.clone(), pins }
-    }
-
-    /// Which of them a node with these labels may reach.
-    pub(super) fn on(&self, labels: &Labels) -> Places<'_> {
-        self.pins.on(labels)
     }
 
     /// The next one that suits, of those that are left.

@@ -26,11 +26,10 @@ impl Reservation {
         commands: &mut Commands,
     ) -> Result<Self, String> {
         let mut reservation = Self::default();
-        let result = reservation.fill(objects, found, node, commands);
-        match result {
+        match reservation.fill(objects, found, node, commands) {
             Ok(()) => Ok(reservation),
             Err(error) => {
-                reservation.give_back(commands);
+                reservation.give_back(0, commands);
                 Err(error)
             }
         }
@@ -64,20 +63,11 @@ impl Reservation {
         Ok(())
     }
 
-    /// Undoes what is assumed of the objects whose revision is still the one that was changed.
-    pub(super) fn give_back(&self, commands: &mut Commands) {
-        self.give_back_from(0, 0, commands);
-    }
-
-    /// As [`give_back`](Self::give_back), but without the first `n_bound` bindings and the first `n_provisioned` provisions.
-    pub(super) fn give_back_from(
-        &self,
-        n_bound: usize,
-        n_provisioned: usize,
-        commands: &mut Commands,
-    ) {
-        let volumes = self.bindings.iter().skip(n_bound).map(|binding| &binding.volume);
-        let claims = self.provisions.iter().skip(n_provisioned);
-        volumes.chain(claims).for_each(|object| commands.restore_object(object.clone()));
+    /// Undoes what is assumed of the objects whose revision is still the one that was changed, but for the first `n_written`:
+    /// bindings are written first, then provisions.
+    pub(super) fn give_back(&self, n_written: usize, commands: &mut Commands) {
+        let volumes = self.bindings.iter().map(|binding| &binding.volume);
+        let left = volumes.chain(&self.provisions).skip(n_written);
+        left.for_each(|object| commands.restore_object(object.clone()));
     }
 }

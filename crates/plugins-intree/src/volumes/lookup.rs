@@ -1,27 +1,20 @@
 //! Finding objects of the storage kinds, and the messages when they are missing (`docs/spec/plugins-storage.md` §1.3).
 
-use std::fmt;
+use std::sync::Arc;
 
 use kube_scheduler_framework::ClusterView;
+use kube_scheduler_framework::api::Object;
 use kube_scheduler_framework::api::well_known::STORAGE_GROUP;
 
-use super::{BindingMode, CsiDriver, CsiNode, PersistentVolume, StorageClass, VolumeClaim};
+use super::{CsiDriver, CsiNode, PersistentVolume, StorageClass, VolumeClaim};
 
-/// There is no object of that name. Prints what the reference's listers say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NotFound {
-    resource: &'static str,
-    name: String,
-}
-
-impl fmt::Display for NotFound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} \"{}\" not found", self.resource, self.name)
-    }
-}
-
-fn not_found(resource: &'static str, name: &str) -> NotFound {
-    NotFound { resource, name: name.to_owned() }
+/// What was found; the error for what was not is worded as by the reference's listers.
+fn found<'a>(
+    object: Option<&'a Arc<Object>>,
+    resource: &str,
+    name: &str,
+) -> Result<&'a Object, String> {
+    object.map(|object| &**object).ok_or_else(|| format!("{resource} \"{name}\" not found"))
 }
 
 /// The claim `namespace/name`.
@@ -29,33 +22,27 @@ pub(crate) fn claim<'a>(
     cluster: ClusterView<'a>,
     namespace: &str,
     name: &str,
-) -> Result<VolumeClaim<'a>, NotFound> {
+) -> Result<VolumeClaim<'a>, String> {
     let object = cluster.objects_of("").get("PersistentVolumeClaim", namespace, name);
-    object
-        .map(|object| VolumeClaim::new(object))
-        .ok_or_else(|| not_found("persistentvolumeclaim", name))
+    found(object, "persistentvolumeclaim", name).map(VolumeClaim::new)
 }
 
 /// The volume `name`.
 pub(crate) fn volume<'a>(
     cluster: ClusterView<'a>,
     name: &str,
-) -> Result<PersistentVolume<'a>, NotFound> {
+) -> Result<PersistentVolume<'a>, String> {
     let object = cluster.objects_of("").get("PersistentVolume", "", name);
-    object
-        .map(|object| PersistentVolume::new(object))
-        .ok_or_else(|| not_found("persistentvolume", name))
+    found(object, "persistentvolume", name).map(PersistentVolume::new)
 }
 
 /// The storage class `name`.
 pub(crate) fn storage_class<'a>(
     cluster: ClusterView<'a>,
     name: &str,
-) -> Result<StorageClass<'a>, NotFound> {
+) -> Result<StorageClass<'a>, String> {
     let object = cluster.objects_of(STORAGE_GROUP).get("StorageClass", "", name);
-    object
-        .map(|object| StorageClass(object))
-        .ok_or_else(|| not_found("storageclass.storage.k8s.io", name))
+    found(object, "storageclass.storage.k8s.io", name).map(StorageClass)
 }
 
 /// All storage classes, by name.
@@ -83,9 +70,5 @@ pub(crate) fn is_delay_binding(
     if name.is_empty() {
         return Ok(false);
     }
-    let Ok(class) = storage_class(cluster, name) else { return Ok(false) };
-    match class.binding_mode() {
-        None => Err(format!("VolumeBindingMode not set for StorageClass \"{name}\"")),
-        Some(mode) => Ok(mode == BindingMode::WaitForFirstConsumer),
-    }
+    storage_class(cluster, name).map_or(Ok(false), StorageClass::binds_late)
 }

@@ -1,9 +1,11 @@
-//! What nodes and drivers say about storage: CSINode, CSIDriver, VolumeAttachment.
+//! What nodes and drivers say about storage: CSINode, CSIDriver.
 
 use kube_scheduler_framework::api::{InTreePlugin, Object};
 
-use super::MIGRATED_PLUGINS;
 use super::objects::annotation;
+
+/// Annotation of a CSINode: in-tree plugins that are migrated there.
+const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
 
 /// What a node says about the drivers on it. Has the name of its node.
 #[derive(Clone, Copy, Debug)]
@@ -43,17 +45,6 @@ impl CsiDriver<'_> {
     /// `spec.preventPodSchedulingIfMissing`: pods that need it must not go to nodes without it.
     pub(crate) fn is_required_on_nodes(self) -> bool {
         self.0.json["spec"]["preventPodSchedulingIfMissing"].as_bool().unwrap_or_default()
-    }
-}
-
-/// A volume that is attached to a node, or about to be.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct VolumeAttachment<'a>(pub(crate) &'a Object);
-
-impl<'a> VolumeAttachment<'a> {
-    /// The driver that attaches.
-    pub(crate) fn attacher(self) -> &'a str {
-        self.0.json["spec"]["attacher"].as_str().unwrap_or_default()
     }
 }
 

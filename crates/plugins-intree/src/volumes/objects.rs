@@ -158,15 +158,6 @@ impl<'a> PersistentVolume<'a> {
     }
 }
 
-/// When the volume of a claim is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BindingMode {
-    /// At once, or in any other way that is not the scheduler's business.
-    Immediate,
-    /// By the scheduler, together with the node of the first pod that uses the claim.
-    WaitForFirstConsumer,
-}
-
 /// A storage class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StorageClass<'a>(pub(crate) &'a Object);
@@ -182,12 +173,13 @@ impl<'a> StorageClass<'a> {
         self.0.json["provisioner"].as_str().unwrap_or_default()
     }
 
-    /// `volumeBindingMode`; `None` when the object does not say.
-    pub(crate) fn binding_mode(self) -> Option<BindingMode> {
-        self.0.json["volumeBindingMode"].as_str().map(|mode| match mode {
-            "WaitForFirstConsumer" => BindingMode::WaitForFirstConsumer,
-            _ => BindingMode::Immediate,
-        })
+    /// Whether the volume of a claim is chosen by the scheduler, together with the node of the first pod that uses the claim. The
+    /// error is for an object that does not say.
+    pub(crate) fn binds_late(self) -> Result<bool, String> {
+        match self.0.json["volumeBindingMode"].as_str() {
+            Some(mode) => Ok(mode == "WaitForFirstConsumer"),
+            None => Err(format!("VolumeBindingMode not set for StorageClass \"{}\"", self.name())),
+        }
     }
 
     /// `allowedTopologies` as written; `None` when there are none or the list is empty.

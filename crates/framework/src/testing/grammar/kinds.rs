@@ -1,12 +1,14 @@
 //! The kinds of objects, what each starts with, and its words.
 
+use kube_scheduler_api_types::well_known::{HOSTNAME, REGION, ZONE};
 use serde_json::{Value, json};
 
 use super::words::{Rule, Word, word};
 use super::words::{
     access_modes, affinity_term, bound_volume, claim, claim_reference, csi_driver, csi_volume,
-    ephemeral, gate, hard_spread, image, owner, port, preferred_affinity_term, preferred_node_term,
-    soft_spread, taint, text_item, toleration, volume,
+    ephemeral, gate, hard_spread, image, label_selector, node_term, owner, port,
+    preferred_affinity_term, preferred_node_term, soft_spread, taint, text_item, toleration,
+    volume,
 };
 
 /// One kind of object.
@@ -75,19 +77,15 @@ pub(in crate::testing) const NODE: Kind = Kind {
     is_namespaced: false,
     template: |name| {
         json!({
-            "metadata": {"labels": {"kubernetes.io/hostname": name}}, "spec": {},
+            "metadata": {"labels": {HOSTNAME: name}}, "spec": {},
             "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
         })
     },
     resources: Some(&["status", "allocatable"]),
     words: &[
-        word("zone", "=ZONE", Rule::Text(&["metadata", "labels", "topology.kubernetes.io/zone"])),
-        word(
-            "region",
-            "=REGION",
-            Rule::Text(&["metadata", "labels", "topology.kubernetes.io/region"]),
-        ),
-        word("host", "=HOST", Rule::Text(&["metadata", "labels", "kubernetes.io/hostname"])),
+        word("zone", "=ZONE", Rule::Text(&["metadata", "labels", ZONE])),
+        word("region", "=REGION", Rule::Text(&["metadata", "labels", REGION])),
+        word("host", "=HOST", Rule::Text(&["metadata", "labels", HOSTNAME])),
         word("taint", ":KEY[=VALUE]:EFFECT", Rule::Item(&["spec", "taints"], taint)),
         word("unschedulable", "", Rule::Flag(&["spec", "unschedulable"])),
         word("image", "=NAME[=SIZE]", Rule::Item(&["status", "images"], image)),
@@ -122,7 +120,10 @@ pub(in crate::testing) const POD: Kind = Kind {
         word(
             "node-affinity",
             "=SELECTOR",
-            Rule::NodeTerm(&["spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"]),
+            Rule::Item(
+                &["spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"],
+                node_term,
+            ),
         ),
         word(
             "prefer-node-affinity",
@@ -196,7 +197,7 @@ const CLAIM: Kind = Kind {
         word("access", "=MODE[,MODE]", Rule::Value(&["spec", "accessModes"], access_modes)),
         word("volume", "=PV", Rule::Text(&["spec", "volumeName"])),
         word("bound", "=PV", Rule::Merge(bound_volume)),
-        word("selector", "=SELECTOR", Rule::Selector(&["spec", "selector"])),
+        word("selector", "=SELECTOR", Rule::Value(&["spec", "selector"], label_selector)),
         word("mode", "=MODE", Rule::Text(VOLUME_MODE)),
         word("phase", "=PHASE", Rule::Text(&["status", "phase"])),
     ],
@@ -225,7 +226,7 @@ const VOLUME: Kind = Kind {
         word(
             "node-affinity",
             "=SELECTOR",
-            Rule::NodeTerm(&["spec", "nodeAffinity", "required", "nodeSelectorTerms"]),
+            Rule::Item(&["spec", "nodeAffinity", "required", "nodeSelectorTerms"], node_term),
         ),
         word("mode", "=MODE", Rule::Text(VOLUME_MODE)),
         word("phase", "=PHASE", Rule::Text(&["status", "phase"])),
@@ -291,7 +292,7 @@ const KINDS: &[Kind] = &[
         words: &[
             word("class", "=NAME", Rule::Text(&["storageClassName"])),
             word("free", "=QUANTITY", Rule::Quantity(&["capacity"])),
-            word("topology", "=SELECTOR", Rule::Selector(&["nodeTopology"])),
+            word("topology", "=SELECTOR", Rule::Value(&["nodeTopology"], label_selector)),
         ],
         ..STORAGE
     },
@@ -308,7 +309,7 @@ const KINDS: &[Kind] = &[
         kind: "PodDisruptionBudget",
         is_namespaced: true,
         words: &[
-            word("selector", "=SELECTOR", Rule::Selector(&["spec", "selector"])),
+            word("selector", "=SELECTOR", Rule::Value(&["spec", "selector"], label_selector)),
             word("allowed", "=NUMBER", Rule::Number(&["status", "disruptionsAllowed"])),
         ],
         ..PLAIN

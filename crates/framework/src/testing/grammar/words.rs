@@ -1,5 +1,6 @@
 //! What the words of a statement do to its object.
 
+use kube_scheduler_api_types::well_known::{HOSTNAME, REGION, ZONE};
 use kube_scheduler_api_types::{
     CPU, EPHEMERAL_STORAGE, LabelSelector, MEMORY, Operator, PODS, Quantity, Requirement,
     TaintEffect, Timestamp, is_scalar_resource,
@@ -37,8 +38,6 @@ pub(super) enum Rule {
     Time(Path),
     /// Becomes the number there.
     Number(Path),
-    /// Becomes the label selector there.
-    Selector(Path),
     /// Becomes what the function makes of it.
     Value(Path, fn(&str) -> Result<Value, Problem>),
     /// Adds `KEY=VALUE` to the map there.
@@ -47,8 +46,6 @@ pub(super) enum Rule {
     Item(Path, fn(&str) -> Result<Value, Problem>),
     /// The same for items that need a name of their own: `v0`, `v1`, …
     Named(Path, fn(&str) -> Result<Value, Problem>),
-    /// Adds a node selector term to the list there.
-    NodeTerm(Path),
     /// Takes no operand and sets what is there to true.
     Flag(Path),
     /// Merges what the function makes of it into the object.
@@ -139,55 +136,44 @@ fn set(
 impl Rule {
     fn take(&self, object: &mut Value, operand: &str) -> Result<(), Problem> {
         match self {
-            Self::Text(path) => set(object, path, operand, text_item),
-            Self::Quantity(path) => set(object, path, operand, quantity),
-            Self::Time(path) => set(object, path, operand, time),
-            Self::Number(path) => set(object, path, operand, |text| Ok(number(text)?.into())),
-            Self::Selector(path) => set(object, path, operand, label_selector),
-            Self::Value(path, read) => set(object, path, operand, read),
+            Self::Text(path) => set(object, path, operand, text_item)?,
+            Self::Quantity(path) => set(object, path, operand, quantity)?,
+            Self::Time(path) => set(object, path, operand, time)?,
+            Self::Number(path) => set(object, path, operand, |text| Ok(number(text)?.into()))?,
+            Self::Value(path, read) => set(object, path, operand, read)?,
             Self::Map(path) => {
                 let Some((key, value)) = operand.split_once('=') else {
                     return Err("the form is KEY=VALUE".into());
                 };
                 let path: Vec<&str> = path.iter().copied().chain([key]).collect();
-                set(object, &path, value, text_item)
+                set(object, &path, value, text_item)?;
             }
-            Self::Item(path, read) => {
-                push(place(object, path), read(operand)?);
-                Ok(())
-            }
-            Self::Named(path, read) => self.push_named(object, path, read(operand)?),
-            Self::NodeTerm(path) => {
-                push(place(object, path), node_term(operand)?);
-                Ok(())
-            }
-            Self::Merge(read) => {
-                merge(object, read(operand));
-                Ok(())
-            }
-            Self::Flag(_) => Err("takes nothing".into()),
+            Self::Item(path, read) => push(place(object, path), read(operand)?),
+            Self::Named(path, read) => push_named(object, path, read(operand)?),
+            Self::Merge(read) => merge(object, read(operand)),
+            Self::Flag(_) => return Err("takes nothing".into()),
         }
+        Ok(())
     }
 
     fn take_json(&self, object: &mut Value, json: Value) -> Result<(), Problem> {
         match self {
-            Self::Selector(path) | Self::Value(path, _) => *place(object, path) = json,
-            Self::Item(path, _) | Self::NodeTerm(path) => push(place(object, path), json),
-            Self::Named(path, _) => return self.push_named(object, path, json),
+            Self::Value(path, _) => *place(object, path) = json,
+            Self::Item(path, _) => push(place(object, path), json),
+            Self::Named(path, _) => push_named(object, path, json),
             _ => return Err("takes no JSON".into()),
         }
         Ok(())
     }
+}
 
-    fn push_named(&self, object: &mut Value, path: Path, mut item: Value) -> Result<(), Problem> {
-        let list = place(object, path);
-        let n = list.as_array().map_or(0, Vec::len);
-        if item.get("name").is_none() {
-            *place(&mut item, &["name"]) = format!("v{n}").into();
-        }
-        push(list, item);
-        Ok(())
+fn push_named(object: &mut Value, path: Path, mut item: Value) {
+    let list = place(object, path);
+    let n = list.as_array().map_or(0, Vec::len);
+    if item.get("name").is_none() {
+        *place(&mut item, &["name"]) = format!("v{n}").into();
     }
+    push(list, item);
 }
 
 /// The text as a string.
@@ -234,7 +220,7 @@ fn expressions<'r>(requirements: impl Iterator<Item = &'r Requirement>) -> Value
 }
 
 /// `matchLabels` for what asks for one value, `matchExpressions` for the rest.
-fn label_selector(text: &str) -> Result<Value, Problem> {
+pub(super) fn label_selector(text: &str) -> Result<Value, Problem> {
     let requirements = requirements(text)?;
     let is_label = |r: &&Requirement| {
         let n_of_key = requirements.iter().filter(|other| other.key == r.key).count();
@@ -254,7 +240,7 @@ fn label_selector(text: &str) -> Result<Value, Problem> {
     Ok(selector.into())
 }
 
-fn node_term(text: &str) -> Result<Value, Problem> {
+pub(super) fn node_term(text: &str) -> Result<Value, Problem> {
     Ok(json!({"matchExpressions": expressions(requirements(text)?.iter())}))
 }
 
@@ -265,9 +251,9 @@ fn in_two<'t>(text: &'t str, form: &str) -> Result<(&'t str, &'t str), Problem> 
 fn topology_key(text: &str) -> Result<&str, Problem> {
     match text {
         "" => Err("a topology key is zone, region, host or the key of a node label".into()),
-        "zone" => Ok("topology.kubernetes.io/zone"),
-        "region" => Ok("topology.kubernetes.io/region"),
-        "host" => Ok("kubernetes.io/hostname"),
+        "zone" => Ok(ZONE),
+        "region" => Ok(REGION),
+        "host" => Ok(HOSTNAME),
         key => Ok(key),
     }
 }

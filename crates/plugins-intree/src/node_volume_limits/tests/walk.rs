@@ -10,7 +10,6 @@ use kube_scheduler_framework::api::{ClaimOfVolume, InTreePlugin, Pod, Volume, Vo
 use kube_scheduler_framework::{ClusterView, NodeView, Status};
 
 use crate::node_volume_limits::REASON;
-use crate::node_volume_limits::counted::Failure;
 use crate::volumes::{
     PersistentVolume, VolumeClaim, check_ownership, claim, csi_driver, storage_class, volume,
 };
@@ -36,12 +35,6 @@ pub(super) enum Handle<'a> {
     },
 }
 
-fn text_of(failure: Failure) -> String {
-    match failure {
-        Failure::Missing(text) | Failure::Broken(text) => text,
-    }
-}
-
 /// Counts the volumes of pods for one node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Collector<'c> {
@@ -56,7 +49,7 @@ impl<'c> Collector<'c> {
         self,
         pod: &Pod,
         into: &mut BTreeSet<CountedVolume<'c>>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Status> {
         self.collect(pod, true, into)
     }
 
@@ -66,7 +59,7 @@ impl<'c> Collector<'c> {
         pod: &Pod,
         into: &mut BTreeSet<CountedVolume<'c>>,
     ) -> Result<(), String> {
-        self.collect(pod, false, into).map_err(text_of)
+        self.collect(pod, false, into).map_err(|status| status.error_text().unwrap_or_default())
     }
 
     /// Adds the attached volumes of a node, whether or not a pod uses them. Attachments of inline volumes, of volumes
@@ -87,10 +80,10 @@ impl<'c> Collector<'c> {
         pod: &Pod,
         is_new: bool,
         into: &mut BTreeSet<CountedVolume<'c>>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Status> {
         for volume in pod.volumes.iter() {
             let counted = match volume.claim_in(&pod.name) {
-                None => self.inline(volume).map_err(Failure::Broken)?,
+                None => self.inline(volume).map_err(Status::error)?,
                 Some(wanted) => match self.claim(pod, &wanted, is_new)? {
                     Some(claim) => self.of_claim(claim),
                     None => None,
@@ -126,22 +119,22 @@ impl<'c> Collector<'c> {
         pod: &Pod,
         wanted: &ClaimOfVolume<'_>,
         is_new: bool,
-    ) -> Result<Option<VolumeClaim<'c>>, Failure> {
+    ) -> Result<Option<VolumeClaim<'c>>, Status> {
         if wanted.name.is_empty() {
-            return Err(Failure::Broken("PersistentVolumeClaim had no name".to_owned()));
+            return Err(Status::error("PersistentVolumeClaim had no name"));
         }
         let claim = match claim(self.cluster, &pod.namespace, &wanted.name) {
             Ok(claim) => claim,
             Err(missing) if is_new => {
                 let (namespace, name) = (&pod.namespace, &wanted.name);
-                return Err(Failure::Missing(format!(
+                return Err(Status::unresolvable(format!(
                     "looking up PVC {namespace}/{name}: {missing}"
                 )));
             }
             Err(_) => return Ok(None),
         };
         if wanted.is_ephemeral {
-            check_ownership(pod, claim).map_err(Failure::Broken)?;
+            check_ownership(pod, claim).map_err(Status::error)?;
         }
         Ok(Some(claim))
     }
@@ -198,7 +191,7 @@ pub(super) fn verdict(
     let csi_node = cluster.csi_limits(node.idx());
     let collector = Collector { cluster, has_csi_node: csi_node.is_some() };
     let mut new = BTreeSet::new();
-    collector.collect_new(pod, &mut new).map_err(Failure::into_status)?;
+    collector.collect_new(pod, &mut new)?;
     let is_missing = |driver: &str| {
         csi_driver(cluster, driver).is_some_and(|object| object.is_required_on_nodes())
             && !csi_node.is_some_and(|node| node.has_driver(driver))

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube_scheduler_framework::api::{
-    Json, LabelSelector, Labels, Object, Operator, Pod, Requirement, wire,
+    Fields, Json, LabelSelector, Labels, Object, Operator, Pod, Requirement, wire,
 };
 use serde::Deserialize;
 
@@ -51,20 +51,13 @@ pub(super) struct Terms {
 
 impl Terms {
     fn read(json: &Json) -> Self {
-        let status = json.get("status");
-        let allowed = status
-            .and_then(|status| status.get("disruptionsAllowed"))
-            .and_then(|value| value.as_i64());
-        let disrupted = status
-            .and_then(|status| status.get("disruptedPods"))
-            .and_then(|value| value.as_object());
+        let status = &json["status"];
+        let disrupted =
+            status["disruptedPods"].as_object().into_iter().flat_map(|pods| pods.iter());
         Self {
-            selected: Selected::read(json.get("spec").and_then(|spec| spec.get("selector"))),
-            allowed: allowed.unwrap_or(0),
-            disrupted: disrupted
-                .into_iter()
-                .flat_map(|pods| pods.iter().map(|(name, _)| name.to_owned()))
-                .collect(),
+            selected: Selected::read(&json["spec"]["selector"]),
+            allowed: status["disruptionsAllowed"].as_i64().unwrap_or(0),
+            disrupted: disrupted.map(|(name, _)| name.to_owned()).collect(),
         }
     }
 
@@ -75,8 +68,10 @@ impl Terms {
 }
 
 impl Selected {
-    fn read(written: Option<&Json>) -> Self {
-        let Some(written) = written else { return Self::Nothing };
+    fn read(written: &Json) -> Self {
+        if written.is_null() {
+            return Self::Nothing;
+        }
         if is_too_long(written) {
             return Self::Everything;
         }
@@ -112,10 +107,8 @@ impl Selected {
 
 /// Whether a selector lists too many keys and values. Looks at no more expressions than it may have.
 fn is_too_long(written: &Json) -> bool {
-    let labels = written.get("matchLabels").and_then(Json::as_object);
-    let mut n_listed = 2 * labels.map_or(0, |labels| labels.len());
-    let expressions = written["matchExpressions"].as_array().unwrap_or_default();
-    for expression in expressions {
+    let mut n_listed = 2 * written["matchLabels"].as_object().map_or(0, Fields::len);
+    for expression in written["matchExpressions"].as_array().unwrap_or_default() {
         n_listed += 1 + expression["values"].as_array().map_or(0, <[_]>::len);
         if n_listed > MOST_LISTED {
             break;
