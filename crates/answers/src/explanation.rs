@@ -27,7 +27,7 @@ use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 
 /// What is said where it is not known how the pod fares with its group.
-const ALONE: &str = "which pods of its group get a node was not found out: whether this one fits is said of it alone";
+const ALONE: &str = "the pod group was not evaluated as a whole; this verdict is for the pod alone";
 
 /// The pod that a question is about.
 #[derive(Clone, Debug)]
