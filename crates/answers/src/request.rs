@@ -62,8 +62,8 @@ impl From<Wrong> for RequestError {
 pub struct Question {
     /// What is asked for.
     pub kind: QuestionKind,
-    /// What its reader has to be allowed to list to ask it: one that names nodes, those; one about pods of other namespaces,
-    /// these.
+    /// What the caller must be allowed to list to ask this: nodes, if the question names some; pods of all namespaces, if it is
+    /// about pods of other namespaces than its own.
     pub demands: Visibility,
     pub(crate) asked: Asked,
     /// What comes with its pods.

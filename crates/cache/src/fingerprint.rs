@@ -12,7 +12,7 @@ use kube_scheduler_api_types::{KeyedState, Operator, Pod};
 
 use crate::domains::CountedPods;
 
-/// More labels than these leave hardly a bit unset, so all are.
+/// Pods with more labels than this get a fingerprint with all bits set: their labels would leave hardly one unset anyway.
 const MANY: usize = 256;
 
 /// A set of hashes, one bit for each.
@@ -20,7 +20,7 @@ const MANY: usize = 256;
 pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// That of a pod. O(labels), of which only so many are looked at.
+    /// The fingerprint of a pod. O(labels), of which at most [`MANY`] are looked at.
     pub(crate) fn of(pod: &Pod) -> Self {
         if pod.labels.len() > MANY {
             return Self(u64::MAX);

@@ -203,14 +203,14 @@ impl ObjectStore {
         self.kind(group, kind).map_or(0, |store| store.sequence)
     }
 
-    /// Whether it belongs to a copy of an engine that answers a question: it is thrown away afterwards, and may go another way than
-    /// the original meanwhile. A plugin that follows changes keeps track of copies apart from the original, so that neither makes
-    /// the other begin anew.
+    /// Whether these objects belong to a copy of an engine, made to answer a question. A copy may change in another way than the
+    /// original, and is dropped afterwards. A plugin that follows the changes of objects must keep separate state for copies:
+    /// otherwise each change between the two makes it start from scratch.
     pub fn is_copy(&self) -> bool {
         self.is_copy
     }
 
-    /// From now on, it belongs to a copy.
+    /// Marks these objects as those of a copy; see [`is_copy`](Self::is_copy).
     pub fn becomes_copy(&mut self) {
         self.is_copy = true;
     }

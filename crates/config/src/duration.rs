@@ -43,7 +43,7 @@ impl Duration {
     /// No time at all; in a configuration file the same as not set.
     pub const ZERO: Self = Self(0);
 
-    /// So many whole seconds; the longest representable length when there are too many.
+    /// A length of `seconds` whole seconds; the longest or shortest representable one if it does not fit.
     #[must_use]
     pub const fn from_secs(seconds: i64) -> Self {
         Self(seconds.saturating_mul(NANOS_PER_SECOND))

@@ -137,7 +137,7 @@ impl ClusterInput {
         self.is_confined = true;
     }
 
-    /// Adds manifests of the cluster, also after the question has begun.
+    /// Adds manifests of the cluster, even after [`begin_question`](Self::begin_question).
     ///
     /// # Errors
     /// As of [`add_manifests`](Self::add_manifests).

@@ -273,7 +273,8 @@ impl PodCounter {
         }
     }
 
-    /// Whether both count the same. Of terms as long as the list of terms stays what it is.
+    /// Whether both give the same numbers in every state of the cluster. For counters of [carriers](Self::is_of_carriers) this
+    /// holds only as long as the list of affinity terms does not change.
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.0.source, &other.0.source) {
             (Source::Followed(one), Source::Followed(other)) => one == other,
@@ -284,7 +285,8 @@ impl PodCounter {
         }
     }
 
-    /// Whether it is about a term, whose number may go to another one.
+    /// Whether this counts the pods that carry an affinity term. It knows the term by its number, and that number may be given to
+    /// another term when no pod carries this one any more.
     pub fn is_of_carriers(&self) -> bool {
         matches!(self.0.source, Source::Term(..))
     }

@@ -454,7 +454,7 @@ impl Activity {
 }
 
 impl State {
-    /// The time that the peer has begins anew.
+    /// Restarts the time that the peer has, from now.
     fn give_time(&mut self) {
         let now = Instant::now();
         self.quiet_since = now;

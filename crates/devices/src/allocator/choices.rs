@@ -199,7 +199,7 @@ impl Kinds {
     }
 }
 
-/// Writing down where devices can be used counts as so many steps, beside the text.
+/// The steps for writing down where devices can be used, besides those for the length of the text.
 const STEPS_OF_REACH: u64 = 32;
 
 /// Where devices can be used.
@@ -266,7 +266,7 @@ fn kind<'a>(
     }
 }
 
-/// A device in the mark of a solution counts as so many steps, beside the text.
+/// The steps for each device in the mark of a solution, besides those for the length of the text.
 const STEPS_OF_MARKED: u64 = 4;
 
 /// Takes the solutions of a search.

@@ -14,9 +14,9 @@ use super::plan::{RequestPlan, is_tainted};
 use super::prospects::{Prospects, Sight, has_constrained_all};
 use super::search::Search;
 
-/// So many choices have to fail before all devices are looked at to see whether the rest can succeed.
+/// The number of choices that must fail before all devices are looked at to see whether the search can still succeed.
 const MIN_FAILURES: u32 = 4;
-/// So many devices that are put into classes count as one step.
+/// The number of devices that count as one step when they are put into classes.
 const CLASSIFIED_BY_STEP: usize = 8;
 
 /// The devices of one node in classes. Two devices of a class that are both unused in the attempt can be exchanged in any

@@ -153,7 +153,7 @@ impl<'de> Deserialize<'de> for DeviceSelector {
     }
 }
 
-/// A taint that does no harm.
+/// A toleration: a device with a taint that matches it may be allocated all the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceToleration {
