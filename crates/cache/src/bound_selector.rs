@@ -23,17 +23,17 @@ use crate::state::ClusterState;
 /// One requirement on a label.
 #[derive(Debug)]
 enum BoundRequirement<'a> {
-    /// Exactly this value.
+    /// The label must have exactly this value.
     Is(&'a LabelColumn, ValueId),
-    /// No node has any of the values.
+    /// No node has any of the values: nothing matches.
     Never,
     /// No node has the key, and every node is as required.
     Always,
     /// The answer for every value, by id.
     Table(&'a LabelColumn, Vec<bool>),
-    /// No column for the key.
+    /// There is no column for the key: labels are read from the node object.
     Labels(&'a Requirement),
-    /// No column for the key, exact equality.
+    /// As `Labels`, for exactly one value.
     Pair(&'a str, &'a str),
 }
 
@@ -187,7 +187,7 @@ pub struct BoundSelector<'a> {
 }
 
 impl<'a> BoundSelector<'a> {
-    /// Binds a selector. O(requirements × distinct values).
+    /// Prepares a node selector for tests of many nodes: values are looked up once. O(requirements × distinct values).
     pub fn new(cluster: &'a ClusterState, selector: &'a NodeSelector) -> Self {
         Self {
             terms: selector
@@ -272,7 +272,7 @@ pub struct BoundPreferences<'a> {
 }
 
 impl<'a> BoundPreferences<'a> {
-    /// Binds terms. O(requirements × distinct values).
+    /// Prepares weighted terms for tests of many nodes: values are looked up once. O(requirements × distinct values).
     pub fn new(
         cluster: &'a ClusterState,
         terms: impl Iterator<Item = &'a PreferredNodeTerm>,

@@ -9,9 +9,9 @@ use crate::api::{AllocatedDeviceStatus, DeviceResult, ResourceClaim};
 /// Whether a pod that uses a claim may be bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// All binding conditions are true.
+    /// All binding conditions of the devices are true.
     Ready,
-    /// Some are not true yet.
+    /// Some binding conditions are not true yet.
     NotReady,
     /// A device cannot be made ready; the reason in the reference's words.
     Failed(String),

@@ -68,7 +68,7 @@ impl Criteria {
         }
     }
 
-    /// Adds what a class looks at.
+    /// Adds what the selectors of a class look at.
     pub fn add_class(&mut self, class: &DeviceClass) {
         self.n_added = self.n_added.saturating_add(class.selectors.len() as u64);
         let selectors = class.selectors.iter();
@@ -79,7 +79,7 @@ impl Criteria {
 /// One way to allocate the claims of a pod.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// One per claim, in their order.
+    /// The allocation of each claim, in the order of the claims.
     pub allocations: Vec<Arc<Allocation>>,
     /// Choices with equal marks, for the same claims on the same node, leave the same for all claims that are planned together, also
     /// if other things were chosen before. Claims that ask for the same, each in its place, have the same marks.
@@ -91,7 +91,7 @@ pub struct Choice {
 pub struct Choices {
     /// Those that make a difference, in search order.
     pub list: Vec<Choice>,
-    /// Whether these are all of them.
+    /// Whether there are no others. If false, the search ended early.
     pub are_all: bool,
 }
 

@@ -43,7 +43,7 @@ pub struct Supply {
 /// Which nodes were looked at to count what is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// All of them.
+    /// All nodes that were asked about.
     All,
     /// Those whose devices have changed hands since it was counted before.
     Changed,

@@ -17,13 +17,13 @@ use crate::report::QueueReport;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RequeueError {
-    /// It is with the unschedulable pods.
+    /// The other one is with the unschedulable pods.
     #[error("Pod {0} is already present in unschedulable queue")]
     Unschedulable(String),
-    /// It is ready.
+    /// The other one is ready to be tried.
     #[error("Pod {0} is already present in the active queue")]
     Active(String),
-    /// It waits for its backoff.
+    /// The other one waits for its backoff.
     #[error("Pod {0} is already present in the backoff queue")]
     Backoff(String),
 }
