@@ -344,6 +344,7 @@ impl AffinityTerms {
                     carried.domains.subtract(domain, once);
                 }
             });
+            // Only now that no domain counts it: the number may go to another term.
             if is_last {
                 self.release(id);
             }

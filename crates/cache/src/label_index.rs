@@ -297,6 +297,7 @@ impl LabelIndex {
             }
             let key: Arc<str> = key.into();
             n_by_key.insert(key.clone(), 1);
+            // While no node had the key, one empty column stood for it.
             if is_needed(&key)
                 && let Err(at) = self.find(&key)
             {
@@ -312,6 +313,7 @@ impl LabelIndex {
                 }
             }
         }
+        // Last, so that columns that were just made get the value, too.
         for column in &mut self.columns {
             let value = new.get_shared(&column.key);
             column.set(node, value.as_deref());

@@ -108,6 +108,7 @@ impl ObjectStore {
         let change =
             ObjectChange { old: previous.clone(), new: Some(object.clone()), is_pending: false };
         self.note_change(&object.group, &object.kind, change);
+        // Mostly no write waits for its answer. Then there is nothing to forget, and no key has to be made.
         if !self.are_all_answered() {
             self.forget_patches_of(&ObjectKey::from(&*object), Some(&object));
         }
@@ -127,6 +128,7 @@ impl ObjectStore {
         let by_name =
             store.by_namespace.get_mut(namespace).filter(|by_name| by_name.contains_key(name))?;
         let previous = Arc::make_mut(by_name).remove(name);
+        // Namespaces come and go: an empty table for each that there ever was would be a leak.
         if by_name.is_empty() {
             store.by_namespace.remove(namespace);
         }

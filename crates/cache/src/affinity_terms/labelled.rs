@@ -172,6 +172,7 @@ impl LabelledTerms {
 
     pub(super) fn insert(&mut self, kind: TermKind, term: &PodAffinityTerm, id: TermId) {
         let found = |is_whole_selector| Found { id, kind, is_whole_selector };
+        // If the selector requires one label only, a pod that is found by it is selected, and its labels are not compared again.
         let n_asked = term.selector.as_ref().map_or(0, |s| s.requirements().len());
         match filing(term) {
             Filing::Spots(namespaces, key, values) => {

@@ -66,6 +66,8 @@ impl ClusterState {
             if self.counters.with_pods(&spec.pods).is_some() && !self.counters.was_asked(spec) {
                 continue;
             }
+            // What was counted for the reader is kept as it is if nothing has changed since, and if its domains are numbered by a
+            // column of the cluster: a column of its own is not kept up to date.
             let has_column = match &spec.topology_key {
                 Some(key) => !counts.has_own_column() && self.labels.column(key).is_some(),
                 None => true,

@@ -311,6 +311,7 @@ impl PodCounter {
                     standing.extend([u32::from(self.has_domain(column, cluster, node))]);
                 }
                 _ if is_by_value => standing.extend([value.index() as u32]),
+                // As many numbers as for a node with a domain.
                 Numbers::Carriers(_) if value == ValueId::ABSENT => {
                     standing.extend([NO_DOMAIN; 3]);
                 }

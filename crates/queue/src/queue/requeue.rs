@@ -171,6 +171,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         for (_, slot) in candidates.drain(..) {
             let Some(pod) = self.records.pod(slot) else { continue };
             let resolved = self.profiles.resolved(id);
+            // Only an event for which the plugin that gates the pod has registered can lift the gate.
             if pod.gated_by.is_some_and(|plugin| !resolved.plugins.contains(plugin)) {
                 continue;
             }
