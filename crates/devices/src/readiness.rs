@@ -46,6 +46,7 @@ impl ResourceClaim {
             let mut true_ones = status.conditions.iter().filter(|c| &*c.status == "True");
             true_ones.find(|condition| *condition.condition_type == *name)
         };
+        // Failures first: one of them counts even if all binding conditions are true.
         let failures = result.binding_failure_conditions.as_deref().unwrap_or_default();
         if let Some(failure) = failures.iter().find_map(|name| find(name)) {
             return Readiness::Failed(format!(

@@ -175,6 +175,7 @@ impl EventQueue {
             match &mut record.series {
                 Some(series) => {
                     series.count = series.count.saturating_add(1);
+                    // Written with the next refresh: a request for each occurrence is what series save.
                     series.last = now;
                 }
                 None => {

@@ -268,6 +268,7 @@ impl Outbox {
                 reporting,
             } => {
                 let is_warning = kind == EventKind::Warning;
+                // The attempt has failed: that the pod is being bound to its node must not be announced any more.
                 if is_warning && reason == FAILED_SCHEDULING {
                     self.lanes.withdraw_announcement(&pod.uid);
                 }

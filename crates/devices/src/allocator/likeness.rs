@@ -157,6 +157,7 @@ fn key<'a>(search: &Search<'a>, place: usize, context: &Context<'a>) -> Key<'a> 
     let values: SmallVec<_> =
         context.attributes.iter().map(|name| device.device.attribute(driver, name)).collect();
     let is_shareable = device.device.is_shareable();
+    // How much is left of a device in use, and values that constraints cannot compare, are not in the key.
     let is_singular = context.are_all_singular
         || search.allocator.state.occupancy().consumed(device.key()).is_some()
         || values.iter().flatten().any(|value: &&Attribute| !is_comparable(value));

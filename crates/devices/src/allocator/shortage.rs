@@ -123,6 +123,7 @@ impl<'a> Search<'a> {
             None => match self.take_counters(place) {
                 None => LostTo::Counters,
                 Some(taken) => {
+                    // Each device is looked at as if it were the only one.
                     if let Some(taken) = taken {
                         self.put_back_counters(taken);
                     }

@@ -132,6 +132,7 @@ impl Supply {
             Ok(plan) => self.follow(&Look { allocator, plan: &plan, steps }, n_nodes, node),
             Err(error) => Err(error),
         };
+        // Some nodes may be counted in the new state and others not, and `followed` cannot say which.
         if ended.is_err() {
             *self = Self::default();
         }
