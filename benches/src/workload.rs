@@ -109,7 +109,7 @@ const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 pub enum Namespaces {
     /// This one.
     One(&'static str),
-    /// So many with this prefix, labelled `team: devops`, in turn.
+    /// This number of namespaces with this prefix, labelled `team: devops`, in turn.
     Labelled(&'static str, usize),
 }
 

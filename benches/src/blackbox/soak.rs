@@ -29,7 +29,7 @@ const NAMESPACE: &str = "soak";
 const N_SAMPLES: u32 = 20;
 /// How long the scheduler has to forget what is gone, before memory is looked at for the last time.
 const SETTLING: Duration = Duration::from_secs(90);
-/// So many seconds in a row a scheduler that has read everything takes no more than this of processor time in each.
+/// A scheduler has read everything when it takes no more than this processor time in each of this many seconds in a row.
 const SECONDS_AT_REST: u32 = 10;
 const CPU_AT_REST: Duration = Duration::from_millis(50);
 /// How long it may take until then.

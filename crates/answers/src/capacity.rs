@@ -20,10 +20,10 @@ use crate::format::{as_of, count};
 use crate::interrupt::Interrupt;
 use crate::{API_VERSION, Refusal};
 
-/// What to say about a capacity.
+/// The options of [`capacity`].
 #[derive(Clone, Debug)]
 pub struct CapacityOptions {
-    /// Where to stop counting.
+    /// The number of pods at which counting stops. Default 10,000.
     pub max: usize,
     /// Whether to report how the limits change as pods are added. All pods are placed a second time for it.
     pub steps: bool,

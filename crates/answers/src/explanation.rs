@@ -27,15 +27,15 @@ use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 
 /// What is said where it is not known how the pod fares with its group.
-const ALONE: &str = "which pods of its group get a node was not found out: whether this one fits is said of it alone";
+const ALONE: &str = "the pod group was not evaluated as a whole; this verdict is for the pod alone";
 
 /// The pod that a question is about.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Subject {
-    /// One that the scheduler knows.
+    /// A pod that the scheduler knows, by its name.
     Known(PodName),
-    /// One that need not exist.
+    /// A pod given as a manifest. The scheduler need not know it.
     Manifest(Arc<Pod>),
 }
 
@@ -49,7 +49,7 @@ impl Subject {
     }
 }
 
-/// How much of an explanation to list.
+/// How many nodes an explanation lists by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExplainOptions {
     /// How many nodes that are rejected for the same reasons are named; the others are counted.

@@ -29,7 +29,7 @@ use crate::explanation::Rejection;
 use crate::format::{as_of, count};
 use crate::interrupt::Interrupt;
 
-/// What to say about fragmentation.
+/// The options of [`fragmentation`].
 #[derive(Clone, Debug)]
 pub struct FragmentationOptions {
     /// The label of nodes by whose values they are distinguished.

@@ -26,9 +26,9 @@ pub struct Idleness {
 /// What to do when no pod is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
-    /// Let time pass until then.
+    /// Let time pass until then: something is due at that time.
     WaitUntil(Timestamp),
-    /// Nothing changes any more by itself.
+    /// Nothing more happens by itself, however long one waits.
     Over,
     /// Pods could be tried again, but none has been placed for [`MAX_IDLE`].
     GivenUp,

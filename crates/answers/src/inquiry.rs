@@ -37,17 +37,17 @@ pub struct Inquiry {
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum Answer {
-    /// Why a pod is where it is.
+    /// Why a pod is on its node, or has none.
     Explanation(Box<Explanation>),
-    /// Which pods would be evicted.
+    /// Which pods would be evicted to make room for a pod.
     Preemption(Box<Preemption>),
-    /// What would happen.
+    /// What would happen after some changes of the cluster.
     WhatIf(Box<WhatIf>),
-    /// How many more fit.
+    /// How many more pods like a template fit.
     Capacity(Box<Capacity>),
-    /// What waits.
+    /// Which pods wait to be scheduled, and for what.
     Queue(Box<Queue>),
-    /// What no pod could use.
+    /// How much of the free resources no pod could use.
     Fragmentation(Box<Fragmentation>),
 }
 

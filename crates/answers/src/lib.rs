@@ -123,7 +123,7 @@ pub enum Refusal {
         /// What is wrong.
         problem: String,
     },
-    /// The question asks for too much.
+    /// The question asks for more than is allowed.
     #[error("{asked} changes in one question are too many: at most {max} are allowed")]
     TooMuch {
         /// How many changes; each node that is added counts.

@@ -22,7 +22,7 @@ use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
 use crate::what_if::QuestionLimits;
 
-/// What to say about a queue.
+/// The options of [`queue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
     /// How many pods are listed, and how many groups of pods that wait for the same.

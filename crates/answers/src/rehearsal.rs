@@ -18,13 +18,13 @@ pub(crate) use self::volumes::edited;
 /// Something that happened to a pod while effects were carried out.
 #[derive(Clone, Debug)]
 pub enum Happening {
-    /// It has its node now.
+    /// It was bound to its node; the pod with that node.
     Bound(Arc<Pod>),
     /// It was evicted; the pod as it was before.
     Evicted(Arc<Pod>),
-    /// Its status changed.
+    /// Its status was patched; the pod with the new status.
     Changed(Arc<Pod>),
-    /// An attempt has failed.
+    /// An attempt at scheduling it failed.
     Failed {
         /// Which pod.
         pod: PodRef,

@@ -60,10 +60,10 @@ impl From<Wrong> for RequestError {
 /// A question over HTTP.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// What is asked for.
+    /// Which of the answers is asked for, such as an explanation.
     pub kind: QuestionKind,
-    /// What its reader has to be allowed to list to ask it: one that names nodes, those; one about pods of other namespaces,
-    /// these.
+    /// What the caller must be allowed to list to ask this: nodes, if the question names some; pods of all namespaces, if it is
+    /// about pods of other namespaces than its own.
     pub demands: Visibility,
     pub(crate) asked: Asked,
     /// What comes with its pods.
@@ -143,7 +143,7 @@ impl QuestionKind {
     }
 }
 
-/// What stands beside an answer.
+/// What goes into the metadata of an answer over HTTP, besides the answer itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// How far the cluster had been seen: the newest revision of all objects.
@@ -152,7 +152,7 @@ pub struct Notes {
     ///
     /// [`Answer::of_standby`]: crate::Answer::of_standby
     pub is_leading: bool,
-    /// The answer for people.
+    /// The answer as text for people, as the command line prints it.
     pub rendered: Option<String>,
 }
 
@@ -237,7 +237,7 @@ impl Question {
         self
     }
 
-    /// What is asked, as it was given.
+    /// The `spec` of the question, as it was sent.
     pub fn spec(&self) -> &Value {
         &self.spec
     }

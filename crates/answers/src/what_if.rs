@@ -126,7 +126,7 @@ impl Change {
     }
 }
 
-/// How much a question may ask for.
+/// Limits of a question about changes: how many there may be, and how much may be tried.
 #[derive(Clone, Debug)]
 pub struct QuestionLimits {
     /// Changes in one question; each node that is added counts.

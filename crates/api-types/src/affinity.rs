@@ -7,7 +7,7 @@ use crate::node::Node;
 use crate::pod::Pod;
 use crate::selector::{LabelSelector, NodeSelector, PreferredNodeTerm, SelectorError};
 
-/// `affinity.nodeAffinity`.
+/// A pod's `affinity.nodeAffinity`, compiled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeAffinity {
     /// Required terms; a term that cannot be parsed matches nothing (`docs/spec/plugins-node.md` §2.7, lazy form).
@@ -37,7 +37,7 @@ pub struct PodAffinity {
     pub preferred_error: Option<Arc<SelectorError>>,
 }
 
-/// One pod affinity term.
+/// One pod affinity or anti-affinity term, compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodAffinityTerm {
     /// Which pods; `None` matches nothing. The API server has merged `matchLabelKeys` and `mismatchLabelKeys` into it
@@ -76,7 +76,7 @@ impl PodAffinityTerm {
 /// A pod affinity term with its weight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightedPodAffinityTerm {
-    /// What a matching domain gains.
+    /// What is added to the score of nodes in a domain where the term matches.
     pub weight: i32,
     /// The term.
     pub term: PodAffinityTerm,

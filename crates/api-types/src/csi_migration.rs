@@ -32,12 +32,12 @@ pub enum InTreePlugin {
     Vsphere,
 }
 
-/// A CSI volume.
+/// A volume of an in-tree plugin as its CSI driver knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsiVolume {
     /// Name of the driver.
     pub driver: &'static str,
-    /// What the driver calls the volume.
+    /// The handle by which the driver knows the volume.
     pub handle: String,
 }
 
@@ -93,7 +93,7 @@ impl InTreePlugin {
         }
     }
 
-    /// The CSI driver that took over.
+    /// The CSI driver that took over from the in-tree plugin.
     pub fn driver(self) -> &'static str {
         match self {
             Self::AwsElasticBlockStore => "ebs.csi.aws.com",
@@ -116,12 +116,12 @@ impl InTreePlugin {
         }
     }
 
-    /// The plugin of this name.
+    /// The plugin with this name, such as `kubernetes.io/aws-ebs`, if there is one.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|plugin| plugin.name() == name)
     }
 
-    /// The plugin behind a persistent volume.
+    /// The in-tree plugin that a persistent volume is of.
     pub fn of_volume(volume: &Object) -> Option<Self> {
         Self::ALL.into_iter().find(|plugin| !volume.json["spec"][plugin.field()].is_null())
     }

@@ -4,11 +4,11 @@
 
 use crate::validation::label_key_messages;
 
-/// CPU time.
+/// The name of the resource CPU time.
 pub const CPU: &str = "cpu";
-/// Memory.
+/// The name of the resource memory.
 pub const MEMORY: &str = "memory";
-/// Local ephemeral storage.
+/// The name of the resource local ephemeral storage.
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 /// The number of pods that a node may run.
 pub const PODS: &str = "pods";

@@ -16,7 +16,7 @@ use crate::taint::Taint;
 pub struct Node {
     /// Name, unique in the cluster.
     pub name: Arc<str>,
-    /// Identity; a re-created node has another one.
+    /// `metadata.uid`: tells nodes of the same name apart.
     pub uid: Arc<str>,
     /// Opaque revision, compared for equality only.
     pub resource_version: Arc<str>,

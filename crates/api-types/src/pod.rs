@@ -48,7 +48,7 @@ pub struct Pod {
     /// `spec.volumes`, those that can matter to scheduling: all but ConfigMaps, Secrets, projected and empty directories.
     /// Apart from the rest because pods of one template may have volumes of their own.
     pub volumes: Arc<[Volume]>,
-    /// The rest of the specification.
+    /// What scheduling reads of the specification besides.
     pub spec: Arc<PodSpec>,
     /// The parts of the status that scheduling reads or writes.
     pub status: Arc<PodStatus>,
@@ -156,11 +156,11 @@ pub struct ControllerRef {
 /// The parts of `spec` that can influence placement, apart from requests, volumes and the node name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodSpec {
-    /// Which profile schedules the pod.
+    /// `schedulerName`: which profile schedules the pod.
     pub scheduler_name: Arc<str>,
     /// Priority as given; absent counts as 0.
     pub priority: Option<i32>,
-    /// `preemptionPolicy: Never`.
+    /// Whether `preemptionPolicy` is `Never`.
     pub never_preempts: bool,
     /// Exact label equalities the node must have. `None` and empty differ (`docs/spec/plugins-node.md` §4.6.1).
     pub node_selector: Option<Labels>,
@@ -240,7 +240,7 @@ pub struct PodResourceClaim {
 pub enum ResourceClaimName<'a> {
     /// That of a claim that exists by itself.
     Existing(&'a str),
-    /// That of a claim that was generated.
+    /// The name of a claim that was generated from a template.
     Generated(&'a str),
     /// None: the status says that no claim needed to be generated.
     Unneeded,
@@ -266,7 +266,7 @@ impl PodResourceClaim {
 /// `resources` of one container, as far as devices may serve them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerResources {
-    /// Name of the container.
+    /// Name of the container in the pod.
     pub name: Arc<str>,
     /// Whether it ends before the others start: init containers but sidecars.
     pub is_short_lived: bool,
@@ -301,9 +301,9 @@ pub struct PodStatus {
 /// `status.extendedResourceClaimStatus`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ExtendedResourceClaim {
-    /// Name of the special claim.
+    /// Name of the claim that the scheduler made for extended resources.
     pub claim: Arc<str>,
-    /// (container, resource, request) in order.
+    /// Which request of the claim serves which resource of which container, as (container, resource, request), in order.
     pub mappings: Vec<(Arc<str>, Arc<str>, Arc<str>)>,
 }
 

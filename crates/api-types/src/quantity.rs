@@ -73,10 +73,10 @@ pub enum QuantityError {
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
     )]
     Format,
-    /// There is no such suffix.
+    /// The suffix is none that exists.
     #[error("unable to parse quantity's suffix")]
     Suffix,
-    /// There are no digits.
+    /// There are no digits before the suffix.
     #[error("unable to parse numeric part of quantity")]
     Number,
     /// There are more than 4,096 digits. The reference accepts such numbers, at the price of time and memory.
@@ -88,7 +88,7 @@ pub enum QuantityError {
 }
 
 impl Quantity {
-    /// Zero.
+    /// The quantity zero, printed as `0`.
     pub const ZERO: Self = Self {
         amount: Amount::Small { value: 0, scale: 0 },
         format: Format::DecimalSi,
@@ -185,7 +185,7 @@ impl Quantity {
         self.to_decimal().checked_scaled(3)
     }
 
-    /// -1, 0 or 1.
+    /// The sign of the number: -1, 0 or 1.
     pub fn sign(&self) -> i32 {
         match &self.amount {
             Amount::Small { value, .. } => value.signum() as i32,

@@ -12,14 +12,14 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-/// A pod or a node in full.
+/// The JSON of a pod or a node with all fields but `managedFields`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     json: Box<str>,
     resource_names: Box<[Arc<str>]>,
 }
 
-/// Text that is no object.
+/// Why the JSON of an object cannot be kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the object cannot be kept in full: {0}")]
 pub struct SourceError(String);

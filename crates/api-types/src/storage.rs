@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct Volume {
     /// Name within the pod.
     pub name: Arc<str>,
-    /// Where it comes from.
+    /// Where the volume comes from.
     pub source: VolumeSource,
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 /// What a taint does to pods that do not tolerate it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TaintEffect {
-    /// New pods stay away.
+    /// New pods do not go to the node.
     NoSchedule,
-    /// New pods stay away if they can.
+    /// New pods go elsewhere if they can.
     PreferNoSchedule,
     /// New pods stay away and running ones are evicted.
     NoExecute,
@@ -31,7 +31,7 @@ pub struct Taint {
 pub enum TolerationOperator {
     /// Values are equal; also the meaning of an absent operator.
     Equal,
-    /// Any value.
+    /// The taint is there, with any value.
     Exists,
     /// The taint's number is below the toleration's (`TaintTolerationComparisonOperators`).
     Lt,
@@ -44,13 +44,13 @@ pub enum TolerationOperator {
 /// One toleration of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Toleration {
-    /// Key; empty matches every key.
+    /// Key of the taints it matches; empty matches every key.
     pub key: Arc<str>,
     /// How key and value are compared with those of a taint.
     pub operator: TolerationOperator,
     /// The value that a taint must have, for the operators that compare it.
     pub value: Arc<str>,
-    /// Effect; `None` matches every effect.
+    /// Effect of the taints it matches; `None` matches every effect.
     pub effect: Option<TaintEffect>,
     /// How long a NoExecute taint is tolerated, in seconds; of no meaning to scheduling.
     pub toleration_seconds: Option<i64>,

@@ -26,7 +26,7 @@ pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// Annotation of a volume: bound by software, not by its author.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// Annotation of a volume: who made it.
+/// Annotation of a volume: the name of the provisioner that made it.
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Annotation that overrides the class of a volume or of a volume claim.
 pub const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";

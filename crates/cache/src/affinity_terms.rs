@@ -31,7 +31,7 @@ use crate::label_index::{LabelIndex, ValueId};
 use crate::node_table::NodeIdx;
 use crate::room::room_to_keep;
 
-/// What a pod's term is for.
+/// What a pod affinity term does to pods that it selects: attract or repel, strictly or by its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TermKind {
     /// Keeps pods that it selects out of the domain of the pod that carries it.
@@ -344,6 +344,7 @@ impl AffinityTerms {
                     carried.domains.subtract(domain, once);
                 }
             });
+            // Only now that no domain counts it: the number may go to another term.
             if is_last {
                 self.release(id);
             }

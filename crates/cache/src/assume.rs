@@ -133,6 +133,7 @@ impl ClusterState {
 
     /// Puts `pod` in place of a known one; it is not assumed then. Returns its slot.
     fn replace(&mut self, known: PodIdx, pod: Arc<Pod>) -> Result<NodeIdx, CacheError> {
+        // Before the pod is replaced, which it is compared with.
         let shows_nothing_new = self.shows_nothing_new(known, &pod);
         let node = self.slot_for(&pod)?;
         let not_added = || CacheError::NotAdded(PodIdentity::from(&*pod));
@@ -161,6 +162,7 @@ impl ClusterState {
         } else {
             self.record(old_node, ChangeKinds::PODS);
             self.record(node, ChangeKinds::PODS);
+            // After the change is recorded: a ghost without pods loses its slot.
             self.drop_if_unused(old_node);
         }
         Ok(node)

@@ -18,21 +18,21 @@ const CAPACITY: usize = 16 * 1024;
 pub struct ChangeKinds(u16);
 
 impl ChangeKinds {
-    /// Nothing.
+    /// The empty set: nothing has changed.
     pub const NONE: Self = Self(0);
-    /// Labels.
+    /// The node's labels.
     pub const LABELS: Self = Self(1);
-    /// Taints.
+    /// The node's taints.
     pub const TAINTS: Self = Self(1 << 1);
     /// What the node has for pods, the number of pods included.
     pub const ALLOCATABLE: Self = Self(1 << 2);
-    /// Cordoned or not.
+    /// Whether the node is cordoned.
     pub const UNSCHEDULABLE: Self = Self(1 << 3);
-    /// Declared features.
+    /// The features that the node declares.
     pub const FEATURES: Self = Self(1 << 4);
-    /// Annotations.
+    /// The node's annotations.
     pub const ANNOTATIONS: Self = Self(1 << 5);
-    /// Condition types and statuses.
+    /// Types and statuses of the node's conditions.
     pub const CONDITIONS: Self = Self(1 << 6);
     /// The images on this node. What other nodes have shows in
     /// [`image_sequence`](crate::ClusterState::image_sequence).
@@ -42,7 +42,7 @@ impl ChangeKinds {
     pub const PODS: Self = Self(1 << 8);
     /// A pod object was replaced by one that differs only in what cannot matter there, such as conditions.
     pub const POD_STATUS: Self = Self(1 << 9);
-    /// The node has come into being.
+    /// A node was added in this slot.
     pub const ADDED: Self = Self(1 << 10);
     /// The node is gone. Its slot may go to another one.
     pub const REMOVED: Self = Self(1 << 11);
@@ -57,7 +57,7 @@ impl ChangeKinds {
             | Self::UNSCHEDULABLE.0
             | Self::FEATURES.0,
     );
-    /// Everything.
+    /// The set of all aspects.
     pub const ALL: Self = Self((1 << 13) - 1);
     /// All aspects of the node object.
     pub(crate) const NODE: Self = Self(
@@ -70,22 +70,22 @@ impl ChangeKinds {
     /// Whether the node exists.
     pub(crate) const MEMBERSHIP: Self = Self(Self::ADDED.0 | Self::REMOVED.0);
 
-    /// What is in either.
+    /// The aspects that are in one of the two sets or in both.
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether the two have anything in common.
+    /// Whether there is an aspect that is in both sets.
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether all of `other` is in `self`.
+    /// Whether every aspect of `other` is in this set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether nothing is in it.
+    /// Whether no aspect is in the set.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -29,7 +29,7 @@ pub struct Difference {
     pub what: String,
     /// The value that computing it from scratch gives.
     pub expected: String,
-    /// What the state holds.
+    /// The value that the state holds.
     pub found: String,
 }
 

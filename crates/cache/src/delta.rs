@@ -86,6 +86,7 @@ impl ClusterState {
             .ok_or_else(|| CacheError::NodeNotFound { name: name.into() })?;
         let Some(old) = self.nodes.clear_node(idx) else { return Ok(()) };
 
+        // As in `add_node`: the node leaves counters while the label columns still have its domain.
         let nothing = Node::default();
         self.uncount_node(idx, ChangeKinds::NODE);
         self.update_labels(idx, &old.labels, &nothing.labels);
@@ -96,10 +97,12 @@ impl ClusterState {
         self.columns.feature_bits.set(idx, 0);
         self.uncount_claims(idx);
         let images_changed = self.images.update(idx, &old.images, &nothing.images);
+        // Its pods as well: no attempt sees those on a ghost.
         self.record(idx, ChangeKinds::NODE | ChangeKinds::PODS | ChangeKinds::REMOVED);
         if images_changed {
             self.image_sequence = self.sequence();
         }
+        // Last: the slot may go to another node from here on.
         self.drop_if_unused(idx);
         Ok(())
     }

@@ -33,7 +33,7 @@ impl std::fmt::Display for PodIdentity {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// Pods are known by UID.
+    /// The pod has no UID, by which pods are known here.
     #[error("cannot get cache key for pod with empty UID")]
     EmptyUid,
     /// Only pods that have a node are kept here.
@@ -52,16 +52,16 @@ pub enum CacheError {
         /// Where it is.
         assigned: Arc<str>,
     },
-    /// Forgetting a pod that runs.
+    /// Forgetting a pod that was not assumed but reported with its node.
     #[error("pod {0} wasn't assumed so cannot be forgotten")]
     NotAssumed(PodIdentity),
-    /// Adding a pod that was added already.
+    /// Adding a pod that the API server has already reported with its node.
     #[error("pod {0} was already in added state")]
     AlreadyAdded(PodIdentity),
-    /// Updating an unknown pod.
+    /// Updating a pod that is not known.
     #[error("pod {0} is not added to scheduler cache, so cannot be updated")]
     NotAdded(PodIdentity),
-    /// Updating a pod that is only assumed.
+    /// Updating a pod that is assumed, and not yet reported with its node.
     #[error("assumed pod {0} should not be updated")]
     Assumed(PodIdentity),
     /// Removing an unknown pod, of which only the UID is known.
@@ -70,7 +70,7 @@ pub enum CacheError {
         /// Its UID.
         uid: Arc<str>,
     },
-    /// Removing an unknown node.
+    /// Removing a node that is not known.
     #[error("node {name} is not found")]
     NodeNotFound {
         /// Its name.

@@ -40,7 +40,7 @@ impl Headroom {
         self.0.wrapping_sub(needed.0) & GUARDS == GUARDS
     }
 
-    /// Whether all of `nodes` have it.
+    /// Whether one more pod with these requests certainly fits on each of `nodes`.
     #[inline]
     pub fn all_have(nodes: &[Self], needed: RequiredHeadroom) -> bool {
         nodes.iter().fold(GUARDS, |all, free| all & free.0.wrapping_sub(needed.0)) == GUARDS

@@ -18,7 +18,7 @@ use crate::node_table::NodeIdx;
 pub struct ImageState {
     /// Size in bytes, as reported by the first node.
     pub size_bytes: i64,
-    /// The number of nodes that have it.
+    /// The number of nodes that have the image.
     pub n_nodes: usize,
 }
 

@@ -20,15 +20,15 @@ use crate::requests::ReadMark;
 pub struct ValueId(u32);
 
 impl ValueId {
-    /// The node does not have the label.
+    /// Stands for nodes without the label.
     pub const ABSENT: Self = Self(0);
 
-    /// The id with this number.
+    /// The id with this number, as [`index`](Self::index) gives it.
     pub const fn from_index(index: usize) -> Self {
         Self(index as u32)
     }
 
-    /// Its number, for tables by id.
+    /// The number of the id, for tables with one entry per id. See [`LabelColumn::n_ids`].
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -38,7 +38,7 @@ impl ValueId {
 /// How many values of a key are in a chunk.
 const VALUES_CHUNK: usize = 128;
 
-/// One label key over all nodes.
+/// The values of one label key on all nodes, by slot.
 #[derive(Clone, Debug)]
 pub struct LabelColumn {
     key: Arc<str>,
@@ -78,17 +78,17 @@ impl LabelColumn {
         column
     }
 
-    /// The label key.
+    /// The label key that the column is about.
     pub fn key(&self) -> &Arc<str> {
         &self.key
     }
 
-    /// The value of every node slot.
+    /// The id of the value in every node slot.
     pub fn ids(&self) -> &Column<ValueId> {
         &self.ids
     }
 
-    /// The value of one node.
+    /// The id of the value of one node.
     #[inline]
     pub fn id(&self, node: NodeIdx) -> ValueId {
         self.ids.get(node)
@@ -109,7 +109,7 @@ impl LabelColumn {
         self.entry(id).map(|entry| &entry.nodes)
     }
 
-    /// How many nodes have a value.
+    /// How many nodes have the value with this id.
     pub fn n_nodes(&self, id: ValueId) -> usize {
         self.nodes(id).map_or(0, NodeGroup::len)
     }
@@ -119,7 +119,7 @@ impl LabelColumn {
         self.n_labelled
     }
 
-    /// How many distinct values there are.
+    /// How many distinct values the nodes have.
     pub fn n_values(&self) -> usize {
         self.by_value.len()
     }
@@ -297,6 +297,7 @@ impl LabelIndex {
             }
             let key: Arc<str> = key.into();
             n_by_key.insert(key.clone(), 1);
+            // While no node had the key, one empty column stood for it.
             if is_needed(&key)
                 && let Err(at) = self.find(&key)
             {
@@ -312,6 +313,7 @@ impl LabelIndex {
                 }
             }
         }
+        // Last, so that columns that were just made get the value, too.
         for column in &mut self.columns {
             let value = new.get_shared(&column.key);
             column.set(node, value.as_deref());

@@ -32,7 +32,7 @@ impl Default for Memo {
 }
 
 impl Memo {
-    /// Keeps nothing.
+    /// A memo that keeps nothing, so that a value is found out each time.
     pub const NONE: Self = Self(None);
 
     /// Forgets everything.

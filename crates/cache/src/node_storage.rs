@@ -55,13 +55,13 @@ impl CsiLimits {
         self.drivers().any(|(name, _)| name == driver)
     }
 
-    /// Whether any driver has a limit.
+    /// Whether any driver on the node has a limit of volumes.
     pub fn has_limits(&self) -> bool {
         self.drivers().any(|(_, count)| count.is_some())
     }
 }
 
-/// The limits of a node, by number.
+/// The number of a list of drivers with their limits of volumes. Nodes with equal lists have the same number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CsiLimitsId(u32);
 
@@ -69,7 +69,7 @@ impl CsiLimitsId {
     /// The number of a node without CSINode.
     pub const NONE: Self = Self(NOTHING);
 
-    /// Its number, for tables by id.
+    /// The number as an index, for tables with one entry per id.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -79,7 +79,7 @@ impl CsiLimitsId {
 /// them, are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// The driver that attaches.
+    /// Name of the driver that attaches the volume.
     pub attacher: Arc<str>,
     /// Name of the persistent volume.
     pub volume: Arc<str>,

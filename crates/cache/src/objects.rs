@@ -108,6 +108,7 @@ impl ObjectStore {
         let change =
             ObjectChange { old: previous.clone(), new: Some(object.clone()), is_pending: false };
         self.note_change(&object.group, &object.kind, change);
+        // Mostly no write waits for its answer. Then there is nothing to forget, and no key has to be made.
         if !self.are_all_answered() {
             self.forget_patches_of(&ObjectKey::from(&*object), Some(&object));
         }
@@ -127,6 +128,7 @@ impl ObjectStore {
         let by_name =
             store.by_namespace.get_mut(namespace).filter(|by_name| by_name.contains_key(name))?;
         let previous = Arc::make_mut(by_name).remove(name);
+        // Namespaces come and go: an empty table for each that there ever was would be a leak.
         if by_name.is_empty() {
             store.by_namespace.remove(namespace);
         }
@@ -203,14 +205,14 @@ impl ObjectStore {
         self.kind(group, kind).map_or(0, |store| store.sequence)
     }
 
-    /// Whether it belongs to a copy of an engine that answers a question: it is thrown away afterwards, and may go another way than
-    /// the original meanwhile. A plugin that follows changes keeps track of copies apart from the original, so that neither makes
-    /// the other begin anew.
+    /// Whether these objects belong to a copy of an engine, made to answer a question. A copy may change in another way than the
+    /// original, and is dropped afterwards. A plugin that follows the changes of objects must keep separate state for copies:
+    /// otherwise each change between the two makes it start from scratch.
     pub fn is_copy(&self) -> bool {
         self.is_copy
     }
 
-    /// From now on, it belongs to a copy.
+    /// Marks these objects as those of a copy; see [`is_copy`](Self::is_copy).
     pub fn becomes_copy(&mut self) {
         self.is_copy = true;
     }

@@ -41,7 +41,7 @@ enum OverlayPod {
 }
 
 impl NodeOverlay {
-    /// The node as it is.
+    /// An overlay that changes nothing yet.
     pub fn new(node: NodeIdx) -> Self {
         Self {
             node,
@@ -94,7 +94,7 @@ impl NodeOverlay {
         self.n_pods -= 1;
     }
 
-    /// Adds a pod, whatever node it names.
+    /// Adds a pod to the node, whatever node the pod names.
     pub fn add_pod(&mut self, cluster: &ClusterState, pod: &Arc<Pod>) {
         self.add_sums(cluster, pod);
         if !pod.spec.host_ports.is_empty() {
@@ -139,7 +139,7 @@ impl NodeOverlay {
         self.non_zero
     }
 
-    /// Everything the pods ask for.
+    /// The sum of what the pods on the node request, changes included.
     pub fn requested(&self, cluster: &ClusterState) -> Resources {
         let mut total = cluster.requested().resources_of(self.node);
         total.add(&self.requested);
@@ -156,12 +156,12 @@ impl NodeOverlay {
         }
     }
 
-    /// How many pods there are. O(1).
+    /// How many pods are on the node, changes included. O(1).
     pub fn pod_count(&self, cluster: &ClusterState) -> i64 {
         cluster.pod_count().get(self.node) + self.n_pods
     }
 
-    /// The host ports in use.
+    /// The host ports that the pods on the node use, changes included.
     pub fn used_ports<'a>(&'a self, cluster: &'a ClusterState) -> &'a HostPorts {
         self.ports.as_ref().unwrap_or_else(|| cluster.used_ports(self.node))
     }

@@ -17,14 +17,14 @@ use kube_scheduler_api_types::{DecodeError, Object, Pod, PodGroup};
 use crate::fork::CowMap;
 use crate::state::ClusterState;
 
-/// How far a member is.
+/// How far a member is on its way to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberPlace {
     /// It has no node.
     Unscheduled,
     /// A node was chosen for it, and the API server does not know yet.
     Assumed,
-    /// It has a node.
+    /// The API server has reported it with its node.
     Assigned,
 }
 
@@ -43,22 +43,22 @@ pub struct PodGroupState {
 }
 
 impl PodGroupState {
-    /// How many pods are known.
+    /// How many pods of the group are known.
     pub fn n_known(&self) -> usize {
         self.members.len()
     }
 
-    /// How many have no node.
+    /// How many members have no node.
     pub fn n_unscheduled(&self) -> usize {
         self.members.len() - self.n_scheduled()
     }
 
-    /// How many are assumed on a node.
+    /// How many members are assumed on a node, which the API server has not confirmed.
     pub const fn n_assumed(&self) -> usize {
         self.n_assumed
     }
 
-    /// How many have a node.
+    /// How many members the API server has reported with a node.
     pub const fn n_assigned(&self) -> usize {
         self.n_assigned
     }
@@ -106,9 +106,9 @@ impl PodGroupState {
 /// Why a pod group cannot be gone by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodGroupError {
-    /// There is no such object.
+    /// There is no PodGroup of this name.
     NotFound,
-    /// The object cannot be read.
+    /// The PodGroup cannot be decoded.
     Unreadable(DecodeError),
 }
 

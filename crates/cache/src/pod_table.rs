@@ -297,6 +297,7 @@ impl PodTable {
         let record = self.records.take(idx)?;
         let on_node = Arc::make_mut(self.nodes.get_mut(record.node));
         on_node.pods.swap_remove(record.place as usize);
+        // The last pod of the list has taken the place.
         if let Some(moved) = on_node.pods.get(record.place as usize)
             && let Some(moved) = self.records.get_mut(*moved)
         {
@@ -308,6 +309,7 @@ impl PodTable {
         if !record.pod.spec.host_ports.is_empty() {
             on_node.ports.remove(&record.pod.spec.host_ports);
         }
+        // The set is asked, not the other pods: of two pods with one port, the first that leaves frees it.
         if on_node.ports.is_empty() {
             self.with_ports.remove(record.node);
         }

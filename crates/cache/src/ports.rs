@@ -19,12 +19,12 @@ pub struct HostPorts {
 }
 
 impl HostPorts {
-    /// No ports.
+    /// An empty set: no port is in use.
     pub const fn new() -> Self {
         Self { taken: BTreeSet::new() }
     }
 
-    /// Number of distinct triples.
+    /// Number of distinct triples of address, protocol and port.
     pub fn len(&self) -> usize {
         self.taken.len()
     }
@@ -39,7 +39,7 @@ impl HostPorts {
         self.taken.iter()
     }
 
-    /// Whether exactly this triple is in use.
+    /// Whether exactly this triple of address, protocol and port is in use.
     pub fn contains(&self, port: &HostPort) -> bool {
         self.taken.contains(port)
     }

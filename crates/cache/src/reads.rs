@@ -21,7 +21,7 @@ pub use crate::objects::ObjectVersions;
 pub struct Reads(u32);
 
 impl ObjectVersions {
-    /// Whether nothing that was read differs.
+    /// Whether the objects that `reads` are about are the same in both versions.
     pub fn agree(&self, now: &Self, reads: Reads) -> bool {
         let is_same = |class: &ObjectClass| self.of(*class) == now.of(*class);
         let read = |class: &&ObjectClass| reads.intersects(Reads::of_class(**class));
@@ -70,13 +70,13 @@ impl Reads {
     pub const POD_SUMS: Self = Self(1 << 9);
     /// What else the node's pods use: host ports, volumes, priorities.
     pub const POD_USES: Self = Self(1 << 10);
-    /// The objects of the node's pods.
+    /// The pods on the node, as whole objects.
     pub const POD_OBJECTS: Self = Self(1 << 11);
     /// Every aspect of the node object.
     pub const NODE_OBJECT: Self = Self((1 << 9) - 1);
     /// Which nodes exist, or how many.
     pub const MEMBERSHIP: Self = Self(1 << 12);
-    /// Image states across the cluster.
+    /// How large images are and how many nodes have them.
     pub const IMAGE_STATES: Self = Self(1 << 13);
     /// Objects that are neither pods nor nodes, except for those that have a bit of their own: claims, slices and classes of
     /// devices, [`POD_GROUPS`](Self::POD_GROUPS), and services and controllers that select pods.
@@ -123,20 +123,20 @@ impl Reads {
 
     /// Which counters there are to read from; what they show is [`COUNTERS`](Self::COUNTERS).
     pub const COUNTER_HANDLES: Self = Self(1 << 19);
-    /// The nodes that pass all filters.
+    /// Which nodes pass all filters.
     pub const FEASIBLE_NODES: Self = Self(1 << 20);
-    /// The name of the node.
+    /// The name of the node in question.
     pub const NODE_NAME: Self = Self(1 << 21);
     /// What is computed again for each attempt about groups of nodes that counters show alike.
     const OF_GROUPS: Self =
         Self(Self::COUNTERS.0 | Self::COUNTER_HANDLES.0 | Self::FEASIBLE_NODES.0);
 
-    /// What is in either.
+    /// The aspects that are in one of the two sets or in both.
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether the two have anything in common.
+    /// Whether there is an aspect that is in both sets.
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -201,7 +201,7 @@ impl ReadSet {
         Self { counters: Some(Box::default()), ..Self::new() }
     }
 
-    /// Notes that counters are asked for.
+    /// Notes that these counters were handed out to be read.
     pub fn note_counters(&self, counters: &[PodCounter]) {
         if !counters.is_empty() {
             self.note(Reads::COUNTER_HANDLES);
@@ -226,7 +226,7 @@ impl ReadSet {
         }
     }
 
-    /// What has been noted.
+    /// The reads that were noted so far.
     pub fn get(&self) -> Reads {
         Reads(self.reads.load(Ordering::Relaxed))
     }
@@ -235,16 +235,16 @@ impl ReadSet {
 /// What one plugin read for one evaluation.
 #[derive(Debug, Default)]
 pub struct PluginReads {
-    /// In PreFilter.
+    /// What PreFilter read.
     pub pre_filter: ReadSet,
-    /// In PreScore.
+    /// What PreScore read.
     pub pre_score: ReadSet,
-    /// In Filter and Score.
+    /// What Filter and Score read.
     pub per_node: ReadSet,
 }
 
 impl PluginReads {
-    /// What has been noted.
+    /// The reads that were noted so far, by phase.
     pub fn get(&self) -> PhaseReads {
         let once = self.pre_filter.get().union(self.pre_score.get());
         PhaseReads { once, per_node: self.per_node.get() }
@@ -261,7 +261,7 @@ pub struct PhaseReads {
 }
 
 impl PhaseReads {
-    /// What either phase read.
+    /// What was read in one of the phases or in both.
     pub fn union(self) -> Reads {
         self.once.union(self.per_node)
     }

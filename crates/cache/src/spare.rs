@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 
-/// Vectors that are not in use.
+/// A pool of vectors that are not in use. See the head of the module.
 pub struct VecPool<T>(Mutex<Vec<Vec<T>>>);
 
 impl<T> VecPool<T> {

@@ -95,7 +95,7 @@ impl ClusterState {
         self.nodes.n_ghosts()
     }
 
-    /// The nodes that have an object.
+    /// The slots of nodes that have an object.
     pub fn live_nodes(&self) -> &NodeSet {
         self.nodes.live()
     }
@@ -159,7 +159,7 @@ impl ClusterState {
         &self.columns.allowed_pods
     }
 
-    /// How many pods are on a node.
+    /// How many pods are on each node, by slot.
     pub fn pod_count(&self) -> &Column<i64> {
         &self.columns.pod_count
     }
@@ -169,7 +169,7 @@ impl ClusterState {
         &self.columns.headroom
     }
 
-    /// The cordoned nodes.
+    /// The slots of nodes that are cordoned.
     pub fn unschedulable(&self) -> &NodeSet {
         &self.columns.unschedulable
     }

@@ -14,7 +14,7 @@ use crate::interner::{Interner, NOTHING};
 pub struct TaintSetId(u32);
 
 impl TaintSetId {
-    /// The list without taints.
+    /// The number of the empty list of taints.
     pub const EMPTY: Self = Self(NOTHING);
 
     /// The number as an index, for tables with one entry per id. See [`TaintSets::n_ids`].

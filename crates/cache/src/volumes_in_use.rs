@@ -257,6 +257,7 @@ impl VolumesInUse {
                 let seen = |volume: Option<&Object>| {
                     volume.map(|volume| UsedVolume::of_volume(volume, true))
                 };
+                // Most updates of a volume are about its status, and a volume may be named by thousands of claims.
                 if seen(old) != seen(new)
                     && let Some(claims) = self.by_volume.get(&object.name).cloned()
                 {

@@ -128,7 +128,7 @@ impl<'de> Deserialize<'de> for PluginArgs {
     }
 }
 
-/// How groups of scheduler-plugins are scheduled.
+/// Arguments of Coscheduling: how PodGroups of scheduler-plugins are scheduled.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CoschedulingArgs {
@@ -143,25 +143,25 @@ pub struct CoschedulingArgs {
     pub pod_group_reject_percentage: Option<i32>,
 }
 
-/// How many candidate nodes preemption looks at.
+/// Arguments of DefaultPreemption: how many candidate nodes preemption looks at.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DefaultPreemptionArgs {
-    /// At least this share of the nodes.
+    /// At least this share of the nodes, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_candidate_nodes_percentage: Option<i32>,
-    /// At least this many nodes.
+    /// At least this number of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_candidate_nodes_absolute: Option<i32>,
 }
 
-/// Time limits of dynamic resource allocation.
+/// Arguments of DynamicResources: its time limits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DynamicResourcesArgs {
     /// Limit for one node's Filter call; zero means none. Printed even when absent, as upstream does.
     pub filter_timeout: Option<Duration>,
-    /// Limit for waiting on binding conditions.
+    /// How long binding waits at most for the binding conditions of devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binding_timeout: Option<Duration>,
 }
@@ -181,12 +181,12 @@ pub struct InterPodAffinityArgs {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeAffinityArgs {
-    /// Applied besides the pod's own.
+    /// Node affinity that applies to every pod, besides its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub added_affinity: Option<NodeAffinity>,
 }
 
-/// Which resources are kept in balance.
+/// Arguments of NodeResourcesBalancedAllocation: the resources to keep in balance.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeResourcesBalancedAllocationArgs {
@@ -199,13 +199,13 @@ pub struct NodeResourcesBalancedAllocationArgs {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeResourcesFitArgs {
-    /// Extended resources that are not checked.
+    /// Names of extended resources that are not checked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignored_resources: Vec<String>,
     /// Groups of extended resources (the part before the `/`) that are not checked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignored_resource_groups: Vec<String>,
-    /// How nodes are scored.
+    /// By what nodes are scored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scoring_strategy: Option<ScoringStrategy>,
 }
@@ -217,15 +217,15 @@ pub struct ScoringStrategy {
     /// `LeastAllocated`, `MostAllocated` or `RequestedToCapacityRatio`; anything else fails validation.
     #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// Which resources count and how much.
+    /// Which resources count, and with which weights.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<ResourceSpec>,
-    /// Only for `RequestedToCapacityRatio`.
+    /// The curve, for `RequestedToCapacityRatio` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_to_capacity_ratio: Option<RequestedToCapacityRatio>,
 }
 
-/// A curve from utilization to score.
+/// A curve that gives the score for a utilization, linear between its points.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RequestedToCapacityRatio {
@@ -234,7 +234,7 @@ pub struct RequestedToCapacityRatio {
     pub shape: Vec<UtilizationShapePoint>,
 }
 
-/// A resource and how much it counts.
+/// A resource and its weight in the score.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ResourceSpec {
@@ -245,7 +245,7 @@ pub struct ResourceSpec {
     pub weight: i64,
 }
 
-/// A point of a curve.
+/// A point of a curve from utilization to score.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct UtilizationShapePoint {

@@ -40,13 +40,13 @@ pub enum DecodeError {
         /// What the document is.
         found: String,
     },
-    /// No `kind`.
+    /// The document has no `kind`.
     #[error("Object 'Kind' is missing in '{document}'")]
     MissingKind {
         /// The beginning of the text.
         document: String,
     },
-    /// No `apiVersion`.
+    /// The document has no `apiVersion`.
     #[error("Object 'apiVersion' is missing in '{document}'")]
     MissingApiVersion {
         /// The beginning of the text.

@@ -23,10 +23,10 @@ pub enum DurationError {
         "invalid duration {0:?}: use numbers with units, such as \"10s\", \"1m30s\" or \"500ms\""
     )]
     Malformed(String),
-    /// A number without a unit.
+    /// There is a number without a unit.
     #[error("missing unit in duration {0:?}: use one of ns, us, ms, s, m, h")]
     MissingUnit(String),
-    /// A unit that does not exist.
+    /// There is a unit that does not exist.
     #[error("unknown unit {unit:?} in duration {text:?}: use one of ns, us, ms, s, m, h")]
     UnknownUnit {
         /// The unit found.
@@ -34,7 +34,7 @@ pub enum DurationError {
         /// The whole text.
         text: String,
     },
-    /// More than about 292 years.
+    /// The duration is longer than about 292 years.
     #[error("duration {0:?} is too long: the limit is about 292 years")]
     TooLong(String),
 }
@@ -43,7 +43,7 @@ impl Duration {
     /// No time at all; in a configuration file the same as not set.
     pub const ZERO: Self = Self(0);
 
-    /// So many whole seconds; the longest representable length when there are too many.
+    /// A length of `seconds` whole seconds; the longest or shortest representable one if it does not fit.
     #[must_use]
     pub const fn from_secs(seconds: i64) -> Self {
         Self(seconds.saturating_mul(NANOS_PER_SECOND))

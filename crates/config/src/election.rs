@@ -13,7 +13,7 @@ pub enum LeaderElectionError {
     /// The kind of lock does not exist any more, or never did.
     #[error("couldn't create resource lock: {0}")]
     Lock(String),
-    /// The times make no sense together.
+    /// The three times cannot work together, such as a renewal deadline after the end of the lease.
     #[error("couldn't create leader elector: {0}")]
     Timing(&'static str),
 }

@@ -71,21 +71,21 @@ named_enum! {
     pub enum Stage {
         /// Does not exist at the emulated version.
         PreAlpha = "PreAlpha",
-        /// Off unless switched on.
+        /// Off unless it is switched on.
         Alpha = "ALPHA",
-        /// Usually on.
+        /// On by default in most cases.
         Beta = "BETA",
-        /// Finished.
+        /// Generally available.
         Ga = "",
-        /// Going away.
+        /// The gate will be removed.
         Deprecated = "DEPRECATED",
     }
 }
 
-/// A gate at one version.
+/// What holds for a gate at one version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GateSpec {
-    /// How finished it is.
+    /// The stage of the feature at that version.
     pub stage: Stage,
     /// Whether it is on unless set.
     pub default: bool,
@@ -100,11 +100,11 @@ impl GateSpec {
 /// What was set although it has little future.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateWarning {
-    /// The gate.
+    /// The name of the gate.
     pub gate: String,
     /// What it was set to.
     pub value: bool,
-    /// [`Stage::Ga`] or [`Stage::Deprecated`].
+    /// The stage of the gate: [`Stage::Ga`] or [`Stage::Deprecated`].
     pub stage: Stage,
 }
 
@@ -121,10 +121,10 @@ impl GateWarning {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GateError {
-    /// No such gate.
+    /// There is no gate of this name.
     #[error("unrecognized feature gate: {0}")]
     Unknown(String),
-    /// A name without `=value`.
+    /// A gate is named without `=value`.
     #[error("missing bool value for {0}")]
     MissingValue(String),
     /// A value that is not a boolean.
@@ -169,7 +169,7 @@ pub enum GateError {
         /// What it needs.
         missing: Vec<String>,
     },
-    /// Several of these, by gate.
+    /// Several errors, sorted by gate.
     #[error("[{}]", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
     Several(Vec<Self>),
     /// Some gates were given as `kube:Name` and some as `Name`.
@@ -192,7 +192,7 @@ pub enum GateError {
     },
 }
 
-/// The value of every gate.
+/// For every gate, whether it is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeatureGates {
     minor: u16,

@@ -12,10 +12,10 @@ use crate::validate::{ConfigurationError, validate};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// It cannot be read.
+    /// The text cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// It breaks rules.
+    /// The configuration was decoded, and breaks rules of validation.
     #[error(transparent)]
     Invalid(#[from] ConfigurationError),
 }

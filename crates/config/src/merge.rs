@@ -130,7 +130,7 @@ pub fn overridden_defaults<'a>(
 pub struct NamedPlugin<'a> {
     /// The name of the plugin.
     pub name: &'a str,
-    /// Where it is named.
+    /// The field in which it is named.
     pub path: FieldPath,
 }
 

@@ -14,7 +14,7 @@ pub enum OutputError {
     /// A value JSON cannot hold, such as an infinite `qps`.
     #[error("the configuration has no JSON form")]
     Json(#[from] serde_json::Error),
-    /// A value YAML cannot hold.
+    /// A value that YAML cannot hold.
     #[error("the configuration has no YAML form")]
     Yaml(#[from] serde_saphyr::SerializeError),
 }

@@ -4,16 +4,16 @@
 
 use std::fmt;
 
-/// What a name stands for.
+/// What a retired name was the name of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetiredKind {
     /// A version of the configuration API, as `apiVersion` gives it.
     ApiVersion,
-    /// A kind of configuration file.
+    /// A `kind` of configuration file.
     Kind,
     /// A field of the configuration, by its path.
     Field,
-    /// A plugin.
+    /// A plugin of the scheduling framework.
     Plugin,
     /// A predicate of a `Policy`.
     Predicate,
@@ -23,14 +23,14 @@ pub enum RetiredKind {
     Flag,
 }
 
-/// A name that is gone.
+/// A name that the reference had in older versions and has no longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetiredName {
-    /// What it stands for.
+    /// What it was the name of.
     pub kind: RetiredKind,
     /// The name that older versions know.
     pub name: &'static str,
-    /// The first version without it.
+    /// The first version of the reference without it.
     pub since: &'static str,
     /// What to use instead, in words.
     pub instead: &'static str,

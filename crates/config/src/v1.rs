@@ -17,14 +17,14 @@ pub(crate) const PARALLELISM: i32 = 16;
 pub(crate) const POD_INITIAL_BACKOFF_SECONDS: i64 = 1;
 pub(crate) const POD_MAX_BACKOFF_SECONDS: i64 = 10;
 
-/// A whole configuration file.
+/// A KubeSchedulerConfiguration: the whole file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Configuration {
     /// How many threads work on one scheduling step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallelism: Option<i32>,
-    /// Who may schedule when several schedulers run.
+    /// Which of several schedulers is active.
     pub leader_election: LeaderElection,
     /// How to reach the API server.
     pub client_connection: ClientConnection,
@@ -40,7 +40,7 @@ pub struct Configuration {
     /// Seconds before a pod that failed once is tried again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_initial_backoff_seconds: Option<i64>,
-    /// The longest such wait in seconds.
+    /// The longest wait before a pod is tried again, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_max_backoff_seconds: Option<i64>,
     /// One entry per scheduler name that is served.
@@ -91,7 +91,7 @@ pub struct LeaderElection {
     pub lease_duration: Duration,
     /// How long the leader tries to renew before it gives up.
     pub renew_deadline: Duration,
-    /// The pause between two tries.
+    /// The pause between two tries to take or renew the lease.
     pub retry_period: Duration,
     /// The kind of lock; only `leases` exists.
     pub resource_lock: String,
@@ -125,13 +125,13 @@ pub struct KubeSchedulerProfile {
     /// The `spec.schedulerName` of the pods this profile is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
-    /// Overrides the global percentage.
+    /// Overrides the percentage of the whole configuration for this profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentage_of_nodes_to_score: Option<i32>,
     /// Which plugins run where. As read, what the user wants changed; after defaulting, the merged result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugins: Option<Plugins>,
-    /// Arguments per plugin.
+    /// The arguments of plugins, by plugin.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plugin_config: Vec<PluginConfig>,
 }
@@ -188,14 +188,14 @@ macro_rules! extension_points {
             /// All of them, in the order in which the file lists them.
             pub const ALL: [Self; 15] = [$(Self::$variant,)*];
 
-            /// The name as a field of `plugins`.
+            /// The name of the field in `plugins`.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
         }
 
-        /// The plugin sets of a profile.
+        /// Which plugins a profile enables and disables, by extension point.
         #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
         pub struct Plugins {
@@ -203,7 +203,7 @@ macro_rules! extension_points {
         }
 
         impl Plugins {
-            /// The set of one field.
+            /// The plugins that are enabled and disabled in one field.
             #[must_use]
             pub fn set(&self, point: PluginsField) -> &PluginSet {
                 match point { $(PluginsField::$variant => &self.$field,)* }
@@ -272,7 +272,7 @@ pub struct Extender {
     /// Path of the scoring call; empty when not supported.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub prioritize_verb: String,
-    /// Multiplies its scores.
+    /// The factor for its scores.
     #[serde(skip_serializing_if = "is_zero")]
     pub weight: i64,
     /// Path of the binding call; empty when not supported.
@@ -281,19 +281,19 @@ pub struct Extender {
     /// Quirk: only turns certificate checks off when no CA is given; the URL decides whether TLS is used.
     #[serde(rename = "enableHTTPS", skip_serializing_if = "is_false")]
     pub enable_https: bool,
-    /// Certificates.
+    /// Certificates for calls over HTTPS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_config: Option<ExtenderTls>,
     /// Limit for one call; zero means five seconds.
     #[serde(rename = "httpTimeout")]
     pub http_timeout: Duration,
-    /// Whether node names are enough for it.
+    /// Whether it knows the nodes itself, so that names are sent instead of objects.
     #[serde(skip_serializing_if = "is_false")]
     pub node_cache_capable: bool,
     /// Only pods that ask for one of these concern it; empty means every pod does.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub managed_resources: Vec<ManagedResource>,
-    /// Whether its failures are passed over.
+    /// Whether pods are scheduled without it when it fails.
     #[serde(skip_serializing_if = "is_false")]
     pub ignorable: bool,
 }
@@ -328,7 +328,7 @@ pub struct ExtenderTls {
     pub ca_data: String,
 }
 
-/// A resource an extender looks after.
+/// An extended resource that an extender manages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ManagedResource {

@@ -215,6 +215,7 @@ impl DaemonBuilder {
         let handle = handle.with_metrics(metrics.plugins().clone());
         let engine = self.engine(&extenders, handle)?;
         let configz = json!({"componentconfig": to_json_value(&self.config)?}).to_string().into();
+        // Before the candidate is made, which announces the certificate of the port in the lease.
         let secure_port = match self.serving.clone() {
             Some(options) => Some(SecurePort::open(options, &metrics).await?),
             None => None,
@@ -259,6 +260,7 @@ impl DaemonBuilder {
         let Preparation { clock, metrics, engine, kinds, clients, candidacy, .. } = preparation;
         let (candidacy, fence) = candidacy.unzip();
         let (inbox, inbox_out) = Inbox::open();
+        // Before the core runs: what plugins ask for while nothing is connected is lost.
         preparation.services.connect(&clients.api, &inbox, self.request_timeout);
         let (effects, effects_out) = mpsc::unbounded_channel();
         let (progress, progress_out) = watch::channel(Progress::default());
@@ -283,8 +285,10 @@ impl DaemonBuilder {
             n_attempts: 0,
             newest: Newest::default(),
         };
+        // The last step that can fail. Tasks are started behind it, so that an error leaves none of them running.
         let core_end = core.spawn().map_err(StartError::Thread)?;
 
+        // Only what the writer sends is behind the fence: a standby has to read as a leader does, to be ready when it leads.
         let fenced = clients.api.clone().behind(fence);
         let limits = self.write_limits();
         let writer =
@@ -325,6 +329,7 @@ impl DaemonBuilder {
             server,
             terminating,
             grace: self.grace,
+            // Last, when all else runs: a lease that this scheduler holds keeps others from deciding.
             candidate: candidacy.map(Candidacy::begin),
         })
     }

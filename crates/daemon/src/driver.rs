@@ -271,6 +271,8 @@ impl Driver {
         let start = Instant::now();
         let mut turn_start = start;
         for n_turns in 0..MAX_TURNS {
+            // Effects of this round are counted when they are carried out, after the last turn. Each turn may have made a
+            // binding.
             if self.outstanding.writes + n_turns >= MAX_BINDING {
                 return n_turns;
             }
@@ -283,6 +285,7 @@ impl Driver {
             let turn = self.engine.schedule_next_observed(&mut log, started);
             let group = log.group();
             self.n_attempts += u64::from(turn.is_some());
+            // Also without a turn: deadlines that have passed may have moved pods.
             self.log_notices();
             let Some(turn) = turn else { return n_turns };
             let turn_end = Instant::now();
@@ -296,6 +299,7 @@ impl Driver {
                 self.metrics.observe_group_cycle(&turn.profile, result, algorithm, length);
             }
             self.record(&turn, length);
+            // One reading for the end and for the next start, so that the time in between is not missing from the durations.
             turn_start = turn_end;
             if turn_end - start >= MAX_DECIDING {
                 return n_turns + 1;

@@ -101,6 +101,7 @@ impl Spans {
         if self.random.next_share() * MILLION >= f64::from(self.rate) {
             return;
         }
+        // Zero is not a valid number of a trace or a span.
         let trace = [self.random.next_bits().max(1), self.random.next_bits().max(1)];
         let id = self.random.next_bits().max(1);
         let mut attributes = vec![

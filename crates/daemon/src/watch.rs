@@ -344,6 +344,8 @@ impl Reflector {
             n_bytes += chunk.len();
             items.push(&chunk);
             while let items::Next::Item(bytes) = items.next().map_err(unreadable)? {
+                // At once: should the list break off, each object that came is as good as from a watch. What is gone is known
+                // only at the end.
                 let object = decode::item(encoding, &self.kind, bytes);
                 self.apply(object, seen.as_mut());
             }

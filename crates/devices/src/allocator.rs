@@ -102,7 +102,7 @@ impl Allocator {
         Self { state, compiler, classes }
     }
 
-    /// The devices there are.
+    /// The inventory that devices are taken from.
     pub fn inventory(&self) -> &Inventory {
         self.state.inventory()
     }

@@ -89,6 +89,7 @@ impl Selector for CelSelector {
                 Ok(outcome.value)
             }
             Err(error) => {
+                // Otherwise selectors that fail would be evaluated without limit.
                 *cost = cost.saturating_add(error.cost).saturating_add(error.steps);
                 Err(error.to_string().into())
             }

@@ -15,12 +15,12 @@ use crate::api::{AllocationMode, DeviceClass, DeviceRequest, ExactRequest, Reque
 pub struct ExtendedResources(KeyedMap<Arc<str>, Arc<DeviceClass>>);
 
 impl ExtendedResources {
-    /// The class that provides `resource`.
+    /// The device class that provides the extended resource `resource`.
     pub fn class(&self, resource: &str) -> Option<&Arc<DeviceClass>> {
         self.0.get(resource)
     }
 
-    /// Whether no class is known.
+    /// Whether no class provides any resource.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -44,7 +44,7 @@ impl ExtendedResources {
         self.0.insert(implicit_name(&class.name), class.clone());
     }
 
-    /// Notes that a class is gone.
+    /// Notes that a class was deleted: it provides its resources no longer.
     pub fn remove(&mut self, class: &DeviceClass) {
         self.0.remove(&class.extended_resource_name);
         self.0.remove(&implicit_name(&class.name));
@@ -56,7 +56,7 @@ fn implicit_name(class: &str) -> Arc<str> {
     format!("{DEVICE_CLASS_PREFIX}{class}").into()
 }
 
-/// What one container of a pod requests.
+/// The extended resources that one container of a pod requests.
 #[derive(Clone, Debug)]
 pub struct ContainerDemand {
     /// Name of the container.
@@ -74,16 +74,16 @@ pub struct RequestMapping {
     pub container_name: Arc<str>,
     /// Name of the resource.
     pub resource_name: Arc<str>,
-    /// Name of the request.
+    /// Name of the request within the claim.
     pub request_name: Arc<str>,
 }
 
 /// The requests of a claim for extended resources, and which container uses which.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExtendedClaim {
-    /// The requests, by name.
+    /// The requests of the claim, sorted by name.
     pub requests: Vec<DeviceRequest>,
-    /// Who uses them.
+    /// Which container's resource each request serves.
     pub mappings: Vec<RequestMapping>,
 }
 

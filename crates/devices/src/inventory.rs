@@ -209,6 +209,7 @@ impl Inventory {
         let pools = objects.chunk_by(same_pool);
         let pools: Vec<Arc<Pool>> =
             pools.filter_map(|slices| numbers.pool(slices, features)).collect();
+        // Now that all pools of this inventory are held: those that no inventory has are found by their reference counts.
         if numbers.pools.len() > pools.len() {
             numbers.forget_unused();
         }

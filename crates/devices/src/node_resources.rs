@@ -8,7 +8,7 @@ use kube_scheduler_api_types::{NodeResourceClaim, Quantity};
 use crate::api::{Allocation, DeviceResult, NodeResourceMapping, ResourceClaim};
 use crate::inventory::Inventory;
 
-/// Why that cannot be said.
+/// Why [`Inventory::node_resources`] does not know what the devices of a pod take of its node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeResourceError {

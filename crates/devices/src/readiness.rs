@@ -9,9 +9,9 @@ use crate::api::{AllocatedDeviceStatus, DeviceResult, ResourceClaim};
 /// Whether a pod that uses a claim may be bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// All binding conditions are true.
+    /// All binding conditions of the devices are true.
     Ready,
-    /// Some are not true yet.
+    /// Some binding conditions are not true yet.
     NotReady,
     /// A device cannot be made ready; the reason in the reference's words.
     Failed(String),
@@ -46,6 +46,7 @@ impl ResourceClaim {
             let mut true_ones = status.conditions.iter().filter(|c| &*c.status == "True");
             true_ones.find(|condition| *condition.condition_type == *name)
         };
+        // Failures first: one of them counts even if all binding conditions are true.
         let failures = result.binding_failure_conditions.as_deref().unwrap_or_default();
         if let Some(failure) = failures.iter().find_map(|name| find(name)) {
             return Readiness::Failed(format!(

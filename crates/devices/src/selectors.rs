@@ -20,7 +20,7 @@ impl From<String> for ExpressionError {
     }
 }
 
-/// Turns expressions into selectors.
+/// Turns the texts of expressions into selectors.
 pub trait SelectorCompiler: Send + Sync {
     /// Compiles one expression. Adds to `cost` what that takes, as [`Selector::matches`] does, also if there is an error.
     ///

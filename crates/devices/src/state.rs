@@ -13,7 +13,7 @@ use crate::usage::{Occupancy, Usage};
 /// In which way devices are held: a claim that is on its way holds what it is about to get besides what it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// By claims as they are stored.
+    /// By claims whose allocation is stored.
     Claims,
     /// By claims whose allocation is about to be written.
     InFlight,
@@ -166,7 +166,7 @@ impl DeviceState {
         self.refresh(allocation);
     }
 
-    /// Removes what an allocation held.
+    /// Removes what an allocation held: its devices are free again, unless they are held in another way.
     pub fn remove(&mut self, holder: Holder, allocation: &Allocation) {
         let features = self.inventory().features();
         self.usage(holder).remove(allocation, features);

@@ -35,7 +35,7 @@ impl Usage {
         }
     }
 
-    /// Removes what an allocation held.
+    /// Removes what an allocation held: its devices are free again.
     pub fn remove(&mut self, allocation: &Allocation, features: Features) {
         for result in allocation.results.iter().filter(|result| !result.admin_access) {
             let name = result.name();

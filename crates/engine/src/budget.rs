@@ -24,9 +24,9 @@ use kube_scheduler_cache::ClusterState;
 
 /// How many times the soft limit the hard limit is where nodes have few pods.
 const SOFT_PART: u64 = 10;
-/// Each pod that a cluster has beyond so many for each node raises the soft limit by so much, up to a part of the hard limit.
-/// Comparing with all pods is what affinity and spreading are, so pods with few terms must not be charged for it in clusters as
-/// large as they come: a term is 3 to 5 units for each running pod.
+/// Each running pod beyond [`FEW_PODS`] per node raises the soft limit by [`PER_POD`] units, up to a [`MOST_PART`]th of the hard
+/// limit. Affinity and spreading compare with all pods, at 3 to 5 units for each term and running pod, so without this even pods
+/// with few terms would be over the soft limit in large clusters.
 const FEW_PODS: u64 = 10;
 const PER_POD: u64 = 12;
 const MOST_PART: u64 = 4;
@@ -34,7 +34,7 @@ const MOST_PART: u64 = 4;
 const FULL: u64 = 10;
 /// What an attempt at a plain pod costs for each node of the cluster, about. However many of these there are, they are not charged.
 pub(crate) const PLAIN_PER_NODE: u64 = 8;
-/// An attempt in vain counts as so many times what it costs: nothing has come of it, and its pod waits in any case.
+/// The factor by which the cost of an attempt in vain is multiplied: nothing has come of it, and its pod waits in any case.
 const IN_VAIN: u64 = 4;
 /// How long a pod waits after the first attempt over its limit; twice as long after each further one in a row. So long waits a
 /// rejected pod, too, whose namespace has had too many attempts in vain: as long as the longest backoff that is usual.

@@ -7,12 +7,12 @@ use kube_scheduler_api_types::lock;
 
 use crate::cycle_state::CycleState;
 
-/// Values that plugins share between the members of a group for one group cycle. The [`CycleState`] of every member holds it
-/// from PreFilter on; that of a pod which is tried by itself does not. Copies are the same state. What plugins keep
-/// while a group is planned as a whole is in one of its own ([`GroupDemand::shared`](crate::groups::GroupDemand::shared)).
+/// Values that plugins share between the members of a group for one group cycle. The [`CycleState`] of every member holds it from
+/// PreFilter on; that of a pod that is tried by itself does not. Clones share one state. What plugins keep while a group is
+/// planned as a whole is in a separate one ([`GroupDemand::shared`](crate::groups::GroupDemand::shared)).
 ///
-/// Members are tried several times in one cycle, and what was tried is taken back: a value says what was done at some time in
-/// the cycle, not that it still stands.
+/// A member may be tried and taken back several times in a cycle, and values are not rolled back: a stored value does not mean
+/// that the placement it describes still exists.
 #[derive(Clone, Default)]
 pub struct GroupCycleState(Arc<Mutex<CycleState>>);
 

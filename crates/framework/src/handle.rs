@@ -68,7 +68,7 @@ impl Handle {
         Self { features: features.into(), ..self }
     }
 
-    /// This handle, for plugins of the profile of this name, which is the `profile`th in the configuration.
+    /// This handle, for plugins of the profile with this name; `profile` is its index in the configuration's list, from 0.
     #[must_use]
     pub fn for_profile(&self, scheduler_name: &Arc<str>, profile: usize) -> Self {
         Self { scheduler_name: scheduler_name.clone(), profile, ..self.clone() }
@@ -86,7 +86,8 @@ impl Handle {
         Self { metrics, ..self }
     }
 
-    /// This handle, for the plugin `name`, whose arguments are the `at`th in `pluginConfig`; `None` if it has none there.
+    /// This handle, for the plugin `name`; `at` is the index of its arguments in the profile's `pluginConfig`, from 0, or `None`
+    /// if they are not there.
     #[must_use]
     pub fn for_plugin(&self, name: &str, at: Option<usize>) -> Self {
         let profile = self.profile;

@@ -57,7 +57,7 @@ impl ActionType {
     /// the specific update actions covers.
     pub const UPDATE: Self = Self(Self::ALL.0 & !(Self::ADD.0 | Self::DELETE.0));
 
-    /// The bits as an integer.
+    /// The set as an integer, with a bit for each action.
     pub const fn bits(self) -> u16 {
         self.0
     }

@@ -17,13 +17,13 @@ use crate::records::Queue;
 /// The number of waiting pods, split as by the label `queue` of the metric `pending_pods`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingCounts {
-    /// Ready to be tried.
+    /// Pods that are ready to be tried.
     pub active: usize,
-    /// Waiting for a time.
+    /// Pods that wait until their backoff is over.
     pub backoff: usize,
-    /// Waiting for an event.
+    /// Pods that wait for an event, gated ones aside.
     pub unschedulable: usize,
-    /// Held back by a PreEnqueue plugin.
+    /// Pods that a PreEnqueue plugin holds back.
     pub gated: usize,
 }
 

@@ -43,7 +43,7 @@ pub enum EventResource {
     DeviceClass,
     /// Pod groups.
     PodGroup,
-    /// Every resource.
+    /// All resources at once.
     Wildcard,
     /// Any other resource, named `<plural>.<version>.<group>`.
     Custom(Arc<str>),
@@ -227,9 +227,9 @@ impl ClusterEvent {
 /// The name of an event, or of one of the queue's own moves, in metrics and logs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventLabel {
-    /// A name of its own.
+    /// A fixed name.
     Named(&'static str),
-    /// The resource's name followed by the action's.
+    /// The name of the resource followed by that of the action.
     Derived(EventResource, ActionType),
 }
 

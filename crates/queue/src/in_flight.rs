@@ -124,11 +124,13 @@ impl<E: QueueEntry, O> InFlight<E, O> {
         if let Some(marker) = self.markers.get_mut(at) {
             marker.entry = None;
         }
+        // Only from the front: positions count from the first marker.
         while self.markers.front().is_some_and(|marker| marker.entry.is_none()) {
             self.markers.pop_front();
             self.first_marker += 1;
         }
         let end = self.first_event + self.events.len() as u64;
+        // Pods that were popped later have missed no earlier event than the first one has.
         let keep_from = self.markers.front().map_or(end, |marker| marker.missed_from);
         let n_missed_by_none = offset(keep_from, self.first_event).min(self.events.len());
         for event in self.events.drain(..n_missed_by_none) {

@@ -45,6 +45,7 @@ impl Nominator {
                 None => return,
             },
         };
+        // The pod may have gone or got its node while its attempt was under way. Then no later event would end a nomination.
         if latest(entry.namespace(), entry.name()).is_none_or(|latest| latest.is_assigned()) {
             return;
         }

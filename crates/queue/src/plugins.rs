@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 pub struct PluginId(u16);
 
 impl PluginId {
-    /// The number as an index.
+    /// The number as an index into tables by plugin.
     pub const fn index(self) -> usize {
         self.0 as usize
     }

@@ -132,7 +132,7 @@ impl QueueingHint {
 /// nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topics {
-    /// Everything.
+    /// Any topic: the hint is asked whatever the other side has.
     All,
     /// These, and nothing else. They may be repeated.
     Only(Vec<u64>),
@@ -141,11 +141,11 @@ pub enum Topics {
 /// Where a pod goes after an event or a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Requeue {
-    /// It stays with the unschedulable pods.
+    /// The pod stays with the unschedulable pods.
     Skip,
     /// It is tried again when its backoff is over.
     AfterBackoff,
-    /// It is tried again without backoff.
+    /// The pod is tried again without backoff.
     Immediately,
 }
 

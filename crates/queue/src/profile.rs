@@ -19,7 +19,7 @@ use crate::plugins::{PluginId, PluginIdSet, PluginNames};
 /// The pseudo-plugin that stands for all extenders in rejector sets.
 pub const EXTENDER_PLUGIN: &str = "Extender";
 
-/// Times and switches of a queue.
+/// Settings of a queue: how long pods wait, and what is switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSettings {
     /// Backoff after the first failure; doubled with every further one. Default 1 s.

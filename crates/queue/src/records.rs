@@ -15,9 +15,9 @@ use crate::heap::Slot;
 /// One of the three queues that metrics and logs distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Queue {
-    /// Pods ready to be tried.
+    /// Pods that are ready to be tried.
     Active,
-    /// Pods that wait for a time.
+    /// Pods that wait until their backoff is over.
     Backoff,
     /// Pods that wait for an event, gated ones included.
     Unschedulable,
@@ -51,19 +51,19 @@ impl fmt::Display for Queue {
 /// The container a queued pod is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// Ready to be tried.
+    /// The pod is ready to be tried.
     Active,
     /// Waits for its backoff after plugins rejected it, and may be popped earlier.
     Backoff,
     /// Waits for its backoff, and is not popped earlier: after an error, or after a rejection if it is a member of a group or has to
     /// [wait](crate::QueuedPod::wait_until).
     ErrorBackoff,
-    /// Waits for an event, or is gated.
+    /// The pod waits for an event, or is gated.
     Unschedulable,
 }
 
 impl Place {
-    /// The queue that the container belongs to.
+    /// The queue of metrics and logs that the container belongs to.
     pub const fn queue(self) -> Queue {
         match self {
             Self::Active => Queue::Active,

@@ -22,7 +22,7 @@ pub enum QueueReport<E> {
     SeenInFlight(EventLabel),
 }
 
-/// How a pod came into a queue.
+/// A pod that came into a queue, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move<E> {
     /// The pod that was moved.
@@ -37,7 +37,7 @@ pub struct Move<E> {
     pub is_gated: bool,
     /// Whether a change of the pod itself moved it.
     pub is_update: bool,
-    /// The plugins that reject the pod.
+    /// The plugins that rejected the pod in its last attempt, or gate it.
     pub rejectors: PluginIdSet,
 }
 

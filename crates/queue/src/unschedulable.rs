@@ -72,6 +72,8 @@ impl Unschedulable {
         has_profile: bool,
         topics: PodTopics,
     ) {
+        // All entries are taken out first: rejectors, topics and time may have changed, and those under the old ones would stay
+        // for ever.
         let seq = self.unpark(slot).unwrap_or(seq);
         let rejectors = pod.rejectors();
         let parked = Parked {
@@ -99,6 +101,7 @@ impl Unschedulable {
         if parked.is_unindexed {
             self.unindexed.insert((seq, slot));
         }
+        // Apart from the others, gated pods that were flagged do not make the flush come due again and again.
         let by_time = if parked.is_settled { &mut self.settled } else { &mut self.waiting };
         by_time.insert((parked.timestamp, seq, slot));
         if self.parked.len() <= slot.index() {

@@ -59,11 +59,11 @@ pub struct ClusterInput {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ClusterObjects {
-    /// Nodes.
+    /// The nodes of the cluster.
     pub nodes: Vec<Arc<Node>>,
     /// Pods that have not ended. Those with a node are running there.
     pub pods: Vec<Arc<Pod>>,
-    /// Objects of all other kinds.
+    /// Objects of all kinds but nodes and pods.
     pub objects: Vec<Arc<Object>>,
     /// Nodes that are not part of the cluster but asked about.
     pub asked_nodes: Vec<Arc<Node>>,
@@ -137,7 +137,7 @@ impl ClusterInput {
         self.is_confined = true;
     }
 
-    /// Adds manifests of the cluster, also after the question has begun.
+    /// Adds manifests of the cluster, even after [`begin_question`](Self::begin_question).
     ///
     /// # Errors
     /// As of [`add_manifests`](Self::add_manifests).

@@ -81,7 +81,7 @@ impl SimulationOptions {
     }
 }
 
-/// Why there is no report.
+/// Why a simulation gives no report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimulationError {
@@ -93,7 +93,7 @@ pub enum SimulationError {
     NoSuchPod(PodName),
 }
 
-/// How far a simulation is.
+/// How far a running simulation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SimulationProgress {

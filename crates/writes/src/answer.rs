@@ -9,7 +9,7 @@ use kube_scheduler_api_types::Object;
 /// A write about a pod that the server took.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Success {
-    /// It is done.
+    /// The server has carried out the request.
     Done,
     /// There was nothing to do: what was to be evicted or deleted is gone.
     AlreadyGone,
@@ -24,7 +24,7 @@ pub struct Failure {
     pub cause: Cause,
     /// The machine-readable reason of the server's answer, such as `Conflict`; empty if it gave none.
     pub reason: Arc<str>,
-    /// The human-readable text.
+    /// The error text for people.
     pub message: String,
     /// How long to wait before the same request is sent again, as the server asks. If set, the request counts as not processed,
     /// and goes out again after that time.
@@ -36,14 +36,14 @@ pub struct Failure {
 pub enum Cause {
     /// The server refused the request with this HTTP status.
     Status(u16),
-    /// There was no answer in time.
+    /// No answer came within the time limit.
     Timeout,
     /// There was no connection, or it broke off.
     Unreachable,
 }
 
 impl Failure {
-    /// The HTTP status of a refusal.
+    /// The HTTP status, if the server refused the request.
     pub const fn code(&self) -> Option<u16> {
         match self.cause {
             Cause::Status(code) => Some(code),

@@ -26,11 +26,11 @@ const SUMMED_UP: &str = "(combined from similar events): ";
 /// An event of the old form, `v1`, as it is to be written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoreEvent {
-    /// What it is about.
+    /// The object and the other fields that make occurrences the same event.
     pub key: Arc<EventKey>,
-    /// The human-readable text.
+    /// The message of the event, for people.
     pub message: Arc<str>,
-    /// The name of the object.
+    /// The name of the Event object.
     pub name: Arc<str>,
     /// When it occurred first.
     pub first: Timestamp,

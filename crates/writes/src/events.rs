@@ -53,15 +53,15 @@ pub struct EventKey {
     pub pod: PodRef,
     /// The version of the pod that was decided about.
     pub resource_version: Arc<str>,
-    /// Whether it is a warning.
+    /// Whether the event's type is `Warning`; else `Normal`.
     pub is_warning: bool,
-    /// The machine-readable cause.
+    /// The machine-readable reason, such as `FailedScheduling`.
     pub reason: Cow<'static, str>,
-    /// What was being done.
+    /// The action that was taken, such as `Scheduling`.
     pub action: Cow<'static, str>,
-    /// The profile that reports it.
+    /// The name of the profile that reports the event.
     pub reporting: Arc<str>,
-    /// What else it is about.
+    /// Another object that the event is about.
     pub related: Option<Arc<ObjectRef>>,
 }
 
@@ -72,14 +72,14 @@ impl EventKey {
     }
 }
 
-/// One write of an event.
+/// One request that creates an Event or updates its series.
 #[derive(Clone, Debug)]
 pub struct EventWrite {
-    /// What it is about.
+    /// The object and the other fields that make occurrences the same event.
     pub key: Arc<EventKey>,
-    /// The human-readable text.
+    /// The message of the event, for people.
     pub note: Arc<str>,
-    /// The name of the object.
+    /// The name of the Event object.
     pub name: Arc<str>,
     /// When it occurred first.
     pub time: Timestamp,
@@ -100,10 +100,10 @@ pub struct EventSeries {
     pub last: Timestamp,
 }
 
-/// The size of a table of events.
+/// How many entries one of the tables of events has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventTableSize {
-    /// What is in it.
+    /// The name of the table.
     pub table: &'static str,
     /// How many entries it has.
     pub n_entries: usize,
@@ -175,6 +175,7 @@ impl EventQueue {
             match &mut record.series {
                 Some(series) => {
                     series.count = series.count.saturating_add(1);
+                    // Written with the next refresh: a request for each occurrence is what series save.
                     series.last = now;
                 }
                 None => {

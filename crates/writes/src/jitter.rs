@@ -21,7 +21,7 @@ impl Jitter {
         length.mul_f64(1.0 + share * self.next_share())
     }
 
-    /// A number from 0 up to 1.
+    /// A random number from 0 (included) up to 1 (excluded).
     pub fn next_share(&mut self) -> f64 {
         (self.next_bits() >> 11) as f64 / (1_u64 << 53) as f64
     }

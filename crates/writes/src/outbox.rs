@@ -22,7 +22,7 @@ use crate::pod_write::{PodWrite, Urgency};
 /// Limits and seed of an [`Outbox`].
 #[derive(Clone, Copy, Debug)]
 pub struct OutboxOptions {
-    /// Requests under way at most.
+    /// The largest number of requests that are under way at a time.
     pub width: usize,
     /// A fixed rate, for pods' writes and for events each. Without one, as many requests go out as the server takes.
     pub rate: Option<RateLimit>,
@@ -39,12 +39,12 @@ impl Default for OutboxOptions {
     }
 }
 
-/// Which API events are written to.
+/// The API group to which events are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventApi {
     /// `events.k8s.io/v1`.
     Modern,
-    /// `v1`, for servers without the other.
+    /// The core group `v1`, for servers without `events.k8s.io/v1`.
     Core,
 }
 
@@ -124,7 +124,7 @@ impl EndedWrite {
     }
 }
 
-/// An event that is given up.
+/// An event that is given up, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DroppedEvent {
     /// It did not get through too often; the name is that of the event.
@@ -181,7 +181,7 @@ impl Class {
     }
 }
 
-/// The writes of one scheduler.
+/// What one scheduler wants written, and which of it may be sent when.
 #[derive(Debug)]
 pub struct Outbox {
     lanes: Lanes,
@@ -228,7 +228,7 @@ impl RateLine {
 }
 
 impl Outbox {
-    /// Nothing to write yet, at `now`.
+    /// An outbox without writes, made at time `now`.
     pub fn new(options: OutboxOptions, now: Timestamp) -> Self {
         Self {
             lanes: Lanes::default(),
@@ -268,6 +268,7 @@ impl Outbox {
                 reporting,
             } => {
                 let is_warning = kind == EventKind::Warning;
+                // The attempt has failed: that the pod is being bound to its node must not be announced any more.
                 if is_warning && reason == FAILED_SCHEDULING {
                     self.lanes.withdraw_announcement(&pod.uid);
                 }
@@ -462,7 +463,7 @@ impl Outbox {
         self.events.sizes()
     }
 
-    /// How much there is to write.
+    /// How much waits to be written, and how many requests are under way.
     pub fn load(&self) -> Load {
         let load = |class: Class, waiting| ClassLoad {
             waiting,

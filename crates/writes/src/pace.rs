@@ -15,7 +15,7 @@ const FEWEST: usize = 4;
 /// A limit on requests per second, as `clientConnection.qps` and `burst` give it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateLimit {
-    /// Requests per second in the long run.
+    /// The number of requests per second in the long run.
     pub qps: f64,
     /// Requests that may go out at once after a pause.
     pub burst: u32,

@@ -26,7 +26,7 @@ pub enum PodWrite {
         /// How to mark it; `None` when it is marked already.
         patch: Option<StatusPatch>,
     },
-    /// Take a nomination away.
+    /// Remove the nomination from the status of a pod.
     ClearNomination {
         /// Names the preemption to the engine.
         token: Token,
@@ -54,7 +54,7 @@ pub enum PodWrite {
 }
 
 impl PodWrite {
-    /// The pod that it is about.
+    /// The pod that the write is about.
     pub const fn pod(&self) -> &PodRef {
         match self {
             Self::Bind { pod, .. }
@@ -117,6 +117,6 @@ impl PodWrite {
 pub(crate) enum Urgency {
     /// Writes that a binding or a preemption waits for: bindings, evictions, objects.
     Now,
-    /// What only people read: status patches.
+    /// Status patches, which only people read.
     Soon,
 }

@@ -15,7 +15,7 @@ use crate::cluster::Cluster;
 
 /// A daemon that is stopped waits for all that is under way, however slow the machine is.
 const GRACE: Duration = Duration::from_secs(24 * 3600);
-/// So long it takes only if something is never finished.
+/// Nothing takes longer than this unless it never ends.
 const DEADLINE: Duration = Duration::from_secs(180);
 
 /// A daemon that runs in the background, as the user `system:kube-scheduler`.

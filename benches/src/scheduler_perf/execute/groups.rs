@@ -17,7 +17,7 @@ pub(super) fn is_pod_group(object: &Value) -> bool {
 }
 
 impl State {
-    /// So many groups more were created in a namespace; how many it has in all.
+    /// Counts `n` more groups that were created in a namespace; returns how many it has in all.
     pub(super) fn count_pod_groups(&mut self, namespace: &str, n: usize) -> usize {
         let all = self.n_pod_groups.entry(namespace.to_owned()).or_default();
         *all += n;

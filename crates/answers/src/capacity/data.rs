@@ -19,11 +19,11 @@ pub struct Capacity {
     pub(super) as_of: Option<String>,
     /// The template, `namespace/name`.
     pub(super) template: String,
-    /// How many fit.
+    /// How many more of these pods fit.
     pub count: usize,
     /// Whether counting ended because more were not asked for.
     pub is_limit: bool,
-    /// On how many nodes.
+    /// The number of nodes that they go to.
     pub n_nodes: usize,
     /// How many of them by node; empty if the reader may not list nodes.
     pub by_node: BTreeMap<String, usize>,
@@ -33,7 +33,7 @@ pub struct Capacity {
     /// What limits the pods as they are added, if that was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<CapacityStep>,
-    /// Why the next one does not fit.
+    /// Why one more pod does not fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<Explanation>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -44,7 +44,7 @@ pub struct Capacity {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LargestRequest {
-    /// The resource.
+    /// The name of the resource.
     pub resource: String,
     /// What the containers of the template ask for together, as a quantity.
     pub requested: String,
@@ -54,7 +54,7 @@ pub struct LargestRequest {
     /// What the pod's overhead adds to each of both, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overhead: Option<String>,
-    /// Where it then goes.
+    /// The node that a pod with the largest request goes to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
 }
@@ -65,7 +65,7 @@ pub struct LargestRequest {
 pub struct CapacityStep {
     /// How many pods had been added when it began.
     pub from: usize,
-    /// How many when it ended.
+    /// How many pods had been added when it ended.
     pub to: usize,
     /// How many nodes the next pod fitted on when it began.
     pub feasible_from: usize,
@@ -75,15 +75,15 @@ pub struct CapacityStep {
     pub limits: Vec<LimitAnswer>,
 }
 
-/// What keeps pods from nodes.
+/// One plugin's reasons that keep the next pod from some nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitAnswer {
-    /// The plugin.
+    /// The name of the plugin.
     pub plugin: String,
     /// Its reasons, as in events.
     pub reasons: Vec<String>,
-    /// On how many nodes.
+    /// The number of nodes that it rejects for these reasons.
     pub nodes: usize,
     /// Whether the reasons are those of an error.
     #[serde(skip)]

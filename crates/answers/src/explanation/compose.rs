@@ -73,7 +73,8 @@ pub(crate) fn is_being_deleted(pod: &Pod) -> bool {
     pod.deletion_requested.is_some() && !pod.is_assigned()
 }
 
-/// Whether something holds the pod back, other than that its group waits: of that the group's part of the answer tells.
+/// Whether something other than its waiting group holds the pod back. The part of the answer about the group says whether that
+/// waits.
 fn is_gated(pod: &Pod, found: &engine::Explanation) -> bool {
     let by_group = pod.spec.pod_group.is_some() && pod.spec.scheduling_gates.is_empty();
     found.gated.is_some() && !by_group

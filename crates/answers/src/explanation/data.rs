@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::group::GroupAnswer;
 
-/// Whether the pod fits.
+/// Whether a pod fits, as things are now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -40,7 +40,7 @@ pub struct Explanation {
     /// the nodes and pods, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) as_of: Option<String>,
-    /// Whether it fits.
+    /// Whether the pod fits, as things are now.
     pub verdict: Verdict,
     /// Whether a gated pod would fit if nothing held it back, which is what all the rest of the answer is about.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,9 +70,9 @@ pub struct Explanation {
     /// Rejections of the pod as a whole, before any node was looked at.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) pod_rejections: Vec<Rejection>,
-    /// How many nodes were looked at.
+    /// The number of nodes that were looked at.
     pub nodes: usize,
-    /// How many of them it fits on.
+    /// The number of these nodes that the pod fits on.
     pub n_feasible: usize,
     /// The node that an attempt would choose now.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,7 +146,7 @@ pub struct PlaceAnswer {
     pub(crate) node: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nominated_node: Option<String>,
-    /// Attempts so far.
+    /// How many times the scheduler has tried the pod so far.
     pub attempts: u32,
     /// The plugins that rejected it in its last attempt.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -175,9 +175,9 @@ pub struct Rejection {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RejectedNodes {
-    /// How many.
+    /// The number of these nodes.
     pub count: usize,
-    /// Some of them, in the scheduler's order.
+    /// The names of some of these nodes, in the scheduler's order.
     pub examples: Vec<String>,
     /// All that is in the way. The first is what an attempt reports.
     pub rejections: Vec<Rejection>,
@@ -190,9 +190,9 @@ pub struct RejectedNodes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShortageAnswer {
-    /// The plugin that says so.
+    /// The plugin that counted the things.
     pub plugin: String,
-    /// What the things are for.
+    /// What the things are for, such as a request of a claim.
     pub subject: String,
     /// How many are needed on one node.
     pub needed: usize,
@@ -211,9 +211,9 @@ pub struct ShortageAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LostAnswer {
-    /// Why.
+    /// Why the things cannot be had.
     pub reason: &'static str,
-    /// How many.
+    /// How many things cannot be had for this reason.
     pub count: usize,
 }
 
@@ -221,7 +221,7 @@ pub struct LostAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FeasibleNode {
-    /// The node.
+    /// The name of the node.
     pub node: String,
     /// Whether no other has a higher total.
     pub best: bool,
@@ -237,13 +237,13 @@ pub struct FeasibleNode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScoreAnswer {
-    /// The plugin.
+    /// The name of the plugin.
     pub plugin: String,
     pub(super) raw: i64,
     /// From 0 to 100.
     pub(super) normalized: i64,
     pub(super) weight: i64,
-    /// What counts.
+    /// What counts towards the node's total: `normalized` times `weight`.
     pub weighted: i64,
 }
 
@@ -264,11 +264,11 @@ pub struct Decision {
     pub(super) by_nomination: bool,
 }
 
-/// What looking for pods to evict gives.
+/// Whether evicting other pods would make room for the pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreemptionAnswer {
-    /// Whether it helps.
+    /// Whether evicting pods makes room.
     pub helps: bool,
     /// Where.
     #[serde(skip_serializing_if = "Option::is_none")]

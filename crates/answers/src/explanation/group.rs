@@ -81,9 +81,9 @@ pub struct GroupAttempt {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainsAnswer {
-    /// How many.
+    /// The number of these domains.
     pub count: usize,
-    /// Some of them.
+    /// The names of some of these domains.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
     /// How many nodes they have together.
@@ -102,14 +102,14 @@ pub struct DomainsAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailedMembers {
-    /// How many.
+    /// The number of these pods.
     pub count: usize,
     /// The reason, in the words of a pod's event.
     pub message: String,
     /// The plugins that rejected them, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rejected_by: Vec<String>,
-    /// Some of them, by name.
+    /// The names of some of these pods.
     pub examples: Vec<String>,
     #[serde(skip)]
     is_error: bool,

@@ -63,7 +63,7 @@ impl Explanation {
         }
     }
 
-    /// All but the headline and the place.
+    /// The text of the answer without its headline and without where the pod is. `wide` adds lines and columns.
     pub fn details(&self, wide: bool) -> String {
         let mut out = String::new();
         for warning in &self.warnings {

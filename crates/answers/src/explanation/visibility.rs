@@ -28,7 +28,7 @@ pub struct Visibility {
 }
 
 impl Explanation {
-    /// The answer with shorter lists.
+    /// The answer with its lists of nodes cut to what `options` allow.
     #[must_use]
     pub fn limited(mut self, options: ExplainOptions) -> Self {
         self.feasible.truncate(options.max_feasible);

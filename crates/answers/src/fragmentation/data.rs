@@ -23,11 +23,11 @@ pub struct Fragmentation {
     pub pods: usize,
     /// How many other pods of the mix there are, which count for nothing here.
     pub other_pods: usize,
-    /// How many shapes there are.
+    /// How many shapes of pods there are, with those that were not tried.
     pub n_shapes: usize,
     /// The shapes that were tried, the most frequent first.
     pub shapes: Vec<ShapeAnswer>,
-    /// All nodes.
+    /// What is free on all nodes, and what of that is of no use.
     pub resources: Vec<FragmentedResource>,
     /// Nodes by the value of the label, if one was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -44,9 +44,9 @@ pub struct ShapeAnswer {
     /// One of them, `namespace/name`; empty if the reader may not see it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub example: String,
-    /// How many.
+    /// The number of pods of this shape.
     pub pods: usize,
-    /// What each asks for.
+    /// What each of them requests, as quantities by resource.
     pub requests: BTreeMap<String, String>,
     /// On how many nodes one more of them fits.
     pub feasible: usize,
@@ -59,21 +59,21 @@ pub struct NodePool {
     /// The value; `None` for nodes without the label.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// How many nodes.
+    /// The number of nodes in the pool.
     pub nodes: usize,
     /// What is free there, and what of that is of no use.
     pub resources: Vec<FragmentedResource>,
 }
 
-/// One resource of some nodes.
+/// How much of one resource is free on some nodes, and how much of that is of no use. Amounts are quantities.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FragmentedResource {
-    /// The resource.
+    /// The name of the resource.
     pub resource: String,
-    /// What the nodes have.
+    /// The sum of what the nodes have for pods.
     pub allocatable: String,
-    /// What their pods leave.
+    /// The sum of what the pods on the nodes leave of it.
     pub free: String,
     /// What of that a pod of the mix which asks for the resource cannot use, in the mean.
     pub unusable: String,
@@ -88,8 +88,8 @@ pub struct FragmentedResource {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FragmentCause {
-    /// The plugin.
+    /// The name of the plugin.
     pub plugin: String,
-    /// How much.
+    /// The amount that it keeps from being used, as a quantity.
     pub unusable: String,
 }

@@ -126,9 +126,9 @@ pub struct PreemptionChoice {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodesInVain {
-    /// How many.
+    /// The number of these nodes.
     pub count: usize,
-    /// Some of them, in the scheduler's order.
+    /// The names of some of these nodes, in the scheduler's order.
     pub examples: Vec<String>,
     /// `NotHelpful`: what rejects the node does not depend on its pods. `NoVictims`: it has no pods of lower priority.
     /// `StillRejected`: it would be rejected without all of them. `NotTried`: there were enough candidates, or no plugin tried to

@@ -9,7 +9,7 @@ use crate::explanation::{
 };
 
 impl Preemption {
-    /// The answer with shorter lists.
+    /// The answer with its lists of nodes cut to what `options` allow.
     #[must_use]
     pub fn limited(mut self, options: ExplainOptions) -> Self {
         self.candidates.truncate(options.max_feasible);

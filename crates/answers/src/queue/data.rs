@@ -21,13 +21,13 @@ pub struct Queue {
     pub(super) as_of: Option<String>,
     /// How many pods wait.
     pub n_pods: usize,
-    /// How many at each stage.
+    /// How many of these pods are at each stage.
     pub by_stage: BTreeMap<&'static str, usize>,
     /// How many more have no node and are being deleted: they are never scheduled, and do not wait.
     pub n_being_deleted: usize,
     /// The pods in the order in which they come to their turn, the first of them if there are more than are listed.
     pub pods: Vec<WaitingPod>,
-    /// How many groups there are.
+    /// How many groups of pods that wait for the same there are, with those that are not listed.
     pub n_groups: usize,
     /// Pods that wait for the same, by stage and then the largest group first.
     pub groups: Vec<WaitingGroup>,
@@ -67,11 +67,11 @@ pub struct WaitingPod {
     pub(super) is_error: bool,
 }
 
-/// Pods that wait for the same.
+/// Pods that are at the same stage and wait for the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingGroup {
-    /// As the `stage` of a pod's place.
+    /// Where these pods are: one of the values of `stage` of a pod's place.
     pub stage: &'static str,
     /// The plugins that hold them at this stage.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -85,7 +85,7 @@ pub struct WaitingGroup {
     /// Why the last attempt at them failed; of gated pods, what holds them back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// How many.
+    /// The number of these pods.
     pub count: usize,
     /// Some of them, the first in the order first.
     pub examples: Vec<String>,

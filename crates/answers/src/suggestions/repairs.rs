@@ -1,8 +1,8 @@
 //! What could be done about the rejections of each node.
 //!
 //! For each plugin that rejects a node there are some changes after which it would not, as far as can be told without asking it.
-//! One for each of the node's rejections makes a combination that is worth a trial. Lower priorities and smaller workloads are no
-//! matter of one node: they may end all rejections at once that depend on the node's pods.
+//! One for each of the node's rejections makes a combination that is worth a trial. Lower priorities and smaller workloads do not
+//! belong to one node: they may end all rejections at once that depend on the pods of nodes.
 //!
 //! Invariant: however long the lists of a pod are, there are at most [`MAX_WAYS`] combinations for a node and [`MAX_OF_A_KIND`] of
 //! each of [`MAX_KINDS`] kinds altogether.

@@ -95,7 +95,7 @@ pub struct BlockedAnswer {
     /// The budgets in the way, by name; they are in the pod's namespace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub budgets: Vec<String>,
-    /// Why, in words.
+    /// Why it cannot be evicted, in words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -137,7 +137,7 @@ pub struct PendingAnswer {
     pub(super) asked: bool,
     /// `Unschedulable`, `SchedulerError`, `SchedulingGated`, `NotTried`, `NotScheduled` or `Evicted`.
     pub code: &'static str,
-    /// Why, in words.
+    /// Why it has no node, in words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// What would become of a gated pod at the end if nothing held it back. Not said of more than a hundred pods.

@@ -286,7 +286,8 @@ fn a_pod_whose_room_others_of_its_group_take_is_helped_with_them() {
 
 #[test]
 fn of_more_pods_and_nodes_than_are_reported_the_verdict_is_that_of_the_pod_alone() {
-    const ALONE: &str = "which pods of its group get a node was not found out: whether this one fits is said of it alone";
+    const ALONE: &str =
+        "the pod group was not evaluated as a whole; this verdict is for the pod alone";
 
     let explained_of = |n_members: usize| {
         let Cluster { mut engine } = cluster(&ALL);

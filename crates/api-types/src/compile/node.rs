@@ -64,7 +64,7 @@ fn taint_times(taints: &[wire::Taint]) -> Arc<[Option<Timestamp>]> {
 }
 
 impl Taint {
-    /// Takes over a taint.
+    /// Makes a taint of its JSON form.
     pub fn from_wire(taint: &wire::Taint) -> Self {
         Self {
             key: taint.key.0.clone(),

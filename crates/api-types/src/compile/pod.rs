@@ -53,7 +53,7 @@ impl Pod {
 }
 
 impl Toleration {
-    /// Takes over a toleration.
+    /// Makes a toleration of its JSON form.
     pub fn from_wire(toleration: &wire::Toleration) -> Self {
         Self {
             key: toleration.key.0.clone(),

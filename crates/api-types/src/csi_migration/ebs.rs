@@ -49,7 +49,8 @@ fn is_host_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_.~!$&'()*+,;=:[]<>\"%".contains(c)
 }
 
-/// Undoes percent-encoding.
+/// Undoes percent-encoding. By hand, because a bad escape is an error with the text of Go's `net/url`, which the reference
+/// reports for the volume; the crate `percent-encoding` leaves bad escapes as they are.
 fn decode(path: &str) -> Result<String, String> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();

@@ -1,6 +1,6 @@
 //! Very many pairs of texts in a few bytes more than the texts have: a tenant may write a megabyte of labels to each pod.
 
-/// So many pairs are found by the first key of their block, and then one after the other.
+/// The number of pairs in a block. A look-up finds the block by its first key, and then compares its pairs one after the other.
 const BLOCK: usize = 32;
 
 /// Pairs of texts, one after the other, sorted by the first ones.

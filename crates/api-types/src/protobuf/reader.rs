@@ -7,9 +7,9 @@ use std::fmt;
 /// One field of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// Its number, above zero.
+    /// The number of the field, above zero.
     pub number: u32,
-    /// What it holds.
+    /// The value of the field.
     pub value: Value<'a>,
 }
 

@@ -8,9 +8,9 @@ use crate::validation::quoted;
 /// One comparison of a field selector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldComparison {
-    /// Path of the field.
+    /// Path of the field, such as `spec.nodeName`.
     pub field: Arc<str>,
-    /// What it is compared with.
+    /// The value that the field is compared with.
     pub value: Arc<str>,
     /// Whether the field must equal the value; else it must differ.
     pub is_equal: bool,
@@ -60,12 +60,12 @@ impl FieldSelector {
         })
     }
 
-    /// The comparisons in order.
+    /// The comparisons, in the order of the text.
     pub fn comparisons(&self) -> &[FieldComparison] {
         &self.comparisons
     }
 
-    /// Whether everything matches.
+    /// Whether there are no comparisons, so that everything matches.
     pub fn is_empty(&self) -> bool {
         self.comparisons.is_empty()
     }

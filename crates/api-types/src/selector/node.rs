@@ -175,9 +175,9 @@ impl NodeSelector {
 /// One preferred node term. Terms of weight 0 and empty preferences are dropped when compiling.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreferredNodeTerm {
-    /// What a matching node gains.
+    /// What is added to the score of nodes that match.
     pub weight: i32,
-    /// Which nodes match.
+    /// What a node has to match.
     pub term: NodeSelectorTerm,
 }
 

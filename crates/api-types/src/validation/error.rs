@@ -149,12 +149,12 @@ impl From<bool> for BadValue {
     }
 }
 
-/// One field that is wrong.
+/// One field of a configuration or object that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FieldError {
     /// The path of the field that is wrong.
     pub path: FieldPath,
-    /// What sort of complaint.
+    /// The sort of error, such as that a value is missing.
     pub kind: ErrorKind,
     /// The value found; not shown for `Required` and `Forbidden`.
     pub value: BadValue,
@@ -163,7 +163,7 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    /// A value is missing.
+    /// The error for a value that is missing.
     #[must_use]
     pub fn required(path: FieldPath, detail: impl Into<String>) -> Self {
         Self {
@@ -174,13 +174,13 @@ impl FieldError {
         }
     }
 
-    /// A value appears a second time.
+    /// The error for a value that appears a second time.
     #[must_use]
     pub fn duplicate(path: FieldPath, value: impl Into<BadValue>) -> Self {
         Self { path, kind: ErrorKind::Duplicate, value: value.into(), detail: String::new() }
     }
 
-    /// A value breaks a rule.
+    /// The error for a value that breaks a rule.
     #[must_use]
     pub fn invalid(path: FieldPath, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
         Self { path, kind: ErrorKind::Invalid, value: value.into(), detail: detail.into() }

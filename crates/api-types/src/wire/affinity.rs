@@ -11,9 +11,9 @@ use crate::labels::Labels;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LabelSelector {
-    /// Pairs that must be present.
+    /// Labels that must be there with these values.
     pub match_labels: Labels,
-    /// Further requirements.
+    /// Requirements that must hold besides.
     pub match_expressions: List<SelectorRequirement>,
 }
 
@@ -21,9 +21,9 @@ pub struct LabelSelector {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SelectorRequirement {
-    /// Label key or field path.
+    /// The label key, or the path of the field.
     pub key: Text,
-    /// Operator.
+    /// The operator, such as `In`.
     pub operator: Text,
     /// Values; absent and empty print differently in errors.
     pub values: Option<List<Text>>,
@@ -40,11 +40,11 @@ impl SelectorRequirement {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Affinity {
-    /// Affinity to nodes.
+    /// Which nodes the pod requires or prefers.
     pub node_affinity: Option<NodeAffinity>,
-    /// Affinity to pods.
+    /// Near which pods it must or should be.
     pub pod_affinity: Option<PodAffinity>,
-    /// Aversion to pods.
+    /// Near which pods it must not or should not be.
     pub pod_anti_affinity: Option<PodAffinity>,
 }
 
@@ -52,10 +52,10 @@ pub struct Affinity {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct NodeAffinity {
-    /// Must hold.
+    /// What a node must match.
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
     pub required: Option<NodeSelector>,
-    /// Should hold.
+    /// What nodes should match, with weights.
     #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
     pub preferred: Option<List<PreferredSchedulingTerm>>,
 }
@@ -64,17 +64,17 @@ pub struct NodeAffinity {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelector {
-    /// Alternatives.
+    /// The terms, of which one must match.
     pub node_selector_terms: List<NodeSelectorTerm>,
 }
 
-/// One alternative of a node selector.
+/// One term of a node selector, all of whose requirements must hold.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSelectorTerm {
-    /// Requirements on labels.
+    /// Requirements on labels of the node.
     pub match_expressions: List<SelectorRequirement>,
-    /// Requirements on fields.
+    /// Requirements on fields of the node.
     pub match_fields: List<SelectorRequirement>,
 }
 
@@ -82,9 +82,9 @@ pub struct NodeSelectorTerm {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PreferredSchedulingTerm {
-    /// Weight.
+    /// What is added to the score of nodes that match.
     pub weight: Option<i32>,
-    /// Term.
+    /// What a node has to match.
     #[serde(deserialize_with = "or_default")]
     pub preference: NodeSelectorTerm,
 }
@@ -93,10 +93,10 @@ pub struct PreferredSchedulingTerm {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct PodAffinity {
-    /// Must hold.
+    /// Terms that must hold.
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
     pub required: List<PodAffinityTerm>,
-    /// Should hold.
+    /// Terms that should hold, with weights.
     #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
     pub preferred: List<WeightedPodAffinityTerm>,
 }
@@ -106,13 +106,13 @@ pub struct PodAffinity {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodAffinityTerm {
-    /// Which pods.
+    /// The pods that the term is about, by their labels.
     pub label_selector: Option<LabelSelector>,
-    /// In which namespaces, by name.
+    /// The namespaces of these pods, by name.
     pub namespaces: List<Text>,
-    /// In which namespaces, by label.
+    /// The namespaces of these pods, by their labels.
     pub namespace_selector: Option<LabelSelector>,
-    /// Node label that makes the domains.
+    /// The node label whose values are the topology domains.
     pub topology_key: Text,
 }
 
@@ -120,9 +120,9 @@ pub struct PodAffinityTerm {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WeightedPodAffinityTerm {
-    /// Weight.
+    /// What is added to the score where the term holds.
     pub weight: Option<i32>,
-    /// Term.
+    /// The term that has this weight.
     #[serde(deserialize_with = "or_default")]
     pub pod_affinity_term: PodAffinityTerm,
 }
@@ -131,20 +131,20 @@ pub struct WeightedPodAffinityTerm {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologySpreadConstraint {
-    /// Permitted skew.
+    /// By how many pods two domains may differ.
     pub max_skew: Option<i32>,
-    /// Node label that makes the domains.
+    /// The node label whose values are the topology domains.
     pub topology_key: Text,
     /// `DoNotSchedule` or `ScheduleAnyway`.
     pub when_unsatisfiable: Text,
-    /// Which pods count.
+    /// The pods that are counted, by their labels.
     pub label_selector: Option<LabelSelector>,
-    /// Pod labels whose values join the selector.
+    /// Labels of the pod whose values are added to the selector.
     pub match_label_keys: List<Text>,
-    /// Least number of domains.
+    /// The number of domains that must have nodes; with fewer, the smallest count is taken as 0.
     pub min_domains: Option<i32>,
-    /// `Honor` or `Ignore`.
+    /// `Honor` or `Ignore`: whether the pod's node affinity limits the nodes that count.
     pub node_affinity_policy: Option<Text>,
-    /// `Honor` or `Ignore`.
+    /// `Honor` or `Ignore`: whether taints limit the nodes that count.
     pub node_taints_policy: Option<Text>,
 }

@@ -9,25 +9,25 @@ use crate::labels::Labels;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
-    /// Name.
+    /// Name of the object, unique among those of its kind and namespace.
     pub name: Text,
     /// Namespace; empty for cluster-wide kinds.
     pub namespace: Text,
-    /// Identity.
+    /// The identity of the object, which no other object ever has.
     pub uid: Text,
-    /// Revision.
+    /// The revision of the object, an opaque text.
     pub resource_version: Text,
-    /// Generation of the specification.
+    /// The generation, which grows with changes of the specification.
     pub generation: Option<i64>,
     /// When the object was created.
     pub creation_timestamp: Date,
     /// When its deletion was requested.
     pub deletion_timestamp: Date,
-    /// Labels.
+    /// The labels of the object.
     pub labels: Labels,
-    /// Annotations.
+    /// The annotations of the object.
     pub annotations: Labels,
-    /// Owners.
+    /// The objects that own this one.
     pub owner_references: List<OwnerReference>,
 }
 
@@ -35,13 +35,13 @@ pub struct ObjectMeta {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerReference {
-    /// API version.
+    /// API version of the owner, such as `apps/v1`.
     pub api_version: Text,
-    /// Kind.
+    /// Kind of the owner, such as `ReplicaSet`.
     pub kind: Text,
-    /// Name.
+    /// Name of the owner.
     pub name: Text,
-    /// Identity.
+    /// UID of the owner.
     pub uid: Text,
     /// Whether this owner manages the object.
     pub controller: Option<bool>,

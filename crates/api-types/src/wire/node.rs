@@ -9,15 +9,15 @@ use super::meta::ObjectMeta;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Node {
-    /// Kind, empty inside lists.
+    /// The kind, `Node`; empty inside lists.
     pub kind: Text,
-    /// Metadata.
+    /// Name, labels and the like.
     #[serde(deserialize_with = "or_default")]
     pub metadata: ObjectMeta,
-    /// Specification.
+    /// Taints and whether the node is cordoned.
     #[serde(deserialize_with = "or_default")]
     pub spec: NodeSpec,
-    /// Status.
+    /// What the node has.
     #[serde(deserialize_with = "or_default")]
     pub status: NodeStatus,
 }
@@ -26,21 +26,21 @@ pub struct Node {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSpec {
-    /// Cordoned.
+    /// Whether the node is cordoned.
     pub unschedulable: Option<bool>,
-    /// Taints.
+    /// The taints of the node, in order.
     pub taints: List<Taint>,
 }
 
-/// One taint.
+/// One taint of a node.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Taint {
-    /// Key.
+    /// Key of the taint.
     pub key: Text,
-    /// Value.
+    /// Value of the taint.
     pub value: Text,
-    /// Effect.
+    /// Effect of the taint, such as `NoSchedule`.
     pub effect: Text,
     /// When it was added, as its author says.
     pub time_added: Date,
@@ -50,13 +50,13 @@ pub struct Taint {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
-    /// What pods may use.
+    /// What the node has for pods, by resource.
     pub allocatable: ResourceList,
-    /// Images present.
+    /// The images that are on the node.
     pub images: List<ContainerImage>,
-    /// Conditions.
+    /// The conditions of the node.
     pub conditions: List<NodeCondition>,
-    /// Features the node has.
+    /// The features that the node declares.
     pub declared_features: List<Text>,
 }
 
@@ -64,19 +64,19 @@ pub struct NodeStatus {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerImage {
-    /// Names.
+    /// All names of the image.
     pub names: List<Text>,
-    /// Size.
+    /// Size of the image in bytes.
     pub size_bytes: Option<i64>,
 }
 
-/// One condition.
+/// One condition of a node.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeCondition {
-    /// Type.
+    /// Type of the condition, such as `Ready`.
     #[serde(rename = "type")]
     pub kind: Text,
-    /// Status.
+    /// `True`, `False` or `Unknown`.
     pub status: Text,
 }

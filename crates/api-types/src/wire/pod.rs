@@ -13,15 +13,15 @@ use crate::labels::Labels;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Pod {
-    /// Kind, empty inside lists.
+    /// The kind, `Pod`; empty inside lists.
     pub kind: Text,
-    /// Metadata.
+    /// Name, labels and the like.
     #[serde(deserialize_with = "or_default")]
     pub metadata: ObjectMeta,
-    /// Specification.
+    /// What the pod asks for.
     #[serde(deserialize_with = "or_default")]
     pub spec: PodSpec,
-    /// Status.
+    /// What became of the pod.
     #[serde(deserialize_with = "or_default")]
     pub status: PodStatus,
 }
@@ -30,41 +30,41 @@ pub struct Pod {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// Where the pod runs.
+    /// The node that the pod is bound to; empty if there is none.
     pub node_name: Text,
-    /// Which profile schedules it.
+    /// The scheduler name, which says what profile schedules the pod.
     pub scheduler_name: Text,
-    /// Priority.
+    /// The priority; absent counts as 0.
     pub priority: Option<i32>,
     /// `Never` or `PreemptLowerPriority`.
     pub preemption_policy: Option<Text>,
     /// Labels the node must have; absent and empty differ.
     pub node_selector: Option<Labels>,
-    /// Affinities.
+    /// Affinity to nodes and pods.
     pub affinity: Option<Box<Affinity>>,
-    /// Tolerations.
+    /// The taints that the pod tolerates.
     pub tolerations: List<Toleration>,
-    /// Spread constraints.
+    /// How the pod spreads over topology domains.
     pub topology_spread_constraints: List<TopologySpreadConstraint>,
-    /// Containers.
+    /// The containers, init containers aside.
     pub containers: List<Container>,
     /// Init containers, restartable ones included.
     pub init_containers: List<Container>,
-    /// What the runtime itself takes.
+    /// What the pod takes besides its containers, for its runtime.
     pub overhead: ResourceList,
-    /// Pod-level resources.
+    /// Resources of the pod as a whole (`spec.resources`).
     pub resources: Option<WorkloadResources>,
     /// Whether the pod shares the node's network.
     pub host_network: Option<bool>,
     /// Whether the pod shares the node's user namespace.
     pub host_users: Option<bool>,
-    /// Scheduling gates.
+    /// Gates that keep the pod from being scheduled until they are removed.
     pub scheduling_gates: List<SchedulingGate>,
-    /// Volumes.
+    /// The volumes of the pod.
     pub volumes: List<Volume>,
-    /// Resource claims.
+    /// The resource claims that the pod uses.
     pub resource_claims: List<PodResourceClaim>,
-    /// The pod's group.
+    /// The pod group that the pod belongs to.
     pub scheduling_group: Option<SchedulingGroup>,
 }
 
@@ -76,14 +76,14 @@ pub struct Container {
     pub name: Text,
     /// Image as written.
     pub image: Text,
-    /// Resources.
+    /// What the container requests, and its claims.
     #[serde(deserialize_with = "or_default")]
     pub resources: WorkloadResources,
-    /// Ports.
+    /// The ports of the container.
     pub ports: List<ContainerPort>,
     /// `Always` makes an init container restartable.
     pub restart_policy: Option<Text>,
-    /// Rules by exit code.
+    /// Rules for restarts by exit code.
     pub restart_policy_rules: List<RestartRule>,
 }
 
@@ -98,7 +98,7 @@ impl Container {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkloadResources {
-    /// Requests.
+    /// What is requested, by resource.
     pub requests: ResourceList,
     /// Limits. They are reported in metrics; no decision reads them.
     pub limits: ResourceList,
@@ -118,12 +118,12 @@ pub struct UsedClaim {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerPort {
-    /// Port on the node.
+    /// The port on the node that is taken; 0 or absent for none.
     pub host_port: Option<i32>,
-    /// Address on the node.
+    /// The address on the node at which the port is taken.
     #[serde(rename = "hostIP")]
     pub host_ip: Text,
-    /// Protocol.
+    /// The protocol, such as `TCP`.
     pub protocol: Text,
 }
 
@@ -131,23 +131,23 @@ pub struct ContainerPort {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RestartRule {
-    /// What to do.
+    /// What to do if the rule applies, such as `Restart`.
     pub action: Text,
 }
 
-/// One toleration.
+/// One toleration of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Toleration {
-    /// Key.
+    /// Key of the taints that it matches; empty matches every key.
     pub key: Text,
-    /// Operator.
+    /// The operator, such as `Equal` or `Exists`.
     pub operator: Text,
-    /// Value.
+    /// The value that the operator compares with that of the taint.
     pub value: Text,
-    /// Effect.
+    /// Effect of the taints that it matches; empty matches every effect.
     pub effect: Text,
-    /// Seconds.
+    /// How long a `NoExecute` taint is tolerated, in seconds.
     pub toleration_seconds: Option<i64>,
 }
 
@@ -155,23 +155,23 @@ pub struct Toleration {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct SchedulingGate {
-    /// Name.
+    /// Name of the gate.
     pub name: Text,
 }
 
-/// One entry of `resourceClaims`.
+/// One entry of `resourceClaims`: a claim, or a template for one.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodResourceClaim {
     /// Name within the pod.
     pub name: Text,
-    /// An existing claim.
+    /// Name of a claim that exists by itself.
     pub resource_claim_name: Option<Text>,
-    /// A template to make a claim from.
+    /// Name of the template that a claim is made from.
     pub resource_claim_template_name: Option<Text>,
 }
 
-/// `schedulingGroup`.
+/// `schedulingGroup`: the group that a pod is scheduled with.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SchedulingGroup {

@@ -9,48 +9,48 @@ use super::pod::WorkloadResources;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
-    /// Phase.
+    /// The phase, such as `Running`.
     pub phase: Text,
     /// When the kubelet acknowledged the pod.
     pub start_time: Date,
-    /// Nominated node.
+    /// The node that the pod is nominated to; empty if there is none.
     pub nominated_node_name: Text,
-    /// Conditions.
+    /// The conditions of the pod.
     pub conditions: List<PodCondition>,
-    /// Generated claims.
+    /// The claims that were made from templates.
     pub resource_claim_statuses: List<ResourceClaimStatus>,
     /// The claim made for extended resources.
     pub extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
     /// What claims take of the node's resources.
     pub node_allocatable_resource_claim_statuses: List<NodeAllocatableResourceClaimStatus>,
-    /// States of containers.
+    /// The state of each container.
     pub container_statuses: List<ContainerStatus>,
-    /// States of init containers.
+    /// The state of each init container.
     pub init_container_statuses: List<ContainerStatus>,
-    /// Pod-level resources in effect.
+    /// The resources of the pod as a whole that are in effect.
     pub resources: Option<WorkloadResources>,
-    /// Pod-level resources set aside.
+    /// What the node has set aside for the pod as a whole.
     pub allocated_resources: ResourceList,
 }
 
-/// One condition.
+/// One condition of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodCondition {
-    /// Type.
+    /// Type of the condition, such as `PodScheduled`.
     #[serde(rename = "type")]
     pub kind: Text,
-    /// Status.
+    /// `True`, `False` or `Unknown`.
     pub status: Text,
-    /// Reason.
+    /// Reason for the status, in one word.
     pub reason: Text,
-    /// Message.
+    /// Reason for the status, for people.
     pub message: Text,
-    /// Last probe.
+    /// When the condition was last checked.
     pub last_probe_time: Date,
-    /// Last transition.
+    /// When its status changed last.
     pub last_transition_time: Date,
-    /// Generation it refers to.
+    /// The generation of the pod that it is about.
     pub observed_generation: Option<i64>,
 }
 
@@ -62,21 +62,21 @@ pub struct ContainerStatus {
     pub name: Text,
     /// Resources in effect; only if present does the status count.
     pub resources: Option<WorkloadResources>,
-    /// Resources set aside.
+    /// What the node has set aside for the container.
     pub allocated_resources: ResourceList,
 }
 
-/// One generated claim.
+/// A claim that was made from a template, for one entry of `resourceClaims`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceClaimStatus {
-    /// Name within the pod.
+    /// Name of the entry in the pod.
     pub name: Text,
-    /// Name of the claim.
+    /// Name of the claim; absent if none was needed.
     pub resource_claim_name: Option<Text>,
 }
 
-/// `extendedResourceClaimStatus`.
+/// `extendedResourceClaimStatus`: the claim that was made for extended resources.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtendedResourceClaimStatus {
@@ -86,15 +86,15 @@ pub struct ExtendedResourceClaimStatus {
     pub resource_claim_name: Text,
 }
 
-/// One request mapping.
+/// Which request of the claim serves which resource of a container.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerExtendedResourceRequest {
-    /// Container.
+    /// Name of the container.
     pub container_name: Text,
-    /// Extended resource.
+    /// Name of the extended resource.
     pub resource_name: Text,
-    /// Request in the claim.
+    /// Name of the request in the claim.
     pub request_name: Text,
 }
 

@@ -15,7 +15,7 @@ const FEW: usize = 64;
 /// How often something is carried, and the sum of the weights that it is carried with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TermCount {
-    /// How often it is carried.
+    /// How many times the term is carried by pods.
     pub n: u32,
     /// The sum of the weights; 0 for what has no weight.
     pub weight: i64,
@@ -36,7 +36,7 @@ impl TermCount {
         Self { n: self.n - other.n, weight: self.weight - other.weight }
     }
 
-    /// Whether it is not carried at all.
+    /// Whether no pod carries the term.
     pub fn is_none(self) -> bool {
         self.n == 0
     }
@@ -62,7 +62,7 @@ impl TermCounts {
         Self { counts: Counts::Few(Vec::new()), n_domains: 0 }
     }
 
-    /// The count in a domain.
+    /// What is counted in a domain; zero where there is nothing.
     pub fn get(&self, domain: ValueId) -> TermCount {
         match &self.counts {
             Counts::Few(list) => list
@@ -74,12 +74,12 @@ impl TermCounts {
         }
     }
 
-    /// In how many domains there is anything.
+    /// In how many domains a pod carries the term.
     pub fn n_domains(&self) -> usize {
         self.n_domains
     }
 
-    /// Whether there is nothing anywhere.
+    /// Whether no pod carries the term in any domain.
     pub fn is_empty(&self) -> bool {
         self.n_domains == 0
     }

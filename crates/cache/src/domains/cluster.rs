@@ -32,13 +32,14 @@ impl ClusterState {
         self.keep_counter(counts);
     }
 
-    /// Whether [`follow_requested`](Self::follow_requested) follows all counters that a pod needs once they were requested twice, if
-    /// they are so many, and none lists more keys, namespaces and values.
+    /// Whether [`follow_requested`](Self::follow_requested) will follow all counters of a pod, after they were requested twice at
+    /// most: a pod that reads `n_counters` counters, of which none lists more than `n_listed` keys, namespaces and values.
     pub fn follows_requested(n_counters: u64, n_listed: u64) -> bool {
         n_counters <= MAX_COUNTERS as u64 && n_listed <= MAX_LISTED as u64
     }
 
-    /// Whether there is room for so many counters that are read again and again, besides as many others, however large they are.
+    /// Whether there is room to follow `n_counters` counters and as many others, even if each takes as much memory as a counter
+    /// can. So counters that are read again and again stay followed.
     pub fn can_follow(&self, n_counters: u64) -> bool {
         CounterTable::can_hold(self.capacity(), n_counters)
     }
@@ -65,6 +66,8 @@ impl ClusterState {
             if self.counters.with_pods(&spec.pods).is_some() && !self.counters.was_asked(spec) {
                 continue;
             }
+            // What was counted for the reader is kept as it is if nothing has changed since, and if its domains are numbered by a
+            // column of the cluster: a column of its own is not kept up to date.
             let has_column = match &spec.topology_key {
                 Some(key) => !counts.has_own_column() && self.labels.column(key).is_some(),
                 None => true,

@@ -18,12 +18,12 @@ use crate::label_index::{LabelColumn, LabelIndex, ValueId};
 use crate::node_set::NodeSet;
 use crate::node_table::NodeIdx;
 
-/// The counts of one topology domain.
+/// What a counter has in one topology domain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Domain {
-    /// How many pods count on its nodes.
+    /// How many of the counted pods are on nodes of the domain.
     pub n_pods: i64,
-    /// How many of its nodes count.
+    /// How many nodes of the domain count, by the specification of the counter.
     pub n_nodes: u32,
 }
 

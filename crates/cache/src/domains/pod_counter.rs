@@ -32,7 +32,7 @@ impl CounterReads {
     pub const NOTHING: Self = Self(0);
     /// Whether the node has a domain, and what is counted there.
     pub const DOMAIN: Self = Self(1);
-    /// Which domain the node is in.
+    /// Which of the domains the node is in.
     pub const IDENTITY: Self = Self(1 << 1);
     /// How many pods that count are on the node itself, and whether the node counts.
     pub const NODE: Self = Self(1 << 2);
@@ -56,7 +56,7 @@ struct Inner {
 enum Source {
     /// Kept up to date by the cluster. By number, since a shared reference would make the next change copy it.
     Followed(CounterId),
-    /// Counted once.
+    /// Counted once, when it was asked for, and not kept up to date.
     Counted(Arc<DomainCounts>),
     /// The pods that carry an affinity term with this topology key.
     Term(TermId, Arc<str>),
@@ -102,7 +102,7 @@ impl<'a> DomainNumbers<'a> {
         }
     }
 
-    /// How many pods count in all domains.
+    /// How many pods are counted in all domains together.
     pub fn n_pods(self) -> i64 {
         self.pods().map_or(0, DomainCounts::n_pods)
     }
@@ -191,12 +191,12 @@ impl PodCounter {
         specs.iter().map(counter).collect()
     }
 
-    /// The pods that carry a term.
+    /// A counter of the pods that carry an affinity term, by the domains of its topology key.
     pub fn of_carriers(id: TermId, topology_key: &Arc<str>) -> Self {
         Self::new(Source::Term(id, topology_key.clone()))
     }
 
-    /// The domains of a label key.
+    /// A counter of no pods, which shows only the domains of a label key.
     pub fn of_label(key: &Arc<str>) -> Self {
         Self::new(Source::Label(key.clone()))
     }
@@ -244,7 +244,7 @@ impl PodCounter {
         }
     }
 
-    /// Notes what was read about nodes.
+    /// Notes which facts about nodes were read from this counter.
     #[inline]
     pub fn note(&self, looks: CounterReads) {
         if self.0.looks.load(Ordering::Relaxed) & looks.0 != looks.0 {
@@ -252,7 +252,7 @@ impl PodCounter {
         }
     }
 
-    /// What was read about nodes.
+    /// Which facts about nodes were read from this counter so far.
     pub fn looks(&self) -> CounterReads {
         CounterReads(self.0.looks.load(Ordering::Relaxed))
     }
@@ -273,7 +273,8 @@ impl PodCounter {
         }
     }
 
-    /// Whether both count the same. Of terms as long as the list of terms stays what it is.
+    /// Whether both give the same numbers in every state of the cluster. For counters of [carriers](Self::is_of_carriers) this
+    /// holds only as long as the list of affinity terms does not change.
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.0.source, &other.0.source) {
             (Source::Followed(one), Source::Followed(other)) => one == other,
@@ -284,7 +285,8 @@ impl PodCounter {
         }
     }
 
-    /// Whether it is about a term, whose number may go to another one.
+    /// Whether this counts the pods that carry an affinity term. It knows the term by its number, and that number may be given to
+    /// another term when no pod carries this one any more.
     pub fn is_of_carriers(&self) -> bool {
         matches!(self.0.source, Source::Term(..))
     }
@@ -309,6 +311,7 @@ impl PodCounter {
                     standing.extend([u32::from(self.has_domain(column, cluster, node))]);
                 }
                 _ if is_by_value => standing.extend([value.index() as u32]),
+                // As many numbers as for a node with a domain.
                 Numbers::Carriers(_) if value == ValueId::ABSENT => {
                     standing.extend([NO_DOMAIN; 3]);
                 }

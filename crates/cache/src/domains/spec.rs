@@ -16,9 +16,9 @@ use crate::objects::ObjectStore;
 /// Which pods count, on which nodes, and by which label of the node they are added up.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct CounterSpec {
-    /// Which pods count.
+    /// Which pods are counted.
     pub pods: CountedPods,
-    /// On which nodes pods count.
+    /// The nodes on which pods are counted.
     pub nodes: CountedNodes,
     /// The node label whose values are the domains; only nodes that have it count. `None`: there is one domain, of
     /// all nodes that count.
@@ -28,7 +28,7 @@ pub struct CounterSpec {
 /// Which pods count: those that fulfil all terms. Without terms no pod counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CountedPods {
-    /// A pod must fulfil each of them.
+    /// The conditions, each of which a pod must fulfil.
     pub terms: Arc<[PodTerm]>,
     /// Whether pods count that are being deleted (`deletionTimestamp` is set).
     pub counts_terminating: bool,
@@ -42,7 +42,7 @@ pub struct PodTerm {
     /// Namespaces selected by the labels of their objects. The empty selector means all namespaces, with or without
     /// an object; `None` means none.
     pub namespace_selector: Option<LabelSelector>,
-    /// Labels of the pod.
+    /// What the labels of the pod must match.
     pub selector: LabelSelector,
 }
 
@@ -70,9 +70,9 @@ pub struct RequiredNodeAffinity {
 /// The tolerations of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodTolerations {
-    /// In the order given.
+    /// The tolerations, in the order in which the pod lists them.
     pub tolerations: Arc<[Toleration]>,
-    /// Whether `Lt` and `Gt` count (`TaintTolerationComparisonOperators`).
+    /// Whether the operators `Lt` and `Gt` count (feature gate `TaintTolerationComparisonOperators`).
     pub compares_numbers: bool,
 }
 
@@ -176,7 +176,7 @@ impl CountedNodes {
 }
 
 impl RequiredNodeAffinity {
-    /// How many keys and values are listed.
+    /// How many terms, keys, fields and values are listed.
     pub fn n_listed(&self) -> usize {
         let terms = self.required.iter().flat_map(|selector| selector.terms().iter()).flatten();
         let of_term = |term: &NodeSelectorTerm| -> usize {

@@ -269,6 +269,8 @@ impl CounterTable {
         let mut dropped = Vec::new();
         let is_full =
             |table: &Self| table.n_counters >= limit.max(1) || table.n_bytes + n_bytes > MAX_BYTES;
+        // Before the new one is there, so that it is not a candidate itself. A counter that was read since the hand passed it
+        // last is spared, and loses its mark: so two rounds find one to drop.
         while self.n_counters > 0 && is_full(self) {
             let candidate = self.hand;
             self.hand = if candidate + 1 < self.slots.len() { candidate + 1 } else { 0 };
@@ -283,7 +285,9 @@ impl CounterTable {
             self.sizes.push(0);
             (self.slots.len() - 1) as u32
         });
+        // The mark of a counter that was in this slot before would spare the new one.
         self.marks[slot as usize].take();
+        // A new number: ids of a counter that was in this slot before must not lead to this one.
         self.n_counted += 1;
         self.counted_at.set(slot as usize, self.n_counted);
         let size = u32::try_from(n_bytes).unwrap_or(u32::MAX);
@@ -301,6 +305,7 @@ impl CounterTable {
             *index.n_by_key.entry(key.clone()).or_default() += 1;
         }
         self.slots.set(slot as usize, Some(counts));
+        // Only now: the new counter may need a column that a dropped one has used.
         dropped.retain(|key| !self.needs_label(key));
         dropped
     }
@@ -415,6 +420,7 @@ impl CounterTable {
             && let Some(n) = index.n_by_key.get_mut(key)
         {
             *n -= 1;
+            // A key is needed as long as it has an entry.
             if *n == 0 {
                 index.n_by_key.remove(key);
             }
@@ -459,6 +465,7 @@ fn commons(spec: &CounterSpec) -> Vec<Common> {
         Some(names) => names.iter().cloned().map(Some).collect(),
         None => vec![None],
     };
+    // Filed twice under a namespace that is listed twice, the counter would count each pod twice.
     namespaces.sort_unstable();
     namespaces.dedup();
     let labels: Vec<Option<(Arc<str>, Arc<str>)>> = match spec.pods.only_values() {

@@ -47,6 +47,7 @@ impl ClusterState {
         };
         match &*object.kind {
             CSI_NODE => {
+                // A node that comes later finds the object when its slot is claimed.
                 if let Some(node) = self.nodes.slot_of(&object.name) {
                     self.storage.set_limits(node, new.map(CsiLimits::of));
                 }
@@ -54,6 +55,7 @@ impl ClusterState {
             ATTACHMENT => {
                 old.into_iter().for_each(|old| self.storage.detach(old));
                 new.into_iter().for_each(|new| self.storage.attach(new));
+                // An attachment that was made again under its name may be at another node.
                 for name in [old, new].into_iter().flatten().map(node_of) {
                     if let Some(node) = self.nodes.slot_of(name) {
                         self.storage.count_attachments(node, name);

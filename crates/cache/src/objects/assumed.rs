@@ -39,7 +39,7 @@ impl From<&Object> for ObjectKey {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AssumeObjectError {
-    /// There is no such object.
+    /// There is no object of this kind and name.
     #[error("{kind} {key:?} not found")]
     NotFound {
         /// Kind.

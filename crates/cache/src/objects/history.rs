@@ -151,6 +151,8 @@ impl ObjectStore {
             let holds_no_more = deleted.as_deref().is_some_and(holds_devices)
                 && !new.as_deref().is_some_and(holds_devices);
             history.push(ObjectChange { old, new, is_pending });
+            // What it held may have been given to another object since its deletion was noted, and followers that free it now
+            // would take it from that one: see `note_deletion`.
             if let Some(deleted) = deleted
                 && (is_gone || holds_no_more)
             {

@@ -45,8 +45,8 @@ impl UnansweredWrite {
     }
 }
 
-/// Stands in the place of a pod's UID, for all pods that are bound or gone. What is noted for them are patches of one revision, which all
-/// have the same effect on an object, whoever asked for them: so one entry for each object is enough.
+/// Stands in the place of a pod's UID, for all pods that are bound or gone. What is noted for them are patches of one revision,
+/// which have the same effect on an object for any pod, so one entry for each object is enough.
 const NOBODY: &str = "";
 
 /// The last such write of each pod to each object, by the pod's UID.

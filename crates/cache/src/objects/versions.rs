@@ -19,7 +19,7 @@ pub(crate) enum ObjectClass {
     /// Services, and the controllers that own pods and select them. Pods without constraints of their own are spread by these, and
     /// they do not change with volumes and their claims.
     PodSelectors,
-    /// Everything else.
+    /// All other kinds.
     Others,
 }
 

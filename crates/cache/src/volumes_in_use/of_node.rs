@@ -98,7 +98,7 @@ impl<'a> NodeVolumes<'a> {
         Self { changes: Some(changes), ..self }
     }
 
-    /// Whether pods use a volume.
+    /// Whether a pod on the node uses the volume.
     pub fn contains(&self, volume: &UsedVolume) -> bool {
         let changes = self.changes.and_then(|changes| changes.uses.get(volume));
         let n_uses = i64::from(self.volumes.counts.n_uses(self.node, volume));

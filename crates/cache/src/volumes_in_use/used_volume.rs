@@ -9,7 +9,7 @@ use crate::objects::{ObjectStore, storage_class_of};
 /// A volume that takes one of the places that a CSI driver has on a node. However many pods there use it, it takes one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UsedVolume {
-    /// A volume that exists.
+    /// A volume that exists already.
     Existing {
         /// Name of the CSI driver.
         driver: Arc<str>,
@@ -76,7 +76,7 @@ impl UsedVolume {
         }
     }
 
-    /// A volume that a driver has.
+    /// The existing volume that `driver` knows as `handle`.
     pub fn existing(driver: &str, handle: &str) -> Self {
         Self::Existing { driver: driver.into(), handle: handle.into() }
     }

@@ -8,19 +8,19 @@ use std::collections::BTreeMap;
 use kube_scheduler_api_types::wire;
 use serde::{Deserialize, Serialize};
 
-/// Which nodes a pod wants.
+/// Which nodes a pod requires and which it prefers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeAffinity {
-    /// Must hold.
+    /// What a node must match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
-    /// Should hold.
+    /// What nodes should match, with weights.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preferred_during_scheduling_ignored_during_execution: Vec<PreferredSchedulingTerm>,
 }
 
-/// Terms of which one must match.
+/// A selector of nodes: terms of which one must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSelector {
@@ -28,19 +28,19 @@ pub struct NodeSelector {
     pub node_selector_terms: Vec<NodeSelectorTerm>,
 }
 
-/// Requirements that must all hold.
+/// One term of a node selector: requirements that must all hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSelectorTerm {
-    /// On labels.
+    /// Requirements on the labels of the node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<NodeSelectorRequirement>,
-    /// On fields.
+    /// Requirements on fields of the node, such as `metadata.name`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub match_fields: Vec<NodeSelectorRequirement>,
 }
 
-/// One requirement.
+/// One requirement on a label or a field of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSelectorRequirement {
@@ -67,22 +67,22 @@ pub struct PreferredSchedulingTerm {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TopologySpreadConstraint {
-    /// By how many pods domains may differ.
+    /// By how many pods two domains may differ.
     pub max_skew: i32,
     /// The node label whose values are the domains.
     pub topology_key: String,
     /// `DoNotSchedule` or `ScheduleAnyway`.
     pub when_unsatisfiable: String,
-    /// Which pods count.
+    /// The pods that are counted, by their labels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<LabelSelector>,
-    /// The least number of domains.
+    /// The number of domains that must have nodes; with fewer, the smallest count is taken as 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_domains: Option<i32>,
-    /// `Honor` or `Ignore`.
+    /// `Honor` or `Ignore`: whether the pod's node affinity limits the nodes that count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_affinity_policy: Option<String>,
-    /// `Honor` or `Ignore`.
+    /// `Honor` or `Ignore`: whether taints limit the nodes that count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_taints_policy: Option<String>,
     /// Labels whose values must equal the incoming pod's.
@@ -110,7 +110,7 @@ pub struct LabelSelectorRequirement {
     pub key: String,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
     pub operator: String,
-    /// What to compare with.
+    /// The values that `In` and `NotIn` compare with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<String>>,
 }

@@ -86,6 +86,7 @@ impl Connection {
             Some(proxy) => format!("proxyconnect tcp: dial tcp {}", proxy.host_and_port()),
             None => format!("dial tcp {}", uri.authority().map_or("", |host| host.as_str())),
         };
+        // Over TLS the proxy is shown the credentials in CONNECT, by the dialer. In the request they would go on to the extender.
         let is_plain = uri.scheme_str() == Some("http");
         let authorization = proxy.filter(|_| is_plain).and_then(Proxy::authorization);
         let limit = MAX_ANSWER.max(question.len().saturating_mul(ANSWER_TO_QUESTION));
@@ -95,6 +96,8 @@ impl Connection {
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         request.headers_mut().extend(authorization.map(|value| (PROXY_AUTHORIZATION, value)));
 
+        // One deadline for headers and body, as Go's `Client.Timeout` has it: an extender that sends byte by byte must not hold
+        // up the core for longer.
         let deadline = tokio::time::Instant::now() + self.timeout;
         let response = tokio::time::timeout_at(deadline, (self.transport().0)(request));
         let response = response.await.map_err(|_| {
@@ -113,6 +116,7 @@ impl Connection {
                 Err(format!("extender at URL {url} answered with more than {limit} bytes"))
             }
             Ok(Err(error)) => Err(failed(chain(&*error))),
+            // Without method and URL: Go adds these to errors of the request, and this one is from reading the body.
             Err(_) => {
                 Err("context deadline exceeded (Client.Timeout or context cancellation while \
                            reading body)"

@@ -196,6 +196,7 @@ impl Election {
         }
         let mut give_up = None;
         if let Phase::Leading { deadline } = &mut self.phase {
+            // Counts from the first try since the last renewal. Later tries keep it: they must not give the leader more time.
             let deadline = *deadline.get_or_insert(now.at + self.timing.renew_deadline);
             self.next_try = now.at + self.timing.retry_period;
             give_up = Some(deadline);
@@ -217,6 +218,7 @@ impl Election {
             (Trying::Optimistic(record, sent) | Trying::Writing(record, sent), Answer::Written) => {
                 Ok(self.written(record, sent, now.at))
             }
+            // Another candidate may have the lease, or the write has succeeded and only its answer is lost. Reading tells.
             (Trying::Optimistic(..), _) => {
                 self.trying = Trying::Reading;
                 Err(Ask::Read)
@@ -227,6 +229,7 @@ impl Election {
                 Err(Ask::Create(record))
             }
             (Trying::Reading, Answer::Found(found)) => {
+                // Before `observe`, which replaces the record that this compares with.
                 if self.is_leading() && self.was_taken(&found) {
                     self.phase = Phase::Over;
                 }
@@ -234,6 +237,8 @@ impl Election {
                 if self.phase == Phase::Over {
                     return Ok(News::NotAcquired);
                 }
+                // Whether it is valid is counted from when it was first seen, not by the times in it: clocks of other machines
+                // may differ.
                 if !self.observed.holder.is_empty() && self.is_valid(now.at) && !self.is_ours() {
                     return Ok(self.failed(now.at, share));
                 }

@@ -154,15 +154,18 @@ impl LeaseClient {
             while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
                 let line: Vec<u8> = bytes.drain(..=end).collect();
                 let Ok(line) = serde_json::from_slice::<Line<'_>>(&line) else { return Ok(()) };
+                // Such as that the revision is gone. The next watch names none, so it begins with the lease as it is then.
                 if line.what == "ERROR" {
                     return Ok(());
                 }
                 let lease = Lease::parse(line.object.get().as_bytes());
+                // In case the server ignores the field selector and sends all leases of the namespace.
                 let lease = lease.filter(|lease| lease.metadata("name") == &*self.name);
                 if let ("ADDED" | "MODIFIED", Some(lease)) = (line.what, lease) {
                     seen.send_replace(Some(lease.record()));
                 }
             }
+            // A line that never ends must not fill the memory.
             if bytes.len() > MAX_LINE {
                 return Ok(());
             }

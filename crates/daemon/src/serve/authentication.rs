@@ -116,6 +116,7 @@ impl Authenticator {
     ) -> Result<User, AuthenticationError> {
         let mut tried = Vec::new();
         let known = self.known(headers, certificates, address, &mut tried).await;
+        // Whatever came of it, nothing behind this sees the token.
         headers.remove(AUTHORIZATION);
         let trust = self.trust.borrow().clone();
         request_header::clear_standard(headers);
@@ -137,6 +138,8 @@ impl Authenticator {
         tried: &mut Vec<String>,
     ) -> Result<Option<User>, AuthenticationError> {
         let trust = self.trust.borrow().clone();
+        // In the order of the reference, because the first that succeeds decides: the certificate of a front proxy may be valid
+        // for a client, too, and the proxy would be taken for the caller.
         if let (Some(proxy), Some((leaf, chain))) = (&trust.front_proxy, certificates.split_first())
         {
             match proxy.user(headers, leaf, chain) {
@@ -164,6 +167,7 @@ impl Authenticator {
             match tokens.user(token, &Payer::at(address)).await {
                 Ok(Some(user)) => return Ok(Some(user)),
                 Ok(None) => tried.push("invalid bearer token".to_owned()),
+                // Not among what was tried: the token may be good, so the caller is asked to come back and not refused.
                 Err(ReviewError::Busy) => return Err(AuthenticationError::Busy),
                 Err(ReviewError::Failed(problem)) => tried.push(problem),
             }

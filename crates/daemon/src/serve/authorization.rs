@@ -175,6 +175,7 @@ impl Delegate {
         let payer = Payer::of(user, address);
         let answer: Answer = match self.reviewer.review(&payer, PATH, &review).await {
             Ok(answer) => answer,
+            // Not remembered: it says nothing about what the user may do.
             Err(problem) => {
                 tracing::error!(err = %problem, "Failed to make webhook authorizer request");
                 return match problem {

@@ -110,15 +110,18 @@ pub(crate) async fn serve<H, F>(
     let mut complained: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
+            // The stop first: while clients keep connecting, a connection is always ready.
             biased;
             _ = stop.wait_for(|stop| *stop) => break,
             accepted = accept(&listener) => accepted,
         };
+        // The set keeps connections that have ended until they are taken out.
         while connections.try_join_next().is_some() {}
         match accepted {
             Ok((stream, address)) => {
                 is_failing = false;
                 let (place, displaced) = admission.admit(address.ip());
+                // Certificates as they are now: they may have been replaced since the last handshake.
                 let (tls, handler, stop) = (tls.borrow().clone(), handler.clone(), stop.clone());
                 connections.spawn(async move {
                     let place = Arc::new(place);
@@ -145,6 +148,7 @@ pub(crate) async fn serve<H, F>(
                 }
             }
             Err(error) => {
+                // Once per outage: with no file descriptors left, every try fails.
                 if !is_failing {
                     tracing::error!(err = %error, "The secure port accepts no connection; trying again");
                 }
@@ -153,6 +157,7 @@ pub(crate) async fn serve<H, F>(
             }
         }
     }
+    // Clients that come while answers under way finish are refused; in the queue of an open listener they would wait in vain.
     drop(listener);
     tracing::info!("[graceful-termination] secure server has stopped listening");
     let all_over = async { while connections.join_next().await.is_some() {} };
@@ -454,7 +459,7 @@ impl Activity {
 }
 
 impl State {
-    /// The time that the peer has begins anew.
+    /// Restarts the time that the peer has, from now.
     fn give_time(&mut self) {
         let now = Instant::now();
         self.quiet_since = now;

@@ -131,7 +131,10 @@ fn line(status: StatusCode, text: &str) -> Reply {
 fn page_or_missing(text: Option<String>) -> Reply {
     match text {
         Some(text) => reply::plain(StatusCode::OK, text),
-        None => reply::plain(StatusCode::NOT_IMPLEMENTED, "this system does not tell: no /proc\n"),
+        None => reply::plain(
+            StatusCode::NOT_IMPLEMENTED,
+            "not available on this system: /proc is missing\n",
+        ),
     }
 }
 

@@ -82,6 +82,7 @@ impl Reviewer {
                 }
                 Err(_) => {
                     tokio::time::sleep(jitter.stretch(pause, STRETCH)).await;
+                    // Each try counts as a question. Otherwise the server would be asked most when it answers least.
                     self.slots.pass().await;
                 }
             }

@@ -149,6 +149,7 @@ impl Site {
         user: &User,
         address: IpAddr,
     ) -> Reply {
+        // Before the request is taken apart: a question is read from its body.
         if let Some(api) = ApiPath::of(path) {
             return self.answers.page(api, user, request, self.desk(address)).await;
         }
@@ -168,6 +169,7 @@ impl Site {
                 reset_done()
             }
             "/metrics" => {
+                // The numbers of connections are not kept up to date otherwise.
                 self.count_connections();
                 self.exposition(headers, self.sources.metrics.text()).await
             }

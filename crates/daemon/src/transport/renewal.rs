@@ -60,6 +60,7 @@ impl RenewedClient {
         let shared = &*self.0;
         let mut current = lock(&shared.current);
         if !shared.files.is_empty() && current.read.elapsed() >= shared.files.reread_after {
+            // Also if the files cannot be used: otherwise every request would read them until they can.
             current.read = Instant::now();
             match shared.changed(&current.contents) {
                 Ok(None) => current.complaint = None,
@@ -74,6 +75,7 @@ impl RenewedClient {
                 }
                 Err(error) => {
                     let text = error.to_string();
+                    // Once per error, because the files are read again and again while they are broken.
                     if current.complaint.as_ref() != Some(&text) {
                         let server = shared.config.cluster_url.to_string();
                         tracing::error!(err = %text, server, "Files of certificates have changed and cannot be used; going on with the former");

@@ -243,6 +243,7 @@ impl ProtobufItems {
         loop {
             let rest = self.pending.rest();
             if self.to_skip > 0 {
+                // Skipped while it arrives: a field that is not read may be of any length, and is not kept until it is whole.
                 let n = usize::try_from(self.to_skip).unwrap_or(usize::MAX).min(rest.len());
                 self.pending.taken += n;
                 self.to_skip -= n as u64;
@@ -268,6 +269,7 @@ impl ProtobufItems {
             let length = header.length.unwrap_or(0);
             if let Place::List(left) = self.place {
                 let whole = (header.n_bytes as u64).saturating_add(length);
+                // Without this check a wrong length would take in what follows the list.
                 let left = left.checked_sub(whole).ok_or_else(|| {
                     bad("the list is not readable: an item is longer than the list")
                 })?;
@@ -278,6 +280,8 @@ impl ProtobufItems {
                     continue;
                 }
                 let Some(range) = self.whole(header)? else { return Ok(Next::Incomplete) };
+                // Only now that all of it is there: until then each call reads the same header again, and would take the length
+                // off again.
                 self.place = Place::List(left);
                 if header.number == 1 {
                     self.end = Some(decode::protobuf_list_end(&self.pending.bytes[range])?);
@@ -286,6 +290,7 @@ impl ProtobufItems {
                 return Ok(Next::Item(&self.pending.bytes[range]));
             }
             match (header.number, header.length) {
+                // The header alone is taken. The list in it is not waited for: its items are given out one by one.
                 (2, Some(length)) => {
                     self.pending.taken += header.n_bytes;
                     self.place = Place::List(length);

@@ -43,6 +43,7 @@ pub(super) async fn send(
             Call::post(collection, object.json.to_string().into_bytes())
         }
         ObjectWrite::PatchStatus { patch, is_final, .. } => {
+            // A final patch is not sent for another revision: what was changed since may be what another pod relies on.
             let max_tries = if *is_final { 1 } else { MAX_TRIES };
             let patch = (**patch).clone();
             return patch_status(

@@ -207,6 +207,7 @@ async fn node_of(api: &Api, pod: &PodRef, timeout: Duration) -> Result<Found, Ap
     let read: Read = serde_json::from_slice(&answer)
         .map_err(|error| ApiError::unclear(format!("the pod cannot be read: {error}")))?;
     Ok(match read.spec.node_name.filter(|node| !node.is_empty()) {
+        // First: the node of another pod of the same name says nothing.
         _ if *read.metadata.uid != *pod.uid => Found::Gone,
         Some(node) => Found::Node(node),
         None => Found::NoNode,

@@ -24,6 +24,7 @@ pub(super) fn fits(
     }
     device.capacity.iter().all(|(name, capacity)| {
         let requested = requested.and_then(|requested| requested.get(name));
+        // All of it is asked for, and none is taken: no sums have to be made.
         if requested.is_none()
             && committed.is_none()
             && chosen.is_none()

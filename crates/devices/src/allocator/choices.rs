@@ -68,7 +68,7 @@ impl Criteria {
         }
     }
 
-    /// Adds what a class looks at.
+    /// Adds what the selectors of a class look at.
     pub fn add_class(&mut self, class: &DeviceClass) {
         self.n_added = self.n_added.saturating_add(class.selectors.len() as u64);
         let selectors = class.selectors.iter();
@@ -79,7 +79,7 @@ impl Criteria {
 /// One way to allocate the claims of a pod.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// One per claim, in their order.
+    /// The allocation of each claim, in the order of the claims.
     pub allocations: Vec<Arc<Allocation>>,
     /// Choices with equal marks, for the same claims on the same node, leave the same for all claims that are planned together, also
     /// if other things were chosen before. Claims that ask for the same, each in its place, have the same marks.
@@ -91,7 +91,7 @@ pub struct Choice {
 pub struct Choices {
     /// Those that make a difference, in search order.
     pub list: Vec<Choice>,
-    /// Whether these are all of them.
+    /// Whether there are no others. If false, the search ended early.
     pub are_all: bool,
 }
 
@@ -199,7 +199,7 @@ impl Kinds {
     }
 }
 
-/// Writing down where devices can be used counts as so many steps, beside the text.
+/// The steps for writing down where devices can be used, besides those for the length of the text.
 const STEPS_OF_REACH: u64 = 32;
 
 /// Where devices can be used.
@@ -266,7 +266,7 @@ fn kind<'a>(
     }
 }
 
-/// A device in the mark of a solution counts as so many steps, beside the text.
+/// The steps for each device in the mark of a solution, besides those for the length of the text.
 const STEPS_OF_MARKED: u64 = 4;
 
 /// Takes the solutions of a search.

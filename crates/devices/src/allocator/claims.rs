@@ -41,7 +41,7 @@ impl PodClaims {
         Self { claims, selectors }
     }
 
-    /// The claims, in their order.
+    /// The claims to allocate, in their order.
     pub fn as_slice(&self) -> &[Arc<ResourceClaim>] {
         &self.claims
     }

@@ -14,9 +14,9 @@ use super::plan::{RequestPlan, is_tainted};
 use super::prospects::{Prospects, Sight, has_constrained_all};
 use super::search::Search;
 
-/// So many choices have to fail before all devices are looked at to see whether the rest can succeed.
+/// The number of choices that must fail before all devices are looked at to see whether the search can still succeed.
 const MIN_FAILURES: u32 = 4;
-/// So many devices that are put into classes count as one step.
+/// The number of devices that count as one step when they are put into classes.
 const CLASSIFIED_BY_STEP: usize = 8;
 
 /// The devices of one node in classes. Two devices of a class that are both unused in the attempt can be exchanged in any
@@ -157,6 +157,7 @@ fn key<'a>(search: &Search<'a>, place: usize, context: &Context<'a>) -> Key<'a> 
     let values: SmallVec<_> =
         context.attributes.iter().map(|name| device.device.attribute(driver, name)).collect();
     let is_shareable = device.device.is_shareable();
+    // How much is left of a device in use, and values that constraints cannot compare, are not in the key.
     let is_singular = context.are_all_singular
         || search.allocator.state.occupancy().consumed(device.key()).is_some()
         || values.iter().flatten().any(|value: &&Attribute| !is_comparable(value));

@@ -11,9 +11,9 @@ use crate::api::{AllocationMode, DeviceRequest, ExactRequest, Request, ResourceC
 
 use super::PodClaims;
 
-/// So many sorts of requests are known at most. Requests of further ones are left out.
+/// The number of sorts of requests that are told apart at most. Requests of further sorts are not counted.
 const MAX_SORTS: usize = 16;
-/// So many bytes of selectors that are compared count as one unit.
+/// The number of bytes of selectors that count as one unit of work when they are compared.
 const BYTES_BY_UNIT: usize = 64;
 
 /// Sorts by their numbers, as bits.
@@ -23,7 +23,8 @@ pub(super) fn has(set: SortSet, sort: usize) -> bool {
     set & (1_u64 << sort) != 0
 }
 
-/// What is requested, apart from how many devices of it. Requests of one sort may have the same devices.
+/// The sorts of requests that pods make, numbered. Two requests are of one sort if they may be given the same devices: class,
+/// selectors and tolerations are equal, and only the numbers of devices may differ.
 #[derive(Clone, Debug, Default)]
 pub struct Sorts {
     requests: Vec<ExactRequest>,

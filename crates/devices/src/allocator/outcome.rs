@@ -156,6 +156,7 @@ fn node_selector(
     let mut term = NodeSelectorTerm::default();
     for device in devices {
         let reach = device.slice().reach_of(device.device);
+        // As in the reference, the first device of a single node decides, and the terms of all others are dropped.
         if reach.node_name.is_some() || device.device.binds_to_node && !is_stable {
             let requirement = SelectorRequirement {
                 key: "metadata.name".into(),

@@ -114,6 +114,8 @@ impl RequestPlan<'_> {
         {
             return Ok(Some(Unselected::Unusable));
         }
+        // Before the node is looked at, as in the reference (§8.5): a selector that fails is an error also on a device for other
+        // nodes.
         steps.take_selectors(self.selectors.len())?;
         let mut facts = device.facts();
         facts.allow_multiple_allocations &= !inventory.features().is_stable();
@@ -262,6 +264,8 @@ impl<'a> RequestMaker<'a, '_> {
     ) -> Result<RequestPlan<'a>, AllocationError> {
         let features = self.allocator.inventory().features();
         let name = alternative.unwrap_or(base_name);
+        // In the order of the reference (`docs/spec/plugins-dra.md` §8.3): of several things that are wrong the first is
+        // reported.
         if let Some(at) = exact.selectors.iter().position(|s| s.expression.is_none()) {
             return Err(self.error(format_args!(
                 ", request {name}, selector #{at}: CEL expression empty (unsupported selector type?)"
@@ -345,6 +349,7 @@ impl<'a> RequestMaker<'a, '_> {
         let inventory = self.allocator.inventory();
         let mut all = Vec::new();
         for pool in &self.pools.pools {
+            // Which devices such a pool has is not known, so "all devices" cannot be said, even if none of them would match.
             let problem = match pool.state {
                 PoolState::Usable => None,
                 PoolState::Incomplete => Some("being updated"),

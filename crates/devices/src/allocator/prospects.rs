@@ -66,6 +66,7 @@ impl Prospects {
                 .map(|request| {
                     let claim = plan.claims[request.claim].claim;
                     match request.selects(allocator, node, claim, example, steps) {
+                        // The search reports the error if it comes to the device, which it need not.
                         Err(_) => Sight::Error,
                         Ok(true) => Sight::Selected,
                         Ok(false) => Sight::NotSelected,

@@ -183,6 +183,7 @@ impl<'a> Search<'a> {
             frames.push(Frame::Claim);
             return Ok(Next::Visit(Position::of(at.claim + 1, 0)));
         };
+        // Without an alternative yet, these are tried in turn; the visit comes back here with each.
         if alternatives.is_list && at.alternative.is_none() {
             let frame = AlternativesFrame { at, next: 0, all_too_many: true };
             return Ok(self.next_alternative(frame, frames));
@@ -196,6 +197,7 @@ impl<'a> Search<'a> {
             return Ok(Next::Visit(Position::of(at.claim, at.request + 1)));
         }
         let n_missing = request.n_needed - at.device;
+        // Before a device is taken: with other devices it would be too many as well.
         if self.results[at.claim].len().saturating_add(n_missing) > MAX_RESULTS {
             return Ok(Next::Return(Outcome::TooMany));
         }

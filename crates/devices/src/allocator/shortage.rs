@@ -29,7 +29,7 @@ pub enum LostTo {
     Unusable,
     /// It has a taint that the request does not tolerate.
     Taint,
-    /// A claim has it.
+    /// A claim has the device already.
     Use,
     /// What is left of the counters that it shares with other devices is not enough.
     Counters,
@@ -44,7 +44,7 @@ pub enum LostTo {
 pub struct RequestCount {
     /// The claim, `namespace/name`.
     pub claim: String,
-    /// `request` or `request/alternative`.
+    /// The request, as `request` or `request/alternative`.
     pub request: Arc<str>,
     /// How many devices it needs; at least one if it asks for all.
     pub needed: usize,
@@ -123,6 +123,7 @@ impl<'a> Search<'a> {
             None => match self.take_counters(place) {
                 None => LostTo::Counters,
                 Some(taken) => {
+                    // Each device is looked at as if it were the only one.
                     if let Some(taken) = taken {
                         self.put_back_counters(taken);
                     }

@@ -20,13 +20,13 @@ use super::needs::{Needs, SortSet, Sorts, has};
 use super::plan::{Plan, is_tainted};
 use super::{AllocationError, Allocator, Steps};
 
-/// So many different amounts of pods are compared with what each node has, from the smallest one on.
+/// The number of different amounts per pod that are compared with what each node has, from the smallest one on.
 const MAX_AMOUNTS: usize = 8;
-/// Looking at a node counts as so many steps, besides its pools and devices.
+/// The steps for looking at a node, besides those for its pools and devices.
 const STEPS_OF_NODE: u64 = 8;
-/// So many devices of which it is only looked up whether they are free count as one step.
+/// The number of devices that count as one step if all that is looked up is whether they are free.
 const LOOKED_UP_BY_STEP: u64 = 4;
-/// So many numbers that are added up or compared count as one step.
+/// The number of numbers that count as one step when they are added up or compared.
 const NUMBERS_BY_STEP: usize = 8;
 
 /// The free devices of some nodes, by the sorts of requests that may have them.
@@ -43,7 +43,7 @@ pub struct Supply {
 /// Which nodes were looked at to count what is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// All of them.
+    /// All nodes that were asked about.
     All,
     /// Those whose devices have changed hands since it was counted before.
     Changed,
@@ -132,6 +132,7 @@ impl Supply {
             Ok(plan) => self.follow(&Look { allocator, plan: &plan, steps }, n_nodes, node),
             Err(error) => Err(error),
         };
+        // Some nodes may be counted in the new state and others not, and `followed` cannot say which.
         if ended.is_err() {
             *self = Self::default();
         }
@@ -300,28 +301,28 @@ impl Look<'_> {
     }
 }
 
-/// What pods need more of than there is.
+/// Why some pods cannot all have their devices: the result of [`Supply::shortfall`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortfall {
-    /// The names of the classes that are requested.
+    /// The names of the device classes of which there is too little.
     pub classes: Vec<Arc<str>>,
     /// How much is missing.
     pub lack: Lack,
 }
 
-/// How much is missing.
+/// How much is missing, counted in devices or in pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// So many devices are needed, and only so many are free.
+    /// Fewer devices are free on all nodes together than the pods need.
     Devices {
-        /// How many the pods need that need least.
+        /// The number of devices that are needed by those pods that need the fewest, as many pods as have to be placed.
         needed: u64,
-        /// How many there are.
+        /// The number of free devices.
         free: u64,
     },
-    /// There are enough in sum, but what is left on each node is too little for one more pod.
+    /// Enough devices are free in total, but they lie on too many nodes: too few nodes have enough of them for one pod.
     Pods {
-        /// How many pods have room at most.
+        /// The number of pods that can have their devices at most.
         fitting: u64,
     },
 }

@@ -28,7 +28,7 @@ const MODELS: [&str; 2] = ["a", "b"];
 const PLAIN: Gpu =
     Gpu { node: None, model: 0, is_shareable: false, is_taken: false, is_tainted: false };
 
-/// So many devices, of one model if that matters.
+/// A number of devices, of one model if that matters.
 #[derive(Clone, Copy, Debug)]
 struct Want {
     count: usize,
@@ -290,7 +290,7 @@ proptest! {
     }
 }
 
-/// So many devices of each node.
+/// The devices of some nodes, as many for each as is said in its place.
 fn gpus(by_node: &[usize]) -> Vec<Gpu> {
     let of_node =
         |(node, n): (usize, &usize)| std::iter::repeat_n(Gpu { node: Some(node), ..PLAIN }, *n);

@@ -38,7 +38,7 @@ pub struct ResourceClaim {
     pub status: ClaimStatus,
 }
 
-/// One request of a claim.
+/// A named request of a claim for devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceRequest {
     /// Name within the claim.
@@ -47,10 +47,10 @@ pub struct DeviceRequest {
     pub request: Request,
 }
 
-/// What is requested.
+/// What a request asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Request {
-    /// Exactly this.
+    /// Devices of one class.
     Exactly(ExactRequest),
     /// The first of these that can be had; each has a name of its own.
     FirstAvailable(Vec<ExactRequest>),
@@ -59,28 +59,28 @@ pub enum Request {
     Unknown,
 }
 
-/// Devices of one class.
+/// A request for devices of one class.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExactRequest {
     /// Name among the alternatives; empty if there are none.
     #[serde(deserialize_with = "text")]
     pub name: Arc<str>,
-    /// The class.
+    /// Name of the device class.
     #[serde(deserialize_with = "text")]
     pub device_class_name: Arc<str>,
-    /// What devices must fulfil besides.
+    /// What devices must match besides the selectors of the class.
     #[serde(deserialize_with = "list")]
     pub selectors: Vec<DeviceSelector>,
-    /// How many.
+    /// Whether a number of devices is requested, or all that match.
     #[serde(deserialize_with = "or_default")]
     pub allocation_mode: AllocationMode,
-    /// How many, for [`AllocationMode::ExactCount`].
+    /// The number of devices, for [`AllocationMode::ExactCount`].
     #[serde(deserialize_with = "or_default")]
     pub count: i64,
     /// Whether devices are wanted even if other claims use them. Absent differs from false where the feature is off.
     pub admin_access: Option<bool>,
-    /// Which taints do no harm.
+    /// Tolerations: devices whose taints match one may be allocated.
     #[serde(deserialize_with = "list")]
     pub tolerations: Vec<DeviceToleration>,
     /// Which share of the devices' capacities is wanted; absent differs from empty where the feature is off.
@@ -91,9 +91,9 @@ pub struct ExactRequest {
 /// How many devices a request means.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AllocationMode {
-    /// A number of devices.
+    /// The number that the request has in `count`.
     ExactCount,
-    /// All that match.
+    /// All devices that match and can be used on the node.
     All,
     /// A mode that this version does not know.
     Other(Arc<str>),
@@ -115,7 +115,7 @@ impl<'de> Deserialize<'de> for AllocationMode {
 }
 
 impl AllocationMode {
-    /// As the API writes it.
+    /// The mode as the API writes it.
     pub fn as_str(&self) -> &str {
         match self {
             Self::ExactCount => "ExactCount",
@@ -126,7 +126,7 @@ impl AllocationMode {
     }
 }
 
-/// A selector of devices.
+/// A condition on devices, as a CEL expression.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceSelector {
     /// A CEL expression; absent if the selector is of a kind that this version does not know.
@@ -153,20 +153,20 @@ impl<'de> Deserialize<'de> for DeviceSelector {
     }
 }
 
-/// A taint that does no harm.
+/// A toleration: a device with a taint that matches it may be allocated all the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceToleration {
-    /// Key; empty matches every key.
+    /// Key of the taints it matches; empty matches every key.
     #[serde(deserialize_with = "text")]
     pub key: Arc<str>,
     /// `Equal` (also when empty) or `Exists`.
     #[serde(deserialize_with = "text")]
     pub operator: Arc<str>,
-    /// Value, for `Equal`.
+    /// Value that the taint must have, for `Equal`.
     #[serde(deserialize_with = "text")]
     pub value: Arc<str>,
-    /// Effect; empty matches every effect.
+    /// Effect of the taints it matches; empty matches every effect.
     #[serde(deserialize_with = "text")]
     pub effect: Arc<str>,
     /// How long the taint is tolerated, in seconds; of no meaning to allocation.
@@ -180,9 +180,9 @@ pub struct Constraint {
     /// Which requests (`request` or `request/alternative`); empty means all.
     #[serde(deserialize_with = "texts")]
     pub requests: Vec<Arc<str>>,
-    /// The attribute that must be equal.
+    /// The attribute that must have the same value on all devices.
     pub match_attribute: Option<wire::Text>,
-    /// The attribute that must differ.
+    /// The attribute that must have another value on each device.
     pub distinct_attribute: Option<wire::Text>,
 }
 
@@ -193,25 +193,25 @@ pub struct ClaimConfig {
     /// Which requests (`request` or `request/alternative`); empty means all.
     #[serde(deserialize_with = "texts")]
     pub requests: Vec<Arc<str>>,
-    /// What the driver reads, as JSON.
+    /// The parameters for the driver, as JSON.
     pub opaque: Option<kube_scheduler_api_types::Json>,
 }
 
-/// What a claim got.
+/// The `status` of a claim: its devices, and who uses them.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimStatus {
     /// The devices that were allocated; `None` if none were.
     pub allocation: Option<Allocation>,
-    /// Who may use them.
+    /// The consumers, mostly pods, that may use the claim.
     #[serde(deserialize_with = "list")]
     pub reserved_for: Vec<Consumer>,
-    /// What drivers say about them.
+    /// What drivers report about the allocated devices.
     #[serde(deserialize_with = "list")]
     pub devices: Vec<AllocatedDeviceStatus>,
 }
 
-/// Who may use a claim.
+/// A consumer that may use a claim, mostly a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Consumer {
@@ -221,10 +221,10 @@ pub struct Consumer {
     /// Resource, such as `pods`.
     #[serde(deserialize_with = "text")]
     pub resource: Arc<str>,
-    /// Name.
+    /// Name of the consumer.
     #[serde(deserialize_with = "text")]
     pub name: Arc<str>,
-    /// Identity.
+    /// UID of the consumer, by which one of the same name is told apart.
     #[serde(deserialize_with = "text")]
     pub uid: Arc<str>,
 }
@@ -242,7 +242,7 @@ pub struct AllocatedDeviceStatus {
     /// Name of the device.
     #[serde(deserialize_with = "text")]
     pub device: Arc<str>,
-    /// Its conditions.
+    /// The conditions that the driver reports.
     #[serde(deserialize_with = "list")]
     pub conditions: Vec<Condition>,
 }
@@ -251,16 +251,16 @@ pub struct AllocatedDeviceStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
-    /// Type.
+    /// Type of the condition.
     #[serde(rename = "type", deserialize_with = "text")]
     pub condition_type: Arc<str>,
     /// `True`, `False` or `Unknown`.
     #[serde(deserialize_with = "text")]
     pub status: Arc<str>,
-    /// Reason, in one word.
+    /// Reason for the status, in one word.
     #[serde(deserialize_with = "text")]
     pub reason: Arc<str>,
-    /// Message.
+    /// Reason for the status, for people.
     #[serde(deserialize_with = "text")]
     pub message: Arc<str>,
 }
@@ -351,7 +351,7 @@ impl ResourceClaim {
         })
     }
 
-    /// `namespace/name`.
+    /// The claim as `namespace/name`.
     pub fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }

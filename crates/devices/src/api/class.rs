@@ -8,14 +8,14 @@ use serde::Deserialize;
 use super::claim::{DeviceSelector, opaque_configs};
 use super::decode::{ObjectError, Parts, decode, list, text};
 
-/// A kind of device.
+/// A DeviceClass: which devices belong to it, and how they are configured.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceClass {
     /// `metadata.name`.
     pub name: Arc<str>,
     /// When it was created.
     pub created: Option<Timestamp>,
-    /// What devices of the class must fulfil.
+    /// What devices must match to belong to the class.
     pub selectors: Vec<DeviceSelector>,
     /// Configuration of every device of the class, each as its `opaque` part in JSON.
     pub config: Vec<Option<Json>>,

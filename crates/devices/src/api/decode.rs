@@ -60,7 +60,7 @@ pub(super) fn error_in(
 pub struct Map<V>(Box<[(Arc<str>, V)]>);
 
 impl<V> Map<V> {
-    /// The value of `key`.
+    /// The value that `key` has, if it has one.
     pub fn get(&self, key: &str) -> Option<&V> {
         let at = self.0.binary_search_by(|(name, _)| (**name).cmp(key)).ok()?;
         self.0.get(at).map(|(_, value)| value)

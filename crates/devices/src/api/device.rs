@@ -50,7 +50,7 @@ pub struct Device {
 /// The value of an attribute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Attribute {
-    /// A string.
+    /// A text.
     String(Arc<str>),
     /// A number.
     Int(i64),
@@ -58,13 +58,13 @@ pub enum Attribute {
     Bool(bool),
     /// A semantic version, as written.
     Version(Arc<str>),
-    /// Strings.
+    /// A list of texts.
     Strings(Box<[Arc<str>]>),
-    /// Numbers.
+    /// A list of numbers.
     Ints(Box<[i64]>),
-    /// Truth values.
+    /// A list of booleans.
     Bools(Box<[bool]>),
-    /// Semantic versions, as written.
+    /// A list of semantic versions, as written.
     Versions(Box<[Arc<str>]>),
     /// None of the types that this version knows.
     #[default]
@@ -111,14 +111,14 @@ impl<'de> Deserialize<'de> for Attribute {
     }
 }
 
-/// How much a device has of something.
+/// A capacity of a device, such as memory, of which requests may take shares.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Capacity {
-    /// The amount.
+    /// How much the device has.
     #[serde(deserialize_with = "quantity")]
     pub value: Quantity,
-    /// Which shares of it may be requested.
+    /// Which amounts of it may be requested; any if absent.
     pub request_policy: Option<RequestPolicy>,
 }
 
@@ -129,10 +129,10 @@ pub struct RequestPolicy {
     /// The share of a request that names none.
     #[serde(deserialize_with = "optional_quantity")]
     pub default: Option<Quantity>,
-    /// The only shares there are, ascending.
+    /// The only amounts that may be taken, ascending.
     #[serde(deserialize_with = "quantities")]
     pub valid_values: Vec<Quantity>,
-    /// The range that shares must lie in.
+    /// The range that amounts must lie in.
     pub valid_range: Option<ValidRange>,
 }
 
@@ -140,10 +140,10 @@ pub struct RequestPolicy {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ValidRange {
-    /// The smallest share.
+    /// The smallest amount that may be taken.
     #[serde(deserialize_with = "optional_quantity")]
     pub min: Option<Quantity>,
-    /// The largest share.
+    /// The largest amount that may be taken.
     #[serde(deserialize_with = "optional_quantity")]
     pub max: Option<Quantity>,
     /// Shares are the smallest one plus a multiple of this.
@@ -155,10 +155,10 @@ pub struct ValidRange {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CounterConsumption {
-    /// Name of the set.
+    /// Name of the counter set of the pool.
     #[serde(deserialize_with = "text")]
     pub counter_set: Arc<str>,
-    /// Amounts by counter.
+    /// What the device takes of each counter of the set.
     #[serde(deserialize_with = "counters")]
     pub counters: Map<Quantity>,
 }
@@ -167,22 +167,22 @@ pub struct CounterConsumption {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CounterSet {
-    /// Name within the pool.
+    /// Name of the set within the pool.
     #[serde(deserialize_with = "text")]
     pub name: Arc<str>,
-    /// Amounts by counter.
+    /// How much each counter has.
     #[serde(deserialize_with = "counters")]
     pub counters: Map<Quantity>,
 }
 
-/// A taint of a device.
+/// A taint of a device, which keeps requests away that do not tolerate it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceTaint {
-    /// Key.
+    /// Key of the taint.
     #[serde(deserialize_with = "text")]
     pub key: Arc<str>,
-    /// Value.
+    /// Value of the taint.
     #[serde(deserialize_with = "text")]
     pub value: Arc<str>,
     /// Effect; only `NoSchedule` and `NoExecute` keep requests away.

@@ -15,11 +15,11 @@ use crate::name::DeviceName;
 pub struct Allocation {
     /// The devices, in the order in which they were chosen.
     pub results: Vec<DeviceResult>,
-    /// Configuration for their drivers.
+    /// Configuration for the drivers of the devices.
     pub config: Vec<AllocationConfig>,
     /// Where the devices can be used; absent means everywhere.
     pub node_selector: Option<wire::NodeSelector>,
-    /// When they were allocated.
+    /// When the devices were allocated.
     pub allocated_at: Option<Timestamp>,
 }
 
@@ -42,7 +42,7 @@ pub struct DeviceResult {
     /// Whether it was allocated with admin access: even if other claims use it.
     #[serde(deserialize_with = "or_default")]
     pub admin_access: bool,
-    /// Tolerations of the request.
+    /// Tolerations of the request that got it.
     #[serde(deserialize_with = "list")]
     pub tolerations: Vec<DeviceToleration>,
     /// Conditions that must become true before a pod may be bound. Absent and empty differ.
@@ -66,10 +66,10 @@ pub struct AllocationConfig {
     /// `FromClass` or `FromClaim`.
     #[serde(deserialize_with = "text")]
     pub source: Arc<str>,
-    /// Which requests; empty means all.
+    /// The requests that it is for; empty means all.
     #[serde(deserialize_with = "texts")]
     pub requests: Vec<Arc<str>>,
-    /// What the driver reads, as JSON.
+    /// The parameters for the driver, as JSON.
     pub opaque: Option<Json>,
 }
 

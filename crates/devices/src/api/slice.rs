@@ -31,12 +31,12 @@ pub struct ResourceSlice {
     pub shared_counters: Vec<CounterSet>,
 }
 
-/// Where devices can be used.
+/// The nodes on which devices can be used, in one of three ways.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeReach {
     /// `nodeName`: the devices can be used on this node only.
     pub node_name: Option<Arc<str>>,
-    /// On the nodes that this selects.
+    /// The devices can be used on the nodes that this selects.
     pub node_selector: Option<wire::NodeSelector>,
     /// `allNodes`: the devices can be used on every node.
     pub all_nodes: bool,
@@ -118,7 +118,7 @@ impl Device {
 }
 
 impl NodeReach {
-    /// Whether it says anything at all.
+    /// Whether any of the fields is set.
     pub fn is_given(&self) -> bool {
         self.node_name.as_ref().is_some_and(|name| !name.is_empty())
             || self.node_selector.is_some()

@@ -9,7 +9,7 @@ use super::decode::{ObjectError, Parts, decode, or_default};
 use super::device::DeviceTaint;
 use super::slice::ResourceSlice;
 
-/// A taint for many devices.
+/// A DeviceTaintRule: a taint for all devices that it selects.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceTaintRule {
     /// `metadata.name`.

@@ -175,6 +175,7 @@ impl Pool {
         if is_partitioned && !features.partitionable_devices {
             return Ok(false);
         }
+        // For every node: the devices that draw on the counters are in other slices.
         if has_counters {
             return Ok(true);
         }

@@ -8,10 +8,11 @@ use kube_scheduler_api_types::{KeyedMap, Labels};
 use super::NodeRef;
 use super::pools::NodePools;
 
-/// What is remembered takes at most so many units, each 16 bytes or fewer: devices, pools, and some for each node.
+/// What is remembered takes at most this many units of at most 16 bytes: one for a device of a view, two for a pool, and
+/// [`UNITS_OF_NODE`] for each node.
 const MAX_UNITS: usize = 1 << 20;
 const UNITS_OF_NODE: usize = 8;
-/// Nodes mostly see the same as one of so many that were looked at before.
+/// The number of latest distinct views that a new one is compared with. Mostly it is equal to one of these.
 const MAX_COMPARED: usize = 8;
 
 /// See the head of the module. Nodes with equal views share one.

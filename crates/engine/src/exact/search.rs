@@ -59,9 +59,9 @@ pub(crate) enum Placing {
     Placed(u32),
     /// A plugin objects now.
     Objected,
-    /// There are not so many choices.
+    /// There is no choice with this index.
     NoMore,
-    /// There may be so many choices.
+    /// Whether there is a choice with this index was not determined, because a limit was reached.
     Unknown,
 }
 
@@ -364,7 +364,9 @@ impl<'b, B: Board> Search<'b, B> {
         Ok(Frame::new(moves, states))
     }
 
-    /// What there is to know of a state: who is where with what, who is left, and in which order those came of whom that matters.
+    /// Identifies a state: two states with equal keys leave the same to do. The key has the members left of each class, the
+    /// class, node and choice of each placed member, sorted, and at the end those of classes for which the order of placement
+    /// matters, in that order.
     fn key(&self) -> Box<[u32]> {
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let entry = |(class, node, chosen): &(usize, NodeIdx, u32)| {

@@ -152,7 +152,8 @@ impl DomainPlugin {
         is_answer.then(|| status.is_success())
     }
 
-    /// PreScore for `nodes`, which stand for so many each. `None` after an error, or when its counters are others than before.
+    /// PreScore for `nodes`, one of each group; `numbers` has the size of each node's group. `None` after an error, or when the
+    /// plugin now reads other counters than before.
     fn pre_score(
         &mut self,
         runner: &Runner<'_>,
@@ -296,8 +297,8 @@ impl DomainPlugins {
         Some(true)
     }
 
-    /// Adds to `sums[i]` the weighted scores of `nodes[i]`, which stand for so many each and are all that pass; `scores` is
-    /// memory. `None` after an error.
+    /// Adds to `sums[i]` the weighted scores of `nodes[i]`. `nodes` has one node of each group that passes, and `numbers` the
+    /// size of each group; `scores` is memory to use. `None` after an error.
     pub(super) fn score(
         &mut self,
         runner: &Runner<'_>,

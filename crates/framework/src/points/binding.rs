@@ -51,11 +51,13 @@ pub trait Reserve: Send + Sync {
         commands: &mut Commands,
     );
 
-    /// What this plugin would give the pod that several pods may want, such as devices, by what a `reserve` left in `state` that was
-    /// undone since. A gang that holds room holds it, too: pods that must leave room for the gang see these objects
-    /// [as about to be written](kube_scheduler_cache::ObjectStore::pending), others do not. Their UIDs must be no object's, and differ
-    /// from pod to pod, unless two pods share what the object stands for. When some of them are held no more, hints are asked about one
-    /// of those, as about an object that is not about to be written any more.
+    /// What a gang that holds room has to hold for the pod besides its place on a node, such as devices: objects that say what a
+    /// `reserve` with this `state`, undone since, had taken. Pods that must leave room for the gang see them as
+    /// [pending](kube_scheduler_cache::ObjectStore::pending), other pods do not see them.
+    ///
+    /// The UID of each must be no real object's. Objects of different pods need different UIDs, unless the pods share what the
+    /// object stands for. When some are no longer held, queueing hints get one update event with one of these as the old object
+    /// and without a new one.
     fn planned(&self, state: &CycleState) -> Vec<Arc<Object>> {
         let _ = state;
         Vec::new()
@@ -75,18 +77,18 @@ pub trait Reserve: Send + Sync {
         false
     }
 
-    /// Whether it may choose one of several things for such a pod, such as volumes or devices of a node. Which are left for others
-    /// depends on the order in which pods come then, and only one choice is tried, unless there is a [chooser](Self::chooser).
-    /// A plugin that decides by the order in which pods come about a pod has to say yes here: with a chooser of another plugin,
-    /// pods on the same nodes with equal [marks](crate::groups::ChoiceOutcome::Made) count as the same in whatever order they
-    /// came.
+    /// Whether `reserve` may pick one of several alternatives for this pod, such as volumes or devices. What remains for other
+    /// pods then depends on the order of placement, and only one alternative is tried, unless there is a
+    /// [chooser](Self::chooser). Must also be true for a plugin whose decision about the pod depends on that order: if another
+    /// plugin has a chooser, pods on the same nodes with equal [marks](crate::groups::ChoiceOutcome::Made) count as the same
+    /// state, whatever the order.
     fn chooses_for(&self, cx: &Context<'_>, pod: &Pod) -> bool {
         let _ = (cx, pod);
         false
     }
 
-    /// What tries other choices for such a pod, where it is planned together with others. If several plugins of a profile choose
-    /// for a pod, only the first one that has a chooser is asked for others.
+    /// What offers other choices for this pod when it is planned together with others. If several plugins of a profile choose for
+    /// a pod, only the first one with a chooser is asked.
     fn chooser(&self, cx: &Context<'_>, pod: &Pod) -> Option<&dyn Chooser> {
         let _ = (cx, pod);
         None
@@ -143,10 +145,10 @@ pub trait Permit: Send + Sync {
         false
     }
 
-    /// How many members of a group must be placed, beside those that have a node, before the plugin lets one of them be bound,
-    /// if it goes by their number alone and never rejects one; `None` if there is more to it. An answer allows members to be
-    /// counted instead of tried, and to stay on their nodes between trial and binding; and where so many are placed together, only
-    /// the last one is asked about: the others are let through with it, in the order of UIDs.
+    /// The number of further members, besides those that have a node, that must be placed before this plugin allows any of them
+    /// to bind. `Some` only if the plugin decides by that number alone and never rejects; `None` otherwise. With `Some`, members
+    /// may be counted instead of tried, and may keep their nodes between trial and binding. If that many are placed together,
+    /// `permit` is called for the last one only, and the others are allowed with it, in the order of their UIDs.
     fn members_needed(&self, cx: &Context<'_>, group: PlacedGroup<'_>) -> Option<usize> {
         let _ = (cx, group);
         None

@@ -31,26 +31,27 @@ pub struct MemberOnNode<'a> {
     pub members: &'a [Arc<Pod>],
 }
 
-/// What came of asking for a choice.
+/// The result of [`Chooser::choose`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChoiceOutcome {
-    /// [`Reserve::reserve`](crate::Reserve::reserve) takes it. Where the same members are on the same nodes, in whatever order they
-    /// came, and have choices with equal marks, the same is left for the others; so it is where other members are there that are
-    /// [alike](crate::Sign::sign_member). Nothing is known of one without a mark. Of marks 8 MiB are kept in one search, and each
-    /// new one costs a unit of work for each byte; those that come later count as none.
+    /// The choice exists, and [`Reserve::reserve`](crate::Reserve::reserve) will use it. The value is its mark. Two states with
+    /// the same (or [alike](crate::Sign::sign_member)) members on the same nodes and equal marks leave the same resources for the
+    /// remaining members, in any order of placement. With `None` nothing is known about that. A search keeps 8 MiB of marks, and
+    /// each new mark costs a unit of work per byte; marks beyond that count as `None`.
     Made(Option<Arc<str>>),
-    /// There are not so many.
+    /// There is no choice with this index.
     NoMore,
-    /// There may be so many, but to find out takes more work than is allowed.
+    /// Whether there is a choice with this index was not determined, because a limit was reached.
     Unknown,
 }
 
-/// Makes a [`Reserve`](crate::Reserve) plugin take others of the things that it may choose for a pod.
+/// Makes a [`Reserve`](crate::Reserve) plugin use another choice than its default one, such as other devices of the node.
 pub trait Chooser: Send + Sync {
-    /// Makes `reserve`, if it is called next with this state, take the choice of this number, counted from 0, the one that it
-    /// takes by itself. Called with one number after the other and copies of one state, until there are no more; a choice that
-    /// leaves for the members what one before it leaves may be left out. The work has to be
-    /// [counted](Context::count_work), and to end where none is [left](Context::work_left).
+    /// Selects the choice with index `number`, so that a following [`Reserve::reserve`](crate::Reserve::reserve) with this
+    /// `state` uses it. Index 0 is the choice that `reserve` makes by default. The engine calls this with 0, 1, 2, … on copies of
+    /// one state until the answer is [`NoMore`](ChoiceOutcome::NoMore) or [`Unknown`](ChoiceOutcome::Unknown), or a way to place
+    /// the members is found. A choice may be skipped if an earlier one leaves the same resources for the other members. The work
+    /// must be [counted](Context::count_work), and must end when none is [left](Context::work_left).
     fn choose(
         &self,
         cx: &Context<'_>,

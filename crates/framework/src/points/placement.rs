@@ -84,8 +84,9 @@ pub struct GroupDemand<'a> {
 /// Rules nodes out for a group by counting, without trying anything: for groups that are planned as a whole.
 pub trait PlacementBound: Send + Sync {
     /// Why there is no room for this many members on these nodes at once, however they are placed, in a few words for the user;
-    /// `None` if counting does not tell. What is ruled out here must be rejected by the plugin's Filter in any order of
-    /// members. Work that depends on more than the members and nodes is [counted](Context::count_work).
+    /// `None` if counting cannot rule it out. Contract: if this returns `Some`, no order of placing `needed` of the members on
+    /// these nodes passes the plugin's Filter. Work that depends on more than the members and nodes must be
+    /// [counted](Context::count_work).
     fn rules_out(&self, cx: &Context<'_>, demand: GroupDemand<'_>) -> Option<String>;
 }
 

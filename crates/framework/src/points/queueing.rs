@@ -273,12 +273,12 @@ pub trait Sign: Send + Sync {
     /// Writes the fragment of a member of a group that is planned as a whole. Returns `false` when it must be tried in each place by
     /// itself.
     ///
-    /// Contract: while the group is planned, nothing changes for any of its members if two of them with equal bytes go where the other
-    /// would have gone. Members with other labels or another priority are never alike, whatever is written, but for [labels that
-    /// number them](kube_scheduler_api_types::well_known::NUMBERING_LABELS) where no selector is about these. Unlike
-    /// [`sign`](Self::sign) this may go by what objects say now, and each member is evaluated on its own. Asked for members without
-    /// a signature, and for those with a [chooser](crate::Reserve::chooser). Work that depends on more than the size of the pod has to
-    /// be [counted](Context::count_work).
+    /// Contract: while the group is planned, two members with equal bytes are interchangeable: swapping their nodes changes no
+    /// answer about any member of the group. Labels and priority need not be written: members that differ in them are never
+    /// treated as alike, except for [labels that number them](kube_scheduler_api_types::well_known::NUMBERING_LABELS) if no
+    /// selector refers to these. Unlike [`sign`](Self::sign) this may depend on the present state of objects, and each member is
+    /// evaluated on its own. Called for members without a signature, and for those with a [chooser](crate::Reserve::chooser).
+    /// Work that depends on more than the size of the pod must be [counted](Context::count_work).
     fn sign_member(
         &self,
         cx: &Context<'_>,

@@ -25,8 +25,9 @@ pub(super) struct Devices {
     copies: Followed,
 }
 
-/// What follows one history of the cluster from attempt to attempt. Copies of the engine go other ways than the original, and are
-/// thrown away: if all followed the same, each would make the others begin anew. That copies do this to each other is no matter.
+/// What is kept up to date with one history of the cluster from attempt to attempt. There is one for the engine and one for its
+/// copies, which answer questions and have a history of their own: with a single one, each change between the two would start
+/// from scratch. Copies share theirs, although they do that to each other, because they are short-lived.
 struct Followed {
     table: Kept<SelectorTable>,
     resources: Kept<ExtendedResources>,

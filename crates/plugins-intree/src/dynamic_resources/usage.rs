@@ -177,8 +177,8 @@ mod tests {
             held
         }
 
-        /// A claim is created again, deleted, takes a device if that is free, is about to take it, or no longer is; or a device is kept
-        /// for it, whoever has it now, or no longer is.
+        /// A claim is created again, is deleted, takes a device if that is free, is about to take it, or no longer is; or a
+        /// device, free or taken, is kept for the claim, or no longer is.
         fn turn(&mut self, at: usize, name: usize, device: usize, turn: u8) {
             let is_free = !self.held()[device];
             match turn {

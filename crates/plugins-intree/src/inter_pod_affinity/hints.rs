@@ -265,7 +265,7 @@ mod tests {
         let cases = [
             (json!({}), [true, false, false]),
             (json!({"namespaces": ["b"]}), [false, true, false]),
-            // Several are not told apart.
+            // Of several namespaces no single one can be waited for.
             (json!({"namespaces": ["a", "b"]}), [true; 3]),
             (json!({"namespaceSelector": {}}), [true; 3]),
             (

@@ -244,6 +244,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         let place = record.place;
         let pod = &mut record.pod;
         if pod.profile != profile {
+            // Rejectors are counted by profile: they are taken off the old one before it is forgotten.
             self.counters.leave(pod);
             pod.profile = profile;
             self.counters.enter(pod);
@@ -252,6 +253,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         pod.signature_is_stale = false;
         pod.entry = new;
         self.nominator.update(old, &pod.entry, |namespace, name| policy.latest(namespace, name));
+        // Only now that the record has the new state, by which it is sorted and indexed.
         match place {
             Some(Place::Active) => self.active.resort(slot, &self.records, policy),
             Some(Place::Backoff | Place::ErrorBackoff) => {

@@ -17,13 +17,13 @@ use crate::report::QueueReport;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RequeueError {
-    /// It is with the unschedulable pods.
+    /// The other one is with the unschedulable pods.
     #[error("Pod {0} is already present in unschedulable queue")]
     Unschedulable(String),
-    /// It is ready.
+    /// The other one is ready to be tried.
     #[error("Pod {0} is already present in the active queue")]
     Active(String),
-    /// It waits for its backoff.
+    /// The other one waits for its backoff.
     #[error("Pod {0} is already present in the backoff queue")]
     Backoff(String),
 }
@@ -171,6 +171,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         for (_, slot) in candidates.drain(..) {
             let Some(pod) = self.records.pod(slot) else { continue };
             let resolved = self.profiles.resolved(id);
+            // Only an event for which the plugin that gates the pod has registered can lift the gate.
             if pod.gated_by.is_some_and(|plugin| !resolved.plugins.contains(plugin)) {
                 continue;
             }

@@ -339,7 +339,7 @@ fn a_question_that_is_given_up_leaves_its_turn_to_the_next_one() {
                 send.send(()).unwrap();
                 continue;
             }
-            // Whoever asks may be gone.
+            // The client may have closed the connection.
             let _ = stream.read(&mut [0; 1024]);
             let _ = stream.write_all(
                 b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",

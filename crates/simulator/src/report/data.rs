@@ -18,9 +18,9 @@ use super::timeline::TimelineReport;
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Report {
-    /// Pods by outcome.
+    /// The number of pods, by what became of them.
     pub pods: PodCounts,
-    /// Nodes by use.
+    /// The number of nodes, and of those in use.
     pub nodes: NodeCounts,
     /// By resource, the sum of pods' requests divided by what is allocatable, over all nodes: 0 to 1 unless the pods that
     /// were running already exceed what their nodes have.
@@ -50,24 +50,24 @@ pub struct Report {
     pub warnings: Vec<String>,
 }
 
-/// Pods by outcome.
+/// The number of pods, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct PodCounts {
     /// All pods except those that had ended.
     pub total: usize,
-    /// Got a node.
+    /// Pods that got a node.
     pub scheduled: usize,
-    /// Tried, without finding a node.
+    /// Pods that were tried and found no node.
     pub unschedulable: usize,
     /// Never tried, because of scheduling gates or a plugin at PreEnqueue.
     pub gated: usize,
     /// Had a node in the input, and kept it.
     pub already_running: usize,
-    /// Were evicted for others.
+    /// Pods that were evicted for others.
     pub preempted: usize,
-    /// For another scheduler, or being deleted.
+    /// Pods for another scheduler, or that are being deleted.
     pub skipped: usize,
     /// Were deleted at the end of their time, before they got a node.
     #[serde(skip_serializing_if = "is_zero")]
@@ -81,7 +81,7 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// Nodes by use.
+/// The number of nodes, and of those in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -99,20 +99,20 @@ pub struct NodeCounts {
 pub struct Placement {
     /// The pod, `namespace/name`.
     pub pod: String,
-    /// The node.
+    /// The name of the node that it got.
     pub node: String,
 }
 
-/// A pod without a node.
+/// A pod that has no node, or went without one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct PendingPod {
     /// The pod, `namespace/name`.
     pub pod: String,
-    /// Why, as a category.
+    /// Why it has no node, as a category.
     pub reason: PendingReason,
-    /// Why, in words.
+    /// Why it has no node, in words.
     pub message: String,
 }
 
@@ -157,12 +157,12 @@ pub struct PreemptedPod {
     pub by: Option<String>,
 }
 
-/// Usage of a node.
+/// What the pods on a node use of it at the end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct NodeUsage {
-    /// The node.
+    /// The name of the node.
     pub node: String,
     /// The number of pods on it.
     pub pods: i64,

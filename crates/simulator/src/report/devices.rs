@@ -9,17 +9,17 @@ use serde::Serialize;
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DeviceReport {
-    /// By driver.
+    /// The devices of each driver, sorted by driver.
     pub drivers: Vec<DriverUse>,
-    /// By device class, those with allocated devices.
+    /// The device classes by which devices are allocated, sorted by name.
     pub classes: Vec<ClassUse>,
-    /// By driver, node and pool.
+    /// The devices of each pool, sorted by driver, node and pool.
     pub pools: Vec<PoolUse>,
     /// Allocated claims, by namespace and name.
     pub claims: Vec<ClaimAllocation>,
 }
 
-/// Numbers of devices.
+/// The number of devices, by whether they are allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -30,7 +30,7 @@ pub struct DeviceCounts {
     pub used: usize,
     /// Not allocated, and what others use of shared counters leaves too little for them.
     pub(crate) blocked: usize,
-    /// The rest.
+    /// Devices that are neither used nor blocked.
     pub free: usize,
 }
 
@@ -39,9 +39,9 @@ pub struct DeviceCounts {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DriverUse {
-    /// The driver.
+    /// The name of the driver.
     pub driver: String,
-    /// Sums over its pools.
+    /// The numbers of devices in all of its pools.
     #[serde(flatten)]
     pub counts: DeviceCounts,
     /// The most free devices in one place: on a node, or in a pool without a node.
@@ -50,12 +50,12 @@ pub struct DriverUse {
     pub(crate) fragmentation: f64,
 }
 
-/// The devices of a class.
+/// The devices that claims got by a class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ClassUse {
-    /// The class.
+    /// The name of the device class.
     pub class: String,
     /// How many devices claims have got by it.
     pub allocated: usize,
@@ -66,18 +66,18 @@ pub struct ClassUse {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct PoolUse {
-    /// The driver.
+    /// The name of the driver.
     pub driver: String,
     /// The node; `None` for devices that several nodes can use.
     pub node: Option<String>,
-    /// The pool.
+    /// The name of the pool.
     pub pool: String,
-    /// Its devices.
+    /// The numbers of devices in the pool.
     #[serde(flatten)]
     pub counts: DeviceCounts,
 }
 
-/// An allocated claim.
+/// A claim that has devices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -23,7 +23,7 @@ pub struct PodExplanation {
     /// The message of the outcome.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
-    /// The number of attempts.
+    /// How many times it was tried.
     pub attempts: u32,
     /// Pods that were evicted for this one.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -36,7 +36,7 @@ pub(crate) struct WaitTimes {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ResourceUse {
-    /// Averaged over the time.
+    /// The mean over the time of the run.
     pub mean: f64,
     /// The most at any time.
     pub(crate) peak: f64,

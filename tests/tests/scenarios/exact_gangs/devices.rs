@@ -32,7 +32,7 @@ struct Device {
     values: [u64; 2],
 }
 
-/// So many devices, of one model if that matters.
+/// A number of devices, of one model if that matters.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     count: u64,
@@ -658,7 +658,7 @@ fn aligned_in(devices: &[(&str, &str)], attributes: &[&str]) -> Vec<Input> {
     inputs
 }
 
-/// The devices that are found first for one of two members leave none for the other, whoever comes first; others do.
+/// Whichever of two members is first, the devices that are found first for it leave none for the other; other devices do.
 #[test]
 fn other_devices_are_tried_where_no_order_of_members_helps() {
     let devices = [("x", "x"), ("x", "y"), ("y", "x"), ("y", "z"), ("z", "y")];
@@ -708,8 +708,8 @@ fn nodes_with_devices(sizes: &[(u64, usize)]) -> Vec<Input> {
     inputs
 }
 
-/// So many pods that need one CPU each, and one device by a claim that was made from a template. If `without_device` is given, one more
-/// pod needs so many CPUs and no device; it is the last one by name.
+/// `n` pods that need one CPU each, and one device by a claim that was made from a template. If `without_device` is given, one more
+/// pod needs that many CPUs and no device; it is the last one by name.
 fn trainers(n: usize, without_device: Option<u64>, min_count: usize) -> Vec<Input> {
     let mut inputs = trainers_with(n, 1, min_count);
     let last = without_device.map(|cpu| member(cpu).json("m99", None, Some("g")));
@@ -717,7 +717,7 @@ fn trainers(n: usize, without_device: Option<u64>, min_count: usize) -> Vec<Inpu
     inputs
 }
 
-/// So many pods that need one CPU each, and so many devices by a claim that was made from a template.
+/// `n` pods that need one CPU each, and `n_devices` devices by a claim that was made from a template.
 fn trainers_with(n: usize, n_devices: u64, min_count: usize) -> Vec<Input> {
     let policy = json!({"gang": {"minCount": min_count}});
     let mut inputs = vec![object_applied(pod_group("g", json!({"schedulingPolicy": policy})))];

@@ -235,7 +235,7 @@ pub(crate) struct FragmentationArgs {
     pub(super) output: Output,
 }
 
-/// So many pods are counted at most.
+/// The largest number of pods that can be asked for.
 const MAX_PODS: usize = 1_000_000;
 
 fn n_pods(text: &str) -> Result<usize, String> {
