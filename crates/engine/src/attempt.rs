@@ -458,7 +458,7 @@ impl Search<'_, '_> {
     }
 }
 
-/// Asks PostFilter about a pod that fits nowhere, given the nodes' answers, and what PreFilter left; gives what plugins ask for as well.
+/// Asks PostFilter about a pod that fits nowhere, given the nodes' answers and what PreFilter left. Gives also what plugins ask for.
 pub(crate) fn ask_post_filter(
     runner: &Runner<'_>,
     extenders: &Extenders,
