@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input, Sharing, Turn, WatchedObject};
+use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input, Sharing, Turn};
+use kube_scheduler_framework::EventObject;
 use serde_json::{Value, json};
 
 use super::core_time;
@@ -63,10 +64,10 @@ impl World {
         json["metadata"]["namespace"] = namespace.into();
         json["metadata"]["name"] = name.into();
         json["metadata"]["uid"] = name.into();
-        let mut object = WatchedObject::Pod(Arc::new(Pod::from_value(&json)?));
+        let mut object = EventObject::Pod(Arc::new(Pod::from_value(&json)?));
         drop(json);
         self.sharing.share(&mut object);
-        let WatchedObject::Pod(pod) = object else { bail!("{object:?}") };
+        let EventObject::Pod(pod) = object else { bail!("{object:?}") };
         let start = core_time();
         self.engine.handle(Input::PodApplied(pod), self.now);
         Ok(core_time() - start)

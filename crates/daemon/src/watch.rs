@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use kube::client::Body;
-use kube_scheduler_engine::{Input, ObjectReaders, Sharing, WatchedKey as Key, WatchedObject};
+use kube_scheduler_engine::{Input, ObjectReaders, Sharing, WatchedKey as Key};
+use kube_scheduler_framework::EventObject;
 use kube_scheduler_writes::Jitter;
 
 use crate::backoff::{Backoff, random_jitter};
@@ -523,13 +524,13 @@ impl Reflector {
     /// Takes in one object and returns its version.
     fn apply(
         &mut self,
-        object: Result<WatchedObject, MalformedObject>,
+        object: Result<EventObject, MalformedObject>,
         seen: Option<&mut BTreeSet<Key>>,
     ) -> Option<String> {
         match object {
             Ok(mut object) => {
-                if let WatchedObject::Other(other) = object {
-                    object = WatchedObject::Other(as_read(&self.kind.name, other));
+                if let EventObject::Other(other) = object {
+                    object = EventObject::Other(as_read(&self.kind.name, other));
                 }
                 self.sharing.share(&mut object);
                 if let Some(seen) = seen {

@@ -9,58 +9,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Node, Object, Pod};
+use kube_scheduler_api_types::Object;
+use kube_scheduler_framework::EventObject;
 
 use crate::input::Input;
 
 /// Namespace and name; the namespace is empty for cluster-wide kinds.
 pub type WatchedKey = (Arc<str>, Arc<str>);
 
-/// An object of a kind that is watched.
-#[derive(Clone, Debug)]
-pub enum WatchedObject {
-    /// A pod.
-    Pod(Arc<Pod>),
-    /// A node.
-    Node(Arc<Node>),
-    /// An object of any other kind.
-    Other(Arc<Object>),
-}
-
-impl WatchedObject {
-    /// Namespace and name; the namespace of a node is empty.
-    pub fn key(&self) -> WatchedKey {
-        match self {
-            Self::Pod(pod) => (pod.namespace.clone(), pod.name.clone()),
-            Self::Node(node) => (Arc::default(), node.name.clone()),
-            Self::Other(object) => (object.namespace.clone(), object.name.clone()),
-        }
-    }
-
-    /// `metadata.uid`, which tells objects of the same name apart.
-    pub fn uid(&self) -> &Arc<str> {
-        match self {
-            Self::Pod(pod) => &pod.uid,
-            Self::Node(node) => &node.uid,
-            Self::Other(object) => &object.uid,
-        }
-    }
-
-    /// `metadata.resourceVersion`: the revision of this state.
-    pub fn resource_version(&self) -> &Arc<str> {
-        match self {
-            Self::Pod(pod) => &pod.resource_version,
-            Self::Node(node) => &node.resource_version,
-            Self::Other(object) => &object.resource_version,
-        }
-    }
-
+impl From<EventObject> for Input {
     /// The input that says that the object exists in this state.
-    pub fn into_applied(self) -> Input {
-        match self {
-            Self::Pod(pod) => Input::PodApplied(pod),
-            Self::Node(node) => Input::NodeApplied(node),
-            Self::Other(object) => Input::ObjectApplied(object),
+    fn from(object: EventObject) -> Self {
+        match object {
+            EventObject::Pod(pod) => Self::PodApplied(pod),
+            EventObject::Node(node) => Self::NodeApplied(node),
+            EventObject::Other(object) => Self::ObjectApplied(object),
         }
     }
 }
@@ -105,7 +68,7 @@ impl KnownObjects {
 
     /// The object exists in this state. Adds nothing to `inputs` when that is known, and reports another object of the same
     /// name as a deletion and an addition.
-    pub fn apply(&mut self, object: WatchedObject, inputs: &mut Vec<Input>) {
+    pub fn apply(&mut self, object: EventObject, inputs: &mut Vec<Input>) {
         let key = object.key();
         if let Some(known) = self.by_key.get(&key) {
             if known.uid != *object.uid() {
@@ -120,13 +83,13 @@ impl KnownObjects {
             uid: object.uid().clone(),
             resource_version: object.resource_version().clone(),
             form: match &object {
-                WatchedObject::Pod(_) => Form::Pod,
-                WatchedObject::Node(_) => Form::Node,
-                WatchedObject::Other(object) => Form::Other(object.clone()),
+                EventObject::Pod(_) => Form::Pod,
+                EventObject::Node(_) => Form::Node,
+                EventObject::Other(object) => Form::Other(object.clone()),
             },
         };
         self.by_key.insert(key, known);
-        inputs.push(object.into_applied());
+        inputs.push(object.into());
     }
 
     /// The object is gone. Adds nothing to `inputs` when it was not known.
@@ -154,14 +117,14 @@ impl KnownObjects {
 mod tests {
     use super::*;
 
-    fn pod(name: &str, uid: &str, version: &str) -> WatchedObject {
+    fn pod(name: &str, uid: &str, version: &str) -> EventObject {
         let json = format!(
             r#"{{"metadata":{{"namespace":"x","name":"{name}","uid":"{uid}","resourceVersion":"{version}"}}}}"#
         );
-        WatchedObject::Pod(Arc::new(Pod::from_json(json).unwrap()))
+        EventObject::Pod(Arc::new(Pod::from_json(json).unwrap()))
     }
 
-    fn applied(known: &mut KnownObjects, object: WatchedObject) -> Vec<String> {
+    fn applied(known: &mut KnownObjects, object: EventObject) -> Vec<String> {
         let mut inputs = Vec::new();
         known.apply(object, &mut inputs);
         brief(&inputs)

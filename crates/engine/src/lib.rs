@@ -81,7 +81,7 @@ pub use explain::{Explanation, NodeExplanation, PluginScore};
 pub use group_report::{GroupReport, MemberAttempt, PlacementAttempt, PlacementScores};
 pub use group_waits::IncompleteGroup;
 pub use input::{EvictionOutcome, Input};
-pub use known::{KnownObjects, WatchedKey, WatchedObject};
+pub use known::{KnownObjects, WatchedKey};
 pub use measures::{FailedBinding, MeasuredHint, Measurements};
 pub use notice::{Notice, RejectionStage, VictimEnd};
 pub use observer::{Observer, SearchStep};

@@ -22,7 +22,7 @@ use kube_scheduler_api_types::{
 };
 
 use self::weighing::{ContentHasher, Weighed, place, weigh};
-use crate::known::WatchedObject;
+use kube_scheduler_framework::EventObject;
 
 /// Tables with fewer parts than this are not swept for their number.
 const SWEPT_FROM: usize = 1_024;
@@ -57,11 +57,11 @@ pub struct Sharing {
 
 impl Sharing {
     /// Replaces what a pod or a node has in common with others. An object that has other holders is copied for it.
-    pub fn share(&mut self, object: &mut WatchedObject) {
+    pub fn share(&mut self, object: &mut EventObject) {
         match object {
-            WatchedObject::Pod(pod) => self.share_pod(pod),
-            WatchedObject::Node(node) => self.share_node(node),
-            WatchedObject::Other(_) => {}
+            EventObject::Pod(pod) => self.share_pod(pod),
+            EventObject::Node(node) => self.share_node(node),
+            EventObject::Other(_) => {}
         }
     }
 

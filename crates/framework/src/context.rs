@@ -221,9 +221,8 @@ pub trait RunningPreemptions: Sync {
     fn is_preempting(&self, uid: &str) -> bool;
 }
 
-/// The object of a cluster event.
+/// An object of a kind that is watched, as the one of a cluster event.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub enum EventObject {
     /// A pod.
     Pod(Arc<Pod>),
@@ -245,6 +244,33 @@ impl EventObject {
             Self::Pod(_) => Self::POD,
             Self::Node(_) => Self::NODE,
             Self::Other(_) => Self::OTHER,
+        }
+    }
+
+    /// Namespace and name; the namespace is empty for cluster-wide kinds.
+    pub fn key(&self) -> (Arc<str>, Arc<str>) {
+        match self {
+            Self::Pod(pod) => (pod.namespace.clone(), pod.name.clone()),
+            Self::Node(node) => (Arc::default(), node.name.clone()),
+            Self::Other(object) => (object.namespace.clone(), object.name.clone()),
+        }
+    }
+
+    /// `metadata.uid`, which tells objects of the same name apart.
+    pub fn uid(&self) -> &Arc<str> {
+        match self {
+            Self::Pod(pod) => &pod.uid,
+            Self::Node(node) => &node.uid,
+            Self::Other(object) => &object.uid,
+        }
+    }
+
+    /// `metadata.resourceVersion`: the revision of this state.
+    pub fn resource_version(&self) -> &Arc<str> {
+        match self {
+            Self::Pod(pod) => &pod.resource_version,
+            Self::Node(node) => &node.resource_version,
+            Self::Other(object) => &object.resource_version,
         }
     }
 

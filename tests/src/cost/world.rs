@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_config::{Configuration, FeatureGates, Gate, decode, default};
 use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, EngineOptions, Input, Sharing, WatchedKey, WatchedObject,
+    AttemptResult, Effect, Engine, EngineOptions, Input, Sharing, WatchedKey,
 };
-use kube_scheduler_framework::ApiError;
+use kube_scheduler_framework::{ApiError, EventObject};
 use serde_json::{Value, json};
 
 use super::{CACHED, Heap, LEARNED};
@@ -179,7 +179,7 @@ impl World {
             let mut object = read(text)?;
             self.sharing.share(&mut object);
             came.push(object.key());
-            self.timed(&mut cost, |world| world.engine.handle(object.into_applied(), world.now));
+            self.timed(&mut cost, |world| world.engine.handle(object.into(), world.now));
         }
         let keys = came.capacity() * size_of::<WatchedKey>();
         self.turns(&mut cost);
@@ -192,7 +192,7 @@ impl World {
         cost.peak = heap.peak_usage().saturating_sub(before);
         for (text, key) in texts.iter().zip(came).rev() {
             let end = match read(text)? {
-                WatchedObject::Other(object) => Input::ObjectDeleted(object),
+                EventObject::Other(object) => Input::ObjectDeleted(object),
                 _ => Input::PodDeleted { namespace: key.0, name: key.1 },
             };
             self.timed(&mut cost, |world| world.engine.handle(end, world.now));
@@ -284,9 +284,9 @@ impl World {
     }
 }
 
-fn read(text: &str) -> Result<WatchedObject> {
+fn read(text: &str) -> Result<EventObject> {
     Ok(match text.contains(r#""kind":"Pod","#) {
-        true => WatchedObject::Pod(Arc::new(Pod::from_json(text)?)),
-        false => WatchedObject::Other(Arc::new(Object::from_json(text)?)),
+        true => EventObject::Pod(Arc::new(Pod::from_json(text)?)),
+        false => EventObject::Other(Arc::new(Object::from_json(text)?)),
     })
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use kube_scheduler_api_types::Object;
-use kube_scheduler_engine::{PodRef, WatchedObject};
-use kube_scheduler_framework::ObjectWrite;
+use kube_scheduler_engine::PodRef;
+use kube_scheduler_framework::{EventObject, ObjectWrite};
 use kube_scheduler_writes::Success;
 use serde_json::{Value, json};
 
@@ -175,8 +175,8 @@ impl Server {
             return Ok(Arc::new(Object::from_value(json)?));
         }
         match self.update(CLAIM, json)? {
-            WatchedObject::Other(stored) => Ok(stored),
-            WatchedObject::Pod(_) | WatchedObject::Node(_) => bail!("a claim is no pod"),
+            EventObject::Other(stored) => Ok(stored),
+            EventObject::Pod(_) | EventObject::Node(_) => bail!("a claim is no pod"),
         }
     }
 

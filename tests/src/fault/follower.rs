@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use kube_scheduler_engine::{Input, KnownObjects, WatchedKey, WatchedObject};
+use kube_scheduler_engine::{Input, KnownObjects, WatchedKey};
+use kube_scheduler_framework::EventObject;
 
 use super::server::{Gone, Server};
 use crate::history::Numbers;
@@ -19,7 +20,7 @@ enum State {
     /// Everything must be listed.
     Unlisted,
     /// A list of this revision arrives page by page.
-    Listing { revision: u64, rest: VecDeque<WatchedObject>, seen: BTreeSet<WatchedKey> },
+    Listing { revision: u64, rest: VecDeque<EventObject>, seen: BTreeSet<WatchedKey> },
     /// Everything up to the version was passed on.
     Watching,
     /// The watch broke off.
@@ -35,7 +36,7 @@ pub(super) struct Follower {
     version: u64,
     pub(super) is_synced: bool,
     /// What was passed on last, to be repeated.
-    last: Option<WatchedObject>,
+    last: Option<EventObject>,
 }
 
 impl Follower {
@@ -135,7 +136,7 @@ impl Follower {
     pub(super) fn repeat(&mut self, inputs: &mut Vec<Input>) -> bool {
         let last = self.last.take();
         let is_there = last.is_some();
-        inputs.extend(last.map(WatchedObject::into_applied));
+        inputs.extend(last.map(Input::from));
         is_there
     }
 }

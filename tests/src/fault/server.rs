@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
-use kube_scheduler_engine::{StatusPatch, WatchedKey, WatchedObject};
+use kube_scheduler_engine::{StatusPatch, WatchedKey};
+use kube_scheduler_framework::EventObject;
 use serde_json::{Value, json};
 
 /// The kinds that schedulers follow, each by a watch of its own; those about devices come last.
@@ -64,13 +65,13 @@ pub(super) struct HistoryEntry {
     pub(super) revision: u64,
     pub(super) key: WatchedKey,
     /// The object as it is from then on; `None` when it is gone.
-    pub(super) object: Option<WatchedObject>,
+    pub(super) object: Option<EventObject>,
 }
 
 #[derive(Clone, Debug)]
 struct Stored {
     json: Value,
-    followed: WatchedObject,
+    followed: EventObject,
     is_selected: bool,
 }
 
@@ -111,14 +112,14 @@ impl Server {
     }
 
     /// Stores an object, new or in place of what is there.
-    pub(super) fn put(&mut self, kind: &str, mut json: Value) -> Result<WatchedObject> {
+    pub(super) fn put(&mut self, kind: &str, mut json: Value) -> Result<EventObject> {
         self.revision += 1;
         json["metadata"]["resourceVersion"] = self.revision.to_string().into();
         let revision = self.revision;
         let followed = match kind {
-            "Pod" => WatchedObject::Pod(Arc::new(Pod::from_value(&json)?)),
-            "Node" => WatchedObject::Node(Arc::new(Node::from_value(&json)?)),
-            _ => WatchedObject::Other(Arc::new(Object::from_value(json.clone())?)),
+            "Pod" => EventObject::Pod(Arc::new(Pod::from_value(&json)?)),
+            "Node" => EventObject::Node(Arc::new(Node::from_value(&json)?)),
+            _ => EventObject::Other(Arc::new(Object::from_value(json.clone())?)),
         };
         let Some(shelf) = self.shelf_mut(kind) else { bail!("kind {kind} is not simulated") };
         let is_selected = !matches!(json["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
@@ -149,7 +150,7 @@ impl Server {
     }
 
     /// Stores an object with the identity of the one that is there, as an update has it.
-    pub(super) fn update(&mut self, kind: &str, mut json: Value) -> Result<WatchedObject> {
+    pub(super) fn update(&mut self, kind: &str, mut json: Value) -> Result<EventObject> {
         if let Some(before) = self.get(kind, &key_of(&json))
             && !before["metadata"]["uid"].is_null()
         {
@@ -169,7 +170,7 @@ impl Server {
     }
 
     /// What a list shows now.
-    pub(super) fn list(&self, kind: &str) -> Vec<WatchedObject> {
+    pub(super) fn list(&self, kind: &str) -> Vec<EventObject> {
         let objects = self.shelf(kind).into_iter().flat_map(|shelf| shelf.objects.values());
         objects.filter(|stored| stored.is_selected).map(|stored| stored.followed.clone()).collect()
     }
@@ -284,8 +285,8 @@ impl Server {
             return Ok(Err(Refusal::conflict("the object has been modified".to_owned())));
         }
         match self.update(&object.kind, Value::from(&*object.json))? {
-            WatchedObject::Other(stored) => Ok(Ok(stored)),
-            WatchedObject::Pod(_) | WatchedObject::Node(_) => {
+            EventObject::Other(stored) => Ok(Ok(stored)),
+            EventObject::Pod(_) | EventObject::Node(_) => {
                 bail!("{} cannot be replaced", object.kind)
             }
         }

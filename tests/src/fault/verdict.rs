@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_engine::{AttemptResult, Engine, Input, Turn, WatchedObject};
+use kube_scheduler_engine::{AttemptResult, Engine, Input, Turn};
+use kube_scheduler_framework::EventObject;
 use kube_scheduler_queue::QueuedPod;
 
 use super::audit;
@@ -189,7 +190,7 @@ impl Simulation {
         let mut judge = self.setup.judge()?;
         for kind in KINDS.iter().rev() {
             for object in self.server.list(kind) {
-                judge.handle(object.into_applied(), self.now);
+                judge.handle(object.into(), self.now);
             }
         }
         Ok(judge)
@@ -197,8 +198,8 @@ impl Simulation {
 
     fn pending(&self) -> Vec<Arc<Pod>> {
         let pods = self.server.list("Pod").into_iter().filter_map(|followed| match followed {
-            WatchedObject::Pod(pod) => Some(pod),
-            WatchedObject::Node(_) | WatchedObject::Other(_) => None,
+            EventObject::Pod(pod) => Some(pod),
+            EventObject::Node(_) | EventObject::Other(_) => None,
         });
         pods.filter(|pod| !pod.is_assigned() && *pod.spec.scheduler_name != *FOREIGN).collect()
     }

@@ -7,7 +7,8 @@ mod json;
 mod protobuf;
 
 use kube_scheduler_api_types::Pod;
-use kube_scheduler_engine::{WatchedKey as Key, WatchedObject};
+use kube_scheduler_engine::WatchedKey as Key;
+use kube_scheduler_framework::EventObject;
 
 use crate::kinds::{Keep, WatchedKind};
 use crate::transport::Encoding;
@@ -41,9 +42,9 @@ pub(crate) struct ListEnd {
 #[derive(Debug)]
 pub(crate) enum Frame {
     /// The object exists in this state.
-    Applied(Result<WatchedObject, MalformedObject>),
+    Applied(Result<EventObject, MalformedObject>),
     /// The object is gone.
-    Deleted(Result<WatchedObject, MalformedObject>),
+    Deleted(Result<EventObject, MalformedObject>),
     /// Everything up to this version was sent.
     Bookmark {
         resource_version: String,
@@ -62,7 +63,7 @@ pub(super) fn item(
     encoding: Encoding,
     kind: &WatchedKind,
     bytes: &[u8],
-) -> Result<WatchedObject, MalformedObject> {
+) -> Result<EventObject, MalformedObject> {
     match encoding {
         Encoding::Json => json::object(kind, bytes),
         Encoding::Protobuf => protobuf::object(kind, bytes),
@@ -107,7 +108,7 @@ mod tests {
     fn list(
         kind: &WatchedKind,
         body: &[u8],
-    ) -> (Vec<Result<WatchedObject, MalformedObject>>, ListEnd) {
+    ) -> (Vec<Result<EventObject, MalformedObject>>, ListEnd) {
         let mut items = Items::new(Encoding::Json, kind.kind);
         items.push(body);
         let mut found = Vec::new();
@@ -140,7 +141,7 @@ mod tests {
         let cpu = |options: CompileOptions, encoding, bytes: &[u8]| {
             let kind = WatchedKind::pods().reading_pods(options);
             match item(encoding, &kind, bytes) {
-                Ok(WatchedObject::Pod(pod)) => pod.requests.fit.milli_cpu,
+                Ok(EventObject::Pod(pod)) => pod.requests.fit.milli_cpu,
                 other => panic!("{other:?}"),
             }
         };
@@ -161,8 +162,8 @@ mod tests {
         let body = format!(r#"{{"metadata":{{}},"items":[{}]}}"#, pods.join(","));
         let kept = |keep| {
             let (items, _) = list(&WatchedKind::pods().keeping(keep, Keep::All), body.as_bytes());
-            let is_kept = |item: Result<WatchedObject, MalformedObject>| match item {
-                Ok(WatchedObject::Pod(pod)) => pod.source.is_some(),
+            let is_kept = |item: Result<EventObject, MalformedObject>| match item {
+                Ok(EventObject::Pod(pod)) => pod.source.is_some(),
                 _ => panic!(),
             };
             items.into_iter().map(is_kept).collect::<Vec<_>>()
@@ -173,7 +174,7 @@ mod tests {
         let nodes = WatchedKind::nodes().keeping(Keep::Nothing, Keep::All);
         let body = br#"{"metadata":{},"items":[{"metadata":{"name":"n"},"spec":{"podCIDR":"x"}}]}"#;
         let (items, _) = list(&nodes, body);
-        let Ok(WatchedObject::Node(node)) = &items[0] else { panic!() };
+        let Ok(EventObject::Node(node)) = &items[0] else { panic!() };
         let source = node.source.as_ref().unwrap().json();
         assert_eq!(source, r#"{"metadata":{"name":"n"},"spec":{"podCIDR":"x"},"status":{}}"#);
     }
@@ -183,7 +184,7 @@ mod tests {
         let kind = WatchedKind::nodes();
         let read = |text: &str| frame(Encoding::Json, &kind, text.as_bytes());
         let node = r#"{"type":"ADDED","object":{"metadata":{"name":"n","uid":"1","resourceVersion":"5"}}}"#;
-        assert!(matches!(read(node), Ok(Some(Frame::Applied(Ok(WatchedObject::Node(_)))))));
+        assert!(matches!(read(node), Ok(Some(Frame::Applied(Ok(EventObject::Node(_)))))));
         assert!(matches!(read(&node.replace("ADDED", "DELETED")), Ok(Some(Frame::Deleted(Ok(_))))));
         let bookmark = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9",
             "annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
@@ -206,7 +207,7 @@ mod tests {
     fn items_of_generic_lists_learn_their_kind() {
         let kind = WatchedKind::all_for(["storage.k8s.io/CSINode"]).pop().unwrap();
         let (items, _) = list(&kind, br#"{"metadata":{},"items":[{"metadata":{"name":"n"}}]}"#);
-        let Ok(WatchedObject::Other(object)) = &items[0] else { panic!() };
+        let Ok(EventObject::Other(object)) = &items[0] else { panic!() };
         assert_eq!(
             (&*object.kind, &*object.group, &*object.version),
             ("CSINode", "storage.k8s.io", "v1")
@@ -228,7 +229,7 @@ mod tests {
             Message::default().message(1, &Message::default().text(1, name).text(6, "5"))
         };
         let added = event("ADDED", node("n"), "Node");
-        let Ok(Some(Frame::Applied(Ok(WatchedObject::Node(read_node))))) = read(&added) else {
+        let Ok(Some(Frame::Applied(Ok(EventObject::Node(read_node))))) = read(&added) else {
             panic!()
         };
         assert_eq!((&*read_node.name, &*read_node.resource_version), ("n", "5"));

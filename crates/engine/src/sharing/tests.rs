@@ -33,9 +33,9 @@ fn pod(name: &str, change: impl Fn(&mut Value)) -> Arc<Pod> {
 
 fn shared(sharing: &mut Sharing, pod: Arc<Pod>) -> Arc<Pod> {
     let before = (*pod).clone();
-    let mut object = WatchedObject::Pod(pod);
+    let mut object = EventObject::Pod(pod);
     sharing.share(&mut object);
-    let WatchedObject::Pod(pod) = object else { panic!("{object:?}") };
+    let EventObject::Pod(pod) = object else { panic!("{object:?}") };
     assert_eq!(*pod, before);
     assert_eq!(format!("{pod:?}"), format!("{before:?}"));
     pod

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Json, Node, Object, Pod, Source};
-use kube_scheduler_engine::WatchedObject;
+use kube_scheduler_framework::EventObject;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -100,12 +100,12 @@ pub(super) fn frame(kind: &WatchedKind, bytes: &[u8]) -> Result<Option<Frame>, M
 }
 
 /// Reads one object.
-pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<WatchedObject, MalformedObject> {
+pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<EventObject, MalformedObject> {
     let text = str::from_utf8(bytes).map_err(|error| MalformedObject::whole("object", error))?;
     let read = match kind.form {
-        Form::Pod => pod(kind, text).map(|pod| WatchedObject::Pod(Arc::new(pod))),
-        Form::Node => node(kind, text).map(|node| WatchedObject::Node(Arc::new(node))),
-        Form::Generic => generic(kind, text).map(|object| WatchedObject::Other(Arc::new(object))),
+        Form::Pod => pod(kind, text).map(|pod| EventObject::Pod(Arc::new(pod))),
+        Form::Node => node(kind, text).map(|node| EventObject::Node(Arc::new(node))),
+        Form::Generic => generic(kind, text).map(|object| EventObject::Other(Arc::new(object))),
     };
     let refused = |text: String, header: &str| {
         let header: Header = serde_json::from_str(header).unwrap_or_default();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::protobuf::{ProtobufError, Reader, Value, identity};
 use kube_scheduler_api_types::{Node, Pod};
-use kube_scheduler_engine::WatchedObject;
+use kube_scheduler_framework::EventObject;
 
 use super::{Frame, INITIAL_EVENTS_END, ListEnd, MalformedObject};
 use crate::kinds::{Form, WatchedKind};
@@ -31,11 +31,11 @@ pub(super) fn list_end(bytes: &[u8]) -> Result<ListEnd, MalformedObject> {
 }
 
 /// Reads one object, without an envelope.
-pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<WatchedObject, MalformedObject> {
+pub(super) fn object(kind: &WatchedKind, bytes: &[u8]) -> Result<EventObject, MalformedObject> {
     let read = match kind.form {
         Form::Pod => Pod::from_protobuf_with(bytes, &kind.pod_options)
-            .map(|pod| WatchedObject::Pod(Arc::new(pod))),
-        Form::Node => Node::from_protobuf(bytes).map(|node| WatchedObject::Node(Arc::new(node))),
+            .map(|pod| EventObject::Pod(Arc::new(pod))),
+        Form::Node => Node::from_protobuf(bytes).map(|node| EventObject::Node(Arc::new(node))),
         Form::Generic => {
             let text = format!("objects of kind {} are not read in protobuf", kind.name);
             return Err(MalformedObject { key: None, text });
