@@ -1,13 +1,14 @@
 //! `public-api`: what the libraries offer, recorded line by line in `docs/api`, and whether anything uses it.
 //!
 //! A change of a public item has to touch the record, so that a review sees it. What nothing outside of a crate uses must
-//! not be public. Exceptions are of two kinds: what is public by design, with the reason, and what the baseline has.
+//! not be public, and what a type's name means must not depend on the crate. Exceptions are of two kinds: what is public by
+//! design, with the reason, and what the baseline has.
 
 mod library;
 mod rustdoc;
 mod users;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -25,7 +26,7 @@ pub(crate) use rustdoc::stand_in;
 const RECORDS: &str = "docs/api";
 
 /// The names of the rules in the baseline.
-const RULES: [&str; 2] = ["unused-public", "public-names"];
+const RULES: [&str; 3] = ["unused-public", "public-names", "name-twice"];
 
 /// Items that are public for users outside of the workspace although nothing in it uses them: beginnings of paths, with the
 /// reason.
@@ -134,7 +135,7 @@ fn changes(place: &str, record: &str, actual: &str) -> Vec<String> {
     gone.chain(new.difference(&old).map(|line| format!("{place}: + {line}"))).collect()
 }
 
-/// Public items without a user, and a framework that is too large.
+/// Public items without a user, a framework that is too large, and names that two crates have given.
 fn exceptions(libraries: &[Library], users: &users::Users) -> Vec<Exception> {
     let unused = users.unused(libraries).into_iter();
     let unused =
@@ -155,7 +156,29 @@ fn exceptions(libraries: &[Library], users: &users::Users) -> Vec<Exception> {
         );
         Exception { rule: RULES[1], place: FRAMEWORK.to_owned(), measure, message }
     });
-    unused.chain(too_large).collect()
+    unused.chain(too_large).chain(names_twice(libraries)).collect()
+}
+
+/// Types whose name another crate has given to a type of its own. What a crate passes on is no type of its own, and one
+/// crate may have the name in several modules.
+fn names_twice(libraries: &[Library]) -> Vec<Exception> {
+    let mut by_name: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
+    for library in libraries {
+        for item in library.items.iter().filter(|item| item.is_type && item.kind == Kind::Named) {
+            let paths = by_name.entry(item.name()).or_default();
+            paths.entry(&library.ident).or_insert(&item.path);
+        }
+    }
+    by_name.retain(|_, paths| paths.len() > 1);
+    let each = by_name.values().flat_map(|paths| paths.iter().map(move |path| (paths, path)));
+    let exceptions = each.map(|(paths, (ident, path))| {
+        let others = paths.keys().filter(|other| *other != ident).copied();
+        let others = others.collect::<Vec<_>>().join(", ");
+        let message =
+            format!("has the name of another type, of {others}: one of them needs another name");
+        Exception { rule: RULES[2], place: (*path).to_owned(), measure: 0, message }
+    });
+    exceptions.collect()
 }
 
 /// How many names a reader of the crate's page meets. Modules have pages of their own.
@@ -172,6 +195,50 @@ fn n_names(library: &Library) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use library::Item;
+
+    fn library(ident: &str, items: &[(&str, bool, Kind)]) -> Library {
+        let item = |(path, is_type, kind): &(&str, bool, Kind)| Item {
+            line: String::new(),
+            path: format!("{ident}::{path}"),
+            kind: kind.clone(),
+            is_type: *is_type,
+            mentions: BTreeSet::new(),
+        };
+        Library {
+            ident: ident.to_owned(),
+            items: items.iter().map(item).collect(),
+            crates: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_type_with_the_name_of_another_crates_type_is_found_on_both_sides() {
+        let queue =
+            library("q", &[("Entry", true, Kind::Named), ("deep::Place", true, Kind::Named)]);
+        let cache = library("c", &[("Place", true, Kind::Named), ("Node", true, Kind::Named)]);
+        let found = names_twice(&[queue, cache]);
+        let found: Vec<_> = found.iter().map(|found| (&*found.place, &*found.message)).collect();
+        let message = |other: &str| {
+            format!("has the name of another type, of {other}: one of them needs another name")
+        };
+        assert_eq!(found, [("c::Place", &*message("q")), ("q::deep::Place", &*message("c"))]);
+    }
+
+    #[test]
+    fn modules_re_exports_functions_and_associated_types_may_have_the_name_of_a_type() {
+        let of_queue = ("q".to_owned(), "Place".to_owned());
+        let queue = library("q", &[("Place", true, Kind::Named), ("b::Place", true, Kind::Named)]);
+        let cache = library(
+            "c",
+            &[
+                ("Place", false, Kind::Reexport(of_queue)),
+                ("of::Place", false, Kind::Named),
+                ("Node::Place", true, Kind::Part),
+            ],
+        );
+        assert_eq!(names_twice(&[queue, cache]), []);
+    }
 
     #[test]
     fn changes_are_named_line_by_line() {

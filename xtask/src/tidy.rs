@@ -10,6 +10,7 @@ mod fuzz_lock;
 mod layers;
 mod licences;
 mod manifest;
+mod nouns;
 mod scan;
 mod signposts;
 mod sources;
@@ -107,6 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<Ended> {
         findings.extend(dependencies::check_inherited(&package.manifest_place, &package.manifest)?);
         findings.extend(dependencies::check_used(package));
         findings.extend(sources::check(package));
+        findings.extend(nouns::check(package));
         let settings = read(&package.manifest_place.replace("Cargo.toml", "clippy.toml")).ok();
         findings.extend(sources::check_purity(package, settings.as_deref(), &pure));
     }

@@ -26,14 +26,14 @@ pub(super) struct Item {
     pub(super) path: String,
     /// What it is.
     pub(super) kind: Kind,
-    /// Whether it may have members.
+    /// Whether it is a type or a trait, which may have members.
     pub(super) is_type: bool,
     /// The items, ours and others', that its declaration names.
     pub(super) mentions: BTreeSet<Name>,
 }
 
 /// What an item is, as far as its users differ.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Reached by a path of its own: types, traits, free functions, constants, macros.
     Named,
@@ -86,8 +86,9 @@ pub(super) fn read(ident: &str, document: &Path) -> Result<Library> {
             {
                 reader.of_implementations(implementations, ident, &mut mentions);
             }
-            let is_type =
-                ["struct", "enum", "union", "trait"].iter().any(|kind| !inner[kind].is_null());
+            let is_type = ["struct", "enum", "union", "trait", "type_alias"]
+                .iter()
+                .any(|kind| !inner[kind].is_null());
             Item { path: path(&line, ident), line, kind, is_type, mentions }
         })
         .collect();
