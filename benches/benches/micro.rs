@@ -10,7 +10,7 @@ use kube_scheduler_api_types::{LabelSelector, Labels, Node, Pod, Quantity, Times
 use kube_scheduler_benches::catalogue::WORKLOADS;
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_queue::{
-    ActionType, ClusterEvent, EventLabel, EventObject, EventResource, HintId, PluginId,
+    ActionType, ClusterEvent, EventLabel, EventResource, HintId, HintObject, PluginId,
     PreEnqueueVerdict, ProfileId, ProfileSpec, QueueEntry, QueuePolicy, QueueSettings, QueuedPod,
     QueueingHint, SchedulingQueue,
 };
@@ -164,7 +164,7 @@ impl QueueEntry for Waiting {
 #[derive(Clone)]
 struct Happening;
 
-impl EventObject<Waiting> for Happening {
+impl HintObject<Waiting> for Happening {
     fn from_entry(_: &Waiting) -> Self {
         Self
     }

@@ -2,7 +2,7 @@
 
 use crate::devices::{Devices, Wish};
 use crate::template::{Scope, Template, Term};
-use crate::workload::{Churning, Gangs, Group, Namespaces, NodeShape, Outcome, Workload};
+use crate::workload::{ChurnKind, Gangs, Group, Namespaces, NodeShape, Outcome, Workload};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -120,7 +120,7 @@ const BASIC: Workload = Workload {
     measured: plain(10_000),
     outcome: Outcome::All,
     preempts: false,
-    churn: Churning::Nothing,
+    churn: ChurnKind::Nothing,
     goal: Some(100_000.0),
     reference: Some(1_126.0),
 };
@@ -285,7 +285,7 @@ pub const WORKLOADS: [Workload; 45] = [
         init: &[],
         measured: plain(10_000),
         preempts: true,
-        churn: Churning::Cluster,
+        churn: ChurnKind::Cluster,
         ..UNLISTED
     },
     Workload {
@@ -452,7 +452,7 @@ pub const WORKLOADS: [Workload; 45] = [
         &[default(Template::Claiming(Wish::Share), 10_000)],
     ),
     Workload {
-        churn: Churning::Slices,
+        churn: ChurnKind::Slices,
         ..claims(
             "DevicesRepublished",
             "what does it cost that a driver publishes its devices again?",

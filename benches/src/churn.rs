@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::devices::Devices;
 use crate::template::{Template, uid};
-use crate::workload::{Churning, NodeShape, Workload, object};
+use crate::workload::{ChurnKind, NodeShape, Workload, object};
 
 /// Pods between two changes.
 const INTERVAL: usize = 100;
@@ -22,13 +22,13 @@ const POD: &str = "pod-churn";
 /// The changes of one run.
 #[derive(Debug)]
 pub(crate) struct Churn {
-    what: What,
+    what: ChurnTarget,
     /// How many changes there were.
     n: usize,
 }
 
 #[derive(Debug)]
-enum What {
+enum ChurnTarget {
     Nothing,
     Cluster(Box<Passengers>),
     /// The devices of this many nodes.
@@ -47,9 +47,11 @@ impl Churn {
     /// No change yet.
     pub(crate) fn new(workload: &Workload, n_nodes: usize) -> Result<Self> {
         let what = match (workload.churn, workload.nodes) {
-            (Churning::Cluster, _) => What::Cluster(Box::new(Passengers::new()?)),
-            (Churning::Slices, NodeShape::WithDevices(devices)) => What::Slices(devices, n_nodes),
-            _ => What::Nothing,
+            (ChurnKind::Cluster, _) => ChurnTarget::Cluster(Box::new(Passengers::new()?)),
+            (ChurnKind::Slices, NodeShape::WithDevices(devices)) => {
+                ChurnTarget::Slices(devices, n_nodes)
+            }
+            _ => ChurnTarget::Nothing,
         };
         Ok(Self { what, n: 0 })
     }
@@ -66,10 +68,10 @@ impl Churn {
         }
         self.n = n_pods / INTERVAL;
         Ok(match &self.what {
-            What::Nothing => Vec::new(),
-            What::Cluster(passengers) if self.n % 2 == 1 => passengers.come(),
-            What::Cluster(passengers) => passengers.go(),
-            What::Slices(devices, n_nodes) => {
+            ChurnTarget::Nothing => Vec::new(),
+            ChurnTarget::Cluster(passengers) if self.n % 2 == 1 => passengers.come(),
+            ChurnTarget::Cluster(passengers) => passengers.go(),
+            ChurnTarget::Slices(devices, n_nodes) => {
                 let slices = devices.slices(self.n % n_nodes, 1 + self.n)?;
                 slices.into_iter().map(Input::ObjectApplied).collect()
             }

@@ -13,7 +13,7 @@ use hdrhistogram::Histogram;
 use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, Gate, load};
 use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef, Sharing,
+    AttemptResult, Deduplicator, Effect, Engine, EngineOptions, EvictionOutcome, Input, PodRef,
 };
 use kube_scheduler_framework::ObjectWrite;
 use kube_scheduler_runtime::Timer;
@@ -156,7 +156,7 @@ pub fn run(workload: &Workload, conditions: &Conditions, progress: &dyn Fn()) ->
     let mut world = World {
         engine,
         now,
-        sharing: Sharing::default(),
+        sharing: Deduplicator::default(),
         digest: Digest::default(),
         running: conditions.is_watched.then(VecDeque::new),
     };
@@ -228,7 +228,7 @@ struct World {
     engine: Engine,
     now: Timestamp,
     /// Shares what objects have in common, as a watch does.
-    sharing: Sharing,
+    sharing: Deduplicator,
     digest: Digest,
     /// Pods as reported, oldest first, if they are to be reported again when they are bound.
     running: Option<VecDeque<Arc<Pod>>>,

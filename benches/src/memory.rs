@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use kube_scheduler_api_types::{Labels, Node, Pod};
-use kube_scheduler_engine::{Input, Sharing};
+use kube_scheduler_engine::{Deduplicator, Input};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ pub fn memory(
     for namespace in workload.namespaces()? {
         engine.handle(Input::ObjectApplied(namespace), now);
     }
-    let mut sharing = Sharing::default();
+    let mut sharing = Deduplicator::default();
     let before = live();
     let mut node_text = 0;
     for at in 0..n_nodes {

@@ -67,12 +67,12 @@ struct Ask {
 #[derive(Debug)]
 pub struct Core {
     asks: SyncSender<Ask>,
-    thread: JoinHandle<Result<Scheduled>>,
+    thread: JoinHandle<Result<SchedulingFigures>>,
 }
 
 /// What a core did.
 #[derive(Clone, Debug)]
-pub struct Scheduled {
+pub struct SchedulingFigures {
     /// Attempts.
     pub n_attempts: u64,
     /// Pods that came and got a node.
@@ -83,7 +83,7 @@ pub struct Scheduled {
     pub latency: [u64; 3],
 }
 
-impl Scheduled {
+impl SchedulingFigures {
     /// Attempts per second.
     pub fn per_second(&self) -> f64 {
         self.n_attempts as f64 / self.took.as_secs_f64()
@@ -283,7 +283,7 @@ impl Core {
     ///
     /// # Errors
     /// If the core did not come to its end.
-    pub fn stop(self) -> Result<Scheduled> {
+    pub fn stop(self) -> Result<SchedulingFigures> {
         drop(self.asks);
         self.thread.join().map_err(|_| anyhow!("the core panicked"))?
     }
@@ -305,7 +305,7 @@ fn schedule(
     start: Timestamp,
     load: Load,
     asked: &Receiver<Ask>,
-) -> Result<Scheduled> {
+) -> Result<SchedulingFigures> {
     let mut templates = Templates::new()?;
     let (began, mut n_attempts, mut n_created) = (Instant::now(), 0, 0_u64);
     // When the pods that wait were to come, in their order, which is that of the decisions.
@@ -323,7 +323,7 @@ fn schedule(
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => {
                 let (took, latency) = (began.elapsed(), quantiles(&latency));
-                return Ok(Scheduled { n_attempts, n_placed, took, latency });
+                return Ok(SchedulingFigures { n_attempts, n_placed, took, latency });
             }
         }
         let is_due = match load {

@@ -30,7 +30,7 @@ pub struct Workload {
     /// Whether PostFilter runs. It does not in the reference's figures, but where pods are evicted.
     pub preempts: bool,
     /// What changes meanwhile.
-    pub churn: Churning,
+    pub churn: ChurnKind,
     /// What it must reach with 5,000 nodes, in pods per second.
     pub goal: Option<f64>,
     /// What the reference reached with 5,000 nodes, scoring a tenth of them, in pods per second.
@@ -39,7 +39,7 @@ pub struct Workload {
 
 /// What changes while pods are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Churning {
+pub enum ChurnKind {
     /// Nothing.
     Nothing,
     /// A node, a pod that fits nowhere and a service come and go.

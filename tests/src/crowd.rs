@@ -36,12 +36,12 @@ use kube_scheduler_runtime::Registry;
 use serde_json::json;
 
 use self::devices::Devices;
-pub use self::draining::Drained;
+pub use self::draining::DrainCounts;
 pub use self::foresight::Foreseen;
 use self::group_questions::GroupOutcome;
 use self::groups::Groups;
 use self::kinds::Kinds;
-use self::numbered::Numbered;
+use self::numbered::PodNumbering;
 use self::reports::Reports;
 use self::volumes::Volumes;
 use crate::fault::apply_patch;
@@ -69,7 +69,7 @@ pub struct Crowd {
     devices: Devices,
     volumes: Volumes,
     groups: Groups,
-    numbered: Numbered,
+    numbered: PodNumbering,
     /// How often kept answers were used for pods with claims or extended resources.
     n_kept_of_devices: u64,
     now: Timestamp,
@@ -97,7 +97,7 @@ pub struct Crowd {
     /// Whether most pods are large, and have priorities of their own.
     is_contended: bool,
     drains: bool,
-    drained: Drained,
+    drained: DrainCounts,
     /// The pods that were evicted since a question about what would happen, and for whom.
     evicted_since_asked: Vec<(PodKey, String)>,
     /// The pods that were evicted for others since a node is being drained.
@@ -150,7 +150,7 @@ impl Crowd {
             devices: Devices::new(seed),
             volumes: Volumes::new(seed),
             groups,
-            numbered: Numbered::new(seed),
+            numbered: PodNumbering::new(seed),
             n_kept_of_devices: 0,
             now,
             n_created: 0,
@@ -172,7 +172,7 @@ impl Crowd {
             has_budgets,
             is_contended,
             drains: false,
-            drained: Drained::default(),
+            drained: DrainCounts::default(),
             evicted_since_asked: Vec::new(),
             pushed_out: Vec::new(),
             is_draining: false,
@@ -206,7 +206,7 @@ impl Crowd {
     }
 
     /// What was as had been answered when nodes were drained.
-    pub fn drained(&self) -> Drained {
+    pub fn drained(&self) -> DrainCounts {
         self.drained
     }
 
@@ -568,7 +568,7 @@ impl Crowd {
                 Effect::WriteObject { write, awaited_by, .. },
                 Effect::WriteObject { awaited_by: other, .. },
             ) => {
-                let devices::Written { result, mut seen } =
+                let devices::ClaimWrite { result, mut seen } =
                     self.devices.carry_out(&mut self.server, &write)?;
                 if volumes::are_controlled(&write.key().kind) {
                     seen.extend(volumes::control(&mut self.server)?);

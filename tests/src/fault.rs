@@ -35,7 +35,7 @@ use anyhow::Result;
 use kube_scheduler_engine::AttemptResult;
 use kube_scheduler_runtime::panic_message;
 
-pub use self::kept::{Kept, run_and_weigh};
+pub use self::kept::{RetainedMemory, run_and_weigh};
 pub(crate) use self::server::apply_patch;
 use self::simulation::Simulation;
 

@@ -22,7 +22,7 @@ pub use kube_scheduler_api_types::numbers::Numbers;
 
 /// Something the engine asked for that is not answered yet.
 #[derive(Clone, Debug)]
-enum Asked {
+enum OpenRequest {
     Binding { token: Token, uid: String, node: String },
     Write { token: Token, object: Arc<Object> },
     Eviction { token: Token, uid: String },
@@ -41,7 +41,7 @@ pub struct History {
     now: Timestamp,
     n_created: u64,
     server: ApiServer,
-    asked: Vec<Asked>,
+    asked: Vec<OpenRequest>,
     log: Vec<String>,
 }
 
@@ -238,10 +238,10 @@ impl History {
         };
         let at = usize::try_from(self.numbers.below(n))?;
         match self.asked.swap_remove(at) {
-            Asked::Binding { token, uid, node } => self.answer_binding(token, &uid, &node),
-            Asked::Eviction { token, uid } => self.answer_eviction(token, &uid),
-            Asked::Nomination { token, uid } => self.answer_nomination(token, &uid),
-            Asked::Write { token, object } => self.answer_write(token, &object),
+            OpenRequest::Binding { token, uid, node } => self.answer_binding(token, &uid, &node),
+            OpenRequest::Eviction { token, uid } => self.answer_eviction(token, &uid),
+            OpenRequest::Nomination { token, uid } => self.answer_nomination(token, &uid),
+            OpenRequest::Write { token, object } => self.answer_write(token, &object),
         }
     }
 
@@ -340,18 +340,18 @@ impl History {
         match effect {
             Effect::WriteBinding { token, pod, node } => {
                 let (uid, node) = (pod.uid.to_string(), node.to_string());
-                self.asked.push(Asked::Binding { token, uid, node });
+                self.asked.push(OpenRequest::Binding { token, uid, node });
             }
             Effect::WriteObject {
                 write: ObjectWrite::Replace(object),
                 awaited_by: Some((token, _)),
                 ..
-            } => self.asked.push(Asked::Write { token, object }),
+            } => self.asked.push(OpenRequest::Write { token, object }),
             Effect::EvictPod { token, pod, .. } => {
-                self.asked.push(Asked::Eviction { token, uid: pod.uid.to_string() });
+                self.asked.push(OpenRequest::Eviction { token, uid: pod.uid.to_string() });
             }
             Effect::ClearNomination { token, pod } => {
-                self.asked.push(Asked::Nomination { token, uid: pod.uid.to_string() });
+                self.asked.push(OpenRequest::Nomination { token, uid: pod.uid.to_string() });
             }
             _ => {}
         }

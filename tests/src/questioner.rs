@@ -28,7 +28,7 @@ pub struct Questioner {
 
 /// A copy that was made for a question and waits, while the engine goes on.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct WaitingQuestion {
     question: Question,
     inquiry: Inquiry,
     /// What was answered from another copy of the same moment.
@@ -73,7 +73,7 @@ impl Questioner {
     ///
     /// # Errors
     /// If the question is not understood.
-    pub fn ask(&mut self, engine: &Engine, now: Timestamp) -> Result<Option<Waiting>> {
+    pub fn ask(&mut self, engine: &Engine, now: Timestamp) -> Result<Option<WaitingQuestion>> {
         let kind = QuestionKind::ALL[self.n_asked % QuestionKind::ALL.len()];
         self.n_asked += 1;
         let (namespace, mut spec) = self.spec(kind, engine);
@@ -106,7 +106,7 @@ impl Questioner {
             self.answered.extend(spec.get("objects").map(|_| "objects".to_owned()));
         }
         let expected = text(&answer)?;
-        Ok(waiting.map(|inquiry| Waiting { question, inquiry, expected }))
+        Ok(waiting.map(|inquiry| WaitingQuestion { question, inquiry, expected }))
     }
 
     /// The namespace of a question, and what is asked.
@@ -265,7 +265,7 @@ impl Questioner {
     }
 }
 
-impl Waiting {
+impl WaitingQuestion {
     /// Answers from the copy.
     ///
     /// # Errors

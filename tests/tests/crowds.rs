@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-use kube_scheduler_tests::crowd::{Crowd, Drained, Foreseen};
+use kube_scheduler_tests::crowd::{Crowd, DrainCounts, Foreseen};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -116,7 +116,7 @@ fn a_drain_that_never_ends_is_cut_short() {
 /// them stay because of a disruption budget, who is evicted for them, and where those go when their controllers create them again.
 #[test]
 fn drains_are_really_foreseen() {
-    let mut all = Drained::default();
+    let mut all = DrainCounts::default();
     let n_crowds = u64::from(foreseeing_cases() / 2);
     for seed in seeds(n_crowds) {
         let mut crowd = Crowd::draining(seed).unwrap();

@@ -19,7 +19,7 @@ use kube_scheduler_engine::{Effect, Engine, EngineOptions, EvictionOutcome, Inpu
 use kube_scheduler_framework::ApiError;
 use kube_scheduler_tests::fixtures::{engine_with, gates};
 use kube_scheduler_tests::history::Numbers;
-use kube_scheduler_tests::questioner::{Questioner, Waiting};
+use kube_scheduler_tests::questioner::{Questioner, WaitingQuestion};
 use serde_json::json;
 
 /// How many seeds the tests try, and how many steps each has. `KUBE_SCHEDULER_GROUP_SEEDS` sets another number of seeds.
@@ -86,7 +86,7 @@ struct World {
     trace: Vec<String>,
     questioner: Option<Questioner>,
     /// Copies that were made for questions and wait to be asked.
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingQuestion>,
 }
 
 fn zone(node: u64) -> u64 {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube_scheduler_api_types::{Node, Pod, Timestamp, lock};
-use kube_scheduler_engine::{AttemptResult, Effect, Engine, EngineOptions, Input, Sharing};
+use kube_scheduler_engine::{AttemptResult, Deduplicator, Effect, Engine, EngineOptions, Input};
 use kube_scheduler_tests::fault::{self, run_and_weigh};
 use kube_scheduler_tests::fixtures::{engine, node_applied, pod_applied};
 use kube_scheduler_tests::tenants::{KINDS, Kind, Share};
@@ -139,7 +139,7 @@ const MAX_LEFT: usize = 1 << 20;
 /// A cluster of others, and what the watch of pods keeps.
 struct World {
     engine: Engine,
-    sharing: Sharing,
+    sharing: Deduplicator,
     now: Timestamp,
     /// What an attempt may cost, in units.
     limit: u64,
@@ -150,7 +150,8 @@ impl World {
         let options = EngineOptions::default();
         let limit = options.work.base + options.work.per_node * nodes.len() as u64;
         let now = Timestamp::parse("2026-01-01T00:00:00Z").unwrap();
-        let mut world = Self { engine: engine(options), sharing: Sharing::default(), now, limit };
+        let mut world =
+            Self { engine: engine(options), sharing: Deduplicator::default(), now, limit };
         for node in nodes {
             world.engine.handle(Input::NodeApplied(node.clone()), now);
         }

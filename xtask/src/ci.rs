@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::process::{self, Ended};
+use crate::process::{self, ExitOutcome};
 use crate::{conformance, package, public_api, suite, tidy};
 
 /// How to run the steps.
@@ -53,7 +53,7 @@ struct Outcome {
 }
 
 /// Runs the steps in order and reports how each ended.
-pub(crate) fn run(args: &Args) -> Result<Ended> {
+pub(crate) fn run(args: &Args) -> Result<ExitOutcome> {
     let steps = Step::value_variants()
         .iter()
         .copied()
@@ -74,9 +74,9 @@ pub(crate) fn run(args: &Args) -> Result<Ended> {
 
     println!("\n{}", summary(&outcomes));
     Ok(if outcomes.iter().any(|outcome| outcome.failure.is_some()) {
-        Ended::Badly(1)
+        ExitOutcome::Badly(1)
     } else {
-        Ended::Well
+        ExitOutcome::Well
     })
 }
 
@@ -127,10 +127,10 @@ fn command(step: Step) -> Result<Command> {
     Ok(command)
 }
 
-fn failure(what: &str, ended: Ended) -> Option<String> {
+fn failure(what: &str, ended: ExitOutcome) -> Option<String> {
     match ended {
-        Ended::Well => None,
-        Ended::Badly(code) => Some(format!("`{what}` ended with exit code {code}")),
+        ExitOutcome::Well => None,
+        ExitOutcome::Badly(code) => Some(format!("`{what}` ended with exit code {code}")),
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_failed_step_is_named_with_its_reason() {
         let line =
-            line(&outcome(Step::Lint, failure("cargo clippy", Ended::Badly(101)).as_deref()));
+            line(&outcome(Step::Lint, failure("cargo clippy", ExitOutcome::Badly(101)).as_deref()));
         assert_eq!(line, "<== lint: FAILED after 1.5 s: `cargo clippy` ended with exit code 101");
     }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::artifact;
-use crate::process::{self, Ended};
+use crate::process::{self, ExitOutcome};
 
 const PACKAGE: &str = "kube-scheduler-tests";
 const BINARY: &str = "conformance";
@@ -71,13 +71,13 @@ pub(crate) struct Args {
 }
 
 /// Builds the program and runs it.
-pub(crate) fn run(args: &Args) -> Result<Ended> {
+pub(crate) fn run(args: &Args) -> Result<ExitOutcome> {
     let mut command = Command::new(built()?);
     process::run(with_arguments(&mut command, args)?)
 }
 
 /// Runs the required families.
-pub(crate) fn run_required() -> Result<Ended> {
+pub(crate) fn run_required() -> Result<ExitOutcome> {
     run(&Args { family: REQUIRED.map(String::from).into(), ..Args::default() })
 }
 

@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::artifact;
 use crate::metadata;
-use crate::process::{self, Ended};
+use crate::process::{self, ExitOutcome};
 
 /// How cargo builds what is shipped, and what is measured.
 pub(crate) const PROFILE: &str = "dist";
@@ -46,15 +46,15 @@ pub(crate) struct Args {
 }
 
 /// Builds and packs.
-pub(crate) fn run(args: &Args) -> Result<Ended> {
+pub(crate) fn run(args: &Args) -> Result<ExitOutcome> {
     let root = process::root()?;
     for text in TEXTS {
         if !root.join(text).is_file() {
             bail!("{text} is missing at the top of the repository; a release contains it");
         }
     }
-    if let Ended::Badly(code) = deny(&root)? {
-        return Ok(Ended::Badly(code));
+    if let ExitOutcome::Badly(code) = deny(&root)? {
+        return Ok(ExitOutcome::Badly(code));
     }
     let metadata = metadata::load()?;
     let package =
@@ -105,17 +105,17 @@ pub(crate) fn run(args: &Args) -> Result<Ended> {
     let (file, manifest) = krew::manifest(&release, &plugin, digest, args.url.as_deref())?;
     fs::write(dist.join(&file), manifest).with_context(|| format!("cannot write dist/{file}"))?;
     println!("dist/{tarball}\ndist/{chart}\ndist/{plugin}\ndist/{file}\ndist/SHA256SUMS");
-    Ok(Ended::Well)
+    Ok(ExitOutcome::Well)
 }
 
 /// Checks licences, sources and duplicates with the rules of deny.toml, and advisories where a database of them is on this
 /// machine: nothing is fetched here.
-fn deny(root: &Path) -> Result<Ended> {
+fn deny(root: &Path) -> Result<ExitOutcome> {
     if !process::succeeds(process::cargo("deny").arg("--version")) {
         println!(
             "dist: cargo-deny is not installed: `cargo xtask tidy` alone checks licences and duplicates"
         );
-        return Ok(Ended::Well);
+        return Ok(ExitOutcome::Well);
     }
     let mut deny = process::cargo("deny");
     deny.args(["--offline", "check", "licenses", "bans", "sources"]);

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use crate::process::{self, Ended};
+use crate::process::{self, ExitOutcome};
 
 /// What to play.
 #[derive(Debug, clap::Args)]
@@ -16,7 +16,7 @@ pub(crate) struct Args {
 }
 
 /// Runs the tests one after the other.
-pub(crate) fn run(args: &Args) -> Result<Ended> {
+pub(crate) fn run(args: &Args) -> Result<ExitOutcome> {
     let mut command = process::cargo("test");
     command.args(["--package", "kube-scheduler-tests", "--test", "e2e"]);
     if let Some(sizes) = &args.scale {

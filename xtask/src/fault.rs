@@ -4,10 +4,10 @@ use std::ffi::OsString;
 
 use anyhow::Result;
 
-use crate::process::{self, Ended};
+use crate::process::{self, ExitOutcome};
 
 /// Builds the program in the release profile and runs it.
-pub(crate) fn run(args: &[OsString]) -> Result<Ended> {
+pub(crate) fn run(args: &[OsString]) -> Result<ExitOutcome> {
     let mut command = process::cargo("run");
     command.args([
         "--quiet",

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{self, Ended};
+use crate::process::{self, ExitOutcome};
 
 /// What makes the compiler count which edges of the program an input takes.
 const INSTRUMENTATION: &str = "-Cpasses=sancov-module \
@@ -74,14 +74,14 @@ struct Outcome {
     findings: Vec<PathBuf>,
 }
 
-struct Running {
+struct RunningTarget {
     target: String,
     child: Child,
     started: Instant,
 }
 
 /// Builds the program, runs the targets and prints a line for each.
-pub(crate) fn run(args: &Args) -> Result<Ended> {
+pub(crate) fn run(args: &Args) -> Result<ExitOutcome> {
     if args.cost {
         return cost(args);
     }
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Args) -> Result<Ended> {
     println!("{} targets, {seconds} s each, {workers} at once", chosen.len());
 
     let mut waiting: VecDeque<String> = chosen.into();
-    let (mut running, mut outcomes): (Vec<Running>, Vec<Outcome>) = (Vec::new(), Vec::new());
+    let (mut running, mut outcomes): (Vec<RunningTarget>, Vec<Outcome>) = (Vec::new(), Vec::new());
     while !(waiting.is_empty() && running.is_empty()) {
         while running.len() < workers
             && let Some(target) = waiting.pop_front()
@@ -131,11 +131,11 @@ pub(crate) fn run(args: &Args) -> Result<Ended> {
     let executions: u64 = outcomes.iter().map(|outcome| outcome.executions).sum();
     let n_findings: usize = outcomes.iter().map(|outcome| outcome.findings.len()).sum();
     println!("{executions} executions, {n_findings} findings");
-    Ok(if n_findings == 0 { Ended::Well } else { Ended::Badly(1) })
+    Ok(if n_findings == 0 { ExitOutcome::Well } else { ExitOutcome::Badly(1) })
 }
 
 /// The cost fuzzer is a program of its own: what guides it is what it measures, not coverage.
-fn cost(args: &Args) -> Result<Ended> {
+fn cost(args: &Args) -> Result<ExitOutcome> {
     let mut command = process::cargo("run");
     command.args(["--quiet", "--release", "--package", "kube-scheduler-tests", "--bin", "cost"]);
     command.args(["--", "--minutes", &args.minutes.to_string(), "--seed", &args.seed.to_string()]);
@@ -156,7 +156,7 @@ fn build(root: &Path, folders: &Folders, targets: &[String]) -> Result<()> {
             .arg(&built)
             .env("RUSTFLAGS", INSTRUMENTATION)
             .env("FUZZ_TARGET", target);
-        if let Ended::Badly(code) = process::run(&mut command)? {
+        if let ExitOutcome::Badly(code) = process::run(&mut command)? {
             bail!("`{}` ended with exit code {code}", process::shown(&command));
         }
         let program = folders.program(target);
@@ -192,7 +192,7 @@ fn targets(kept: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn start(folders: &Folders, target: String, seconds: u32) -> Result<Running> {
+fn start(folders: &Folders, target: String, seconds: u32) -> Result<RunningTarget> {
     let learned = folders.work.join("corpus").join(&target);
     let findings = folders.work.join("findings").join(&target);
     for folder in [&learned, &findings, &folders.work.join("logs")] {
@@ -213,7 +213,7 @@ fn start(folders: &Folders, target: String, seconds: u32) -> Result<Running> {
         .stderr(log)
         .spawn()
         .with_context(|| format!("cannot start the program of {target}"))?;
-    Ok(Running { target, child, started: Instant::now() })
+    Ok(RunningTarget { target, child, started: Instant::now() })
 }
 
 fn fuzzer(folders: &Folders, target: &str) -> Command {
@@ -278,8 +278,10 @@ fn keep(folders: &Folders, target: &str) -> Result<()> {
         .arg(folders.work.join("corpus").join(target))
         .stderr(Stdio::null());
     match process::run(&mut command)? {
-        Ended::Well => Ok(()),
-        Ended::Badly(code) => bail!("merging the inputs of {target} ended with exit code {code}"),
+        ExitOutcome::Well => Ok(()),
+        ExitOutcome::Badly(code) => {
+            bail!("merging the inputs of {target} ended with exit code {code}")
+        }
     }
 }
 

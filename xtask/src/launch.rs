@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use crate::dist::PROFILE;
-use crate::process::{self, Ended};
+use crate::process::{self, ExitOutcome};
 
 /// Which benchmark to run.
 #[derive(Debug, Subcommand)]
@@ -66,11 +66,11 @@ pub(crate) enum Bench {
 }
 
 /// Runs a benchmark.
-pub(crate) fn bench(bench: &Bench) -> Result<Ended> {
+pub(crate) fn bench(bench: &Bench) -> Result<ExitOutcome> {
     match bench {
         // It starts the other one itself, to measure memory.
         Bench::Core { args } => match build_benchmarks(&["bench-core", "bench-memory"])? {
-            Ended::Well => benchmark("bench-core", args),
+            ExitOutcome::Well => benchmark("bench-core", args),
             badly => Ok(badly),
         },
         Bench::Answers { args } => benchmark("bench-answers", args),
@@ -83,12 +83,12 @@ pub(crate) fn bench(bench: &Bench) -> Result<Ended> {
             let program = "kube-scheduler-rs";
             build.args(["--profile", PROFILE, "--package", program, "--bin", program]);
             match process::run(&mut build)? {
-                Ended::Well => benchmark("bench-blackbox", args),
+                ExitOutcome::Well => benchmark("bench-blackbox", args),
                 badly => Ok(badly),
             }
         }
         Bench::Curve { args } => match build_benchmarks(&["bench-curve", "bench-memory"])? {
-            Ended::Well => benchmark("bench-curve", args),
+            ExitOutcome::Well => benchmark("bench-curve", args),
             badly => Ok(badly),
         },
         Bench::Micro { args } => {
@@ -99,7 +99,7 @@ pub(crate) fn bench(bench: &Bench) -> Result<Ended> {
     }
 }
 
-fn build_benchmarks(programs: &[&str]) -> Result<Ended> {
+fn build_benchmarks(programs: &[&str]) -> Result<ExitOutcome> {
     let mut command = process::cargo("build");
     command.args(["--profile", PROFILE, "--package", "kube-scheduler-benches"]);
     for program in programs {
@@ -108,14 +108,14 @@ fn build_benchmarks(programs: &[&str]) -> Result<Ended> {
     process::run(&mut command)
 }
 
-fn benchmark(program: &str, args: &[OsString]) -> Result<Ended> {
+fn benchmark(program: &str, args: &[OsString]) -> Result<ExitOutcome> {
     let mut command = process::cargo("run");
     command.args(["--profile", PROFILE, "--package", "kube-scheduler-benches"]);
     process::run(command.args(["--bin", program, "--"]).args(args))
 }
 
 /// Runs the demo exactly as the README's command does, so that both share one build.
-pub(crate) fn demo(args: &[OsString]) -> Result<Ended> {
+pub(crate) fn demo(args: &[OsString]) -> Result<ExitOutcome> {
     let mut command = process::cargo("run");
     command.args(["--release", "--package", "kube-scheduler-rs", "--", "demo"]);
     process::run(command.args(args))

@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::process::Ended;
+use crate::process::ExitOutcome;
 
 /// Builds, checks, tests and packs kube-scheduler-rs.
 #[derive(Debug, Parser)]
@@ -96,8 +96,8 @@ enum Command {
 fn main() -> ExitCode {
     let done = public_api::stand_in().unwrap_or_else(command);
     match done {
-        Ok(Ended::Well) => ExitCode::SUCCESS,
-        Ok(Ended::Badly(code)) => ExitCode::from(code),
+        Ok(ExitOutcome::Well) => ExitCode::SUCCESS,
+        Ok(ExitOutcome::Badly(code)) => ExitCode::from(code),
         Err(error) => {
             eprintln!("xtask: {error:#}");
             ExitCode::FAILURE
@@ -105,7 +105,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn command() -> Result<Ended> {
+fn command() -> Result<ExitOutcome> {
     match Cli::parse().command {
         Command::Ci(args) => ci::run(&args),
         Command::Test { args } => suite::run(&args),

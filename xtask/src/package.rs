@@ -13,7 +13,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::metadata::{self, Metadata, Package};
-use crate::process::{self, Ended};
+use crate::process::{self, ExitOutcome};
 
 /// A program outside of the workspace that uses the packages.
 struct Program {
@@ -54,17 +54,17 @@ const PROGRAMS: [Program; 3] = [
 ];
 
 /// Packs, unpacks, builds and runs.
-pub(crate) fn run() -> Result<Ended> {
+pub(crate) fn run() -> Result<ExitOutcome> {
     let root = process::root()?;
     let metadata = metadata::load()?;
     let published = metadata::published(&metadata);
     let incomplete: Vec<String> = published.values().filter_map(|package| lacks(package)).collect();
     incomplete.iter().for_each(|problem| println!("{problem}"));
     if !incomplete.is_empty() {
-        return Ok(Ended::Badly(1));
+        return Ok(ExitOutcome::Badly(1));
     }
-    if let Ended::Badly(code) = process::run(&mut pack(&root, &metadata))? {
-        return Ok(Ended::Badly(code));
+    if let ExitOutcome::Badly(code) = process::run(&mut pack(&root, &metadata))? {
+        return Ok(ExitOutcome::Badly(code));
     }
     let target = metadata.target_directory.as_std_path();
     let outside = target.join("outside");
@@ -86,19 +86,19 @@ pub(crate) fn run() -> Result<Ended> {
         let reached = dependencies(program, &outside)?;
         if let Some(name) = program.without.iter().find(|name| reached.contains(**name)) {
             println!("package: {} needs {name}, of which it must be free", program.name);
-            return Ok(Ended::Badly(1));
+            return Ok(ExitOutcome::Badly(1));
         }
         let mut command = process::cargo(if program.runs { "run" } else { "check" });
         command.args(["--quiet", "--package", program.name]);
         command.current_dir(&outside).env("CARGO_TARGET_DIR", target);
         println!("    {}", process::shown(&command));
-        if let Ended::Badly(code) = process::run(&mut command)? {
+        if let ExitOutcome::Badly(code) = process::run(&mut command)? {
             println!("package: {}, the first example of {}, failed", program.name, program.example);
-            return Ok(Ended::Badly(code));
+            return Ok(ExitOutcome::Badly(code));
         }
     }
     println!("package: ok ({} packages, {} programs)", published.len(), PROGRAMS.len());
-    Ok(Ended::Well)
+    Ok(ExitOutcome::Well)
 }
 
 /// The crates that a program is built of.

@@ -11,14 +11,14 @@ use anyhow::{Context, Result, bail};
 
 /// How a program ended, as far as its caller's exit code is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ExitOutcome {
     /// Exit code 0.
     Well,
     /// Any other exit code; 1 when a signal ended the program.
     Badly(u8),
 }
 
-impl From<ExitStatus> for Ended {
+impl From<ExitStatus> for ExitOutcome {
     fn from(status: ExitStatus) -> Self {
         match status.code() {
             Some(0) => Self::Well,
@@ -72,7 +72,7 @@ fn describes_running_package(variable: &OsStr) -> bool {
 }
 
 /// Runs a program to its end, its output where ours goes.
-pub(crate) fn run(command: &mut Command) -> Result<Ended> {
+pub(crate) fn run(command: &mut Command) -> Result<ExitOutcome> {
     // Flush, so that our output does not appear after the program's.
     io::stdout().flush().context("standard output")?;
     let status = command.status().with_context(|| format!("cannot start `{}`", shown(command)))?;

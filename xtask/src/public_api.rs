@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 
 use crate::baseline::{Baseline, Exception};
 use crate::metadata::{self, Metadata};
-use crate::process::{self, Ended};
+use crate::process::{self, ExitOutcome};
 use crate::tidy;
 use library::{Kind, Library};
 
@@ -62,7 +62,7 @@ pub(crate) struct Args {
 }
 
 /// Compares what the libraries offer with the records, and with what is used.
-pub(crate) fn run(args: &Args) -> Result<Ended> {
+pub(crate) fn run(args: &Args) -> Result<ExitOutcome> {
     let root = process::root()?;
     let metadata = metadata::load()?;
     let libraries = libraries(&metadata)?;
@@ -97,10 +97,10 @@ pub(crate) fn run(args: &Args) -> Result<Ended> {
     let looked_at = format!("{} libraries, {n_items} items", libraries.len());
     if problems.is_empty() {
         println!("public-api: ok ({looked_at})");
-        return Ok(Ended::Well);
+        return Ok(ExitOutcome::Well);
     }
     println!("public-api: {} problems ({looked_at}); `--bless` writes the records", problems.len());
-    Ok(Ended::Badly(1))
+    Ok(ExitOutcome::Badly(1))
 }
 
 /// The libraries that are published.

@@ -8,17 +8,17 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::process::{self, Ended};
+use crate::process::{self, ExitOutcome};
 
 /// Runs the tests; with no extra arguments the doc tests too.
-pub(crate) fn run(args: &[OsString]) -> Result<Ended> {
+pub(crate) fn run(args: &[OsString]) -> Result<ExitOutcome> {
     let tests = process::run(&mut tests(args)?)?;
     if !args.is_empty() {
         return Ok(tests);
     }
     // Doc tests run even after a failure: one run should report all that is broken.
     let doc_tests = process::run(&mut doc_tests()?)?;
-    Ok(if tests == Ended::Well { doc_tests } else { tests })
+    Ok(if tests == ExitOutcome::Well { doc_tests } else { tests })
 }
 
 /// The command for unit and integration tests.

@@ -24,7 +24,7 @@ use anyhow::{Context, Result};
 
 use crate::baseline::Baseline;
 use crate::metadata;
-use crate::process::{self, Ended};
+use crate::process::{self, ExitOutcome};
 
 pub(crate) use scan::{Source, imports, path_at};
 #[cfg(test)]
@@ -87,7 +87,7 @@ pub(crate) struct Args {
 }
 
 /// Checks everything; what is broken is printed, one line each.
-pub(crate) fn run(args: &Args) -> Result<Ended> {
+pub(crate) fn run(args: &Args) -> Result<ExitOutcome> {
     let root = process::root()?;
     let read = |path: &str| {
         std::fs::read_to_string(root.join(path))
@@ -137,8 +137,8 @@ pub(crate) fn run(args: &Args) -> Result<Ended> {
     let looked_at = format!("{} packages, {files} files", packages.len());
     if findings.is_empty() {
         println!("tidy: ok ({looked_at})");
-        return Ok(Ended::Well);
+        return Ok(ExitOutcome::Well);
     }
     println!("tidy: {} findings ({looked_at})", findings.len());
-    Ok(Ended::Badly(1))
+    Ok(ExitOutcome::Badly(1))
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::MissedTickBehavior;
 
 pub use self::verdict::Verdict;
-use self::verdict::Waited;
+use self::verdict::WaitSeries;
 use super::load;
 use super::process_usage::Usage;
 use super::server::{Backend, Cluster};
@@ -64,7 +64,7 @@ struct Waits {
     n_bound: usize,
 }
 
-type Shared = Arc<Mutex<Waits>>;
+type SharedWaits = Arc<Mutex<Waits>>;
 
 /// What was seen since the sample before.
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +110,7 @@ impl Soak {
     pub async fn play(&self) -> Result<(Table, Verdict)> {
         let cluster = Cluster::start(&self.backend, &self.program, Features::Default).await?;
         load::fill(&cluster.api, NAMESPACE, self.n_nodes, 0, Shape::Plain).await?;
-        let waits = Shared::default();
+        let waits = SharedWaits::default();
         let watch = tokio::spawn(follow(cluster.api.clone(), waits.clone()));
         let kubeconfig = cluster.scheduler_kubeconfig.to_string_lossy().into_owned();
         let command = self.command.iter().map(|arg| arg.replace("{kubeconfig}", &kubeconfig));
@@ -129,7 +129,7 @@ impl Soak {
     async fn churn(
         &self,
         api: &Api,
-        waits: &Shared,
+        waits: &SharedWaits,
         scheduler: &mut Process,
     ) -> Result<(Table, Verdict)> {
         let mut table = Table::new([
@@ -146,7 +146,7 @@ impl Soak {
         let started = Instant::now();
         let mut tick = tokio::time::interval(Duration::from_secs(1) / self.pods_per_second.max(1));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut n_created, mut n_samples, mut waits_by_sample) = (0, 0, Waited::default());
+        let (mut n_created, mut n_samples, mut waits_by_sample) = (0, 0, WaitSeries::default());
         while started.elapsed() < self.length {
             tick.tick().await;
             let pod = pod(n_created);
@@ -208,7 +208,7 @@ fn sample(
     table: &mut Table,
     started: Instant,
     n_created: usize,
-    waits: &Shared,
+    waits: &SharedWaits,
     scheduler: &mut Process,
 ) -> Result<Sample> {
     let usage = usage(scheduler)?;
@@ -239,7 +239,7 @@ fn sample(
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Seen {
+struct WatchedPod {
     metadata: Metadata,
     spec: Spec,
 }
@@ -257,7 +257,7 @@ struct Spec {
 }
 
 /// Notes when pods are bound, until it is aborted. A watch that ends is followed by another one.
-async fn follow(api: Api, waits: Shared) {
+async fn follow(api: Api, waits: SharedWaits) {
     let path = format!(
         "/api/v1/namespaces/{NAMESPACE}/pods?watch=1&resourceVersion=0&fieldSelector=spec.nodeName%21%3D"
     );
@@ -269,8 +269,8 @@ async fn follow(api: Api, waits: Shared) {
     }
 }
 
-async fn read(mut pods: Watch<impl AsyncBufRead + Unpin>, waits: &Shared) {
-    while let Ok(Some(change)) = pods.next::<Seen>().await {
+async fn read(mut pods: Watch<impl AsyncBufRead + Unpin>, waits: &SharedWaits) {
+    while let Ok(Some(change)) = pods.next::<WatchedPod>().await {
         let Change::Applied(seen) = change else { continue };
         let mut waits = lock(waits);
         if !seen.spec.node_name.is_empty()

@@ -31,7 +31,7 @@ pub(crate) const WIDTH: usize = 30;
 pub(crate) struct World {
     parts: Parts,
     cluster: Cluster,
-    created: Arc<Mutex<Created>>,
+    created: Arc<Mutex<CreatedObjects>>,
     tasks: Vec<JoinHandle<Result<()>>>,
     _stop: oneshot::Sender<()>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Parts {
 
 /// What to take away at the end.
 #[derive(Debug, Default)]
-struct Created {
+struct CreatedObjects {
     namespaces: BTreeSet<String>,
     /// Where objects in namespaces are.
     collections: BTreeSet<String>,
@@ -169,7 +169,7 @@ impl World {
 #[derive(Clone)]
 pub(crate) struct Hands {
     pub(crate) api: Api,
-    created: Option<Arc<Mutex<Created>>>,
+    created: Option<Arc<Mutex<CreatedObjects>>>,
     /// Priorities that there is a class for.
     priorities: Arc<tokio::sync::Mutex<BTreeSet<i64>>>,
     /// In which versions the server has pod groups.

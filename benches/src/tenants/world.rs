@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, load};
-use kube_scheduler_engine::{Effect, Engine, EngineOptions, Input, Sharing, Turn};
+use kube_scheduler_engine::{Deduplicator, Effect, Engine, EngineOptions, Input, Turn};
 use kube_scheduler_framework::EventObject;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ kind: KubeSchedulerConfiguration
 /// The engine, and what a watch keeps.
 pub(super) struct World {
     pub(super) engine: Engine,
-    pub(super) sharing: Sharing,
+    pub(super) sharing: Deduplicator,
     pub(super) now: Timestamp,
 }
 
@@ -51,7 +51,7 @@ impl World {
         let registry = kube_scheduler_plugins_intree::registry();
         let engine = Engine::new(&config, &registry, EngineOptions::default())?;
         let now = Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?;
-        let mut world = Self { engine, sharing: Sharing::default(), now };
+        let mut world = Self { engine, sharing: Deduplicator::default(), now };
         for at in 0..n_nodes {
             let node = Arc::new(Node::from_value(&node(at))?);
             world.engine.handle(Input::NodeApplied(node), now);

@@ -12,7 +12,7 @@ use crate::explanation::is_being_deleted;
 use crate::idleness::{Idleness, NextStep};
 use crate::interrupt::Interrupt;
 use crate::pod_name::PodName;
-use crate::rehearsal::{Happening, Rehearsal};
+use crate::rehearsal::{Rehearsal, RehearsalEvent};
 
 /// A pod that was evicted.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Eviction {
 
 /// Why a course ended before nothing changed any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CutShort {
+pub(crate) enum StopReason {
     /// The answer is not wanted any more.
     Interrupted,
     /// The limit of attempts was reached, with pods that were ready.
@@ -53,7 +53,7 @@ pub(crate) struct Course {
     /// Why the last attempt at a pod failed, by UID, and whether that was an error.
     pub(crate) failures: KeyedMap<Arc<str>, (bool, String)>,
     /// Why it ended before nothing changed any more, if it did.
-    pub(crate) cut_short: Option<CutShort>,
+    pub(crate) cut_short: Option<StopReason>,
 }
 
 impl Course {
@@ -120,14 +120,14 @@ impl Course {
     /// Makes one attempt. Returns false if no pod is ready, or the course is cut short.
     pub(crate) fn attempt(&mut self) -> bool {
         if self.interrupt.is_set() {
-            self.cut_short = Some(CutShort::Interrupted);
+            self.cut_short = Some(StopReason::Interrupted);
         }
         if self.cut_short.is_some() {
             return false;
         }
         if self.attempts_left == 0 {
             if self.engine.has_ready() {
-                self.cut_short = Some(CutShort::Attempts);
+                self.cut_short = Some(StopReason::Attempts);
             }
             return false;
         }
@@ -162,9 +162,9 @@ impl Course {
     /// A warning for the reader of the answer if the course was cut short.
     pub(crate) fn warning_if_cut_short(&self) -> Option<String> {
         let why = match self.cut_short? {
-            CutShort::Interrupted => ": it took too long",
-            CutShort::Attempts => " by the limit of attempts",
-            CutShort::Circle => {
+            StopReason::Interrupted => ": it took too long",
+            StopReason::Attempts => " by the limit of attempts",
+            StopReason::Circle => {
                 ": it would never end, as pods that are evicted come again and are evicted again"
             }
         };
@@ -188,22 +188,22 @@ impl Course {
     fn carry_out(&mut self) {
         for happening in self.rehearsal.carry_out(&mut self.engine, self.now) {
             match happening {
-                Happening::Bound(pod) => {
+                RehearsalEvent::Bound(pod) => {
                     let name = PodName::from(&*pod);
                     self.failures.remove(&pod.uid);
                     self.placements.insert(name, pod.node_name.clone().unwrap_or_default());
                     self.bound.push(pod);
                     self.idleness.progressed(self.now);
                 }
-                Happening::Evicted(pod) => {
+                RehearsalEvent::Evicted(pod) => {
                     self.placements.remove(&PodName::from(&*pod));
                     self.evictions.push(Eviction { pod, by: self.current.clone() });
                     self.idleness.progressed(self.now);
                 }
-                Happening::Failed { pod, is_error, message } => {
+                RehearsalEvent::Failed { pod, is_error, message } => {
                     self.failures.insert(pod.uid, (is_error, message));
                 }
-                Happening::Changed(_) => {}
+                RehearsalEvent::Changed(_) => {}
             }
         }
     }

@@ -101,7 +101,7 @@ pub(crate) fn explain_until(
 /// The explanation of what was found, in which the pod's group has the last word: a pod gets no node while its group does not.
 pub(crate) fn explanation_in_group(
     engine: &Engine,
-    found: Found,
+    found: ExplainedPod,
     options: ExplainOptions,
     interrupt: &Interrupt,
     now: Timestamp,
@@ -134,11 +134,11 @@ pub(crate) fn explanation_in_group(
 
 /// What an attempt at a pod would find now.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct ExplainedPod {
     pub(crate) pod: Arc<Pod>,
     /// Where the pod is, if it is not only a manifest.
     place: Option<PodPlace>,
-    pub(crate) explanation: engine::Explanation,
+    pub(crate) explanation: engine::AttemptExplanation,
 }
 
 /// Asks the engine.
@@ -146,7 +146,7 @@ pub(crate) fn found_about(
     engine: &mut Engine,
     subject: &Subject,
     now: Timestamp,
-) -> Result<Found, Refusal> {
+) -> Result<ExplainedPod, Refusal> {
     let pod = match subject {
         Subject::Known(name) => {
             subject.pod_in(engine).ok_or_else(|| Refusal::NoSuchPod(name.clone()))?
@@ -158,15 +158,19 @@ pub(crate) fn found_about(
     let found = match engine.explain(&pod, random, now) {
         Some(found) => found,
         // Another scheduler has given it its node.
-        None if pod.is_assigned() => engine::Explanation::nothing_yet(&pod),
+        None if pod.is_assigned() => engine::AttemptExplanation::nothing_yet(&pod),
         None => return Err(not_ours(engine, &pod)),
     };
-    Ok(Found { pod, place, explanation: found })
+    Ok(ExplainedPod { pod, place, explanation: found })
 }
 
 /// The explanation of what was found.
-pub(crate) fn explanation_of(found: Found, options: ExplainOptions, now: Timestamp) -> Explanation {
-    let Found { pod, place, explanation } = found;
+pub(crate) fn explanation_of(
+    found: ExplainedPod,
+    options: ExplainOptions,
+    now: Timestamp,
+) -> Explanation {
+    let ExplainedPod { pod, place, explanation } = found;
     compose::compose(&pod, place, explanation, options, now)
 }
 

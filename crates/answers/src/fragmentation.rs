@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_cache::{ClusterState, NodeIdx};
-use kube_scheduler_engine::{Engine, Explanation};
+use kube_scheduler_engine::{AttemptExplanation, Engine};
 
 pub use self::data::{FragmentCause, Fragmentation, FragmentedResource, NodePool, ShapeAnswer};
 use self::shapes::{Shape, Shapes};
@@ -103,7 +103,7 @@ pub fn fragmentation(
     }
 }
 
-fn shape_answer(shape: &Shape, found: &Explanation) -> ShapeAnswer {
+fn shape_answer(shape: &Shape, found: &AttemptExplanation) -> ShapeAnswer {
     let asked = requested(&shape.pod).into_iter().filter(|(_, amount)| *amount > 0);
     ShapeAnswer {
         example: shape.example.clone(),
@@ -132,7 +132,7 @@ impl Tally {
         &mut self,
         cluster: &ClusterState,
         shape: &Shape,
-        found: &Explanation,
+        found: &AttemptExplanation,
         by: Option<&str>,
     ) {
         let n_pods = i128::try_from(shape.n_pods).unwrap_or(i128::MAX);

@@ -14,7 +14,7 @@ use crate::fragmentation::{Fragmentation, fragmentation};
 use crate::interrupt::Interrupt;
 use crate::preemption::{Preemption, preemption_until};
 use crate::queue::{Queue, queue_until};
-use crate::request::{Asked, Question};
+use crate::request::{Computation, Question};
 use crate::what_if::{QuestionLimits, WhatIf, what_if};
 
 /// How many entries each list of a [`WhatIf`] has at most for its reader over HTTP.
@@ -55,7 +55,7 @@ impl Inquiry {
     /// Records what the answer to `question` needs, a copy of the engine included. [`Engine::fork`] says what a copy costs.
     pub fn new(question: &Question, engine: &Engine, now: Timestamp) -> Self {
         let place = match &question.asked {
-            Asked::Explanation { subject: Subject::Known(name), .. } => {
+            Computation::Explanation { subject: Subject::Known(name), .. } => {
                 engine.place_of(&name.namespace, &name.name)
             }
             _ => None,
@@ -72,7 +72,7 @@ impl Inquiry {
         let interrupt = interrupt.clone();
         let warnings = question.objects.add_to(&mut engine, &interrupt, now);
         let mut answer = match &question.asked {
-            Asked::Explanation { subject, suggest } => {
+            Computation::Explanation { subject, suggest } => {
                 let all = ExplainOptions::ALL;
                 let mut answer = explain_until(&mut engine, subject, all, &interrupt, now)?;
                 if let Some(pod) = subject.pod_in(&engine).filter(|_| *suggest) {
@@ -82,27 +82,27 @@ impl Inquiry {
                 answer.place = place.map(place_answer).or(answer.place);
                 Answer::Explanation(Box::new(answer))
             }
-            Asked::Preemption { subject } => {
+            Computation::Preemption { subject } => {
                 let answer =
                     preemption_until(&mut engine, subject, ExplainOptions::ALL, &interrupt, now)?;
                 Answer::Preemption(Box::new(answer))
             }
-            Asked::WhatIf { changes } => {
+            Computation::WhatIf { changes } => {
                 let limits = QuestionLimits { interrupt, ..QuestionLimits::default() };
                 Answer::WhatIf(Box::new(what_if(&engine, changes, limits, now)?))
             }
-            Asked::Capacity { template, options } => {
+            Computation::Capacity { template, options } => {
                 let mut options = options.clone();
                 options.interrupt = interrupt;
                 Answer::Capacity(Box::new(capacity(&engine, template, options, now)?))
             }
-            Asked::Queue { options } => {
+            Computation::Queue { options } => {
                 // What its reader may not see is taken out before the list is cut.
                 let mut options = *options;
                 options.max_listed = usize::MAX;
                 Answer::Queue(Box::new(queue_until(&engine, options, &interrupt, now)))
             }
-            Asked::Fragmentation { options } => {
+            Computation::Fragmentation { options } => {
                 let mut options = options.clone();
                 options.interrupt = interrupt;
                 Answer::Fragmentation(Box::new(fragmentation(&engine, &options, now)))
@@ -159,7 +159,7 @@ impl Answer {
             }
             Self::Queue(answer) => {
                 let max = match &question.asked {
-                    Asked::Queue { options } => options.max_listed,
+                    Computation::Queue { options } => options.max_listed,
                     _ => listed.max_feasible,
                 };
                 Self::Queue(Box::new(answer.visible_to(reader, namespace).limited(max)))

@@ -80,8 +80,8 @@ pub use pod_name::{PodName, PodNameError, generated_name};
 pub use preemption::{
     CandidateAnswer, NodesInVain, Preemption, PreemptionChoice, VictimAnswer, preemption,
 };
-pub use queue::{Queue, QueueOptions, WaitingGroup, WaitingPod, queue};
-pub use rehearsal::{Happening, Rehearsal};
+pub use queue::{Queue, QueueOptions, QueuedPodAnswer, WaitingGroup, queue};
+pub use rehearsal::{Rehearsal, RehearsalEvent};
 pub use request::{LabelError, Notes, Question, QuestionKind, RequestError, check_key, check_pair};
 pub use schema::{arguments_schema, schema};
 pub use suggestions::suggestions;

@@ -11,7 +11,7 @@ const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// A field of a manifest that cannot be.
 #[derive(Debug)]
-pub(crate) struct Wrong {
+pub(crate) struct FieldProblem {
     pub(crate) field: &'static str,
     pub(crate) problem: String,
 }
@@ -35,19 +35,19 @@ pub(crate) fn manifest(
     namespace: &Arc<str>,
     at: &Place,
     options: &CompileOptions,
-) -> Result<Pod, Wrong> {
+) -> Result<Pod, FieldProblem> {
     let given = pod.get("metadata").and_then(|meta| meta.get("namespace"));
     let given = given.and_then(Value::as_str).filter(|given| !given.is_empty());
     let namespace: Arc<str> = given.map_or_else(|| namespace.clone(), Arc::from);
     if pod["spec"]["priority"].is_null() && !pod["spec"]["priorityClassName"].is_null() {
         let problem = format!("is not set although there is a priorityClassName: {}", at.how);
-        return Err(Wrong { field: at.priority, problem });
+        return Err(FieldProblem { field: at.priority, problem });
     }
     if pod["spec"].is_object() && pod["spec"]["schedulerName"].is_null() {
         pod["spec"]["schedulerName"] = DEFAULT_SCHEDULER.into();
     }
     let pod = Pod::from_json_with(pod.to_string(), options)
-        .map_err(|error| Wrong { field: at.object, problem: error.to_string() })?;
+        .map_err(|error| FieldProblem { field: at.object, problem: error.to_string() })?;
     let name: Arc<str> = if pod.name.is_empty() { "pod".into() } else { pod.name.clone() };
     let uid = uid(&namespace, &name);
     Ok(Pod { namespace, name, uid, ..pod })
@@ -58,8 +58,8 @@ pub(crate) fn pod_group(
     mut group: Value,
     namespace: &Arc<str>,
     at: &'static str,
-) -> Result<Arc<Object>, Wrong> {
-    let refused = |problem: String| Wrong { field: at, problem };
+) -> Result<Arc<Object>, FieldProblem> {
+    let refused = |problem: String| FieldProblem { field: at, problem };
     if group["metadata"].is_object() && group["metadata"]["namespace"].is_null() {
         group["metadata"]["namespace"] = Value::from(&**namespace);
     }

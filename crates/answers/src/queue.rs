@@ -13,7 +13,7 @@ use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_engine::{Engine, PodStage};
 use kube_scheduler_framework::Code;
 
-pub use self::data::{Queue, WaitingGroup, WaitingPod};
+pub use self::data::{Queue, QueuedPodAnswer, WaitingGroup};
 use crate::API_VERSION;
 use crate::course::Course;
 use crate::explanation::{PlaceAnswer, is_being_deleted, is_ours, place_answer};
@@ -72,7 +72,7 @@ pub(crate) fn queue_until(
         course = Some(tried);
     }
     let all = outside.pods.drain(..).chain(waiting);
-    let mut pods: Vec<WaitingPod> =
+    let mut pods: Vec<QueuedPodAnswer> =
         all.filter_map(|pod| waiting_pod(engine, course.as_ref(), &pod)).collect();
     // A pod that was ready before the copy ran need not be ready after it.
     pods.sort_by_key(|pod| rank(pod.place.stage));
@@ -105,7 +105,7 @@ pub(crate) fn queue_until(
 }
 
 /// Pods without a node on the API server that are not queued, or do not wait there.
-struct Outside {
+struct UnqueuedPods {
     /// Those whose attempt or binding is under way, by name.
     pods: Vec<Arc<Pod>>,
     n_foreign: usize,
@@ -113,8 +113,8 @@ struct Outside {
     n_being_deleted: usize,
 }
 
-fn under_way(engine: &Engine) -> Outside {
-    let mut outside = Outside { pods: Vec::new(), n_foreign: 0, n_being_deleted: 0 };
+fn under_way(engine: &Engine) -> UnqueuedPods {
+    let mut outside = UnqueuedPods { pods: Vec::new(), n_foreign: 0, n_being_deleted: 0 };
     for pod in engine.known_pods().filter(|pod| !pod.is_assigned()) {
         let Some(place) = engine.place_of(&pod.namespace, &pod.name) else { continue };
         match place.stage {
@@ -139,9 +139,9 @@ fn rank(stage: &str) -> usize {
 }
 
 /// The entry of one pod in the answer; `None` if the engine does not know it.
-fn waiting_pod(engine: &Engine, course: Option<&Course>, pod: &Pod) -> Option<WaitingPod> {
+fn waiting_pod(engine: &Engine, course: Option<&Course>, pod: &Pod) -> Option<QueuedPodAnswer> {
     let before = engine.place_of(&pod.namespace, &pod.name)?;
-    let mut answer = WaitingPod {
+    let mut answer = QueuedPodAnswer {
         order: 0,
         pod: pod.key(),
         priority: pod.priority(),
@@ -201,7 +201,7 @@ fn last_failure(pod: &Pod) -> Option<(bool, String)> {
 type Reason<'a> = (&'a str, &'a [String], &'a [String], Option<&'a str>);
 
 /// Pods that wait for the same, the largest group first.
-fn groups(pods: &[WaitingPod], max_examples: usize) -> Vec<WaitingGroup> {
+fn groups(pods: &[QueuedPodAnswer], max_examples: usize) -> Vec<WaitingGroup> {
     let mut groups: Vec<WaitingGroup> = Vec::new();
     let mut known: BTreeMap<Reason<'_>, usize> = BTreeMap::new();
     for pod in pods {

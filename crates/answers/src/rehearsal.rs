@@ -17,7 +17,7 @@ pub(crate) use self::volumes::edited;
 
 /// Something that happened to a pod while effects were carried out.
 #[derive(Clone, Debug)]
-pub enum Happening {
+pub enum RehearsalEvent {
     /// It was bound to its node; the pod with that node.
     Bound(Arc<Pod>),
     /// It was evicted; the pod as it was before.
@@ -43,7 +43,7 @@ pub struct Rehearsal {
 
 impl Rehearsal {
     /// Carries out all pending effects of the engine, and those that follow from them. Returns what happened to pods, in order.
-    pub fn carry_out(&mut self, engine: &mut Engine, now: Timestamp) -> Vec<Happening> {
+    pub fn carry_out(&mut self, engine: &mut Engine, now: Timestamp) -> Vec<RehearsalEvent> {
         let mut server = Server { engine, now, revision: &mut self.revision, seen: Vec::new() };
         loop {
             let effects: Vec<Effect> = server.engine.drain_effects().collect();
@@ -67,7 +67,7 @@ struct Server<'a> {
     engine: &'a mut Engine,
     now: Timestamp,
     revision: &'a mut u64,
-    seen: Vec<Happening>,
+    seen: Vec<RehearsalEvent>,
 }
 
 impl Server<'_> {
@@ -133,7 +133,7 @@ impl Server<'_> {
         };
         match result {
             Ok(placed) => {
-                self.seen.push(Happening::Bound(Arc::new(placed.clone())));
+                self.seen.push(RehearsalEvent::Bound(Arc::new(placed.clone())));
                 self.handle(Input::BindingWritten { token, result: Ok(()) });
                 self.announce(placed);
             }
@@ -146,7 +146,7 @@ impl Server<'_> {
         let mut status: PodStatus = (*known.status).clone();
         if let Some(condition) = &patch.condition {
             if *condition.kind == *POD_SCHEDULED {
-                self.seen.push(Happening::Failed {
+                self.seen.push(RehearsalEvent::Failed {
                     pod: pod.clone(),
                     is_error: *condition.reason == *"SchedulerError",
                     message: condition.message.to_string(),
@@ -167,7 +167,7 @@ impl Server<'_> {
 
     fn evict(&mut self, pod: &PodRef) -> EvictionOutcome {
         let Some(known) = self.known(pod) else { return EvictionOutcome::AlreadyGone };
-        self.seen.push(Happening::Evicted(known.clone()));
+        self.seen.push(RehearsalEvent::Evicted(known.clone()));
         self.delete(&known);
         EvictionOutcome::Deleted
     }
@@ -190,7 +190,7 @@ impl Server<'_> {
         *self.revision += 1;
         let resource_version: Arc<str> = format!("simulated-{}", self.revision).into();
         let pod = Arc::new(Pod { resource_version, ..pod });
-        self.seen.push(Happening::Changed(pod.clone()));
+        self.seen.push(RehearsalEvent::Changed(pod.clone()));
         self.handle(Input::PodApplied(pod));
     }
 }

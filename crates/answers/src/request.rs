@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(crate) use self::asked::Asked;
-use self::asked::Read;
+pub(crate) use self::asked::Computation;
+use self::asked::ParsedRequest;
 pub use self::kind::QuestionKind;
 use self::objects::Objects;
 pub use self::rules::{LabelError, check_key, check_pair};
@@ -26,7 +26,7 @@ use self::specs::{
 };
 use crate::API_VERSION;
 use crate::explanation::Visibility;
-use crate::manifests::Wrong;
+use crate::manifests::FieldProblem;
 use crate::typed::Mistake;
 
 /// Why a request is not a question.
@@ -51,8 +51,8 @@ pub enum RequestError {
     },
 }
 
-impl From<Wrong> for RequestError {
-    fn from(Wrong { field, problem }: Wrong) -> Self {
+impl From<FieldProblem> for RequestError {
+    fn from(FieldProblem { field, problem }: FieldProblem) -> Self {
         Self::Field { field: field.into(), problem }
     }
 }
@@ -65,7 +65,7 @@ pub struct Question {
     /// What the caller must be allowed to list to ask this: nodes, if the question names some; pods of all namespaces, if it is
     /// about pods of other namespaces than its own.
     pub demands: Visibility,
-    pub(crate) asked: Asked,
+    pub(crate) asked: Computation,
     /// What comes with its pods.
     pub(crate) objects: Objects,
     namespace: Arc<str>,
@@ -223,7 +223,8 @@ impl Question {
         options: &CompileOptions,
     ) -> Result<Self, RequestError> {
         let namespace: Arc<str> = namespace.into();
-        let Read { asked, demands, objects } = Read::from_spec(kind, &namespace, &spec, options)?;
+        let ParsedRequest { asked, demands, objects } =
+            ParsedRequest::from_spec(kind, &namespace, &spec, options)?;
         Ok(Self { kind, demands, asked, objects, namespace, metadata, spec })
     }
 
@@ -231,7 +232,7 @@ impl Question {
     /// found out first.
     #[must_use]
     pub fn of_objects(mut self) -> Self {
-        if let Asked::Queue { options } = &mut self.asked {
+        if let Computation::Queue { options } = &mut self.asked {
             options.from_objects = true;
         }
         self
@@ -353,7 +354,8 @@ mod tests {
     #[test]
     fn a_pod_is_named_or_given() {
         let named = read(&question(json!({"podName": "a", "suggest": true}))).unwrap();
-        let Asked::Explanation { subject: Subject::Known(name), suggest: true } = &named.asked
+        let Computation::Explanation { subject: Subject::Known(name), suggest: true } =
+            &named.asked
         else {
             panic!("{named:?}")
         };
@@ -361,7 +363,7 @@ mod tests {
         let spec = json!({"containers": [{"name": "c"}], "schedulerName": "default-scheduler"});
         let given =
             read(&question(json!({"pod": {"metadata": {"generateName": "x-"}, "spec": spec}})));
-        let Asked::Explanation { subject: Subject::Manifest(pod), .. } = given.unwrap().asked
+        let Computation::Explanation { subject: Subject::Manifest(pod), .. } = given.unwrap().asked
         else {
             panic!("not a manifest")
         };
@@ -424,7 +426,7 @@ mod tests {
         ]});
         let question = read_spec(QuestionKind::WhatIf, "web", &own).unwrap();
         assert_eq!(question.demands, Visibility { nodes: false, all_pods: false });
-        let Asked::WhatIf { changes } = &question.asked else { panic!("{question:?}") };
+        let Computation::WhatIf { changes } = &question.asked else { panic!("{question:?}") };
         let [Change::AddPod(first), Change::AddPod(second), Change::DeletePod(gone)] = &changes[..]
         else {
             panic!("{changes:?}")
@@ -439,7 +441,7 @@ mod tests {
             let evict = json!({"changes": [{"evictPod": {"name": "b", "namespace": namespace}}]});
             let question = read_spec(QuestionKind::WhatIf, "web", &evict).unwrap();
             assert_eq!(question.demands, Visibility { nodes: false, all_pods });
-            let Asked::WhatIf { changes } = &question.asked else { panic!("{question:?}") };
+            let Computation::WhatIf { changes } = &question.asked else { panic!("{question:?}") };
             let [Change::EvictPod(name)] = &changes[..] else { panic!("{changes:?}") };
             assert_eq!(name.to_string(), format!("{namespace}/b"));
         }
@@ -601,7 +603,8 @@ mod tests {
             options.pod_level_resources = pod_level_resources;
             let kind = QuestionKind::Explanation;
             let read = Question::from_json(kind, "web", body.as_bytes(), &options).unwrap();
-            let Asked::Explanation { subject: Subject::Manifest(pod), .. } = read.asked else {
+            let Computation::Explanation { subject: Subject::Manifest(pod), .. } = read.asked
+            else {
                 panic!("a pod is asked about")
             };
             pod.requests.fit.milli_cpu

@@ -221,7 +221,7 @@ impl Trials<'_> {
 }
 
 /// The pods that would be evicted for a pod, if it then gets a node: none if it fits without.
-fn victims(found: &engine::Explanation, may_evict: bool) -> Option<Vec<String>> {
+fn victims(found: &engine::AttemptExplanation, may_evict: bool) -> Option<Vec<String>> {
     if found.chosen.is_some() {
         return Some(Vec::new());
     }

@@ -193,7 +193,7 @@ fn node_of(engine: &Engine, name: &PodName) -> Option<Arc<str>> {
     engine.known_pod(&name.namespace, &name.name)?.node_name.clone()
 }
 
-fn moves(before: &Course, after: &Course, touched: &changes::Touched) -> Moves {
+fn moves(before: &Course, after: &Course, touched: &changes::AffectedPods) -> Moves {
     let placed = before.placements.keys().chain(after.placements.keys());
     let evicted = before.evictions.iter().chain(&after.evictions);
     let evicted: BTreeSet<PodName> =
@@ -208,7 +208,7 @@ fn compose(
     engine: &Engine,
     before: Course,
     mut after: Course,
-    (mut touched, evicted): (changes::Touched, rounds::Evicted),
+    (mut touched, evicted): (changes::AffectedPods, rounds::EvictionRounds),
     now: Timestamp,
 ) -> WhatIf {
     let moves = moves(&before, &after, &touched);
@@ -280,7 +280,7 @@ fn compose(
 fn pending(
     before: &Course,
     after: &Course,
-    touched: &changes::Touched,
+    touched: &changes::AffectedPods,
 ) -> (Vec<PendingAnswer>, usize) {
     let (mut listed, mut n_others) = (Vec::new(), 0);
     for (_, queued) in after.engine.queue().pending_pods() {

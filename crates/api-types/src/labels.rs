@@ -8,10 +8,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use self::packed::{Packed, PackedPairs};
+use self::packed::{PackedPairs, PackedTexts};
 
-/// More pairs than these are [`Packed`]. Nobody writes as many, and with an allocation for each text they would take four times
-/// as many bytes as in JSON.
+/// More pairs than these are [`PackedTexts`]. Nobody writes as many, and with an allocation for each text they would take four
+/// times as many bytes as in JSON.
 const MANY: usize = 256;
 
 /// An immutable map of label (or annotation) keys to values. Cloning copies a pointer.
@@ -23,7 +23,7 @@ pub struct Labels(Pairs);
 enum Pairs {
     /// Texts that other objects may have in common.
     Shared(Arc<[(Arc<str>, Arc<str>)]>),
-    Packed(Arc<Packed>),
+    Packed(Arc<PackedTexts>),
 }
 
 impl Default for Labels {

@@ -19,7 +19,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-use wide::Wide;
+use wide::WideInteger;
 
 /// Decimal places that survive parsing.
 const NANO_SCALE: i32 = 9;
@@ -60,7 +60,7 @@ enum Amount {
 #[derive(Clone, Debug)]
 struct Decimal {
     is_negative: bool,
-    magnitude: Wide,
+    magnitude: WideInteger,
     scale: i64,
 }
 
@@ -318,7 +318,7 @@ impl Quantity {
         match &self.amount {
             Amount::Small { value, scale } => Cow::Owned(Decimal {
                 is_negative: *value < 0,
-                magnitude: Wide::from_u64(value.unsigned_abs()),
+                magnitude: WideInteger::from_u64(value.unsigned_abs()),
                 scale: -i64::from(*scale),
             }),
             Amount::Wide(decimal) => Cow::Borrowed(decimal),
@@ -332,7 +332,8 @@ impl Quantity {
         }
         let sign = if decimal.is_negative { "-" } else { "" };
         if self.format == Format::Binary
-            && let Some(mut whole) = decimal.whole().filter(|whole| *whole >= Wide::from_u64(1024))
+            && let Some(mut whole) =
+                decimal.whole().filter(|whole| *whole >= WideInteger::from_u64(1024))
         {
             let mut power = 0;
             // Beyond the last suffix the reference has none to print; a capped number never gets there.
@@ -435,7 +436,7 @@ impl Decimal {
         let divisor = u32::try_from(cut).ok().and_then(|cut| 10_i64.checked_pow(cut));
         if let Some(divisor) = divisor {
             // Quirk: every negative number takes this way, however large, and rounds up, not away from zero.
-            if self.is_negative || self.magnitude < Wide::from_u64(i64::MAX as u64) {
+            if self.is_negative || self.magnitude < WideInteger::from_u64(i64::MAX as u64) {
                 return low / divisor + i64::from(low % divisor != 0);
             }
         }
@@ -467,7 +468,7 @@ impl Decimal {
     }
 
     /// The magnitude as a whole number, if it is one.
-    fn whole(&self) -> Option<Wide> {
+    fn whole(&self) -> Option<WideInteger> {
         let mut whole = self.magnitude.clone();
         if self.scale >= 0 {
             let places = u32::try_from(self.scale).ok()?;

@@ -19,7 +19,7 @@ use crate::resources::{
 };
 use crate::wire;
 
-use claims::Unclaimed;
+use claims::UnclaimedAmounts;
 use totals::{Containers, Sums, Totals};
 
 /// The total requests of one pod.
@@ -43,7 +43,7 @@ pub struct PodRequests {
     /// What of all these is the pod's overhead, and not asked for by its containers; `None` without any.
     pub overhead: Option<Arc<Resources>>,
     /// What is needed to add what claims take; only for pods with claims.
-    unclaimed: Option<Arc<Unclaimed>>,
+    unclaimed: Option<Arc<UnclaimedAmounts>>,
 }
 
 impl PodRequests {
@@ -94,7 +94,7 @@ impl PodRequests {
                 Arc::new(accounted_totals.shrunk())
             };
             let with_defaults = with_defaults.map(|totals| Arc::new(totals.shrunk()));
-            Arc::new(Unclaimed {
+            Arc::new(UnclaimedAmounts {
                 with_defaults: with_defaults.unwrap_or_else(|| accounted.clone()),
                 accounted,
                 spec,

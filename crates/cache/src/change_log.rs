@@ -139,7 +139,7 @@ impl fmt::Debug for ChangeKinds {
 
 /// One change of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct NodeChange {
     /// The number of the change, counted from the start of the log.
     pub sequence: u64,
     /// The slot of the node that changed.
@@ -166,16 +166,16 @@ pub struct ChangeEntries<'a> {
 }
 
 impl Iterator for ChangeEntries<'_> {
-    type Item = Change;
+    type Item = NodeChange;
 
-    fn next(&mut self) -> Option<Change> {
+    fn next(&mut self) -> Option<NodeChange> {
         if self.next > self.last {
             return None;
         }
         let sequence = self.next;
         self.next += 1;
         let (node, kinds) = self.ring.get(place_of(sequence));
-        Some(Change { sequence, node, kinds })
+        Some(NodeChange { sequence, node, kinds })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

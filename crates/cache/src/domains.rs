@@ -17,7 +17,7 @@ mod table;
 
 pub use counts::{Domain, DomainCounts};
 #[cfg(test)]
-pub(crate) use eligible::Shared;
+pub(crate) use eligible::SharedEligibility;
 pub use pod_counter::{CounterReads, DomainNumbers, PodCounter};
 pub use spec::{
     CountedNodes, CountedPods, CounterSpec, PodTerm, PodTolerations, RequiredNodeAffinity,

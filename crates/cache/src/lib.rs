@@ -99,7 +99,7 @@ mod requests;
 mod room;
 mod state;
 
-pub use change_log::{Change, ChangeEntries, ChangeKinds, Changes};
+pub use change_log::{ChangeEntries, ChangeKinds, Changes, NodeChange};
 pub use check::{Difference, check};
 pub use error::{CacheError, PodIdentity};
 pub use fork::CowMap;

@@ -13,7 +13,7 @@ use kube_scheduler_api_types::lock;
 use crate::reads::{ObjectVersions, Reads};
 
 /// A value, with what it was found from.
-struct Found<T> {
+struct MemoEntry<T> {
     value: Arc<T>,
     reads: Reads,
     versions: ObjectVersions,
@@ -48,7 +48,7 @@ impl Memo {
         K: Any + Ord + Send,
         T: Any + Send + Sync,
     {
-        let found = self.with_table(|table: &mut BTreeMap<K, Found<T>>| {
+        let found = self.with_table(|table: &mut BTreeMap<K, MemoEntry<T>>| {
             let found = table.get(key).filter(|found| found.versions.agree(now, found.reads))?;
             Some((found.value.clone(), found.reads))
         });
@@ -62,19 +62,19 @@ impl Memo {
         T: Any + Send + Sync,
     {
         if reads.are_of_objects() {
-            self.with_table(|table| table.insert(key, Found { value, reads, versions }));
+            self.with_table(|table| table.insert(key, MemoEntry { value, reads, versions }));
         }
     }
 
     fn with_table<K: Any + Ord + Send, T: Any + Send + Sync, R>(
         &self,
-        then: impl FnOnce(&mut BTreeMap<K, Found<T>>) -> R,
+        then: impl FnOnce(&mut BTreeMap<K, MemoEntry<T>>) -> R,
     ) -> Option<R> {
         // No value is changed in place, so what a panic left behind is whole.
         let mut tables = lock(self.0.as_ref()?);
         let table = tables
             .entry(TypeId::of::<(K, T)>())
-            .or_insert_with(|| Box::new(BTreeMap::<K, Found<T>>::new()));
+            .or_insert_with(|| Box::new(BTreeMap::<K, MemoEntry<T>>::new()));
         table.downcast_mut().map(then)
     }
 }

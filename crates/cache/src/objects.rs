@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{Labels, Object};
 
-use self::assumed::Assumed;
-use self::confirmed::Confirmed;
+use self::assumed::AssumedObjects;
+use self::confirmed::ConfirmedObjects;
 use self::history::History;
 use self::pending::PendingObjects;
 use self::service_selectors::{SERVICES, SelectorsByNamespace};
@@ -69,9 +69,9 @@ struct KindStore {
     n_objects: usize,
     n_bytes: usize,
     by_namespace: BTreeMap<Arc<str>, Arc<ByName>>,
-    assumed: Assumed,
+    assumed: AssumedObjects,
     pending: PendingObjects,
-    confirmed: Confirmed,
+    confirmed: ConfirmedObjects,
     history: History,
 }
 
@@ -256,9 +256,9 @@ impl ObjectStore {
                 n_objects: 0,
                 n_bytes: 0,
                 by_namespace: BTreeMap::new(),
-                assumed: Assumed::default(),
+                assumed: AssumedObjects::default(),
                 pending: PendingObjects::default(),
-                confirmed: Confirmed::default(),
+                confirmed: ConfirmedObjects::default(),
                 history: History::default(),
             };
             self.kinds.insert(at, store);

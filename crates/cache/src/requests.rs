@@ -21,11 +21,11 @@ pub(crate) const MAX_COUNTERS: usize = 64;
 
 /// Requests that have not been carried out yet.
 #[derive(Debug, Default)]
-pub(crate) struct Requests(Mutex<Requested>);
+pub(crate) struct Requests(Mutex<DataRequests>);
 
 /// What was asked for, nothing twice.
 #[derive(Debug, Default)]
-pub(crate) struct Requested {
+pub(crate) struct DataRequests {
     /// Counters as they were counted for the reader.
     pub(crate) counters: Vec<RequestedCounter>,
     /// Keys of labels without a column.
@@ -42,7 +42,7 @@ pub(crate) struct RequestedCounter {
 }
 
 impl Requests {
-    fn lock(&self) -> MutexGuard<'_, Requested> {
+    fn lock(&self) -> MutexGuard<'_, DataRequests> {
         // A list of requests is complete after every statement.
         lock(&self.0)
     }
@@ -65,7 +65,7 @@ impl Requests {
     }
 
     /// Takes all requests.
-    pub(crate) fn take(&mut self) -> Requested {
+    pub(crate) fn take(&mut self) -> DataRequests {
         let mut taken = std::mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner));
         if taken.counters.len() > MAX_COUNTERS {
             taken.counters.clear();

@@ -179,8 +179,8 @@ impl ResourceColumns {
     }
 
     /// Has columns for the same scalar resources as `offered`; new ones are empty. O(names) if nothing differs.
-    fn follow(&mut self, offered: &Self) -> Followed {
-        let mut followed = Followed::default();
+    fn follow(&mut self, offered: &Self) -> ScalarDifference {
+        let mut followed = ScalarDifference::default();
         if self.scalars().map(|(name, _)| name).eq(offered.scalars().map(|(name, _)| name)) {
             return followed;
         }
@@ -203,7 +203,7 @@ impl ResourceColumns {
 /// The scalar resources that some node offers now and none did before, and the other way round.
 #[derive(Clone, Debug, Default)]
 #[must_use]
-pub(crate) struct Followed {
+pub(crate) struct ScalarDifference {
     /// What pods request of these has to be added.
     pub(crate) gained: Vec<Arc<str>>,
     pub(crate) lost: Vec<Arc<str>>,
@@ -274,7 +274,11 @@ impl NodeColumns {
     }
 
     /// What a node has for pods from now on.
-    pub(crate) fn set_allocatable(&mut self, node: NodeIdx, amounts: &Resources) -> Followed {
+    pub(crate) fn set_allocatable(
+        &mut self,
+        node: NodeIdx,
+        amounts: &Resources,
+    ) -> ScalarDifference {
         self.allocatable.set(node, amounts);
         self.requested.follow(&self.allocatable)
     }

@@ -162,7 +162,7 @@ impl VolumesInUse {
             match without_claim(pod, volume) {
                 Ok(None) => {}
                 Ok(Some(used)) => self.counts.change(place.0, &used, 1, comes),
-                Err(Broken) => self.counts.change_broken(place.0, &pod.uid, 1, comes),
+                Err(UncountableVolume) => self.counts.change_broken(place.0, &pod.uid, 1, comes),
             }
             match volume.claim_in(&pod.name) {
                 Some(claim) if comes => self.use_claim(objects, pod, volume, &claim, place),
@@ -308,13 +308,13 @@ impl VolumesInUse {
 }
 
 /// A volume cannot be counted, whatever claims there are.
-struct Broken;
+struct UncountableVolume;
 
 /// What a volume takes, as far as its claim does not matter.
-fn without_claim(pod: &Pod, volume: &Volume) -> Result<Option<UsedVolume>, Broken> {
+fn without_claim(pod: &Pod, volume: &Volume) -> Result<Option<UsedVolume>, UncountableVolume> {
     match volume.claim_in(&pod.name) {
-        None => UsedVolume::of_inline(&volume.source, true).map_err(|_| Broken),
-        Some(claim) if claim.name.is_empty() => Err(Broken),
+        None => UsedVolume::of_inline(&volume.source, true).map_err(|_| UncountableVolume),
+        Some(claim) if claim.name.is_empty() => Err(UncountableVolume),
         Some(_) => Ok(None),
     }
 }
@@ -325,7 +325,7 @@ fn for_each_standing(objects: &ObjectStore, pod: &Pod, mut visit: impl FnMut(Sta
         match without_claim(pod, volume) {
             Ok(None) => {}
             Ok(Some(used)) => visit(Standing::Used(&used)),
-            Err(Broken) => visit(Standing::Broken),
+            Err(UncountableVolume) => visit(Standing::Broken),
         }
         let Some(claim) = volume.claim_in(&pod.name) else { continue };
         let key = BorrowedKey { namespace: &pod.namespace, name: &claim.name };

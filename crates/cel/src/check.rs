@@ -35,7 +35,7 @@ impl ResolvedCall {
 }
 
 /// An expression with types.
-pub(crate) struct Checked {
+pub(crate) struct CheckedExpr {
     pub(crate) ast: Ast,
     pub(crate) root: NodeId,
     types: Vec<Type>,
@@ -44,7 +44,7 @@ pub(crate) struct Checked {
     type_names: Vec<Option<&'static str>>,
 }
 
-impl Checked {
+impl CheckedExpr {
     pub(crate) fn type_of(&self, node: NodeId) -> &Type {
         &self.types[node.index()]
     }
@@ -62,7 +62,7 @@ pub(crate) fn check(
     ast: Ast,
     root: NodeId,
     lists_are_attributes: bool,
-) -> Result<Checked, SyntaxError> {
+) -> Result<CheckedExpr, SyntaxError> {
     let count = ast.len();
     let mut checker = Checker {
         ast: &ast,
@@ -76,7 +76,7 @@ pub(crate) fn check(
     checker.check(root)?;
     let types = checker.types.iter().map(|is| checker.substitution.apply(is, true)).collect();
     let (calls, type_names) = (checker.calls, checker.type_names);
-    Ok(Checked { types, calls, type_names, ast, root })
+    Ok(CheckedExpr { types, calls, type_names, ast, root })
 }
 
 struct Checker<'a> {

@@ -9,7 +9,7 @@ use crate::semver::Version;
 /// A name without domain (`model`) belongs to the domain that the driver is called. If two names mean the same domain
 /// and identifier, the first counts.
 #[derive(Clone, Copy, Debug)]
-pub struct Device<'a> {
+pub struct DeviceInput<'a> {
     /// Name of the driver.
     pub driver: &'a str,
     /// Whether several claims may share the device.
@@ -101,7 +101,7 @@ pub(crate) enum Entry<'a> {
     Capacity(&'a Quantity),
 }
 
-impl<'a> Device<'a> {
+impl<'a> DeviceInput<'a> {
     /// The table's rows: domain, identifier, value.
     fn rows(&self, table: Table) -> impl Iterator<Item = (&'a str, &'a str, Entry<'a>)> + use<'a> {
         let (attributes, capacity): (&'a [_], &'a [_]) = match table {

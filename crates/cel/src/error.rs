@@ -35,7 +35,7 @@ pub enum CompileError {
 #[non_exhaustive]
 pub struct EvalError {
     /// Why there is no answer.
-    pub reason: Reason,
+    pub reason: EvalFailure,
     /// Cost units used until then.
     pub cost: u64,
     /// As of [`Outcome::steps`](crate::Outcome::steps).
@@ -45,7 +45,7 @@ pub struct EvalError {
 /// Why an evaluation ended without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum EvalFailure {
     /// The expression has no value for the device, in the reference's words.
     Failed(String),
     /// The cost budget was used up.
@@ -59,12 +59,12 @@ pub enum Reason {
 impl fmt::Display for EvalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.reason {
-            Reason::Failed(message) => message,
-            Reason::CostLimit => "operation cancelled: actual cost limit exceeded",
-            Reason::MemoryLimit => {
+            EvalFailure::Failed(message) => message,
+            EvalFailure::CostLimit => "operation cancelled: actual cost limit exceeded",
+            EvalFailure::MemoryLimit => {
                 "operation cancelled: intermediate values are larger than allowed"
             }
-            Reason::StepLimit => "operation cancelled: more comparisons than allowed",
+            EvalFailure::StepLimit => "operation cancelled: more comparisons than allowed",
         })
     }
 }
@@ -77,7 +77,7 @@ pub(crate) enum Fault {
     /// An error of the language, which `||` and `&&` may absorb.
     Error(Message),
     /// The evaluation must end.
-    Stop(Stop),
+    Stop(EvalStop),
 }
 
 /// A message that is formatted only when it is read: `||` and `&&` drop many errors.
@@ -88,7 +88,7 @@ pub(crate) enum Message {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum EvalStop {
     Cost,
     Memory,
     Steps,
@@ -96,16 +96,16 @@ pub(crate) enum Stop {
     Unhashable(&'static str),
 }
 
-impl Stop {
-    pub(crate) fn reason(self) -> Reason {
+impl EvalStop {
+    pub(crate) fn reason(self) -> EvalFailure {
         match self {
-            Self::Cost => Reason::CostLimit,
-            Self::Memory => Reason::MemoryLimit,
-            Self::Steps => Reason::StepLimit,
+            Self::Cost => EvalFailure::CostLimit,
+            Self::Memory => EvalFailure::MemoryLimit,
+            Self::Steps => EvalFailure::StepLimit,
             Self::Unhashable(go_type) => {
                 let why =
                     format!("internal error: runtime error: hash of unhashable type {go_type}");
-                Reason::Failed(why)
+                EvalFailure::Failed(why)
             }
         }
     }

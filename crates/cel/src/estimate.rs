@@ -6,7 +6,7 @@ mod range;
 use std::sync::Arc;
 
 use crate::ast::{Comprehension, Expr, Literal, NodeId};
-use crate::check::Checked;
+use crate::check::CheckedExpr;
 use crate::cost;
 use crate::types::{self, Type};
 use range::Range;
@@ -19,7 +19,7 @@ const MAX_DRIVER_LENGTH: u64 = 63;
 const MAX_VALUE_LENGTH: u64 = 64;
 
 /// The largest cost of the expression.
-pub(crate) fn worst_cost(checked: &Checked) -> u64 {
+pub(crate) fn worst_cost(checked: &CheckedExpr) -> u64 {
     let count = checked.ast.len();
     let mut estimator = Estimator {
         checked,
@@ -43,13 +43,13 @@ enum Place {
     Attributes,
     Capacity,
     Domain,
-    Map(OfDomain, PartOfMap),
+    Map(DomainMap, PartOfMap),
     Part(PartOfMap),
 }
 
 /// The maps of one domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OfDomain {
+enum DomainMap {
     Attributes,
     Capacity,
 }
@@ -106,7 +106,7 @@ impl Entries {
     }
 }
 
-struct Local {
+struct LocalVariable {
     name: Arc<str>,
     place: Place,
     size: Option<Range>,
@@ -114,21 +114,21 @@ struct Local {
 }
 
 struct Estimator<'a> {
-    checked: &'a Checked,
+    checked: &'a CheckedExpr,
     sizes: Vec<Option<Range>>,
     entries: Vec<Option<Entries>>,
     places: Vec<Place>,
     /// By [`PartOfMap`].
     parts: Vec<Part>,
-    locals: Vec<Local>,
+    locals: Vec<LocalVariable>,
 }
 
 impl Estimator<'_> {
-    fn local(&self, name: &str) -> Option<&Local> {
+    fn local(&self, name: &str) -> Option<&LocalVariable> {
         self.locals.iter().rev().find(|local| *local.name == *name)
     }
 
-    fn local_of(&self, node: NodeId) -> Option<&Local> {
+    fn local_of(&self, node: NodeId) -> Option<&LocalVariable> {
         match self.checked.ast.expr(node) {
             Expr::Identifier(name) if self.checked.type_name(node).is_none() => self.local(name),
             _ => None,
@@ -146,14 +146,14 @@ impl Estimator<'_> {
             (Place::Device, Step::Field("attributes")) => Place::Attributes,
             (Place::Device, Step::Field("capacity")) => Place::Capacity,
             (Place::Attributes | Place::Capacity, Step::Key) => Place::Domain,
-            (Place::Attributes, Step::Element) => self.map_of_domain(OfDomain::Attributes),
-            (Place::Capacity, Step::Element) => self.map_of_domain(OfDomain::Capacity),
+            (Place::Attributes, Step::Element) => self.map_of_domain(DomainMap::Attributes),
+            (Place::Capacity, Step::Element) => self.map_of_domain(DomainMap::Capacity),
             (Place::Map(map, at), step) => {
                 self.parts[at] = match (map, step) {
                     (_, Step::Key) => Part::Id,
-                    (OfDomain::Attributes, _) => Part::Attribute,
-                    (OfDomain::Capacity, Step::Element) => Part::Quantity,
-                    (OfDomain::Capacity, _) => Part::Unknown,
+                    (DomainMap::Attributes, _) => Part::Attribute,
+                    (DomainMap::Capacity, Step::Element) => Part::Quantity,
+                    (DomainMap::Capacity, _) => Part::Unknown,
                 };
                 Place::Part(at)
             }
@@ -161,7 +161,7 @@ impl Estimator<'_> {
         }
     }
 
-    fn map_of_domain(&mut self, map: OfDomain) -> Place {
+    fn map_of_domain(&mut self, map: DomainMap) -> Place {
         self.parts.push(Part::Unknown);
         Place::Map(map, self.parts.len() - 1)
     }
@@ -278,7 +278,7 @@ impl Estimator<'_> {
     }
 
     fn push_value(&mut self, name: &Arc<str>, value: NodeId) {
-        let local = Local {
+        let local = LocalVariable {
             name: Arc::clone(name),
             place: self.place(value),
             entries: self.entries(value),
@@ -294,7 +294,7 @@ impl Estimator<'_> {
             _ => entries.key,
         });
         let place = self.step(self.place(range), step);
-        self.locals.push(Local { name: Arc::clone(name), place, size, entries: None });
+        self.locals.push(LocalVariable { name: Arc::clone(name), place, size, entries: None });
     }
 
     fn bind(&mut self, node: NodeId, c: &Comprehension) -> Range {

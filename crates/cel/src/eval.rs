@@ -7,7 +7,7 @@ pub(crate) use attribute::unusable_key;
 
 use crate::cost;
 use crate::declarations::Function;
-use crate::device::Device;
+use crate::device::DeviceInput;
 use crate::error::Fault;
 use crate::functions::{self, Context};
 use crate::limits;
@@ -27,18 +27,18 @@ pub(crate) enum Slot<'a> {
 }
 
 pub(crate) struct Evaluation<'a> {
-    pub(crate) device: &'a Device<'a>,
+    pub(crate) device: &'a DeviceInput<'a>,
     pub(crate) meter: Meter,
     pub(crate) slots: Vec<Slot<'a>>,
 }
 
-type Evaluated<'a> = Result<Value<'a>, Fault>;
+type EvalResult<'a> = Result<Value<'a>, Fault>;
 
 /// Most arguments a call has, receiver included.
 const MAX_ARGUMENTS: usize = 4;
 
 impl<'a> Evaluation<'a> {
-    pub(crate) fn new(device: &'a Device<'a>, slots: usize, cost_limit: u64) -> Self {
+    pub(crate) fn new(device: &'a DeviceInput<'a>, slots: usize, cost_limit: u64) -> Self {
         Self {
             device,
             meter: Meter::new(cost_limit),
@@ -46,7 +46,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    pub(crate) fn eval(&mut self, plan: &'a Plan) -> Evaluated<'a> {
+    pub(crate) fn eval(&mut self, plan: &'a Plan) -> EvalResult<'a> {
         match plan {
             Plan::Constant(value) => Ok(Value::borrowed(value)),
             Plan::Attribute(attribute) => self.attribute_value(attribute),
@@ -83,7 +83,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// The result, after its cost was counted.
-    fn charged(&self, units: u64, result: Evaluated<'a>) -> Evaluated<'a> {
+    fn charged(&self, units: u64, result: EvalResult<'a>) -> EvalResult<'a> {
         if let Err(Fault::Stop(_)) = result {
             return result;
         }
@@ -92,7 +92,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// `||` if `decides`, else `&&`: the first term with that value decides, errors only count if none does.
-    fn logical(&mut self, terms: &'a [Plan], decides: bool) -> Evaluated<'a> {
+    fn logical(&mut self, terms: &'a [Plan], decides: bool) -> EvalResult<'a> {
         let mut failed = None;
         for term in terms {
             match self.eval(term) {
@@ -111,7 +111,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Both sides' values; the first error if there is one. The arguments are those that have a value.
-    fn equality(&mut self, sides: &'a [Plan; 2], is_negated: bool) -> Evaluated<'a> {
+    fn equality(&mut self, sides: &'a [Plan; 2], is_negated: bool) -> EvalResult<'a> {
         let (left, left_fault) = self.argument(&sides[0])?;
         let (right, right_fault) = self.argument(&sides[1])?;
         let arguments = [left, right];
@@ -138,7 +138,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn in_constant(&mut self, value: &'a Plan, list: &'a List<'static>) -> Evaluated<'a> {
+    fn in_constant(&mut self, value: &'a Plan, list: &'a List<'static>) -> EvalResult<'a> {
         let value = self.eval(value)?;
         value.check_hashable()?;
         for index in 0..list.len() {
@@ -152,7 +152,7 @@ impl<'a> Evaluation<'a> {
         Ok(Value::Bool(false))
     }
 
-    fn list(&mut self, elements: &'a [PlannedElement]) -> Evaluated<'a> {
+    fn list(&mut self, elements: &'a [PlannedElement]) -> EvalResult<'a> {
         self.meter.allocate_elements(elements.len() as u64)?;
         let mut values = Vec::with_capacity(elements.len());
         for element in elements {
@@ -170,7 +170,7 @@ impl<'a> Evaluation<'a> {
         Ok(Value::list(values))
     }
 
-    fn map(&mut self, entries: &'a [PlannedEntry]) -> Evaluated<'a> {
+    fn map(&mut self, entries: &'a [PlannedEntry]) -> EvalResult<'a> {
         self.meter.allocate_elements(2 * entries.len() as u64)?;
         let mut map = Entries::default();
         for entry in entries {
@@ -185,7 +185,7 @@ impl<'a> Evaluation<'a> {
         Ok(map.into())
     }
 
-    fn call(&mut self, call: &'a Call) -> Evaluated<'a> {
+    fn call(&mut self, call: &'a Call) -> EvalResult<'a> {
         if let Some(slot) = call.extends {
             return self.extend(call, slot);
         }
@@ -210,7 +210,7 @@ impl<'a> Evaluation<'a> {
         call: &'a Call,
         arguments: &[Option<Value<'a>>],
         failed: Option<Fault>,
-    ) -> Evaluated<'a> {
+    ) -> EvalResult<'a> {
         let needs_result = call.rule.needs_result();
         if !needs_result {
             self.meter.charge(call.rule.units(arguments, None))?;
@@ -236,7 +236,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Adds to the list or map that a macro builds, in place: the reference does the same.
-    fn extend(&mut self, call: &'a Call, slot: usize) -> Evaluated<'a> {
+    fn extend(&mut self, call: &'a Call, slot: usize) -> EvalResult<'a> {
         // The variable itself.
         self.meter.charge(1)?;
         let mut failed = self.force(slot).err();
@@ -283,9 +283,9 @@ impl<'a> Evaluation<'a> {
 pub(crate) fn evaluate<'a>(
     plan: &'a Plan,
     slots: usize,
-    device: &'a Device<'a>,
+    device: &'a DeviceInput<'a>,
     budget: u64,
-) -> (Evaluated<'a>, Meter) {
+) -> (EvalResult<'a>, Meter) {
     let mut evaluation = Evaluation::new(device, slots, budget.min(limits::MAX_BUDGET));
     let result = evaluation.eval(plan);
     (result, evaluation.meter)

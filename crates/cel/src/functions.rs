@@ -30,7 +30,7 @@ pub(crate) struct Context<'c> {
 }
 
 /// `None`: the function is not made for such values.
-pub(crate) type Called<'a> = Option<Result<Value<'a>, Fault>>;
+pub(crate) type CallResult<'a> = Option<Result<Value<'a>, Fault>>;
 
 /// Calls the function.
 pub(crate) fn call<'a>(
@@ -42,7 +42,11 @@ pub(crate) fn call<'a>(
         .unwrap_or_else(|| Err(no_overload(function, arguments, context)))
 }
 
-fn dispatch<'a>(function: Function, arguments: &[Value<'a>], context: &Context<'_>) -> Called<'a> {
+fn dispatch<'a>(
+    function: Function,
+    arguments: &[Value<'a>],
+    context: &Context<'_>,
+) -> CallResult<'a> {
     use Function as F;
     match function {
         F::Not
@@ -105,7 +109,7 @@ fn dispatch_library<'a>(
     function: Function,
     arguments: &[Value<'a>],
     context: &Context<'_>,
-) -> Called<'a> {
+) -> CallResult<'a> {
     use Function as F;
     match function {
         F::Format => formatting::call(arguments, context),

@@ -1,11 +1,11 @@
 //! CEL as Kubernetes uses it to select devices (dynamic resource allocation, v1.36).
 //!
-//! An [`Environment`] compiles an expression into a [`Program`], which is evaluated for a [`Device`] within a cost budget.
+//! An [`Environment`] compiles an expression into a [`Program`], which is evaluated for a [`DeviceInput`] within a cost budget.
 //! Results, error texts and costs are the reference's (`docs/spec/cel.md`).
 //!
 //! ```
 //! use kube_scheduler_api_types::Quantity;
-//! use kube_scheduler_cel::{AttributeValue, Device, Environment, SELECTOR_COST_LIMIT, Version};
+//! use kube_scheduler_cel::{AttributeValue, DeviceInput, Environment, SELECTOR_COST_LIMIT, Version};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let program = Environment::default().compile(
@@ -16,7 +16,7 @@
 //! assert_eq!(program.estimated_cost(), 13);
 //!
 //! let version = Version::parse("1.2.3")?;
-//! let device = Device {
+//! let device = DeviceInput {
 //!     driver: "gpu.example.com",
 //!     allow_multiple_allocations: false,
 //!     attributes: &[("version", AttributeValue::Version(&version))],
@@ -62,8 +62,8 @@ mod url;
 mod validate;
 mod value;
 
-pub use device::{AttributeValue, Device, Strings};
-pub use error::{CompileError, EvalError, Reason};
+pub use device::{AttributeValue, DeviceInput, Strings};
+pub use error::{CompileError, EvalError, EvalFailure};
 pub use limits::{MAX_EXPRESSION_BYTES, SELECTOR_COST_LIMIT};
 pub use program::{Environment, Options, Outcome, Program};
 pub use semver::{Version, VersionError};

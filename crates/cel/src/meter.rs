@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::error::{Fault, Stop};
+use crate::error::{EvalStop, Fault};
 use crate::limits;
 
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct Meter {
     steps: Cell<u64>,
 }
 
-fn add(to: &Cell<u64>, more: u64, limit: u64, stop: Stop) -> Result<(), Fault> {
+fn add(to: &Cell<u64>, more: u64, limit: u64, stop: EvalStop) -> Result<(), Fault> {
     let total = to.get().saturating_add(more);
     to.set(total);
     if total > limit { Err(Fault::Stop(stop)) } else { Ok(()) }
@@ -30,7 +30,7 @@ impl Meter {
 
     /// Counts cost units of the language's model.
     pub(crate) fn charge(&self, units: u64) -> Result<(), Fault> {
-        add(&self.cost, units, self.cost_limit, Stop::Cost)
+        add(&self.cost, units, self.cost_limit, EvalStop::Cost)
     }
 
     /// Whether the budget has that many units left.
@@ -40,7 +40,7 @@ impl Meter {
 
     /// Counts bytes before they are allocated.
     pub(crate) fn allocate(&self, bytes: u64) -> Result<(), Fault> {
-        add(&self.bytes, bytes, limits::MAX_VALUE_BYTES, Stop::Memory)
+        add(&self.bytes, bytes, limits::MAX_VALUE_BYTES, EvalStop::Memory)
     }
 
     /// Counts elements before a list or map gets them.
@@ -60,6 +60,6 @@ impl Meter {
 
     /// Counts work that the cost model does not see.
     pub(crate) fn step(&self, steps: u64) -> Result<(), Fault> {
-        add(&self.steps, steps, limits::MAX_STEPS, Stop::Steps)
+        add(&self.steps, steps, limits::MAX_STEPS, EvalStop::Steps)
     }
 }

@@ -81,7 +81,7 @@ struct Parser<'a> {
     ast: Ast,
 }
 
-type Parsed<T = NodeId> = Result<T, SyntaxError>;
+type ParseResult<T = NodeId> = Result<T, SyntaxError>;
 
 /// Function and precedence of a binary operator, higher binds tighter.
 fn binary(symbol: &str) -> Option<(&'static str, u8)> {
@@ -105,7 +105,7 @@ fn binary(symbol: &str) -> Option<(&'static str, u8)> {
 }
 
 impl<'a> Parser<'a> {
-    fn advance(&mut self) -> Parsed<()> {
+    fn advance(&mut self) -> ParseResult<()> {
         (self.token, self.offset) = self.lexer.next()?;
         Ok(())
     }
@@ -114,7 +114,7 @@ impl<'a> Parser<'a> {
         matches!(self.token, Token::Symbol(is) if is == symbol)
     }
 
-    fn accept(&mut self, symbol: &str) -> Parsed<bool> {
+    fn accept(&mut self, symbol: &str) -> ParseResult<bool> {
         let is = self.is(symbol);
         if is {
             self.advance()?;
@@ -122,7 +122,7 @@ impl<'a> Parser<'a> {
         Ok(is)
     }
 
-    fn require(&mut self, symbol: &str) -> Parsed<()> {
+    fn require(&mut self, symbol: &str) -> ParseResult<()> {
         if self.accept(symbol)? { Ok(()) } else { Err(self.unexpected(&format!("'{symbol}'"))) }
     }
 
@@ -142,16 +142,16 @@ impl<'a> Parser<'a> {
         )
     }
 
-    fn add(&mut self, expr: Expr, offset: usize) -> Parsed {
+    fn add(&mut self, expr: Expr, offset: usize) -> ParseResult {
         let position = u32::try_from(offset).unwrap_or(u32::MAX);
         self.ast.add(expr, position).map_err(|TooLarge| too_large(offset))
     }
 
-    fn call(&mut self, function: &str, arguments: Vec<NodeId>, offset: usize) -> Parsed {
+    fn call(&mut self, function: &str, arguments: Vec<NodeId>, offset: usize) -> ParseResult {
         self.add(Expr::Call { function: function.into(), receiver: None, arguments }, offset)
     }
 
-    fn expression(&mut self) -> Parsed {
+    fn expression(&mut self) -> ParseResult {
         self.nesting += 1;
         if self.nesting > limits::MAX_DEPTH {
             return Err(too_large(self.offset));
@@ -170,7 +170,7 @@ impl<'a> Parser<'a> {
         parsed
     }
 
-    fn binary_expression(&mut self, precedence: u8) -> Parsed {
+    fn binary_expression(&mut self, precedence: u8) -> ParseResult {
         let mut left = self.unary()?;
         while let Token::Symbol(symbol) = self.token {
             let Some((function, binds)) = binary(symbol).filter(|(_, binds)| *binds >= precedence)
@@ -189,7 +189,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads the further terms of a chain and keeps it flat.
-    fn logical(&mut self, symbol: &str, left: NodeId, right: NodeId, offset: usize) -> Parsed {
+    fn logical(&mut self, symbol: &str, left: NodeId, right: NodeId, offset: usize) -> ParseResult {
         let mut terms = vec![left, right];
         let tighter = if symbol == "||" { 2 } else { 3 };
         while self.accept(symbol)? {
@@ -198,7 +198,7 @@ impl<'a> Parser<'a> {
         self.add(if symbol == "||" { Expr::Or(terms) } else { Expr::And(terms) }, offset)
     }
 
-    fn unary(&mut self) -> Parsed {
+    fn unary(&mut self) -> ParseResult {
         let offset = self.offset;
         let Some(symbol) = ["!", "-"].into_iter().find(|symbol| self.is(symbol)) else {
             return self.member();
@@ -219,12 +219,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn member(&mut self) -> Parsed {
+    fn member(&mut self) -> ParseResult {
         let primary = self.primary()?;
         self.postfix(primary)
     }
 
-    fn postfix(&mut self, mut operand: NodeId) -> Parsed {
+    fn postfix(&mut self, mut operand: NodeId) -> ParseResult {
         loop {
             let offset = self.offset;
             if self.accept(".")? {
@@ -251,7 +251,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn identifier(&mut self) -> Parsed<&'a str> {
+    fn identifier(&mut self) -> ParseResult<&'a str> {
         let Token::Identifier(name) = self.token else {
             return Err(self.unexpected("IDENTIFIER"));
         };
@@ -259,7 +259,7 @@ impl<'a> Parser<'a> {
         Ok(name)
     }
 
-    fn arguments(&mut self, closing: &str) -> Parsed<Vec<NodeId>> {
+    fn arguments(&mut self, closing: &str) -> ParseResult<Vec<NodeId>> {
         let mut arguments = Vec::new();
         if self.accept(closing)? {
             return Ok(arguments);
@@ -274,7 +274,7 @@ impl<'a> Parser<'a> {
         Ok(arguments)
     }
 
-    fn primary(&mut self) -> Parsed {
+    fn primary(&mut self) -> ParseResult {
         let offset = self.offset;
         let literal = match self.token {
             Token::Int(_) | Token::Uint(_) | Token::Float(_) => return self.number(false, offset),
@@ -312,7 +312,7 @@ impl<'a> Parser<'a> {
         self.add(Expr::Literal(literal), offset)
     }
 
-    fn number(&mut self, is_negative: bool, offset: usize) -> Parsed {
+    fn number(&mut self, is_negative: bool, offset: usize) -> ParseResult {
         let sign = if is_negative { "-" } else { "" };
         let radix = |digits: &'a str| match digits.strip_prefix("0x") {
             Some(digits) => (digits, 16),
@@ -343,7 +343,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A variable or the call of a function without receiver.
-    fn name(&mut self, dot: &str) -> Parsed {
+    fn name(&mut self, dot: &str) -> ParseResult {
         let offset = self.offset;
         let name = self.identifier()?;
         if RESERVED.contains(&name) {
@@ -357,7 +357,7 @@ impl<'a> Parser<'a> {
         self.add(Expr::Identifier(Arc::from(format!("{dot}{name}"))), offset)
     }
 
-    fn list(&mut self) -> Parsed {
+    fn list(&mut self) -> ParseResult {
         let offset = self.offset;
         self.require("[")?;
         let mut elements = Vec::new();
@@ -378,7 +378,7 @@ impl<'a> Parser<'a> {
         self.add(Expr::List(elements), offset)
     }
 
-    fn map(&mut self) -> Parsed {
+    fn map(&mut self) -> ParseResult {
         let offset = self.offset;
         self.require("{")?;
         let mut entries = Vec::new();

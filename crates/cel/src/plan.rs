@@ -6,7 +6,7 @@ mod constants;
 use std::sync::Arc;
 
 use crate::ast::{Comprehension, Expr, Literal, NodeId};
-use crate::check::{Checked, ResolvedCall};
+use crate::check::{CheckedExpr, ResolvedCall};
 use crate::cost::Rule;
 use crate::declarations::Function;
 use crate::error::{CompileError, Fault};
@@ -118,7 +118,7 @@ pub(crate) struct Fold {
 
 /// What is evaluated, and how many slots that needs.
 pub(crate) fn plan(
-    checked: &Checked,
+    checked: &CheckedExpr,
     patterns: &mut Patterns,
 ) -> Result<(Plan, usize), CompileError> {
     let (scope, accumulators) = (Vec::new(), Vec::new());
@@ -128,7 +128,7 @@ pub(crate) fn plan(
 }
 
 struct Planner<'a> {
-    checked: &'a Checked,
+    checked: &'a CheckedExpr,
     patterns: &'a mut Patterns,
     /// Names in scope with their slots; `None` where a slot has no name.
     scope: Vec<(Option<Arc<str>>, usize)>,
@@ -137,10 +137,10 @@ struct Planner<'a> {
     slots: usize,
 }
 
-type Planned<T = Plan> = Result<T, CompileError>;
+type PlanResult<T = Plan> = Result<T, CompileError>;
 
 impl Planner<'_> {
-    fn plan(&mut self, node: NodeId) -> Planned {
+    fn plan(&mut self, node: NodeId) -> PlanResult {
         let checked = self.checked;
         match checked.ast.expr(node) {
             Expr::Literal(literal) => Ok(Plan::Constant(constant(literal))),
@@ -168,7 +168,7 @@ impl Planner<'_> {
                         let value = self.plan(element.value)?;
                         Ok(PlannedElement { value, is_optional: element.is_optional })
                     })
-                    .collect::<Planned<_>>()?;
+                    .collect::<PlanResult<_>>()?;
                 constants::list(planned)
             }
             Expr::Map(entries) => {
@@ -178,7 +178,7 @@ impl Planner<'_> {
                         let (key, value) = (self.plan(entry.key)?, self.plan(entry.value)?);
                         Ok(PlannedEntry { key, value, is_optional: entry.is_optional })
                     })
-                    .collect::<Planned<_>>()?;
+                    .collect::<PlanResult<_>>()?;
                 constants::map(planned)
             }
             Expr::Comprehension(comprehension) => self.fold(comprehension),
@@ -186,19 +186,19 @@ impl Planner<'_> {
         }
     }
 
-    fn plan_all(&mut self, nodes: &[NodeId]) -> Planned<Box<[Plan]>> {
+    fn plan_all(&mut self, nodes: &[NodeId]) -> PlanResult<Box<[Plan]>> {
         nodes.iter().map(|node| self.plan(*node)).collect()
     }
 
     /// The node as something to select from.
-    fn attribute(&mut self, node: NodeId) -> Planned<Box<Attribute>> {
+    fn attribute(&mut self, node: NodeId) -> PlanResult<Box<Attribute>> {
         Ok(match self.plan(node)? {
             Plan::Attribute(attribute) => attribute,
             other => Box::new(Attribute { root: Root::Value(other), qualifiers: Vec::new() }),
         })
     }
 
-    fn call(&mut self, node: NodeId, receiver: Option<NodeId>, arguments: &[NodeId]) -> Planned {
+    fn call(&mut self, node: NodeId, receiver: Option<NodeId>, arguments: &[NodeId]) -> PlanResult {
         let Some(call) = self.checked.call(node) else {
             return Err(CompileError::Constant("a call was not resolved".to_owned()));
         };
@@ -231,7 +231,7 @@ impl Planner<'_> {
         }
     }
 
-    fn index(&mut self, operand: NodeId, key: NodeId, is_optional: bool) -> Planned {
+    fn index(&mut self, operand: NodeId, key: NodeId, is_optional: bool) -> PlanResult {
         let mut attribute = self.attribute(operand)?;
         let key = match self.plan(key)? {
             Plan::Constant(value) => match unusable_key(&value) {
@@ -245,7 +245,7 @@ impl Planner<'_> {
         Ok(Plan::Attribute(attribute))
     }
 
-    fn plain_call(&mut self, call: &ResolvedCall, nodes: &[NodeId]) -> Planned {
+    fn plain_call(&mut self, call: &ResolvedCall, nodes: &[NodeId]) -> PlanResult {
         let function = call.declaration.function;
         let overload = call.overload();
         let arguments = self.plan_all(nodes)?;
@@ -301,7 +301,7 @@ impl Planner<'_> {
         })))
     }
 
-    fn fold(&mut self, c: &Comprehension) -> Planned {
+    fn fold(&mut self, c: &Comprehension) -> PlanResult {
         let start = self.plan(c.start)?;
         let range = self.plan(c.range)?;
         let slot = self.scope.len();

@@ -1,8 +1,8 @@
 //! Environments and programs: what callers see.
 
 use crate::check;
-use crate::device::Device;
-use crate::error::{CompileError, EvalError, Fault, Reason};
+use crate::device::DeviceInput;
+use crate::error::{CompileError, EvalError, EvalFailure, Fault};
 use crate::estimate;
 use crate::eval;
 use crate::functions::pattern::Patterns;
@@ -149,11 +149,11 @@ impl Program {
     /// attribute without usable value fails every evaluation for the device, whether it is read or not.
     pub fn evaluate<'a>(
         &'a self,
-        device: &'a Device<'a>,
+        device: &'a DeviceInput<'a>,
         budget: u64,
     ) -> Result<Outcome, EvalError> {
         if let Some((name, why)) = device.unusable(self.has_lists) {
-            let reason = Reason::Failed(format!("attribute {name}: {why}"));
+            let reason = EvalFailure::Failed(format!("attribute {name}: {why}"));
             return Err(EvalError { reason, cost: 0, steps: 0 });
         }
         let (result, used) = eval::evaluate(&self.plan, self.slots, device, budget);
@@ -161,9 +161,9 @@ impl Program {
         let reason = match result {
             Ok(value) => match as_bool(&value) {
                 Some(value) => return Ok(Outcome { value, cost, steps }),
-                None => Reason::Failed(value.not_a_bool()),
+                None => EvalFailure::Failed(value.not_a_bool()),
             },
-            Err(Fault::Error(message)) => Reason::Failed(message.to_string()),
+            Err(Fault::Error(message)) => EvalFailure::Failed(message.to_string()),
             Err(Fault::Stop(stop)) => stop.reason(),
         };
         Err(EvalError { reason, cost, steps })

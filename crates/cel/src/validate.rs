@@ -1,23 +1,23 @@
 //! What is checked of literals after the types (`docs/spec/cel.md` §3).
 
 use crate::ast::{Expr, Literal, NodeId};
-use crate::check::Checked;
+use crate::check::CheckedExpr;
 use crate::functions::pattern::{PatternError, Patterns};
 use crate::functions::{Clause, read_clauses};
 use crate::parser::SyntaxError;
 use crate::time::{self, Timestamp};
 use crate::types::Type;
 
-pub(crate) fn validate(checked: &Checked, patterns: &mut Patterns) -> Result<(), SyntaxError> {
+pub(crate) fn validate(checked: &CheckedExpr, patterns: &mut Patterns) -> Result<(), SyntaxError> {
     visit(checked, patterns, checked.root, false)
 }
 
-fn error<T>(checked: &Checked, node: NodeId, message: String) -> Result<T, SyntaxError> {
+fn error<T>(checked: &CheckedExpr, node: NodeId, message: String) -> Result<T, SyntaxError> {
     Err(SyntaxError::new(checked.ast.node(node).offset as usize, message))
 }
 
 fn visit(
-    checked: &Checked,
+    checked: &CheckedExpr,
     patterns: &mut Patterns,
     node: NodeId,
     is_in_format: bool,
@@ -50,7 +50,7 @@ fn visit(
 
 /// Constant arguments of `duration`, `timestamp` and `matches`.
 fn literal_arguments(
-    checked: &Checked,
+    checked: &CheckedExpr,
     patterns: &mut Patterns,
     function: &str,
     arguments: &[NodeId],
@@ -74,7 +74,7 @@ fn literal_arguments(
 }
 
 fn same_types(
-    checked: &Checked,
+    checked: &CheckedExpr,
     mut values: impl Iterator<Item = (NodeId, bool)>,
 ) -> Result<(), SyntaxError> {
     let type_of = |(node, is_optional): (NodeId, bool)| {
@@ -95,7 +95,7 @@ fn same_types(
 
 /// A constant template with a list of values: their types must fit.
 fn format_call(
-    checked: &Checked,
+    checked: &CheckedExpr,
     node: NodeId,
     receiver: NodeId,
     values: NodeId,
@@ -150,7 +150,7 @@ fn fits(clause: Clause, is: &Type) -> bool {
     }
 }
 
-fn can_be_text(checked: &Checked, node: NodeId) -> bool {
+fn can_be_text(checked: &CheckedExpr, node: NodeId) -> bool {
     let is_text = matches!(
         checked.type_of(node),
         Type::Dyn

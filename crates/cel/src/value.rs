@@ -12,7 +12,7 @@ pub(crate) use equality::{compare, equal, equal_at_top};
 pub(crate) use map::{Entries, Map};
 
 use crate::device::{AttributeValue, Strings};
-use crate::error::{Fault, Stop};
+use crate::error::{EvalStop, Fault};
 use crate::formats::NamedFormat;
 use crate::semver::Version;
 use crate::time::Timestamp;
@@ -83,7 +83,7 @@ impl<'a> List<'a> {
             Self::Bools(items) => items.get(index).map(|item| Value::Bool(*item)),
             Self::Strings(items) => items.at(index).map(|item| Value::String(Text::Borrowed(item))),
             Self::Versions(items) => {
-                items.get(index).map(|item| Value::Semver(Shared::Borrowed(item)))
+                items.get(index).map(|item| Value::Semver(SharedRef::Borrowed(item)))
             }
         }
     }
@@ -95,12 +95,12 @@ impl<'a> List<'a> {
 
 /// Something borrowed or shared.
 #[derive(Debug)]
-pub(crate) enum Shared<'a, T> {
+pub(crate) enum SharedRef<'a, T> {
     Borrowed(&'a T),
     Owned(Arc<T>),
 }
 
-impl<T> Clone for Shared<'_, T> {
+impl<T> Clone for SharedRef<'_, T> {
     fn clone(&self) -> Self {
         match self {
             Self::Borrowed(value) => Self::Borrowed(value),
@@ -109,7 +109,7 @@ impl<T> Clone for Shared<'_, T> {
     }
 }
 
-impl<T> std::ops::Deref for Shared<'_, T> {
+impl<T> std::ops::Deref for SharedRef<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -144,8 +144,8 @@ pub(crate) enum Value<'a> {
     Type(&'static str),
     Optional(Option<Arc<Value<'a>>>),
     /// The flag: it came out of an addition or subtraction, and the reference cannot compare it as the right side.
-    Quantity(Shared<'a, Quantity>, bool),
-    Semver(Shared<'a, Version>),
+    Quantity(SharedRef<'a, Quantity>, bool),
+    Semver(SharedRef<'a, Version>),
     Url(Arc<Url>),
     Ip(IpAddr),
     Cidr(Cidr),
@@ -180,7 +180,7 @@ impl<'a> Value<'a> {
             AttributeValue::Int(value) => Self::Int(value),
             AttributeValue::Bool(value) => Self::Bool(value),
             AttributeValue::String(value) => Self::String(Text::Borrowed(value)),
-            AttributeValue::Version(value) => Self::Semver(Shared::Borrowed(value)),
+            AttributeValue::Version(value) => Self::Semver(SharedRef::Borrowed(value)),
             AttributeValue::Ints(values) => Self::List(List::Ints(values)),
             AttributeValue::Bools(values) => Self::List(List::Bools(values)),
             AttributeValue::Strings(values) => Self::List(List::Strings(values)),
@@ -246,7 +246,7 @@ impl<'a> Value<'a> {
     pub(crate) fn check_hashable(&self) -> Result<(), Fault> {
         match self {
             Self::Bytes(_) | Self::Semver(_) | Self::Format(_) => {
-                Err(Fault::Stop(Stop::Unhashable(self.go_type())))
+                Err(Fault::Stop(EvalStop::Unhashable(self.go_type())))
             }
             _ => Ok(()),
         }

@@ -10,8 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value as Json;
 
 pub use self::core::{
-    LabelSelector, LabelSelectorRequirement, NodeAffinity, NodeSelector, NodeSelectorRequirement,
-    NodeSelectorTerm, PreferredSchedulingTerm, TopologySpreadConstraint,
+    LabelSelectorJson, LabelSelectorRequirementJson, NodeAffinityJson, NodeSelectorJson,
+    NodeSelectorRequirementJson, NodeSelectorTermJson, PreferredSchedulingTermJson,
+    TopologySpreadConstraintJson,
 };
 use crate::duration::Duration;
 use crate::v1::API_VERSION;
@@ -21,13 +22,13 @@ macro_rules! plugin_args {
         /// The arguments of one plugin.
         #[derive(Debug, Clone, PartialEq)]
         #[non_exhaustive]
-        pub enum PluginArgs {
+        pub enum ConfiguredArgs {
             $($(#[$doc])* $variant($args),)*
             /// Arguments of a plugin this crate has no type for, as JSON; `null` when there were none.
             Raw(Json),
         }
 
-        impl PluginArgs {
+        impl ConfiguredArgs {
             /// Empty arguments of the type that belongs to `plugin`; nothing if it has none.
             #[must_use]
             pub(crate) fn empty_for(plugin: &str) -> Option<Self> {
@@ -67,10 +68,10 @@ macro_rules! plugin_args {
             }
         }
 
-        impl Serialize for PluginArgs {
+        impl Serialize for ConfiguredArgs {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 match self {
-                    $(Self::$variant(args) => Typed { kind: $kind, api_version: API_VERSION, args }.serialize(serializer),)*
+                    $(Self::$variant(args) => TypedArgs { kind: $kind, api_version: API_VERSION, args }.serialize(serializer),)*
                     Self::Raw(json) => json.serialize(serializer),
                 }
             }
@@ -109,20 +110,20 @@ pub(crate) trait ReadArgs {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Typed<'a, T> {
+struct TypedArgs<'a, T> {
     kind: &'static str,
     api_version: &'static str,
     #[serde(flatten)]
     args: &'a T,
 }
 
-impl Default for PluginArgs {
+impl Default for ConfiguredArgs {
     fn default() -> Self {
         Self::Raw(Json::Null)
     }
 }
 
-impl<'de> Deserialize<'de> for PluginArgs {
+impl<'de> Deserialize<'de> for ConfiguredArgs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Json::deserialize(deserializer).map(Self::Raw)
     }
@@ -183,7 +184,7 @@ pub struct InterPodAffinityArgs {
 pub struct NodeAffinityArgs {
     /// Node affinity that applies to every pod, besides its own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub added_affinity: Option<NodeAffinity>,
+    pub added_affinity: Option<NodeAffinityJson>,
 }
 
 /// Arguments of NodeResourcesBalancedAllocation: the resources to keep in balance.
@@ -261,7 +262,7 @@ pub struct UtilizationShapePoint {
 pub struct PodTopologySpreadArgs {
     /// The constraints; their selectors are found per pod.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub default_constraints: Vec<TopologySpreadConstraint>,
+    pub default_constraints: Vec<TopologySpreadConstraintJson>,
     /// `System` (built-in constraints) or `List` (the ones above).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub defaulting_type: String,

@@ -11,7 +11,7 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
-use crate::args::{PluginArgs, ReadArgs};
+use crate::args::{ConfiguredArgs, ReadArgs};
 use crate::reader::{TypeError, read};
 use crate::retired::{RetiredKind, retired};
 use crate::tree::{self, Language, Node, Position, Value};
@@ -23,9 +23,9 @@ const QUOTED_CHARS: usize = 2_000;
 /// Why a text is not a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum DecodeError {
+pub enum ConfigDecodeError {
     /// Not a YAML or JSON document.
-    #[error("{language}: {}{message}", At(*position))]
+    #[error("{language}: {}{message}", PositionPrefix(*position))]
     Syntax {
         /// `yaml` or `json`.
         language: &'static str,
@@ -146,9 +146,9 @@ fn retired_fields(complaints: &[String]) -> String {
 }
 
 /// A prefix with the position, if there is one.
-struct At(Option<Position>);
+struct PositionPrefix(Option<Position>);
 
-impl fmt::Display for At {
+impl fmt::Display for PositionPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.map_or(Ok(()), |position| write!(f, "{position}: "))
     }
@@ -159,7 +159,7 @@ impl fmt::Display for At {
 ///
 /// # Errors
 /// What is wrong, with its path and, where it is known, its position in the text.
-pub fn decode(text: &str) -> Result<Configuration, DecodeError> {
+pub fn decode(text: &str) -> Result<Configuration, ConfigDecodeError> {
     let DecodeOutcome { configuration, errors } = decode_as_far_as_possible(text);
     match errors.into_iter().next() {
         Some(error) => Err(error),
@@ -174,7 +174,7 @@ pub struct DecodeOutcome {
     /// themselves. `None` if nothing can be read.
     pub configuration: Option<Configuration>,
     /// Everything that is wrong; [`decode`] fails with the first.
-    pub errors: Vec<DecodeError>,
+    pub errors: Vec<ConfigDecodeError>,
 }
 
 /// As [`decode`], but goes on after an error as long as something can be read. For checks that report all errors at once.
@@ -190,10 +190,10 @@ pub fn decode_as_far_as_possible(text: &str) -> DecodeOutcome {
 
 fn read_text(
     text: &str,
-    errors: &mut Vec<DecodeError>,
-) -> Result<Option<Configuration>, DecodeError> {
+    errors: &mut Vec<ConfigDecodeError>,
+) -> Result<Option<Configuration>, ConfigDecodeError> {
     let language = Language::of(text);
-    let root = tree::parse(text, language).map_err(|error| DecodeError::Syntax {
+    let root = tree::parse(text, language).map_err(|error| ConfigDecodeError::Syntax {
         language: match language {
             Language::Yaml => "yaml",
             Language::Json => "json",
@@ -211,7 +211,7 @@ fn read_text(
     complaints.extend(unknown);
     type_plugin_args(&mut configuration, &root, language, &mut complaints, errors);
     if !complaints.is_empty() {
-        errors.push(DecodeError::Strict(complaints));
+        errors.push(ConfigDecodeError::Strict(complaints));
     }
     Ok(Some(configuration))
 }
@@ -230,9 +230,9 @@ fn repeats_text(root: &Node) -> Option<String> {
     Some(text)
 }
 
-fn check_identity(root: &Node, text: &str) -> Result<(), DecodeError> {
+fn check_identity(root: &Node, text: &str) -> Result<(), ConfigDecodeError> {
     if !matches!(root.value, Value::Null | Value::Map(_)) {
-        return Err(DecodeError::NotAnObject { found: root.value.describe() });
+        return Err(ConfigDecodeError::NotAnObject { found: root.value.describe() });
     }
     let kind = meta_field(root, "kind")?;
     let api_version = meta_field(root, "apiVersion")?;
@@ -244,19 +244,19 @@ fn check_identity(root: &Node, text: &str) -> Result<(), DecodeError> {
         quoted
     };
     if kind.is_empty() {
-        return Err(DecodeError::MissingKind { document: document() });
+        return Err(ConfigDecodeError::MissingKind { document: document() });
     }
     if api_version.is_empty() {
-        return Err(DecodeError::MissingApiVersion { document: document() });
+        return Err(ConfigDecodeError::MissingApiVersion { document: document() });
     }
     if api_version.matches('/').count() > 1 {
-        return Err(DecodeError::MalformedApiVersion { api_version: api_version.to_owned() });
+        return Err(ConfigDecodeError::MalformedApiVersion { api_version: api_version.to_owned() });
     }
-    if api_version == API_VERSION && PluginArgs::KINDS.contains(&kind) {
-        return Err(DecodeError::WrongKind { kind: kind.to_owned() });
+    if api_version == API_VERSION && ConfiguredArgs::KINDS.contains(&kind) {
+        return Err(ConfigDecodeError::WrongKind { kind: kind.to_owned() });
     }
     if api_version != API_VERSION || kind != KIND {
-        return Err(DecodeError::UnknownKind {
+        return Err(ConfigDecodeError::UnknownKind {
             kind: kind.to_owned(),
             api_version: api_version.to_owned(),
         });
@@ -284,7 +284,7 @@ fn type_plugin_args(
     root: &Node,
     language: Language,
     complaints: &mut Vec<String>,
-    errors: &mut Vec<DecodeError>,
+    errors: &mut Vec<ConfigDecodeError>,
 ) {
     let profile_nodes = root.get("profiles").map_or(&[][..], Node::items);
     for (profile_idx, (profile, node)) in
@@ -295,10 +295,14 @@ fn type_plugin_args(
             profile.plugin_config.iter_mut().zip(entry_nodes).enumerate()
         {
             let found = type_args(entry, node.get("args"), language).unwrap_or_else(|error| {
-                if let Some(empty) = PluginArgs::empty_for(&entry.name) {
+                if let Some(empty) = ConfiguredArgs::empty_for(&entry.name) {
                     entry.args = empty;
                 }
-                errors.push(DecodeError::Args { profile: profile_idx, entry: entry_idx, error });
+                errors.push(ConfigDecodeError::Args {
+                    profile: profile_idx,
+                    entry: entry_idx,
+                    error,
+                });
                 Vec::new()
             });
             if !found.is_empty() {
@@ -320,7 +324,7 @@ fn type_args(
     language: Language,
 ) -> Result<Vec<String>, ArgsError> {
     let plugin = entry.name.as_str();
-    let Some(empty) = PluginArgs::empty_for(plugin) else { return Ok(Vec::new()) };
+    let Some(empty) = ConfiguredArgs::empty_for(plugin) else { return Ok(Vec::new()) };
     let Some(node) = node.filter(|node| !matches!(node.value, Value::Null)) else {
         entry.args = empty;
         return Ok(Vec::new());
@@ -331,7 +335,7 @@ fn type_args(
     let api_version = Some(meta_field(node, "apiVersion").map_err(type_error)?)
         .filter(|api_version| !api_version.is_empty());
     let (kind, api_version) = (kind.unwrap_or(expected), api_version.unwrap_or(API_VERSION));
-    let is_known = kind == KIND || PluginArgs::KINDS.contains(&kind);
+    let is_known = kind == KIND || ConfiguredArgs::KINDS.contains(&kind);
     if api_version != API_VERSION || !is_known {
         return Err(ArgsError::UnknownKind {
             plugin: plugin.to_owned(),
@@ -344,7 +348,7 @@ fn type_args(
     }
     let mut complaints = Vec::new();
     let reader = ArgsReader { node, language, complaints: &mut complaints };
-    if let Some(args) = PluginArgs::read_for(plugin, reader).map_err(type_error)? {
+    if let Some(args) = ConfiguredArgs::read_for(plugin, reader).map_err(type_error)? {
         entry.args = args;
     }
     Ok(complaints)

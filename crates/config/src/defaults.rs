@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::args::{
-    InterPodAffinityArgs, NodeResourcesFitArgs, PluginArgs, ResourceSpec, ScoringStrategy,
+    ConfiguredArgs, InterPodAffinityArgs, NodeResourcesFitArgs, ResourceSpec, ScoringStrategy,
     UtilizationShapePoint,
 };
 use crate::duration::Duration;
@@ -90,7 +90,7 @@ fn default_profile(profile: &mut KubeSchedulerProfile, gates: &FeatureGates) {
         default_args(&mut entry.args, gates);
     }
     for name in unconfigured_plugins(&plugins, &profile.plugin_config) {
-        if let Some(mut args) = PluginArgs::empty_for(&name) {
+        if let Some(mut args) = ConfiguredArgs::empty_for(&name) {
             default_args(&mut args, gates);
             profile.plugin_config.push(PluginConfig { name, args });
         }
@@ -106,18 +106,18 @@ fn unconfigured_plugins(plugins: &Plugins, config: &[PluginConfig]) -> BTreeSet<
 }
 
 /// Fills in every absent value of a plugin's arguments. Raw arguments stay as they are.
-pub fn default_args(args: &mut PluginArgs, gates: &FeatureGates) {
+pub fn default_args(args: &mut ConfiguredArgs, gates: &FeatureGates) {
     match args {
-        PluginArgs::Coscheduling(args) => {
+        ConfiguredArgs::Coscheduling(args) => {
             args.permit_waiting_time_seconds.get_or_insert(60);
             args.pod_group_backoff_seconds.get_or_insert(0);
             args.pod_group_reject_percentage.get_or_insert(REJECT_PERCENTAGE);
         }
-        PluginArgs::DefaultPreemption(args) => {
+        ConfiguredArgs::DefaultPreemption(args) => {
             args.min_candidate_nodes_percentage.get_or_insert(10);
             args.min_candidate_nodes_absolute.get_or_insert(100);
         }
-        PluginArgs::DynamicResources(args) => {
+        ConfiguredArgs::DynamicResources(args) => {
             if gates.is_enabled(Gate::DRASchedulerFilterTimeout) {
                 args.filter_timeout.get_or_insert(Duration::from_secs(10));
             }
@@ -127,13 +127,15 @@ pub fn default_args(args: &mut PluginArgs, gates: &FeatureGates) {
                 args.binding_timeout.get_or_insert(Duration::from_secs(600));
             }
         }
-        PluginArgs::InterPodAffinity(InterPodAffinityArgs { hard_pod_affinity_weight, .. }) => {
+        ConfiguredArgs::InterPodAffinity(InterPodAffinityArgs {
+            hard_pod_affinity_weight, ..
+        }) => {
             hard_pod_affinity_weight.get_or_insert(1);
         }
-        PluginArgs::NodeResourcesBalancedAllocation(args) => {
+        ConfiguredArgs::NodeResourcesBalancedAllocation(args) => {
             default_resources(&mut args.resources);
         }
-        PluginArgs::NodeResourcesFit(NodeResourcesFitArgs { scoring_strategy, .. }) => {
+        ConfiguredArgs::NodeResourcesFit(NodeResourcesFitArgs { scoring_strategy, .. }) => {
             // A strategy without a type is left alone: the plugin refuses it.
             let strategy = scoring_strategy.get_or_insert_with(|| ScoringStrategy {
                 kind: "LeastAllocated".to_owned(),
@@ -141,8 +143,10 @@ pub fn default_args(args: &mut PluginArgs, gates: &FeatureGates) {
             });
             default_resources(&mut strategy.resources);
         }
-        PluginArgs::PodTopologySpread(args) => default_text(&mut args.defaulting_type, "System"),
-        PluginArgs::VolumeBinding(args) => {
+        ConfiguredArgs::PodTopologySpread(args) => {
+            default_text(&mut args.defaulting_type, "System")
+        }
+        ConfiguredArgs::VolumeBinding(args) => {
             args.bind_timeout_seconds.get_or_insert(BIND_TIMEOUT_SECONDS);
             let is_unset = args.shape.as_ref().is_none_or(Vec::is_empty);
             if is_unset && gates.is_enabled(Gate::StorageCapacityScoring) {
@@ -152,7 +156,7 @@ pub fn default_args(args: &mut PluginArgs, gates: &FeatureGates) {
                 ]);
             }
         }
-        PluginArgs::NodeAffinity(_) | PluginArgs::Raw(_) => {}
+        ConfiguredArgs::NodeAffinity(_) | ConfiguredArgs::Raw(_) => {}
     }
 }
 

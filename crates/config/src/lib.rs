@@ -37,14 +37,14 @@ mod retired;
 mod validate;
 
 pub use args::{
-    CoschedulingArgs, DefaultPreemptionArgs, DynamicResourcesArgs, InterPodAffinityArgs,
-    LabelSelector, LabelSelectorRequirement, NodeAffinity, NodeAffinityArgs,
-    NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs, NodeSelector,
-    NodeSelectorRequirement, NodeSelectorTerm, PluginArgs, PodTopologySpreadArgs,
-    PreferredSchedulingTerm, RequestedToCapacityRatio, ResourceSpec, ScoringStrategy,
-    TopologySpreadConstraint, UtilizationShapePoint, VolumeBindingArgs,
+    ConfiguredArgs, CoschedulingArgs, DefaultPreemptionArgs, DynamicResourcesArgs,
+    InterPodAffinityArgs, LabelSelectorJson, LabelSelectorRequirementJson, NodeAffinityArgs,
+    NodeAffinityJson, NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs, NodeSelectorJson,
+    NodeSelectorRequirementJson, NodeSelectorTermJson, PodTopologySpreadArgs,
+    PreferredSchedulingTermJson, RequestedToCapacityRatio, ResourceSpec, ScoringStrategy,
+    TopologySpreadConstraintJson, UtilizationShapePoint, VolumeBindingArgs,
 };
-pub use decode::{ArgsError, DecodeError, DecodeOutcome, decode, decode_as_far_as_possible};
+pub use decode::{ArgsError, ConfigDecodeError, DecodeOutcome, decode, decode_as_far_as_possible};
 pub use defaults::{DEFAULT_SCHEDULER_NAME, default, default_args};
 pub use duration::{Duration, DurationError};
 pub use election::LeaderElectionError;
@@ -60,7 +60,8 @@ pub use reader::TypeError;
 pub use retired::{RetiredKind, RetiredName, retired};
 pub use tree::Position;
 pub use v1::{
-    ClientConnection, Configuration, Extender, ExtenderTls, KubeSchedulerProfile, LeaderElection,
-    ManagedResource, Plugin, PluginConfig, PluginSet, Plugins, PluginsField,
+    ClientConnection, Configuration, ExtenderConfig, ExtenderTls, KubeSchedulerProfile,
+    LeaderElection, ManagedResource, PluginConfig, PluginSet, Plugins, PluginsField,
+    WeightedPlugin,
 };
 pub use validate::{ConfigurationError, validate, validate_args};

@@ -2,7 +2,7 @@
 //!
 //! Invariants: what comes out is decoded strictly, defaulted and valid; with an error nothing comes out.
 
-use crate::decode::{DecodeError, decode};
+use crate::decode::{ConfigDecodeError, decode};
 use crate::defaults::default;
 use crate::gates::FeatureGates;
 use crate::v1::Configuration;
@@ -14,7 +14,7 @@ use crate::validate::{ConfigurationError, validate};
 pub enum LoadError {
     /// The text cannot be decoded.
     #[error(transparent)]
-    Decode(#[from] DecodeError),
+    Decode(#[from] ConfigDecodeError),
     /// The configuration was decoded, and breaks rules of validation.
     #[error(transparent)]
     Invalid(#[from] ConfigurationError),

@@ -1,6 +1,6 @@
 //! Resources that extenders manage themselves and that NodeResourcesFit therefore ignores.
 
-use crate::args::PluginArgs;
+use crate::args::ConfiguredArgs;
 use crate::v1::Configuration;
 
 const FIT: &str = "NodeResourcesFit";
@@ -28,7 +28,8 @@ pub fn ignore_managed_resources(configuration: &mut Configuration) -> Result<(),
     }
     for profile in &mut configuration.profiles {
         let fit = profile.plugin_config.iter_mut().find(|config| config.name == FIT);
-        let Some(PluginArgs::NodeResourcesFit(args)) = fit.map(|config| &mut config.args) else {
+        let Some(ConfiguredArgs::NodeResourcesFit(args)) = fit.map(|config| &mut config.args)
+        else {
             return Err(NoFitArgs);
         };
         args.ignored_resources.clone_from(&ignored);
@@ -59,7 +60,7 @@ extenders:
     fn ignored(configuration: &Configuration) -> Vec<Vec<String>> {
         let args = configuration.profiles.iter().flat_map(|profile| &profile.plugin_config);
         args.filter_map(|config| match &config.args {
-            PluginArgs::NodeResourcesFit(args) => Some(args.ignored_resources.clone()),
+            ConfiguredArgs::NodeResourcesFit(args) => Some(args.ignored_resources.clone()),
             _ => None,
         })
         .collect()

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use kube_scheduler_api_types::validation::FieldPath;
 
 use crate::gates::{FeatureGates, Gate};
-use crate::v1::{Configuration, Plugin, PluginSet, Plugins, PluginsField};
+use crate::v1::{Configuration, PluginSet, Plugins, PluginsField, WeightedPlugin};
 
 /// In a `disabled` list: every default plugin.
 pub const ALL_PLUGINS: &str = "*";
@@ -45,19 +45,19 @@ pub fn default_plugins(gates: &FeatureGates) -> Plugins {
     let mut enabled = Vec::with_capacity(DEFAULT_PLUGINS.len() + 5);
     for &(name, weight) in DEFAULT_PLUGINS {
         if name == PREEMPTION && gates.is_enabled(Gate::DynamicResourceAllocation) {
-            enabled.push(Plugin::new("DynamicResources", 2));
+            enabled.push(WeightedPlugin::new("DynamicResources", 2));
         }
-        enabled.push(Plugin::new(name, weight));
+        enabled.push(WeightedPlugin::new(name, weight));
     }
     if gates.is_enabled(Gate::NodeDeclaredFeatures) {
-        enabled.push(Plugin::new("NodeDeclaredFeatures", 0));
+        enabled.push(WeightedPlugin::new("NodeDeclaredFeatures", 0));
     }
     if gates.is_enabled(Gate::GangScheduling) {
-        enabled.push(Plugin::new("GangScheduling", 0));
+        enabled.push(WeightedPlugin::new("GangScheduling", 0));
     }
     if gates.is_enabled(Gate::TopologyAwareWorkloadScheduling) {
-        enabled.push(Plugin::new("TopologyPlacementGenerator", 0));
-        enabled.push(Plugin::new("PodGroupPodsCount", 1));
+        enabled.push(WeightedPlugin::new("TopologyPlacementGenerator", 0));
+        enabled.push(WeightedPlugin::new("PodGroupPodsCount", 1));
     }
     let multi_point = PluginSet { enabled, disabled: Vec::new() };
     Plugins { multi_point, ..Plugins::default() }
@@ -82,7 +82,7 @@ fn merge_set(defaults: &PluginSet, user: &PluginSet) -> PluginSet {
         user.disabled.iter().chain(&defaults.disabled).map(|plugin| plugin.name.as_str()).collect();
     // Weights mean nothing in a list of disabled plugins.
     for plugin in user.disabled.iter().chain(&defaults.disabled) {
-        result.disabled.push(Plugin::new(plugin.name.clone(), 0));
+        result.disabled.push(WeightedPlugin::new(plugin.name.clone(), 0));
     }
     let mut used = BTreeSet::new();
     if !named.contains(ALL_PLUGINS) {

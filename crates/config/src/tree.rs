@@ -87,7 +87,7 @@ pub(crate) fn parse(text: &str, language: Language) -> Result<Node, SyntaxError>
     }
     match language {
         Language::Json => {
-            serde_json::from_str::<Plain>(text).map(|plain| plain.0).map_err(|error| {
+            serde_json::from_str::<JsonNode>(text).map(|plain| plain.0).map_err(|error| {
                 let (line, column) = (error.line() as u64, error.column() as u64);
                 // The position is kept apart, so it is cut off the text.
                 let mut message = error.to_string();
@@ -99,7 +99,7 @@ pub(crate) fn parse(text: &str, language: Language) -> Result<Node, SyntaxError>
         }
         Language::Yaml => {
             // Only the first document counts, as upstream has it.
-            let documents: Vec<Placed> = serde_saphyr::from_multiple_with_options(
+            let documents: Vec<YamlNode> = serde_saphyr::from_multiple_with_options(
                 text,
                 yaml_options(),
             )
@@ -201,9 +201,9 @@ fn without_position(mut message: String) -> String {
 }
 
 /// A node read from JSON.
-struct Plain(Node);
+struct JsonNode(Node);
 
-impl<'de> Deserialize<'de> for Plain {
+impl<'de> Deserialize<'de> for JsonNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = deserializer.deserialize_any(ValueVisitor::<Self, String>(PhantomData))?;
         Ok(Self(Node { value, position: None }))
@@ -211,9 +211,9 @@ impl<'de> Deserialize<'de> for Plain {
 }
 
 /// A node read from YAML.
-struct Placed(Node);
+struct YamlNode(Node);
 
-impl<'de> Deserialize<'de> for Placed {
+impl<'de> Deserialize<'de> for YamlNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<PlacedValue>::deserialize(deserializer)?;
         let value = match spanned.value.0 {
@@ -228,7 +228,9 @@ struct PlacedValue(Value);
 
 impl<'de> Deserialize<'de> for PlacedValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ValueVisitor::<Placed, Spanned<String>>(PhantomData)).map(Self)
+        deserializer
+            .deserialize_any(ValueVisitor::<YamlNode, Spanned<String>>(PhantomData))
+            .map(Self)
     }
 }
 
@@ -251,13 +253,13 @@ trait IntoNode {
     fn into_node(self) -> Node;
 }
 
-impl IntoNode for Plain {
+impl IntoNode for JsonNode {
     fn into_node(self) -> Node {
         self.0
     }
 }
 
-impl IntoNode for Placed {
+impl IntoNode for YamlNode {
     fn into_node(self) -> Node {
         self.0
     }

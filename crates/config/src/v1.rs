@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::args::PluginArgs;
+use crate::args::ConfiguredArgs;
 use crate::duration::Duration;
 
 /// The group and version of everything in this crate.
@@ -48,7 +48,7 @@ pub struct Configuration {
     pub profiles: Vec<KubeSchedulerProfile>,
     /// Processes asked over HTTP, in this order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub extenders: Vec<Extender>,
+    pub extenders: Vec<ExtenderConfig>,
     /// Whether a standby leaves its caches empty until it leads.
     #[serde(skip_serializing_if = "is_false")]
     pub delay_cache_until_active: bool,
@@ -143,7 +143,7 @@ pub struct PluginConfig {
     /// The plugin's name.
     pub name: String,
     /// Its arguments. Deserialized alone they stay raw; [`decode`](crate::decode) types them by plugin name.
-    pub args: PluginArgs,
+    pub args: ConfiguredArgs,
 }
 
 /// What is enabled and disabled at one extension point.
@@ -152,23 +152,23 @@ pub struct PluginConfig {
 pub struct PluginSet {
     /// Plugins that run, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub enabled: Vec<Plugin>,
+    pub enabled: Vec<WeightedPlugin>,
     /// Default plugins that do not run; `*` means all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub disabled: Vec<Plugin>,
+    pub disabled: Vec<WeightedPlugin>,
 }
 
 /// A plugin in a set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Plugin {
+pub struct WeightedPlugin {
     /// The plugin's name.
     pub name: String,
     /// How much its score counts; 0 is the same as not given and means 1 where a weight is used.
     pub weight: i32,
 }
 
-impl Plugin {
+impl WeightedPlugin {
     /// A plugin with a weight, or with 0 for none.
     #[must_use]
     pub fn new(name: impl Into<String>, weight: i32) -> Self {
@@ -260,7 +260,7 @@ impl Plugins {
 /// A process that is asked over HTTP.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Extender {
+pub struct ExtenderConfig {
     /// The URL its verbs are appended to; also its name.
     pub url_prefix: String,
     /// Path of the filter call; empty when not supported.

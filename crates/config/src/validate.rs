@@ -13,11 +13,11 @@ use kube_scheduler_api_types::validation::{
 };
 
 pub use self::args::validate_args;
-use crate::args::PluginArgs;
+use crate::args::ConfiguredArgs;
 use crate::gates::FeatureGates;
 use crate::v1::{
-    API_VERSION, Configuration, Extender, KubeSchedulerProfile, LeaderElection, Plugin,
-    PluginConfig, PluginSet, PluginsField,
+    API_VERSION, Configuration, ExtenderConfig, KubeSchedulerProfile, LeaderElection, PluginConfig,
+    PluginSet, PluginsField, WeightedPlugin,
 };
 
 /// Plugins that once existed. Named at one of the points below they are refused by name; elsewhere they are unknown.
@@ -190,7 +190,7 @@ fn validate_config_entry(
     gates: &FeatureGates,
     errors: &mut Vec<FieldError>,
 ) {
-    match PluginArgs::empty_for(&entry.name) {
+    match ConfiguredArgs::empty_for(&entry.name) {
         None => {}
         // Only reachable when a configuration was put together by hand.
         Some(expected) if expected.kind() != entry.args.kind() => {
@@ -198,7 +198,7 @@ fn validate_config_entry(
             errors.push(FieldError::invalid(path.clone(), value, "has to match plugin args"));
         }
         // Quirk: upstream looks these up under a wrong name and so leaves them to the plugin's constructor.
-        Some(PluginArgs::NodeResourcesFit(_)) => {}
+        Some(ConfiguredArgs::NodeResourcesFit(_)) => {}
         Some(_) => errors.extend(validate_args(&entry.args, path, gates)),
     }
 }
@@ -254,7 +254,7 @@ fn validate_queue_sort(
 
 /// A plugin set as upstream shows it inside an error: with its internal field names.
 fn internal_set(set: &PluginSet) -> String {
-    let list = |plugins: &[Plugin]| {
+    let list = |plugins: &[WeightedPlugin]| {
         if plugins.is_empty() {
             return "null".to_owned();
         }
@@ -269,7 +269,7 @@ fn internal_set(set: &PluginSet) -> String {
     format!("{{\"Enabled\":{},\"Disabled\":{}}}", list(&set.enabled), list(&set.disabled))
 }
 
-fn validate_extenders(extenders: &[Extender], errors: &mut Vec<FieldError>) {
+fn validate_extenders(extenders: &[ExtenderConfig], errors: &mut Vec<FieldError>) {
     let root = FieldPath::new("extenders");
     let mut n_binders = 0;
     let mut managed = BTreeSet::new();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::{Form, WatchedKind};
 use crate::lookup::{escaped, read};
-use crate::newest::Newest;
+use crate::newest::NewestRevision;
 use crate::transport::{ConnectError, Endpoint};
 
 /// Objects in one answer of the API server.
@@ -48,7 +48,7 @@ pub struct ClusterLists {
     pub lists: Vec<(String, String)>,
     /// Kinds that may not be listed by this user.
     pub missing: Vec<String>,
-    newest: Newest,
+    newest: NewestRevision,
 }
 
 impl ClusterLists {

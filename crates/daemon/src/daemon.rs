@@ -36,7 +36,7 @@ use crate::inbox::{Inbox, Notice};
 use crate::kinds::WatchedKind;
 use crate::leader::{Candidacy, Candidate, LeaderElectionOptions, Leadership};
 use crate::metrics::{Metrics, MetricsOptions};
-use crate::newest::Newest;
+use crate::newest::NewestRevision;
 use crate::plugin_services::PluginServices;
 use crate::progress::Progress;
 use crate::serve::{SecurePort, ServingOptions, SiteSources};
@@ -283,7 +283,7 @@ impl DaemonBuilder {
             spans: preparation.spans,
             verbosity: 0,
             n_attempts: 0,
-            newest: Newest::default(),
+            newest: NewestRevision::default(),
         };
         // The last step that can fail. Tasks are started behind it, so that an error leaves none of them running.
         let core_end = core.spawn().map_err(StartError::Thread)?;

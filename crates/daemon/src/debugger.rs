@@ -14,7 +14,7 @@ use kube_scheduler_framework::NodeIdx;
 
 /// The nodes and pods that the watches brought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Actual {
+pub(crate) struct WatchedState {
     /// Names of nodes.
     pub(crate) nodes: Vec<Arc<str>>,
     /// UIDs of pods.
@@ -24,7 +24,7 @@ pub(crate) struct Actual {
 }
 
 /// Compares, then dumps, into the log.
-pub(crate) fn run(engine: &Engine, actual: Actual) {
+pub(crate) fn run(engine: &Engine, actual: WatchedState) {
     let tables = dump_tables(engine, actual.parts);
     compare(engine, actual);
     let nodes = dump_nodes(engine);
@@ -51,7 +51,7 @@ fn dump_tables(engine: &Engine, parts: [(&str, SharedSize); 2]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn compare(engine: &Engine, actual: Actual) {
+fn compare(engine: &Engine, actual: WatchedState) {
     tracing::debug!(target: "V3", "Cache comparer started");
     let cluster = engine.cluster();
     let cached: Vec<Arc<str>> =

@@ -22,7 +22,7 @@ use crate::debugger;
 use crate::engine_log::{self, UNHANDLED_ERROR};
 use crate::inbox::{InboxReceiver, Moment, Notice, Observation};
 use crate::metrics::{CoreNumbers, Metrics, PluginNames};
-use crate::newest::Newest;
+use crate::newest::NewestRevision;
 use crate::progress::Progress;
 use crate::spans::Spans;
 use crate::watchdog::Heartbeat;
@@ -64,7 +64,7 @@ pub(crate) struct Driver {
     /// How many attempts there were.
     pub(crate) n_attempts: u64,
     /// How far the cluster has been seen.
-    pub(crate) newest: Newest,
+    pub(crate) newest: NewestRevision,
 }
 
 /// The core thread panicked, with this text.

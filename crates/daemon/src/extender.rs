@@ -17,11 +17,11 @@ mod tls;
 
 use std::sync::Arc;
 
-use kube_scheduler_config::Extender as ExtenderConfig;
+use kube_scheduler_config::ExtenderConfig;
 use kube_scheduler_runtime::{Extender, Extenders};
 
 use self::http::HttpExtender;
-use crate::kinds::Keep;
+use crate::kinds::Retention;
 use crate::watchdog::Heartbeat;
 
 pub use self::tls::ExtenderTlsError;
@@ -37,9 +37,9 @@ pub(crate) struct HttpExtenders {
     /// As the engine asks them.
     pub(crate) extenders: Extenders,
     /// Which pods have to be kept in full.
-    pub(crate) pods: Keep,
+    pub(crate) pods: Retention,
     /// Which nodes have to be kept in full.
-    pub(crate) nodes: Keep,
+    pub(crate) nodes: Retention,
 }
 
 impl HttpExtenders {
@@ -52,19 +52,19 @@ impl HttpExtenders {
         heartbeat: &Heartbeat,
     ) -> Result<Self, ExtenderError> {
         let mut extenders: Vec<Arc<dyn Extender>> = Vec::new();
-        let (mut pods, mut nodes) = (Keep::Nothing, Keep::Nothing);
+        let (mut pods, mut nodes) = (Retention::Nothing, Retention::Nothing);
         for config in configs {
             tracing::debug!(extender = config.url_prefix, "Creating extender");
             extenders.push(Arc::new(HttpExtender::new(config, heartbeat.clone())?));
             let wants_objects = !config.node_cache_capable;
             let judges_nodes = !config.filter_verb.is_empty() || !config.prioritize_verb.is_empty();
             // Pods are shown when they are decided about; running ones only as victims.
-            pods = pods.max(Keep::Pending);
+            pods = pods.max(Retention::Pending);
             if wants_objects && judges_nodes {
-                nodes = Keep::All;
+                nodes = Retention::All;
             }
             if wants_objects && !config.preempt_verb.is_empty() {
-                pods = Keep::All;
+                pods = Retention::All;
             }
         }
         Ok(Self { extenders: extenders.into_iter().collect(), pods, nodes })
@@ -88,15 +88,15 @@ mod tests {
             let made = HttpExtenders::new(configs, &Heartbeat::default()).unwrap();
             (made.pods, made.nodes)
         };
-        assert_eq!(kept(&[]), (Keep::Nothing, Keep::Nothing));
+        assert_eq!(kept(&[]), (Retention::Nothing, Retention::Nothing));
         let binder = config(|config| config.bind_verb = "bind".into());
-        assert_eq!(kept(std::slice::from_ref(&binder)), (Keep::Pending, Keep::Nothing));
+        assert_eq!(kept(std::slice::from_ref(&binder)), (Retention::Pending, Retention::Nothing));
         let filter = config(|config| config.filter_verb = "filter".into());
-        assert_eq!(kept(&[filter.clone(), binder.clone()]), (Keep::Pending, Keep::All));
+        assert_eq!(kept(&[filter.clone(), binder.clone()]), (Retention::Pending, Retention::All));
         let knows_nodes =
             ExtenderConfig { node_cache_capable: true, preempt_verb: "p".into(), ..filter };
-        assert_eq!(kept(&[knows_nodes]), (Keep::Pending, Keep::Nothing));
+        assert_eq!(kept(&[knows_nodes]), (Retention::Pending, Retention::Nothing));
         let preempts = config(|config| config.preempt_verb = "preempt".into());
-        assert_eq!(kept(&[preempts, binder]), (Keep::All, Keep::Nothing));
+        assert_eq!(kept(&[preempts, binder]), (Retention::All, Retention::Nothing));
     }
 }

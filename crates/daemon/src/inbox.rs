@@ -19,7 +19,7 @@ use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_engine::{Engine, Input};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::debugger::Actual;
+use crate::debugger::WatchedState;
 
 /// How many inputs from reflectors may wait for the core.
 const CAPACITY: u32 = 16_384;
@@ -38,15 +38,15 @@ pub(crate) enum Observation {
     /// Answer a question about scheduling.
     Ask(Question),
     /// Compare the caches with what the watches saw, and dump them; then send a word back.
-    CompareCaches(Actual, oneshot::Sender<()>),
+    CompareCaches(WatchedState, oneshot::Sender<()>),
 }
 
 /// A question that the core answers between two decisions. It sends its answer by itself, and nothing that is scheduled
 /// depends on it.
-pub(crate) struct Question(pub(crate) Asking);
+pub(crate) struct Question(pub(crate) EngineTask);
 
 /// What is done with the core thread's engine.
-pub(crate) type Asking = Box<dyn FnOnce(&mut Engine, Moment) + Send>;
+pub(crate) type EngineTask = Box<dyn FnOnce(&mut Engine, Moment) + Send>;
 
 /// When a question is asked.
 #[derive(Clone, Debug)]

@@ -25,7 +25,7 @@ pub(crate) enum Form {
 
 /// Which objects of a kind are kept in full, because extenders or plugins read more of them than the scheduler does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Keep {
+pub(crate) enum Retention {
     /// None: what the scheduler reads is enough.
     #[default]
     Nothing,
@@ -53,7 +53,7 @@ pub(crate) struct WatchedKind {
     /// The feature gates under which pods are read.
     pub(crate) pod_options: CompileOptions,
     /// Which pods or nodes are kept in full.
-    pub(crate) keep: Keep,
+    pub(crate) keep: Retention,
     /// Whether the scheduler works with a server that does not serve the kind.
     pub(crate) is_optional: bool,
     /// The versions in which a server may serve it, the best first; empty where all servers serve it in the same one.
@@ -191,11 +191,11 @@ impl WatchedKind {
     }
 
     /// The same kind, with pods or nodes kept in full.
-    pub(crate) fn keeping(self, pods: Keep, nodes: Keep) -> Self {
+    pub(crate) fn keeping(self, pods: Retention, nodes: Retention) -> Self {
         let keep = match self.form {
             Form::Pod => pods,
             Form::Node => nodes,
-            Form::Generic => Keep::Nothing,
+            Form::Generic => Retention::Nothing,
         };
         Self { keep, ..self }
     }
@@ -225,7 +225,7 @@ impl WatchedKind {
 
     /// Whether its objects are read in protobuf. Whole objects are kept, and other kinds read, as JSON.
     pub(crate) fn speaks_protobuf(&self) -> bool {
-        self.form != Form::Generic && self.keep == Keep::Nothing
+        self.form != Form::Generic && self.keep == Retention::Nothing
     }
 
     fn of_registration(name: &str) -> Option<Self> {
@@ -270,7 +270,7 @@ impl WatchedKind {
             field_selector: None,
             form: Form::Generic,
             pod_options: CompileOptions::default(),
-            keep: Keep::Nothing,
+            keep: Retention::Nothing,
             is_optional: false,
             versions,
         }

@@ -27,7 +27,7 @@ pub use self::process::resident_memory_bytes;
 use self::catalog as desc;
 use self::process::Process;
 use self::registry::{Family, Registry};
-pub(crate) use self::serving::{Delegated, ServingMetrics};
+pub(crate) use self::serving::{DelegatedReview, ServingMetrics};
 pub(crate) use self::text::TextPage;
 use crate::version::{KUBERNETES_VERSION, architecture};
 
@@ -56,7 +56,7 @@ pub(crate) struct Metrics {
     /// Those of the dispatcher of asynchronous calls, if that feature is on.
     async_calls: Option<AsyncCalls>,
     writes: WriteFamilies,
-    rest: Rest,
+    rest: RestMetrics,
     serving: ServingMetrics,
     /// Counters of the core as of the last time, by what they count: the core reports totals.
     last: Mutex<BTreeMap<(&'static str, String, String), u64>>,
@@ -84,7 +84,7 @@ struct WriteFamilies {
 }
 
 #[derive(Debug)]
-struct Rest {
+struct RestMetrics {
     duration: Arc<Family>,
     request_size: Arc<Family>,
     response_size: Arc<Family>,
@@ -160,7 +160,7 @@ impl Metrics {
                 under_way: register(desc::WRITES_UNDER_WAY),
                 width: register(desc::WRITES_WIDTH),
             },
-            rest: Rest {
+            rest: RestMetrics {
                 duration: register(desc::REST_DURATION),
                 request_size: register(desc::REST_REQUEST_SIZE),
                 response_size: register(desc::REST_RESPONSE_SIZE),

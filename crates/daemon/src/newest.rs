@@ -7,9 +7,9 @@ use kube_scheduler_engine::Input;
 
 /// The newest revision seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Newest(u64);
+pub(crate) struct NewestRevision(u64);
 
-impl Newest {
+impl NewestRevision {
     /// Updates it from an input's object.
     pub(crate) fn see(&mut self, input: &Input) {
         let version = match input {
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn it_never_goes_back_and_ignores_what_is_no_number() {
-        let mut newest = Newest::default();
+        let mut newest = NewestRevision::default();
         assert_eq!(newest.resource_version(), None);
         for (version, expected) in [("7", "7"), ("12", "12"), ("9", "12"), ("x", "12"), ("", "12")]
         {

@@ -28,22 +28,22 @@ thread_local! {
 /// Lets this thread work on copies of the engine: plugins that are called on them reach neither the API server nor the core.
 pub(crate) fn apart<T>(work: impl FnOnce() -> T) -> T {
     /// Also when the work panics.
-    struct Back(bool);
-    impl Drop for Back {
+    struct RestoreOnDrop(bool);
+    impl Drop for RestoreOnDrop {
         fn drop(&mut self) {
             IS_APART.set(self.0);
         }
     }
-    let _back = Back(IS_APART.replace(true));
+    let _back = RestoreOnDrop(IS_APART.replace(true));
     work()
 }
 
 /// The connection and the inbox, once the scheduler has started. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PluginServices(Arc<OnceLock<Connected>>);
+pub(crate) struct PluginServices(Arc<OnceLock<CoreConnection>>);
 
 #[derive(Debug)]
-struct Connected {
+struct CoreConnection {
     api: Api,
     inbox: Inbox,
     /// How long to wait for the answer to a request.
@@ -54,7 +54,7 @@ impl PluginServices {
     /// The scheduler has started; answers are waited for as long as `timeout`.
     pub(crate) fn connect(&self, api: &Api, inbox: &Inbox, timeout: Duration) {
         // A scheduler starts once.
-        let _ = self.0.set(Connected { api: api.clone(), inbox: inbox.clone(), timeout });
+        let _ = self.0.set(CoreConnection { api: api.clone(), inbox: inbox.clone(), timeout });
     }
 }
 
@@ -63,7 +63,7 @@ impl Services for PluginServices {
         if IS_APART.get() {
             return;
         }
-        if let Some(Connected { inbox, .. }) = self.0.get() {
+        if let Some(CoreConnection { inbox, .. }) = self.0.get() {
             // A core that has ended does nothing any more.
             let _ = inbox.report(Input::PluginAsked(commands));
         }
@@ -76,7 +76,7 @@ impl Services for PluginServices {
         }
         let connected = self.0.clone();
         Box::pin(async move {
-            let Some(Connected { api, timeout, .. }) = connected.get() else {
+            let Some(CoreConnection { api, timeout, .. }) = connected.get() else {
                 return Err(refused("the scheduler has not started yet"));
             };
             let answer = api.call(&call(request)?.timeout(*timeout)).await.map_err(plugin_error)?;

@@ -61,7 +61,7 @@ pub(crate) enum Attribute {
 
 /// An attempt whose binding cycle is not over.
 #[derive(Debug)]
-struct Open {
+struct OpenAttempt {
     trace: [u64; 2],
     id: u64,
     started: Timestamp,
@@ -76,7 +76,7 @@ pub(crate) struct Spans {
     random: Jitter,
     out: mpsc::Sender<Span>,
     /// By uid. Looked up only, never walked through.
-    open: HashMap<Arc<str>, Open>,
+    open: HashMap<Arc<str>, OpenAttempt>,
     n_dropped: u64,
 }
 
@@ -135,7 +135,7 @@ impl Spans {
             self.n_dropped += self.open.len() as u64;
             self.open.clear();
         }
-        let open = Open { trace, id, started, cycle_ended: ended, attributes };
+        let open = OpenAttempt { trace, id, started, cycle_ended: ended, attributes };
         self.open.insert(turn.pod.uid.clone(), open);
     }
 
@@ -151,7 +151,7 @@ impl Spans {
             _ => return,
         };
         let Some(open) = self.open.remove(&pod.uid) else { return };
-        let Open { trace, id, started, cycle_ended, attributes } = open;
+        let OpenAttempt { trace, id, started, cycle_ended, attributes } = open;
         let binding = Span {
             trace,
             id: self.random.next_bits().max(1),

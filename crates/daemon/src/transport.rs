@@ -58,7 +58,7 @@ use opening::Opening;
 use outage::Outage;
 pub(crate) use pod::PodPort;
 #[cfg(test)]
-pub(crate) use scripted::{Scripted, scripted};
+pub(crate) use scripted::{ScriptedReply, scripted};
 use times::{ConnectionTimes, ResponseTimes};
 
 /// How often a request is sent again when the server asks for patience, as in the reference's client.
@@ -369,9 +369,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_hangs_is_away_and_one_whose_connection_breaks_is_not() {
-        let reset = Scripted::Lost(std::io::ErrorKind::ConnectionReset);
-        let answers = [Scripted::Body("{}"), reset, Scripted::Silence, Scripted::Silence];
-        let (api, _) = scripted(answers.into_iter().chain([Scripted::Body("{}")]));
+        let reset = ScriptedReply::Lost(std::io::ErrorKind::ConnectionReset);
+        let answers =
+            [ScriptedReply::Body("{}"), reset, ScriptedReply::Silence, ScriptedReply::Silence];
+        let (api, _) = scripted(answers.into_iter().chain([ScriptedReply::Body("{}")]));
         let post = Call::post("/api/v1/namespaces", b"{}".to_vec());
         assert!(api.call(&post).await.is_ok());
         assert!(api.call(&post).await.unwrap_err().is_cut_off());
@@ -398,7 +399,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_may_not_ask_for_too_much_patience() {
-        let (api, script) = scripted([Scripted::Status(429, Some(3_600)), Scripted::Body("{}")]);
+        let (api, script) =
+            scripted([ScriptedReply::Status(429, Some(3_600)), ScriptedReply::Body("{}")]);
         let (answer, n_asked) = api.call_patiently(&Call::get("/version")).await;
         assert!(answer.is_ok() && n_asked == 1);
         let (second, _) = script.asked().pop().unwrap();

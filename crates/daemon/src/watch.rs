@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use kube::client::Body;
-use kube_scheduler_engine::{Input, ObjectReaders, Sharing, WatchedKey as Key};
+use kube_scheduler_engine::{Deduplicator, Input, ObjectReaders, WatchedKey as Key};
 use kube_scheduler_framework::EventObject;
 use kube_scheduler_writes::Jitter;
 
@@ -35,7 +35,7 @@ use crate::lookup::escaped;
 use crate::metrics::Metrics;
 use crate::transport::{Api, ApiError, Call, Encoding};
 use decode::{Frame, ListEnd, MalformedObject};
-use frames::{Frames, MAX_FRAME, Next};
+use frames::{Frames, MAX_FRAME, NextFrame};
 use interruption::Interruption;
 use items::Items;
 pub use patience::Patience;
@@ -68,7 +68,7 @@ pub(crate) struct Reflector {
     metrics: Arc<Metrics>,
     patience: Patience,
     known: SharedObjects,
-    sharing: Sharing,
+    sharing: Deduplicator,
     readers: ObjectReaders,
     /// News not passed on yet.
     inputs: Vec<Input>,
@@ -97,7 +97,7 @@ impl Reflector {
         Self {
             number,
             known: SharedObjects::default(),
-            sharing: Sharing::default(),
+            sharing: Deduplicator::default(),
             readers,
             place: Place::new(&kind),
             version_search: VersionSearch::of(&kind),
@@ -344,7 +344,7 @@ impl Reflector {
             self.lists.heard();
             n_bytes += chunk.len();
             items.push(&chunk);
-            while let items::Next::Item(bytes) = items.next().map_err(unreadable)? {
+            while let items::NextItem::Item(bytes) = items.next().map_err(unreadable)? {
                 // At once: should the list break off, each object that came is as good as from a watch. What is gone is known
                 // only at the end.
                 let object = decode::item(encoding, &self.kind, bytes);
@@ -431,9 +431,9 @@ impl Reflector {
             frames.push(&chunk);
             loop {
                 let frame = match frames.next() {
-                    Next::Incomplete => break,
-                    Next::Frame(bytes) => decode::frame(encoding, &self.kind, bytes),
-                    Next::TooLarge => {
+                    NextFrame::Incomplete => break,
+                    NextFrame::Frame(bytes) => decode::frame(encoding, &self.kind, bytes),
+                    NextFrame::TooLarge => {
                         let text = format!("it is larger than {MAX_FRAME} bytes");
                         Ok(Some(Frame::Applied(Err(MalformedObject { key: None, text }))))
                     }

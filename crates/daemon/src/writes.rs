@@ -51,7 +51,7 @@ pub(crate) struct WriteLimits {
 }
 
 /// Something that was under way and has ended; a write with the time that its request took.
-enum Finished {
+enum FinishedTask {
     Pod(Box<PodWrite>, Result<Success, Failure>, Duration),
     Event(Box<EventRequest>, EventAnswer, Duration),
     /// It is known which API events are written to.
@@ -69,7 +69,7 @@ pub(crate) struct Writer {
     limits: WriteLimits,
     outbox: Outbox,
     hostname: Arc<str>,
-    under_way: JoinSet<Finished>,
+    under_way: JoinSet<FinishedTask>,
     /// Whether one of the tasks under way asks which API events are written to. It asks for as long as the server does not answer,
     /// so a scheduler that ends and has nothing to write does not wait for it.
     is_finding_event_api: bool,
@@ -168,7 +168,7 @@ impl Writer {
                     });
                     // A core that has ended needs no answers.
                     let _ = inbox.report(Input::WorkFinished { token, status });
-                    Finished::Work(token)
+                    FinishedTask::Work(token)
                 });
             }
             // Every effect that exists is handled above.
@@ -181,7 +181,7 @@ impl Writer {
         let (api, timeout) = (self.api.clone(), self.limits.timeout);
         self.is_finding_event_api = true;
         self.under_way.spawn(async move {
-            Finished::EventApi(event_calls::find_event_api(&api, timeout).await)
+            FinishedTask::EventApi(event_calls::find_event_api(&api, timeout).await)
         });
     }
 
@@ -209,7 +209,7 @@ impl Writer {
             // Without an answer, the pod whose write panicked would wait for ever.
             let ended = work.catch_unwind().await;
             let (result, length) = ended.unwrap_or_else(|_| (Err(pods::broken()), start.elapsed()));
-            Finished::Pod(Box::new(write), result, length)
+            FinishedTask::Pod(Box::new(write), result, length)
         });
     }
 
@@ -219,14 +219,16 @@ impl Writer {
         self.under_way.spawn(async move {
             let work = AssertUnwindSafe(event_calls::send(&api, &request, &hostname, timeout));
             let answer = work.catch_unwind().await.unwrap_or(EventAnswer::Done);
-            Finished::Event(Box::new(request), answer, start.elapsed())
+            FinishedTask::Event(Box::new(request), answer, start.elapsed())
         });
     }
 
-    fn take_end(&mut self, ended: Result<Finished, tokio::task::JoinError>) {
+    fn take_end(&mut self, ended: Result<FinishedTask, tokio::task::JoinError>) {
         match ended {
-            Ok(Finished::Pod(write, result, length)) => self.take_result(*write, result, length),
-            Ok(Finished::Event(request, answer, length)) => {
+            Ok(FinishedTask::Pod(write, result, length)) => {
+                self.take_result(*write, result, length)
+            }
+            Ok(FinishedTask::Event(request, answer, length)) => {
                 let now = self.clock.now();
                 match self.outbox.finish_event(*request, answer, length, now) {
                     Ok(()) => {}
@@ -239,11 +241,11 @@ impl Writer {
                 }
                 self.metrics.count_dropped_events(self.outbox.take_dropped_events());
             }
-            Ok(Finished::EventApi(api)) => {
+            Ok(FinishedTask::EventApi(api)) => {
                 self.is_finding_event_api = false;
                 self.outbox.set_event_api(api);
             }
-            Ok(Finished::Work(token)) => drop(self.works.remove(&token)),
+            Ok(FinishedTask::Work(token)) => drop(self.works.remove(&token)),
             // Panics are caught inside, so only a runtime that shuts down gets here.
             Err(error) => tracing::error!(%error, "A write broke down"),
         }

@@ -27,11 +27,11 @@ use crate::files;
 use crate::hollow::{self, NodeTemplate};
 use crate::kinds::KindId;
 use crate::listener;
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::persist::{self, PersistError};
 use crate::selectors::Selection;
 use crate::server::Server;
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::{Listing, Store};
 use crate::volumes::Volumes;
 use crate::watch::Watcher;
@@ -202,7 +202,7 @@ impl DevCluster {
         &self,
         count: usize,
         template: &NodeTemplate,
-    ) -> Result<Vec<Arc<Object>>, ApiError> {
+    ) -> Result<Vec<Arc<StoredObject>>, StatusError> {
         hollow::add_nodes(&self.store, count, template)
     }
 
@@ -215,7 +215,7 @@ impl DevCluster {
     ///
     /// # Errors
     /// Those of a POST.
-    pub fn create(&self, object: Value) -> Result<Arc<Object>, ApiError> {
+    pub fn create(&self, object: Value) -> Result<Arc<StoredObject>, StatusError> {
         let (kind, namespace, object) = placed(object)?;
         create(&self.store, kind, &namespace, object, &WriteOptions::default())
     }
@@ -224,7 +224,10 @@ impl DevCluster {
     ///
     /// # Errors
     /// Those of a POST for the first object that is rejected; the ones before it stay.
-    pub fn bulk_create(&self, objects: impl IntoIterator<Item = Value>) -> Result<usize, ApiError> {
+    pub fn bulk_create(
+        &self,
+        objects: impl IntoIterator<Item = Value>,
+    ) -> Result<usize, StatusError> {
         self.bulk(objects, false)
     }
 
@@ -233,12 +236,12 @@ impl DevCluster {
     ///
     /// # Errors
     /// As [`DevCluster::bulk_create`].
-    pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> Result<usize, ApiError> {
+    pub fn load(&self, objects: impl IntoIterator<Item = Value>) -> Result<usize, StatusError> {
         self.bulk(objects, true)
     }
 
     /// One object; `namespace` is empty for cluster-scoped kinds.
-    pub fn get(&self, kind: KindId, namespace: &str, name: &str) -> Option<Arc<Object>> {
+    pub fn get(&self, kind: KindId, namespace: &str, name: &str) -> Option<Arc<StoredObject>> {
         self.store.get(kind, namespace, name)
     }
 
@@ -255,7 +258,7 @@ impl DevCluster {
         &self,
         kind: KindId,
         selection: Selection,
-    ) -> Result<(Vec<Arc<Object>>, Watcher), ApiError> {
+    ) -> Result<(Vec<Arc<StoredObject>>, Watcher), StatusError> {
         Watcher::list_and_watch(self.store.clone(), kind, selection)
     }
 
@@ -269,7 +272,7 @@ impl DevCluster {
         namespace: &str,
         name: &str,
         change: impl FnOnce(&mut Value),
-    ) -> Result<Arc<Object>, ApiError> {
+    ) -> Result<Arc<StoredObject>, StatusError> {
         let main = Target { kind, namespace, name, part: Part::Main };
         let mut status = None;
         let options = WriteOptions::default();
@@ -291,7 +294,7 @@ impl DevCluster {
     ///
     /// # Errors
     /// Those of a DELETE.
-    pub fn delete(&self, kind: KindId, namespace: &str, name: &str) -> Result<(), ApiError> {
+    pub fn delete(&self, kind: KindId, namespace: &str, name: &str) -> Result<(), StatusError> {
         delete(&self.store, kind, namespace, name, &DeleteOptions::default()).map(|_| ())
     }
 
@@ -316,7 +319,7 @@ impl DevCluster {
         &self,
         objects: impl IntoIterator<Item = Value>,
         keep_status: bool,
-    ) -> Result<usize, ApiError> {
+    ) -> Result<usize, StatusError> {
         let options = WriteOptions { keep_status, ..WriteOptions::default() };
         self.store.write(|state| {
             let mut created = 0;

@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 use crate::api::disruption;
 use crate::history::ChangeType;
 use crate::kinds::{DISRUPTION_BUDGETS, PODS};
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::selectors::Selection;
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::Store;
 use crate::watch::Watcher;
 
@@ -26,7 +26,7 @@ pub(crate) async fn run(store: Arc<Store>, shutdown: CancellationToken) {
     }
 }
 
-async fn follow(store: &Arc<Store>, shutdown: &CancellationToken) -> Result<(), ApiError> {
+async fn follow(store: &Arc<Store>, shutdown: &CancellationToken) -> Result<(), StatusError> {
     let (budgets, mut budget_watch) =
         Watcher::list_and_watch(store.clone(), DISRUPTION_BUDGETS, Selection::all())?;
     let (_, mut pod_watch) = Watcher::list_and_watch(store.clone(), PODS, Selection::all())?;
@@ -61,6 +61,6 @@ async fn follow(store: &Arc<Store>, shutdown: &CancellationToken) -> Result<(), 
     }
 }
 
-fn namespace_of(object: &Object) -> String {
+fn namespace_of(object: &StoredObject) -> String {
     object.namespace().to_owned()
 }

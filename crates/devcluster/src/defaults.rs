@@ -14,7 +14,7 @@ use crate::kinds::{
     PRIORITY_CLASSES, STORAGE_CLASSES,
 };
 use crate::object::{at, child_mut, list_at, list_mut, map_mut, text_at};
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::State;
 use crate::validation::{has_pod_template, parse_amount};
 
@@ -128,7 +128,7 @@ pub(crate) fn admit(
     kind: KindId,
     value: &mut Value,
     keep_status: bool,
-) -> Result<(), ApiError> {
+) -> Result<(), StatusError> {
     let entry = kind.get();
     // As in Kubernetes, nodes are the exception: they may be created with their status.
     if entry.has_status && !keep_status && kind != NODES {
@@ -152,7 +152,7 @@ pub(crate) fn admit(
             let is_system = SYSTEM_CLASSES.iter().any(|(class, _)| *class == name);
             if !is_system && number.is_some_and(|number| number > 1_000_000_000) {
                 let why = "maximum allowed value of a user defined priority is 1000000000";
-                return Err(ApiError::forbidden(entry, name, why));
+                return Err(StatusError::forbidden(entry, name, why));
             }
         }
         EVENTS => {
@@ -211,7 +211,7 @@ pub(crate) fn system_priority_classes() -> impl Iterator<Item = Value> {
     })
 }
 
-fn admit_pod(state: &State, pod: &mut Value) -> Result<(), ApiError> {
+fn admit_pod(state: &State, pod: &mut Value) -> Result<(), StatusError> {
     set_priority(state, PODS, pod)?;
     let spec = child_mut(pod, "spec");
     default_tolerations(list_mut(spec, "tolerations"));
@@ -251,7 +251,11 @@ pub(crate) fn admit_pod_update(old: &Value, pod: &mut Value) {
 ///
 /// # Errors
 /// Status 403 for an unknown priority class and for a priority that is not that of the class.
-pub(crate) fn set_priority(state: &State, kind: KindId, pod: &mut Value) -> Result<(), ApiError> {
+pub(crate) fn set_priority(
+    state: &State,
+    kind: KindId,
+    pod: &mut Value,
+) -> Result<(), StatusError> {
     let wanted = text_at(pod, &["spec", "priorityClassName"]).to_owned();
     let class = if wanted.is_empty() {
         let mut defaults: Vec<Value> = state
@@ -266,7 +270,11 @@ pub(crate) fn set_priority(state: &State, kind: KindId, pod: &mut Value) -> Resu
         let found = state.get(PRIORITY_CLASSES, "", &wanted).map(|class| class.value());
         if found.is_none() {
             let why = format!("no PriorityClass with name {wanted} was found");
-            return Err(ApiError::forbidden(kind.get(), text_at(pod, &["metadata", "name"]), &why));
+            return Err(StatusError::forbidden(
+                kind.get(),
+                text_at(pod, &["metadata", "name"]),
+                &why,
+            ));
         }
         found
     };
@@ -284,7 +292,7 @@ pub(crate) fn set_priority(state: &State, kind: KindId, pod: &mut Value) -> Resu
                    computed a different value from the given PriorityClass name",
             noun
         );
-        return Err(ApiError::forbidden(kind.get(), text_at(pod, &["metadata", "name"]), &why));
+        return Err(StatusError::forbidden(kind.get(), text_at(pod, &["metadata", "name"]), &why));
     }
     let class_name = class.as_ref().map(|class| text_at(class, &["metadata", "name"]).to_owned());
     let policy = policy.unwrap_or("PreemptLowerPriority").to_owned();

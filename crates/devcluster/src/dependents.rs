@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kinds::KindId;
-use crate::object::{Object, key_of};
+use crate::object::{StoredObject, key_of};
 
 /// A stored object: its kind and its key.
 pub(crate) type ObjectKey = (KindId, String);
@@ -54,16 +54,22 @@ impl Dependents {
     }
 
     /// Notes that an owner is deleted after its dependents.
-    pub(crate) fn wait_for(&mut self, kind: KindId, owner: &Object) {
+    pub(crate) fn wait_for(&mut self, kind: KindId, owner: &StoredObject) {
         let key = (kind, key_of(owner.namespace(), owner.name()));
         self.foreground.insert(owner.uid().into(), key);
         self.stale.insert(owner.uid().into());
     }
 
     /// Takes in a change of an object: its states before and after, either of which may be missing.
-    pub(crate) fn change(&mut self, kind: KindId, before: Option<&Object>, after: Option<&Object>) {
-        let owners =
-            |object: Option<&Object>| object.map_or(Vec::new(), |object| object.owners().to_vec());
+    pub(crate) fn change(
+        &mut self,
+        kind: KindId,
+        before: Option<&StoredObject>,
+        after: Option<&StoredObject>,
+    ) {
+        let owners = |object: Option<&StoredObject>| {
+            object.map_or(Vec::new(), |object| object.owners().to_vec())
+        };
         let (old, new) = (owners(before), owners(after));
         if let (Some(before), None) = (before, after) {
             self.foreground.remove(before.uid());

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::body::Body;
 use crate::kinds::{Kind, KindId};
 use crate::response::{json as json_response, rejection, to_bytes, typed, with_body};
-use crate::status::ApiError;
+use crate::status::StatusError;
 
 const MINOR: &str = "36";
 const GIT_VERSION: &str = "v1.36.0";
@@ -37,7 +37,7 @@ pub(crate) fn answer(path: &str, accept: &str) -> Response<Body> {
             Some(versions) => {
                 json_response(200, &with_type("APIGroup", "v1", group(name, versions)))
             }
-            None => rejection(&ApiError::no_such_path()),
+            None => rejection(&StatusError::no_such_path()),
         },
         ["apis", name, api_version] if served(name, api_version) => {
             json_response(200, &resources(name, api_version))
@@ -47,7 +47,7 @@ pub(crate) fn answer(path: &str, accept: &str) -> Response<Body> {
             200,
             &json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/readyz", "/version"]}),
         ),
-        _ => rejection(&ApiError::no_such_path()),
+        _ => rejection(&StatusError::no_such_path()),
     }
 }
 

@@ -38,7 +38,7 @@ pub struct FaultRule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
     /// What happens to them.
-    pub effect: Effect,
+    pub effect: FaultEffect,
 }
 
 /// What a fault does.
@@ -50,7 +50,7 @@ pub struct FaultRule {
     deny_unknown_fields
 )]
 #[non_exhaustive]
-pub enum Effect {
+pub enum FaultEffect {
     /// The request waits before it is handled.
     Latency {
         /// The shortest wait, in milliseconds.
@@ -90,7 +90,7 @@ pub enum Effect {
 
 impl FaultRule {
     /// A rule that affects every request.
-    pub fn new(effect: Effect) -> Self {
+    pub fn new(effect: FaultEffect) -> Self {
         Self {
             verbs: Vec::new(),
             resources: Vec::new(),
@@ -140,7 +140,7 @@ impl FaultRule {
         if !(0.0..=1.0).contains(&self.probability) {
             return Err(FaultError::Probability(self.probability));
         }
-        if let Effect::Error { code, .. } = self.effect
+        if let FaultEffect::Error { code, .. } = self.effect
             && !(400..600).contains(&code)
         {
             return Err(FaultError::Code(code));
@@ -194,7 +194,7 @@ pub(crate) struct FaultTarget<'r> {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Verdict {
     pub(crate) delay: Duration,
-    pub(crate) effect: Option<Effect>,
+    pub(crate) effect: Option<FaultEffect>,
 }
 
 /// The faults that a server injects.
@@ -294,13 +294,13 @@ impl Faults {
         let mut verdict = Verdict::default();
         for active in rules.iter_mut().filter(|active| active.rule.matches(target)) {
             let is_of_watches =
-                matches!(active.rule.effect, Effect::CloseWatch { .. } | Effect::Silence);
+                matches!(active.rule.effect, FaultEffect::CloseWatch { .. } | FaultEffect::Silence);
             if (is_of_watches && target.verb != "watch") || !active.fires(rng) {
                 continue;
             }
             *injected += 1;
             match &active.rule.effect {
-                Effect::Latency { millis, jitter_millis } => {
+                FaultEffect::Latency { millis, jitter_millis } => {
                     let jitter = (rng.next_f64() * *jitter_millis as f64) as u64;
                     verdict.delay += Duration::from_millis(millis.saturating_add(jitter));
                 }
@@ -359,7 +359,7 @@ mod tests {
         let faults = Faults::new(1);
         let rule = FaultRule {
             skip: 2,
-            ..FaultRule::new(Effect::Reset).resource("pods/binding").count(3)
+            ..FaultRule::new(FaultEffect::Reset).resource("pods/binding").count(3)
         };
         faults.add(rule).expect("valid");
         assert_eq!(hits(&faults, 7), [false, false, true, true, true, false, false]);
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn probability_follows_the_seed() {
-        let rule = FaultRule::new(Effect::Reset).probability(0.5);
+        let rule = FaultRule::new(FaultEffect::Reset).probability(0.5);
         let run = |seed| {
             let faults = Faults::new(seed);
             faults.add(rule.clone()).expect("valid");
@@ -383,21 +383,21 @@ mod tests {
     #[test]
     fn a_resource_does_not_include_its_subresources() {
         let faults = Faults::new(1);
-        faults.add(FaultRule::new(Effect::Reset).resource("pods")).expect("valid");
+        faults.add(FaultRule::new(FaultEffect::Reset).resource("pods")).expect("valid");
         assert_eq!(hits(&faults, 1), [false]);
-        faults.add(FaultRule::new(Effect::Reset).resource("pods/*")).expect("valid");
+        faults.add(FaultRule::new(FaultEffect::Reset).resource("pods/*")).expect("valid");
         assert_eq!(hits(&faults, 1), [true]);
     }
 
     #[test]
     fn invalid_rules_are_rejected() {
         let faults = Faults::new(1);
-        assert!(faults.add(FaultRule::new(Effect::Reset).verb("push")).is_err());
-        assert!(faults.add(FaultRule::new(Effect::Reset).resource("sheep")).is_err());
-        assert!(faults.add(FaultRule::new(Effect::Reset).probability(2.0)).is_err());
+        assert!(faults.add(FaultRule::new(FaultEffect::Reset).verb("push")).is_err());
+        assert!(faults.add(FaultRule::new(FaultEffect::Reset).resource("sheep")).is_err());
+        assert!(faults.add(FaultRule::new(FaultEffect::Reset).probability(2.0)).is_err());
         assert!(
             faults
-                .add(FaultRule::new(Effect::Error { code: 200, retry_after_seconds: None }))
+                .add(FaultRule::new(FaultEffect::Error { code: 200, retry_after_seconds: None }))
                 .is_err()
         );
     }

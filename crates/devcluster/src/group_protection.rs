@@ -13,9 +13,9 @@ use crate::api::update::{Part, Target, modify_in};
 use crate::groups::{FINALIZER, group_of};
 use crate::history::ChangeType;
 use crate::kinds::{POD_GROUPS, PODS};
-use crate::object::{Object, key_of, list_mut, meta_mut, text_at};
+use crate::object::{StoredObject, key_of, list_mut, meta_mut, text_at};
 use crate::selectors::Selection;
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::{State, Store};
 use crate::watch::{WatchEvent, Watcher};
 
@@ -45,7 +45,7 @@ impl Protection {
         &mut self,
         store: &Arc<Store>,
         shutdown: &CancellationToken,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), StatusError> {
         let all = |kind| Watcher::list_and_watch(store.clone(), kind, Selection::all());
         // Pods first: a group must not be taken for empty because its pods were not seen yet.
         let (pods, mut pod_watch) = all(PODS)?;
@@ -71,7 +71,7 @@ impl Protection {
         }
     }
 
-    pub(crate) fn see_pod(&mut self, pod: &Object, change: ChangeType) {
+    pub(crate) fn see_pod(&mut self, pod: &StoredObject, change: ChangeType) {
         let key = key_of(pod.namespace(), pod.name());
         let group = if change == ChangeType::Deleted || !may_have_group(pod) {
             None
@@ -95,7 +95,7 @@ impl Protection {
         }
     }
 
-    pub(crate) fn see_group(&mut self, group: &Object, change: ChangeType) {
+    pub(crate) fn see_group(&mut self, group: &StoredObject, change: ChangeType) {
         let key = key_of(group.namespace(), group.name());
         if change != ChangeType::Deleted && group.is_terminating() {
             self.terminating.insert(key);
@@ -138,7 +138,7 @@ fn release(state: &mut State, key: &str) {
 }
 
 /// A cheap look at the text: most pods have no group and need not be parsed.
-fn may_have_group(pod: &Object) -> bool {
+fn may_have_group(pod: &StoredObject) -> bool {
     const FIELD: &[u8] = b"\"schedulingGroup\":";
     pod.json().windows(FIELD.len()).any(|window| window == FIELD)
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::defaults::set_priority;
 use crate::kinds::{POD_GROUPS, WORKLOADS};
 use crate::object::{at, child_mut, list_at, list_mut, meta_mut, text_at};
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::State;
 
 pub(crate) use checks::{
@@ -41,7 +41,7 @@ pub(crate) fn apply_defaults(kind: &str, value: &mut Value) {
 ///
 /// # Errors
 /// Status 403 if its template does not exist, or its priority class.
-pub(crate) fn admit_group(state: &State, group: &mut Value) -> Result<(), ApiError> {
+pub(crate) fn admit_group(state: &State, group: &mut Value) -> Result<(), StatusError> {
     check_template_exists(state, group)?;
     set_priority(state, POD_GROUPS, group)?;
     let finalizers = list_mut(meta_mut(group), "finalizers");
@@ -62,7 +62,7 @@ pub(crate) fn keep_admitted(old: &Value, new: &mut Value) {
 }
 
 /// The workload that a group names must exist, and have the template that it names.
-fn check_template_exists(state: &State, group: &Value) -> Result<(), ApiError> {
+fn check_template_exists(state: &State, group: &Value) -> Result<(), StatusError> {
     let Some(reference) = at(group, &["spec", "podGroupTemplateRef", "workload"]) else {
         return Ok(());
     };
@@ -80,7 +80,7 @@ fn check_template_exists(state: &State, group: &Value) -> Result<(), ApiError> {
             format!("workload {workload:?} has no pod group template {template:?}")
         }
     };
-    Err(ApiError::forbidden(POD_GROUPS.get(), name, &why))
+    Err(StatusError::forbidden(POD_GROUPS.get(), name, &why))
 }
 
 /// The name of the group that a pod belongs to, if it belongs to one.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::object::{Object, key_of};
+use crate::object::{StoredObject, key_of};
 
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub enum ChangeType {
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     pub(crate) change_type: ChangeType,
-    pub(crate) object: Arc<Object>,
-    pub(crate) previous: Option<Arc<Object>>,
+    pub(crate) object: Arc<StoredObject>,
+    pub(crate) previous: Option<Arc<StoredObject>>,
 }
 
 impl Change {
@@ -84,7 +84,7 @@ impl History {
     pub(crate) fn undone_to(
         &self,
         version: u64,
-    ) -> Result<BTreeMap<String, Option<Arc<Object>>>, u64> {
+    ) -> Result<BTreeMap<String, Option<Arc<StoredObject>>>, u64> {
         let mut before = BTreeMap::new();
         for change in self.since(version)?.rev() {
             let key = key_of(change.object.namespace(), change.object.name());

@@ -21,9 +21,9 @@ use crate::api::WriteOptions;
 use crate::api::create::create_in;
 use crate::history::ChangeType;
 use crate::kinds::{NODES, PODS};
-use crate::object::{Object, key_of, text_at};
+use crate::object::{StoredObject, key_of, text_at};
 use crate::selectors::Selection;
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::Store;
 use crate::watch::Watcher;
 use kubelet::{Addresses, PodStep};
@@ -47,7 +47,7 @@ pub(crate) fn add_nodes(
     store: &Store,
     count: usize,
     template: &NodeTemplate,
-) -> Result<Vec<Arc<Object>>, ApiError> {
+) -> Result<Vec<Arc<StoredObject>>, StatusError> {
     let options = WriteOptions { keep_status: true, ..WriteOptions::default() };
     store.write(|state| {
         let first = state.objects(NODES).count();
@@ -93,7 +93,7 @@ pub(crate) async fn run(store: Arc<Store>, options: HollowOptions, shutdown: Can
 }
 
 impl HollowTask {
-    async fn follow(&mut self, shutdown: &CancellationToken) -> Result<(), ApiError> {
+    async fn follow(&mut self, shutdown: &CancellationToken) -> Result<(), StatusError> {
         let (nodes, mut node_watch) =
             Watcher::list_and_watch(self.store.clone(), NODES, Selection::all())?;
         self.queue.clear();
@@ -111,7 +111,7 @@ impl HollowTask {
                 biased;
                 () = shutdown.cancelled() => return Ok(()),
                 events = node_watch.next() => {
-                    let nodes: Vec<Arc<Object>> = events?
+                    let nodes: Vec<Arc<StoredObject>> = events?
                         .into_iter()
                         .filter(|event| event.change_type == ChangeType::Added)
                         .map(|event| event.object)
@@ -130,7 +130,7 @@ impl HollowTask {
         }
     }
 
-    fn see_nodes(&mut self, nodes: &[Arc<Object>]) {
+    fn see_nodes(&mut self, nodes: &[Arc<StoredObject>]) {
         let mut unready = Vec::new();
         for node in nodes {
             let value = node.value();
@@ -142,7 +142,7 @@ impl HollowTask {
         kubelet::make_ready(&self.store, &unready, &mut self.addresses);
     }
 
-    fn see_pod(&mut self, pod: &Object) {
+    fn see_pod(&mut self, pod: &StoredObject) {
         // Positions 0 and 1 of a pod's selectable fields are its node and its phase.
         let (node, phase) = (pod.field(0), pod.field(1));
         if node.is_empty() {
@@ -172,7 +172,7 @@ impl HollowTask {
     }
 
     /// Takes all steps that are due.
-    fn work(&mut self) -> Result<(), ApiError> {
+    fn work(&mut self) -> Result<(), StatusError> {
         /// How many steps are taken in one write.
         const BATCH: usize = 64;
         let now = Instant::now();

@@ -108,17 +108,17 @@ pub use access::{Authority, CertificateError, Denial, Identity, User};
 pub use clock::{Clock, FixedClock};
 pub use cluster::{ClusterError, DevCluster, DevClusterBuilder};
 pub use devices::{ClaimController, ClaimKind, ClaimStore, SampleDevices};
-pub use faults::{Effect, FaultError, FaultRule, Faults};
+pub use faults::{FaultEffect, FaultError, FaultRule, Faults};
 pub use history::ChangeType;
 pub use hollow::{END_PHASE, HollowOptions, NodeTemplate, RUN_SECONDS};
 pub use kinds::{
     CSI_NODES, DISRUPTION_BUDGETS, EVENTS, KINDS, Kind, KindId, LEASES, NODES,
     PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES,
 };
-pub use object::Object;
+pub use object::StoredObject;
 pub use persist::PersistError;
 pub use selectors::Selection;
-pub use status::ApiError;
+pub use status::StatusError;
 pub use store::{Listing, Store};
 pub use volumes::{ProvisionFault, VolumeOptions, Volumes};
 pub use watch::{WatchEvent, Watcher};

@@ -1,6 +1,6 @@
 //! Stored objects: the JSON text, and the few values that selectors, lists and preconditions read.
 //!
-//! Invariants: an [`Object`] never changes; its text is the compact JSON of the object including its resource version,
+//! Invariants: a [`StoredObject`] never changes; its text is the compact JSON of the object including its resource version,
 //! and every other value equals what parsing the text would give. Storing text instead of a parsed tree means that lists
 //! and watches serialise nothing, and that a pod takes about a fifth of the memory.
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::kinds::KindId;
 
 /// One version of one object.
-pub struct Object {
+pub struct StoredObject {
     json: Bytes,
     resource_version: u64,
     namespace: Box<str>,
@@ -29,7 +29,7 @@ pub struct Object {
     fields: Box<[Box<str>]>,
 }
 
-impl Object {
+impl StoredObject {
     /// Makes a stored object of `value`, which must contain its resource version.
     pub(crate) fn freeze(kind: KindId, value: &Value, resource_version: u64) -> Self {
         let fields =
@@ -106,7 +106,7 @@ impl Object {
     }
 }
 
-impl fmt::Debug for Object {
+impl fmt::Debug for StoredObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Object({}/{} @{})", self.namespace, self.name, self.resource_version)
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::files;
 use crate::kinds::KindId;
-use crate::object::{Object, text_at};
+use crate::object::{StoredObject, text_at};
 use crate::store::{State, Store};
 
 const FORMAT: &str = "devcluster/1";
@@ -45,7 +45,7 @@ pub enum PersistError {
 pub(crate) fn save(store: &Store, path: &Path) -> Result<(), PersistError> {
     let (version, objects) = store.read(|state| {
         let kinds = KindId::all().filter(|kind| kind.storage() == *kind);
-        let objects: Vec<Arc<Object>> =
+        let objects: Vec<Arc<StoredObject>> =
             kinds.flat_map(|kind| state.objects(kind).cloned()).collect();
         (state.version(), objects)
     });

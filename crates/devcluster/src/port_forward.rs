@@ -31,7 +31,7 @@ use crate::body::Body;
 use crate::kinds::PODS;
 use crate::object::text_at;
 use crate::server::Server;
-use crate::status::ApiError;
+use crate::status::StatusError;
 
 const PROTOCOL: &str = "v4.channel.k8s.io";
 /// Data of the first port, and errors of the first port.
@@ -48,17 +48,17 @@ pub(crate) fn open(
     (namespace, name): (&str, &str),
     ports: Option<&str>,
     mut request: Request<Incoming>,
-) -> Result<Response<Body>, ApiError> {
+) -> Result<Response<Body>, StatusError> {
     let pod = server
         .store
         .get(PODS, namespace, name)
-        .ok_or_else(|| ApiError::not_found(PODS.get(), name))?;
+        .ok_or_else(|| StatusError::not_found(PODS.get(), name))?;
     let port: u16 = ports
         .and_then(|ports| ports.parse().ok())
-        .ok_or_else(|| ApiError::bad_request("query parameter ports: expected one port"))?;
+        .ok_or_else(|| StatusError::bad_request("query parameter ports: expected one port"))?;
     let address = text_at(&pod.value(), &["status", "podIP"]).parse::<IpAddr>().ok();
     let address = address.filter(IpAddr::is_loopback).ok_or_else(|| {
-        ApiError::bad_request(format!(
+        StatusError::bad_request(format!(
             "pod {name} does not run on this machine: only pods with a loopback address can be forwarded to"
         ))
     })?;
@@ -72,10 +72,10 @@ pub(crate) fn open(
         (has(UPGRADE, "websocket"), has(SEC_WEBSOCKET_PROTOCOL, PROTOCOL), key)
     else {
         let message = format!("expected a WebSocket with protocol {PROTOCOL}");
-        return Err(ApiError::bad_request(message));
+        return Err(StatusError::bad_request(message));
     };
     let accept = HeaderValue::try_from(derive_accept_key(key))
-        .map_err(|error| ApiError::bad_request(error.to_string()))?;
+        .map_err(|error| StatusError::bad_request(error.to_string()))?;
     let upgrade = hyper::upgrade::on(&mut request);
     let over = server.epoch().over;
     tokio::spawn(async move {
@@ -97,10 +97,10 @@ pub(crate) fn open(
     Ok(response)
 }
 
-type Ended = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+type ForwardResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 /// Carries bytes until one side ends.
-async fn forward(upgrade: OnUpgrade, to: SocketAddr) -> Ended {
+async fn forward(upgrade: OnUpgrade, to: SocketAddr) -> ForwardResult {
     let upgraded: TokioIo<Upgraded> = TokioIo::new(upgrade.await?);
     let limits = WebSocketConfig::default()
         .max_message_size(Some(MAX_FRAME))
@@ -128,7 +128,7 @@ async fn forward(upgrade: OnUpgrade, to: SocketAddr) -> Ended {
         let mut piece = vec![DATA; PIECE];
         loop {
             match from_pod.read(&mut piece[1..]).await? {
-                0 => return Ended::Ok(()),
+                0 => return ForwardResult::Ok(()),
                 n => sink.send(Message::Binary(Bytes::copy_from_slice(&piece[..=n]))).await?,
             }
         }
@@ -146,7 +146,7 @@ async fn forward(upgrade: OnUpgrade, to: SocketAddr) -> Ended {
                 _ => {}
             }
         }
-        Ended::Ok(())
+        ForwardResult::Ok(())
     };
     tokio::select! {
         ended = outwards => ended?,

@@ -5,10 +5,10 @@ use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::Value;
 
 use crate::body::Body;
-use crate::status::ApiError;
+use crate::status::StatusError;
 
 /// A rejection as a `Status` object.
-pub(crate) fn rejection(error: &ApiError) -> Response<Body> {
+pub(crate) fn rejection(error: &StatusError) -> Response<Body> {
     let mut response = json(error.code(), &error.to_value());
     if let Some(seconds) = error.retry_after_seconds() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

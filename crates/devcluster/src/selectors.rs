@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::kinds::{Kind, KindId};
-use crate::object::Object;
-use crate::status::ApiError;
+use crate::object::StoredObject;
+use crate::status::StatusError;
 
 /// Which objects of a kind are selected. All conditions must hold; the default has none and selects everything.
 #[derive(Debug, Clone, Default)]
@@ -40,7 +40,7 @@ impl Selection {
     ///
     /// # Errors
     /// Status 400 if the selector cannot be read.
-    pub fn labels(mut self, selector: &str) -> Result<Self, ApiError> {
+    pub fn labels(mut self, selector: &str) -> Result<Self, StatusError> {
         self.labels = LabelSelector::parse(selector).map_err(|error| refusal(&error))?;
         Ok(self)
     }
@@ -49,7 +49,7 @@ impl Selection {
     ///
     /// # Errors
     /// Status 400 if the selector cannot be read or names a field that objects of `kind` cannot be selected by.
-    pub fn fields(mut self, kind: KindId, selector: &str) -> Result<Self, ApiError> {
+    pub fn fields(mut self, kind: KindId, selector: &str) -> Result<Self, StatusError> {
         let selector = FieldSelector::parse(selector).map_err(|error| refusal(&error))?;
         let terms = selector.comparisons().iter();
         self.fields =
@@ -58,7 +58,7 @@ impl Selection {
     }
 
     /// Whether `object` is selected.
-    pub fn matches(&self, object: &Object) -> bool {
+    pub fn matches(&self, object: &StoredObject) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| namespace == object.namespace())
             && self.fields.iter().all(|term| term.matches(object))
             && self.labels.matches(object.labels())
@@ -94,18 +94,18 @@ enum Field {
 }
 
 impl FieldTerm {
-    fn resolve(kind: &Kind, comparison: &FieldComparison) -> Result<Self, ApiError> {
+    fn resolve(kind: &Kind, comparison: &FieldComparison) -> Result<Self, StatusError> {
         let field = match &*comparison.field {
             "metadata.name" => Field::Name,
             "metadata.namespace" => Field::Namespace,
             other => Field::Indexed(kind.field_index(other).ok_or_else(|| {
-                ApiError::bad_request(format!("field label not supported: {other}"))
+                StatusError::bad_request(format!("field label not supported: {other}"))
             })?),
         };
         Ok(Self { field, value: comparison.value.clone(), is_equal: comparison.is_equal })
     }
 
-    fn matches(&self, object: &Object) -> bool {
+    fn matches(&self, object: &StoredObject) -> bool {
         let value = match self.field {
             Field::Name => object.name(),
             Field::Namespace => object.namespace(),
@@ -115,8 +115,8 @@ impl FieldTerm {
     }
 }
 
-fn refusal(error: &SelectorError) -> ApiError {
-    ApiError::bad_request(match error {
+fn refusal(error: &SelectorError) -> StatusError {
+    StatusError::bad_request(match error {
         // Says so itself.
         SelectorError::Syntax(_) => error.to_string(),
         _ => format!("unable to parse requirement: {error}"),
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn field_selectors_escape_and_negate() {
         let pod = json!({"metadata": {"name": "a,b=c"}, "status": {"phase": "Running"}});
-        let object = Object::freeze(PODS, &pod, 1);
+        let object = StoredObject::freeze(PODS, &pod, 1);
         let matches =
             |text: &str| Selection::all().fields(PODS, text).expect("valid").matches(&object);
         assert!(matches("metadata.name=a\\,b\\=c"));

@@ -11,14 +11,14 @@ use crate::kinds::Kind;
 /// Why a request was rejected. Prints as the message that clients see.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
-pub struct ApiError {
+pub struct StatusError {
     code: u16,
     reason: &'static str,
     message: String,
     details: Map<String, Value>,
 }
 
-impl ApiError {
+impl StatusError {
     /// Any error by its code, which determines the reason.
     pub(crate) fn with_code(code: u16, message: impl Into<String>) -> Self {
         let reason = match code {

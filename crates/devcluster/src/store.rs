@@ -20,10 +20,10 @@ use crate::clock::{Clock, add_seconds};
 use crate::dependents::Dependents;
 use crate::history::{Change, ChangeType, History};
 use crate::kinds::{EVENTS, KindId, NAMESPACES};
-use crate::object::{Object, key_of, meta_mut};
+use crate::object::{StoredObject, key_of, meta_mut};
 use crate::rng::SplitMix;
 use crate::selectors::Selection;
-use crate::status::ApiError;
+use crate::status::StatusError;
 
 /// Options of a store.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ pub struct Store {
 #[derive(Debug, Clone)]
 pub struct Listing {
     /// The objects, ordered by namespace and name.
-    pub items: Vec<Arc<Object>>,
+    pub items: Vec<Arc<StoredObject>>,
     /// The version of the store at which this was the list.
     pub resource_version: u64,
     /// The key after which the list continues, if a limit has cut it.
@@ -79,7 +79,7 @@ pub(crate) struct State {
 }
 
 struct Collection {
-    objects: BTreeMap<String, Arc<Object>>,
+    objects: BTreeMap<String, Arc<StoredObject>>,
     history: History,
 }
 
@@ -118,7 +118,7 @@ impl Store {
     }
 
     /// The object of this namespace and name; the namespace of cluster-scoped objects is empty.
-    pub fn get(&self, kind: KindId, namespace: &str, name: &str) -> Option<Arc<Object>> {
+    pub fn get(&self, kind: KindId, namespace: &str, name: &str) -> Option<Arc<StoredObject>> {
         self.lock().get(kind, namespace, name).cloned()
     }
 
@@ -156,15 +156,15 @@ impl Store {
         kind: KindId,
         selection: &Selection,
         page: &Page,
-    ) -> Result<Listing, ApiError> {
+    ) -> Result<Listing, StatusError> {
         let state = self.lock();
         let collection = state.collection(kind);
         let resource_version = page.at_version.unwrap_or(state.version);
         if resource_version > state.version {
-            return Err(ApiError::too_large(resource_version, state.version));
+            return Err(StatusError::too_large(resource_version, state.version));
         }
         let past = if resource_version < state.version {
-            let too_old = |oldest| ApiError::too_old(resource_version, oldest);
+            let too_old = |oldest| StatusError::too_old(resource_version, oldest);
             collection.history.undone_to(resource_version).map_err(too_old)?
         } else {
             BTreeMap::new()
@@ -180,7 +180,7 @@ impl Store {
                 remaining: None,
             });
         };
-        let mut items: Vec<Arc<Object>> = matching.take(limit + 1).cloned().collect();
+        let mut items: Vec<Arc<StoredObject>> = matching.take(limit + 1).cloned().collect();
         let cut = items.len() > limit;
         items.truncate(limit);
         let next = items.last().filter(|_| cut).map(|last| key_of(last.namespace(), last.name()));
@@ -194,8 +194,8 @@ impl Store {
     /// Runs the checks and changes of one request under the lock, then notifies the watches of the kinds that changed.
     pub(crate) fn write<T>(
         &self,
-        f: impl FnOnce(&mut State) -> Result<T, ApiError>,
-    ) -> Result<T, ApiError> {
+        f: impl FnOnce(&mut State) -> Result<T, StatusError>,
+    ) -> Result<T, StatusError> {
         let mut state = self.lock();
         state.now = self.clock.now();
         let result = f(&mut state);
@@ -245,8 +245,8 @@ impl Collection {
         &'s self,
         namespace: Option<&str>,
         after: Option<&str>,
-        past: &'s BTreeMap<String, Option<Arc<Object>>>,
-    ) -> Box<dyn Iterator<Item = &'s Arc<Object>> + 's> {
+        past: &'s BTreeMap<String, Option<Arc<StoredObject>>>,
+    ) -> Box<dyn Iterator<Item = &'s Arc<StoredObject>> + 's> {
         let prefix = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
         // '0' follows '/', so this is the first key behind the namespace.
         let end = namespace.map(|namespace| format!("{namespace}0"));
@@ -265,7 +265,7 @@ impl Collection {
         if past.is_empty() {
             return Box::new(present.map(|(_, object)| object));
         }
-        let mut merged: BTreeMap<&str, &Arc<Object>> = present
+        let mut merged: BTreeMap<&str, &Arc<StoredObject>> = present
             .filter(|(key, _)| !past.contains_key(*key))
             .map(|(key, object)| (key.as_str(), object))
             .collect();
@@ -282,11 +282,16 @@ impl State {
         self.version
     }
 
-    pub(crate) fn get(&self, kind: KindId, namespace: &str, name: &str) -> Option<&Arc<Object>> {
+    pub(crate) fn get(
+        &self,
+        kind: KindId,
+        namespace: &str,
+        name: &str,
+    ) -> Option<&Arc<StoredObject>> {
         self.collection(kind).objects.get(&key_of(namespace, name))
     }
 
-    pub(crate) fn objects(&self, kind: KindId) -> impl Iterator<Item = &Arc<Object>> {
+    pub(crate) fn objects(&self, kind: KindId) -> impl Iterator<Item = &Arc<StoredObject>> {
         self.collection(kind).objects.values()
     }
 
@@ -295,7 +300,7 @@ impl State {
         &'s self,
         kind: KindId,
         namespace: &str,
-    ) -> impl Iterator<Item = &'s Arc<Object>> {
+    ) -> impl Iterator<Item = &'s Arc<StoredObject>> {
         let bounds = (format!("{namespace}/"), format!("{namespace}0"));
         self.collection(kind).objects.range(bounds.0..bounds.1).map(|(_, object)| object)
     }
@@ -310,10 +315,10 @@ impl State {
     }
 
     /// Adds or replaces an object, with the next resource version.
-    pub(crate) fn put(&mut self, kind: KindId, mut value: Value) -> Arc<Object> {
+    pub(crate) fn put(&mut self, kind: KindId, mut value: Value) -> Arc<StoredObject> {
         let version = self.next_version();
         meta_mut(&mut value).insert("resourceVersion".into(), version.to_string().into());
-        let object = Arc::new(Object::freeze(kind, &value, version));
+        let object = Arc::new(StoredObject::freeze(kind, &value, version));
         let key = key_of(object.namespace(), object.name());
         let previous = self.collection_mut(kind).objects.insert(key.clone(), object.clone());
         let change_type = if previous.is_some() { ChangeType::Modified } else { ChangeType::Added };
@@ -339,7 +344,7 @@ impl State {
         kind: KindId,
         namespace: &str,
         name: &str,
-    ) -> Option<Arc<Object>> {
+    ) -> Option<Arc<StoredObject>> {
         let previous = self.collection_mut(kind).objects.remove(&key_of(namespace, name))?;
         self.dependents.change(kind, Some(&previous), None);
         let version = self.next_version();
@@ -366,7 +371,7 @@ impl State {
 
     /// Inserts an object from a file with its own version; history and watches are not affected.
     pub(crate) fn restore(&mut self, kind: KindId, value: &Value, version: u64) {
-        let object = Arc::new(Object::freeze(kind, value, version));
+        let object = Arc::new(StoredObject::freeze(kind, value, version));
         self.version = self.version.max(version);
         let key = key_of(object.namespace(), object.name());
         if kind.get().namespaced {
@@ -443,10 +448,10 @@ impl State {
 }
 
 /// The same object with another resource version.
-pub(crate) fn reversioned(kind: KindId, object: &Object, version: u64) -> Object {
+pub(crate) fn reversioned(kind: KindId, object: &StoredObject, version: u64) -> StoredObject {
     let mut value = object.value();
     meta_mut(&mut value).insert("resourceVersion".into(), version.to_string().into());
-    Object::freeze(kind, &value, version)
+    StoredObject::freeze(kind, &value, version)
 }
 
 #[cfg(test)]

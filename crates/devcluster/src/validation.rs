@@ -15,15 +15,15 @@ use serde_json::Value;
 use crate::groups::{check_custom_group, check_group, check_membership, check_workload};
 use crate::kinds::{Kind, KindId, NODES, POD_GROUPS, PODS, WORKLOADS};
 use crate::object::{at, list_at, text_at};
-use crate::status::ApiError;
+use crate::status::StatusError;
 
 /// Checks what every later step relies on: metadata is an object and its members have the right types.
 ///
 /// # Errors
 /// Status 400, in the words of a decoder.
-pub(crate) fn check_shape(value: &Value) -> Result<(), ApiError> {
+pub(crate) fn check_shape(value: &Value) -> Result<(), StatusError> {
     let wrong = |path: &str, found: &Value, wanted: &str| {
-        Err(ApiError::bad_request(format!(
+        Err(StatusError::bad_request(format!(
             "json: cannot unmarshal {} into Go struct field {path} of type {wanted}",
             json_type(found)
         )))
@@ -72,7 +72,7 @@ pub(crate) fn check_shape(value: &Value) -> Result<(), ApiError> {
 ///
 /// # Errors
 /// Status 422 with everything that is wrong.
-pub(crate) fn check(kind_id: KindId, value: &Value) -> Result<(), ApiError> {
+pub(crate) fn check(kind_id: KindId, value: &Value) -> Result<(), StatusError> {
     let kind = kind_id.get();
     let mut errors = Vec::new();
     check_metadata(kind, value, &mut errors);
@@ -98,7 +98,7 @@ pub(crate) fn check(kind_id: KindId, value: &Value) -> Result<(), ApiError> {
     if errors.is_empty() {
         return Ok(());
     }
-    Err(ApiError::invalid(kind, text_at(value, &["metadata", "name"]), &errors))
+    Err(StatusError::invalid(kind, text_at(value, &["metadata", "name"]), &errors))
 }
 
 /// Whether `spec.template` is a pod template.
@@ -113,7 +113,7 @@ pub(crate) fn has_pod_template(kind: &Kind) -> bool {
 ///
 /// # Errors
 /// Status 422 with everything that may not change.
-pub(crate) fn check_pod_update(old: &Value, new: &Value, resize: bool) -> Result<(), ApiError> {
+pub(crate) fn check_pod_update(old: &Value, new: &Value, resize: bool) -> Result<(), StatusError> {
     const WHY: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
     let gated = !list_at(old, &["spec", "schedulingGates"]).is_empty();
     let is_known = |gate: &Value| list_at(old, &["spec", "schedulingGates"]).contains(gate);
@@ -137,7 +137,7 @@ pub(crate) fn check_pod_update(old: &Value, new: &Value, resize: bool) -> Result
     if errors.is_empty() {
         return Ok(());
     }
-    Err(ApiError::invalid(PODS.get(), text_at(new, &["metadata", "name"]), &errors))
+    Err(StatusError::invalid(PODS.get(), text_at(new, &["metadata", "name"]), &errors))
 }
 
 fn check_metadata(kind: &Kind, value: &Value, errors: &mut Vec<FieldError>) {

@@ -32,9 +32,9 @@ use tracing::debug;
 
 use crate::history::ChangeType;
 use crate::kinds::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES};
-use crate::object::{Object, key_of};
+use crate::object::{StoredObject, key_of};
 use crate::selectors::Selection;
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::{State, Store};
 use crate::watch::{WatchEvent, Watcher};
 use binder::{Need, needs_of_claim, settle_volume};
@@ -139,7 +139,7 @@ impl VolumeTask {
         }
     }
 
-    async fn follow(&mut self, shutdown: &CancellationToken) -> Result<(), ApiError> {
+    async fn follow(&mut self, shutdown: &CancellationToken) -> Result<(), StatusError> {
         let all = |kind| Watcher::list_and_watch(self.store.clone(), kind, Selection::all());
         let (classes, mut class_watch) = all(STORAGE_CLASSES)?;
         // Only changes of classes matter: they may give waiting claims a provisioner.
@@ -189,7 +189,7 @@ impl VolumeTask {
         }
     }
 
-    fn see_volume(&mut self, object: &Object, is_gone: bool) {
+    fn see_volume(&mut self, object: &StoredObject, is_gone: bool) {
         let value = object.value();
         let claim = claim_of(&value);
         match &claim {
@@ -294,6 +294,6 @@ async fn wait_until(at: Option<Instant>) {
     }
 }
 
-fn key(object: &Object) -> String {
+fn key(object: &StoredObject) -> String {
     key_of(object.namespace(), object.name())
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use crate::history::{Change, ChangeType};
 use crate::kinds::KindId;
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::selectors::Selection;
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::{Page, State, Store, reversioned};
 
 /// How many changes are read in one turn, so that a long backlog does not hold the lock.
@@ -22,7 +22,7 @@ pub struct WatchEvent {
     /// What happened, from the point of view of the selection.
     pub change_type: ChangeType,
     /// The object after the change, or its last state that matched the selection.
-    pub object: Arc<Object>,
+    pub object: Arc<StoredObject>,
 }
 
 /// A running watch inside of this process.
@@ -61,7 +61,7 @@ impl Watcher {
         store: Arc<Store>,
         kind: KindId,
         selection: Selection,
-    ) -> Result<(Vec<Arc<Object>>, Self), ApiError> {
+    ) -> Result<(Vec<Arc<StoredObject>>, Self), StatusError> {
         let listing = store.list_page(kind, &selection, &Page::default())?;
         let watcher = Self::resume(store, kind, selection, listing.resource_version);
         Ok((listing.items, watcher))
@@ -76,7 +76,7 @@ impl Watcher {
     ///
     /// # Errors
     /// Status 410 if the watch is further behind than the history reaches; start over with a list.
-    pub async fn next(&mut self) -> Result<Vec<WatchEvent>, ApiError> {
+    pub async fn next(&mut self) -> Result<Vec<WatchEvent>, StatusError> {
         loop {
             self.signal.mark_unchanged();
             let batch = self.poll()?;
@@ -84,7 +84,7 @@ impl Watcher {
                 return Ok(batch);
             }
             if self.signal.changed().await.is_err() {
-                return Err(ApiError::with_code(503, "the store is gone"));
+                return Err(StatusError::with_code(503, "the store is gone"));
             }
         }
     }
@@ -93,7 +93,7 @@ impl Watcher {
     ///
     /// # Errors
     /// As [`Self::next`].
-    pub(crate) fn poll(&mut self) -> Result<Vec<WatchEvent>, ApiError> {
+    pub(crate) fn poll(&mut self) -> Result<Vec<WatchEvent>, StatusError> {
         loop {
             let store = self.store.clone();
             let turn = store.read(|state| self.turn(state))?;
@@ -103,12 +103,12 @@ impl Watcher {
         }
     }
 
-    fn turn(&mut self, state: &State) -> Result<Turn, ApiError> {
+    fn turn(&mut self, state: &State) -> Result<Turn, StatusError> {
         let asked = self.cursor;
         let mut changes = state
             .history(self.kind)
             .since(asked)
-            .map_err(|oldest| ApiError::too_old(asked, oldest))?;
+            .map_err(|oldest| StatusError::too_old(asked, oldest))?;
         let mut events = Vec::new();
         for change in changes.by_ref().take(TURN) {
             self.cursor = change.version();

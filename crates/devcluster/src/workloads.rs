@@ -35,9 +35,9 @@ use crate::kinds::{
     DAEMON_SETS, DEPLOYMENTS, JOBS, KindId, NODES, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
 };
-use crate::object::{Object, key_of};
+use crate::object::{StoredObject, key_of};
 use crate::selectors::Selection;
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::{State, Store};
 use crate::watch::{WatchEvent, Watcher};
 
@@ -86,7 +86,7 @@ struct WorkloadTask {
 }
 
 impl WorkloadTask {
-    async fn follow(&mut self, shutdown: &CancellationToken) -> Result<(), ApiError> {
+    async fn follow(&mut self, shutdown: &CancellationToken) -> Result<(), StatusError> {
         let mut watchers = Vec::new();
         for kind in CONTROLLED.into_iter().chain([PODS, NODES]) {
             let (objects, watcher) =
@@ -143,7 +143,7 @@ impl WorkloadTask {
         }
     }
 
-    fn see_controlled(&mut self, kind: KindId, object: &Object) {
+    fn see_controlled(&mut self, kind: KindId, object: &StoredObject) {
         let key = (kind, key_of(object.namespace(), object.name()));
         self.by_uid.insert(object.uid().into(), key.clone());
         self.stale.insert(key);

@@ -41,8 +41,8 @@ pub use needs::{Needs, Sorts};
 use plan::Plan;
 use prospects::Prospects;
 use search::Search;
-pub use shortage::{LostTo, RequestCount};
-use solution::Found;
+pub use shortage::{DeviceObstacle, RequestCount};
+use solution::Solution;
 pub use steps::Steps;
 pub use supply::{Extent, Lack, Shortfall, Supply};
 
@@ -164,7 +164,7 @@ impl Allocator {
             Err(_) => false,
         };
         let mut list = Vec::with_capacity(found.len());
-        for (Found { results, alternatives }, mark) in found {
+        for (Solution { results, alternatives }, mark) in found {
             let assembled =
                 outcome::assemble(self, node, &pools, &plan, &results, &alternatives, new_share_id);
             match assembled {
@@ -219,7 +219,7 @@ impl Allocator {
         let mut search = Search::new(self, node, &pools, &plan, steps, thoroughness);
         let found = if is_hopeless { None } else { search.run()? };
         match found {
-            Some(Found { results, alternatives }) => {
+            Some(Solution { results, alternatives }) => {
                 let allocations = outcome::assemble(
                     self,
                     node,

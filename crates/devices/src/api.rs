@@ -20,8 +20,8 @@ pub use claim::{
 pub use class::DeviceClass;
 pub use decode::{Map, ObjectError};
 pub use device::{
-    Attribute, Capacity, CounterConsumption, CounterSet, Device, DeviceTaint, NodeResourceMapping,
-    RequestPolicy, ValidRange,
+    Attribute, CounterConsumption, CounterSet, Device, DeviceCapacity, DeviceTaint,
+    NodeResourceMapping, RequestPolicy, ValidRange,
 };
 pub use result::{Allocation, AllocationConfig, DeviceResult};
 pub use slice::{NodeReach, ResourceSlice};

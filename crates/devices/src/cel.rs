@@ -2,7 +2,7 @@
 
 use kube_scheduler_api_types::Quantity;
 use kube_scheduler_cel::{
-    AttributeValue, Device, Environment, Options, Program, SELECTOR_COST_LIMIT, Version,
+    AttributeValue, DeviceInput, Environment, Options, Program, SELECTOR_COST_LIMIT, Version,
 };
 
 use crate::api::Attribute;
@@ -77,7 +77,7 @@ impl Selector for CelSelector {
             .collect();
         let capacity: Vec<(&str, &Quantity)> =
             device.capacity.iter().map(|(name, capacity)| (&**name, &capacity.value)).collect();
-        let device = Device {
+        let device = DeviceInput {
             driver: device.driver,
             allow_multiple_allocations: device.allow_multiple_allocations,
             attributes: &attributes,

@@ -1,6 +1,6 @@
 //! Devices as selectors see them.
 
-use crate::api::{Attribute, Capacity, Map};
+use crate::api::{Attribute, DeviceCapacity, Map};
 
 /// What a selector may read of a device.
 #[derive(Clone, Copy, Debug)]
@@ -12,5 +12,5 @@ pub struct DeviceFacts<'a> {
     /// Attributes by name, with or without domain.
     pub attributes: &'a Map<Attribute>,
     /// Capacities by name, with or without domain.
-    pub capacity: &'a Map<Capacity>,
+    pub capacity: &'a Map<DeviceCapacity>,
 }

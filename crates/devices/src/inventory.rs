@@ -16,7 +16,7 @@ use crate::api::ResourceSlice;
 use crate::features::Features;
 use crate::name::DeviceName;
 pub(crate) use counters::Consumption;
-use pool::Newest;
+use pool::NewestGeneration;
 pub(crate) use pool::{DeviceKey, DeviceRef, Pool, PoolGeneration, ShapeCount, Slice};
 pub use pools::View;
 pub(crate) use pools::{NodePool, NodePools, PoolState};
@@ -170,9 +170,12 @@ impl Inventory {
         let n_devices: usize = slices.iter().map(|slice| slice.devices.len()).sum();
         let is_large = slices.len() > MAX_PREPARED_SLICES || n_devices > MAX_PREPARED;
         slices.sort_by(|a, b| a.name.cmp(&b.name));
-        let newest = Newest::of(slices.iter().map(|slice| &**slice));
+        let newest = NewestGeneration::of(slices.iter().map(|slice| &**slice));
         let mut numbers = lock(&self.numbers);
-        if is_large || !newest.is_some_and(Newest::is_complete) || numbers.are_mostly_gone() {
+        if is_large
+            || !newest.is_some_and(NewestGeneration::is_complete)
+            || numbers.are_mostly_gone()
+        {
             return numbers.forget(&name);
         }
         numbers.pool(&slices, self.features);

@@ -73,8 +73,8 @@ mod totals;
 mod usage;
 
 pub use allocator::{
-    AllocationError, Allocator, Choice, Choices, Classes, Criteria, Extent, Lack, LostTo, Needs,
-    PodClaims, RequestCount, Shortfall, Sorts, Steps, Supply,
+    AllocationError, Allocator, Choice, Choices, Classes, Criteria, DeviceObstacle, Extent, Lack,
+    Needs, PodClaims, RequestCount, Shortfall, Sorts, Steps, Supply,
 };
 pub use cel::CelSelectors;
 pub use extended::{ContainerDemand, ExtendedClaim, ExtendedResources, RequestMapping};

@@ -73,13 +73,13 @@ impl Usage {
 /// What is taken of one inventory, by device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Occupancy {
-    devices: FxHashMap<DeviceKey, Occupied>,
+    devices: FxHashMap<DeviceKey, OccupiedDevice>,
     /// How many devices are held, for pools that have any which are.
     n_by_pool: FxHashMap<PoolId, usize>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Occupied {
+struct OccupiedDevice {
     is_dedicated: bool,
     /// Whether no claim holds any of it: it is kept for pods that wait.
     is_only_planned: bool,
@@ -111,7 +111,7 @@ impl Occupancy {
         }
         let is_dedicated = usages.iter().any(|usage| usage.dedicated.contains(name));
         let is_only_planned = !usages[..2].iter().any(|usage| usage.holds(name));
-        let occupied = Occupied { is_dedicated, is_only_planned, consumed };
+        let occupied = OccupiedDevice { is_dedicated, is_only_planned, consumed };
         let before = self.devices.insert(key, occupied.clone());
         if before.is_none() {
             *self.n_by_pool.entry(key.pool()).or_default() += 1;

@@ -6,7 +6,8 @@
 //! [`group_preemption`](crate::group_preemption) counts anew on the nodes whose pods go or come back.
 //!
 //! Invariant: counting gives what trying would give. Where that is not known, as of plugins that do not say so of
-//! themselves, there is no [`Alike`]. One thing is not seen on nodes that members are only counted on: that a scorer fails.
+//! themselves, there is no [`AlikeGroup`]. One thing is not seen on nodes that members are only counted on: that a scorer
+//! fails.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::price::Price;
 
 /// A group whose members can be counted.
 #[derive(Debug)]
-pub(crate) struct Alike {
+pub(crate) struct AlikeGroup {
     /// How many members must find a node for the group to be scheduled.
     pub(crate) needed: usize,
     /// What PreFilter left for a member, and which plugins it left out.
@@ -31,7 +32,7 @@ pub(crate) struct Alike {
     skip: SkipSet,
 }
 
-impl Alike {
+impl AlikeGroup {
     /// `None` where members have to be tried.
     pub(crate) fn of(cycle: &SchedulingCycle, core: &Core, group: &Group) -> Option<Self> {
         let profile = &core.plans.profiles[group.profile];

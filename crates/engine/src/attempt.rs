@@ -59,7 +59,7 @@ pub(crate) enum NoChoice {
     /// There are no nodes at all.
     NoNodes,
     /// The pod fits nowhere.
-    Unfit(Box<Unfit>),
+    Unfit(Box<FitFailure>),
     /// Something broke.
     Broken(Status),
     /// The search would cost too much.
@@ -80,7 +80,7 @@ impl NoChoice {
 
 /// Why a pod fits nowhere, and what PostFilter can do about it.
 #[derive(Debug)]
-pub(crate) struct Unfit {
+pub(crate) struct FitFailure {
     pub(crate) error: Box<FitError>,
     /// What PostFilter wants of the nomination; `None` leaves it alone.
     pub(crate) nominating: Option<NominatingInfo>,
@@ -443,7 +443,7 @@ impl Search<'_, '_> {
             );
             diagnosis.post_filter_message = outcome.status.message();
         }
-        NoChoice::Unfit(Box::new(Unfit {
+        NoChoice::Unfit(Box::new(FitFailure {
             error: Box::new(FitError { n_nodes, diagnosis, not_before: None }),
             state: if !outcome.victims.is_empty() && self.keeps_state() {
                 state.clone()

@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 
 use self::commands::Requests;
 use self::table::BindingTable;
-use self::tasks::Running;
+use self::tasks::RunningTask;
 use crate::attempt::Choice;
 use crate::changes::resource_of;
 use crate::core::{Core, PodEvent};
@@ -94,7 +94,7 @@ enum Stage {
     Permit,
     /// PreBind plugins from `next` on are still to be started; `running` are under way. After a `failure` none is started,
     /// and the binding fails when `running` is empty. Next: a Bind stage, when all have ended well.
-    PreBind { next: usize, running: SmallVec<[Running; 2]>, failure: Option<Status> },
+    PreBind { next: usize, running: SmallVec<[RunningTask; 2]>, failure: Option<Status> },
     /// The extender at position `at` binds. Next: the end, or if it fails and may be ignored, another extender or `Bind`.
     BindOutside { at: usize, awaited: Token },
     /// Bind plugin `plugin` binds; those from `next` on are asked if it skips the pod. Next: the end.

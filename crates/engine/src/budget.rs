@@ -103,12 +103,12 @@ pub(crate) struct OverBudget {
 
 /// What a namespace has used up of its allowance.
 #[derive(Clone, Copy, Debug)]
-struct Used {
+struct NamespaceUsage {
     units: u64,
     since: Timestamp,
 }
 
-impl Used {
+impl NamespaceUsage {
     fn at(&self, now: Timestamp, refill_per_second: u64) -> u64 {
         let nanos = now.saturating_since(self.since).as_nanos();
         let refilled = nanos.saturating_mul(u128::from(refill_per_second)) / 1_000_000_000;
@@ -120,7 +120,7 @@ impl Used {
 #[derive(Clone, Debug)]
 struct Ledger {
     refill_per_second: u64,
-    by_namespace: BTreeMap<Arc<str>, Used>,
+    by_namespace: BTreeMap<Arc<str>, NamespaceUsage>,
 }
 
 impl Ledger {
@@ -134,7 +134,7 @@ impl Ledger {
             self.by_namespace.retain(|_, used| used.at(now, refill) > 0);
         }
         let units = self.used_by(namespace, now).saturating_add(units);
-        self.by_namespace.insert(namespace.clone(), Used { units, since: now });
+        self.by_namespace.insert(namespace.clone(), NamespaceUsage { units, since: now });
     }
 
     fn used_by(&self, namespace: &str, now: Timestamp) -> u64 {

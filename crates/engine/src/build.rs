@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_config::{
-    Configuration, FeatureGates, Gate, NoFitArgs, PluginArgs, ignore_managed_resources,
+    Configuration, ConfiguredArgs, FeatureGates, Gate, NoFitArgs, ignore_managed_resources,
 };
 use kube_scheduler_framework::{EventRegistration, EventResource, Handle, PluginName};
 use kube_scheduler_queue::{HintId, ProfileSpec, QueueSettings, SchedulingQueue};
@@ -245,7 +245,7 @@ fn build_profiles(
     let gates = options.gates.iter().filter(|(_, _, is_on)| *is_on);
     let features = gates.map(|(name, _, _)| name.into());
     let mut profiles: Vec<Profile> = Vec::new();
-    let mut sort_args: Option<(Arc<str>, Option<&PluginArgs>)> = None;
+    let mut sort_args: Option<(Arc<str>, Option<&ConfiguredArgs>)> = None;
     let handle = options.handle.clone().with_features(features);
     for (at, profile) in config.profiles.iter().enumerate() {
         let name: Arc<str> = profile.scheduler_name.as_deref().unwrap_or_default().into();

@@ -306,7 +306,7 @@ impl ChangedNodes {
 
 /// A class that has no evaluation.
 #[derive(Clone, Copy, Debug, Default)]
-struct Without {
+struct UnevaluatedClass {
     /// How many attempts pass until making one is tried.
     attempts_left: u32,
     /// Whether making an evaluation has failed before.
@@ -320,7 +320,7 @@ pub(crate) struct ClassCache {
     /// What they take at most.
     n_bytes: usize,
     /// Classes that came up before and have no evaluation.
-    without: FxHashMap<u64, Without>,
+    without: FxHashMap<u64, UnevaluatedClass>,
     clock: u64,
     changes: ChangedNodes,
     /// Whether ties fall by name just now; evaluations for that are others.
@@ -444,8 +444,8 @@ impl ClassCache {
     /// Notes that a class came up. Returns whether it had come up before, and no evaluation of it failed a short while ago.
     fn is_worth_making(&mut self, class: u64) -> bool {
         match self.without.get_mut(&class) {
-            Some(Without { attempts_left: 0, .. }) => true,
-            Some(Without { attempts_left, .. }) => {
+            Some(UnevaluatedClass { attempts_left: 0, .. }) => true,
+            Some(UnevaluatedClass { attempts_left, .. }) => {
                 *attempts_left -= 1;
                 false
             }
@@ -453,7 +453,7 @@ impl ClassCache {
                 if self.without.len() >= MAX_CLASSES {
                     self.without.clear();
                 }
-                self.without.insert(class, Without::default());
+                self.without.insert(class, UnevaluatedClass::default());
                 false
             }
         }

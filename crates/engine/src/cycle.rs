@@ -18,7 +18,7 @@ use kube_scheduler_queue::QueuedPod;
 use kube_scheduler_runtime::Runner;
 
 use crate::apart::GIVEN_UP;
-use crate::attempt::{Choice, NoChoice, Search, Unfit};
+use crate::attempt::{Choice, FitFailure, NoChoice, Search};
 use crate::binding::{Bindings, Placement};
 use crate::budget::{AttemptLimits, Budgets, WorkLimits};
 use crate::buffers::Buffers;
@@ -405,9 +405,9 @@ fn unfit_pod(
     (bindings, preemptions, observer): (&mut Bindings, &mut Preemptions, &mut dyn Observer),
     queued: QueuedPod<Entry>,
     profile: ProfileIdx,
-    unfit: Unfit,
+    unfit: FitFailure,
 ) -> AttemptResult {
-    let Unfit { error, nominating, victims, found_by, commands, .. } = unfit;
+    let FitFailure { error, nominating, victims, found_by, commands, .. } = unfit;
     let pod = queued.entry().0.clone();
     let nominating = NominationChange::from(nominating);
     let plan = preemptions.plan(observer, &pod, &nominating, victims, found_by);

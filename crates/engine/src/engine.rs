@@ -22,7 +22,7 @@ use crate::counts::{BoundPod, PreemptionCounts, ProfileCounts};
 use crate::cycle::{ClassCacheCounts, SchedulingCycle};
 use crate::deadlines::WakeUp;
 use crate::effect::Effect;
-use crate::explain::{Explanation, explained, gate_of};
+use crate::explain::{AttemptExplanation, explained, gate_of};
 use crate::input::Input;
 use crate::intake::Intake;
 use crate::measures::Measurements;
@@ -146,7 +146,12 @@ impl Engine {
 
     /// Explains what the next attempt at `pod` would find. The pod need not be known. `None` when no profile is
     /// responsible for it. `random` stands for the attempt's random number.
-    pub fn explain(&mut self, pod: &Arc<Pod>, random: u64, now: Timestamp) -> Option<Explanation> {
+    pub fn explain(
+        &mut self,
+        pod: &Arc<Pod>,
+        random: u64,
+        now: Timestamp,
+    ) -> Option<AttemptExplanation> {
         self.core.now = now;
         explained(&mut self.core, &self.cycle, pod, random)
     }

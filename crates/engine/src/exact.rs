@@ -22,13 +22,13 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{NodeIdx, Status};
 use kube_scheduler_queue::Nomination;
 
-use self::board::{GangBoard, Placed, counted_out, demand_of, price_of_counting};
+use self::board::{GangBoard, PlacedMember, counted_out, demand_of, price_of_counting};
 use self::classes::choosing;
 use self::search::{Answer, Halt, search};
 use crate::core::Core;
 use crate::cycle::{SchedulingCycle, Scope};
 use crate::group::{
-    Effort, Exact, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE,
+    Effort, Fit, GangRequirement, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE,
 };
 use crate::price::Price;
 
@@ -42,7 +42,7 @@ const CLUSTER: &str = "cluster";
 
 /// Why a gang was not placed on some nodes.
 #[derive(Clone, Debug)]
-enum Why {
+enum GangFailure {
     /// Too few of its pods can be tried.
     TooFew(usize),
     /// There is not enough room in sum.
@@ -55,7 +55,7 @@ enum Why {
     Extenders,
 }
 
-impl Why {
+impl GangFailure {
     /// Equal for reasons of one kind; lower for those that are named first.
     const fn kind(&self) -> u8 {
         match self {
@@ -72,7 +72,7 @@ impl Why {
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
     placement: Arc<str>,
-    why: Why,
+    why: GangFailure,
 }
 
 impl SchedulingCycle {
@@ -99,11 +99,11 @@ impl SchedulingCycle {
         group: &Group,
         needed: usize,
         (scope, nodes): (Scope<'_>, &[NodeIdx]),
-    ) -> (PlacementOutcome, Option<Why>) {
+    ) -> (PlacementOutcome, Option<GangFailure>) {
         let refused =
             |why| (PlacementOutcome::failed(Status::unschedulable(UNSCHEDULABLE)), Some(why));
         if group.pods.len() < needed {
-            return refused(Why::TooFew(group.pods.len()));
+            return refused(GangFailure::TooFew(group.pods.len()));
         }
         let limits = self.limits_of(cx, group);
         // What is too expensive to be tried is too expensive to be counted: trying it says so.
@@ -115,7 +115,7 @@ impl SchedulingCycle {
             let demand = demand_of(group, (&group.pods[..], needed), nodes);
             match counted_out(cx, group, demand, limit) {
                 Ok(None) => {}
-                Ok(Some(text)) => return refused(Why::Counted(text)),
+                Ok(Some(text)) => return refused(GangFailure::Counted(text)),
                 Err(status) => return (PlacementOutcome::failed(status), None),
             }
         }
@@ -124,7 +124,7 @@ impl SchedulingCycle {
             return (greedy, None);
         }
         if !cx.core.plans.extenders.is_empty() {
-            return (greedy, Some(Why::Extenders));
+            return (greedy, Some(GangFailure::Extenders));
         }
         let (stage, limit) = self.search_limits(cx, group);
         let mut board = GangBoard::new(self, cx, group, (scope, nodes), limit);
@@ -134,14 +134,14 @@ impl SchedulingCycle {
                 let placed = std::mem::take(&mut board.placed);
                 (self.keep(cx, group, scope, placed), None)
             }
-            Ok(Answer::Nowhere) => (greedy, Some(Why::Nowhere)),
-            Ok(Answer::Unknown) => (greedy, Some(Why::Limit)),
+            Ok(Answer::Nowhere) => (greedy, Some(GangFailure::Nowhere)),
+            Ok(Answer::Unknown) => (greedy, Some(GangFailure::Limit)),
             Err(Halt::Broken(status)) => (PlacementOutcome::failed(status), None),
             Err(Halt::Limit | Halt::LooksFurther) => {
                 // A try that ends at its own limit has not found a way, and those that come later may.
                 let left = stage.saturating_sub(cx.effort.planned());
                 cx.effort.hit_limit |= cx.effort.until.is_none() || left < limits.hard;
-                (greedy, Some(Why::Limit))
+                (greedy, Some(GangFailure::Limit))
             }
         }
     }
@@ -152,12 +152,12 @@ impl SchedulingCycle {
         cx: &mut GroupWork<'_>,
         group: &Group,
         scope: Scope<'_>,
-        placed: Vec<Placed>,
+        placed: Vec<PlacedMember>,
     ) -> PlacementOutcome {
         let mut outcomes: Vec<Option<Outcome>> = group.members.iter().map(|_| None).collect();
         let mut tried = PlacementOutcome::failed(Status::unschedulable(UNSCHEDULABLE));
         for placed in placed {
-            let Placed { member, node, trial, permit, commands, .. } = placed;
+            let PlacedMember { member, node, trial, permit, commands, .. } = placed;
             for command in commands.into_vec() {
                 cx.later.push(command);
             }
@@ -249,22 +249,24 @@ pub(crate) fn restore_nominations(
 /// Why a gang was not placed, level by level.
 pub(crate) fn refusal(cx: &mut GroupWork<'_>, group: &Group, findings: &[Finding]) -> String {
     let mut text = UNSCHEDULABLE.to_owned();
-    let Some(Exact { needed, level }) = &group.exact else { return text };
+    let Some(GangRequirement { needed, level }) = &group.exact else { return text };
     let (members, core) = (&group.pods[..], &*cx.core);
     let chosen = match members.iter().any(|pod| choosing(core, group.profile, pod).0.leaves_some) {
         true => ", with what is found first for them, such as volumes",
         false => "",
     };
-    let said = |why: &Why| match why {
-        Why::TooFew(n) => format!("{needed} pods have to be placed, and only {n} can be tried"),
-        Why::Counted(text) => text.clone(),
-        Why::Nowhere => format!("no way to place {needed} pods, in any order{chosen}"),
-        Why::Limit => {
+    let said = |why: &GangFailure| match why {
+        GangFailure::TooFew(n) => {
+            format!("{needed} pods have to be placed, and only {n} can be tried")
+        }
+        GangFailure::Counted(text) => text.clone(),
+        GangFailure::Nowhere => format!("no way to place {needed} pods, in any order{chosen}"),
+        GangFailure::Limit => {
             format!(
                 "the search for a way to place {needed} pods ended at its limit, there may be one"
             )
         }
-        Why::Extenders => {
+        GangFailure::Extenders => {
             format!(
                 "no way to place {needed} pods one after the other; with extenders, other orders are not tried"
             )

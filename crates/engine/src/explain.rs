@@ -63,7 +63,7 @@ pub struct NodeExplanation {
 
 /// What the next attempt at a pod would find.
 #[derive(Clone, Debug)]
-pub struct Explanation {
+pub struct AttemptExplanation {
     /// The pod.
     pub pod: PodRef,
     /// The first PreEnqueue rejection, if any.
@@ -99,7 +99,7 @@ pub struct Explanation {
     pub has_extenders: bool,
 }
 
-impl Explanation {
+impl AttemptExplanation {
     /// The explanation of a pod about which there is nothing to decide, or of which nothing is known yet.
     pub fn nothing_yet(pod: &Pod) -> Self {
         Self {
@@ -138,7 +138,7 @@ struct Explainer<'a> {
     ties: TieBreak,
     random: u64,
     may_preempt: bool,
-    found: Explanation,
+    found: AttemptExplanation,
 }
 
 /// Explains what the next attempt at `pod` would find; `None` when no profile is responsible for it.
@@ -147,7 +147,7 @@ pub(crate) fn explained(
     cycle: &SchedulingCycle,
     pod: &Arc<Pod>,
     random: u64,
-) -> Option<Explanation> {
+) -> Option<AttemptExplanation> {
     let idx = core.plans.profiles.of(pod)?;
     core.cluster.refresh_order();
     let price = Price::of(pod, &core.cluster);
@@ -156,7 +156,7 @@ pub(crate) fn explained(
         let part = most_expensive_part(pod, &core.cluster, ScopeSize::all(&core.cluster));
         let price = (price.search, part);
         let refusal = cycle.budgets.refusal(limits, &pod.namespace, price, 0, core.now);
-        return Some(Explanation::failed(pod, Status::error(refusal.message)));
+        return Some(AttemptExplanation::failed(pod, Status::error(refusal.message)));
     }
     core.work = limits.meter(price.search);
     let may_preempt = price.search.saturating_add(price.preemption) <= limits.hard;
@@ -167,15 +167,16 @@ pub(crate) fn explained(
     core.show_held_to(idx, pod, &[]);
     let profile = &core.plans.profiles[idx];
     let (runner, ties) = (Runner::new(profile, core.sources()), cycle.options.ties(random));
-    let found = Explanation::nothing_yet(pod);
+    let found = AttemptExplanation::nothing_yet(pod);
     let explainer = Explainer { runner, pod, ties, random, may_preempt, found };
     let explanation = guarded(|| explainer.explain());
     let n_nodes = core.cluster.n_nodes();
-    let mut explanation = explanation.unwrap_or_else(|panic| Explanation::failed(pod, panic));
+    let mut explanation =
+        explanation.unwrap_or_else(|panic| AttemptExplanation::failed(pod, panic));
     if explanation.error.is_some() && core.work.left() == 0 {
         let price = (price.search.saturating_add(core.work.done()), SEARCHES);
         let refusal = cycle.budgets.refusal(limits, &pod.namespace, price, 0, core.now);
-        return Some(Explanation::failed(pod, Status::error(refusal.message)));
+        return Some(AttemptExplanation::failed(pod, Status::error(refusal.message)));
     }
     let percentage = profile.percentage_of_nodes_to_score.or(cycle.options.percentage);
     let enough = percentage.map(|percentage| n_feasible_to_find(n_nodes, percentage));
@@ -200,7 +201,7 @@ pub(crate) fn gate_of(core: &Core, pod: &Arc<Pod>) -> Option<Status> {
 }
 
 impl Explainer<'_> {
-    fn explain(mut self) -> Explanation {
+    fn explain(mut self) -> AttemptExplanation {
         let (runner, pod) = (self.runner, self.pod);
         self.found.gated = gating_status(&runner, pod);
         let cluster = runner.cx.cluster;

@@ -29,14 +29,14 @@ pub(crate) const UNSCHEDULABLE: &str = "pod group is unschedulable";
 
 /// What is asked of a gang that is planned as a whole.
 #[derive(Clone, Debug)]
-pub(crate) struct Exact {
+pub(crate) struct GangRequirement {
     /// How many of the members that are tried have to be placed.
     pub(crate) needed: usize,
     /// The label whose values are the domains that it may go to, if it has to keep to one.
     pub(crate) level: Option<Arc<str>>,
 }
 
-impl Exact {
+impl GangRequirement {
     /// What is asked of a group; `None` if it is no gang, or gangs are not planned as a whole.
     pub(crate) fn of(core: &Core, namespace: &str, name: &str) -> Option<Self> {
         let gates = &core.plans.groups;
@@ -72,7 +72,7 @@ pub(crate) struct Group {
     /// hold it.
     pub(crate) planning: LazyLock<GroupCycleState>,
     /// What is asked of a gang that is planned as a whole; `None` for other groups.
-    pub(crate) exact: Option<Exact>,
+    pub(crate) exact: Option<GangRequirement>,
     /// How many members have to be placed before one is bound, if that is [all](foreseen) that decides about those that have a
     /// node.
     pub(crate) foreseen: Option<usize>,

@@ -50,12 +50,12 @@ impl SchedulingCycle {
             return None;
         }
         if tried.status.is_success() {
-            return Some(Outlook { group: key, next: Next::Ends });
+            return Some(Outlook { group: key, next: PlanUpdate::Ends });
         }
         let priority = group.pods.first()?.priority();
         // An error says nothing about room.
         if !tried.status.is_rejected() {
-            return Some(Outlook { group: key, next: Next::Stays });
+            return Some(Outlook { group: key, next: PlanUpdate::Stays });
         }
         // With extenders each trial is a request.
         if !cx.core.extenders().is_empty() || !cx.core.backfill.admits(&key, priority, cx.core.now)
@@ -68,9 +68,9 @@ impl SchedulingCycle {
         let found = self.plan_again(cx, group, &key);
         self.number = number;
         let next = match found {
-            Ok(Some(plan)) => Next::Holds(priority, plan),
-            Err(_) if cx.core.backfill.plan_of(&key).is_some() => Next::Stays,
-            Ok(None) | Err(_) => Next::HoldsNothing,
+            Ok(Some(plan)) => PlanUpdate::Holds(priority, plan),
+            Err(_) if cx.core.backfill.plan_of(&key).is_some() => PlanUpdate::Stays,
+            Ok(None) | Err(_) => PlanUpdate::HoldsNothing,
         };
         Some(Outlook { group: key, next })
     }
@@ -144,11 +144,11 @@ impl SchedulingCycle {
 #[derive(Debug)]
 pub(crate) struct Outlook {
     group: GroupKey,
-    next: Next,
+    next: PlanUpdate,
 }
 
 #[derive(Debug)]
-enum Next {
+enum PlanUpdate {
     /// It needs none any more.
     Ends,
     /// Nothing, although its members are not nominated any more.
@@ -164,10 +164,10 @@ impl Outlook {
     pub(crate) fn carry_out(self, core: &mut Core) {
         let Self { group, next } = self;
         match next {
-            Next::Ends => core.end_hold(&group),
-            Next::Stays => core.keep_holding(&group),
-            Next::Holds(priority, plan) => core.hold_room(group, priority, plan),
-            Next::HoldsNothing => core.hold_nothing(group),
+            PlanUpdate::Ends => core.end_hold(&group),
+            PlanUpdate::Stays => core.keep_holding(&group),
+            PlanUpdate::Holds(priority, plan) => core.hold_room(group, priority, plan),
+            PlanUpdate::HoldsNothing => core.hold_nothing(group),
         }
     }
 }

@@ -17,7 +17,7 @@ use kube_scheduler_framework::{Code, Command, Commands, Status};
 use kube_scheduler_queue::QueuedPod;
 use smallvec::SmallVec;
 
-use crate::attempt::{Choice, NoChoice, Unfit};
+use crate::attempt::{Choice, FitFailure, NoChoice};
 use crate::binding::{Bindings, Placement};
 use crate::budget::{AttemptLimits, PLAIN_PER_NODE};
 use crate::class_cache::ClassCache;
@@ -28,7 +28,8 @@ use crate::effect::PodRef;
 use crate::exact::{restore_nominations, withdraw_nominations};
 use crate::failure::{Failure, NominationChange};
 use crate::group::{
-    Effort, Exact, Fit, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE, foreseen,
+    Effort, Fit, GangRequirement, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE,
+    foreseen,
 };
 use crate::group_report::GroupReport;
 use crate::group_submission::refuse_all;
@@ -54,7 +55,7 @@ const REFUSED_ALIKE: u64 = 100;
 
 /// A member that fits nowhere, for which nothing was asked for.
 #[derive(Debug)]
-struct Refused {
+struct RefusedMember {
     /// Class and priority: those of the same are refused in the same way.
     class: (u64, i32),
     error: Box<FitError>,
@@ -67,7 +68,7 @@ struct Refused {
     n_preemptions: u64,
 }
 
-impl Refused {
+impl RefusedMember {
     /// Whether what was found out about this member holds for another, with nothing changed in between.
     fn is_like(&self, core: &Core, queued: &QueuedPod<Entry>) -> bool {
         let pod = &queued.entry().0;
@@ -78,7 +79,7 @@ impl Refused {
 
 /// What plugins asked for while a member was tried.
 #[derive(Clone, Copy, Debug, Default)]
-struct Asked {
+struct PluginRequests {
     /// How many attempts at preemption are to be counted.
     n_preemptions: u64,
     /// Whether there is anything else.
@@ -297,7 +298,7 @@ impl SchedulingCycle {
         group: &Group,
         queued: &QueuedPod<Entry>,
         scope: Scope<'_>,
-        refused: &mut Option<Refused>,
+        refused: &mut Option<RefusedMember>,
     ) -> Outcome {
         let (limits, before) = (self.limits_of(cx, group), cx.effort.one_by_one);
         let (outcome, fits_nowhere, asked) = self.try_apart(cx, group, queued, scope);
@@ -310,7 +311,7 @@ impl SchedulingCycle {
                     && queued.entry().0.nominated_node_name().is_none()
                     && cx.core.extenders().is_empty() =>
             {
-                cx.core.class_of(queued).map(|class| Refused {
+                cx.core.class_of(queued).map(|class| RefusedMember {
                     class: (class, queued.entry().0.priority()),
                     error: error.clone(),
                     nomination: nomination.clone(),
@@ -332,7 +333,7 @@ impl SchedulingCycle {
         group: &Group,
         queued: &QueuedPod<Entry>,
         scope: Scope<'_>,
-        refused: Option<&Refused>,
+        refused: Option<&RefusedMember>,
     ) -> Option<Outcome> {
         let core = &*cx.core;
         let refused = refused.filter(|refused| refused.is_like(core, queued))?;
@@ -343,7 +344,7 @@ impl SchedulingCycle {
         }
         let effort = cx.effort.one_by_one.saturating_add(price);
         let outcome = if self.options.uses_class_cache {
-            let Refused { error, nomination, n_preemptions, .. } = refused;
+            let RefusedMember { error, nomination, n_preemptions, .. } = refused;
             self.number += 1;
             if *n_preemptions > 0 {
                 cx.later.push(Command::CountPreemptionAttempts(*n_preemptions));
@@ -366,10 +367,10 @@ impl SchedulingCycle {
         group: &Group,
         queued: &QueuedPod<Entry>,
         scope: Scope<'_>,
-    ) -> (Outcome, bool, Asked) {
+    ) -> (Outcome, bool, PluginRequests) {
         let earlier = std::mem::take(&mut cx.later);
         let (outcome, fits_nowhere) = self.try_member(cx, group, queued, scope);
-        let mut asked = Asked::default();
+        let mut asked = PluginRequests::default();
         for command in std::mem::replace(&mut cx.later, earlier).into_vec() {
             match &command {
                 Command::CountPreemptionAttempts(n) => asked.n_preemptions += n,
@@ -451,8 +452,13 @@ impl GroupWork<'_> {
 
     /// A member fits nowhere. If PostFilter found victims, they are going to be evicted, whatever becomes of the group, and
     /// the member is placed where they are.
-    fn make_room(&mut self, group: &Group, queued: &QueuedPod<Entry>, unfit: Unfit) -> Outcome {
-        let Unfit { error, nominating, victims, found_by, commands, state } = unfit;
+    fn make_room(
+        &mut self,
+        group: &Group,
+        queued: &QueuedPod<Entry>,
+        unfit: FitFailure,
+    ) -> Outcome {
+        let FitFailure { error, nominating, victims, found_by, commands, state } = unfit;
         for command in commands.into_vec() {
             self.later.push(command);
         }
@@ -484,7 +490,7 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
     let (namespace, name) = (first.namespace.clone(), first.spec.pod_group.clone()?);
     turn.name = name.clone();
     let mut members = core.pop_group_of(popped, &name);
-    let exact = Exact::of(core, &namespace, &name);
+    let exact = GangRequirement::of(core, &namespace, &name);
     members.sort_by(|a, b| {
         let (pod, other) = (&a.entry().0, &b.entry().0);
         let since = |queued: &QueuedPod<Entry>| match exact {

@@ -11,7 +11,7 @@ use kube_scheduler_framework::groups::{Placement, ProposedPlacement};
 use kube_scheduler_framework::{NodeIdx, PluginName, Status};
 use kube_scheduler_runtime::{Profile, is_within_bounds};
 
-use crate::alike::Alike;
+use crate::alike::AlikeGroup;
 use crate::core::Core;
 use crate::cycle::{NodeSubset, SchedulingCycle, Scope};
 use crate::exact::{Finding, refusal};
@@ -24,24 +24,24 @@ const NO_PLACEMENTS: &str = "no feasible placements found";
 
 /// A placement that a group can go to.
 #[derive(Debug)]
-enum Tried {
+enum PlacementTrial {
     /// As it went when all members were tried.
     Whole(PlacementOutcome),
     /// All members fit.
-    Counted(Counted),
+    Counted(CountedMembers),
 }
 
 /// What counting the members in a placement gives.
 enum Count {
     /// All fit, and that is enough.
-    All(Counted),
+    All(CountedMembers),
     /// Fewer fit than are needed.
     TooFew,
 }
 
 /// Members that were counted in a placement.
 #[derive(Debug)]
-struct Counted {
+struct CountedMembers {
     /// Nodes for all of them; which member goes where is open.
     places: Vec<NodeIdx>,
     /// The number of the latest attempt before they would have been tried.
@@ -57,16 +57,16 @@ struct Trial {
 }
 
 /// How a group fared in all placements.
-struct AllTried {
+struct PlacementTrials {
     /// In the first one, if the group can go to none that was tried by then.
     first: Option<PlacementOutcome>,
     /// The placements that it can go to.
-    kept: Vec<(Placement, Tried)>,
+    kept: Vec<(Placement, PlacementTrial)>,
     /// What a gang that is planned as a whole was refused for.
     findings: Vec<Finding>,
 }
 
-impl Tried {
+impl PlacementTrial {
     fn assignments(&self, pods: &[Arc<Pod>]) -> Vec<(Arc<Pod>, NodeIdx)> {
         match self {
             Self::Whole(tried) => {
@@ -74,7 +74,7 @@ impl Tried {
                 let placed = members.filter_map(|(it, pod)| Some((pod.clone(), it.fit()?.node)));
                 placed.collect()
             }
-            Self::Counted(Counted { places, .. }) => {
+            Self::Counted(CountedMembers { places, .. }) => {
                 pods.iter().cloned().zip(places.iter().copied()).collect()
             }
         }
@@ -125,7 +125,7 @@ impl SchedulingCycle {
         cx.is_final &= n_placements == 1;
         let tried = self.try_all(cx, group, placements, may_preempt, report);
         cx.is_final = was_final;
-        let AllTried { first, mut kept, findings } = match tried {
+        let PlacementTrials { first, mut kept, findings } = match tried {
             Ok(tried) => tried,
             Err(broken) => return broken,
         };
@@ -140,8 +140,10 @@ impl SchedulingCycle {
         if let Some((placement, tried)) = best {
             report.chosen = Some(placement.name.clone());
             return match tried {
-                Tried::Whole(tried) => tried,
-                Tried::Counted(counted) => self.try_counted(cx, group, &placement, &counted),
+                PlacementTrial::Whole(tried) => tried,
+                PlacementTrial::Counted(counted) => {
+                    self.try_counted(cx, group, &placement, &counted)
+                }
             };
         }
         let mut tried = first.unwrap_or_else(|| PlacementOutcome::failed(Status::SUCCESS));
@@ -163,9 +165,9 @@ impl SchedulingCycle {
         placements: Vec<Placement>,
         may_preempt: bool,
         report: &mut GroupReport,
-    ) -> Result<AllTried, PlacementOutcome> {
+    ) -> Result<PlacementTrials, PlacementOutcome> {
         let alike = match placements.len() {
-            2.. if !cx.observer.wants_group_attempts() => Alike::of(self, cx.core, group),
+            2.. if !cx.observer.wants_group_attempts() => AlikeGroup::of(self, cx.core, group),
             _ => None,
         };
         let profile = &cx.core.plans.profiles[group.profile];
@@ -189,7 +191,7 @@ impl SchedulingCycle {
             trial.counters.are_there = at >= 2;
             match alike.as_ref().and_then(|alike| self.count(cx, group, alike, &placement, trial)) {
                 Some(Count::All(counted)) => {
-                    kept.push((placement, Tried::Counted(counted)));
+                    kept.push((placement, PlacementTrial::Counted(counted)));
                     continue;
                 }
                 // How its members fare is only said of the first placement.
@@ -222,12 +224,12 @@ impl SchedulingCycle {
                 return Err(tried);
             }
             if tried.status.is_success() || tried.waits {
-                kept.push((placement, Tried::Whole(tried)));
+                kept.push((placement, PlacementTrial::Whole(tried)));
             } else if first.is_none() && kept.is_empty() {
                 first = Some(tried);
             }
         }
-        Ok(AllTried { first, kept, findings })
+        Ok(PlacementTrials { first, kept, findings })
     }
 
     /// Tries all members in a placement.
@@ -255,7 +257,7 @@ impl SchedulingCycle {
         &mut self,
         cx: &mut GroupWork<'_>,
         group: &Group,
-        alike: &Alike,
+        alike: &AlikeGroup,
         placement: &Placement,
         trial: Trial,
     ) -> Option<Count> {
@@ -271,7 +273,7 @@ impl SchedulingCycle {
         }
         let before = self.number;
         self.pass_over(cx, group, &placement.nodes, trial);
-        Some(Count::All(Counted { places, before }))
+        Some(Count::All(CountedMembers { places, before }))
     }
 
     /// Leaves everything as if each member had been tried, so that what comes after does not depend on it.
@@ -293,7 +295,7 @@ impl SchedulingCycle {
         cx: &mut GroupWork<'_>,
         group: &Group,
         placement: &Placement,
-        counted: &Counted,
+        counted: &CountedMembers,
     ) -> PlacementOutcome {
         let (number, effort) = (self.number, cx.effort);
         self.number = counted.before;
@@ -336,7 +338,7 @@ impl SchedulingCycle {
         &mut self,
         core: &Core,
         group: &Group,
-        kept: &[(Placement, Tried)],
+        kept: &[(Placement, PlacementTrial)],
         report: &mut GroupReport,
     ) -> Result<usize, Status> {
         report.scores = scores(core, group, kept)?;
@@ -406,7 +408,7 @@ pub(crate) fn placements(core: &Core, group: &Group) -> Result<Vec<Placement>, S
 fn scores(
     core: &Core,
     group: &Group,
-    kept: &[(Placement, Tried)],
+    kept: &[(Placement, PlacementTrial)],
 ) -> Result<Vec<PlacementScores>, Status> {
     let profile: &Profile = &core.plans.profiles[group.profile];
     let assignments: Vec<Vec<_>> =

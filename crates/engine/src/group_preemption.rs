@@ -12,7 +12,7 @@ use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_framework::groups::GroupTrial;
 use kube_scheduler_framework::{Context, NodeIdx, PluginName, Status};
 
-use crate::alike::Alike;
+use crate::alike::AlikeGroup;
 use crate::apart::GIVEN_UP;
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;
@@ -30,7 +30,7 @@ const NO_PLUGIN: &str =
 
 /// The plugin that found victims, these, and what becomes of the members once they are gone, if the group is planned as a
 /// whole.
-type Found = (PluginName, Vec<Arc<Pod>>, Option<Vec<Outcome>>);
+type FoundVictims = (PluginName, Vec<Arc<Pod>>, Option<Vec<Outcome>>);
 
 /// A group that is tried in a changed cluster.
 pub(crate) struct Rehearsal<'r, 'w> {
@@ -48,16 +48,16 @@ pub(crate) struct Rehearsal<'r, 'w> {
 /// Where members fit that are counted, on nodes with other pods than they have.
 #[derive(Debug)]
 struct Recount {
-    alike: Alike,
+    alike: AlikeGroup,
     /// By slot.
-    nodes: Vec<Recounted>,
+    nodes: Vec<RecountedNode>,
     /// What the placements have room for.
     rooms: Vec<Room>,
     /// The placement with enough room that was found last.
     latest: usize,
     /// The number of the latest change: a pod that went, or came back.
     n_changes: usize,
-    /// The pods that are gone and are on no node that is known, as [`Recounted::gone`].
+    /// The pods that are gone and are on no node that is known, as [`RecountedNode::gone`].
     elsewhere: Vec<(usize, Arc<Pod>)>,
     /// Whether the group would be scheduled without the pods that went first.
     has_fitted: bool,
@@ -65,7 +65,7 @@ struct Recount {
 
 /// A node with other pods.
 #[derive(Clone, Debug, Default)]
-struct Recounted {
+struct RecountedNode {
     /// The placement that it belongs to.
     room: Option<usize>,
     /// What the pods ask for, if they are others.
@@ -104,7 +104,7 @@ impl Change {
 impl Recount {
     /// `None` if the members have to be tried.
     fn of(cycle: &SchedulingCycle, core: &Core, group: &Group) -> Option<Self> {
-        let alike = Alike::of(cycle, core, group)?;
+        let alike = AlikeGroup::of(cycle, core, group)?;
         if group.pods.len() < alike.needed {
             return None;
         }
@@ -114,7 +114,7 @@ impl Recount {
         } else {
             vec![core.cluster.order().to_vec()]
         };
-        let mut nodes = vec![Recounted::default(); core.cluster.capacity()];
+        let mut nodes = vec![RecountedNode::default(); core.cluster.capacity()];
         for (room, placement) in placements.iter().enumerate() {
             for node in placement {
                 // A node of several placements would have to be counted for each.
@@ -336,7 +336,7 @@ impl SchedulingCycle {
     }
 
     /// Which pods have to go.
-    fn victims(&mut self, cx: &mut GroupWork<'_>, group: &Group) -> Result<Found, Status> {
+    fn victims(&mut self, cx: &mut GroupWork<'_>, group: &Group) -> Result<FoundVictims, Status> {
         let plans = cx.core.plans.clone();
         let profile = &plans.profiles[group.profile];
         let Some((name, plugin)) = profile.post_filter().find_map(|(idx, name, _)| {

@@ -115,6 +115,8 @@ impl KnownObjects {
 
 #[cfg(test)]
 mod tests {
+    use kube_scheduler_api_types::Pod;
+
     use super::*;
 
     fn pod(name: &str, uid: &str, version: &str) -> EventObject {

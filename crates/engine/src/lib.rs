@@ -77,7 +77,7 @@ pub use effect::{Effect, FAILED_SCHEDULING, ObjectRef, PodRef, StatusPatch, Toke
 pub use engine::Engine;
 pub use evaluation::NodeScores;
 pub use exact::without_domains;
-pub use explain::{Explanation, NodeExplanation, PluginScore};
+pub use explain::{AttemptExplanation, NodeExplanation, PluginScore};
 pub use group_report::{GroupReport, MemberAttempt, PlacementAttempt, PlacementScores};
 pub use group_waits::IncompleteGroup;
 pub use input::{EvictionOutcome, Input};
@@ -89,6 +89,6 @@ pub use place::{PodPlace, PodStage};
 pub use policy::Entry;
 pub use profiles::ProfileIdx;
 pub use readers::ObjectReaders;
-pub use sharing::{SharedSize, Sharing};
+pub use sharing::{Deduplicator, SharedSize};
 pub use sizes::TableSize;
 pub use turn::{AttemptResult, GroupTurn, Turn};

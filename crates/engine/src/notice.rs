@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_framework::PluginName;
-use kube_scheduler_queue::{EventLabel, Queue};
+use kube_scheduler_queue::{EventLabel, QueueName};
 
 use crate::effect::PodRef;
 
@@ -49,7 +49,7 @@ pub enum Notice {
         /// Why.
         event: EventLabel,
         /// Where to.
-        queue: Queue,
+        queue: QueueName,
         /// What the events that it missed meant for it, after a failed attempt.
         hint: Option<&'static str>,
         /// Whether a gate held it on its way to another queue.

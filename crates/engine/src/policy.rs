@@ -62,7 +62,7 @@ impl QueueEntry for Entry {
     }
 }
 
-impl kube_scheduler_queue::EventObject<Entry> for EventObject {
+impl kube_scheduler_queue::HintObject<Entry> for EventObject {
     fn from_entry(entry: &Entry) -> Self {
         Self::Pod(entry.0.clone())
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Pod, Volume, VolumeSource};
 use kube_scheduler_cache::ClusterState;
 
-use self::parts::{Counted, PARTS};
+use self::parts::{CountState, PARTS};
 
 /// Which nodes a part of a pod is compared with if the pod may only go to some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,8 +97,8 @@ pub(crate) struct KeptCounters {
 }
 
 impl KeptCounters {
-    const fn counted(self) -> Counted {
-        if self.are_there && self.up_to > 0 { Counted::Before } else { Counted::Anew }
+    const fn counted(self) -> CountState {
+        if self.are_there && self.up_to > 0 { CountState::Before } else { CountState::Anew }
     }
 }
 
@@ -236,7 +236,7 @@ impl AllParts {
         let extent = Extent::new(pod, cluster, scope);
         let here = extent.price(Reach::Scope, *in_scope);
         let mut search = here.saturating_add(extent.price(Reach::Cluster, *everywhere));
-        if scope.counters.counted() == Counted::Before && search <= scope.counters.up_to {
+        if scope.counters.counted() == CountState::Before && search <= scope.counters.up_to {
             search = search.min(here.saturating_add(extent.price_of_counted(*everywhere)));
         }
         let preemption = match pod.spec.never_preempts {
@@ -277,7 +277,7 @@ pub(crate) fn most_expensive_part(
 ) -> &'static str {
     let extent = Extent::new(pod, cluster, scope);
     let prices = PARTS.iter().map(|(name, reach, part)| {
-        let price = extent.price(*reach, part(pod, cluster, Counted::Anew));
+        let price = extent.price(*reach, part(pod, cluster, CountState::Anew));
         (price, *name)
     });
     // Of several, the first.

@@ -2,8 +2,8 @@
 //!
 //! Pods of one template have the same specification, requests, labels and owner; nodes of one pool have the same images,
 //! taints and label keys. Each object arrives with its own copies, and an engine keeps it for long: a shell that feeds an
-//! engine passes every object through [`Sharing`] first, so that memory follows the number of templates rather than that of
-//! objects.
+//! engine passes every object through [`Deduplicator`] first, so that memory follows the number of templates rather than that
+//! of objects.
 //!
 //! Invariants: what replaces a part is equal to it to the letter, so no reader can notice; no decision reads a table, and
 //! none depends on when a table is swept; parts that no object holds any more are dropped, and until then there are no more
@@ -21,7 +21,7 @@ use kube_scheduler_api_types::{
     Volume,
 };
 
-use self::weighing::{ContentHasher, Weighed, place, weigh};
+use self::weighing::{ContentHasher, PartDigest, place, weigh};
 use kube_scheduler_framework::EventObject;
 
 /// Tables with fewer parts than this are not swept for their number.
@@ -34,7 +34,7 @@ type NodeConditions = Arc<[(Arc<str>, Arc<str>)]>;
 
 /// What pods and nodes have in common.
 #[derive(Debug, Default)]
-pub struct Sharing {
+pub struct Deduplicator {
     /// What the tables held after the last sweep, in bytes.
     n_kept_bytes: usize,
     texts: Table<Arc<str>>,
@@ -55,7 +55,7 @@ pub struct Sharing {
     names: Table<Arc<[Arc<str>]>>,
 }
 
-impl Sharing {
+impl Deduplicator {
     /// Replaces what a pod or a node has in common with others. An object that has other holders is copied for it.
     pub fn share(&mut self, object: &mut EventObject) {
         match object {
@@ -296,7 +296,7 @@ trait Part: Clone {
 /// Parts of one kind with hashes and sizes of their content.
 #[derive(Debug)]
 struct Table<T> {
-    parts: HashTable<(Weighed, T)>,
+    parts: HashTable<(PartDigest, T)>,
     n_bytes: usize,
     sweeps_at: usize,
 }
@@ -313,9 +313,9 @@ impl<T: Part> Table<T> {
         self.replace_weighed(weigh(part), part)
     }
 
-    fn replace_weighed(&self, weighed: Weighed, part: &mut T) -> bool {
+    fn replace_weighed(&self, weighed: PartDigest, part: &mut T) -> bool {
         let is_same =
-            |(other, known): &(Weighed, T)| other.hash == weighed.hash && known.is_same(part);
+            |(other, known): &(PartDigest, T)| other.hash == weighed.hash && known.is_same(part);
         let known = self.parts.find(place(weighed), is_same);
         let is_known = known.is_some();
         if let Some((_, known)) = known {

@@ -62,7 +62,7 @@ use self::inventory::Devices;
 use self::metrics::Metrics;
 use self::node::Trials;
 use self::settings::Settings;
-use self::shared::Shared;
+use self::shared::PluginData;
 use self::state::PodDevices;
 use crate::signature::write_resources;
 
@@ -74,7 +74,7 @@ const NO_STATE: &str = "not found";
 pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
     let settings = Settings::new(args, handle)?;
     let devices = Devices::new(settings.inventory);
-    let shared = Shared { settings, devices, metrics: Metrics::new(handle) };
+    let shared = PluginData { settings, devices, metrics: Metrics::new(handle) };
     Ok(Arc::new(DynamicResources {
         shared: Arc::new(shared),
         no_claims: Status::unschedulable(NO_CLAIMS).from_plugin(&NAME.into()),
@@ -82,7 +82,7 @@ pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>,
 }
 
 struct DynamicResources {
-    shared: Arc<Shared>,
+    shared: Arc<PluginData>,
     no_claims: Status,
 }
 

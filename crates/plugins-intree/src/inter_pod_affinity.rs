@@ -14,7 +14,7 @@ mod sums;
 
 use std::sync::Arc;
 
-use kube_scheduler_config::PluginArgs as ConfigArgs;
+use kube_scheduler_config::ConfiguredArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::columns::VecPool;
 use kube_scheduler_framework::{
@@ -41,8 +41,8 @@ const NO_SCORE_STATE: &str =
     "failed to read \"PreScoreInterPodAffinity\" from cycleState: not found";
 
 pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
-    let checked = plugin_args::checked(args, ConfigArgs::InterPodAffinity)?;
-    let ConfigArgs::InterPodAffinity(args) = checked else { return Err(WRONG_ARGS.into()) };
+    let checked = plugin_args::checked(args, ConfiguredArgs::InterPodAffinity)?;
+    let ConfiguredArgs::InterPodAffinity(args) = checked else { return Err(WRONG_ARGS.into()) };
     let name = NAME.into();
     Ok(Arc::new(InterPodAffinity {
         hard_pod_affinity_weight: args.hard_pod_affinity_weight.unwrap_or_default(),

@@ -33,7 +33,7 @@ struct NodeDeclaredFeatures {
 
 /// PreFilter ran and found requirements.
 #[derive(Clone)]
-struct Checked;
+struct RequirementsMarker;
 
 impl Plugin for NodeDeclaredFeatures {
     fn name(&self) -> &str {
@@ -48,7 +48,7 @@ impl PreFilter for NodeDeclaredFeatures {
         if !self.is_enabled || pod.spec.required_features == 0 {
             return PreFilterOutcome::skip();
         }
-        state.insert(Checked);
+        state.insert(RequirementsMarker);
         PreFilterOutcome::success()
     }
 }
@@ -64,7 +64,7 @@ impl Filter for NodeDeclaredFeatures {
         if !self.is_enabled {
             return Status::SUCCESS;
         }
-        if state.get::<Checked>().is_none() {
+        if state.get::<RequirementsMarker>().is_none() {
             return Status::error(NO_STATE);
         }
         if pod.spec.required_features & !node.feature_bits() == 0 {
@@ -85,7 +85,7 @@ impl Filter for NodeDeclaredFeatures {
         if !self.is_enabled {
             return Ok(());
         }
-        if state.get::<Checked>().is_none() {
+        if state.get::<RequirementsMarker>().is_none() {
             return sink.reject_each(cx, nodes, |_, _| Status::error(NO_STATE));
         }
         let live = cx.cluster().live_nodes();

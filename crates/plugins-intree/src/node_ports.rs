@@ -29,7 +29,7 @@ struct NodePorts {
 
 /// PreFilter ran and found ports.
 #[derive(Clone)]
-struct Checked;
+struct PortsMarker;
 
 impl Plugin for NodePorts {
     fn name(&self) -> &str {
@@ -44,7 +44,7 @@ impl PreFilter for NodePorts {
         if pod.spec.host_ports.is_empty() {
             return PreFilterOutcome::skip();
         }
-        state.insert(Checked);
+        state.insert(PortsMarker);
         PreFilterOutcome::success()
     }
 }
@@ -57,7 +57,7 @@ impl Filter for NodePorts {
         pod: &Pod,
         node: &NodeView<'_>,
     ) -> Status {
-        if state.get::<Checked>().is_none() {
+        if state.get::<PortsMarker>().is_none() {
             return Status::error(NO_STATE);
         }
         if pod.spec.host_ports.iter().any(|port| node.is_port_in_use(port)) {
@@ -76,7 +76,7 @@ impl Filter for NodePorts {
         sink: &mut FilterSink<'_>,
     ) -> Result<(), Status> {
         let with_ports = cx.cluster().nodes_with_ports();
-        let is_prepared = state.get::<Checked>().is_some();
+        let is_prepared = state.get::<PortsMarker>().is_some();
         let in_doubt = nodes.iter().filter(|idx| !is_prepared || with_ports.contains(**idx));
         sink.reject_each(cx, in_doubt, |cx, node| self.filter(cx, state, pod, node))
     }

@@ -3,7 +3,7 @@
 //! Invariant: what a plugin gets from here obeys every rule of the configuration; the error names every field that does
 //! not, in the reference's words and with paths that start at the arguments.
 
-use kube_scheduler_config::{FeatureGates, PluginArgs as ConfigArgs, default_args, validate_args};
+use kube_scheduler_config::{ConfiguredArgs, FeatureGates, default_args, validate_args};
 use kube_scheduler_framework::PluginArgs;
 use kube_scheduler_framework::api::validation::{FieldPath, aggregate};
 use serde::de::DeserializeOwned;
@@ -19,22 +19,22 @@ pub(crate) fn read<T: DeserializeOwned + Default>(args: &PluginArgs) -> Result<T
     T::deserialize(args).map_err(|error| format!("decoding args: {error}"))
 }
 
-/// The arguments with defaults, or what is wrong with them. `wrap` is the variant of [`ConfigArgs`] for `T`.
+/// The arguments with defaults, or what is wrong with them. `wrap` is the variant of [`ConfiguredArgs`] for `T`.
 ///
 /// Which gates are on makes no difference to the arguments that are read this way.
 pub(crate) fn checked<T: DeserializeOwned + Default>(
     args: &PluginArgs,
-    wrap: fn(T) -> ConfigArgs,
-) -> Result<ConfigArgs, String> {
+    wrap: fn(T) -> ConfiguredArgs,
+) -> Result<ConfiguredArgs, String> {
     checked_with(args, wrap, &FeatureGates::default())
 }
 
 /// As [`checked`], for arguments to which it makes a difference which gates are on.
 pub(crate) fn checked_with<T: DeserializeOwned + Default>(
     args: &PluginArgs,
-    wrap: fn(T) -> ConfigArgs,
+    wrap: fn(T) -> ConfiguredArgs,
     gates: &FeatureGates,
-) -> Result<ConfigArgs, String> {
+) -> Result<ConfiguredArgs, String> {
     let mut typed = wrap(read(args)?);
     default_args(&mut typed, gates);
     let errors = validate_args(&typed, &FieldPath::root(), gates);

@@ -15,7 +15,7 @@ mod victims;
 
 use std::sync::Arc;
 
-use kube_scheduler_config::PluginArgs as ConfigArgs;
+use kube_scheduler_config::ConfiguredArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::api::well_known::DISRUPTION_TARGET;
 use kube_scheduler_framework::groups::PodGroupPostFilter;
@@ -43,8 +43,8 @@ const NO_CANDIDATE: &str = "no candidate node for preemption";
 const WORKLOAD_AWARE: &str = "not eligible due to workload aware preemption enabled";
 
 pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
-    let checked = plugin_args::checked(args, ConfigArgs::DefaultPreemption)?;
-    let ConfigArgs::DefaultPreemption(args) = checked else { return Err(WRONG_ARGS.into()) };
+    let checked = plugin_args::checked(args, ConfiguredArgs::DefaultPreemption)?;
+    let ConfiguredArgs::DefaultPreemption(args) = checked else { return Err(WRONG_ARGS.into()) };
     Ok(Arc::new(DefaultPreemption {
         search: Search {
             percentage: args.min_candidate_nodes_percentage.unwrap_or_default().into(),

@@ -24,7 +24,7 @@ mod volume_form;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_config::{FeatureGates, Gate, PluginArgs as ConfigArgs};
+use kube_scheduler_config::{ConfiguredArgs, FeatureGates, Gate};
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Code, Commands, Completion, Context, CycleState, EnqueueExtensions, EventRegistration,
@@ -52,8 +52,8 @@ pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>,
     // Which arguments there are depends on whether capacity is scored.
     let scores_capacity = handle.is_enabled("StorageCapacityScoring");
     let gates = FeatureGates::default().with(Gate::StorageCapacityScoring, scores_capacity);
-    let checked = plugin_args::checked_with(args, ConfigArgs::VolumeBinding, &gates)?;
-    let ConfigArgs::VolumeBinding(args) = checked else { return Err(WRONG_ARGS.into()) };
+    let checked = plugin_args::checked_with(args, ConfiguredArgs::VolumeBinding, &gates)?;
+    let ConfiguredArgs::VolumeBinding(args) = checked else { return Err(WRONG_ARGS.into()) };
     let timeout = u64::try_from(args.bind_timeout_seconds.unwrap_or_default());
     Ok(Arc::new(VolumeBinding {
         timeout: Duration::from_secs(timeout.unwrap_or_default()),

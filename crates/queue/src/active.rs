@@ -36,11 +36,11 @@ where
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Active {
+pub(crate) struct ActiveQueue {
     heap: Heap<SortKey>,
 }
 
-impl Active {
+impl ActiveQueue {
     pub(crate) fn len(&self) -> usize {
         self.heap.len()
     }

@@ -12,7 +12,7 @@ use crate::entry::QueuedPod;
 use crate::event::EventLabel;
 use crate::plugins::PluginId;
 use crate::profile::ProfileId;
-use crate::records::Queue;
+use crate::records::QueueName;
 
 /// The number of waiting pods, split as by the label `queue` of the metric `pending_pods`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn incoming(&mut self, queue: Queue, label: &EventLabel) {
+    pub(crate) fn incoming(&mut self, queue: QueueName, label: &EventLabel) {
         let counts = &mut self.incoming[queue as usize];
         match counts.get_mut(label) {
             Some(count) => *count += 1,
@@ -66,9 +66,9 @@ impl Counters {
     }
 
     /// How many pods came into each queue for what reason, sorted.
-    pub(crate) fn incoming_sorted(&self) -> Vec<(Queue, &EventLabel, u64)> {
+    pub(crate) fn incoming_sorted(&self) -> Vec<(QueueName, &EventLabel, u64)> {
         let mut all = Vec::new();
-        for queue in Queue::ALL {
+        for queue in QueueName::ALL {
             all.extend(
                 self.incoming[queue as usize].iter().map(|(label, &count)| (queue, label, count)),
             );

@@ -46,7 +46,7 @@ pub trait QueueEntry: Clone {
 
 /// What the queue must know of the objects that events are about. The queue hands them on to the queueing hints and reads
 /// little of them itself.
-pub trait EventObject<E>: Clone {
+pub trait HintObject<E>: Clone {
     /// The object that stands for a queued pod in events about that pod.
     fn from_entry(entry: &E) -> Self;
 

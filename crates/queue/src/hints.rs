@@ -2,7 +2,7 @@
 //!
 //! Answers to `isPodWorthRequeuing` and `determineSchedulingHintForInFlightPod` of the reference.
 
-use crate::entry::{EventObject, QueueEntry, QueuedPod};
+use crate::entry::{HintObject, QueueEntry, QueuedPod};
 use crate::in_flight::LoggedEvent;
 use crate::plugins::PluginId;
 use crate::policy::{QueuePolicy, QueueingHint, Requeue, Topics};
@@ -16,7 +16,7 @@ const MAX_TOPICS: usize = 256;
 pub(crate) fn pod_topics<E, O, P>(pod: &QueuedPod<E>, profiles: &Profiles, policy: &P) -> PodTopics
 where
     E: QueueEntry,
-    O: EventObject<E>,
+    O: HintObject<E>,
     P: QueuePolicy<E, O> + ?Sized,
 {
     let mut all = PodTopics::new();
@@ -49,7 +49,7 @@ pub(crate) fn event_topics<E, O, P>(
 ) -> Topics
 where
     E: QueueEntry,
-    O: EventObject<E>,
+    O: HintObject<E>,
     P: QueuePolicy<E, O> + ?Sized,
 {
     let mut all = Vec::new();
@@ -78,7 +78,7 @@ pub(crate) fn worth<E, O, P>(
 ) -> Requeue
 where
     E: QueueEntry,
-    O: EventObject<E>,
+    O: HintObject<E>,
     P: QueuePolicy<E, O> + ?Sized,
 {
     // The attempt ended with an error, which any change may have resolved.
@@ -129,7 +129,7 @@ pub(crate) fn worth_of_missed<'a, E, O, P>(
 ) -> Requeue
 where
     E: QueueEntry,
-    O: EventObject<E> + 'a,
+    O: HintObject<E> + 'a,
     P: QueuePolicy<E, O> + ?Sized,
 {
     let mut best = Requeue::Skip;

@@ -42,7 +42,7 @@ struct Position {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct InFlight<E, O> {
+pub(crate) struct InFlightPods<E, O> {
     markers: VecDeque<Marker<E>>,
     /// The number of the first marker. Markers and events are numbered from the creation of the queue on.
     first_marker: u64,
@@ -53,7 +53,7 @@ pub(crate) struct InFlight<E, O> {
     counts: FxHashMap<EventLabel, u64>,
 }
 
-impl<E, O> Default for InFlight<E, O> {
+impl<E, O> Default for InFlightPods<E, O> {
     fn default() -> Self {
         Self {
             markers: VecDeque::new(),
@@ -66,7 +66,7 @@ impl<E, O> Default for InFlight<E, O> {
     }
 }
 
-impl<E: QueueEntry, O> InFlight<E, O> {
+impl<E: QueueEntry, O> InFlightPods<E, O> {
     /// How many pods are in flight.
     pub(crate) fn len(&self) -> usize {
         self.by_uid.len()

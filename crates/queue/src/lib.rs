@@ -6,7 +6,7 @@
 //!
 //! It is a state machine and nothing else: one owner, no locks, no clock (time is an argument), no blocking
 //! ([`pop`](SchedulingQueue::pop) has a pod or has none), no I/O. It is generic over pods ([`QueueEntry`]) and the objects
-//! of events ([`EventObject`]). It knows plugins by name and number only; order, gates and hints are decided by a
+//! of events ([`HintObject`]). It knows plugins by name and number only; order, gates and hints are decided by a
 //! [`QueuePolicy`] that is passed into each operation.
 //!
 //! # Life of a pod
@@ -32,9 +32,9 @@
 //!
 //! ```
 //! use kube_scheduler_queue::{
-//!     ActionType, ClusterEvent, EventLabel, EventObject, EventResource, HintId, PluginId, PreEnqueueVerdict, ProfileId,
+//!     ActionType, ClusterEvent, EventLabel, HintObject, EventResource, HintId, PluginId, PreEnqueueVerdict, ProfileId,
 //!     ProfileSpec,
-//!     Queue, QueueEntry, QueuePolicy, QueueSettings, QueuedPod, QueueingHint, SchedulingQueue, Timestamp,
+//!     QueueName, QueueEntry, QueuePolicy, QueueSettings, QueuedPod, QueueingHint, SchedulingQueue, Timestamp,
 //! };
 //!
 //! #[derive(Clone)]
@@ -53,7 +53,7 @@
 //! #[derive(Clone)]
 //! struct Slots(u32);
 //!
-//! impl EventObject<Job> for Slots {
+//! impl HintObject<Job> for Slots {
 //!     fn from_entry(_: &Job) -> Self { Self(0) }
 //!     fn is_pod(&self, _: &str) -> bool { false }
 //! }
@@ -93,7 +93,7 @@
 //! // There is no place for it: it waits for a node.
 //! pod.clear_rejectors();
 //! pod.add_unschedulable_plugin(fit);
-//! assert_eq!(queue.add_unschedulable_if_not_present(pod, start, &mut policy), Ok(Queue::Unschedulable));
+//! assert_eq!(queue.add_unschedulable_if_not_present(pod, start, &mut policy), Ok(QueueName::Unschedulable));
 //!
 //! // A full node does not help; a free one does, once the backoff is over.
 //! queue.move_all(&node_added, None, Some(&Slots(0)), start, &mut policy);
@@ -134,7 +134,7 @@ mod queue;
 
 pub use self::action::ActionType;
 pub use self::counters::PendingCounts;
-pub use self::entry::{EventObject, QueueEntry, QueuedPod};
+pub use self::entry::{HintObject, QueueEntry, QueuedPod};
 pub use self::event::{ClusterEvent, EventLabel, EventResource};
 pub use self::plugins::{PluginId, PluginIdSet};
 pub use self::policy::{
@@ -142,6 +142,6 @@ pub use self::policy::{
 };
 pub use self::profile::{EXTENDER_PLUGIN, HintId, ProfileId, ProfileSpec, QueueSettings};
 pub use self::queue::{NominatedPod, RequeueError, SchedulingQueue};
-pub use self::records::{Place, Queue};
+pub use self::records::{Place, QueueName};
 pub use self::report::{Move, QueueReport};
 pub use kube_scheduler_primitives::Timestamp;

@@ -18,22 +18,22 @@ use kube_scheduler_primitives::Timestamp;
 
 pub use self::inspect::NominatedPod;
 pub use self::requeue::RequeueError;
-use crate::active::Active;
+use crate::active::ActiveQueue;
 use crate::backoff::{Backoff, is_backing_off};
 use crate::counters::Counters;
-use crate::entry::{EventObject, QueueEntry, QueuedPod};
+use crate::entry::{HintObject, QueueEntry, QueuedPod};
 use crate::event::EventLabel;
 use crate::gates;
 use crate::heap::Slot;
 use crate::hints;
-use crate::in_flight::InFlight;
+use crate::in_flight::InFlightPods;
 use crate::nominator::Nominator;
 use crate::plugins::PluginId;
 use crate::policy::{Nomination, QueuePolicy, Requeue};
 use crate::profile::{ProfileSpec, Profiles, QueueSettings};
-use crate::records::{Place, Queue, Records};
+use crate::records::{Place, QueueName, Records};
 use crate::report::{Move, QueueReport, Reports};
-use crate::unschedulable::Unschedulable;
+use crate::unschedulable::UnschedulablePods;
 
 /// The pods waiting to be scheduled. See the [crate's documentation](crate).
 ///
@@ -44,10 +44,10 @@ pub struct SchedulingQueue<E, O> {
     settings: QueueSettings,
     profiles: Profiles,
     records: Records<E>,
-    active: Active,
+    active: ActiveQueue,
     backoff: Backoff,
-    unschedulable: Unschedulable,
-    in_flight: InFlight<E, O>,
+    unschedulable: UnschedulablePods,
+    in_flight: InFlightPods<E, O>,
     nominator: Nominator,
     counters: Counters,
     /// The pods that one operation looks at. Empty in between; kept so that its memory is used again.
@@ -56,17 +56,17 @@ pub struct SchedulingQueue<E, O> {
     reports: Reports<E>,
 }
 
-impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
+impl<E: QueueEntry, O: HintObject<E>> SchedulingQueue<E, O> {
     /// An empty queue for these profiles. Of profiles with the same scheduler name the first counts.
     pub fn new(settings: QueueSettings, profiles: Vec<ProfileSpec>) -> Self {
         Self {
             settings,
             profiles: Profiles::new(profiles),
             records: Records::default(),
-            active: Active::default(),
+            active: ActiveQueue::default(),
             backoff: Backoff::default(),
-            unschedulable: Unschedulable::default(),
-            in_flight: InFlight::default(),
+            unschedulable: UnschedulablePods::default(),
+            in_flight: InFlightPods::default(),
             nominator: Nominator::default(),
             counters: Counters::default(),
             candidates: Vec::new(),
@@ -137,7 +137,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         label: &EventLabel,
         now: Timestamp,
         policy: &mut P,
-    ) -> Queue
+    ) -> QueueName
     where
         P: QueuePolicy<E, O> + ?Sized,
     {
@@ -146,7 +146,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         match requeue {
             Requeue::Skip => {
                 self.park(slot, label, policy);
-                Queue::Unschedulable
+                QueueName::Unschedulable
             }
             Requeue::AfterBackoff if must_wait() => self.send_to_backoff(slot, label, policy),
             Requeue::AfterBackoff | Requeue::Immediately => {
@@ -164,32 +164,32 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         from_backoff: bool,
         now: Timestamp,
         policy: &mut P,
-    ) -> Queue
+    ) -> QueueName
     where
         P: QueuePolicy<E, O> + ?Sized,
     {
         if !(from_backoff && self.settings.pop_from_backoff) && self.is_held(slot, policy) {
             self.park(slot, label, policy);
-            return Queue::Unschedulable;
+            return QueueName::Unschedulable;
         }
         self.enter_active(slot, label, now, policy);
-        Queue::Active
+        QueueName::Active
     }
 
     /// Makes a pod wait for its backoff. A pod that may be popped from there must pass the gates first.
-    fn send_to_backoff<P>(&mut self, slot: Slot, label: &EventLabel, policy: &mut P) -> Queue
+    fn send_to_backoff<P>(&mut self, slot: Slot, label: &EventLabel, policy: &mut P) -> QueueName
     where
         P: QueuePolicy<E, O> + ?Sized,
     {
         if self.settings.pop_from_backoff && self.is_held(slot, policy) {
             self.park(slot, label, policy);
-            return Queue::Unschedulable;
+            return QueueName::Unschedulable;
         }
         self.detach(slot, policy);
         let seq = self.seq();
         let is_error = self.backoff.push(slot, seq, &self.settings, &self.records, policy);
         self.entered(slot, if is_error { Place::ErrorBackoff } else { Place::Backoff }, label);
-        Queue::Backoff
+        QueueName::Backoff
     }
 
     fn is_held<P>(&mut self, slot: Slot, policy: &mut P) -> bool

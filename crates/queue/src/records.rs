@@ -14,7 +14,7 @@ use crate::heap::Slot;
 
 /// One of the three queues that metrics and logs distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Queue {
+pub enum QueueName {
     /// Pods that are ready to be tried.
     Active,
     /// Pods that wait until their backoff is over.
@@ -23,7 +23,7 @@ pub enum Queue {
     Unschedulable,
 }
 
-impl Queue {
+impl QueueName {
     /// All three queues.
     pub const ALL: [Self; 3] = [Self::Active, Self::Backoff, Self::Unschedulable];
 
@@ -38,7 +38,7 @@ impl Queue {
 }
 
 /// The name used in logs.
-impl fmt::Display for Queue {
+impl fmt::Display for QueueName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Active => "Active",
@@ -64,11 +64,11 @@ pub enum Place {
 
 impl Place {
     /// The queue of metrics and logs that the container belongs to.
-    pub const fn queue(self) -> Queue {
+    pub const fn queue(self) -> QueueName {
         match self {
-            Self::Active => Queue::Active,
-            Self::Backoff | Self::ErrorBackoff => Queue::Backoff,
-            Self::Unschedulable => Queue::Unschedulable,
+            Self::Active => QueueName::Active,
+            Self::Backoff | Self::ErrorBackoff => QueueName::Backoff,
+            Self::Unschedulable => QueueName::Unschedulable,
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::event::EventLabel;
 use crate::plugins::PluginIdSet;
 use crate::policy::Requeue;
-use crate::records::Queue;
+use crate::records::QueueName;
 
 /// A step of the queue. Kept only on request, see [`SchedulingQueue::keep_reports`](crate::SchedulingQueue::keep_reports).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Move<E> {
     /// The event that moved it.
     pub event: EventLabel,
     /// The queue that it is in now.
-    pub queue: Queue,
+    pub queue: QueueName,
     /// After a failed attempt: what the events that the pod missed mean for it, by the reference's name.
     pub hint: Option<&'static str>,
     /// Whether a gate held it on its way to another queue.

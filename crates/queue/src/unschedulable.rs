@@ -18,7 +18,7 @@ use crate::policy::Topics;
 
 /// What the indexes say of a parked pod, so that they can be undone whatever happened to the pod meanwhile.
 #[derive(Clone, Debug)]
-struct Parked {
+struct ParkedPod {
     seq: u64,
     timestamp: Timestamp,
     is_gated: bool,
@@ -32,8 +32,8 @@ struct Parked {
 pub(crate) type PodTopics = Vec<(PluginId, Option<u64>)>;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Unschedulable {
-    parked: Vec<Option<Parked>>,
+pub(crate) struct UnschedulablePods {
+    parked: Vec<Option<ParkedPod>>,
     len: usize,
     n_gated: usize,
     by_rejector: Vec<BTreeSet<(u64, Slot)>>,
@@ -46,7 +46,7 @@ pub(crate) struct Unschedulable {
     settled: BTreeSet<(Timestamp, u64, Slot)>,
 }
 
-impl Unschedulable {
+impl UnschedulablePods {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -60,7 +60,7 @@ impl Unschedulable {
     pub(crate) fn n_bytes(&self) -> usize {
         let of_topic =
             size_of::<(PluginId, Option<u64>)>() + size_of::<(PluginId, Option<u64>, u64, Slot)>();
-        self.len * size_of::<Option<Parked>>() + self.by_topic.len() * of_topic
+        self.len * size_of::<Option<ParkedPod>>() + self.by_topic.len() * of_topic
     }
 
     /// Parks the pod of `slot`, or takes note of what changed about it; then `seq` is ignored and it keeps its rank.
@@ -76,7 +76,7 @@ impl Unschedulable {
         // for ever.
         let seq = self.unpark(slot).unwrap_or(seq);
         let rejectors = pod.rejectors();
-        let parked = Parked {
+        let parked = ParkedPod {
             seq,
             timestamp: pod.timestamp,
             is_gated: pod.is_gated(),

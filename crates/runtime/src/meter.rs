@@ -156,12 +156,12 @@ pub struct Meter {
     n_plugins: usize,
     is_sampled: AtomicBool,
     n_cycles: AtomicU64,
-    rare: Mutex<Rare>,
+    rare: Mutex<RareMeasurements>,
 }
 
 /// Measurements that are recorded so rarely that a lock costs nothing.
 #[derive(Debug, Default)]
-struct Rare {
+struct RareMeasurements {
     plugins: BTreeMap<(PluginIdx, MeteredPoint, Code), Lengths>,
     errors: BTreeMap<(PluginIdx, MeteredPoint), u64>,
 }
@@ -286,7 +286,7 @@ impl Meter {
                 }
             }
         }
-        let Rare { plugins, errors } = std::mem::take(&mut *self.rare());
+        let RareMeasurements { plugins, errors } = std::mem::take(&mut *self.rare());
         readings.plugins.extend(
             plugins
                 .into_iter()
@@ -296,7 +296,7 @@ impl Meter {
         readings
     }
 
-    fn rare(&self) -> std::sync::MutexGuard<'_, Rare> {
+    fn rare(&self) -> std::sync::MutexGuard<'_, RareMeasurements> {
         lock(&self.rare)
     }
 }

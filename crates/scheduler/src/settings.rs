@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use kube_scheduler_api_types::validation::aggregate;
 use kube_scheduler_config::{
-    Configuration, ConfigurationError, FeatureGates, Gate, GateSpec, PluginArgs, Stage, decode,
+    Configuration, ConfigurationError, ConfiguredArgs, FeatureGates, Gate, GateSpec, Stage, decode,
     default, validate,
 };
 use kube_scheduler_daemon::RateLimit;
@@ -182,7 +182,7 @@ fn without_effect_in(config: &Configuration) -> Option<String> {
     let args = config.profiles.iter().flat_map(|profile| &profile.plugin_config);
     let mut names = Vec::new();
     for args in args {
-        let PluginArgs::Coscheduling(args) = &args.args else { continue };
+        let ConfiguredArgs::Coscheduling(args) = &args.args else { continue };
         names.extend(
             args.pod_group_backoff_seconds.filter(|n| *n != 0).map(|_| "podGroupBackoffSeconds"),
         );

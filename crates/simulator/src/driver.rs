@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube_scheduler_answers::{
-    ExplainOptions, Explanation, Happening, Idleness, MAX_IDLE, NextStep, PodName, Rehearsal,
+    ExplainOptions, Explanation, Idleness, MAX_IDLE, NextStep, PodName, Rehearsal, RehearsalEvent,
     Subject, explain,
 };
 use kube_scheduler_api_types::{Pod, Timestamp};
@@ -272,15 +272,17 @@ impl<'a> Driver<'a> {
     }
 
     /// Enters into the ledger what happened to a pod.
-    fn enter(&mut self, happening: Happening) {
+    fn enter(&mut self, happening: RehearsalEvent) {
         let uid = match &happening {
-            Happening::Bound(pod) | Happening::Changed(pod) | Happening::Evicted(pod) => &pod.uid,
-            Happening::Failed { pod, .. } => &pod.uid,
+            RehearsalEvent::Bound(pod)
+            | RehearsalEvent::Changed(pod)
+            | RehearsalEvent::Evicted(pod) => &pod.uid,
+            RehearsalEvent::Failed { pod, .. } => &pod.uid,
         };
         let Some(at) = self.ledger.position(uid) else { return };
         let account = self.ledger.account_mut(at);
         match happening {
-            Happening::Bound(pod) => {
+            RehearsalEvent::Bound(pod) => {
                 account.pod = pod.clone();
                 account.fate = Fate::Placed;
                 if let Some(timeline) = &mut self.timeline {
@@ -289,11 +291,11 @@ impl<'a> Driver<'a> {
                 self.ledger.placed.push(at);
                 self.record_progress();
             }
-            Happening::Changed(pod) => account.pod = pod,
-            Happening::Failed { is_error, message, .. } => {
+            RehearsalEvent::Changed(pod) => account.pod = pod,
+            RehearsalEvent::Failed { is_error, message, .. } => {
                 account.last_failure = Some(LastFailure { is_error, message });
             }
-            Happening::Evicted(pod) => {
+            RehearsalEvent::Evicted(pod) => {
                 account.fate =
                     Fate::Preempted { node: pod.node_name.clone(), by: self.current.clone() };
                 self.ledger.preempted.push(at);

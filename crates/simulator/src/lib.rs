@@ -48,7 +48,7 @@ pub use kube_scheduler_answers::{Format, PodName};
 pub use import::{ClusterInput, ClusterObjects, ImportError, SourceLocation};
 pub use report::{
     ClaimAllocation, ClassUse, DeviceCounts, DeviceReport, DriverUse, NodeCounts, NodeUsage,
-    PendingPod, PendingReason, Placement, PodCounts, PodExplanation, PoolUse, PreemptedPod,
+    OutcomeCounts, PendingPod, PendingReason, PlacedPod, PodExplanation, PoolUse, PreemptedPod,
     RenderOptions, Report, ResourceUse, TimelineReport, render,
 };
 pub use simulation::{Simulation, SimulationError, SimulationOptions, SimulationProgress};

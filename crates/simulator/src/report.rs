@@ -9,7 +9,8 @@ mod table;
 mod timeline;
 
 pub use data::{
-    NodeCounts, NodeUsage, PendingPod, PendingReason, Placement, PodCounts, PreemptedPod, Report,
+    NodeCounts, NodeUsage, OutcomeCounts, PendingPod, PendingReason, PlacedPod, PreemptedPod,
+    Report,
 };
 pub use devices::{ClaimAllocation, ClassUse, DeviceCounts, DeviceReport, DriverUse, PoolUse};
 pub use explanation::PodExplanation;

@@ -19,29 +19,29 @@ use crate::pod_write::PodWrite;
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// When an announcement may be written; the number keeps those of the same moment in order.
-type Due = (Timestamp, u64);
+type DueTime = (Timestamp, u64);
 
 /// A nomination that is not written yet.
 #[derive(Debug)]
 pub(crate) struct Announcement {
     pub(crate) write: PodWrite,
     /// Its entry in [`Announcements`], while the pod has nothing else to write.
-    pub(crate) due: Option<Due>,
+    pub(crate) due: Option<DueTime>,
 }
 
 /// The pods that have nothing to write but an announcement.
 #[derive(Debug, Default)]
 pub(crate) struct Announcements {
-    waiting: BTreeMap<Due, Arc<str>>,
+    waiting: BTreeMap<DueTime, Arc<str>>,
     /// Those that may be written.
-    due: BTreeMap<Due, Arc<str>>,
+    due: BTreeMap<DueTime, Arc<str>>,
     n_added: u64,
     now: Timestamp,
 }
 
 impl Announcements {
     /// Adds a pod whose announcement may be written from `due` on.
-    pub(crate) fn add(&mut self, uid: Arc<str>, due: Timestamp) -> Due {
+    pub(crate) fn add(&mut self, uid: Arc<str>, due: Timestamp) -> DueTime {
         self.n_added += 1;
         let due = (due, self.n_added);
         let is_due = due.0 <= self.now;
@@ -50,7 +50,7 @@ impl Announcements {
         due
     }
 
-    pub(crate) fn remove(&mut self, due: Due) {
+    pub(crate) fn remove(&mut self, due: DueTime) {
         if self.waiting.remove(&due).is_none() {
             self.due.remove(&due);
         }

@@ -41,7 +41,7 @@ pub struct CoreEvent {
 }
 
 /// What makes events similar; with the text, the same.
-type Similar = (PodRef, bool, Cow<'static, str>, Arc<str>);
+type SimilarityKey = (PodRef, bool, Cow<'static, str>, Arc<str>);
 
 #[derive(Debug)]
 struct Texts {
@@ -58,8 +58,8 @@ struct Tokens {
 /// Decides whether each event is created, counted, summed up or dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Correlator {
-    known: BTreeMap<(Similar, Arc<str>), CoreEvent>,
-    texts: BTreeMap<Similar, Texts>,
+    known: BTreeMap<(SimilarityKey, Arc<str>), CoreEvent>,
+    texts: BTreeMap<SimilarityKey, Texts>,
     tokens: BTreeMap<(PodRef, Arc<str>, bool), Tokens>,
 }
 
@@ -80,7 +80,7 @@ impl Correlator {
         time: Timestamp,
     ) -> Option<CoreEvent> {
         self.make_room();
-        let similar: Similar =
+        let similar: SimilarityKey =
             (key.pod.clone(), key.is_warning, key.reason.clone(), key.reporting.clone());
         let texts = self
             .texts

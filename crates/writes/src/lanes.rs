@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{KeyedMap, Timestamp};
 
-use self::started::Started;
+use self::started::StartedBindings;
 use crate::announcements::{Announcement, Announcements, PATIENCE};
 use crate::pod_write::{PodWrite, Urgency};
 
@@ -45,7 +45,7 @@ pub(crate) struct Lanes {
     n_deferred: u64,
     /// Pods without another write.
     announcements: Announcements,
-    started: Started,
+    started: StartedBindings,
 }
 
 impl Lanes {

@@ -2,7 +2,7 @@
 
 use kube_scheduler_api_types::Quantity;
 use kube_scheduler_cel::{
-    AttributeValue, CompileError, Device, Environment, Options, Program, SELECTOR_COST_LIMIT,
+    AttributeValue, CompileError, DeviceInput, Environment, Options, Program, SELECTOR_COST_LIMIT,
     Version,
 };
 use serde_json::Value;
@@ -128,7 +128,7 @@ fn evaluate(program: &Program, device: &Value) -> anyhow::Result<(String, u64)> 
         .map(|(name, value)| Ok((name.as_str(), Quantity::parse(text(&value["value"]))?)))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let capacity: Vec<_> = capacity.iter().map(|(name, value)| (*name, value)).collect();
-    let device = Device {
+    let device = DeviceInput {
         driver: text(&device["driver"]),
         allow_multiple_allocations: device["allowMultipleAllocations"] == true,
         attributes: &attributes,

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_config::{FeatureGates, decode, default};
 use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Explanation, Input,
+    AttemptExplanation, AttemptResult, Effect, Engine, EngineOptions, EvictionOutcome, Input,
 };
 use kube_scheduler_framework::{NominatingInfo, PostFilterOutcome, Status};
 use serde_json::{Map, Value, json};
@@ -103,7 +103,7 @@ impl Replay {
         Ok(difference)
     }
 
-    fn explain(&mut self, pod: &Arc<Pod>, random: u64) -> Result<Explanation> {
+    fn explain(&mut self, pod: &Arc<Pod>, random: u64) -> Result<AttemptExplanation> {
         self.engine
             .explain(pod, random, self.now)
             .ok_or_else(|| anyhow!("no profile for scheduler name {:?}", pod.spec.scheduler_name))
@@ -384,7 +384,7 @@ fn sorted_victims(recorded: &Value) -> Value {
 }
 
 /// What an explanation says differently from the recording, if anything.
-fn difference(explanation: &Explanation, expect: &Value) -> Option<String> {
+fn difference(explanation: &AttemptExplanation, expect: &Value) -> Option<String> {
     if let Some(recorded) = expect.get("preEnqueue").filter(|value| !value.is_null()) {
         let is = explanation.gated.as_ref().map(status_value);
         return (is.as_ref() != Some(&recorded_status(recorded)))
@@ -436,7 +436,7 @@ fn difference(explanation: &Explanation, expect: &Value) -> Option<String> {
 }
 
 /// The first way in which the nodes that pass, their scores and the best of them differ from what is recorded.
-fn choice_difference(explanation: &Explanation, expect: &Value) -> Option<String> {
+fn choice_difference(explanation: &AttemptExplanation, expect: &Value) -> Option<String> {
     let mut feasible: Vec<&str> = explanation
         .nodes
         .iter()

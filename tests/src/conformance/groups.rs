@@ -19,7 +19,7 @@ use kube_scheduler_engine::{Effect, Engine, Input};
 use serde_json::Value;
 
 use self::api::{Api, Key};
-use self::cycle::Carried;
+use self::cycle::CycleOutcome;
 use super::decisions::{engine_of, gates};
 use super::{Options, Report, name_of, text};
 
@@ -183,7 +183,7 @@ impl History {
 
     /// The hanging preemptions are carried out.
     fn evict(&mut self, expect: &Value) -> Result<Option<String>> {
-        let mut carried = Carried::default();
+        let mut carried = CycleOutcome::default();
         for effect in std::mem::take(&mut self.hanging) {
             self.carry_out(effect, &mut carried)?;
         }
@@ -192,7 +192,7 @@ impl History {
     }
 
     /// What was written and reported against what should have been.
-    fn writes_differ(&mut self, carried: &Carried, expect: &Value) -> Option<String> {
+    fn writes_differ(&mut self, carried: &CycleOutcome, expect: &Value) -> Option<String> {
         self.written.extend(cycle::keys(&expect["writes"]));
         carried.difference(expect)
     }

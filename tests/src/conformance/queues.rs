@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_queue::{
-    ActionType, ClusterEvent, EventObject, EventResource, HintId, Place, PluginId,
+    ActionType, ClusterEvent, EventResource, HintId, HintObject, Place, PluginId,
     PreEnqueueVerdict, ProfileId, ProfileSpec, QueueEntry, QueuePolicy, QueueSettings, QueuedPod,
     QueueingHint, SchedulingQueue,
 };
@@ -78,7 +78,7 @@ enum RecordedObject {
     Other { is_ok: bool },
 }
 
-impl EventObject<RecordedPod> for RecordedObject {
+impl HintObject<RecordedPod> for RecordedObject {
     fn from_entry(entry: &RecordedPod) -> Self {
         Self::Pod(entry.clone())
     }

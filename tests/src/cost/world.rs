@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use kube_scheduler_api_types::{Node, Object, Pod, Timestamp};
 use kube_scheduler_config::{Configuration, FeatureGates, Gate, decode, default};
 use kube_scheduler_engine::{
-    AttemptResult, Effect, Engine, EngineOptions, Input, Sharing, WatchedKey,
+    AttemptResult, Deduplicator, Effect, Engine, EngineOptions, Input, WatchedKey,
 };
 use kube_scheduler_framework::{ApiError, EventObject};
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ pub(super) struct Cost {
 
 pub(super) struct World {
     engine: Engine,
-    sharing: Sharing,
+    sharing: Deduplicator,
     now: Timestamp,
 }
 
@@ -151,7 +151,7 @@ impl World {
         let registry = kube_scheduler_plugins_intree::registry();
         let engine = Engine::new(&others.config, &registry, options)?;
         let now = Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?;
-        let mut world = Self { engine, sharing: Sharing::default(), now };
+        let mut world = Self { engine, sharing: Deduplicator::default(), now };
         for node in &others.nodes {
             world.engine.handle(Input::NodeApplied(node.clone()), now);
         }

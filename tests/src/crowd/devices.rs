@@ -26,7 +26,7 @@ pub(super) struct Devices {
 }
 
 /// What a write came to, and what the watch shows of it.
-pub(super) struct Written {
+pub(super) struct ClaimWrite {
     pub(super) result: std::result::Result<Arc<Object>, ApiError>,
     pub(super) seen: Vec<Input>,
 }
@@ -164,11 +164,13 @@ impl Devices {
         &mut self,
         server: &mut ApiServer,
         write: &ObjectWrite,
-    ) -> Result<Written> {
+    ) -> Result<ClaimWrite> {
         let key = write.key();
         let known = server.object(&key.kind, &key.namespace, &key.name).cloned();
-        let refused =
-            |reason: &str| Written { result: Err(ApiError::new(reason, "no")), seen: Vec::new() };
+        let refused = |reason: &str| ClaimWrite {
+            result: Err(ApiError::new(reason, "no")),
+            seen: Vec::new(),
+        };
         let json = match (write, known) {
             (ObjectWrite::Create(object), _) => {
                 self.n_made += 1;
@@ -184,18 +186,18 @@ impl Devices {
             }
             (_, None) => return Ok(refused("NotFound")),
             (ObjectWrite::Get(_), Some(json)) => {
-                return Ok(Written {
+                return Ok(ClaimWrite {
                     result: Ok(Arc::new(Object::from_value(json)?)),
                     seen: Vec::new(),
                 });
             }
             (ObjectWrite::Delete { object, .. }, Some(json)) => {
                 let seen = server.delete_object(&json)?.into_iter().collect();
-                return Ok(Written { result: Ok(object.clone()), seen });
+                return Ok(ClaimWrite { result: Ok(object.clone()), seen });
             }
             (ObjectWrite::Replace(object) | ObjectWrite::ReplaceStatus(object), Some(_)) => {
                 return Ok(match server.replace_object(object)? {
-                    Ok((seen, stored)) => Written { result: Ok(stored), seen: vec![seen] },
+                    Ok((seen, stored)) => ClaimWrite { result: Ok(stored), seen: vec![seen] },
                     Err(reason) => refused(reason),
                 });
             }
@@ -216,7 +218,7 @@ impl Devices {
         };
         let stored = server.put_object(json)?;
         let Input::ObjectApplied(object) = &stored else { bail!("a claim was not stored") };
-        Ok(Written { result: Ok(object.clone()), seen: vec![stored.clone()] })
+        Ok(ClaimWrite { result: Ok(object.clone()), seen: vec![stored.clone()] })
     }
 }
 
@@ -232,7 +234,7 @@ fn class(serves: bool) -> Value {
     class
 }
 
-fn patch_pod(server: &mut ApiServer, pod: &ObjectKey, patch: &Value) -> Result<Written> {
+fn patch_pod(server: &mut ApiServer, pod: &ObjectKey, patch: &Value) -> Result<ClaimWrite> {
     let key = (pod.namespace.to_string(), pod.name.to_string());
     let seen = server.change_pod(&key, |pod| {
         for (field, value) in patch["status"].as_object().into_iter().flatten() {
@@ -246,5 +248,5 @@ fn patch_pod(server: &mut ApiServer, pod: &ObjectKey, patch: &Value) -> Result<W
             "metadata": {"namespace": *pod.namespace, "name": *pod.name},
         }))?)),
     };
-    Ok(Written { result, seen: seen.into_iter().collect() })
+    Ok(ClaimWrite { result, seen: seen.into_iter().collect() })
 }

@@ -22,7 +22,7 @@ const REST: Duration = Duration::from_secs(20 * 60);
 
 /// What was compared with answers about drains.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Drained {
+pub struct DrainCounts {
     /// How many nodes.
     pub nodes: u64,
     /// How often several nodes were drained together.
@@ -43,7 +43,7 @@ pub struct Drained {
     pub further_rounds: u64,
 }
 
-impl AddAssign for Drained {
+impl AddAssign for DrainCounts {
     fn add_assign(&mut self, other: Self) {
         self.nodes += other.nodes;
         self.together += other.together;
@@ -120,7 +120,7 @@ impl Crowd {
             self.nothing_more_happens()?;
         }
         self.is_draining = false;
-        self.drained += Drained {
+        self.drained += DrainCounts {
             nodes: nodes.len() as u64,
             together: u64::from(nodes.len() > 1),
             named: changes.iter().filter(|it| matches!(it, Change::EvictPod(_))).count() as u64,

@@ -76,11 +76,11 @@ pub(super) struct Foresight {
     pod: Arc<Pod>,
     answer: WhatIf,
     /// What the first attempt leaves to compare.
-    open: Open,
+    open: OpenPart,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Open {
+enum OpenPart {
     /// Everything: it has not been made.
     All,
     /// What comes after it.
@@ -96,7 +96,7 @@ impl Foresight {
     fn ask(engine: &Engine, pod: &Arc<Pod>, now: Timestamp) -> Result<Self> {
         let changes = [Change::AddPod(pod.clone())];
         let answer = what_if(engine, &changes, QuestionLimits::default(), now)?;
-        Ok(Self { pod: pod.clone(), answer, open: Open::All })
+        Ok(Self { pod: pod.clone(), answer, open: OpenPart::All })
     }
 
     /// Compares the pod's first attempt, the pods that it evicted, and what was reported of it, with the answer.
@@ -112,7 +112,7 @@ impl Foresight {
             }
             None => (turn.pod.uid == self.pod.uid).then_some(&turn.result),
         };
-        let (Some(result), Open::All) = (result, self.open) else { return Ok(()) };
+        let (Some(result), OpenPart::All) = (result, self.open) else { return Ok(()) };
         let (pod, answer) = (self.pod.key(), &self.answer);
         // What happens for a group is said of the pod with which its turn came.
         let by = turn.pod.to_string();
@@ -131,23 +131,23 @@ impl Foresight {
                         *placed.node == **node,
                         "{pod} is placed on {node}, foreseen was {placed:?}"
                     );
-                    Open::Nothing
+                    OpenPart::Nothing
                 }
                 // It may wait for others on Permit, or be evicted again.
-                None => Open::Rest,
+                None => OpenPart::Rest,
             },
             AttemptResult::Unschedulable(text) | AttemptResult::Error(text) => {
                 match pending.filter(|pending| pending.message == *text) {
-                    _ if !evicted.is_empty() => Open::Rest,
+                    _ if !evicted.is_empty() => OpenPart::Rest,
                     Some(pending) => {
                         let text = (pending.code, &*pending.message);
                         reports.compare(server, &self.pod.uid, text)?;
-                        Open::Nothing
+                        OpenPart::Nothing
                     }
-                    None => Open::RestOfFailure,
+                    None => OpenPart::RestOfFailure,
                 }
             }
-            _ => Open::Rest,
+            _ => OpenPart::Rest,
         };
         Ok(())
     }
@@ -171,7 +171,7 @@ impl Crowd {
         self.foreseen.count(&foresight);
         let pending = foresight.answer.pending.iter().find(|pending| pending.pod == name);
         self.foreseen.texts += u64::from(pending.is_some_and(|one| is_reported(one.code)));
-        let is_over = foresight.open == Open::Nothing && !self.numbers.one_in(6);
+        let is_over = foresight.open == OpenPart::Nothing && !self.numbers.one_in(6);
         if is_over {
             self.foreseen.at_once += 1;
         } else {
@@ -180,7 +180,7 @@ impl Crowd {
                 .with_context(|| format!("{name} came, and all has come to rest"))?;
             self.foreseen.at_rest += 1;
             self.foreseen.later +=
-                u64::from(foresight.open == Open::RestOfFailure && foresight.answer.fits);
+                u64::from(foresight.open == OpenPart::RestOfFailure && foresight.answer.fits);
         }
         self.foreseen.evictions += self.evicted_since_asked.len() as u64;
         Ok(())

@@ -11,12 +11,12 @@ use crate::history::{ApiServer, Numbers};
 
 /// Who draws the numbers of pods, if they have some.
 #[derive(Debug)]
-pub(super) struct Numbered {
+pub(super) struct PodNumbering {
     numbers: Numbers,
     are_there: bool,
 }
 
-impl Numbered {
+impl PodNumbering {
     pub(super) fn new(seed: u64) -> Self {
         let mut numbers = Numbers::new(seed ^ 0x0d_001b);
         let are_there = numbers.one_in(3);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use kube_scheduler_answers::{ExplainOptions, PodName, Subject, preemption};
 use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_engine::{AttemptResult, Engine, Explanation, Turn};
+use kube_scheduler_engine::{AttemptExplanation, AttemptResult, Engine, Turn};
 use kube_scheduler_framework::Status;
 use kube_scheduler_queue::Place;
 
@@ -14,7 +14,7 @@ use kube_scheduler_queue::Place;
 #[derive(Debug)]
 pub(super) struct Question {
     pod: Arc<Pod>,
-    answer: Explanation,
+    answer: AttemptExplanation,
     /// The pods that would be evicted for it, without those that are being deleted already; sorted.
     victims: Vec<String>,
     /// The node where they are evicted, or where the pod fits.

@@ -9,7 +9,7 @@ use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_engine::Engine;
 
 use super::chaos::{Dial, Setting};
-use crate::questioner::{Questioner, Waiting};
+use crate::questioner::{Questioner, WaitingQuestion};
 
 /// How many copies of engines wait to be asked.
 const MAX_WAITING: usize = 4;
@@ -19,7 +19,7 @@ pub(super) struct Asking {
     dial: Arc<Dial>,
     questioner: Option<Questioner>,
     /// Oldest first, each with what the failing plugin was set to.
-    waiting: VecDeque<(Setting, Waiting)>,
+    waiting: VecDeque<(Setting, WaitingQuestion)>,
 }
 
 impl fmt::Debug for Asking {

@@ -10,7 +10,7 @@ use kube_scheduler_engine::{AttemptResult, Effect, Engine, Input, PodRef, Token,
 
 use super::chaos::Sleepers;
 use super::claims::may_be_devices;
-use super::instance::Shown;
+use super::instance::ShownCluster;
 
 /// Attempts at one pod at one instant beyond which a scheduler is said to spin.
 const MAX_ATTEMPTS_AT_ONCE: u32 = 50;
@@ -85,7 +85,7 @@ impl Audit {
         &mut self,
         effects: &[Effect],
         cause: &Cause,
-        shown: &Shown,
+        shown: &ShownCluster,
     ) -> Result<()> {
         let mut n_scheduled = 0;
         if let Cause::Bound { uid, is_done } = cause {
@@ -166,7 +166,7 @@ impl Audit {
         &mut self,
         turn: &Turn,
         engine: &Engine,
-        shown: &Shown,
+        shown: &ShownCluster,
         now: Timestamp,
     ) -> Result<()> {
         self.n_decisions += 1;
@@ -223,7 +223,7 @@ fn engine_holds_an_attempt(engine: &Engine) -> bool {
 }
 
 /// Whether a failure shows in the pod's condition, or is about to.
-fn condition_says(pod: &PodRef, note: &str, effects: &[Effect], shown: &Shown) -> bool {
+fn condition_says(pod: &PodRef, note: &str, effects: &[Effect], shown: &ShownCluster) -> bool {
     let says_it = |message: &str| truncated(message) == note;
     let is_written = effects.iter().any(|effect| match effect {
         Effect::PatchStatus { pod: other, patch, .. } => {
@@ -253,7 +253,12 @@ fn truncated(message: &str) -> String {
 }
 
 /// Why a pod does not go onto a node, by adding up what the scheduler was shown and what it has placed itself.
-fn over_commits(pod: &Pod, node_name: &str, engine: &Engine, shown: &Shown) -> Option<String> {
+fn over_commits(
+    pod: &Pod,
+    node_name: &str,
+    engine: &Engine,
+    shown: &ShownCluster,
+) -> Option<String> {
     let Some(node) = shown.nodes.get(node_name) else {
         return Some("there is no such node".to_owned());
     };
@@ -297,7 +302,7 @@ fn over_commits(pod: &Pod, node_name: &str, engine: &Engine, shown: &Shown) -> O
 }
 
 /// Compares the engine's tables with what it was shown: no pod is lost, none is made up.
-pub(super) fn tables(engine: &Engine, shown: &Shown) -> Result<()> {
+pub(super) fn tables(engine: &Engine, shown: &ShownCluster) -> Result<()> {
     let (queue, cluster) = (engine.queue(), engine.cluster());
     ensure!(
         engine.n_known_pods() == shown.pods.len(),
@@ -360,7 +365,7 @@ pub(super) fn tables(engine: &Engine, shown: &Shown) -> Result<()> {
     queued_pods(engine, shown)
 }
 
-fn queued_pods(engine: &Engine, shown: &Shown) -> Result<()> {
+fn queued_pods(engine: &Engine, shown: &ShownCluster) -> Result<()> {
     let queue = engine.queue();
     let mut n_queued = 0;
     let mut rejected: BTreeMap<_, u64> = BTreeMap::new();
@@ -421,7 +426,7 @@ fn queued_pods(engine: &Engine, shown: &Shown) -> Result<()> {
 }
 
 /// Nothing waits any more on behalf of a pod that is gone.
-pub(super) fn sleepers(sleepers: &Sleepers, shown: &Shown) -> Result<()> {
+pub(super) fn sleepers(sleepers: &Sleepers, shown: &ShownCluster) -> Result<()> {
     for uid in sleepers.uids() {
         let is_known = shown.pods.values().any(|pod| pod.uid == uid);
         ensure!(is_known, "pod uid={uid} is gone, and its binding still waits");

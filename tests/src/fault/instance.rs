@@ -26,7 +26,7 @@ const ASKED_ONCE_IN: u64 = 2;
 
 /// What the engine was shown, kept apart from it.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct ShownCluster {
     pub(super) pods: BTreeMap<WatchedKey, Arc<Pod>>,
     pub(super) nodes: BTreeMap<Arc<str>, Arc<Node>>,
     pub(super) objects: BTreeMap<ObjectKey, Arc<Object>>,
@@ -34,7 +34,7 @@ pub(super) struct Shown {
     pub(super) shared_ports: BTreeSet<Arc<str>>,
 }
 
-impl Shown {
+impl ShownCluster {
     fn take(&mut self, input: &Input) {
         match input {
             Input::PodApplied(pod) => {
@@ -90,7 +90,7 @@ pub(super) struct Instance {
     pub(super) name: String,
     pub(super) engine: Engine,
     pub(super) followers: Vec<Follower>,
-    pub(super) shown: Shown,
+    pub(super) shown: ShownCluster,
     pub(super) outbox: Outbox,
     pub(super) works: Vec<Work>,
     /// Bindings that plugins write themselves, to be sent.
@@ -122,7 +122,7 @@ impl Instance {
             name,
             engine,
             followers: kinds.iter().map(|kind| Follower::new(kind)).collect(),
-            shown: Shown::default(),
+            shown: ShownCluster::default(),
             outbox,
             works: Vec::new(),
             own_bindings: Vec::new(),

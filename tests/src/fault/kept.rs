@@ -11,7 +11,7 @@ use crate::cost::Heap;
 
 /// What the schedulers of a simulation hold at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct RetainedMemory {
     /// What happened before, counted.
     pub counts: Counts,
     /// How many schedulers there are.
@@ -29,7 +29,7 @@ pub struct Kept {
 ///
 /// # Errors
 /// What was violated.
-pub fn run_and_weigh(seed: u64, options: &Options, heap: Heap<'_>) -> Result<Kept> {
+pub fn run_and_weigh(seed: u64, options: &Options, heap: Heap<'_>) -> Result<RetainedMemory> {
     quieten_panics();
     let before = heap.current_usage();
     let mut simulation = Simulation::new(seed, options)?;
@@ -44,7 +44,7 @@ pub fn run_and_weigh(seed: u64, options: &Options, heap: Heap<'_>) -> Result<Kep
     let fresh = fresh_engines(seed, options, n_schedulers)?;
     let n_fresh = heap.current_usage().saturating_sub(before);
     drop(fresh);
-    Ok(Kept { counts, n_schedulers, n_held, n_fresh, n_learned })
+    Ok(RetainedMemory { counts, n_schedulers, n_held, n_fresh, n_learned })
 }
 
 fn n_learned_bytes(engine: &Engine) -> usize {

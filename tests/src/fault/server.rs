@@ -69,7 +69,7 @@ pub(super) struct HistoryEntry {
 }
 
 #[derive(Clone, Debug)]
-struct Stored {
+struct ServerObject {
     json: Value,
     followed: EventObject,
     is_selected: bool,
@@ -78,7 +78,7 @@ struct Stored {
 /// All objects of one kind.
 #[derive(Debug, Default)]
 struct Shelf {
-    objects: BTreeMap<Key, Stored>,
+    objects: BTreeMap<Key, ServerObject>,
     history: VecDeque<HistoryEntry>,
     /// Watches cannot begin before this revision.
     forgotten_to: u64,
@@ -123,7 +123,7 @@ impl Server {
         };
         let Some(shelf) = self.shelf_mut(kind) else { bail!("kind {kind} is not simulated") };
         let is_selected = !matches!(json["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-        let stored = Stored { followed: followed.clone(), is_selected, json };
+        let stored = ServerObject { followed: followed.clone(), is_selected, json };
         let before = shelf.objects.insert(key_of(&stored.json), stored);
         let was_selected = before.is_some_and(|before| before.is_selected);
         let key = followed.key();

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use kube_scheduler_api_types::{FieldSelector, LabelSelector, Labels, Quantity};
 use kube_scheduler_cel::{
-    AttributeValue, Device, Environment, MAX_EXPRESSION_BYTES, SELECTOR_COST_LIMIT, Version,
+    AttributeValue, DeviceInput, Environment, MAX_EXPRESSION_BYTES, SELECTOR_COST_LIMIT, Version,
 };
 use kube_scheduler_config::{FeatureGates, decode_as_far_as_possible, load, to_yaml};
 use kube_scheduler_simulator::{ClusterInput, ClusterObjects, Simulation, SimulationOptions};
@@ -72,7 +72,7 @@ pub(super) fn cel(bytes: &[u8]) {
     }
     let Ok(program) = ENVIRONMENT.compile(text) else { return };
     let (version, memory) = (Version::parse("1.2.3").unwrap(), Quantity::parse("80Gi").unwrap());
-    let device = Device {
+    let device = DeviceInput {
         driver: "gpu.example.com",
         allow_multiple_allocations: false,
         attributes: &[

@@ -10,13 +10,13 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::{self, Ended};
+use crate::process::{self, ExitOutcome};
 
 /// Set for the call in which this program stands for rustdoc.
 const STAND_IN: &str = "XTASK_STANDS_FOR_RUSTDOC";
 
 /// Runs rustdoc with unstable options if cargo called this program for it; `None` if this is a call of its own.
-pub(crate) fn stand_in() -> Option<Result<Ended>> {
+pub(crate) fn stand_in() -> Option<Result<ExitOutcome>> {
     std::env::var_os(STAND_IN)?;
     let arguments = std::env::args_os().skip(1);
     Some(process::run(Command::new("rustdoc").args(arguments).env("RUSTC_BOOTSTRAP", "1")))
@@ -34,7 +34,7 @@ pub(super) fn documents(target: &Path) -> Result<PathBuf> {
         .env("RUSTDOCFLAGS", "-Z unstable-options --output-format json")
         .env(STAND_IN, OsString::from("1"))
         .current_dir(process::root()?);
-    if process::run(&mut command)? != Ended::Well {
+    if process::run(&mut command)? != ExitOutcome::Well {
         bail!("`{}` failed", process::shown(&command));
     }
     Ok(target.join("doc"))

@@ -20,7 +20,7 @@ struct Usage {
 
 /// A public item without a user.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Unused {
+pub(super) struct UnusedItem {
     /// Its path.
     pub(super) path: String,
     /// Whether the tests of its own crate use it.
@@ -62,7 +62,7 @@ impl Users {
     /// The items of `libraries` that nothing outside of their crate uses, in order.
     ///
     /// Members of an unused type are reported with it.
-    pub(super) fn unused(&self, libraries: &[Library]) -> Vec<Unused> {
+    pub(super) fn unused(&self, libraries: &[Library]) -> Vec<UnusedItem> {
         let used = self.used(libraries, false);
         let used_by_tests_too = self.used(libraries, true);
         let mut unused = Vec::new();
@@ -75,7 +75,7 @@ impl Users {
                 };
                 if needs_user && !self.is_used(library, item, &used, false) {
                     let in_own_tests = self.is_used(library, item, &used_by_tests_too, true);
-                    unused.push(Unused { path: item.path.clone(), in_own_tests });
+                    unused.push(UnusedItem { path: item.path.clone(), in_own_tests });
                 }
             }
         }

@@ -14,11 +14,11 @@ pub(super) const PLACE: &str = "fuzz/Cargo.lock";
 
 #[derive(Deserialize)]
 struct Lock {
-    package: Vec<Locked>,
+    package: Vec<LockedPackage>,
 }
 
 #[derive(Deserialize)]
-struct Locked {
+struct LockedPackage {
     name: String,
     /// Names, with versions where they are needed to tell them apart.
     #[serde(default)]
@@ -32,7 +32,7 @@ pub(super) fn check(metadata: &Metadata, text: &str) -> Result<Vec<Finding>> {
     let locked: BTreeMap<String, BTreeSet<String>> = lock
         .package
         .into_iter()
-        .map(|Locked { name: of, dependencies }| {
+        .map(|LockedPackage { name: of, dependencies }| {
             (of, dependencies.iter().map(|dependency| name(dependency)).collect())
         })
         .collect();

@@ -12,7 +12,7 @@ struct Layer {
     /// Package name without the common prefix.
     name: &'static str,
     /// What its code may use.
-    may_use: MayUse,
+    may_use: AllowedCrates,
     /// What its tests may use besides.
     tests_may_use: &'static [&'static str],
     /// Whether it must stay free of IO: no crate of [`IO_CRATES`], directly or through others.
@@ -20,12 +20,12 @@ struct Layer {
 }
 
 /// Which of our crates another one may use.
-enum MayUse {
+enum AllowedCrates {
     Only(&'static [&'static str]),
     AllBut(&'static [&'static str]),
 }
 
-impl MayUse {
+impl AllowedCrates {
     fn allows(&self, name: &str) -> bool {
         match self {
             Self::Only(names) => names.contains(&name),
@@ -34,7 +34,7 @@ impl MayUse {
     }
 }
 
-impl fmt::Display for MayUse {
+impl fmt::Display for AllowedCrates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Only([]) => f.write_str("none of ours"),
@@ -52,11 +52,11 @@ impl Layer {
 
 /// A crate without IO.
 const fn pure(name: &'static str, may_use: &'static [&'static str]) -> Layer {
-    Layer { name, may_use: MayUse::Only(may_use), tests_may_use: &[], is_pure: true }
+    Layer { name, may_use: AllowedCrates::Only(may_use), tests_may_use: &[], is_pure: true }
 }
 
 /// A crate that may do IO.
-const fn shell(name: &'static str, may_use: MayUse) -> Layer {
+const fn shell(name: &'static str, may_use: AllowedCrates) -> Layer {
     Layer { name, may_use, tests_may_use: &[], is_pure: false }
 }
 
@@ -100,7 +100,7 @@ const LAYERS: &[Layer] = &[
     ),
     shell(
         "daemon",
-        MayUse::Only(&[
+        AllowedCrates::Only(&[
             "api-types",
             "config",
             "framework",
@@ -111,15 +111,16 @@ const LAYERS: &[Layer] = &[
         ]),
     )
     .with_tests(&["plugins-intree", "devcluster"]),
-    shell("devcluster", MayUse::Only(&["api-types", "workloads"])),
+    shell("devcluster", AllowedCrates::Only(&["api-types", "workloads"])),
     // What devices are selected by is the business of `devices`.
-    shell("rs", MayUse::AllBut(&["cel", "rs", "examples", "tests", "benches", "xtask"])),
+    shell("rs", AllowedCrates::AllBut(&["cel", "rs", "examples", "tests", "benches", "xtask"])),
     // Examples use what users have: the public API, and in tests an API server.
-    shell("examples", MayUse::Only(&["framework", "rs"])).with_tests(&["daemon", "devcluster"]),
-    shell("tests", MayUse::AllBut(&["tests", "benches", "xtask"])),
+    shell("examples", AllowedCrates::Only(&["framework", "rs"]))
+        .with_tests(&["daemon", "devcluster"]),
+    shell("tests", AllowedCrates::AllBut(&["tests", "benches", "xtask"])),
     // Besides, the control plane that the end-to-end tests start.
-    shell("benches", MayUse::AllBut(&["cel", "examples", "benches", "xtask"])),
-    shell("xtask", MayUse::Only(&[])),
+    shell("benches", AllowedCrates::AllBut(&["cel", "examples", "benches", "xtask"])),
+    shell("xtask", AllowedCrates::Only(&[])),
 ];
 
 /// Crates that do IO or run tasks. A trailing `*` stands for any ending; our own packages are never meant.

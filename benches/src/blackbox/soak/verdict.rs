@@ -8,14 +8,14 @@ const MAX_RATIO: f64 = 1.5;
 
 /// How long pods waited, sample by sample.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Waited {
+pub(super) struct WaitSeries {
     /// The 99th percentile of each sample in which a pod was bound, and whether as many pods were there as were to be from its
     /// beginning on.
     p99s: Vec<(Duration, bool)>,
     is_full: bool,
 }
 
-impl Waited {
+impl WaitSeries {
     /// Adds a sample; `is_full` says whether as many pods are there at its end as are to be.
     pub(super) fn add(&mut self, p99: Option<Duration>, is_full: bool) {
         let was_full = std::mem::replace(&mut self.is_full, is_full);
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn medians_are_of_samples_with_all_pods() {
-        let mut waited = Waited::default();
+        let mut waited = WaitSeries::default();
         assert_eq!(waited.early_and_late(), None);
         // All pods are there at the end of the second sample, so the third is the first that counts.
         for (p99, is_full) in [(1, false), (2, true)] {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Pod, PodSpec, Timestamp};
-use kube_scheduler_engine::{Engine, Explanation, Input};
+use kube_scheduler_engine::{AttemptExplanation, Engine, Input};
 
 use crate::course::Course;
 use crate::interrupt::Interrupt;
@@ -88,7 +88,7 @@ impl<'a> Filling<'a> {
     }
 
     /// What an attempt at a pod would find now; `None` if no profile is responsible for it.
-    pub(super) fn explain(&mut self, pod: Pod) -> Option<Explanation> {
+    pub(super) fn explain(&mut self, pod: Pod) -> Option<AttemptExplanation> {
         let now = self.course.now;
         let engine = &mut self.course.engine;
         let random = engine.next_random();

@@ -24,7 +24,7 @@ pub(crate) const BEING_DELETED: &str = "it is being deleted, and is never schedu
 pub(super) fn compose(
     pod: &Pod,
     place: Option<PodPlace>,
-    found: engine::Explanation,
+    found: engine::AttemptExplanation,
     options: ExplainOptions,
     now: Timestamp,
 ) -> Explanation {
@@ -75,14 +75,14 @@ pub(crate) fn is_being_deleted(pod: &Pod) -> bool {
 
 /// Whether something other than its waiting group holds the pod back. The part of the answer about the group says whether that
 /// waits.
-fn is_gated(pod: &Pod, found: &engine::Explanation) -> bool {
+fn is_gated(pod: &Pod, found: &engine::AttemptExplanation) -> bool {
     let by_group = pod.spec.pod_group.is_some() && pod.spec.scheduling_gates.is_empty();
     found.gated.is_some() && !by_group
 }
 
 fn verdict(
     pod: &Pod,
-    found: &engine::Explanation,
+    found: &engine::AttemptExplanation,
     n_feasible: usize,
     preemption: Option<&PreemptionAnswer>,
 ) -> Verdict {
@@ -101,7 +101,7 @@ fn verdict(
     }
 }
 
-fn warnings(pod: &Pod, found: &engine::Explanation) -> Vec<String> {
+fn warnings(pod: &Pod, found: &engine::AttemptExplanation) -> Vec<String> {
     let mut warnings = Vec::new();
     if is_being_deleted(pod) {
         return vec![BEING_DELETED.to_owned()];
@@ -200,7 +200,7 @@ fn only_plugin_named(reason: &str) -> Option<&str> {
 }
 
 /// Nodes by all that is in the way.
-fn rejected(found: &engine::Explanation, max_examples: usize) -> Vec<RejectedNodes> {
+fn rejected(found: &engine::AttemptExplanation, max_examples: usize) -> Vec<RejectedNodes> {
     let mut groups: Vec<RejectedNodes> = Vec::new();
     let mut known: BTreeMap<Vec<Rejection>, usize> = BTreeMap::new();
     for node in found.nodes.iter().filter(|node| !node.status.is_success()) {
@@ -262,7 +262,7 @@ fn add_shortage(known: &mut Vec<ShortageAnswer>, plugin: &PluginName, shortage: 
     }
 }
 
-fn feasible(found: &engine::Explanation, max: usize) -> Vec<FeasibleNode> {
+fn feasible(found: &engine::AttemptExplanation, max: usize) -> Vec<FeasibleNode> {
     let mut nodes: Vec<&NodeExplanation> =
         found.nodes.iter().filter(|node| node.status.is_success()).collect();
     let total = |node: &NodeExplanation| node.scores.as_ref().map(|scores| scores.total);
@@ -285,7 +285,7 @@ fn score(score: &PluginScore) -> ScoreAnswer {
     ScoreAnswer { plugin: plugin.to_string(), raw, normalized, weight, weighted }
 }
 
-fn decision(found: &engine::Explanation) -> Option<Decision> {
+fn decision(found: &engine::AttemptExplanation) -> Option<Decision> {
     let node = found.chosen.as_ref()?;
     let totals = || found.nodes.iter().filter_map(|node| Some(node.scores.as_ref()?.total));
     let best = totals().max();

@@ -11,7 +11,7 @@ use kube_scheduler_framework::{Code, Status};
 
 use super::data::{CandidateAnswer, NodesInVain, Preemption, PreemptionChoice, VictimAnswer};
 use crate::API_VERSION;
-use crate::explanation::{ExplainOptions, Found, Rejection, Verdict, explanation_in_group};
+use crate::explanation::{ExplainOptions, ExplainedPod, Rejection, Verdict, explanation_in_group};
 use crate::format::as_of;
 use crate::interrupt::Interrupt;
 use crate::what_if::Coverage;
@@ -19,7 +19,7 @@ use crate::what_if::Coverage;
 /// The answer about a pod of which this was found.
 pub(super) fn compose(
     engine: &Engine,
-    found: Found,
+    found: ExplainedPod,
     options: ExplainOptions,
     interrupt: &Interrupt,
     now: Timestamp,
@@ -145,7 +145,7 @@ fn choice(cluster: &ClusterState, compared: &[ComparedCandidate]) -> PreemptionC
 /// The nodes that are no candidates, by reasons.
 fn in_vain(
     cluster: &ClusterState,
-    found: &engine::Explanation,
+    found: &engine::AttemptExplanation,
     max_examples: usize,
 ) -> Vec<NodesInVain> {
     let report = &found.preemption;

@@ -26,7 +26,7 @@ pub struct Queue {
     /// How many more have no node and are being deleted: they are never scheduled, and do not wait.
     pub n_being_deleted: usize,
     /// The pods in the order in which they come to their turn, the first of them if there are more than are listed.
-    pub pods: Vec<WaitingPod>,
+    pub pods: Vec<QueuedPodAnswer>,
     /// How many groups of pods that wait for the same there are, with those that are not listed.
     pub n_groups: usize,
     /// Pods that wait for the same, by stage and then the largest group first.
@@ -42,7 +42,8 @@ pub struct Queue {
 /// A pod that waits to be scheduled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct WaitingPod {
+#[schemars(rename = "WaitingPod")]
+pub struct QueuedPodAnswer {
     /// Its place among all that wait, from 1 on. Active pods are in the order of QueueSort, those in backoff in that in which
     /// it ends; unschedulable and gated ones are in the order in which they came, and which of them goes first depends on
     /// what happens.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::data::{Queue, WaitingGroup, WaitingPod};
+use super::data::{Queue, QueuedPodAnswer, WaitingGroup};
 use crate::columns::Columns;
 use crate::explanation::examples_cell;
 use crate::format::count;
@@ -52,7 +52,7 @@ impl Queue {
     }
 }
 
-impl WaitingPod {
+impl QueuedPodAnswer {
     fn cells(&self, wide: bool) -> Vec<String> {
         let place = &self.place;
         let by = if place.held_by.is_empty() { &place.rejected_by } else { &place.held_by };

@@ -10,7 +10,7 @@ use super::volumes::revised;
 
 /// What the controller of claims does once a pod is gone.
 #[derive(Debug, Default)]
-pub(crate) struct Released {
+pub(crate) struct ClaimRelease {
     /// Claims without the pod's reservation; without the last one, they lose their allocation.
     pub(crate) changed: Vec<Arc<Object>>,
     /// Claims that were generated for the pod.
@@ -18,8 +18,8 @@ pub(crate) struct Released {
 }
 
 /// Releases the claims of a pod that is gone.
-pub(crate) fn release(objects: &ObjectStore, namespace: &str, pod_uid: &str) -> Released {
-    let mut released = Released::default();
+pub(crate) fn release(objects: &ObjectStore, namespace: &str, pod_uid: &str) -> ClaimRelease {
+    let mut released = ClaimRelease::default();
     for claim in objects.list_in(RESOURCE_GROUP, "ResourceClaim", namespace) {
         if list(&claim.json["metadata"]["ownerReferences"]).any(|owner| owner["uid"] == pod_uid) {
             released.removed.push(claim.clone());

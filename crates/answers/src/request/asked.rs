@@ -32,7 +32,7 @@ const MAX_LISTED: usize = 10_000;
 
 /// What is to be computed.
 #[derive(Clone, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum Computation {
     Explanation { subject: Subject, suggest: bool },
     Preemption { subject: Subject },
     WhatIf { changes: Vec<Change> },
@@ -45,17 +45,19 @@ impl Question {
     /// Whether its answer takes no longer than a few attempts at a pod or its group: nothing is tried again and again for it.
     pub fn is_brief(&self) -> bool {
         match &self.asked {
-            Asked::Explanation { suggest, .. } => !suggest,
-            Asked::Preemption { .. } => true,
-            Asked::Queue { options } => !options.from_objects,
-            Asked::WhatIf { .. } | Asked::Capacity { .. } | Asked::Fragmentation { .. } => false,
+            Computation::Explanation { suggest, .. } => !suggest,
+            Computation::Preemption { .. } => true,
+            Computation::Queue { options } => !options.from_objects,
+            Computation::WhatIf { .. }
+            | Computation::Capacity { .. }
+            | Computation::Fragmentation { .. } => false,
         }
     }
 }
 
 /// What is asked, what its reader has to see to ask it, and what comes with its pods.
-pub(super) struct Read {
-    pub(super) asked: Asked,
+pub(super) struct ParsedRequest {
+    pub(super) asked: Computation,
     pub(super) demands: Visibility,
     pub(super) objects: Objects,
 }
@@ -73,7 +75,7 @@ const ADDED: Place = Place {
 
 const ANYBODY: Visibility = Visibility { nodes: false, all_pods: false };
 
-impl Read {
+impl ParsedRequest {
     /// Reads the `spec` of a question; the namespace is empty for the whole cluster. Pods in it are read with `options`.
     pub(super) fn from_spec(
         kind: QuestionKind,
@@ -93,7 +95,7 @@ impl Read {
                 }
                 let changes = Change::draining(&nodes, disable_eviction);
                 // A caller who may ask about the whole cluster may name its nodes.
-                Ok(Self::of(Asked::WhatIf { changes }))
+                Ok(Self::of(Computation::WhatIf { changes }))
             }
             QuestionKind::Capacity => {
                 let CapacitySpec { pod, max, steps, objects } = typed("spec", spec)?;
@@ -103,14 +105,15 @@ impl Read {
                 let max = bounded("spec.max", max, defaults.max, MAX_CAPACITY)?;
                 let explain = ExplainOptions::ALL;
                 let options = CapacityOptions { max, steps, explain, ..defaults };
-                Self::of(Asked::Capacity { template, options }).with_objects(objects, namespace)
+                Self::of(Computation::Capacity { template, options })
+                    .with_objects(objects, namespace)
             }
             QuestionKind::Queue => {
                 let QueueSpec { limit } = typed("spec", spec)?;
                 let defaults = QueueOptions::default();
                 let max_listed = bounded("spec.limit", limit, defaults.max_listed, MAX_LISTED)?;
                 let options = QueueOptions { max_listed, ..defaults };
-                Ok(Self::of(Asked::Queue { options }))
+                Ok(Self::of(Computation::Queue { options }))
             }
             QuestionKind::Fragmentation => {
                 let FragmentationSpec { by, max_shapes } = typed("spec", spec)?;
@@ -121,13 +124,13 @@ impl Read {
                 let max_shapes =
                     bounded("spec.maxShapes", max_shapes, defaults.max_shapes, MAX_SHAPES)?;
                 let options = FragmentationOptions { by, max_shapes, ..defaults };
-                Ok(Self::of(Asked::Fragmentation { options }))
+                Ok(Self::of(Computation::Fragmentation { options }))
             }
         }
     }
 
     /// What anybody may ask who may ask at all.
-    fn of(asked: Asked) -> Self {
+    fn of(asked: Computation) -> Self {
         Self { asked, demands: ANYBODY, objects: Objects::default() }
     }
 
@@ -179,7 +182,7 @@ fn about_pod(
     namespace: &Arc<str>,
     spec: &Value,
     options: &CompileOptions,
-) -> Result<Read, RequestError> {
+) -> Result<ParsedRequest, RequestError> {
     let PodQuestionSpec { pod_name, pod, suggest, objects } = typed("spec", spec)?;
     if suggest && kind != QuestionKind::Explanation {
         let problem = format!("a question of kind {} has no suggestions", kind.kind());
@@ -193,17 +196,17 @@ fn about_pod(
         _ => return Err(field("spec", "expected either podName or pod")),
     };
     let asked = match kind {
-        QuestionKind::Preemption => Asked::Preemption { subject },
-        _ => Asked::Explanation { subject, suggest },
+        QuestionKind::Preemption => Computation::Preemption { subject },
+        _ => Computation::Explanation { subject, suggest },
     };
-    Read::of(asked).with_objects(objects, namespace)
+    ParsedRequest::of(asked).with_objects(objects, namespace)
 }
 
 fn what_if(
     namespace: &Arc<str>,
     spec: &Value,
     options: &CompileOptions,
-) -> Result<Read, RequestError> {
+) -> Result<ParsedRequest, RequestError> {
     let WhatIfSpec { changes: specs, objects } = typed("spec", spec)?;
     if specs.is_empty() {
         return Err(field("spec.changes", "expected one change or more"));
@@ -236,7 +239,8 @@ fn what_if(
         Change::DeletePod(name) | Change::EvictPod(name) => name.namespace != *namespace,
         _ => false,
     });
-    Read { demands, ..Read::of(Asked::WhatIf { changes }) }.with_objects(objects, namespace)
+    ParsedRequest { demands, ..ParsedRequest::of(Computation::WhatIf { changes }) }
+        .with_objects(objects, namespace)
 }
 
 fn add_changes(

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::well_known::{HOSTNAME, UNSCHEDULABLE_TAINT};
 use kube_scheduler_api_types::{Labels, Node, Pod, PodAffinity, Taint};
 use kube_scheduler_cache::{ClusterState, NodeIdx};
-use kube_scheduler_engine::{Engine, Explanation, NodeExplanation};
+use kube_scheduler_engine::{AttemptExplanation, Engine, NodeExplanation};
 use kube_scheduler_framework::{Code, PluginName, Status};
 
 use super::candidates::{Candidate, is_hard};
@@ -94,11 +94,11 @@ pub(super) struct Crowd {
 
 /// The smallest combinations of each kind, as many as are tried of one.
 #[derive(Default)]
-struct Smallest {
+struct SmallestCombinations {
     by_kind: BTreeMap<Vec<Candidate>, BTreeSet<Combination>>,
 }
 
-impl Smallest {
+impl SmallestCombinations {
     fn extend(&mut self, ways: impl IntoIterator<Item = Vec<Candidate>>) {
         for changes in ways.into_iter().filter(|changes| !changes.is_empty()) {
             let combination = Combination::new(changes);
@@ -120,15 +120,15 @@ impl Smallest {
 pub(super) fn combinations(
     engine: &Engine,
     pod: &Pod,
-    found: &Explanation,
+    found: &AttemptExplanation,
     interrupt: &Interrupt,
 ) -> (BTreeSet<Combination>, BTreeSet<Combination>) {
     let cluster = engine.cluster();
-    let mut all = Smallest::default();
+    let mut all = SmallestCombinations::default();
     let mut models: Vec<&Node> = Vec::new();
     // Nodes where fewer pods may help, and what else has to be done there.
     let (mut crowded, mut beside) = (BTreeMap::new(), BTreeSet::new());
-    let used = Used {
+    let used = ObjectRepairs {
         devices: ways_by(changes_of_devices(cluster.objects(), pod)),
         volumes: PodVolumes::of(cluster.objects(), pod),
     };
@@ -139,7 +139,7 @@ pub(super) fn combinations(
         let Some((idx, node)) = known.and_then(|idx| Some((idx, cluster.node(idx)?))) else {
             continue;
         };
-        let node = Rejected { cluster, pod, idx, node, explained, used: &used };
+        let node = UnfitNode { cluster, pod, idx, node, explained, used: &used };
         let is_new = node.rejectors_apart_from_nodes().is_none_or(|same| rejectors.insert(same));
         if is_new {
             all.extend(node.repairs(Vec::new(), |status| node.ways(status)));
@@ -220,17 +220,17 @@ fn priorities(cluster: &ClusterState, pod: &Pod) -> impl Iterator<Item = Candida
 }
 
 /// A node that the pod does not fit on.
-struct Rejected<'a> {
+struct UnfitNode<'a> {
     cluster: &'a ClusterState,
     pod: &'a Pod,
     idx: NodeIdx,
     node: &'a Node,
     explained: &'a NodeExplanation,
-    used: &'a Used,
+    used: &'a ObjectRepairs,
 }
 
 /// What could be changed about the objects that the pod uses.
-struct Used {
+struct ObjectRepairs {
     devices: Ways,
     volumes: PodVolumes,
 }
@@ -245,7 +245,7 @@ fn ways_by(changes: Vec<Candidate>) -> Ways {
     changes.into_iter().map(|one| vec![one]).chain(pairs).collect()
 }
 
-impl<'a> Rejected<'a> {
+impl<'a> UnfitNode<'a> {
     /// The plugins that reject the node, if there is the same to be done about them on every node.
     fn rejectors_apart_from_nodes(&self) -> Option<Vec<&'a PluginName>> {
         const APART: [&str; 4] =

@@ -20,7 +20,7 @@ pub(super) const NO_SUCH_NODE: &str = "which does not exist";
 
 /// The pods that changes are about.
 #[derive(Debug, Default)]
-pub(crate) struct Touched {
+pub(crate) struct AffectedPods {
     /// Pods that need a node.
     pub(super) asked: BTreeSet<PodName>,
     /// Pods that are deleted for good.
@@ -43,10 +43,10 @@ pub(crate) fn apply(
     course: &mut Course,
     changes: &[Change],
     max_changes: usize,
-) -> Result<Touched, Refusal> {
+) -> Result<AffectedPods, Refusal> {
     let mut creation = Creation::new(changes.len(), max_changes);
     let moves_pods = changes.iter().any(Change::moves_pods);
-    let mut touched = Touched { moves_pods, ..Touched::default() };
+    let mut touched = AffectedPods { moves_pods, ..AffectedPods::default() };
     let mut numbers = BTreeMap::new();
     for change in changes {
         if course.is_interrupted() {
@@ -111,7 +111,7 @@ fn add_taint(
     course: &mut Course,
     name: &Arc<str>,
     taint: &Taint,
-    touched: &mut Touched,
+    touched: &mut AffectedPods,
 ) -> Result<(), Refusal> {
     let mut changed = node(course, name)?;
     let taints = changed
@@ -147,7 +147,7 @@ fn labelled(node: Node, key: &Arc<str>, value: &Arc<str>) -> Node {
 pub(super) fn add_pod(
     course: &mut Course,
     pod: &Arc<Pod>,
-    touched: &mut Touched,
+    touched: &mut AffectedPods,
 ) -> Result<(), Refusal> {
     let name = PodName::from(&**pod);
     if course.engine.known_pod(&name.namespace, &name.name).is_some() {
@@ -167,7 +167,7 @@ pub(super) fn add_pod(
 pub(super) fn add_group(
     course: &mut Course,
     group: &Arc<Object>,
-    touched: &mut Touched,
+    touched: &mut AffectedPods,
 ) -> Result<(), Refusal> {
     let Object { group: api_group, kind, namespace, name, .. } = &**group;
     if course.engine.cluster().objects().get(api_group, kind, namespace, name).is_some() {
@@ -220,7 +220,7 @@ fn uncordon(course: &mut Course, name: &Arc<str>) -> Result<(), Refusal> {
 }
 
 /// Deletes the pods of a node; those that their controllers would replace come again without a node.
-fn move_away(course: &mut Course, name: &Arc<str>, with_daemons: bool, touched: &mut Touched) {
+fn move_away(course: &mut Course, name: &Arc<str>, with_daemons: bool, touched: &mut AffectedPods) {
     let on_node = course.engine.known_pods().filter(|pod| pod.node_name.as_ref() == Some(name));
     let mut pods: Vec<Arc<Pod>> = on_node.cloned().collect();
     pods.sort_by_key(|pod| (Reverse(pod.priority()), pod.key()));
@@ -262,7 +262,7 @@ fn controller_kind(pod: &Pod) -> Option<&str> {
 
 /// Creates a deleted pod again, as its controller would. One without a controller is gone for good; false then. One that was
 /// being deleted already just goes, if its controller has not waited for that.
-pub(super) fn recreate(course: &mut Course, pod: &Pod, touched: &mut Touched) -> bool {
+pub(super) fn recreate(course: &mut Course, pod: &Pod, touched: &mut AffectedPods) -> bool {
     if pod.deletion_requested.is_some() && !waits_for_end(&course.engine, pod) {
         touched.lose(pod);
         touched.n_going_already += 1;
@@ -298,7 +298,7 @@ fn waits_for_end(engine: &Engine, pod: &Pod) -> bool {
 pub(super) fn recreate_if_controlled(
     course: &mut Course,
     pod: &Pod,
-    touched: &mut Touched,
+    touched: &mut AffectedPods,
 ) -> bool {
     if controller_kind(pod).is_none() {
         return false;
@@ -308,7 +308,7 @@ pub(super) fn recreate_if_controlled(
     true
 }
 
-impl Touched {
+impl AffectedPods {
     /// Notes a pod that no controller creates again.
     fn lose(&mut self, pod: &Pod) {
         let name = PodName::from(pod);

@@ -12,9 +12,9 @@ use kube_scheduler_engine::Input;
 
 use super::WITHOUT_STATUS;
 use super::budgets::{Budgets, EvictionVerdict, is_overlooked};
-use super::changes::{Touched, is_of_node, recreate, recreate_if_controlled};
+use super::changes::{AffectedPods, is_of_node, recreate, recreate_if_controlled};
 use super::data::BlockedAnswer;
-use crate::course::{Course, CutShort};
+use crate::course::{Course, StopReason};
 use crate::format::count;
 use crate::pod_name::PodName;
 
@@ -24,7 +24,7 @@ pub const MAX_RETURNS: usize = 16;
 
 /// What became of the pods that are to be evicted.
 #[derive(Debug, Default)]
-pub(super) struct Evicted {
+pub(super) struct EvictionRounds {
     /// The round in which each pod went.
     pub(super) rounds: BTreeMap<PodName, usize>,
     pub(super) n_rounds: usize,
@@ -33,8 +33,8 @@ pub(super) struct Evicted {
 }
 
 /// Evicts all pods that are to be evicted, and lets the scheduler go on in between.
-pub(super) fn evict(course: &mut Course, touched: &mut Touched) -> Evicted {
-    let mut evicted = Evicted::default();
+pub(super) fn evict(course: &mut Course, touched: &mut AffectedPods) -> EvictionRounds {
+    let mut evicted = EvictionRounds::default();
     if touched.to_drain.is_empty() && touched.to_evict.is_empty() {
         return evicted;
     }
@@ -43,7 +43,7 @@ pub(super) fn evict(course: &mut Course, touched: &mut Touched) -> Evicted {
         let budgets = budgets.without_status.join(", ");
         touched.warnings.push(format!("{WITHOUT_STATUS}: {budgets}"));
     }
-    let mut lost = Lost::default();
+    let mut lost = LostPods::default();
     let mut left = pods_to_evict(course, touched);
     loop {
         // A pod may have been evicted for another one meanwhile.
@@ -83,7 +83,7 @@ pub(super) fn evict(course: &mut Course, touched: &mut Touched) -> Evicted {
 
 /// Goes on until nothing changes any more. Where pods go away from nodes, and are created again by their controllers, so are those
 /// that are evicted for others.
-pub(super) fn settle(course: &mut Course, touched: &mut Touched) {
+pub(super) fn settle(course: &mut Course, touched: &mut AffectedPods) {
     loop {
         let n_before = course.evictions.len();
         course.run();
@@ -98,7 +98,7 @@ pub(super) fn settle(course: &mut Course, touched: &mut Touched) {
                 let n_returns = touched.returns.entry(PodName::from(&*pod)).or_default();
                 *n_returns += 1;
                 if *n_returns > MAX_RETURNS {
-                    course.cut_short = Some(CutShort::Circle);
+                    course.cut_short = Some(StopReason::Circle);
                 }
             }
         }
@@ -109,7 +109,7 @@ pub(super) fn settle(course: &mut Course, touched: &mut Touched) {
 }
 
 /// The pods that are named, in their order, then those that leave with their nodes, most important first.
-fn pods_to_evict(course: &Course, touched: &mut Touched) -> Vec<Arc<Pod>> {
+fn pods_to_evict(course: &Course, touched: &mut AffectedPods) -> Vec<Arc<Pod>> {
     let nodes = &touched.to_drain;
     let is_drained = |pod: &&Arc<Pod>| {
         pod.node_name.as_ref().is_some_and(|node| nodes.contains(node)) && !is_of_node(pod)
@@ -128,15 +128,15 @@ fn is_known(course: &Course, pod: &Pod) -> bool {
 }
 
 /// How many pods no controller creates again, by the node that they leave with, if it is drained.
-type Lost = BTreeMap<Option<Arc<str>>, usize>;
+type LostPods = BTreeMap<Option<Arc<str>>, usize>;
 
 /// Evicts pods, and counts those that no controller creates again.
 fn evict_at_once(
     course: &mut Course,
     pods: Vec<Arc<Pod>>,
     budgets: &mut Budgets,
-    touched: &mut Touched,
-    lost: &mut Lost,
+    touched: &mut AffectedPods,
+    lost: &mut LostPods,
 ) {
     for pod in &pods {
         course.delete(pod);

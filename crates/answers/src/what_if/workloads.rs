@@ -9,10 +9,10 @@ use kube_scheduler_workloads::defaults::complete_pod;
 use kube_scheduler_workloads::json::{group_and_kind, list_at, meta_mut, text_at};
 use serde_json::Value;
 
-use super::changes::{Touched, add_group, add_pod};
+use super::changes::{AffectedPods, add_group, add_pod};
 use crate::claims;
 use crate::course::Course;
-use crate::manifests::{Place, Wrong, manifest, pod_group, uid};
+use crate::manifests::{FieldProblem, Place, manifest, pod_group, uid};
 use crate::pod_name::generated_name;
 use crate::typed::Mistake;
 use crate::{API_GROUP, Refusal};
@@ -41,16 +41,16 @@ impl Workload {
         mut value: Value,
         namespace: &Arc<str>,
         options: &CompileOptions,
-    ) -> Result<Self, Wrong> {
+    ) -> Result<Self, FieldProblem> {
         let is_known = Controller::KINDS.contains(&group_and_kind(&value));
         if !is_known || text_at(&value, &["metadata", "name"]).is_empty() {
             let kinds = Controller::KINDS.map(|(_, kind)| kind).join(", ");
             let problem = format!("expected one of {kinds}, with apiVersion and name");
-            return Err(Wrong { field: AT, problem });
+            return Err(FieldProblem { field: AT, problem });
         }
         if let Some((field, count)) = Controller::new(&value).negative_count() {
             let problem = format!("spec.{field}: expected 0 or more, found {count}");
-            return Err(Wrong { field: AT, problem });
+            return Err(FieldProblem { field: AT, problem });
         }
         let given = text_at(&value, &["metadata", "namespace"]);
         let namespace = if given.is_empty() { namespace.clone() } else { given.into() };
@@ -86,7 +86,7 @@ pub(super) struct Creation {
 struct Objects<'a> {
     creation: &'a mut Creation,
     course: &'a mut Course,
-    touched: &'a mut Touched,
+    touched: &'a mut AffectedPods,
     workload: &'a Workload,
     /// The nodes of the cluster, for a DaemonSet.
     nodes: Vec<Node>,
@@ -108,7 +108,7 @@ impl Creation {
         &mut self,
         course: &mut Course,
         workload: &Workload,
-        touched: &mut Touched,
+        touched: &mut AffectedPods,
     ) -> Result<(), Refusal> {
         let cluster = course.engine.cluster();
         let nodes = match group_and_kind(&workload.value) {
@@ -194,7 +194,7 @@ impl Objects<'_> {
             let mut complete = pod.clone();
             complete_pod(&mut complete);
             let read = manifest(complete, &namespace, &POD, &self.workload.options);
-            let read = read.map_err(|Wrong { field, problem }| match field {
+            let read = read.map_err(|FieldProblem { field, problem }| match field {
                 AT => self.refused(problem),
                 field => self.refused(format!("{field} of its pods {problem}")),
             })?;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use kube_scheduler_answers::{
-    Change, ExplainOptions, Happening, Inquiry, Interrupt, Question, QuestionKind, QuestionLimits,
-    Refusal, Rehearsal, UngatedAnswer, Verdict, Visibility, WhatIf, what_if,
+    Change, ExplainOptions, Inquiry, Interrupt, Question, QuestionKind, QuestionLimits, Refusal,
+    Rehearsal, RehearsalEvent, UngatedAnswer, Verdict, Visibility, WhatIf, what_if,
 };
 use kube_scheduler_api_types::{CompileOptions, Pod, Taint, TaintEffect, Timestamp};
 use kube_scheduler_engine::{Engine, Input};
@@ -209,7 +209,7 @@ pub(crate) fn go_on(engine: &mut Engine, mut now: Timestamp) -> Vec<String> {
             }
             happenings.extend(server.carry_out(engine, now));
             for happening in happenings {
-                if let Happening::Evicted(pod) = happening {
+                if let RehearsalEvent::Evicted(pod) = happening {
                     evicted.push(pod.key());
                 }
             }

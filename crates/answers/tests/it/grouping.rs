@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use kube_scheduler_answers::{
-    ExplainOptions, Explanation, GroupAnswer, Happening, Inquiry, Interrupt, Preemption, Question,
-    QuestionKind, Refusal, Rehearsal, Subject, Verdict, Visibility, explain, preemption,
-    suggestions,
+    ExplainOptions, Explanation, GroupAnswer, Inquiry, Interrupt, Preemption, Question,
+    QuestionKind, Refusal, Rehearsal, RehearsalEvent, Subject, Verdict, Visibility, explain,
+    preemption, suggestions,
 };
 use kube_scheduler_api_types::{CompileOptions, Node, Object, Pod};
 use kube_scheduler_config::{Configuration, FeatureGates, Gate};
@@ -380,7 +380,7 @@ fn the_victims_of_a_group_are_named_to_who_may_see_them() {
     engine.schedule_next(NOW);
     let happened = Rehearsal::default().carry_out(&mut engine, NOW);
     let evicted = happened.iter().filter_map(|what| match what {
-        Happening::Evicted(pod) => Some(pod.key()),
+        RehearsalEvent::Evicted(pod) => Some(pod.key()),
         _ => None,
     });
     let mut evicted: Vec<String> = evicted.collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_answers::{
-    ExplainOptions, Happening, Preemption, Rehearsal, Subject, Verdict, Visibility, preemption,
+    ExplainOptions, Preemption, Rehearsal, RehearsalEvent, Subject, Verdict, Visibility, preemption,
 };
 use kube_scheduler_api_types::{Object, Pod, PodStatus, Timestamp};
 use kube_scheduler_engine::{Engine, Input};
@@ -146,7 +146,7 @@ fn attempted(engine: &mut Engine) -> (Vec<String>, Option<String>) {
     engine.schedule_next(NOW);
     let mut evicted = Vec::new();
     for happening in server.carry_out(engine, NOW) {
-        if let Happening::Evicted(pod) = happening {
+        if let RehearsalEvent::Evicted(pod) = happening {
             evicted.push(pod.key());
         }
     }

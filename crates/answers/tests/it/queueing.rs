@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube_scheduler_answers::{
-    Inquiry, Interrupt, Question, QuestionKind, Queue, QueueOptions, WaitingPod, queue,
+    Inquiry, Interrupt, Question, QuestionKind, Queue, QueueOptions, QueuedPodAnswer, queue,
 };
 use kube_scheduler_api_types::{CompileOptions, Pod};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn waiting(cluster: Cluster) -> Cluster {
         .pod(pod("foreign", "1", json!({"schedulerName": "other"})))
 }
 
-fn brief(pod: &WaitingPod) -> (usize, &str, &str, Option<&str>) {
+fn brief(pod: &QueuedPodAnswer) -> (usize, &str, &str, Option<&str>) {
     (pod.order, &pod.pod, pod.place.stage, pod.goes_to.as_deref())
 }
 

@@ -5,7 +5,7 @@ const BLOCK: usize = 32;
 
 /// Pairs of texts, one after the other, sorted by the first ones.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Packed {
+pub(super) struct PackedTexts {
     text: Box<str>,
     /// The lengths of all texts, seven bits in a byte, the lowest first; the highest bit says that more follow.
     lengths: Box<[u8]>,
@@ -15,7 +15,7 @@ pub(super) struct Packed {
 }
 
 /// Collects pairs that are sorted by the first texts, which differ.
-impl<'a> FromIterator<(&'a str, &'a str)> for Packed {
+impl<'a> FromIterator<(&'a str, &'a str)> for PackedTexts {
     fn from_iter<I: IntoIterator<Item = (&'a str, &'a str)>>(pairs: I) -> Self {
         let (mut text, mut lengths) = (String::new(), Vec::new());
         let (mut blocks, mut n) = (Vec::new(), 0);
@@ -33,7 +33,7 @@ impl<'a> FromIterator<(&'a str, &'a str)> for Packed {
     }
 }
 
-impl Packed {
+impl PackedTexts {
     pub(super) fn len(&self) -> usize {
         self.n
     }
@@ -138,13 +138,13 @@ mod tests {
     #[test]
     fn texts_of_any_length_are_found() {
         let keys: Vec<String> = (0..200).map(|at| format!("{at:03}é{}", "k".repeat(at))).collect();
-        let packed: Packed = keys.iter().map(|key| (&**key, &key[..3])).collect();
+        let packed: PackedTexts = keys.iter().map(|key| (&**key, &key[..3])).collect();
         for key in &keys {
             assert_eq!(packed.get(key), Some(&key[..3]));
         }
         assert_eq!((packed.get("000"), packed.get("é"), packed.get("050k")), (None, None, None));
         assert_eq!((packed.iter().count(), packed.iter().size_hint().0), (200, 200));
-        let none = Packed::from_iter([]);
+        let none = PackedTexts::from_iter([]);
         assert_eq!((none.get("a"), none.iter().next(), none.len()), (None, None, 0));
     }
 }

@@ -1,7 +1,7 @@
 //! Selectors, affinities and spread constraints.
 
-use super::fault::At;
-use super::fields::{Message, Pairs, Read, fields};
+use super::fault::FieldContext;
+use super::fields::{FieldResult, Message, Pairs, fields};
 use crate::wire::{
     Affinity, LabelSelector, List, NodeAffinity, NodeSelector, NodeSelectorTerm, PodAffinity,
     PodAffinityTerm, PreferredSchedulingTerm, SelectorRequirement, TopologySpreadConstraint,
@@ -12,7 +12,7 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 impl Message for LabelSelector {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         let mut labels = Pairs::default();
         fields(bytes, |number, value| match number {
             1 => labels.take("matchLabels", value),
@@ -26,7 +26,7 @@ impl Message for LabelSelector {
 
 /// The requirements of label selectors and of node selectors have the same fields.
 impl Message for SelectorRequirement {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => self.key = value.text().at("key")?,
@@ -40,7 +40,7 @@ impl Message for SelectorRequirement {
 }
 
 impl Message for Affinity {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| match number {
             1 => value.merge_some(&mut self.node_affinity).at("nodeAffinity"),
             2 => value.merge_some(&mut self.pod_affinity).at("podAffinity"),
@@ -51,7 +51,7 @@ impl Message for Affinity {
 }
 
 impl Message for NodeAffinity {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| match number {
             1 => value.merge_some(&mut self.required).at(REQUIRED),
             2 => value.push(PREFERRED, self.preferred.get_or_insert_with(List::default)),
@@ -61,7 +61,7 @@ impl Message for NodeAffinity {
 }
 
 impl Message for NodeSelector {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| match number {
             1 => value.push("nodeSelectorTerms", &mut self.node_selector_terms),
             _ => Ok(()),
@@ -70,7 +70,7 @@ impl Message for NodeSelector {
 }
 
 impl Message for NodeSelectorTerm {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| match number {
             1 => value.push("matchExpressions", &mut self.match_expressions),
             2 => value.push("matchFields", &mut self.match_fields),
@@ -80,7 +80,7 @@ impl Message for NodeSelectorTerm {
 }
 
 impl Message for PreferredSchedulingTerm {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => self.weight = Some(value.int32().at("weight")?),
@@ -94,7 +94,7 @@ impl Message for PreferredSchedulingTerm {
 
 /// Affinity and anti-affinity have the same fields.
 impl Message for PodAffinity {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| match number {
             1 => value.push(REQUIRED, &mut self.required),
             2 => value.push(PREFERRED, &mut self.preferred),
@@ -104,7 +104,7 @@ impl Message for PodAffinity {
 }
 
 impl Message for PodAffinityTerm {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => value.merge_some(&mut self.label_selector).at("labelSelector")?,
@@ -119,7 +119,7 @@ impl Message for PodAffinityTerm {
 }
 
 impl Message for WeightedPodAffinityTerm {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => self.weight = Some(value.int32().at("weight")?),
@@ -132,7 +132,7 @@ impl Message for WeightedPodAffinityTerm {
 }
 
 impl Message for TopologySpreadConstraint {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => self.max_skew = Some(value.int32().at("maxSkew")?),

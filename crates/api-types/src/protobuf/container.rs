@@ -1,11 +1,11 @@
 //! Containers and what they ask for.
 
-use super::fault::At;
-use super::fields::{Amounts, Message, Read, fields};
+use super::fault::FieldContext;
+use super::fields::{Amounts, FieldResult, Message, fields};
 use crate::wire::{Container, ContainerPort, RestartRule, UsedClaim, WorkloadResources};
 
 impl Message for Container {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => self.name = value.text().at("name")?,
@@ -22,7 +22,7 @@ impl Message for Container {
 }
 
 impl Message for ContainerPort {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 2 => self.host_port = Some(value.int32().at("hostPort")?),
@@ -36,7 +36,7 @@ impl Message for ContainerPort {
 }
 
 impl Message for RestartRule {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             if number == 1 {
                 self.action = value.text().at("action")?;
@@ -47,7 +47,7 @@ impl Message for RestartRule {
 }
 
 impl Message for WorkloadResources {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         let (mut limits, mut requests) = (Amounts::default(), Amounts::default());
         fields(bytes, |number, value| match number {
             1 => limits.take("limits", value),
@@ -62,7 +62,7 @@ impl Message for WorkloadResources {
 }
 
 impl Message for UsedClaim {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             if number == 1 {
                 self.name = value.text().at("name")?;

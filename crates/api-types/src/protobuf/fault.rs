@@ -46,14 +46,14 @@ impl From<ProtobufError> for Fault {
 }
 
 /// Adds to an error the field in which it occurred.
-pub(super) trait At {
+pub(super) trait FieldContext {
     /// In the field of this name.
     fn at(self, field: &str) -> Self;
     /// In an element of the list or map of this name.
     fn within(self, field: &str, element: impl std::fmt::Display) -> Self;
 }
 
-impl<T> At for Result<T, Fault> {
+impl<T> FieldContext for Result<T, Fault> {
     #[inline]
     fn at(self, field: &str) -> Self {
         self.map_err(|mut fault| {

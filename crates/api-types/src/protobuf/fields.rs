@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::fault::{At, Fault};
+use super::fault::{Fault, FieldContext};
 use super::{Reader, Value};
 use crate::Timestamp;
 use crate::labels::Labels;
@@ -10,17 +10,20 @@ use crate::quantity::Quantity;
 use crate::resources::ResourceName;
 use crate::wire::{Date, List, ResourceList, Text};
 
-pub(super) type Read<T = ()> = Result<T, Fault>;
+pub(super) type FieldResult<T = ()> = Result<T, Fault>;
 
 /// A message that is read into what is there already, as the format wants it: of a field that comes twice, texts and
 /// numbers are replaced, lists and messages are added to.
 pub(super) trait Message: Default {
-    fn read(&mut self, bytes: &[u8]) -> Read;
+    fn read(&mut self, bytes: &[u8]) -> FieldResult;
 }
 
 /// Hands over the fields of a message one by one.
 #[inline]
-pub(super) fn fields(bytes: &[u8], mut take: impl FnMut(u32, Value<'_>) -> Read) -> Read {
+pub(super) fn fields(
+    bytes: &[u8],
+    mut take: impl FnMut(u32, Value<'_>) -> FieldResult,
+) -> FieldResult {
     let mut reader = Reader::new(bytes);
     while let Some(field) = reader.next()? {
         take(field.number, field.value)?;
@@ -29,22 +32,22 @@ pub(super) fn fields(bytes: &[u8], mut take: impl FnMut(u32, Value<'_>) -> Read)
 }
 
 impl<'a> Value<'a> {
-    pub(super) fn bytes(self) -> Read<&'a [u8]> {
+    pub(super) fn bytes(self) -> FieldResult<&'a [u8]> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
             _ => Err(Fault::new("expected a text or a message, found a number")),
         }
     }
 
-    pub(super) fn str(self) -> Read<&'a str> {
+    pub(super) fn str(self) -> FieldResult<&'a str> {
         str::from_utf8(self.bytes()?).map_err(|_| Fault::new("the text is not UTF-8"))
     }
 
-    pub(super) fn text(self) -> Read<Text> {
+    pub(super) fn text(self) -> FieldResult<Text> {
         self.str().map(Text::shared)
     }
 
-    pub(super) fn int64(self) -> Read<i64> {
+    pub(super) fn int64(self) -> FieldResult<i64> {
         match self {
             Self::Varint(number) => Ok(number.cast_signed()),
             _ => Err(Fault::new("expected an integer")),
@@ -52,38 +55,38 @@ impl<'a> Value<'a> {
     }
 
     /// Too many bits are dropped, as the reference does.
-    pub(super) fn int32(self) -> Read<i32> {
+    pub(super) fn int32(self) -> FieldResult<i32> {
         self.int64().map(|number| number as i32)
     }
 
-    pub(super) fn bool(self) -> Read<bool> {
+    pub(super) fn bool(self) -> FieldResult<bool> {
         self.int64().map(|number| number != 0)
     }
 
-    pub(super) fn merge<M: Message>(self, message: &mut M) -> Read {
+    pub(super) fn merge<M: Message>(self, message: &mut M) -> FieldResult {
         message.read(self.bytes()?)
     }
 
-    pub(super) fn merge_some<M: Message>(self, message: &mut Option<M>) -> Read {
+    pub(super) fn merge_some<M: Message>(self, message: &mut Option<M>) -> FieldResult {
         self.merge(message.get_or_insert_default())
     }
 
     /// One more element of the list that is called `field`.
-    pub(super) fn push<M: Message>(self, field: &str, list: &mut List<M>) -> Read {
+    pub(super) fn push<M: Message>(self, field: &str, list: &mut List<M>) -> FieldResult {
         let mut element = M::default();
         self.merge(&mut element).within(field, list.0.len())?;
         list.0.push(element);
         Ok(())
     }
 
-    pub(super) fn push_text(self, field: &str, list: &mut List<Text>) -> Read {
+    pub(super) fn push_text(self, field: &str, list: &mut List<Text>) -> FieldResult {
         let text = self.text().within(field, list.0.len())?;
         list.0.push(text);
         Ok(())
     }
 
     /// Seconds since 1970; empty for no time at all. Parts of a second are dropped, as the reference does.
-    pub(super) fn date(self) -> Read<Date> {
+    pub(super) fn date(self) -> FieldResult<Date> {
         /// The beginning of the year 1, which stands for no time.
         const ZERO: i64 = -62_135_596_800;
         let bytes = self.bytes()?;
@@ -102,7 +105,7 @@ impl<'a> Value<'a> {
     }
 
     /// Key and value of an entry of a map.
-    fn entry(self) -> Read<(&'a str, Option<&'a [u8]>)> {
+    fn entry(self) -> FieldResult<(&'a str, Option<&'a [u8]>)> {
         let (mut key, mut value) = ("", None);
         let mut reader = Reader::new(self.bytes()?);
         while let Some(field) = reader.next()? {
@@ -115,7 +118,7 @@ impl<'a> Value<'a> {
         Ok((key, value))
     }
 
-    fn quantity(self) -> Read<Quantity> {
+    fn quantity(self) -> FieldResult<Quantity> {
         let mut text = "";
         let mut reader = Reader::new(self.bytes()?);
         while let Some(field) = reader.next()? {
@@ -132,7 +135,7 @@ impl<'a> Value<'a> {
 pub(super) struct Pairs(Vec<(Arc<str>, Arc<str>)>);
 
 impl Pairs {
-    pub(super) fn take(&mut self, field: &str, value: Value<'_>) -> Read {
+    pub(super) fn take(&mut self, field: &str, value: Value<'_>) -> FieldResult {
         let (key, value) = value.entry().at(field)?;
         let value = Value::Bytes(value.unwrap_or_default()).text().within(field, key)?;
         self.0.push((Text::shared(key).0, value.0));
@@ -159,7 +162,7 @@ impl Pairs {
 pub(super) struct Amounts(Vec<(ResourceName, Quantity)>);
 
 impl Amounts {
-    pub(super) fn take(&mut self, field: &str, value: Value<'_>) -> Read {
+    pub(super) fn take(&mut self, field: &str, value: Value<'_>) -> FieldResult {
         let (key, value) = value.entry().at(field)?;
         let amount = match value {
             Some(value) => Value::Bytes(value).quantity().within(field, key)?,

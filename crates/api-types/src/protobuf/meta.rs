@@ -1,12 +1,16 @@
 //! Object metadata.
 
 use super::Value;
-use super::fault::At;
-use super::fields::{Message, Pairs, Read, fields};
+use super::fault::FieldContext;
+use super::fields::{FieldResult, Message, Pairs, fields};
 use crate::wire::{ObjectMeta, OwnerReference};
 
 /// Reads metadata. The annotations of pods are skipped, since no decision reads them.
-pub(super) fn read_meta(meta: &mut ObjectMeta, value: Value<'_>, has_annotations: bool) -> Read {
+pub(super) fn read_meta(
+    meta: &mut ObjectMeta,
+    value: Value<'_>,
+    has_annotations: bool,
+) -> FieldResult {
     let (mut labels, mut annotations) = (Pairs::default(), Pairs::default());
     fields(value.bytes()?, |number, value| {
         match number {
@@ -30,7 +34,7 @@ pub(super) fn read_meta(meta: &mut ObjectMeta, value: Value<'_>, has_annotations
 }
 
 impl Message for OwnerReference {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => self.kind = value.text().at("kind")?,

@@ -1,12 +1,12 @@
 //! Nodes.
 
-use super::fault::At;
-use super::fields::{Amounts, Message, Read, fields};
+use super::fault::FieldContext;
+use super::fields::{Amounts, FieldResult, Message, fields};
 use super::meta::read_meta;
 use crate::wire::{ContainerImage, Node, NodeCondition, NodeSpec, NodeStatus, Taint};
 
 impl Message for Node {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| match number {
             1 => read_meta(&mut self.metadata, value, true).at("metadata"),
             2 => value.merge(&mut self.spec).at("spec"),
@@ -17,7 +17,7 @@ impl Message for Node {
 }
 
 impl Message for NodeSpec {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 4 => self.unschedulable = Some(value.bool().at("unschedulable")?),
@@ -30,7 +30,7 @@ impl Message for NodeSpec {
 }
 
 impl Message for Taint {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => self.key = value.text().at("key")?,
@@ -45,7 +45,7 @@ impl Message for Taint {
 }
 
 impl Message for NodeStatus {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         let mut allocatable = Amounts::default();
         fields(bytes, |number, value| match number {
             2 => allocatable.take("allocatable", value),
@@ -60,7 +60,7 @@ impl Message for NodeStatus {
 }
 
 impl Message for NodeCondition {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => self.kind = value.text().at("type")?,
@@ -73,7 +73,7 @@ impl Message for NodeCondition {
 }
 
 impl Message for ContainerImage {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => value.push_text("names", &mut self.names)?,

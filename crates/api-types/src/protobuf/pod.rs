@@ -1,12 +1,12 @@
 //! Pods, except for their containers, affinities, volumes and status.
 
-use super::fault::At;
-use super::fields::{Amounts, Message, Pairs, Read, fields};
+use super::fault::FieldContext;
+use super::fields::{Amounts, FieldResult, Message, Pairs, fields};
 use super::meta::read_meta;
 use crate::wire::{Pod, PodResourceClaim, PodSpec, SchedulingGate, SchedulingGroup, Toleration};
 
 impl Message for Pod {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| match number {
             1 => read_meta(&mut self.metadata, value, false).at("metadata"),
             2 => value.merge(&mut self.spec).at("spec"),
@@ -17,7 +17,7 @@ impl Message for Pod {
 }
 
 impl Message for PodSpec {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         let (mut node_selector, mut overhead) = (Pairs::default(), Amounts::default());
         fields(bytes, |number, value| {
             match number {
@@ -53,7 +53,7 @@ impl Message for PodSpec {
 }
 
 impl Message for Toleration {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => self.key = value.text().at("key")?,
@@ -69,7 +69,7 @@ impl Message for Toleration {
 }
 
 impl Message for SchedulingGate {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             if number == 1 {
                 self.name = value.text().at("name")?;
@@ -80,7 +80,7 @@ impl Message for SchedulingGate {
 }
 
 impl Message for PodResourceClaim {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => self.name = value.text().at("name")?,
@@ -97,7 +97,7 @@ impl Message for PodResourceClaim {
 }
 
 impl Message for SchedulingGroup {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             if number == 1 {
                 self.pod_group_name = Some(value.text().at("podGroupName")?);

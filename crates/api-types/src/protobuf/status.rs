@@ -1,14 +1,14 @@
 //! Pod status.
 
-use super::fault::At;
-use super::fields::{Amounts, Message, Read, fields};
+use super::fault::FieldContext;
+use super::fields::{Amounts, FieldResult, Message, fields};
 use crate::wire::{
     ContainerExtendedResourceRequest, ContainerStatus, ExtendedResourceClaimStatus,
     NodeAllocatableResourceClaimStatus, PodCondition, PodStatus, ResourceClaimStatus,
 };
 
 impl Message for PodStatus {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         let mut allocated = Amounts::default();
         fields(bytes, |number, value| {
             match number {
@@ -38,7 +38,7 @@ impl Message for PodStatus {
 }
 
 impl Message for PodCondition {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => self.kind = value.text().at("type")?,
@@ -56,7 +56,7 @@ impl Message for PodCondition {
 }
 
 impl Message for ContainerStatus {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         let mut allocated = Amounts::default();
         fields(bytes, |number, value| {
             match number {
@@ -73,7 +73,7 @@ impl Message for ContainerStatus {
 }
 
 impl Message for ResourceClaimStatus {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => self.name = value.text().at("name")?,
@@ -86,7 +86,7 @@ impl Message for ResourceClaimStatus {
 }
 
 impl Message for ExtendedResourceClaimStatus {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => value.push("requestMappings", &mut self.request_mappings)?,
@@ -99,7 +99,7 @@ impl Message for ExtendedResourceClaimStatus {
 }
 
 impl Message for ContainerExtendedResourceRequest {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => self.container_name = value.text().at("containerName")?,
@@ -113,7 +113,7 @@ impl Message for ContainerExtendedResourceRequest {
 }
 
 impl Message for NodeAllocatableResourceClaimStatus {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         let mut resources = Amounts::default();
         fields(bytes, |number, value| {
             match number {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::Value;
-use super::fault::At;
-use super::fields::{Message, Read, fields};
+use super::fault::FieldContext;
+use super::fields::{FieldResult, Message, fields};
 use super::volume_json;
 use crate::storage::VolumeSource;
 use crate::wire::{Text, Volume};
 
 impl Message for Volume {
-    fn read(&mut self, bytes: &[u8]) -> Read {
+    fn read(&mut self, bytes: &[u8]) -> FieldResult {
         fields(bytes, |number, value| {
             match number {
                 1 => self.name = value.text().at("name")?,
@@ -22,7 +22,7 @@ impl Message for Volume {
     }
 }
 
-fn read_source(volume: &mut Volume, number: u32, value: Value<'_>) -> Read {
+fn read_source(volume: &mut Volume, number: u32, value: Value<'_>) -> FieldResult {
     volume.source = Some(match number {
         3 => gce_persistent_disk(value).at("gcePersistentDisk")?,
         4 => {
@@ -52,7 +52,7 @@ fn read_source(volume: &mut Volume, number: u32, value: Value<'_>) -> Read {
 }
 
 /// The text in a field of a message, empty if there is none.
-fn text_at(value: Value<'_>, wanted: u32) -> Read<Arc<str>> {
+fn text_at(value: Value<'_>, wanted: u32) -> FieldResult<Arc<str>> {
     let mut text = Text::default();
     fields(value.bytes()?, |number, value| {
         if number == wanted {
@@ -63,7 +63,7 @@ fn text_at(value: Value<'_>, wanted: u32) -> Read<Arc<str>> {
     Ok(text.0)
 }
 
-fn claim(value: Value<'_>) -> Read<VolumeSource> {
+fn claim(value: Value<'_>) -> FieldResult<VolumeSource> {
     let (mut claim, mut is_read_only) = (Text::default(), false);
     fields(value.bytes()?, |number, value| {
         match number {
@@ -76,7 +76,7 @@ fn claim(value: Value<'_>) -> Read<VolumeSource> {
     Ok(VolumeSource::Claim { claim: claim.0, is_read_only })
 }
 
-fn gce_persistent_disk(value: Value<'_>) -> Read<VolumeSource> {
+fn gce_persistent_disk(value: Value<'_>) -> FieldResult<VolumeSource> {
     let (mut disk, mut is_read_only) = (Text::default(), false);
     fields(value.bytes()?, |number, value| {
         match number {
@@ -89,7 +89,7 @@ fn gce_persistent_disk(value: Value<'_>) -> Read<VolumeSource> {
     Ok(VolumeSource::GcePersistentDisk { disk: disk.0, is_read_only })
 }
 
-fn iscsi(value: Value<'_>) -> Read<VolumeSource> {
+fn iscsi(value: Value<'_>) -> FieldResult<VolumeSource> {
     let (mut iqn, mut is_read_only) = (Text::default(), false);
     fields(value.bytes()?, |number, value| {
         match number {
@@ -102,7 +102,7 @@ fn iscsi(value: Value<'_>) -> Read<VolumeSource> {
     Ok(VolumeSource::Iscsi { iqn: iqn.0, is_read_only })
 }
 
-fn rbd(value: Value<'_>) -> Read<VolumeSource> {
+fn rbd(value: Value<'_>) -> FieldResult<VolumeSource> {
     let (mut pool, mut image, mut is_read_only) = (Text::default(), Text::default(), false);
     let mut monitors = Vec::new();
     fields(value.bytes()?, |number, value| {
@@ -119,7 +119,7 @@ fn rbd(value: Value<'_>) -> Read<VolumeSource> {
 }
 
 /// Only the class of the claim matters: template 1, its specification 2, the class 5.
-fn ephemeral(value: Value<'_>) -> Read<VolumeSource> {
+fn ephemeral(value: Value<'_>) -> FieldResult<VolumeSource> {
     let mut storage_class = None;
     let mut take_spec = |value: Value<'_>| {
         fields(value.bytes()?, |number, value| {

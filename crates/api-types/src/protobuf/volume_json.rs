@@ -6,8 +6,8 @@
 use serde_json::{Map, Value as Json};
 
 use super::Value;
-use super::fault::At;
-use super::fields::{Read, fields};
+use super::fault::FieldContext;
+use super::fields::{FieldResult, fields};
 use super::reader::Reader;
 
 /// One kind of source.
@@ -211,7 +211,7 @@ pub(super) fn source(number: u32) -> Option<&'static Source> {
 }
 
 /// The JSON text of a source, with sorted keys.
-pub(super) fn json(source: &Source, bytes: &[u8]) -> Read<String> {
+pub(super) fn json(source: &Source, bytes: &[u8]) -> FieldResult<String> {
     let mut object = Map::new();
     for (_, name, form) in source.fields {
         match form {
@@ -232,7 +232,7 @@ pub(super) fn json(source: &Source, bytes: &[u8]) -> Read<String> {
     Ok(json.to_string())
 }
 
-fn take(object: &mut Map<String, Json>, name: &str, form: Form, value: Value<'_>) -> Read {
+fn take(object: &mut Map<String, Json>, name: &str, form: Form, value: Value<'_>) -> FieldResult {
     let new = match form {
         Text | GivenText => Json::from(value.str()?),
         // What the JSON form leaves out when it is empty must not be there; an earlier value of the field is overridden.
@@ -280,12 +280,12 @@ fn take(object: &mut Map<String, Json>, name: &str, form: Form, value: Value<'_>
     Ok(())
 }
 
-fn remove(object: &mut Map<String, Json>, name: &str) -> Read {
+fn remove(object: &mut Map<String, Json>, name: &str) -> FieldResult {
     object.remove(name);
     Ok(())
 }
 
-fn entry(value: Value<'_>) -> Read<(String, Json)> {
+fn entry(value: Value<'_>) -> FieldResult<(String, Json)> {
     let (mut key, mut text) = ("", "");
     let mut reader = Reader::new(value.bytes()?);
     while let Some(field) = reader.next()? {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::wide::Wide;
+use super::wide::WideInteger;
 use super::{Amount, Decimal, Format, MAX_DIGITS, NANO_SCALE, Quantity, QuantityError};
 
 /// Numbers with at most this many digits are kept as a machine integer.
@@ -161,7 +161,7 @@ fn parse_binary(text: &str, parts: &Parts<'_>, bits: u32) -> Result<Quantity, Qu
     let mut whole = decimal.magnitude.clone();
     let has_fraction = whole.scale_down(NANO_SCALE as u32);
     let is_below_one = whole.is_zero();
-    let cap = Wide::from_u64(BINARY_MAX);
+    let cap = WideInteger::from_u64(BINARY_MAX);
     let decimal = if whole > cap || (whole == cap && has_fraction) {
         Decimal { is_negative: parts.is_negative, magnitude: cap, scale: 0 }
     } else {
@@ -178,11 +178,11 @@ fn small_value(parts: &Parts<'_>) -> i64 {
     if parts.is_negative { -value } else { value }
 }
 
-fn digits_of(parts: &Parts<'_>) -> Result<Wide, QuantityError> {
+fn digits_of(parts: &Parts<'_>) -> Result<WideInteger, QuantityError> {
     if !parts.has_digits {
         return Err(QuantityError::Number);
     }
-    Ok(Wide::from_digits(parts.whole.bytes().chain(parts.fraction.bytes())))
+    Ok(WideInteger::from_digits(parts.whole.bytes().chain(parts.fraction.bytes())))
 }
 
 /// Places after the decimal point that `exponent` and the fraction amount to.

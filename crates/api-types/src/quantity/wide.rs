@@ -12,9 +12,9 @@ const LIMB_POWER: (u64, u32) = (10_000_000_000_000_000_000, 19);
 
 /// A non-negative integer, least significant limb first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wide(SmallVec<[u64; 2]>);
+pub(super) struct WideInteger(SmallVec<[u64; 2]>);
 
-impl Wide {
+impl WideInteger {
     pub(super) fn from_u64(value: u64) -> Self {
         let mut wide = Self(SmallVec::from_slice(&[value]));
         wide.trim();
@@ -161,13 +161,13 @@ impl Wide {
     }
 }
 
-impl PartialOrd for Wide {
+impl PartialOrd for WideInteger {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Wide {
+impl Ord for WideInteger {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.len().cmp(&other.0.len()).then_with(|| self.0.iter().rev().cmp(other.0.iter().rev()))
     }

@@ -13,7 +13,7 @@ use crate::resources::{ResourceName, Resources};
 /// The exact amounts to which is added what claims take. Where several of them are equal, they are kept once, as a pod may name 20,000
 /// resources.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Unclaimed {
+pub(super) struct UnclaimedAmounts {
     /// What the pod takes on its node.
     pub(super) accounted: Arc<Totals>,
     /// What the pod takes on its node, with defaults for CPU and memory.
@@ -26,7 +26,7 @@ pub(super) struct Unclaimed {
     pub(super) pod_level: Box<[ResourceName]>,
 }
 
-impl Unclaimed {
+impl UnclaimedAmounts {
     /// `totals` with what claims take, except for what the pod asks for as a whole.
     fn add(&self, totals: &Totals, claims: &[NodeResourceClaim]) -> Totals {
         let mut totals = totals.clone();
@@ -103,7 +103,7 @@ mod tests {
             "containers": [{"name": "c", "resources": {"requests": requests}}]}});
         let pod = Pod::from_value(&pod).unwrap();
         let unclaimed = pod.requests.unclaimed.as_ref().unwrap();
-        let Unclaimed { accounted, spec, containers, with_defaults, .. } = &**unclaimed;
+        let UnclaimedAmounts { accounted, spec, containers, with_defaults, .. } = &**unclaimed;
         assert!(Arc::ptr_eq(accounted, spec) && Arc::ptr_eq(containers, spec));
         // Those for CPU and memory.
         assert_eq!((spec.len(), with_defaults.len()), (1000, 1002));

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::error::SelectorError;
 use super::grammar;
-use super::many::{FEW, Many};
+use super::many::{FEW, ManyRequirements};
 use super::requirement::{OperatorName, Requirement, new_requirement};
 use crate::labels::Labels;
 use crate::validation::FieldPath;
@@ -28,7 +28,7 @@ const NO_HASH: NonZeroU64 = NonZeroU64::MIN.saturating_add(1);
 /// It is hashed once, when it is made, however much it lists, and compared at length only with one of equal hash.
 #[derive(Clone)]
 pub struct LabelSelector {
-    listed: Listed,
+    listed: RequirementList,
     /// Of the requirements, by [`KeyedState`], but for the last bit: that says whether it [selects by
     /// number](LabelSelector::selects_by_number). Never zero, so that an optional selector is no larger.
     hash: NonZeroU64,
@@ -36,12 +36,12 @@ pub struct LabelSelector {
 
 /// Which of them it is follows from the number of requirements. No larger than the first of them.
 #[derive(Clone)]
-enum Listed {
+enum RequirementList {
     Few(Arc<[Requirement]>),
-    Many(Arc<Many>),
+    Many(Arc<ManyRequirements>),
 }
 
-impl Listed {
+impl RequirementList {
     fn all(&self) -> &Arc<[Requirement]> {
         match self {
             Self::Few(requirements) => requirements,
@@ -85,8 +85,8 @@ impl LabelSelector {
         let hash = if is_by_number { hash | BY_NUMBER } else { hash & !BY_NUMBER };
         let hash = NonZeroU64::new(hash).unwrap_or(NO_HASH);
         let listed = match Self::looks_labels_up(requirements.len()) {
-            true => Listed::Many(Arc::new(Many::new(requirements))),
-            false => Listed::Few(requirements),
+            true => RequirementList::Many(Arc::new(ManyRequirements::new(requirements))),
+            false => RequirementList::Few(requirements),
         };
         Self { listed, hash }
     }
@@ -144,10 +144,10 @@ impl LabelSelector {
     /// those about one of the labels.
     pub fn matches(&self, labels: &Labels) -> bool {
         match &self.listed {
-            Listed::Few(requirements) => {
+            RequirementList::Few(requirements) => {
                 requirements.iter().all(|requirement| requirement.matches(labels))
             }
-            Listed::Many(many) => many.matches(labels),
+            RequirementList::Many(many) => many.matches(labels),
         }
     }
 
@@ -160,8 +160,8 @@ impl LabelSelector {
     /// How many requirements a label is compared with at most: those about one key, or all of a few.
     pub fn most_about_one_label(&self) -> usize {
         match &self.listed {
-            Listed::Few(requirements) => requirements.len(),
-            Listed::Many(many) => many.most_about_one(),
+            RequirementList::Few(requirements) => requirements.len(),
+            RequirementList::Many(many) => many.most_about_one(),
         }
     }
 
@@ -191,8 +191,10 @@ impl LabelSelector {
     #[cfg(test)]
     pub(super) fn n_compared(&self) -> u32 {
         match &self.listed {
-            Listed::Few(_) => 0,
-            Listed::Many(many) => many.n_compared.load(std::sync::atomic::Ordering::Relaxed),
+            RequirementList::Few(_) => 0,
+            RequirementList::Many(many) => {
+                many.n_compared.load(std::sync::atomic::Ordering::Relaxed)
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ pub(super) const FEW: usize = 16;
 
 /// More than [`FEW`] requirements.
 #[derive(Debug)]
-pub(super) struct Many {
+pub(super) struct ManyRequirements {
     requirements: Arc<[Requirement]>,
     by_key: OnceLock<ByKey>,
     /// How many single requirements were compared.
@@ -35,7 +35,7 @@ struct ByKey {
     most_about_one: usize,
 }
 
-impl Many {
+impl ManyRequirements {
     pub(super) fn new(requirements: Arc<[Requirement]>) -> Self {
         Self {
             requirements,

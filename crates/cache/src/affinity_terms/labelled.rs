@@ -19,7 +19,7 @@ use crate::room::room_to_keep;
 
 /// A term that may mean a pod.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct TermMatch {
     pub(super) id: TermId,
     pub(super) kind: TermKind,
     /// Whether the label by which the term was found is all that its selector requires.
@@ -35,8 +35,8 @@ const FEW: usize = 64;
 /// remove them at will; so beyond [`FEW`] terms, inserting or removing one moves no others.
 #[derive(Clone, Debug)]
 enum Terms {
-    Few(SmallVec<[Found; 2]>),
-    Many(BTreeMap<TermId, Found>),
+    Few(SmallVec<[TermMatch; 2]>),
+    Many(BTreeMap<TermId, TermMatch>),
 }
 
 impl Default for Terms {
@@ -46,7 +46,7 @@ impl Default for Terms {
 }
 
 impl Terms {
-    fn insert(&mut self, found: Found) {
+    fn insert(&mut self, found: TermMatch) {
         match self {
             Self::Few(list) => {
                 if let Err(at) = list.binary_search_by_key(&found.id, |other| other.id) {
@@ -82,7 +82,7 @@ impl Terms {
         }
     }
 
-    fn iter(&self) -> impl Iterator<Item = Found> {
+    fn iter(&self) -> impl Iterator<Item = TermMatch> {
         let (list, tree) = match self {
             Self::Few(list) => (Some(list.iter()), None),
             Self::Many(tree) => (None, Some(tree.values())),
@@ -171,7 +171,7 @@ impl LabelledTerms {
     }
 
     pub(super) fn insert(&mut self, kind: TermKind, term: &PodAffinityTerm, id: TermId) {
-        let found = |is_whole_selector| Found { id, kind, is_whole_selector };
+        let found = |is_whole_selector| TermMatch { id, kind, is_whole_selector };
         // If the selector requires one label only, a pod that is found by it is selected, and its labels are not compared again.
         let n_asked = term.selector.as_ref().map_or(0, |s| s.requirements().len());
         match filing(term) {
@@ -231,7 +231,7 @@ impl LabelledTerms {
     }
 
     /// The terms that may mean a pod.
-    pub(super) fn about<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = Found> {
+    pub(super) fn about<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = TermMatch> {
         let here: &'a str = &pod.namespace;
         let in_namespace = with_labels(
             &self.by_spot,
@@ -322,8 +322,8 @@ mod tests {
 
     use super::*;
 
-    fn found(id: u32) -> Found {
-        Found { id: TermId(id), kind: TermKind::RequiredAffinity, is_whole_selector: false }
+    fn found(id: u32) -> TermMatch {
+        TermMatch { id: TermId(id), kind: TermKind::RequiredAffinity, is_whole_selector: false }
     }
 
     proptest! {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Node, Pod};
 
 use super::counts::DomainCounts;
-use super::eligible::Shared;
+use super::eligible::SharedEligibility;
 use super::spec::CounterSpec;
 use super::table::{CounterId, CounterTable};
 use crate::change_log::ChangeKinds;
 use crate::node_table::NodeIdx;
-use crate::requests::{MAX_COUNTERS, Requested, RequestedCounter};
+use crate::requests::{DataRequests, MAX_COUNTERS, RequestedCounter};
 use crate::state::ClusterState;
 
 /// Counters whose specifications list more keys, namespaces and values are not followed because a pod needs them.
@@ -28,7 +28,7 @@ impl ClusterState {
         if let Some(key) = &spec.topology_key {
             self.want_label_column(key);
         }
-        let counts = Arc::new(DomainCounts::derived(self, spec, &mut Shared::default()));
+        let counts = Arc::new(DomainCounts::derived(self, spec, &mut SharedEligibility::default()));
         self.keep_counter(counts);
     }
 
@@ -56,7 +56,7 @@ impl ClusterState {
     /// when it is requested for the second time: many pods need a counter that no other pod needs, and following it
     /// costs more than deriving it.
     pub fn follow_requested(&mut self) {
-        let Requested { counters, labels } = self.requests.take();
+        let DataRequests { counters, labels } = self.requests.take();
         labels.iter().for_each(|key| self.keep_label_column(key));
         for RequestedCounter { counts, counted_at } in counters {
             let spec = counts.spec();
@@ -125,7 +125,7 @@ impl ClusterState {
     /// A counter as it is now: the followed one, or else one that is computed, at the cost of [`follow`](Self::follow), and
     /// that [`follow_requested`](Self::follow_requested) will follow.
     pub fn counted(&self, spec: &CounterSpec) -> Arc<DomainCounts> {
-        self.counted_with(spec, &mut Shared::default())
+        self.counted_with(spec, &mut SharedEligibility::default())
     }
 
     /// [`counted`](Self::counted) for several counters, in their order: what they have in common is worked out once.
@@ -135,14 +135,14 @@ impl ClusterState {
         specs: impl IntoIterator<Item = &'a CounterSpec>,
     ) -> Vec<Arc<DomainCounts>> {
         let specs: Vec<&CounterSpec> = specs.into_iter().collect();
-        let mut shared = Shared::for_counters(specs.len());
+        let mut shared = SharedEligibility::for_counters(specs.len());
         specs.into_iter().map(|spec| self.counted_with(spec, &mut shared)).collect()
     }
 
     pub(super) fn counted_with(
         &self,
         spec: &CounterSpec,
-        shared: &mut Shared,
+        shared: &mut SharedEligibility,
     ) -> Arc<DomainCounts> {
         if let Some(counts) = self.followed(spec) {
             return counts.clone();

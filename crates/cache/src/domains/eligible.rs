@@ -16,7 +16,11 @@ use crate::state::ClusterState;
 
 /// The nodes that count by `spec`. O(nodes × conditions), and no more once none is left. `shared` has what was found out
 /// for others of the same pod.
-pub(super) fn eligible(cluster: &ClusterState, spec: &CounterSpec, shared: &mut Shared) -> NodeSet {
+pub(super) fn eligible(
+    cluster: &ClusterState,
+    spec: &CounterSpec,
+    shared: &mut SharedEligibility,
+) -> NodeSet {
     let nodes = &spec.nodes;
     if spec.needed_keys().any(|key| !cluster.labels.is_on_nodes(key)) {
         return NodeSet::new();
@@ -39,7 +43,7 @@ pub(super) fn eligible(cluster: &ClusterState, spec: &CounterSpec, shared: &mut 
 
 /// What counters of one pod have in common, worked out once for all of them as long as the cluster stays as it is.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct SharedEligibility {
     affinity: Option<(RequiredNodeAffinity, NodeSet)>,
     /// The labels of a topology key that the cluster has no column for.
     column: Option<Arc<LabelColumn>>,
@@ -52,7 +56,7 @@ pub(crate) struct Shared {
     pub(crate) n_evaluations: usize,
 }
 
-impl Shared {
+impl SharedEligibility {
     /// Nothing is known yet.
     pub(super) fn for_counters(n: usize) -> Self {
         Self { is_for_many: n > 1, ..Self::default() }

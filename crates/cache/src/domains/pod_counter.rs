@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::counts::{Domain, DomainCounts};
-use super::eligible::Shared;
+use super::eligible::SharedEligibility;
 use super::spec::CounterSpec;
 use super::table::CounterId;
 use crate::affinity_terms::{TermCount, TermCounts, TermId};
@@ -184,7 +184,8 @@ impl PodCounter {
         let counter = |spec: &&CounterSpec| match cluster.followed_id(spec) {
             Some(id) => Self::new(Source::Followed(id)),
             None => {
-                let shared = shared.get_or_insert_with(|| Shared::for_counters(specs.len()));
+                let shared =
+                    shared.get_or_insert_with(|| SharedEligibility::for_counters(specs.len()));
                 Self::new(Source::Counted(cluster.counted_with(spec, shared)))
             }
         };

@@ -39,20 +39,20 @@ type Slots = SmallVec<[u32; 2]>;
 
 /// What pods that count have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Common {
+struct CommonTraits {
     namespace: Option<Arc<str>>,
     label: Option<(Arc<str>, Arc<str>)>,
 }
 
-/// Lets a pod look without allocating; field order and types hash like [`Common`].
+/// Lets a pod look without allocating; field order and types hash like [`CommonTraits`].
 #[derive(Hash)]
 struct BorrowedCommon<'a> {
     namespace: Option<&'a str>,
     label: Option<(&'a str, &'a str)>,
 }
 
-impl Equivalent<Common> for BorrowedCommon<'_> {
-    fn equivalent(&self, key: &Common) -> bool {
+impl Equivalent<CommonTraits> for BorrowedCommon<'_> {
+    fn equivalent(&self, key: &CommonTraits) -> bool {
         self.namespace == key.namespace.as_deref()
             && self.label == key.label.as_ref().map(|(key, value)| (&**key, &**value))
     }
@@ -90,7 +90,7 @@ fn spread(half: u32) -> u64 {
 #[derive(Clone, Debug, Default)]
 struct Index {
     by_spec: ByHash,
-    by_common: KeyedMap<Common, Slots>,
+    by_common: KeyedMap<CommonTraits, Slots>,
     /// By what pods count.
     by_pods: ByHash,
     /// By which nodes count, and by what key.
@@ -457,7 +457,7 @@ fn hash_of_nodes(spec: &CounterSpec) -> u64 {
 
 /// What to file a counter under: each combination is met by a pod at most once, since a pod has one namespace and one
 /// value of a label. O(namespaces + values).
-fn commons(spec: &CounterSpec) -> Vec<Common> {
+fn commons(spec: &CounterSpec) -> Vec<CommonTraits> {
     if spec.pods.terms.is_empty() {
         return Vec::new();
     }
@@ -476,16 +476,19 @@ fn commons(spec: &CounterSpec) -> Vec<Common> {
     };
     if namespaces.len() * labels.len() > MAX_PAIRS {
         return if labels.len() <= namespaces.len() {
-            labels.into_iter().map(|label| Common { namespace: None, label }).collect()
+            labels.into_iter().map(|label| CommonTraits { namespace: None, label }).collect()
         } else {
-            namespaces.into_iter().map(|namespace| Common { namespace, label: None }).collect()
+            namespaces
+                .into_iter()
+                .map(|namespace| CommonTraits { namespace, label: None })
+                .collect()
         };
     }
     let of_namespace = |namespace: &Option<Arc<str>>| {
         let namespace = namespace.clone();
         labels
             .iter()
-            .map(move |label| Common { namespace: namespace.clone(), label: label.clone() })
+            .map(move |label| CommonTraits { namespace: namespace.clone(), label: label.clone() })
             .collect::<Vec<_>>()
     };
     namespaces.iter().flat_map(of_namespace).collect()

@@ -61,9 +61,9 @@ pub enum AssumeObjectError {
 
 /// The assumed objects of one kind, by namespace and name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Assumed(BTreeMap<KeyInKind, Arc<Object>>);
+pub(super) struct AssumedObjects(BTreeMap<KeyInKind, Arc<Object>>);
 
-impl Assumed {
+impl AssumedObjects {
     /// The assumed copy of `reported`, or itself if nothing is assumed of it.
     fn over<'a>(&'a self, reported: &'a Arc<Object>) -> &'a Arc<Object> {
         // Nearly always nothing is assumed.

@@ -12,9 +12,9 @@ use super::{KeyInKind, ObjectStore, key_in_kind};
 
 /// The confirmed objects of one kind, by namespace and name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Confirmed(BTreeSet<KeyInKind>);
+pub(super) struct ConfirmedObjects(BTreeSet<KeyInKind>);
 
-impl Confirmed {
+impl ConfirmedObjects {
     /// A newer revision was reported, or the object is gone.
     pub(super) fn forget(&mut self, object: &Object) {
         // Nearly always there is none.

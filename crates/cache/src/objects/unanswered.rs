@@ -55,19 +55,19 @@ pub(super) struct UnansweredWrites(Arc<Tables>);
 
 #[derive(Clone, Debug, Default)]
 struct Tables {
-    by_object: BTreeMap<ObjectKey, OfObject>,
+    by_object: BTreeMap<ObjectKey, ObjectWrites>,
     by_pod: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
 }
 
 /// The writes to one object.
 #[derive(Clone, Debug, Default)]
-struct OfObject {
+struct ObjectWrites {
     by_pod: BTreeMap<Arc<str>, UnansweredWrite>,
     /// For how many pods each is noted. The members of a group ask for the same one.
     counts: BTreeMap<UnansweredWrite, usize>,
 }
 
-impl OfObject {
+impl ObjectWrites {
     fn insert(&mut self, pod_uid: &Arc<str>, write: UnansweredWrite) {
         self.remove(pod_uid);
         *self.counts.entry(write.clone()).or_default() += 1;
@@ -262,7 +262,7 @@ mod tests {
         fn the_strongest_write_is_found_without_a_look_at_every_pod(
             turns in prop::collection::vec((0..6_usize, 0..2_usize, 0..4_usize, any::<bool>(), 0..4_u8), 0..40),
         ) {
-            let mut of_object = OfObject::default();
+            let mut of_object = ObjectWrites::default();
             for (pod, uid, revision, is_patch, turn) in turns {
                 let pod: Arc<str> = format!("pod-{pod}").into();
                 if turn == 0 {
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_write_that_many_pods_ask_for_is_one_to_look_at() {
-        let mut of_object = OfObject::default();
+        let mut of_object = ObjectWrites::default();
         let write = UnansweredWrite { uid: "u".into(), is_patch: false, revision: None };
         for at in 0..1000 {
             of_object.insert(&format!("pod-{at}").into(), write.clone());

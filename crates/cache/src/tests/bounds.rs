@@ -11,7 +11,7 @@ use crate::affinity::TermKind;
 use crate::counters::{
     CountedNodes, CountedPods, CounterSpec, DomainCounts, PodTerm, RequiredNodeAffinity,
 };
-use crate::domains::Shared;
+use crate::domains::SharedEligibility;
 use crate::matching_nodes::{in_each, sets_of_all};
 use crate::{ChangeKinds, Changes, ClusterState, check};
 
@@ -76,7 +76,7 @@ fn counters_of_one_pod_share_one_evaluation_of_its_affinity() {
     let cluster = cluster();
     let affinity = exists_terms(1000);
     let n_evaluations = |keys: &[Arc<str>]| {
-        let mut shared = Shared::default();
+        let mut shared = SharedEligibility::default();
         for key in keys {
             let nodes = CountedNodes {
                 required_keys: keys.into(),

@@ -1,25 +1,25 @@
 //! Variables and what is selected from them.
 
-use super::{Evaluated, Evaluation, Slot};
+use super::{EvalResult, Evaluation, Slot};
 use crate::error::Fault;
 use crate::plan::{Attribute, Qualifier, QualifierKey, Root};
 use crate::value::{Map, Value};
 
 /// What a selection found.
-enum Found<'a> {
+enum SelectionResult<'a> {
     Value(Value<'a>),
     Absent,
 }
 
 impl<'a> Evaluation<'a> {
     /// An attribute as an expression of its own: costs one unit, unless it is a conditional.
-    pub(super) fn attribute_value(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
+    pub(super) fn attribute_value(&mut self, attribute: &'a Attribute) -> EvalResult<'a> {
         let result = self.resolve(attribute);
         let units = u64::from(!matches!(attribute.root, Root::Conditional(_)));
         self.charged(units, result)
     }
 
-    pub(super) fn test(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
+    pub(super) fn test(&mut self, attribute: &'a Attribute) -> EvalResult<'a> {
         match self.resolve(attribute)? {
             Value::Optional(value) => Ok(Value::Bool(value.is_some())),
             other => Ok(other),
@@ -44,7 +44,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn root(&mut self, root: &'a Root) -> Evaluated<'a> {
+    fn root(&mut self, root: &'a Root) -> EvalResult<'a> {
         match root {
             Root::Device => Ok(Value::Map(Map::Device(self.device))),
             Root::Slot(slot) => {
@@ -67,7 +67,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// The attribute's value, without its own unit.
-    pub(super) fn resolve(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
+    pub(super) fn resolve(&mut self, attribute: &'a Attribute) -> EvalResult<'a> {
         let mut value = self.root(&attribute.root)?;
         if attribute.qualifiers.is_empty() {
             return Ok(value);
@@ -81,8 +81,8 @@ impl<'a> Evaluation<'a> {
         for qualifier in &attribute.qualifiers {
             is_optional |= qualifier.is_optional;
             match self.select(&value, qualifier, is_optional)? {
-                Found::Value(found) => value = found,
-                Found::Absent => return Ok(Value::NONE),
+                SelectionResult::Value(found) => value = found,
+                SelectionResult::Absent => return Ok(Value::NONE),
             }
         }
         Ok(if is_optional { Value::some(value) } else { value })
@@ -94,7 +94,7 @@ impl<'a> Evaluation<'a> {
         from: &Value<'a>,
         qualifier: &'a Qualifier,
         may_be_absent: bool,
-    ) -> Result<Found<'a>, Fault> {
+    ) -> Result<SelectionResult<'a>, Fault> {
         let found = match self.key(&qualifier.key) {
             Ok(key) => lookup(from, &key, may_be_absent || qualifier.is_test),
             Err(fault) => Err(fault),
@@ -107,19 +107,19 @@ impl<'a> Evaluation<'a> {
                 }
                 Err(error)
             }
-            Ok(Found::Absent) if may_be_absent => Ok(Found::Absent),
+            Ok(SelectionResult::Absent) if may_be_absent => Ok(SelectionResult::Absent),
             Ok(found) => {
                 self.meter.charge(1)?;
                 Ok(match found {
                     found if may_be_absent || !qualifier.is_test => found,
-                    Found::Value(_) => Found::Value(Value::Bool(true)),
-                    Found::Absent => Found::Value(Value::Bool(false)),
+                    SelectionResult::Value(_) => SelectionResult::Value(Value::Bool(true)),
+                    SelectionResult::Absent => SelectionResult::Value(Value::Bool(false)),
                 })
             }
         }
     }
 
-    fn key(&mut self, key: &'a QualifierKey) -> Evaluated<'a> {
+    fn key(&mut self, key: &'a QualifierKey) -> EvalResult<'a> {
         let value = match key {
             // It was looked at when the program was built.
             QualifierKey::Constant(value) => return Ok(Value::borrowed(value)),
@@ -142,23 +142,27 @@ pub(crate) fn unusable_key(key: &Value<'_>) -> Option<String> {
     (!is_usable).then(|| format!("invalid qualifier type: {}", key.go_type()))
 }
 
-fn lookup<'a>(from: &Value<'a>, key: &Value<'a>, is_test: bool) -> Result<Found<'a>, Fault> {
+fn lookup<'a>(
+    from: &Value<'a>,
+    key: &Value<'a>,
+    is_test: bool,
+) -> Result<SelectionResult<'a>, Fault> {
     match from {
         Value::Map(map) => match map.find(key) {
-            Some(value) => Ok(Found::Value(value)),
-            None if is_test => Ok(Found::Absent),
+            Some(value) => Ok(SelectionResult::Value(value)),
+            None if is_test => Ok(SelectionResult::Absent),
             None => Err(missing_key(key)),
         },
         Value::List(list) => {
             let index = index(key)?;
             let item = usize::try_from(index).ok().and_then(|index| list.get(index));
             match item {
-                Some(item) => Ok(Found::Value(item)),
-                None if is_test => Ok(Found::Absent),
+                Some(item) => Ok(SelectionResult::Value(item)),
+                None if is_test => Ok(SelectionResult::Absent),
                 None => Err(Fault::text(format!("index out of bounds: {}", key.shown()))),
             }
         }
-        _ if is_test => Ok(Found::Absent),
+        _ if is_test => Ok(SelectionResult::Absent),
         _ => Err(missing_key(key)),
     }
 }

@@ -1,12 +1,12 @@
 //! Loops.
 
-use super::{Evaluated, Evaluation, Slot};
+use super::{EvalResult, Evaluation, Slot};
 use crate::error::Fault;
 use crate::plan::Fold;
 use crate::value::{Map, Value};
 
 impl<'a> Evaluation<'a> {
-    pub(super) fn fold(&mut self, fold: &'a Fold) -> Evaluated<'a> {
+    pub(super) fn fold(&mut self, fold: &'a Fold) -> EvalResult<'a> {
         let range = self.eval(&fold.range)?;
         self.slots[fold.slot] = Slot::Lazy(&fold.start);
         let looped = match &range {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::lists::contains;
-use super::{Called, Context};
+use super::{CallResult, Context};
 use crate::declarations::Function;
 use crate::error::Fault;
 use crate::value::{Value, char_count, compare};
@@ -11,19 +11,19 @@ use crate::value::{Value, char_count, compare};
 const INT_OVERFLOW: &str = "integer overflow";
 const UINT_OVERFLOW: &str = "unsigned integer overflow";
 
-fn int<'a>(result: Option<i64>) -> Called<'a> {
+fn int<'a>(result: Option<i64>) -> CallResult<'a> {
     Some(result.map(Value::Int).ok_or_else(|| INT_OVERFLOW.into()))
 }
 
-fn uint<'a>(result: Option<u64>) -> Called<'a> {
+fn uint<'a>(result: Option<u64>) -> CallResult<'a> {
     Some(result.map(Value::Uint).ok_or_else(|| UINT_OVERFLOW.into()))
 }
 
-fn duration<'a>(result: Option<i64>) -> Called<'a> {
+fn duration<'a>(result: Option<i64>) -> CallResult<'a> {
     Some(result.map(Value::Duration).ok_or_else(|| INT_OVERFLOW.into()))
 }
 
-fn fails<'a>(message: &'static str) -> Called<'a> {
+fn fails<'a>(message: &'static str) -> CallResult<'a> {
     Some(Err(message.into()))
 }
 
@@ -31,7 +31,7 @@ pub(super) fn call<'a>(
     function: Function,
     arguments: &[Value<'a>],
     context: &Context<'_>,
-) -> Called<'a> {
+) -> CallResult<'a> {
     use Function as F;
     match (function, arguments) {
         (F::Not, [Value::Bool(value)]) => Some(Ok(Value::Bool(!value))),
@@ -63,7 +63,7 @@ pub(super) fn call<'a>(
     }
 }
 
-fn add<'a>(a: &Value<'a>, b: &Value<'a>, context: &Context<'_>) -> Called<'a> {
+fn add<'a>(a: &Value<'a>, b: &Value<'a>, context: &Context<'_>) -> CallResult<'a> {
     Some(match (a, b) {
         (Value::Int(a), Value::Int(b)) => return int(a.checked_add(*b)),
         (Value::Uint(a), Value::Uint(b)) => return uint(a.checked_add(*b)),
@@ -96,7 +96,7 @@ fn add<'a>(a: &Value<'a>, b: &Value<'a>, context: &Context<'_>) -> Called<'a> {
     })
 }
 
-fn subtract<'a>(a: &Value<'a>, b: &Value<'a>) -> Called<'a> {
+fn subtract<'a>(a: &Value<'a>, b: &Value<'a>) -> CallResult<'a> {
     Some(match (a, b) {
         (Value::Int(a), Value::Int(b)) => return int(a.checked_sub(*b)),
         (Value::Uint(a), Value::Uint(b)) => return uint(a.checked_sub(*b)),
@@ -112,7 +112,7 @@ fn subtract<'a>(a: &Value<'a>, b: &Value<'a>) -> Called<'a> {
     })
 }
 
-fn scale<'a>(function: Function, a: &Value<'a>, b: &Value<'a>) -> Called<'a> {
+fn scale<'a>(function: Function, a: &Value<'a>, b: &Value<'a>) -> CallResult<'a> {
     use Function as F;
     match (function, a, b) {
         (F::Multiply, Value::Int(a), Value::Int(b)) => int(a.checked_mul(*b)),
@@ -133,7 +133,7 @@ fn scale<'a>(function: Function, a: &Value<'a>, b: &Value<'a>) -> Called<'a> {
     }
 }
 
-fn order<'a>(function: Function, a: &Value<'a>, b: &Value<'a>) -> Called<'a> {
+fn order<'a>(function: Function, a: &Value<'a>, b: &Value<'a>) -> CallResult<'a> {
     let is_ordered = matches!(
         a,
         Value::Bool(_)

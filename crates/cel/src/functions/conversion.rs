@@ -2,7 +2,7 @@
 
 use kube_scheduler_api_types::float_text;
 
-use super::Called;
+use super::CallResult;
 use crate::declarations::Function;
 use crate::error::Fault;
 use crate::float;
@@ -13,7 +13,7 @@ use crate::value::{Text, Value};
 const BEYOND_INT: f64 = 9_223_372_036_854_775_808.0;
 const BEYOND_UINT: f64 = 18_446_744_073_709_551_616.0;
 
-pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>]) -> Called<'a> {
+pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>]) -> CallResult<'a> {
     use Function as F;
     let [value] = arguments else { return None };
     match function {
@@ -40,7 +40,7 @@ pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>]) -> Called<'a
     }
 }
 
-fn to_bool<'a>(value: &Value<'a>) -> Called<'a> {
+fn to_bool<'a>(value: &Value<'a>) -> CallResult<'a> {
     match value {
         Value::Bool(_) => Some(Ok(value.clone())),
         Value::String(text) => Some(match &**text {
@@ -52,7 +52,7 @@ fn to_bool<'a>(value: &Value<'a>) -> Called<'a> {
     }
 }
 
-fn to_duration<'a>(value: &Value<'a>) -> Called<'a> {
+fn to_duration<'a>(value: &Value<'a>) -> CallResult<'a> {
     match value {
         Value::Duration(_) => Some(Ok(value.clone())),
         Value::String(text) => Some(time::parse_duration(text).map(Value::Duration)),
@@ -62,7 +62,7 @@ fn to_duration<'a>(value: &Value<'a>) -> Called<'a> {
     }
 }
 
-fn to_double<'a>(value: &Value<'a>) -> Called<'a> {
+fn to_double<'a>(value: &Value<'a>) -> CallResult<'a> {
     Some(Ok(Value::Double(match value {
         Value::Double(value) => *value,
         Value::Int(value) => *value as f64,
@@ -75,7 +75,7 @@ fn to_double<'a>(value: &Value<'a>) -> Called<'a> {
     })))
 }
 
-fn to_int<'a>(value: &Value<'a>) -> Called<'a> {
+fn to_int<'a>(value: &Value<'a>) -> CallResult<'a> {
     Some(Ok(Value::Int(match value {
         Value::Int(value) | Value::Duration(value) => *value,
         Value::Uint(value) => match i64::try_from(*value) {
@@ -93,7 +93,7 @@ fn to_int<'a>(value: &Value<'a>) -> Called<'a> {
     })))
 }
 
-fn to_uint<'a>(value: &Value<'a>) -> Called<'a> {
+fn to_uint<'a>(value: &Value<'a>) -> CallResult<'a> {
     Some(Ok(Value::Uint(match value {
         Value::Uint(value) => *value,
         Value::Int(value) => match u64::try_from(*value) {
@@ -110,7 +110,7 @@ fn to_uint<'a>(value: &Value<'a>) -> Called<'a> {
     })))
 }
 
-fn to_string<'a>(value: &Value<'a>) -> Called<'a> {
+fn to_string<'a>(value: &Value<'a>) -> CallResult<'a> {
     Some(Ok(Value::String(Text::from(match value {
         Value::String(_) => return Some(Ok(value.clone())),
         Value::Bytes(bytes) => match std::str::from_utf8(bytes) {

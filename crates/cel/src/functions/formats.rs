@@ -1,11 +1,11 @@
 //! Named formats of texts.
 
-use super::Called;
+use super::CallResult;
 use crate::declarations::Function;
 use crate::formats::FORMATS;
 use crate::value::{Text, Value};
 
-pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>]) -> Called<'a> {
+pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>]) -> CallResult<'a> {
     Some(Ok(match (function, arguments) {
         (Function::NamedFormat(index), []) => Value::Format(FORMATS.get(usize::from(index))?),
         (Function::FormatNamed, [Value::String(name)]) => {

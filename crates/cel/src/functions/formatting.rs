@@ -2,7 +2,7 @@
 
 use kube_scheduler_api_types::float_text;
 
-use super::{Called, Context};
+use super::{CallResult, Context};
 use crate::error::Fault;
 use crate::quote::quoted;
 use crate::time;
@@ -111,7 +111,7 @@ impl From<String> for Fault {
     }
 }
 
-pub(super) fn call<'a>(arguments: &[Value<'a>], context: &Context<'_>) -> Called<'a> {
+pub(super) fn call<'a>(arguments: &[Value<'a>], context: &Context<'_>) -> CallResult<'a> {
     let [Value::String(template), Value::List(values)] = arguments else { return None };
     let mut out = String::new();
     let written = read_clauses(

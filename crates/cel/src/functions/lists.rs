@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::{Called, Context, is_equal};
+use super::{CallResult, Context, is_equal};
 use crate::cost;
 use crate::declarations::Function;
-use crate::error::{Fault, Stop};
+use crate::error::{EvalStop, Fault};
 use crate::limits;
 use crate::meter::Meter;
 use crate::value::{List, Map, Value, compare};
@@ -15,7 +15,7 @@ pub(super) fn call<'a>(
     function: Function,
     arguments: &[Value<'a>],
     context: &Context<'_>,
-) -> Called<'a> {
+) -> CallResult<'a> {
     use Function as F;
     let meter = context.meter;
     Some(match (function, arguments) {
@@ -133,7 +133,7 @@ fn range<'a>(count: i64, meter: &Meter) -> Result<Value<'a>, Fault> {
     let units = cost::made(1.0, size);
     if !meter.can_afford(units) {
         meter.charge(units)?;
-        return Err(Fault::Stop(Stop::Cost));
+        return Err(Fault::Stop(EvalStop::Cost));
     }
     meter.allocate_elements(size)?;
     Ok(Value::list((0..count).map(Value::Int).collect()))
@@ -243,7 +243,7 @@ fn is_sorted(list: &List<'_>) -> Result<bool, Fault> {
 }
 
 /// Parity: the sum of an empty list is an int whatever its type; the reference knows the type only where it is static.
-fn sum<'a>(list: &List<'a>, context: &Context<'_>) -> Called<'a> {
+fn sum<'a>(list: &List<'a>, context: &Context<'_>) -> CallResult<'a> {
     let mut sum = match list.get(0) {
         Some(Value::Uint(_)) => Value::Uint(0),
         Some(Value::Double(_)) => Value::Double(0.0),

@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use super::Called;
+use super::CallResult;
 use crate::address;
 use crate::declarations::Function;
 use crate::error::Fault;
 use crate::quote::quoted;
 use crate::value::{Cidr, Value};
 
-pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>]) -> Called<'a> {
+pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>]) -> CallResult<'a> {
     use Function as F;
     Some(match (function, arguments) {
         (F::Ip, [Value::String(text)]) => parse_ip(text).map(Value::Ip).map_err(Fault::text),
@@ -41,7 +41,7 @@ pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>]) -> Called<'a
     })
 }
 
-fn of_address<'a>(function: Function, address: IpAddr) -> Called<'a> {
+fn of_address<'a>(function: Function, address: IpAddr) -> CallResult<'a> {
     use Function as F;
     let is_link_local_unicast = match address {
         IpAddr::V4(address) => address.is_link_local(),

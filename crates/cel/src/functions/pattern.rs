@@ -8,8 +8,8 @@ use std::fmt;
 use regex_automata::meta;
 use regex_automata::util::syntax;
 
-use self::translate::{Invalid, translate};
-use super::{Called, Context};
+use self::translate::{InvalidPattern, translate};
+use super::{CallResult, Context};
 use crate::declarations::Function;
 use crate::error::Fault;
 use crate::limits;
@@ -33,7 +33,7 @@ pub(super) fn call<'a>(
     function: Function,
     arguments: &[Value<'a>],
     context: &Context<'_>,
-) -> Called<'a> {
+) -> CallResult<'a> {
     let (text, pattern, count) = match arguments {
         [Value::String(text), Value::String(pattern)] => (text, pattern, -1),
         [Value::String(text), Value::String(pattern), Value::Int(count)] => (text, pattern, *count),
@@ -167,7 +167,8 @@ fn build(pattern: &str, most_bytes: usize) -> Result<Regex, PatternError> {
     let invalid = |why: &str, part: &str| {
         PatternError::Invalid(format!("error parsing regexp: {why}: `{part}`"))
     };
-    let translated = translate(pattern).map_err(|Invalid { what, part }| invalid(what, part))?;
+    let translated =
+        translate(pattern).map_err(|InvalidPattern { what, part }| invalid(what, part))?;
     // What is left out is made beforehand, larger than the automaton itself, and gains nothing on short texts.
     let config = meta::Config::new()
         .nfa_size_limit(Some(most_bytes))

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Quantity;
 
-use super::Called;
+use super::CallResult;
 use crate::declarations::Function;
 use crate::error::Fault;
 use crate::semver::Version;
-use crate::value::{Shared, Value};
+use crate::value::{SharedRef, Value};
 
-pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>]) -> Called<'a> {
+pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>]) -> CallResult<'a> {
     use Function as F;
     Some(match (function, arguments) {
         (F::Quantity, [Value::String(text)]) => Quantity::parse(text)
-            .map(|quantity| Value::Quantity(Shared::Owned(Arc::new(quantity)), false))
+            .map(|quantity| Value::Quantity(SharedRef::Owned(Arc::new(quantity)), false))
             .map_err(|error| Fault::text(error.to_string())),
         (F::IsQuantity, [Value::String(text)]) => Ok(Value::Bool(Quantity::parse(text).is_ok())),
         (F::Semver | F::IsSemver, [Value::String(text), rest @ ..]) => {
@@ -29,7 +29,7 @@ pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>]) -> Called<'a
             match function {
                 F::IsSemver => Ok(Value::Bool(read.is_ok())),
                 _ => read
-                    .map(|version| Value::Semver(Shared::Owned(Arc::new(version))))
+                    .map(|version| Value::Semver(SharedRef::Owned(Arc::new(version))))
                     .map_err(|error| Fault::text(error.to_string())),
             }
         }
@@ -45,7 +45,7 @@ pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>]) -> Called<'a
             } else {
                 result.subtract(&other);
             }
-            Ok(Value::Quantity(Shared::Owned(Arc::new(result)), true))
+            Ok(Value::Quantity(SharedRef::Owned(Arc::new(result)), true))
         }
         (_, [Value::Quantity(a, _), Value::Quantity(b, _)]) => {
             return comparison(function, (**a).cmp(b));
@@ -67,7 +67,7 @@ pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>]) -> Called<'a
     })
 }
 
-fn comparison<'a>(function: Function, order: Ordering) -> Called<'a> {
+fn comparison<'a>(function: Function, order: Ordering) -> CallResult<'a> {
     Some(Ok(match function {
         Function::IsGreaterThan => Value::Bool(order == Ordering::Greater),
         Function::IsLessThan => Value::Bool(order == Ordering::Less),
@@ -76,7 +76,7 @@ fn comparison<'a>(function: Function, order: Ordering) -> Called<'a> {
     }))
 }
 
-fn of_quantity<'a>(function: Function, quantity: &Quantity) -> Called<'a> {
+fn of_quantity<'a>(function: Function, quantity: &Quantity) -> CallResult<'a> {
     Some(Ok(match function {
         Function::Sign => Value::Int(quantity.sign().into()),
         Function::AsApproximateFloat => Value::Double(quantity.approximate()),

@@ -1,6 +1,6 @@
 //! Functions on texts. Places and lengths count characters.
 
-use super::{Called, Context};
+use super::{CallResult, Context};
 use crate::declarations::Function;
 use crate::error::Fault;
 use crate::quote;
@@ -10,7 +10,7 @@ pub(super) fn call<'a>(
     function: Function,
     arguments: &[Value<'a>],
     context: &Context<'_>,
-) -> Called<'a> {
+) -> CallResult<'a> {
     use Function as F;
     if let (F::Join, [Value::List(_), ..]) = (function, arguments) {
         return join(arguments, context);
@@ -112,7 +112,7 @@ fn index_of(text: &str, part: &str, offset: i64) -> Result<i64, Fault> {
     })
 }
 
-fn last_index_of<'a>(text: &str, part: &str, rest: &[Value<'a>]) -> Called<'a> {
+fn last_index_of<'a>(text: &str, part: &str, rest: &[Value<'a>]) -> CallResult<'a> {
     let count = char_count(text) as i64;
     let offset = match rest {
         [] if part.is_empty() => count,
@@ -196,7 +196,7 @@ fn split<'a>(
     Ok(Value::list(parts))
 }
 
-fn join<'a>(arguments: &[Value<'a>], context: &Context<'_>) -> Called<'a> {
+fn join<'a>(arguments: &[Value<'a>], context: &Context<'_>) -> CallResult<'a> {
     let (list, separator) = match arguments {
         [Value::List(list)] => (list, ""),
         [Value::List(list), Value::String(separator)] => (list, &**separator),

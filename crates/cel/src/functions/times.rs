@@ -1,11 +1,11 @@
 //! Parts of timestamps and durations.
 
-use super::Called;
+use super::CallResult;
 use crate::declarations::Function;
 use crate::time::NANOS_PER_SECOND;
 use crate::value::Value;
 
-pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>]) -> Called<'a> {
+pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>]) -> CallResult<'a> {
     use Function as F;
     let (time, zone) = match arguments {
         [Value::Duration(nanos)] => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Called, Context};
+use super::{CallResult, Context};
 use crate::declarations::Function;
 use crate::error::Fault;
 use crate::url::{Url, problem, unescaped};
@@ -33,7 +33,7 @@ pub(super) fn call<'a>(
     function: Function,
     arguments: &[Value<'a>],
     context: &Context<'_>,
-) -> Called<'a> {
+) -> CallResult<'a> {
     use Function as F;
     let url = match (function, arguments) {
         (F::IsUrl, [Value::String(text)]) => return Some(Ok(Value::Bool(problem(text).is_none()))),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ACCUMULATOR, Parsed, Parser, SyntaxError, too_large};
+use super::{ACCUMULATOR, ParseResult, Parser, SyntaxError, too_large};
 use crate::ast::{Comprehension, Element, Expr, Literal, NodeId, TooLarge};
 
 /// Variable of a loop that binds none.
@@ -24,7 +24,7 @@ impl Parser<'_> {
         receiver: Option<NodeId>,
         arguments: Vec<NodeId>,
         offset: usize,
-    ) -> Parsed {
+    ) -> ParseResult {
         let expanded = match receiver {
             None if name == "has" && arguments.len() == 1 => return self.has(arguments[0], offset),
             None => None,
@@ -36,7 +36,7 @@ impl Parser<'_> {
         }
     }
 
-    fn has(&mut self, argument: NodeId, offset: usize) -> Parsed {
+    fn has(&mut self, argument: NodeId, offset: usize) -> ParseResult {
         let Expr::Select { operand, field, .. } = self.ast.expr(argument) else {
             return Err(self.error_at(argument, "invalid argument to has() macro"));
         };
@@ -50,7 +50,7 @@ impl Parser<'_> {
         receiver: NodeId,
         arguments: &[NodeId],
         at: usize,
-    ) -> Parsed<Option<NodeId>> {
+    ) -> ParseResult<Option<NodeId>> {
         let expanded = match (name, arguments) {
             ("all" | "exists" | "exists_one" | "existsOne", [variables @ .., predicate])
                 // By its newer name it is only there with two variables.
@@ -104,14 +104,14 @@ impl Parser<'_> {
         matches!(self.ast.expr(node), Expr::Identifier(is) if &**is == name)
     }
 
-    fn simple_name(&self, node: NodeId) -> Parsed<Arc<str>> {
+    fn simple_name(&self, node: NodeId) -> ParseResult<Arc<str>> {
         match self.ast.expr(node) {
             Expr::Identifier(name) => Ok(Arc::clone(name)),
             _ => Err(self.error_at(node, "argument must be a simple name")),
         }
     }
 
-    fn variables(&self, nodes: &[NodeId]) -> Parsed<(Arc<str>, Option<Arc<str>>)> {
+    fn variables(&self, nodes: &[NodeId]) -> ParseResult<(Arc<str>, Option<Arc<str>>)> {
         let mut names = Vec::with_capacity(2);
         for node in nodes {
             let name = self.simple_name(*node)?;
@@ -129,15 +129,15 @@ impl Parser<'_> {
         Ok((names.swap_remove(0), second))
     }
 
-    fn identifier_node(&mut self, name: &str, at: usize) -> Parsed {
+    fn identifier_node(&mut self, name: &str, at: usize) -> ParseResult {
         self.add(Expr::Identifier(name.into()), at)
     }
 
-    fn accumulated(&mut self, at: usize) -> Parsed {
+    fn accumulated(&mut self, at: usize) -> ParseResult {
         self.identifier_node(ACCUMULATOR, at)
     }
 
-    fn literal(&mut self, literal: Literal, at: usize) -> Parsed {
+    fn literal(&mut self, literal: Literal, at: usize) -> ParseResult {
         self.add(Expr::Literal(literal), at)
     }
 
@@ -148,7 +148,7 @@ impl Parser<'_> {
         second_variable: Option<Arc<str>>,
         kept: Loop,
         at: usize,
-    ) -> Parsed {
+    ) -> ParseResult {
         let Loop { start, condition, step, result } = kept;
         let comprehension = Comprehension {
             variable,
@@ -163,7 +163,7 @@ impl Parser<'_> {
         self.add(Expr::Comprehension(Box::new(comprehension)), at)
     }
 
-    fn quantifier(&mut self, name: &str, predicate: NodeId, at: usize) -> Parsed<Loop> {
+    fn quantifier(&mut self, name: &str, predicate: NodeId, at: usize) -> ParseResult<Loop> {
         let kept = self.accumulated(at)?;
         let kept_in_step = self.accumulated(at)?;
         let result = self.accumulated(at)?;
@@ -198,7 +198,7 @@ impl Parser<'_> {
     }
 
     /// `rest` is a transformation, perhaps after a condition.
-    fn transform_list(&mut self, rest: &[NodeId], at: usize) -> Parsed<Loop> {
+    fn transform_list(&mut self, rest: &[NodeId], at: usize) -> ParseResult<Loop> {
         let [filter @ .., transform] = rest else { return Err(too_large(at)) };
         let start = self.add(Expr::List(Vec::new()), at)?;
         let kept = self.accumulated(at)?;
@@ -209,7 +209,12 @@ impl Parser<'_> {
     }
 
     /// As [`Self::transform_list`]; `key` absent: the transformation gives whole entries.
-    fn transform_map(&mut self, key: Option<NodeId>, rest: &[NodeId], at: usize) -> Parsed<Loop> {
+    fn transform_map(
+        &mut self,
+        key: Option<NodeId>,
+        rest: &[NodeId],
+        at: usize,
+    ) -> ParseResult<Loop> {
         let [filter @ .., transform] = rest else { return Err(too_large(at)) };
         let start = self.add(Expr::Map(Vec::new()), at)?;
         let kept = self.accumulated(at)?;
@@ -224,7 +229,7 @@ impl Parser<'_> {
         filter: &[NodeId],
         mut step: NodeId,
         at: usize,
-    ) -> Parsed<Loop> {
+    ) -> ParseResult<Loop> {
         if let [filter] = filter {
             let kept = self.accumulated(at)?;
             step = self.call("_?_:_", vec![*filter, step, kept], at)?;
@@ -233,7 +238,7 @@ impl Parser<'_> {
         Ok(Loop { start, condition, step, result: self.accumulated(at)? })
     }
 
-    fn bind(&mut self, name: Arc<str>, value: NodeId, result: NodeId, at: usize) -> Parsed {
+    fn bind(&mut self, name: Arc<str>, value: NodeId, result: NodeId, at: usize) -> ParseResult {
         let range = self.add(Expr::List(Vec::new()), at)?;
         let condition = self.literal(Literal::Bool(false), at)?;
         let step = self.identifier_node(&name, at)?;
@@ -256,7 +261,7 @@ impl Parser<'_> {
         name: &str,
         arguments: Vec<NodeId>,
         at: usize,
-    ) -> Parsed {
+    ) -> ParseResult {
         self.add(Expr::Call { function: name.into(), receiver: Some(receiver), arguments }, at)
     }
 
@@ -267,7 +272,7 @@ impl Parser<'_> {
         result: NodeId,
         wraps: bool,
         at: usize,
-    ) -> Parsed {
+    ) -> ParseResult {
         let name = self.simple_name(variable)?;
         let copy = self.ast.copy(receiver).map_err(|TooLarge| too_large(at))?;
         let has_value = self.member_call(receiver, "hasValue", Vec::new(), at)?;
@@ -280,7 +285,13 @@ impl Parser<'_> {
         self.call("_?_:_", vec![has_value, mapped, none], at)
     }
 
-    fn sort_by(&mut self, receiver: NodeId, variable: NodeId, key: NodeId, at: usize) -> Parsed {
+    fn sort_by(
+        &mut self,
+        receiver: NodeId,
+        variable: NodeId,
+        key: NodeId,
+        at: usize,
+    ) -> ParseResult {
         if matches!(self.ast.expr(receiver), Expr::Literal(_) | Expr::Map(_)) {
             return Err(self.error_at(
                 receiver,

@@ -1,9 +1,9 @@
 //! What is computed when a program is built: lists and maps of constants, conversions of constants, `in` a constant list.
 
-use super::{ConstantCall, Plan, Planned, PlannedElement, PlannedEntry};
+use super::{ConstantCall, Plan, PlanResult, PlannedElement, PlannedEntry};
 use crate::cost::Rule;
 use crate::declarations::Function;
-use crate::error::{CompileError, Fault, Stop};
+use crate::error::{CompileError, EvalStop, Fault};
 use crate::functions::{self, Context};
 use crate::limits;
 use crate::meter::Meter;
@@ -13,7 +13,7 @@ fn message(fault: Fault) -> CompileError {
     CompileError::Constant(match fault {
         Fault::Error(message) => message.to_string(),
         // Parity: the reference panics while it compiles.
-        Fault::Stop(Stop::Unhashable(go_type)) => format!("{go_type} can be no key of a map"),
+        Fault::Stop(EvalStop::Unhashable(go_type)) => format!("{go_type} can be no key of a map"),
         Fault::Stop(_) => "a constant is too large".to_owned(),
     })
 }
@@ -25,7 +25,7 @@ fn as_constant(plan: &Plan) -> Option<&Value<'static>> {
     }
 }
 
-pub(super) fn list(elements: Box<[PlannedElement]>) -> Planned {
+pub(super) fn list(elements: Box<[PlannedElement]>) -> PlanResult {
     if elements.iter().any(|element| element.is_optional) {
         return Ok(Plan::List(elements));
     }
@@ -37,7 +37,7 @@ pub(super) fn list(elements: Box<[PlannedElement]>) -> Planned {
     })
 }
 
-pub(super) fn map(entries: Box<[PlannedEntry]>) -> Planned {
+pub(super) fn map(entries: Box<[PlannedEntry]>) -> PlanResult {
     let is_constant = |entry: &PlannedEntry| {
         !entry.is_optional
             && as_constant(&entry.key).is_some()
@@ -72,7 +72,11 @@ pub(super) fn is_conversion(function: Function) -> bool {
     )
 }
 
-pub(super) fn converted(function: Function, name: &'static str, value: &Value<'static>) -> Planned {
+pub(super) fn converted(
+    function: Function,
+    name: &'static str,
+    value: &Value<'static>,
+) -> PlanResult {
     let meter = Meter::new(limits::SELECTOR_COST_LIMIT);
     let context = Context { meter: &meter, name, pattern: None };
     functions::call(function, std::slice::from_ref(value), &context)

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Cidr, List, Shared, Text, Value};
-use crate::device::{Device, Entry, Table};
+use super::{Cidr, List, SharedRef, Text, Value};
+use crate::device::{DeviceInput, Entry, Table};
 use crate::error::Fault;
 use crate::time::Timestamp;
 
@@ -221,11 +221,11 @@ impl<'a> From<Entries<'a>> for Value<'a> {
 #[derive(Clone, Debug)]
 pub(crate) enum Map<'a> {
     Entries(Arc<Entries<'a>>),
-    Device(&'a Device<'a>),
+    Device(&'a DeviceInput<'a>),
     /// Domains of a table.
-    Domains(&'a Device<'a>, Table),
+    Domains(&'a DeviceInput<'a>, Table),
     /// Identifiers of a domain.
-    Ids(&'a Device<'a>, Table, Text<'a>),
+    Ids(&'a DeviceInput<'a>, Table, Text<'a>),
 }
 
 const FIELDS: [&str; 4] = ["allowMultipleAllocations", "attributes", "capacity", "driver"];
@@ -261,7 +261,7 @@ impl<'a> Map<'a> {
             }
             Self::Ids(device, table, domain) => Some(match device.find(*table, domain, text?)? {
                 Entry::Attribute(value) => Value::from_attribute(value),
-                Entry::Capacity(quantity) => Value::Quantity(Shared::Borrowed(quantity), false),
+                Entry::Capacity(quantity) => Value::Quantity(SharedRef::Borrowed(quantity), false),
             }),
         }
     }

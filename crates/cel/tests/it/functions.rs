@@ -3,8 +3,8 @@
 
 use kube_scheduler_api_types::Quantity;
 use kube_scheduler_cel::{
-    AttributeValue, CompileError, Device, Environment, Options, Reason, SELECTOR_COST_LIMIT,
-    Version,
+    AttributeValue, CompileError, DeviceInput, Environment, EvalFailure, Options,
+    SELECTOR_COST_LIMIT, Version,
 };
 
 fn environment(has_lists: bool) -> Environment {
@@ -27,7 +27,7 @@ fn outcome(expression: &str) -> Result<bool, String> {
         ("sizes", AttributeValue::Ints(&[1, 2, 3])),
         ("other.example.com/rack", AttributeValue::String("r1")),
     ];
-    let device = Device {
+    let device = DeviceInput {
         driver: "gpu.example.com",
         allow_multiple_allocations: true,
         attributes: &attributes,
@@ -275,26 +275,33 @@ fn what_is_refused() {
 
 #[test]
 fn everything_is_bounded() {
-    let device =
-        Device { driver: "d", allow_multiple_allocations: false, attributes: &[], capacity: &[] };
+    let device = DeviceInput {
+        driver: "d",
+        allow_multiple_allocations: false,
+        attributes: &[],
+        capacity: &[],
+    };
     let reason = |expression: &str| {
         let program = environment(false).compile(expression).unwrap();
         program.evaluate(&device, SELECTOR_COST_LIMIT).unwrap_err().reason
     };
-    assert_eq!(reason("lists.range(1000000000000).size() == 1"), Reason::CostLimit);
+    assert_eq!(reason("lists.range(1000000000000).size() == 1"), EvalFailure::CostLimit);
     let nested =
         "lists.range(100).all(a, lists.range(100).all(b, lists.range(100).all(c, a + b + c >= 0)))";
-    assert_eq!(reason(nested), Reason::CostLimit);
+    assert_eq!(reason(nested), EvalFailure::CostLimit);
     // Each step doubles a list at the cost of one unit.
     let doubled =
         (0..40).fold("a.size() == 1".to_owned(), |inner, _| format!("cel.bind(a, a + a, {inner})"));
-    assert_eq!(reason(&format!("cel.bind(a, [1], {doubled})")), Reason::MemoryLimit);
+    assert_eq!(reason(&format!("cel.bind(a, [1], {doubled})")), EvalFailure::MemoryLimit);
     // Comparing costs as much as the outer list is long.
     let copies = "[a, a, a, a, a, a, a, a, a, a]";
     let deep = (0..9).fold("a == b".to_owned(), |inner, _| {
         format!("cel.bind(a, {copies}, cel.bind(b, {}, {inner}))", copies.replace('a', "b"))
     });
-    assert_eq!(reason(&format!("cel.bind(a, [1], cel.bind(b, [1], {deep}))")), Reason::StepLimit);
+    assert_eq!(
+        reason(&format!("cel.bind(a, [1], cel.bind(b, [1], {deep}))")),
+        EvalFailure::StepLimit
+    );
 
     let long = format!("'{}' == ''", "a".repeat(20_000));
     let parens = format!("{}true{}", "(".repeat(4_000), ")".repeat(4_000));

@@ -1,7 +1,7 @@
 //! No expression panics, however it is made, and no evaluation uses more than its budget by more than one operation.
 
 use kube_scheduler_api_types::Quantity;
-use kube_scheduler_cel::{AttributeValue, Device, Environment, Options, Reason, Version};
+use kube_scheduler_cel::{AttributeValue, DeviceInput, Environment, EvalFailure, Options, Version};
 use proptest::prelude::*;
 
 /// What expressions are made of.
@@ -279,7 +279,7 @@ fn evaluate(expression: &str, budget: u64) {
         ("version", AttributeValue::Version(&version)),
         ("tags", AttributeValue::Strings(&tags)),
     ];
-    let device = Device {
+    let device = DeviceInput {
         driver: "gpu.example.com",
         allow_multiple_allocations: false,
         attributes: &attributes,
@@ -293,13 +293,13 @@ fn evaluate(expression: &str, budget: u64) {
             assert!(outcome.cost <= budget);
             assert_eq!(program.evaluate(&device, budget), Ok(outcome), "the same again");
         }
-        Err(error) if error.reason == Reason::CostLimit => {
+        Err(error) if error.reason == EvalFailure::CostLimit => {
             assert!(error.cost > budget);
             // `lists.range` is charged before anything is made, so its cost says nothing about work done.
             let is_charged_in_advance = expression.contains("lists.range");
             assert!(is_charged_in_advance || error.cost <= budget.saturating_add(ONE_OPERATION));
         }
-        Err(error) => assert!(error.cost <= budget || error.reason != Reason::CostLimit),
+        Err(error) => assert!(error.cost <= budget || error.reason != EvalFailure::CostLimit),
     }
 }
 

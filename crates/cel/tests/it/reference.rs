@@ -2,7 +2,7 @@
 
 use kube_scheduler_api_types::Quantity;
 use kube_scheduler_cel::{
-    AttributeValue, Device, Environment, Options, Program, SELECTOR_COST_LIMIT, Version,
+    AttributeValue, DeviceInput, Environment, Options, Program, SELECTOR_COST_LIMIT, Version,
 };
 
 fn compiled(expression: &str) -> Result<Program, String> {
@@ -24,7 +24,7 @@ fn outcome(expression: &str) -> (Result<bool, String>, u64) {
         ("shared", AttributeValue::Bool(true)),
         ("version", AttributeValue::Version(&version)),
     ];
-    let device = Device {
+    let device = DeviceInput {
         driver: "d",
         allow_multiple_allocations: false,
         attributes: &attributes,

@@ -11,39 +11,39 @@ use serde::{Deserialize, Serialize};
 /// Which nodes a pod requires and which it prefers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct NodeAffinity {
+pub struct NodeAffinityJson {
     /// What a node must match.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
+    pub required_during_scheduling_ignored_during_execution: Option<NodeSelectorJson>,
     /// What nodes should match, with weights.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub preferred_during_scheduling_ignored_during_execution: Vec<PreferredSchedulingTerm>,
+    pub preferred_during_scheduling_ignored_during_execution: Vec<PreferredSchedulingTermJson>,
 }
 
 /// A selector of nodes: terms of which one must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct NodeSelector {
+pub struct NodeSelectorJson {
     /// The terms, one of which must match.
-    pub node_selector_terms: Vec<NodeSelectorTerm>,
+    pub node_selector_terms: Vec<NodeSelectorTermJson>,
 }
 
 /// One term of a node selector: requirements that must all hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct NodeSelectorTerm {
+pub struct NodeSelectorTermJson {
     /// Requirements on the labels of the node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub match_expressions: Vec<NodeSelectorRequirement>,
+    pub match_expressions: Vec<NodeSelectorRequirementJson>,
     /// Requirements on fields of the node, such as `metadata.name`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub match_fields: Vec<NodeSelectorRequirement>,
+    pub match_fields: Vec<NodeSelectorRequirementJson>,
 }
 
 /// One requirement on a label or a field of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct NodeSelectorRequirement {
+pub struct NodeSelectorRequirementJson {
     /// The label key, or the name of the field.
     pub key: String,
     /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
@@ -56,17 +56,17 @@ pub struct NodeSelectorRequirement {
 /// A term, and the weight of nodes that match it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct PreferredSchedulingTerm {
+pub struct PreferredSchedulingTermJson {
     /// What a node that matches adds to the score, 1 to 100.
     pub weight: i32,
     /// The nodes that are preferred.
-    pub preference: NodeSelectorTerm,
+    pub preference: NodeSelectorTermJson,
 }
 
 /// How evenly pods spread over a topology.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct TopologySpreadConstraint {
+pub struct TopologySpreadConstraintJson {
     /// By how many pods two domains may differ.
     pub max_skew: i32,
     /// The node label whose values are the domains.
@@ -75,7 +75,7 @@ pub struct TopologySpreadConstraint {
     pub when_unsatisfiable: String,
     /// The pods that are counted, by their labels.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub label_selector: Option<LabelSelector>,
+    pub label_selector: Option<LabelSelectorJson>,
     /// The number of domains that must have nodes; with fewer, the smallest count is taken as 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_domains: Option<i32>,
@@ -93,19 +93,19 @@ pub struct TopologySpreadConstraint {
 /// A selector over labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct LabelSelector {
+pub struct LabelSelectorJson {
     /// Labels that must have these values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
     /// Requirements that must all hold.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub match_expressions: Vec<LabelSelectorRequirement>,
+    pub match_expressions: Vec<LabelSelectorRequirementJson>,
 }
 
 /// One requirement of a label selector.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct LabelSelectorRequirement {
+pub struct LabelSelectorRequirementJson {
     /// The label key.
     pub key: String,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
@@ -115,7 +115,7 @@ pub struct LabelSelectorRequirement {
     pub values: Option<Vec<String>>,
 }
 
-impl NodeAffinity {
+impl NodeAffinityJson {
     /// The same affinity as compilers of selectors take it.
     #[must_use]
     pub fn to_wire(&self) -> wire::NodeAffinity {
@@ -123,7 +123,10 @@ impl NodeAffinity {
         let preferred = &self.preferred_during_scheduling_ignored_during_execution;
         wire::NodeAffinity {
             required: required.map(|selector| wire::NodeSelector {
-                node_selector_terms: list(&selector.node_selector_terms, NodeSelectorTerm::to_wire),
+                node_selector_terms: list(
+                    &selector.node_selector_terms,
+                    NodeSelectorTermJson::to_wire,
+                ),
             }),
             preferred: (!preferred.is_empty()).then(|| {
                 list(preferred, |term| wire::PreferredSchedulingTerm {
@@ -135,10 +138,11 @@ impl NodeAffinity {
     }
 }
 
-impl NodeSelectorTerm {
+impl NodeSelectorTermJson {
     fn to_wire(&self) -> wire::NodeSelectorTerm {
-        let requirement =
-            |of: &NodeSelectorRequirement| requirement(&of.key, &of.operator, of.values.as_deref());
+        let requirement = |of: &NodeSelectorRequirementJson| {
+            requirement(&of.key, &of.operator, of.values.as_deref())
+        };
         wire::NodeSelectorTerm {
             match_expressions: list(&self.match_expressions, requirement),
             match_fields: list(&self.match_fields, requirement),
@@ -146,7 +150,7 @@ impl NodeSelectorTerm {
     }
 }
 
-impl TopologySpreadConstraint {
+impl TopologySpreadConstraintJson {
     /// The same constraint as compilers of constraints take it.
     #[must_use]
     pub fn to_wire(&self) -> wire::TopologySpreadConstraint {
@@ -154,7 +158,7 @@ impl TopologySpreadConstraint {
             max_skew: Some(self.max_skew),
             topology_key: text(&self.topology_key),
             when_unsatisfiable: text(&self.when_unsatisfiable),
-            label_selector: self.label_selector.as_ref().map(LabelSelector::to_wire),
+            label_selector: self.label_selector.as_ref().map(LabelSelectorJson::to_wire),
             match_label_keys: list(&self.match_label_keys, text),
             min_domains: self.min_domains,
             node_affinity_policy: self.node_affinity_policy.as_ref().map(text),
@@ -163,7 +167,7 @@ impl TopologySpreadConstraint {
     }
 }
 
-impl LabelSelector {
+impl LabelSelectorJson {
     fn to_wire(&self) -> wire::LabelSelector {
         wire::LabelSelector {
             match_labels: (self.match_labels.iter())

@@ -9,10 +9,10 @@ use kube_scheduler_api_types::validation::{BadValue, FieldError, FieldPath, labe
 use kube_scheduler_api_types::{NodeAffinity as CompiledAffinity, SelectorError};
 
 use crate::args::{
-    CoschedulingArgs, DefaultPreemptionArgs, DynamicResourcesArgs, InterPodAffinityArgs,
-    NodeAffinity, NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs, PluginArgs,
-    PodTopologySpreadArgs, ScoringStrategy, TopologySpreadConstraint, UtilizationShapePoint,
-    VolumeBindingArgs,
+    ConfiguredArgs, CoschedulingArgs, DefaultPreemptionArgs, DynamicResourcesArgs,
+    InterPodAffinityArgs, NodeAffinityJson, NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs, PodTopologySpreadArgs, ScoringStrategy, TopologySpreadConstraintJson,
+    UtilizationShapePoint, VolumeBindingArgs,
 };
 use crate::duration::Duration;
 use crate::gates::{FeatureGates, Gate};
@@ -24,25 +24,29 @@ const UNSATISFIABLE_ACTIONS: [&str; 2] = ["DoNotSchedule", "ScheduleAnyway"];
 
 /// What is wrong with a plugin's arguments, below `path`; nothing if they are valid. Raw arguments always are.
 #[must_use]
-pub fn validate_args(args: &PluginArgs, path: &FieldPath, gates: &FeatureGates) -> Vec<FieldError> {
+pub fn validate_args(
+    args: &ConfiguredArgs,
+    path: &FieldPath,
+    gates: &FeatureGates,
+) -> Vec<FieldError> {
     let mut errors = Vec::new();
     match args {
-        PluginArgs::Coscheduling(args) => coscheduling(args, path, &mut errors),
-        PluginArgs::DefaultPreemption(args) => default_preemption(args, path, &mut errors),
-        PluginArgs::DynamicResources(args) => dynamic_resources(args, path, gates, &mut errors),
-        PluginArgs::InterPodAffinity(args) => inter_pod_affinity(args, path, &mut errors),
-        PluginArgs::NodeAffinity(args) => {
+        ConfiguredArgs::Coscheduling(args) => coscheduling(args, path, &mut errors),
+        ConfiguredArgs::DefaultPreemption(args) => default_preemption(args, path, &mut errors),
+        ConfiguredArgs::DynamicResources(args) => dynamic_resources(args, path, gates, &mut errors),
+        ConfiguredArgs::InterPodAffinity(args) => inter_pod_affinity(args, path, &mut errors),
+        ConfiguredArgs::NodeAffinity(args) => {
             if let Some(added) = &args.added_affinity {
                 added_affinity(added, &path.child("addedAffinity"), &mut errors);
             }
         }
-        PluginArgs::NodeResourcesBalancedAllocation(args) => {
+        ConfiguredArgs::NodeResourcesBalancedAllocation(args) => {
             balanced_allocation(args, path, &mut errors);
         }
-        PluginArgs::NodeResourcesFit(args) => fit(args, path, &mut errors),
-        PluginArgs::PodTopologySpread(args) => topology_spread(args, path, &mut errors),
-        PluginArgs::VolumeBinding(args) => volume_binding(args, path, gates, &mut errors),
-        PluginArgs::Raw(_) => {}
+        ConfiguredArgs::NodeResourcesFit(args) => fit(args, path, &mut errors),
+        ConfiguredArgs::PodTopologySpread(args) => topology_spread(args, path, &mut errors),
+        ConfiguredArgs::VolumeBinding(args) => volume_binding(args, path, gates, &mut errors),
+        ConfiguredArgs::Raw(_) => {}
     }
     errors
 }
@@ -127,7 +131,7 @@ fn inter_pod_affinity(args: &InterPodAffinityArgs, path: &FieldPath, errors: &mu
     }
 }
 
-fn added_affinity(affinity: &NodeAffinity, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn added_affinity(affinity: &NodeAffinityJson, path: &FieldPath, errors: &mut Vec<FieldError>) {
     match CompiledAffinity::compile_strict(&affinity.to_wire(), path) {
         Ok(_) => {}
         Err(SelectorError::Fields(found)) => errors.extend(found),
@@ -250,7 +254,7 @@ fn topology_spread(args: &PodTopologySpreadArgs, path: &FieldPath, errors: &mut 
 }
 
 fn spread_constraint(
-    constraint: &TopologySpreadConstraint,
+    constraint: &TopologySpreadConstraintJson,
     path: &FieldPath,
     errors: &mut Vec<FieldError>,
 ) {

@@ -18,7 +18,7 @@ fn errors(body: &str) -> Vec<String> {
     validate(&config, &gates).iter().map(ToString::to_string).collect()
 }
 
-fn args_errors(args: &PluginArgs, gates: &FeatureGates) -> Vec<String> {
+fn args_errors(args: &ConfiguredArgs, gates: &FeatureGates) -> Vec<String> {
     validate_args(args, &FieldPath::root(), gates).iter().map(ToString::to_string).collect()
 }
 
@@ -99,7 +99,7 @@ fn args_of_the_wrong_type_are_shown_as_json() {
     config.profiles.push(KubeSchedulerProfile {
         plugin_config: vec![PluginConfig {
             name: "NodeAffinity".to_owned(),
-            args: PluginArgs::Raw(serde_json::json!({"a": 1})),
+            args: ConfiguredArgs::Raw(serde_json::json!({"a": 1})),
         }],
         ..KubeSchedulerProfile::default()
     });
@@ -112,7 +112,7 @@ fn args_of_the_wrong_type_are_shown_as_json() {
 
 #[test]
 fn gates_decide_which_timeouts_may_be_set() {
-    let args = PluginArgs::DynamicResources(DynamicResourcesArgs {
+    let args = ConfiguredArgs::DynamicResources(DynamicResourcesArgs {
         filter_timeout: Some(Duration::ZERO),
         binding_timeout: Some(Duration::from_nanos(500_000_000)),
     });
@@ -132,7 +132,7 @@ fn gates_decide_which_timeouts_may_be_set() {
         ]
     );
     assert!(
-        args_errors(&PluginArgs::DynamicResources(DynamicResourcesArgs::default()), &off)
+        args_errors(&ConfiguredArgs::DynamicResources(DynamicResourcesArgs::default()), &off)
             .is_empty()
     );
 }
@@ -142,7 +142,7 @@ fn the_storage_curve_needs_its_gate() {
     let off = FeatureGates::default();
     let on = off.clone().with(Gate::StorageCapacityScoring, true);
     let with_shape = |shape| {
-        PluginArgs::VolumeBinding(VolumeBindingArgs { bind_timeout_seconds: Some(1), shape })
+        ConfiguredArgs::VolumeBinding(VolumeBindingArgs { bind_timeout_seconds: Some(1), shape })
     };
     let empty = with_shape(Some(Vec::new()));
     assert_eq!(
@@ -173,7 +173,7 @@ fn the_storage_curve_needs_its_gate() {
 fn fit_without_a_strategy_and_with_a_useless_curve() {
     let gates = FeatureGates::default();
     let fit = |scoring_strategy| {
-        PluginArgs::NodeResourcesFit(NodeResourcesFitArgs {
+        ConfiguredArgs::NodeResourcesFit(NodeResourcesFitArgs {
             scoring_strategy,
             ..NodeResourcesFitArgs::default()
         })
@@ -271,7 +271,7 @@ fn times_of_groups_are_not_negative_and_shares_are_percentages() {
         pod_group_reject_percentage: Some(101),
     };
     let found = |args: CoschedulingArgs| -> Vec<String> {
-        args_errors(&PluginArgs::Coscheduling(args), &FeatureGates::default())
+        args_errors(&ConfiguredArgs::Coscheduling(args), &FeatureGates::default())
     };
     assert_eq!(
         found(args),
@@ -281,9 +281,9 @@ fn times_of_groups_are_not_negative_and_shares_are_percentages() {
             "podGroupRejectPercentage: Invalid value: 101: must be between 0 and 100",
         ]
     );
-    let mut none = PluginArgs::Coscheduling(CoschedulingArgs::default());
+    let mut none = ConfiguredArgs::Coscheduling(CoschedulingArgs::default());
     default_args(&mut none, &FeatureGates::default());
-    let PluginArgs::Coscheduling(defaults) = none else { panic!() };
+    let ConfiguredArgs::Coscheduling(defaults) = none else { panic!() };
     assert_eq!(
         (defaults.permit_waiting_time_seconds, defaults.pod_group_reject_percentage),
         (Some(60), Some(10))

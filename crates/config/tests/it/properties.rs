@@ -1,9 +1,9 @@
 //! Laws that hold for every configuration: printing and decoding are inverse, defaulting and merging settle at once.
 
 use kube_scheduler_config::{
-    ALL_PLUGINS, Configuration, FeatureGates, Gate, KubeSchedulerProfile, Plugin, PluginSet,
-    Plugins, PluginsField, decode, default, default_plugins, named_plugins, overridden_defaults,
-    to_json_value, to_yaml,
+    ALL_PLUGINS, Configuration, FeatureGates, Gate, KubeSchedulerProfile, PluginSet, Plugins,
+    PluginsField, WeightedPlugin, decode, default, default_plugins, named_plugins,
+    overridden_defaults, to_json_value, to_yaml,
 };
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -21,17 +21,21 @@ const NAMES: [&str; 8] = [
 ];
 
 /// Plugins of distinct names in any order, with weights.
-fn plugins() -> impl Strategy<Value = Vec<Plugin>> {
+fn plugins() -> impl Strategy<Value = Vec<WeightedPlugin>> {
     (subsequence(NAMES.to_vec(), 0..=5).prop_shuffle(), prop::collection::vec(0..5_i32, 5))
         .prop_map(|(names, weights)| {
-            names.into_iter().zip(weights).map(|(name, weight)| Plugin::new(name, weight)).collect()
+            names
+                .into_iter()
+                .zip(weights)
+                .map(|(name, weight)| WeightedPlugin::new(name, weight))
+                .collect()
         })
 }
 
 fn plugin_set() -> impl Strategy<Value = PluginSet> {
     (plugins(), plugins(), any::<bool>()).prop_map(|(enabled, mut disabled, is_all)| {
         if is_all {
-            disabled.push(Plugin::new(ALL_PLUGINS, 0));
+            disabled.push(WeightedPlugin::new(ALL_PLUGINS, 0));
         }
         PluginSet { enabled, disabled }
     })
@@ -151,7 +155,7 @@ proptest! {
             prop_assert_eq!(is_kept, is_user || !is_disabled(&default.name));
         }
         // Default plugins that the user's set does not name keep their order.
-        let order = |plugins: &[Plugin]| -> Vec<String> {
+        let order = |plugins: &[WeightedPlugin]| -> Vec<String> {
             let untouched = |name: &str| {
                 !is_disabled(name)
                     && !user.enabled.iter().any(|plugin| plugin.name == name)
@@ -207,7 +211,8 @@ fn gated_plugins_join_the_defaults_in_their_places() {
 
 #[test]
 fn a_plugin_named_twice_keeps_its_first_mention_for_the_profile_builder_to_refuse() {
-    let twice = vec![Plugin::new("ImageLocality", 2), Plugin::new("ImageLocality", 3)];
+    let twice =
+        vec![WeightedPlugin::new("ImageLocality", 2), WeightedPlugin::new("ImageLocality", 3)];
     let merged = merged(&PluginSet { enabled: twice, disabled: Vec::new() });
     let found: Vec<i32> = merged
         .enabled

@@ -1,6 +1,6 @@
 //! Files that are wrong, and the errors about them. Every message must name the field or the position.
 
-use kube_scheduler_config::{DecodeError, FeatureGates, decode, load};
+use kube_scheduler_config::{ConfigDecodeError, FeatureGates, decode, load};
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
@@ -142,7 +142,7 @@ fn texts_that_are_no_document_say_where() {
         ("kind: \"", "yaml: line "),
     ] {
         let error = decode(text).unwrap_err();
-        assert!(matches!(error, DecodeError::Syntax { .. }), "{text}: {error:?}");
+        assert!(matches!(error, ConfigDecodeError::Syntax { .. }), "{text}: {error:?}");
         assert!(error.to_string().starts_with(start), "{text}: {error}");
     }
 }

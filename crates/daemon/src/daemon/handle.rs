@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 
 use super::startup::FollowedObjects;
-use crate::debugger::Actual;
+use crate::debugger::WatchedState;
 use crate::inbox::{Inbox, Observation};
 use crate::metrics::Metrics;
 use crate::progress::Progress;
@@ -40,7 +40,7 @@ impl DaemonHandle {
         let pods = self.followed.pods.lock().iter().map(|(_, uid)| uid.clone()).collect();
         let parts = [("nodes", self.followed.nodes.parts()), ("pods", self.followed.pods.parts())];
         let (done, is_done) = oneshot::channel();
-        let actual = Actual { nodes, pods, parts };
+        let actual = WatchedState { nodes, pods, parts };
         if self.inbox.observe(Observation::CompareCaches(actual, done)).is_ok() {
             // A core that ends meanwhile answers nothing.
             let _ = is_done.await;

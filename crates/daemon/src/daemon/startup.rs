@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::extender::HttpExtenders;
 use crate::fence::Fence;
 use crate::inbox::{Inbox, Observation};
-use crate::kinds::{Form, Keep, WatchedKind};
+use crate::kinds::{Form, Retention, WatchedKind};
 use crate::leader::{Candidacy, Leadership, catch_up};
 use crate::metrics::Metrics;
 use crate::plugin_services::PluginServices;
@@ -142,10 +142,10 @@ pub(super) fn followed_kinds(
     let (mut pods, mut nodes) = (extenders.pods, extenders.nodes);
     for entry in engine.profiles().iter().flat_map(|profile| profile.plugins()) {
         if entry.plugin.reads_pod_sources() {
-            pods = Keep::All;
+            pods = Retention::All;
         }
         if entry.plugin.reads_node_sources() {
-            nodes = Keep::All;
+            nodes = Retention::All;
         }
         let reads = entry.plugin.reads_objects();
         names.extend(reads.iter().map(|resource| resource.as_str().to_owned()));

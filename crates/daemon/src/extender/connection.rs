@@ -16,7 +16,7 @@ use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::TokioExecutor;
 use kube_scheduler_api_types::lock;
 use kube_scheduler_api_types::validation::quoted;
-use kube_scheduler_config::Extender as ExtenderConfig;
+use kube_scheduler_config::ExtenderConfig;
 
 use super::tls::{ExtenderTlsError, Material, chain};
 use crate::transport::proxy::{Proxies, Proxy};
@@ -39,7 +39,7 @@ impl Transport {
     }
 }
 
-struct Current {
+struct CurrentTransport {
     material: Material,
     transport: Transport,
     read: Instant,
@@ -51,7 +51,7 @@ pub(super) struct Connection {
     timeout: Duration,
     /// Through which it leads, or why that is impossible.
     proxy: Result<Option<Proxy>, String>,
-    current: Mutex<Current>,
+    current: Mutex<CurrentTransport>,
 }
 
 impl fmt::Debug for Connection {
@@ -72,7 +72,7 @@ impl Connection {
         let proxy = proxies.to(&url).map_err(|error| error.to_string());
         let material = Material::load(config)?;
         let transport = material.transport(proxy.as_ref().ok().and_then(Option::as_ref), &url)?;
-        let current = Mutex::new(Current { material, transport, read: Instant::now() });
+        let current = Mutex::new(CurrentTransport { material, transport, read: Instant::now() });
         Ok(Self { config: config.clone(), timeout, proxy, current })
     }
 

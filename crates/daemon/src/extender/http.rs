@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kube_scheduler_api_types::{Node, Pod};
-use kube_scheduler_config::Extender as ExtenderConfig;
+use kube_scheduler_config::ExtenderConfig;
 use kube_scheduler_framework::preemption::PreemptionCandidate;
 use kube_scheduler_framework::{BoxFuture, Status};
 use kube_scheduler_runtime::{
@@ -38,12 +38,12 @@ pub(super) struct HttpExtender {
 }
 
 /// An answer that is on its way.
-struct Coming {
+struct PendingReply {
     answer: mpsc::Receiver<Result<Bytes, String>>,
     heartbeat: Heartbeat,
 }
 
-impl Coming {
+impl PendingReply {
     /// Waits for the answer. A runtime that has ended gives none.
     fn wait(self) -> Result<Bytes, String> {
         // The extender's time-out ends this; until then the thread does not hang.
@@ -75,7 +75,7 @@ impl HttpExtender {
     }
 
     /// Asks; the answer is waited for later.
-    fn ask(&self, verb: &str, question: String) -> Result<Coming, String> {
+    fn ask(&self, verb: &str, question: String) -> Result<PendingReply, String> {
         let runtime =
             self.runtime.as_ref().ok_or("extenders cannot be called from here").cloned()?;
         let (answer, coming) = mpsc::sync_channel(1);
@@ -84,7 +84,7 @@ impl HttpExtender {
             // The send fails only when the engine has ended and the receiver is gone.
             let _ = answer.send(connection.post(&verb, question).await);
         });
-        Ok(Coming { answer: coming, heartbeat: self.heartbeat.clone() })
+        Ok(PendingReply { answer: coming, heartbeat: self.heartbeat.clone() })
     }
 }
 

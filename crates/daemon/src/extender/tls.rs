@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use kube::client::ConfigExt as _;
-use kube_scheduler_config::{Extender as ExtenderConfig, ExtenderTls};
+use kube_scheduler_config::{ExtenderConfig, ExtenderTls};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 

@@ -41,7 +41,7 @@ pub(crate) struct Moment {
 
 /// A request about the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum LeaseRequest {
     /// Read it.
     Read,
     /// Create it.
@@ -54,7 +54,7 @@ pub(crate) enum Ask {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Todo {
     /// Send this request, and report the answer. No later than at the time given it counts as failed.
-    Ask(Ask, Option<Timestamp>),
+    Ask(LeaseRequest, Option<Timestamp>),
     /// Nothing before this time.
     Wait(Timestamp),
     /// It is over: the lease could not be renewed in time.
@@ -97,7 +97,7 @@ enum Phase {
 
 /// The request under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Trying {
+enum LeaseRequestState {
     Nothing,
     /// Replacing what we wrote last without looking.
     Optimistic(Record, Timestamp),
@@ -111,7 +111,7 @@ pub(crate) struct Election {
     identity: String,
     timing: Timing,
     phase: Phase,
-    trying: Trying,
+    trying: LeaseRequestState,
     next_try: Timestamp,
     observed: Record,
     /// When `observed` was first seen, or written by us.
@@ -128,7 +128,7 @@ impl Election {
             identity,
             timing,
             phase: Phase::Standby,
-            trying: Trying::Nothing,
+            trying: LeaseRequestState::Nothing,
             next_try: now,
             observed: Record {
                 holder: String::new(),
@@ -160,7 +160,7 @@ impl Election {
 
     /// Whether the request under way replaces the lease without having read it.
     pub(crate) const fn is_optimistic(&self) -> bool {
-        matches!(self.trying, Trying::Optimistic(..))
+        matches!(self.trying, LeaseRequestState::Optimistic(..))
     }
 
     /// Until when the leader may change the cluster, if it leads.
@@ -203,32 +203,39 @@ impl Election {
         }
         let ask = if self.is_ours() && self.is_valid(now.at) {
             let record = self.renewed(&self.observed, now);
-            self.trying = Trying::Optimistic(record.clone(), now.at);
-            Ask::Update(record)
+            self.trying = LeaseRequestState::Optimistic(record.clone(), now.at);
+            LeaseRequest::Update(record)
         } else {
-            self.trying = Trying::Reading;
-            Ask::Read
+            self.trying = LeaseRequestState::Reading;
+            LeaseRequest::Read
         };
         Todo::Ask(ask, give_up)
     }
 
     /// What follows from an answer: another request at once, or news. `share`, from 0 to 1, spreads the next try.
-    pub(crate) fn take(&mut self, answer: Answer, now: Moment, share: f64) -> Result<News, Ask> {
-        match (std::mem::replace(&mut self.trying, Trying::Nothing), answer) {
-            (Trying::Optimistic(record, sent) | Trying::Writing(record, sent), Answer::Written) => {
-                Ok(self.written(record, sent, now.at))
-            }
+    pub(crate) fn take(
+        &mut self,
+        answer: Answer,
+        now: Moment,
+        share: f64,
+    ) -> Result<News, LeaseRequest> {
+        match (std::mem::replace(&mut self.trying, LeaseRequestState::Nothing), answer) {
+            (
+                LeaseRequestState::Optimistic(record, sent)
+                | LeaseRequestState::Writing(record, sent),
+                Answer::Written,
+            ) => Ok(self.written(record, sent, now.at)),
             // Another candidate may have the lease, or the write has succeeded and only its answer is lost. Reading tells.
-            (Trying::Optimistic(..), _) => {
-                self.trying = Trying::Reading;
-                Err(Ask::Read)
+            (LeaseRequestState::Optimistic(..), _) => {
+                self.trying = LeaseRequestState::Reading;
+                Err(LeaseRequest::Read)
             }
-            (Trying::Reading, Answer::Missing) => {
+            (LeaseRequestState::Reading, Answer::Missing) => {
                 let record = Record { acquired: Some(now.wall), transitions: 0, ..self.fresh(now) };
-                self.trying = Trying::Writing(record.clone(), now.at);
-                Err(Ask::Create(record))
+                self.trying = LeaseRequestState::Writing(record.clone(), now.at);
+                Err(LeaseRequest::Create(record))
             }
-            (Trying::Reading, Answer::Found(found)) => {
+            (LeaseRequestState::Reading, Answer::Found(found)) => {
                 // Before `observe`, which replaces the record that this compares with.
                 if self.is_leading() && self.was_taken(&found) {
                     self.phase = Phase::Over;
@@ -249,19 +256,22 @@ impl Election {
                     let transitions = self.observed.transitions.saturating_add(1);
                     Record { acquired: Some(now.wall), transitions, ..self.fresh(now) }
                 };
-                self.trying = Trying::Writing(record.clone(), now.at);
-                Err(Ask::Update(record))
+                self.trying = LeaseRequestState::Writing(record.clone(), now.at);
+                Err(LeaseRequest::Update(record))
             }
-            (Trying::Reading | Trying::Writing(..) | Trying::Nothing, _) => {
-                Ok(self.failed(now.at, share))
-            }
+            (
+                LeaseRequestState::Reading
+                | LeaseRequestState::Writing(..)
+                | LeaseRequestState::Nothing,
+                _,
+            ) => Ok(self.failed(now.at, share)),
         }
     }
 
     /// The lease was seen by chance. A standby uses it to be there when the lease falls free; what it does then begins
     /// with reading the lease, so that old news do no harm.
     pub(crate) fn glimpse(&mut self, record: Record, now: Timestamp) {
-        if self.phase != Phase::Standby || self.trying != Trying::Nothing {
+        if self.phase != Phase::Standby || self.trying != LeaseRequestState::Nothing {
             return;
         }
         if self.observe(record, now) {

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::election::{Answer, Ask, Election, Moment, News, Todo, released};
+use super::election::{Answer, Election, LeaseRequest, Moment, News, Todo, released};
 use super::lease::LeaseClient;
 use super::record::{Lease, Record};
 use crate::clock::Clock;
@@ -59,7 +59,7 @@ pub(crate) struct Elector {
 }
 
 /// The request to end has arrived.
-struct Stopped;
+struct StopSignal;
 
 impl Elector {
     /// Contends, leads, and ends when leadership is lost or `stop` becomes true.
@@ -98,7 +98,7 @@ impl Elector {
                 }
                 Todo::Ask(ask, give_up) => {
                     let limit = give_up.map(|at| Instant::now() + self.clock.until(at));
-                    if let Err(Stopped) = self.attempt(ask, limit, &mut stop).await {
+                    if let Err(StopSignal) = self.attempt(ask, limit, &mut stop).await {
                         break;
                     }
                     if self.election.is_leading() {
@@ -124,14 +124,14 @@ impl Elector {
     /// One try, which may take several requests.
     async fn attempt(
         &mut self,
-        mut ask: Ask,
+        mut ask: LeaseRequest,
         limit: Option<Instant>,
         stop: &mut watch::Receiver<bool>,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), StopSignal> {
         loop {
             let answer = tokio::select! {
                 biased;
-                _ = stop.wait_for(|stop| *stop) => return Err(Stopped),
+                _ = stop.wait_for(|stop| *stop) => return Err(StopSignal),
                 answer = self.carry_out(&ask, limit) => answer,
             };
             let was_leading = self.election.is_leading();
@@ -170,7 +170,7 @@ impl Elector {
                     if found && !was_leading {
                         tokio::select! {
                             biased;
-                            _ = stop.wait_for(|stop| *stop) => return Err(Stopped),
+                            _ = stop.wait_for(|stop| *stop) => return Err(StopSignal),
                             () = self.announce_standby() => {}
                         }
                     }
@@ -195,17 +195,17 @@ impl Elector {
         }
     }
 
-    async fn carry_out(&mut self, ask: &Ask, limit: Option<Instant>) -> Answer {
+    async fn carry_out(&mut self, ask: &LeaseRequest, limit: Option<Instant>) -> Answer {
         let left = limit.map(|limit| limit.saturating_duration_since(Instant::now()));
         let timeout = left.map_or(self.timeout, |left| left.min(self.timeout));
         let lock = self.lease.describe();
         let result = match ask {
-            Ask::Read => self.lease.read(timeout).await,
-            Ask::Create(record) => {
+            LeaseRequest::Read => self.lease.read(timeout).await,
+            LeaseRequest::Create(record) => {
                 self.has_written = true;
                 self.lease.create(record, timeout).await
             }
-            Ask::Update(record) => {
+            LeaseRequest::Update(record) => {
                 self.has_written = true;
                 // Nothing is updated before it was read or created.
                 let Some(held) = self.held.clone() else { return Answer::Failed };
@@ -213,29 +213,29 @@ impl Elector {
             }
         };
         match (ask, result) {
-            (Ask::Read, Ok(lease)) => {
+            (LeaseRequest::Read, Ok(lease)) => {
                 let record = lease.record();
                 self.held = Some(lease);
                 Answer::Found(record)
             }
-            (Ask::Create(_) | Ask::Update(_), Ok(lease)) => {
+            (LeaseRequest::Create(_) | LeaseRequest::Update(_), Ok(lease)) => {
                 self.held = Some(lease);
                 Answer::Written
             }
-            (Ask::Read, Err(error)) if error.code() == Some(404) => Answer::Missing,
-            (Ask::Read, Err(error)) => {
+            (LeaseRequest::Read, Err(error)) if error.code() == Some(404) => Answer::Missing,
+            (LeaseRequest::Read, Err(error)) => {
                 tracing::error!(err = %error, lock, "Error retrieving lease lock");
                 Answer::Failed
             }
-            (Ask::Create(_), Err(error)) => {
+            (LeaseRequest::Create(_), Err(error)) => {
                 tracing::error!(err = %error, lock, "Error initially creating lease lock");
                 Answer::Failed
             }
-            (Ask::Update(_), Err(error)) if self.election.is_optimistic() => {
+            (LeaseRequest::Update(_), Err(error)) if self.election.is_optimistic() => {
                 tracing::debug!(lock, err = %error, "Failed to update lease optimistically, falling back to slow path");
                 Answer::Failed
             }
-            (Ask::Update(_), Err(error)) => {
+            (LeaseRequest::Update(_), Err(error)) => {
                 tracing::error!(err = %error, lock, "Failed to update lease");
                 Answer::Failed
             }

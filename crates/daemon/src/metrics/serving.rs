@@ -8,7 +8,7 @@ use super::registry::{Family, Registry};
 
 /// The purpose of a request to the API server about a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Delegated {
+pub(crate) enum DelegatedReview {
     /// Who a caller is.
     Authentication,
     /// What a caller may do.
@@ -98,12 +98,12 @@ impl ServingMetrics {
     }
 
     /// Records a request to the API server, its status code, `None` without an answer, and how long it took.
-    pub(crate) fn delegated(&self, asked: Delegated, code: Option<u16>, length: Duration) {
+    pub(crate) fn delegated(&self, asked: DelegatedReview, code: Option<u16>, length: Duration) {
         let (requests, duration) = match asked {
-            Delegated::Authentication => {
+            DelegatedReview::Authentication => {
                 (&self.authentication_requests, &self.authentication_request_duration)
             }
-            Delegated::Authorization => {
+            DelegatedReview::Authorization => {
                 (&self.authorization_requests, &self.authorization_request_duration)
             }
         };

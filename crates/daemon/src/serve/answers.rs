@@ -103,9 +103,9 @@ pub(super) struct Desk<'s> {
 }
 
 /// Ends the work on an answer once its caller is gone.
-struct Wanted(Interrupt);
+struct InterruptOnDrop(Interrupt);
 
-impl Drop for Wanted {
+impl Drop for InterruptOnDrop {
     fn drop(&mut self) {
         self.0.set();
     }
@@ -171,7 +171,7 @@ impl Answers {
         if !desk.is_synced {
             return Err(Problem::unavailable("the scheduler has not seen the whole cluster yet"));
         }
-        let rendered = Rendered::asked_for(parts)?;
+        let rendered = TableForm::asked_for(parts)?;
         let body = received(body, self.patience.body).await?;
         let question = Question::from_json(kind, namespace, &body, desk.pod_options)
             .map_err(|error| Problem::bad_request(error.to_string()))?;
@@ -220,7 +220,7 @@ impl Answers {
         let thread = thread.map_err(|_| late())?.ok_or_else(core_has_ended)?;
         let (inquiry, moment) = self.inquire(&question, inbox, late_at).await?;
         let interrupt = Interrupt::default();
-        let wanted = Wanted(interrupt.clone());
+        let wanted = InterruptOnDrop(interrupt.clone());
         // Not on a thread that serves others: this takes as long as thousands of attempts, and the text may be long.
         let work = tokio::task::spawn_blocking(move || {
             let text = thread.spend(|| {
@@ -340,12 +340,12 @@ fn check_demands(demands: Visibility, reader: Visibility) -> Result<(), Problem>
 
 /// A table beside the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rendered {
+enum TableForm {
     Table,
     Wide,
 }
 
-impl Rendered {
+impl TableForm {
     /// The one that the request asks for, if it asks for one.
     fn asked_for(parts: &Parts) -> Result<Option<Self>, Problem> {
         let pairs = query_pairs(parts.uri.query().unwrap_or_default());
@@ -364,7 +364,7 @@ impl Rendered {
 #[derive(Clone, Copy)]
 struct Form {
     reader: Visibility,
-    rendered: Option<Rendered>,
+    rendered: Option<TableForm>,
     is_pretty: bool,
 }
 
@@ -380,7 +380,7 @@ impl Form {
         let question = Arc::unwrap_or_clone(question);
         let answer = answer.for_reader(&question, self.reader, ExplainOptions::SENT);
         let answer = if is_leading { answer } else { answer.of_standby() };
-        let rendered = self.rendered.map(|rendered| answer.table(rendered == Rendered::Wide));
+        let rendered = self.rendered.map(|rendered| answer.table(rendered == TableForm::Wide));
         let notes = Notes { resource_version, is_leading, rendered };
         let object = question.answered(&answer, notes);
         let object = object.map_err(|error| Problem::internal(&error.to_string()))?;

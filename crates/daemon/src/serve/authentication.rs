@@ -22,13 +22,13 @@ use super::error::ServeError;
 use super::identity::{User, remaining_lifetime};
 use super::options::AuthenticationOptions;
 use super::review::{Payer, ReviewError, Reviewer};
-use crate::metrics::{Delegated, Metrics};
+use crate::metrics::{DelegatedReview, Metrics};
 use crate::transport::Endpoint;
 use lookup::Lookup;
 use token::Tokens;
 
 pub(crate) use trust::Trust;
-use trust::{Anchors, Missing};
+use trust::{Anchors, MissingParts};
 
 /// Recognises callers.
 pub(crate) struct Authenticator {
@@ -98,7 +98,7 @@ impl Authenticator {
             _ => None,
         };
         let tokens = api.map(|api| {
-            let reviewer = Reviewer::new(api, Delegated::Authentication, metrics.clone());
+            let reviewer = Reviewer::new(api, DelegatedReview::Authentication, metrics.clone());
             Tokens::new(reviewer, options.token_cache_ttl, metrics.clone())
         });
         let (metrics, certificates_have_uids) = (metrics.clone(), options.certificates_have_uids);
@@ -218,8 +218,8 @@ impl TrustKeeper {
 }
 
 /// Logs which authorities are neither in a file nor can be looked up.
-fn warn_of_missing(wanted: Missing) {
-    let Missing { client_ca, front_proxy } = wanted;
+fn warn_of_missing(wanted: MissingParts) {
+    let MissingParts { client_ca, front_proxy } = wanted;
     for (is_missing, key, purpose) in [
         (client_ca, "client-ca-file", "client certificate"),
         (front_proxy, "requestheader-client-ca-file", "request-header client certificate"),

@@ -15,7 +15,7 @@ use super::error::ServeError;
 use super::identity::User;
 use super::options::AuthorizationOptions;
 use super::review::{Payer, ReviewError, Reviewer, TtlCache};
-use crate::metrics::{Delegated, Metrics};
+use crate::metrics::{DelegatedReview, Metrics};
 
 /// The group that may do everything.
 const MASTERS: &str = "system:masters";
@@ -125,7 +125,7 @@ impl Authorizer {
                     .client("scheduler")
                     .map_err(|source| ServeError::Delegate { purpose: "authorization", source })?;
                 Some(Delegate {
-                    reviewer: Reviewer::new(api, Delegated::Authorization, metrics.clone()),
+                    reviewer: Reviewer::new(api, DelegatedReview::Authorization, metrics.clone()),
                     known: TtlCache::new(CAPACITY),
                     authorized_ttl: options.authorized_ttl,
                     unauthorized_ttl: options.unauthorized_ttl,

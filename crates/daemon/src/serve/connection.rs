@@ -246,9 +246,9 @@ where
     };
     let guard = async {
         tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => Leave::InOrder,
-            () = activity.ended() => Leave::InOrder,
-            () = activity.given_up(limits.patience) => Leave::AtOnce,
+            _ = stop.wait_for(|stop| *stop) => CloseMode::InOrder,
+            () = activity.ended() => CloseMode::InOrder,
+            () = activity.given_up(limits.patience) => CloseMode::AtOnce,
         }
     };
     if is_http2 {
@@ -269,7 +269,7 @@ where
             result = connection.as_mut() => return Ok(result?),
             leave = guard => leave,
         };
-        if let Leave::AtOnce = leave {
+        if let CloseMode::AtOnce = leave {
             return Ok(());
         }
         connection.as_mut().graceful_shutdown();
@@ -334,7 +334,7 @@ fn http2_builder(limits: Limits) -> http2::Builder<TokioExecutor> {
 }
 
 /// How a connection ends that the peer does not end.
-enum Leave {
+enum CloseMode {
     /// Answers under way are finished.
     InOrder,
     /// The peer has used up its time.

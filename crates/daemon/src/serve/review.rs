@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::backoff::random_jitter;
-use crate::metrics::{Delegated, Metrics};
+use crate::metrics::{DelegatedReview, Metrics};
 use crate::transport::{Api, ApiError, Call};
 
 mod slots;
@@ -44,12 +44,12 @@ pub(crate) enum ReviewError {
 pub(crate) struct Reviewer {
     api: Api,
     slots: Slots,
-    asked: Delegated,
+    asked: DelegatedReview,
     metrics: Arc<Metrics>,
 }
 
 impl Reviewer {
-    pub(crate) fn new(api: Api, asked: Delegated, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(api: Api, asked: DelegatedReview, metrics: Arc<Metrics>) -> Self {
         Self { api, slots: Slots::new(Limits::default()), asked, metrics }
     }
 

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use super::error::ServeError;
 use super::options::ServingOptions;
 use crate::announcement::CertificateDigest;
-use certificates::{Certificates, Chosen};
+use certificates::{CertificateChoice, Certificates};
 use client::AnyClient;
 use settings::Settings;
 
@@ -129,7 +129,7 @@ impl Tls {
 
 fn build(
     settings: &Settings,
-    chosen: &Chosen,
+    chosen: &CertificateChoice,
     authorities: Option<&[DistinguishedName]>,
 ) -> Result<TlsState, ServeError> {
     let config = |resolver: Arc<dyn ResolvesServerCert>| -> Result<Arc<ServerConfig>, ServeError> {

@@ -26,8 +26,8 @@ use super::http2::Http2Options;
 use super::kubeconfig::PROXY_URL;
 use super::proxy::{Dialer, Proxies, Proxy, ProxyError};
 use super::renewal::RenewedClient;
-use super::resending::Resending;
-use super::times::{ConnectionTimes, Step, Timed, TimedResolver};
+use super::resending::ResendPolicy;
+use super::times::{ConnectionTimes, Step, TimedConnector, TimedResolver};
 use super::token::TokenFile;
 
 /// Pages of a list follow each other more quickly, and what comes after a list is a watch.
@@ -59,8 +59,9 @@ pub(super) struct Way<'e> {
 }
 
 /// What connections are made with, from the bottom: a dialer, TLS and a limit of time.
-pub(super) type Wire =
-    TimeoutConnector<Timed<HttpsConnector<Timed<Dialer<HttpConnector<TimedResolver>>>>>>;
+pub(super) type Wire = TimeoutConnector<
+    TimedConnector<HttpsConnector<TimedConnector<Dialer<HttpConnector<TimedResolver>>>>>,
+>;
 
 /// A client for the API server that `way` leads to, and what it will know of its connections. Nothing is sent yet.
 ///
@@ -96,7 +97,7 @@ pub(super) fn client(
         Box::new(move |config: &kube::Config| wired(config, proxy.as_ref(), kind, &times))
     };
     let client = RenewedClient::new(config.clone(), followed, make)?;
-    let client = Retry::new(Resending::default(), client);
+    let client = Retry::new(ResendPolicy::default(), client);
     Ok((layered(config, client)?, times))
 }
 
@@ -111,7 +112,7 @@ fn wired(
     http.set_nodelay(true);
     let tls = config.rustls_client_config()?;
     let is_tls = config.cluster_url.scheme_str() == Some("https");
-    let dialer = Timed::new(Dialer::new(http, proxy, is_tls, &tls), Step::Dial, times);
+    let dialer = TimedConnector::new(Dialer::new(http, proxy, is_tls, &tls), Step::Dial, times);
     let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = &config.tls_server_name {
         let name = ServerName::try_from(name.clone())
@@ -124,7 +125,7 @@ fn wired(
         }
         Traffic::Requests | Traffic::LongAnswers => https.enable_http1().wrap_connector(dialer),
     };
-    let mut connector = TimeoutConnector::new(Timed::new(https, Step::Tls, times));
+    let mut connector = TimeoutConnector::new(TimedConnector::new(https, Step::Tls, times));
     connector.set_connect_timeout(config.connect_timeout);
     let mut builder = Client::builder(TokioExecutor::new());
     builder

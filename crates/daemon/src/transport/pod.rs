@@ -47,7 +47,7 @@ pub(super) fn client(
     config.cluster_url = format!("https://{SERVER_NAME}/").parse()?;
     let mut tls = config.rustls_client_config()?;
     let algorithms = tls.crypto_provider().signature_verification_algorithms;
-    let pinned = Pinned { certificate: port.certificate, algorithms };
+    let pinned = PinnedCertificate { certificate: port.certificate, algorithms };
     tls.dangerous().set_certificate_verifier(Arc::new(pinned));
     let name = ServerName::try_from(SERVER_NAME)?.to_owned();
     let forwarder = Forwarder {
@@ -101,12 +101,12 @@ impl Service<Uri> for Forwarder {
 
 /// Accepts one certificate, whichever authority has signed it, from a server that proves to hold its key.
 #[derive(Debug)]
-struct Pinned {
+struct PinnedCertificate {
     certificate: CertificateDigest,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedCertificate {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

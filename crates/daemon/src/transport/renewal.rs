@@ -20,23 +20,24 @@ use tower::{BoxError, Service};
 use super::connection::Wire;
 use super::credentials::{Contents, CredentialFiles};
 
-type Make = Box<dyn Fn(&kube::Config) -> Result<Client<Wire, Body>, BoxError> + Send + Sync>;
+type ClientFactory =
+    Box<dyn Fn(&kube::Config) -> Result<Client<Wire, Body>, BoxError> + Send + Sync>;
 
 /// What stands in the files, and a client with it.
-type Renewed = (Contents, Client<Wire, Body>);
+type Renewal = (Contents, Client<Wire, Body>);
 
 /// A client that goes on with what stands in files now.
 #[derive(Clone)]
-pub(super) struct RenewedClient(Arc<Shared>);
+pub(super) struct RenewedClient(Arc<RenewalState>);
 
-struct Shared {
+struct RenewalState {
     config: kube::Config,
     files: CredentialFiles,
-    make: Make,
-    current: Mutex<Current>,
+    make: ClientFactory,
+    current: Mutex<CurrentClient>,
 }
 
-struct Current {
+struct CurrentClient {
     client: Client<Wire, Body>,
     contents: Contents,
     read: Instant,
@@ -48,12 +49,12 @@ impl RenewedClient {
     pub(super) fn new(
         config: kube::Config,
         files: CredentialFiles,
-        make: Make,
+        make: ClientFactory,
     ) -> Result<Self, BoxError> {
         let contents = files.read()?;
         let client = made(&config, &contents, &make)?;
-        let current = Current { client, contents, read: Instant::now(), complaint: None };
-        Ok(Self(Arc::new(Shared { config, files, make, current: Mutex::new(current) })))
+        let current = CurrentClient { client, contents, read: Instant::now(), complaint: None };
+        Ok(Self(Arc::new(RenewalState { config, files, make, current: Mutex::new(current) })))
     }
 
     fn client(&self) -> Client<Wire, Body> {
@@ -88,9 +89,9 @@ impl RenewedClient {
     }
 }
 
-impl Shared {
+impl RenewalState {
     /// What has changed, if anything has.
-    fn changed(&self, old: &Contents) -> Result<Option<Renewed>, BoxError> {
+    fn changed(&self, old: &Contents) -> Result<Option<Renewal>, BoxError> {
         let contents = self.files.read()?;
         if contents == *old {
             return Ok(None);
@@ -106,7 +107,7 @@ impl Shared {
 fn made(
     config: &kube::Config,
     contents: &Contents,
-    make: &Make,
+    make: &ClientFactory,
 ) -> Result<Client<Wire, Body>, BoxError> {
     let mut config = config.clone();
     contents.put_into(&mut config)?;

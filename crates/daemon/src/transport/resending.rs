@@ -36,12 +36,12 @@ const CUT_OFF_PAUSE: Duration = Duration::from_secs(1);
 
 /// Which requests are sent again, and when. Each request has its own copy.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Resending {
+pub(super) struct ResendPolicy {
     n_unprocessed: usize,
     n_cut_off: u32,
 }
 
-impl Resending {
+impl ResendPolicy {
     /// How long to wait before a request is sent again that ended so; `None` if it is not.
     fn pause(&mut self, method: &Method, error: &(dyn StdError + 'static)) -> Option<Duration> {
         let is_read = method == Method::GET;
@@ -60,7 +60,7 @@ impl Resending {
     }
 }
 
-impl<R, E: StdError + 'static> Policy<Request<Body>, R, E> for Resending {
+impl<R, E: StdError + 'static> Policy<Request<Body>, R, E> for ResendPolicy {
     type Future = Sleep;
 
     fn retry(&mut self, request: &mut Request<Body>, result: &mut Result<R, E>) -> Option<Sleep> {
@@ -145,7 +145,7 @@ mod tests {
 
     /// How often a request is sent again that ends in the same way each time.
     fn n_resent(method: &Method, error: &h2::Error) -> usize {
-        let mut policy = Resending::default();
+        let mut policy = ResendPolicy::default();
         (0..20).filter(|_| policy.pause(method, error).is_some()).count()
     }
 
@@ -171,6 +171,6 @@ mod tests {
     fn an_answer_is_an_answer() {
         let mut answer: Result<(), h2::Error> = Ok(());
         let mut request = Request::new(Body::empty());
-        assert!(Resending::default().retry(&mut request, &mut answer).is_none());
+        assert!(ResendPolicy::default().retry(&mut request, &mut answer).is_none());
     }
 }

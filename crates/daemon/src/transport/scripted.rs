@@ -20,7 +20,7 @@ use super::Api;
 
 /// How a request ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Scripted {
+pub(crate) enum ScriptedReply {
     /// With this answer.
     Body(&'static str),
     /// With an answer that comes without its end, which follows later: in order, or because the connection breaks.
@@ -35,7 +35,7 @@ pub(crate) enum Scripted {
 
 /// What the server has to say, and what it was asked.
 pub(crate) struct Script {
-    answers: Mutex<Box<dyn Iterator<Item = Scripted> + Send>>,
+    answers: Mutex<Box<dyn Iterator<Item = ScriptedReply> + Send>>,
     start: Instant,
     asked: Mutex<Vec<(Duration, String)>>,
     is_over: Notify,
@@ -45,7 +45,7 @@ type ScriptedBody = UnsyncBoxBody<Bytes, io::Error>;
 
 /// A client of a server with these answers. Further requests get none.
 pub(crate) fn scripted(
-    answers: impl IntoIterator<Item = Scripted, IntoIter: Send + 'static>,
+    answers: impl IntoIterator<Item = ScriptedReply, IntoIter: Send + 'static>,
 ) -> (Api, Arc<Script>) {
     let script = Arc::new(Script {
         answers: Mutex::new(Box::new(answers.into_iter())),
@@ -96,13 +96,13 @@ impl Script {
                 self.is_over.notify_one();
                 return std::future::pending().await;
             }
-            Some(Scripted::Silence) => return std::future::pending().await,
-            Some(Scripted::Lost(kind)) => return Err(kind.into()),
-            Some(Scripted::Body(text)) => answer.body(body(text, Duration::ZERO, false)),
-            Some(Scripted::Watch { begin, lasts, breaks }) => {
+            Some(ScriptedReply::Silence) => return std::future::pending().await,
+            Some(ScriptedReply::Lost(kind)) => return Err(kind.into()),
+            Some(ScriptedReply::Body(text)) => answer.body(body(text, Duration::ZERO, false)),
+            Some(ScriptedReply::Watch { begin, lasts, breaks }) => {
                 answer.body(body(begin, lasts, breaks))
             }
-            Some(Scripted::Status(code, wait)) => {
+            Some(ScriptedReply::Status(code, wait)) => {
                 let mut answer = answer.status(code);
                 if let Some(seconds) = wait {
                     answer = answer.header(RETRY_AFTER, seconds);

@@ -39,7 +39,7 @@ pub(super) struct ResponseTimes {
 }
 
 #[derive(Debug, Default)]
-struct Latest {
+struct LatestTimes {
     dns: Duration,
     /// By local address, with the time when each was ready.
     connections: VecDeque<(SocketAddr, Setup, Instant)>,
@@ -47,10 +47,10 @@ struct Latest {
 
 /// What is known of the connections of one client.
 #[derive(Debug, Default)]
-pub(super) struct ConnectionTimes(Mutex<Latest>);
+pub(super) struct ConnectionTimes(Mutex<LatestTimes>);
 
 impl ConnectionTimes {
-    fn latest(&self) -> MutexGuard<'_, Latest> {
+    fn latest(&self) -> MutexGuard<'_, LatestTimes> {
         lock(&self.0)
     }
 
@@ -154,19 +154,19 @@ pub(super) enum Step {
 
 /// A connector that takes the time.
 #[derive(Clone)]
-pub(super) struct Timed<S> {
+pub(super) struct TimedConnector<S> {
     inner: S,
     step: Step,
     times: Arc<ConnectionTimes>,
 }
 
-impl<S> Timed<S> {
+impl<S> TimedConnector<S> {
     pub(super) fn new(inner: S, step: Step, times: &Arc<ConnectionTimes>) -> Self {
         Self { inner, step, times: times.clone() }
     }
 }
 
-impl<S> Service<Uri> for Timed<S>
+impl<S> Service<Uri> for TimedConnector<S>
 where
     S: Service<Uri>,
     S::Response: Connection,

@@ -19,11 +19,11 @@ use super::credentials::{REREAD_AFTER, reason};
 pub(super) struct TokenFile {
     path: PathBuf,
     reread_after: Duration,
-    current: Mutex<Current>,
+    current: Mutex<CurrentToken>,
 }
 
 #[derive(Debug)]
-struct Current {
+struct CurrentToken {
     /// What goes with requests.
     authorization: HeaderValue,
     read: Instant,
@@ -43,7 +43,7 @@ impl TokenFile {
 
     fn open(path: PathBuf, reread_after: Duration) -> Result<Self, String> {
         let authorization = authorization(&path)?;
-        let current = Current { authorization, read: Instant::now(), complaint: None };
+        let current = CurrentToken { authorization, read: Instant::now(), complaint: None };
         Ok(Self { path, reread_after, current: Mutex::new(current) })
     }
 

@@ -10,7 +10,7 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_engine::WatchedKey as Key;
 use kube_scheduler_framework::EventObject;
 
-use crate::kinds::{Keep, WatchedKind};
+use crate::kinds::{Retention, WatchedKind};
 use crate::transport::Encoding;
 
 /// Bytes that are no object, or not the expected one.
@@ -93,15 +93,15 @@ pub(super) fn protobuf_list_end(bytes: &[u8]) -> Result<ListEnd, MalformedObject
 }
 
 /// Whether a pod is to be kept in full.
-fn is_kept(keep: Keep, pod: &Pod) -> bool {
-    keep == Keep::All || (keep == Keep::Pending && !pod.is_assigned())
+fn is_kept(keep: Retention, pod: &Pod) -> bool {
+    keep == Retention::All || (keep == Retention::Pending && !pod.is_assigned())
 }
 
 #[cfg(test)]
 mod tests {
     use kube_scheduler_api_types::CompileOptions;
 
-    use super::super::items::{Items, Next};
+    use super::super::items::{Items, NextItem};
     use super::*;
     use crate::transport::envelope::Message;
 
@@ -112,7 +112,7 @@ mod tests {
         let mut items = Items::new(Encoding::Json, kind.kind);
         items.push(body);
         let mut found = Vec::new();
-        while let Next::Item(bytes) = items.next().unwrap() {
+        while let NextItem::Item(bytes) = items.next().unwrap() {
             found.push(item(Encoding::Json, kind, bytes));
         }
         (found, items.finish().unwrap())
@@ -161,17 +161,18 @@ mod tests {
         ];
         let body = format!(r#"{{"metadata":{{}},"items":[{}]}}"#, pods.join(","));
         let kept = |keep| {
-            let (items, _) = list(&WatchedKind::pods().keeping(keep, Keep::All), body.as_bytes());
+            let (items, _) =
+                list(&WatchedKind::pods().keeping(keep, Retention::All), body.as_bytes());
             let is_kept = |item: Result<EventObject, MalformedObject>| match item {
                 Ok(EventObject::Pod(pod)) => pod.source.is_some(),
                 _ => panic!(),
             };
             items.into_iter().map(is_kept).collect::<Vec<_>>()
         };
-        assert_eq!(kept(Keep::Nothing), [false, false]);
-        assert_eq!(kept(Keep::Pending), [true, false]);
-        assert_eq!(kept(Keep::All), [true, true]);
-        let nodes = WatchedKind::nodes().keeping(Keep::Nothing, Keep::All);
+        assert_eq!(kept(Retention::Nothing), [false, false]);
+        assert_eq!(kept(Retention::Pending), [true, false]);
+        assert_eq!(kept(Retention::All), [true, true]);
+        let nodes = WatchedKind::nodes().keeping(Retention::Nothing, Retention::All);
         let body = br#"{"metadata":{},"items":[{"metadata":{"name":"n"},"spec":{"podCIDR":"x"}}]}"#;
         let (items, _) = list(&nodes, body);
         let Ok(EventObject::Node(node)) = &items[0] else { panic!() };

@@ -10,7 +10,7 @@ pub(super) const MAX_FRAME: usize = 32 * 1024 * 1024;
 
 /// What comes next.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next<'f> {
+pub(super) enum NextFrame<'f> {
     /// A whole frame.
     Frame(&'f [u8]),
     /// A frame that was too large to be read has ended.
@@ -81,40 +81,40 @@ impl Frames {
         self.searched = 0;
     }
 
-    pub(super) fn next(&mut self) -> Next<'_> {
+    pub(super) fn next(&mut self) -> NextFrame<'_> {
         match self.encoding {
             Encoding::Json => self.next_line(),
             Encoding::Protobuf => self.next_message(),
         }
     }
 
-    fn next_line(&mut self) -> Next<'_> {
+    fn next_line(&mut self) -> NextFrame<'_> {
         let end = self.bytes[self.searched..].iter().position(|&byte| byte == b'\n');
         let Some(end) = end else {
             self.searched = self.bytes.len();
-            return Next::Incomplete;
+            return NextFrame::Incomplete;
         };
         let begin = self.taken;
         self.taken = self.searched + end + 1;
         self.searched = self.taken;
         if std::mem::replace(&mut self.passing_over, SkipState::No) != SkipState::No {
-            return Next::TooLarge;
+            return NextFrame::TooLarge;
         }
-        Next::Frame(&self.bytes[begin..self.taken])
+        NextFrame::Frame(&self.bytes[begin..self.taken])
     }
 
-    fn next_message(&mut self) -> Next<'_> {
+    fn next_message(&mut self) -> NextFrame<'_> {
         let rest = &self.bytes[self.taken..];
         if let SkipState::Bytes(left) = self.passing_over {
             if left > rest.len() {
-                return Next::Incomplete;
+                return NextFrame::Incomplete;
             }
             self.passing_over = SkipState::No;
             self.taken += left;
             self.searched = self.taken;
-            return Next::TooLarge;
+            return NextFrame::TooLarge;
         }
-        let Some(length) = rest.first_chunk() else { return Next::Incomplete };
+        let Some(length) = rest.first_chunk() else { return NextFrame::Incomplete };
         // What does not fit is too large as well.
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
         if length > self.limit {
@@ -122,12 +122,12 @@ impl Frames {
             return self.next_message();
         }
         if rest.len() < LENGTH + length {
-            return Next::Incomplete;
+            return NextFrame::Incomplete;
         }
         let begin = self.taken + LENGTH;
         self.taken = begin + length;
         self.searched = self.taken;
-        Next::Frame(&self.bytes[begin..self.taken])
+        NextFrame::Frame(&self.bytes[begin..self.taken])
     }
 }
 
@@ -143,9 +143,11 @@ mod tests {
             frames.push(chunk);
             loop {
                 match frames.next() {
-                    Next::Frame(frame) => found.push(String::from_utf8(frame.to_vec()).unwrap()),
-                    Next::TooLarge => found.push("-".to_owned()),
-                    Next::Incomplete => break,
+                    NextFrame::Frame(frame) => {
+                        found.push(String::from_utf8(frame.to_vec()).unwrap())
+                    }
+                    NextFrame::TooLarge => found.push("-".to_owned()),
+                    NextFrame::Incomplete => break,
                 }
             }
             let most = limit + LENGTH + size + bytes.len().min(size);
@@ -199,10 +201,10 @@ mod tests {
         let mut frames = Frames::new(Encoding::Json, MAX_FRAME);
         for n in 1..=1_000 {
             frames.push(&[b'x'; 1_000]);
-            assert_eq!(frames.next(), Next::Incomplete);
+            assert_eq!(frames.next(), NextFrame::Incomplete);
             assert_eq!(frames.searched, n * 1_000);
         }
         frames.push(b"\n");
-        assert!(matches!(frames.next(), Next::Frame(frame) if frame.len() == 1_000_001));
+        assert!(matches!(frames.next(), NextFrame::Frame(frame) if frame.len() == 1_000_001));
     }
 }

@@ -25,9 +25,9 @@ pub fn watch(how: u8, size: usize, bytes: &[u8]) {
             frames.push(chunk);
             loop {
                 match frames.next() {
-                    frames::Next::Frame(frame) => found.push(Some(frame.to_vec())),
-                    frames::Next::TooLarge => found.push(None),
-                    frames::Next::Incomplete => break,
+                    frames::NextFrame::Frame(frame) => found.push(Some(frame.to_vec())),
+                    frames::NextFrame::TooLarge => found.push(None),
+                    frames::NextFrame::Incomplete => break,
                 }
             }
         }
@@ -48,7 +48,7 @@ pub fn list(how: u8, size: usize, bytes: &[u8]) {
         let (mut items, mut found) = (Items::new(encoding, kind.kind), Vec::new());
         for chunk in bytes.chunks(size) {
             items.push(chunk);
-            while let items::Next::Item(item) = items.next().ok()? {
+            while let items::NextItem::Item(item) = items.next().ok()? {
                 found.push(item.to_vec());
             }
         }

@@ -10,7 +10,7 @@ use crate::transport::envelope::{MAGIC, read_type};
 
 /// What comes next.
 #[derive(Debug, PartialEq)]
-pub(super) enum Next<'i> {
+pub(super) enum NextItem<'i> {
     /// A whole item.
     Item(&'i [u8]),
     /// More bytes are needed, unless this was all.
@@ -40,7 +40,7 @@ impl Items {
         }
     }
 
-    pub(super) fn next(&mut self) -> Result<Next<'_>, MalformedObject> {
+    pub(super) fn next(&mut self) -> Result<NextItem<'_>, MalformedObject> {
         match self {
             Self::Json(items) => items.next(),
             Self::Protobuf(items) => items.next(),
@@ -66,12 +66,12 @@ fn too_large() -> MalformedObject {
 
 /// Bytes that have come and were not given out yet.
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingBytes {
     bytes: Vec<u8>,
     taken: usize,
 }
 
-impl Pending {
+impl PendingBytes {
     fn push(&mut self, chunk: &[u8]) {
         self.bytes.drain(..self.taken);
         self.taken = 0;
@@ -86,7 +86,7 @@ impl Pending {
 /// Items in JSON. What is around them is kept and read at the end.
 #[derive(Debug, Default)]
 pub(super) struct JsonItems {
-    pending: Pending,
+    pending: PendingBytes,
     /// The list without its items.
     around: Vec<u8>,
     /// How far the item that is not complete yet was looked at.
@@ -120,10 +120,10 @@ impl Text {
 }
 
 impl JsonItems {
-    fn next(&mut self) -> Result<Next<'_>, MalformedObject> {
+    fn next(&mut self) -> Result<NextItem<'_>, MalformedObject> {
         // Between items, and around them.
         while self.searched == 0 {
-            let Some(&byte) = self.pending.rest().first() else { return Ok(Next::Incomplete) };
+            let Some(&byte) = self.pending.rest().first() else { return Ok(NextItem::Incomplete) };
             if self.is_in_items && self.depth == 2 {
                 match byte {
                     b'{' => break,
@@ -151,14 +151,14 @@ impl JsonItems {
                 (self.searched, self.depth, self.text) = (0, depth, Text::Outside);
                 let begin = self.pending.taken;
                 self.pending.taken += at;
-                return Ok(Next::Item(&self.pending.bytes[begin..begin + at]));
+                return Ok(NextItem::Item(&self.pending.bytes[begin..begin + at]));
             }
         }
         if rest.len() > MAX_FRAME {
             return Err(too_large());
         }
         (self.searched, self.depth, self.text) = (at, depth, text);
-        Ok(Next::Incomplete)
+        Ok(NextItem::Incomplete)
     }
 
     /// Takes over a byte that belongs to no item.
@@ -201,7 +201,7 @@ impl JsonItems {
 /// Items in protobuf: fields 2 of the message in field 2 of the envelope.
 #[derive(Debug)]
 pub(super) struct ProtobufItems {
-    pending: Pending,
+    pending: PendingBytes,
     place: Place,
     /// Bytes that are skipped and still to come.
     to_skip: u64,
@@ -231,7 +231,7 @@ struct Header {
 impl ProtobufItems {
     fn new(kind: &str) -> Self {
         Self {
-            pending: Pending::default(),
+            pending: PendingBytes::default(),
             place: Place::Begin,
             to_skip: 0,
             kind: format!("{kind}List"),
@@ -239,7 +239,7 @@ impl ProtobufItems {
         }
     }
 
-    fn next(&mut self) -> Result<Next<'_>, MalformedObject> {
+    fn next(&mut self) -> Result<NextItem<'_>, MalformedObject> {
         loop {
             let rest = self.pending.rest();
             if self.to_skip > 0 {
@@ -248,7 +248,7 @@ impl ProtobufItems {
                 self.pending.taken += n;
                 self.to_skip -= n as u64;
                 if self.to_skip > 0 {
-                    return Ok(Next::Incomplete);
+                    return Ok(NextItem::Incomplete);
                 }
                 continue;
             }
@@ -257,7 +257,7 @@ impl ProtobufItems {
                 continue;
             }
             if self.place == Place::Begin {
-                let Some(magic) = rest.first_chunk() else { return Ok(Next::Incomplete) };
+                let Some(magic) = rest.first_chunk() else { return Ok(NextItem::Incomplete) };
                 if magic != MAGIC {
                     return Err(bad("the list does not begin as an object in protobuf does"));
                 }
@@ -265,7 +265,7 @@ impl ProtobufItems {
                 self.place = Place::Envelope;
                 continue;
             }
-            let Some(header) = header(rest)? else { return Ok(Next::Incomplete) };
+            let Some(header) = header(rest)? else { return Ok(NextItem::Incomplete) };
             let length = header.length.unwrap_or(0);
             if let Place::List(left) = self.place {
                 let whole = (header.n_bytes as u64).saturating_add(length);
@@ -279,7 +279,7 @@ impl ProtobufItems {
                     self.place = Place::List(left);
                     continue;
                 }
-                let Some(range) = self.whole(header)? else { return Ok(Next::Incomplete) };
+                let Some(range) = self.whole(header)? else { return Ok(NextItem::Incomplete) };
                 // Only now that all of it is there: until then each call reads the same header again, and would take the length
                 // off again.
                 self.place = Place::List(left);
@@ -287,7 +287,7 @@ impl ProtobufItems {
                     self.end = Some(decode::protobuf_list_end(&self.pending.bytes[range])?);
                     continue;
                 }
-                return Ok(Next::Item(&self.pending.bytes[range]));
+                return Ok(NextItem::Item(&self.pending.bytes[range]));
             }
             match (header.number, header.length) {
                 // The header alone is taken. The list in it is not waited for: its items are given out one by one.
@@ -296,7 +296,7 @@ impl ProtobufItems {
                     self.place = Place::List(length);
                 }
                 (1, Some(_)) => {
-                    let Some(range) = self.whole(header)? else { return Ok(Next::Incomplete) };
+                    let Some(range) = self.whole(header)? else { return Ok(NextItem::Incomplete) };
                     let found = read_type(&self.pending.bytes[range]);
                     let (_, found) =
                         found.map_err(|error| MalformedObject::whole("list", error))?;
@@ -386,7 +386,7 @@ mod tests {
         let mut found = Vec::new();
         for chunk in body.chunks(size) {
             items.push(chunk);
-            while let Next::Item(item) = items.next()? {
+            while let NextItem::Item(item) = items.next()? {
                 found.push(item.to_vec());
             }
         }

@@ -5,9 +5,9 @@ use kube_scheduler_config::FeatureGates;
 use super::*;
 use crate::inbox::InboxReceiver;
 use crate::metrics::MetricsOptions;
-use crate::transport::{Scripted, scripted};
+use crate::transport::{ScriptedReply, scripted};
 
-const LIST: Scripted = Scripted::Body(
+const LIST: ScriptedReply = ScriptedReply::Body(
     r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[]}"#,
 );
 
@@ -25,7 +25,7 @@ fn reflector_of(kind: WatchedKind, api: Api) -> (Reflector, InboxReceiver) {
 /// What a reflector asks a server for that gives these answers, up to the first request that gets none, and the pause before
 /// each request.
 async fn asked(
-    answers: impl IntoIterator<Item = Scripted, IntoIter: Send + 'static>,
+    answers: impl IntoIterator<Item = ScriptedReply, IntoIter: Send + 'static>,
     prepare: impl FnOnce(Reflector) -> Reflector,
 ) -> Vec<(String, Duration)> {
     let (api, script) = scripted(answers);
@@ -65,10 +65,10 @@ fn steps(asked: &[(String, Duration)]) -> Vec<&str> {
 async fn a_streaming_list_that_is_to_come_later_becomes_no_paged_one() {
     let too_many = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":429}}\n";
     let answers = [
-        Scripted::Status(429, None),
-        Scripted::Lost(std::io::ErrorKind::ConnectionRefused),
-        Scripted::Body(too_many),
-        Scripted::Status(500, None),
+        ScriptedReply::Status(429, None),
+        ScriptedReply::Lost(std::io::ErrorKind::ConnectionRefused),
+        ScriptedReply::Body(too_many),
+        ScriptedReply::Status(500, None),
     ];
     let asked = asked(answers, Reflector::beginning_with_latest).await;
     assert_eq!(steps(&asked), ["stream", "stream", "stream", "stream", "pages"]);
@@ -80,7 +80,7 @@ async fn a_streaming_list_that_is_to_come_later_becomes_no_paged_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_comes_back_when_the_server_wants_it_to() {
-    let later = Scripted::Status(429, Some(1));
+    let later = ScriptedReply::Status(429, Some(1));
     let answers = [LIST, later, later, later];
     let asked = asked(answers, |reflector| reflector).await;
     assert_eq!(steps(&asked), ["list", "watch 5", "watch 5", "watch 5", "watch 5"]);
@@ -92,7 +92,7 @@ async fn a_watch_comes_back_when_the_server_wants_it_to() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_has_broken_off_goes_on_at_once_where_it_was() {
     let bookmark = "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"7\"}}}\n";
-    let watch = |begin, seconds, breaks| Scripted::Watch {
+    let watch = |begin, seconds, breaks| ScriptedReply::Watch {
         begin,
         lasts: Duration::from_secs(seconds),
         breaks,
@@ -121,7 +121,7 @@ async fn a_watch_that_has_broken_off_goes_on_at_once_where_it_was() {
 #[tokio::test(start_paused = true)]
 async fn what_lists_and_watches_bring_shows_that_the_server_lives() {
     let begin = "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"7\"}}}\n";
-    let watch = Scripted::Watch { begin, lasts: Duration::from_secs(30), breaks: false };
+    let watch = ScriptedReply::Watch { begin, lasts: Duration::from_secs(30), breaks: false };
     let (api, script) = scripted([LIST, watch]);
     let (reflector, _core) = reflector(api.clone());
     tokio::select! {
@@ -131,15 +131,15 @@ async fn what_lists_and_watches_bring_shows_that_the_server_lives() {
     assert_eq!(api.n_signs(), 4, "two answers, and a part of each");
 }
 
-const ALPHA: Scripted = Scripted::Body(r#"{"versions":[{"version":"v1alpha2"}]}"#);
-const BETA: Scripted = Scripted::Body(r#"{"versions":[{"version":"v1beta1"}]}"#);
-const NO_VERSION: Scripted = Scripted::Body(r#"{"versions":[]}"#);
-const RESOURCES: Scripted = Scripted::Body(r#"{"resources":[{"name":"podgroups"}]}"#);
-const GROUPS: Scripted = Scripted::Body(
+const ALPHA: ScriptedReply = ScriptedReply::Body(r#"{"versions":[{"version":"v1alpha2"}]}"#);
+const BETA: ScriptedReply = ScriptedReply::Body(r#"{"versions":[{"version":"v1beta1"}]}"#);
+const NO_VERSION: ScriptedReply = ScriptedReply::Body(r#"{"versions":[]}"#);
+const RESOURCES: ScriptedReply = ScriptedReply::Body(r#"{"resources":[{"name":"podgroups"}]}"#);
+const GROUPS: ScriptedReply = ScriptedReply::Body(
     r#"{"kind":"PodGroupList","apiVersion":"scheduling.k8s.io/v1alpha2","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"namespace":"x","name":"g","uid":"u","resourceVersion":"3"}}]}"#,
 );
-const NOT_FOUND: Scripted = Scripted::Status(404, None);
-const FORBIDDEN: Scripted = Scripted::Status(403, None);
+const NOT_FOUND: ScriptedReply = ScriptedReply::Status(404, None);
+const FORBIDDEN: ScriptedReply = ScriptedReply::Status(403, None);
 
 /// What a reflector of PodGroups did until a request got no answer.
 #[derive(Debug, Default)]
@@ -160,7 +160,7 @@ impl Followed {
 }
 
 async fn follow_groups(
-    answers: impl IntoIterator<Item = Scripted, IntoIter: Send + 'static>,
+    answers: impl IntoIterator<Item = ScriptedReply, IntoIter: Send + 'static>,
 ) -> Followed {
     let (api, script) = scripted(answers);
     let kind = WatchedKind::all_for(["scheduling.k8s.io/PodGroup"]).pop().unwrap();
@@ -195,7 +195,7 @@ async fn follow_groups(
 
 #[tokio::test(start_paused = true)]
 async fn objects_stay_known_while_the_version_that_serves_them_is_looked_up() {
-    let pages = Scripted::Status(400, None);
+    let pages = ScriptedReply::Status(400, None);
     let answers = [ALPHA, RESOURCES, GROUPS, NOT_FOUND, BETA, RESOURCES, pages, GROUPS];
     let followed = follow_groups(answers).await;
     let (alpha, beta) = ("/v1alpha2/podgroups", "/v1beta1/podgroups");

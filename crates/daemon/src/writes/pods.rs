@@ -123,10 +123,10 @@ impl Binding<'_> {
         let mut has_said = false;
         loop {
             let error = match node_of(self.api, self.pod, self.timeout).await {
-                Ok(Found::Node(node)) => return node == self.node,
-                Ok(Found::Gone) => return false,
-                Ok(Found::NoNode) if !may_arrive => return false,
-                Ok(Found::NoNode) => {
+                Ok(PodLocation::Node(node)) => return node == self.node,
+                Ok(PodLocation::Gone) => return false,
+                Ok(PodLocation::NoNode) if !may_arrive => return false,
+                Ok(PodLocation::NoNode) => {
                     if self.api.may_write().await.is_err() {
                         // Leadership is over.
                         return false;
@@ -175,7 +175,7 @@ fn binding(pod: &PodRef, node: &str, encoding: Encoding) -> Vec<u8> {
 }
 
 /// Where a pod runs.
-enum Found {
+enum PodLocation {
     Node(String),
     /// Nowhere yet.
     NoNode,
@@ -184,9 +184,9 @@ enum Found {
 }
 
 /// Where a pod runs according to the server. All but a pod that can be read, and that there is none, is an error.
-async fn node_of(api: &Api, pod: &PodRef, timeout: Duration) -> Result<Found, ApiError> {
+async fn node_of(api: &Api, pod: &PodRef, timeout: Duration) -> Result<PodLocation, ApiError> {
     #[derive(Deserialize)]
-    struct Read {
+    struct PodOnServer {
         metadata: Metadata,
         #[serde(default)]
         spec: Spec,
@@ -201,16 +201,16 @@ async fn node_of(api: &Api, pod: &PodRef, timeout: Duration) -> Result<Found, Ap
         node_name: Option<String>,
     }
     let answer = match api.call(&Call::get(pod_path(pod)).timeout(timeout)).await {
-        Err(error) if error.code() == Some(404) => return Ok(Found::Gone),
+        Err(error) if error.code() == Some(404) => return Ok(PodLocation::Gone),
         answer => answer?,
     };
-    let read: Read = serde_json::from_slice(&answer)
+    let read: PodOnServer = serde_json::from_slice(&answer)
         .map_err(|error| ApiError::unclear(format!("the pod cannot be read: {error}")))?;
     Ok(match read.spec.node_name.filter(|node| !node.is_empty()) {
         // First: the node of another pod of the same name says nothing.
-        _ if *read.metadata.uid != *pod.uid => Found::Gone,
-        Some(node) => Found::Node(node),
-        None => Found::NoNode,
+        _ if *read.metadata.uid != *pod.uid => PodLocation::Gone,
+        Some(node) => PodLocation::Node(node),
+        None => PodLocation::NoNode,
     })
 }
 
@@ -323,32 +323,34 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::transport::{Scripted, scripted};
+    use crate::transport::{ScriptedReply, scripted};
     use kube_scheduler_api_types::{ConditionText, PodCondition, Timestamp};
     use kube_scheduler_engine::Token;
 
-    const LOST: Scripted = Scripted::Lost(io::ErrorKind::ConnectionReset);
-    const REFUSED: Scripted = Scripted::Lost(io::ErrorKind::ConnectionRefused);
+    const LOST: ScriptedReply = ScriptedReply::Lost(io::ErrorKind::ConnectionReset);
+    const REFUSED: ScriptedReply = ScriptedReply::Lost(io::ErrorKind::ConnectionRefused);
 
     fn pod() -> PodRef {
         PodRef { namespace: "x".into(), name: "p".into(), uid: "u".into() }
     }
 
     const TIMEOUT: Duration = Duration::from_secs(40);
-    const BOUND: Scripted = Scripted::Body(r#"{"metadata":{"uid":"u"},"spec":{"nodeName":"n"}}"#);
-    const ELSEWHERE: Scripted =
-        Scripted::Body(r#"{"metadata":{"uid":"u"},"spec":{"nodeName":"m"}}"#);
-    const UNBOUND: Scripted = Scripted::Body(r#"{"metadata":{"uid":"u"},"spec":{}}"#);
-    const ANOTHER: Scripted = Scripted::Body(r#"{"metadata":{"uid":"v"},"spec":{"nodeName":"n"}}"#);
-    const GARBAGE: Scripted = Scripted::Body("<html>");
+    const BOUND: ScriptedReply =
+        ScriptedReply::Body(r#"{"metadata":{"uid":"u"},"spec":{"nodeName":"n"}}"#);
+    const ELSEWHERE: ScriptedReply =
+        ScriptedReply::Body(r#"{"metadata":{"uid":"u"},"spec":{"nodeName":"m"}}"#);
+    const UNBOUND: ScriptedReply = ScriptedReply::Body(r#"{"metadata":{"uid":"u"},"spec":{}}"#);
+    const ANOTHER: ScriptedReply =
+        ScriptedReply::Body(r#"{"metadata":{"uid":"v"},"spec":{"nodeName":"n"}}"#);
+    const GARBAGE: ScriptedReply = ScriptedReply::Body("<html>");
 
-    const fn status(code: u16) -> Scripted {
-        Scripted::Status(code, None)
+    const fn status(code: u16) -> ScriptedReply {
+        ScriptedReply::Status(code, None)
     }
 
     /// How a binding ends and how long its request took, and the times and methods of all requests, which are about the pod.
     async fn bind(
-        answers: impl IntoIterator<Item = Scripted, IntoIter: Send + 'static>,
+        answers: impl IntoIterator<Item = ScriptedReply, IntoIter: Send + 'static>,
     ) -> (Result<Success, Failure>, Duration, Vec<(Duration, String)>) {
         let (api, script) = scripted(answers);
         let write = PodWrite::Bind { token: Token(1), pod: pod(), node: "n".into() };
@@ -369,7 +371,7 @@ mod tests {
         for (answer, stands) in
             [(BOUND, true), (ELSEWHERE, false), (ANOTHER, false), (status(404), false)]
         {
-            let answers = iter::once(LOST).chain(silent).chain([Scripted::Silence, answer]);
+            let answers = iter::once(LOST).chain(silent).chain([ScriptedReply::Silence, answer]);
             let (result, length, asked) = bind(answers).await;
             assert_eq!(result.is_ok(), stands, "{answer:?}");
             let methods: Vec<&str> = asked.iter().map(|(_, method)| &**method).collect();
@@ -381,7 +383,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_binding_that_may_still_arrive_is_sent_again() {
-        let done = Scripted::Body("{}");
+        let done = ScriptedReply::Body("{}");
         for (answers, stands, expected) in [
             (vec![LOST, UNBOUND, done], true, "POST GET POST"),
             // The first one arrived meanwhile, or another scheduler's.
@@ -415,7 +417,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_never_says_whether_a_binding_stands_keeps_no_pod_for_ever() {
-        let later = Scripted::Status(429, Some(3_600));
+        let later = ScriptedReply::Status(429, Some(3_600));
         // Each pause is stretched at random.
         for (answer, longest_pause) in [(REFUSED, 10), (later, 30)] {
             let start = tokio::time::Instant::now();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube_scheduler_daemon::{Daemon, DaemonBuilder, DaemonHandle, Endpoint};
 use kube_scheduler_devcluster::{
-    ChangeType, DevCluster, DevClusterBuilder, NodeTemplate, Object, PODS, Selection, Watcher,
+    ChangeType, DevCluster, DevClusterBuilder, NodeTemplate, PODS, Selection, StoredObject, Watcher,
 };
 use kube_scheduler_plugins_intree::registry;
 use serde_json::{Value, json};
@@ -147,7 +147,7 @@ impl BindingLog {
     }
 }
 
-fn note(log: &Nodes, pod: &Object) {
+fn note(log: &Nodes, pod: &StoredObject) {
     let value = pod.value();
     let Some(node) = value["spec"]["nodeName"].as_str() else { return };
     let mut log = log.lock().unwrap();

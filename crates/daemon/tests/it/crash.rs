@@ -1,6 +1,6 @@
 //! A scheduler that dies half-way, and the one that comes after it.
 
-use kube_scheduler_devcluster::{Effect, FaultRule};
+use kube_scheduler_devcluster::{FaultEffect, FaultRule};
 
 use crate::cluster::{BindingLog, Running, cluster, daemon, n_bound, pods, until, until_bound};
 
@@ -9,8 +9,8 @@ async fn killing_it_half_way_loses_and_doubles_nothing() {
     let cluster = cluster(10).await;
     cluster.bulk_create(pods("p", 500)).unwrap();
     // Some answers never arrive, so that pods are bound without the dying scheduler's knowledge.
-    let slow =
-        FaultRule::new(Effect::Latency { millis: 200, jitter_millis: 50 }).resource("pods/binding");
+    let slow = FaultRule::new(FaultEffect::Latency { millis: 200, jitter_millis: 50 })
+        .resource("pods/binding");
     cluster.faults().add(slow).unwrap();
     let log = BindingLog::start(&cluster);
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube_scheduler_daemon::{Daemon, Endpoint};
-use kube_scheduler_devcluster::{DevCluster, Effect, FaultRule, PODS};
+use kube_scheduler_devcluster::{DevCluster, FaultEffect, FaultRule, PODS};
 use kube_scheduler_plugins_intree::registry;
 use serde_json::json;
 
@@ -68,7 +68,10 @@ async fn a_deletion_missed_while_the_history_was_lost_is_noticed() {
     // The watch cannot come back before the deletion is forgotten.
     cluster
         .faults()
-        .add(FaultRule::new(Effect::Error { code: 503, retry_after_seconds: None }).verb("watch"))
+        .add(
+            FaultRule::new(FaultEffect::Error { code: 503, retry_after_seconds: None })
+                .verb("watch"),
+        )
         .unwrap();
     cluster.faults().drop_watches(None, true);
     cluster.delete(PODS, "default", "first").unwrap();
@@ -82,8 +85,10 @@ async fn a_deletion_missed_while_the_history_was_lost_is_noticed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_binding_whose_answer_is_lost_counts() {
     let cluster = cluster(5).await;
-    let lost =
-        FaultRule::new(Effect::ResetAfter).verb("create").resource("pods/binding").probability(0.5);
+    let lost = FaultRule::new(FaultEffect::ResetAfter)
+        .verb("create")
+        .resource("pods/binding")
+        .probability(0.5);
     cluster.faults().add(lost).unwrap();
     cluster.bulk_create(pods("p", 60)).unwrap();
     let log = BindingLog::start(&cluster);
@@ -100,7 +105,7 @@ async fn a_binding_whose_answer_is_lost_counts() {
 async fn refused_bindings_are_tried_again() {
     let cluster = cluster(5).await;
     let refused = |code| {
-        FaultRule::new(Effect::Error { code, retry_after_seconds: None })
+        FaultRule::new(FaultEffect::Error { code, retry_after_seconds: None })
             .verb("create")
             .resource("pods/binding")
             .count(5)
@@ -109,7 +114,7 @@ async fn refused_bindings_are_tried_again() {
     cluster.faults().add(refused(500)).unwrap();
     cluster
         .faults()
-        .add(FaultRule::new(Effect::Reset).verb("create").resource("pods/binding").count(5))
+        .add(FaultRule::new(FaultEffect::Reset).verb("create").resource("pods/binding").count(5))
         .unwrap();
     cluster.bulk_create(pods("p", 40)).unwrap();
     let scheduler = Running::start(daemon(&cluster)).await;
@@ -123,7 +128,7 @@ async fn refused_bindings_are_tried_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_asks_for_patience_gets_it() {
     let cluster = cluster(5).await;
-    let busy = FaultRule::new(Effect::Error { code: 429, retry_after_seconds: Some(1) })
+    let busy = FaultRule::new(FaultEffect::Error { code: 429, retry_after_seconds: Some(1) })
         .verb("create")
         .resource("pods/binding")
         .count(20);
@@ -139,7 +144,7 @@ async fn a_server_that_asks_for_patience_gets_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn status_patches_are_tried_again() {
     let cluster = cluster(1).await;
-    let refused = FaultRule::new(Effect::Error { code: 503, retry_after_seconds: None })
+    let refused = FaultRule::new(FaultEffect::Error { code: 503, retry_after_seconds: None })
         .verb("patch")
         .resource("pods/status")
         .count(3);
@@ -164,7 +169,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
     let cluster = cluster(3).await;
     // More than a page.
     cluster.bulk_create(pods("p", 1_100)).unwrap();
-    let refused = FaultRule::new(Effect::Error { code: 422, retry_after_seconds: None })
+    let refused = FaultRule::new(FaultEffect::Error { code: 422, retry_after_seconds: None })
         .verb("watch")
         .count(3);
     cluster.faults().add(refused).unwrap();

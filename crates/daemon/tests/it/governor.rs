@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use kube_scheduler_daemon::RateLimit;
-use kube_scheduler_devcluster::{DevCluster, EVENTS, Effect, FaultRule, PODS, Selection};
+use kube_scheduler_devcluster::{DevCluster, EVENTS, FaultEffect, FaultRule, PODS, Selection};
 use serde_json::{Value, json};
 
 use crate::cluster::{Running, cluster, daemon, n_bound, pod, pods, until, until_bound};
@@ -41,13 +41,13 @@ fn metric(page: &str, series: &str) -> Option<f64> {
 }
 
 fn busy(verb: &str, resource: &str) -> FaultRule {
-    FaultRule::new(Effect::Error { code: 429, retry_after_seconds: Some(1) })
+    FaultRule::new(FaultEffect::Error { code: 429, retry_after_seconds: Some(1) })
         .verb(verb)
         .resource(resource)
 }
 
 fn slow(millis: u64) -> FaultRule {
-    FaultRule::new(Effect::Latency { millis, jitter_millis: 0 })
+    FaultRule::new(FaultEffect::Latency { millis, jitter_millis: 0 })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -154,13 +154,13 @@ async fn a_fixed_rate_is_kept() {
 async fn bindings_are_not_lost_whatever_the_server_does_to_them() {
     let cluster = cluster(5).await;
     let hits = [
-        Effect::Error { code: 500, retry_after_seconds: None },
-        Effect::Error { code: 409, retry_after_seconds: None },
-        Effect::Error { code: 429, retry_after_seconds: Some(1) },
-        Effect::Error { code: 503, retry_after_seconds: Some(1) },
-        Effect::Error { code: 504, retry_after_seconds: None },
-        Effect::ResetAfter,
-        Effect::Reset,
+        FaultEffect::Error { code: 500, retry_after_seconds: None },
+        FaultEffect::Error { code: 409, retry_after_seconds: None },
+        FaultEffect::Error { code: 429, retry_after_seconds: Some(1) },
+        FaultEffect::Error { code: 503, retry_after_seconds: Some(1) },
+        FaultEffect::Error { code: 504, retry_after_seconds: None },
+        FaultEffect::ResetAfter,
+        FaultEffect::Reset,
     ];
     for effect in hits {
         let rule = FaultRule::new(effect)

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use kube_scheduler_config::FeatureGates;
 use kube_scheduler_daemon::Patience;
-use kube_scheduler_devcluster::{DevCluster, EVENTS, Effect, FaultRule, NODES, PODS, Selection};
+use kube_scheduler_devcluster::{
+    DevCluster, EVENTS, FaultEffect, FaultRule, NODES, PODS, Selection,
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -20,7 +22,7 @@ const HASTE: Patience = Patience {
 };
 
 fn error(code: u16) -> FaultRule {
-    FaultRule::new(Effect::Error { code, retry_after_seconds: None })
+    FaultRule::new(FaultEffect::Error { code, retry_after_seconds: None })
 }
 
 /// Runs a scheduler under faults for a while, counts what it asked, and wants it to recover.
@@ -46,7 +48,7 @@ async fn recovers(cluster: &DevCluster, rules: Vec<FaultRule>, most_requests_per
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_answers_garbage_is_asked_again_in_peace() {
     let cluster = cluster(2).await;
-    recovers(&cluster, vec![FaultRule::new(Effect::Garbage)], 8).await;
+    recovers(&cluster, vec![FaultRule::new(FaultEffect::Garbage)], 8).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,20 +66,20 @@ async fn a_server_that_forbids_everything_is_asked_again_in_peace() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_says_nothing_is_given_up_and_asked_again() {
     let cluster = cluster(2).await;
-    let hangs = FaultRule::new(Effect::Latency { millis: 600_000, jitter_millis: 0 });
+    let hangs = FaultRule::new(FaultEffect::Latency { millis: 600_000, jitter_millis: 0 });
     recovers(&cluster, vec![hangs.verb("list").verb("watch")], 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_that_is_silent_is_given_up() {
     let cluster = cluster(2).await;
-    recovers(&cluster, vec![FaultRule::new(Effect::Silence)], 4).await;
+    recovers(&cluster, vec![FaultRule::new(FaultEffect::Silence)], 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_that_break_off_are_asked_for_again() {
     let cluster = cluster(2).await;
-    let breaks_off = FaultRule::new(Effect::Truncate { after_bytes: 300 });
+    let breaks_off = FaultRule::new(FaultEffect::Truncate { after_bytes: 300 });
     recovers(&cluster, vec![breaks_off.verb("list").verb("watch")], 8).await;
 }
 
@@ -91,7 +93,7 @@ async fn a_server_that_always_forgets_is_asked_again_in_peace() {
 async fn watches_that_end_at_once_are_no_busy_loop() {
     let cluster =
         cluster_of(DevCluster::builder().bookmark_interval(Duration::from_millis(10)), 2).await;
-    let ends = FaultRule::new(Effect::CloseWatch { after_events: 0 });
+    let ends = FaultRule::new(FaultEffect::CloseWatch { after_events: 0 });
     recovers(&cluster, vec![ends], 21).await;
 }
 
@@ -101,11 +103,11 @@ async fn servers_that_stream_no_lists_are_listed_in_pages() {
     // More than two pages; some of them are refused half-way, one because its place in the list is forgotten.
     cluster.bulk_create(pods("p", 1_200)).unwrap();
     // The very first list is not in pages yet.
-    let first = FaultRule::new(Effect::Truncate { after_bytes: 5_000 });
+    let first = FaultRule::new(FaultEffect::Truncate { after_bytes: 5_000 });
     let first = first.verb("list").resource("pods").count(1);
     let mut forgotten = error(410).verb("list").resource("pods").count(1);
     forgotten.skip = 1;
-    let mut broken = FaultRule::new(Effect::Truncate { after_bytes: 5_000 });
+    let mut broken = FaultRule::new(FaultEffect::Truncate { after_bytes: 5_000 });
     broken = broken.verb("list").resource("pods").count(1);
     broken.skip = 2;
     // The first watch of each kind is the one that would have started with a list.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube_scheduler_config::{Configuration, FeatureGates};
 use kube_scheduler_daemon::{Daemon, DaemonHandle, LeaderElectionOptions, Patience, RunError};
 use kube_scheduler_devcluster::{
-    DevCluster, EVENTS, Effect, FaultRule, LEASES, NODES, NodeTemplate, PODS, Selection,
+    DevCluster, EVENTS, FaultEffect, FaultRule, LEASES, NODES, NodeTemplate, PODS, Selection,
 };
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -157,7 +157,7 @@ async fn one_leads_and_the_other_waits_with_warm_caches_until_the_lease_is_given
 async fn leaders_killed_at_random_moments_are_taken_over_from_and_nothing_is_bound_twice() {
     let cluster = cluster(10).await;
     let log = BindingLog::start(&cluster);
-    let slow = FaultRule::new(Effect::Latency { millis: 1, jitter_millis: 30 });
+    let slow = FaultRule::new(FaultEffect::Latency { millis: 1, jitter_millis: 30 });
     cluster.faults().add(slow.resource("pods/binding")).unwrap();
     let mut contenders = Vec::new();
     for number in 0..3 {
@@ -201,11 +201,11 @@ async fn a_leader_that_cannot_renew_ends_and_writes_nothing_any_more() {
     first.until_leading().await;
     // Of the lease's resource everything hangs; bindings would still get through.
     let hangs = |resource| {
-        FaultRule::new(Effect::Latency { millis: 60_000, jitter_millis: 0 }).resource(resource)
+        FaultRule::new(FaultEffect::Latency { millis: 60_000, jitter_millis: 0 }).resource(resource)
     };
     cluster.faults().add(hangs("leases.coordination.k8s.io")).unwrap();
     // Bindings are slow enough that there is always one under way and more waiting.
-    let slow = FaultRule::new(Effect::Latency { millis: 500, jitter_millis: 0 });
+    let slow = FaultRule::new(FaultEffect::Latency { millis: 500, jitter_millis: 0 });
     cluster.faults().add(slow.verb("create").resource("pods/binding")).unwrap();
     cluster.bulk_create(pods("p", 300)).unwrap();
     let error = first.task.await.unwrap().unwrap_err();
@@ -234,7 +234,7 @@ async fn a_standby_that_missed_what_the_last_leader_did_decides_nothing_before_i
     let second = Contender::run(second.start().await.unwrap());
     assert!(second.handle.synced().await);
     // From now on watches of pods bring nothing to any scheduler; the node is filled up without their notice.
-    let mute = FaultRule::new(Effect::Latency { millis: 600_000, jitter_millis: 0 });
+    let mute = FaultRule::new(FaultEffect::Latency { millis: 600_000, jitter_millis: 0 });
     cluster.faults().add(mute.verb("watch").resource("pods")).unwrap();
     cluster.faults().drop_watches(Some(PODS), true);
     let mut large = pod("large");
@@ -280,7 +280,7 @@ async fn a_standby_may_leave_its_caches_empty_until_it_leads() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_that_may_not_watch_the_lease_asks_now_and_then() {
     let cluster = cluster(2).await;
-    let refused = FaultRule::new(Effect::Error { code: 403, retry_after_seconds: None });
+    let refused = FaultRule::new(FaultEffect::Error { code: 403, retry_after_seconds: None });
     cluster.faults().add(refused.verb("watch").resource("leases.coordination.k8s.io")).unwrap();
     let first = Contender::start(&cluster, "first").await;
     first.until_leading().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube_scheduler_devcluster::{
-    DISRUPTION_BUDGETS, DevCluster, EVENTS, Effect, FaultRule, HollowOptions, PODS, Selection,
+    DISRUPTION_BUDGETS, DevCluster, EVENTS, FaultEffect, FaultRule, HollowOptions, PODS, Selection,
 };
 use serde_json::{Value, json};
 
@@ -167,7 +167,7 @@ async fn preemptors_do_not_count_on_the_same_room() {
 async fn an_eviction_that_fails_is_tried_again() {
     let cluster = prompt(1).await;
     cluster.create(sized("victim", "4", 0)).unwrap();
-    let refused = FaultRule::new(Effect::Error { code: 403, retry_after_seconds: None })
+    let refused = FaultRule::new(FaultEffect::Error { code: 403, retry_after_seconds: None })
         .verb("delete")
         .resource("pods")
         .count(2);
@@ -188,7 +188,7 @@ async fn a_victim_that_is_too_large_for_its_condition_is_evicted_without() {
     cluster.create(sized("victim", "4", 0)).unwrap();
     let scheduler = Running::start(daemon(&cluster)).await;
     until_bound(&cluster, 1).await;
-    let mut too_large = FaultRule::new(Effect::Error { code: 413, retry_after_seconds: None })
+    let mut too_large = FaultRule::new(FaultEffect::Error { code: 413, retry_after_seconds: None })
         .verb("patch")
         .resource("pods/status");
     too_large.name = Some("victim".to_owned());

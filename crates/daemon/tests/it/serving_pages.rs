@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use kube_scheduler_config::Configuration;
 use kube_scheduler_daemon::{Introspection, ServingOptions, VerbosityError, VerbositySetter};
-use kube_scheduler_devcluster::{Effect, FaultRule};
+use kube_scheduler_devcluster::{FaultEffect, FaultRule};
 use serde_json::{Value, json};
 
 use crate::cluster::{Running, cluster, daemon, pods, until, until_bound};
@@ -33,8 +33,8 @@ fn is_plain(reply: &HttpReply) -> bool {
 async fn health_metrics_and_configuration_are_served() {
     let cluster = cluster(2).await;
     // Without nodes nothing is synced, so nothing is ready.
-    let no_nodes =
-        FaultRule::new(Effect::Error { code: 500, retry_after_seconds: None }).resource("nodes");
+    let no_nodes = FaultRule::new(FaultEffect::Error { code: 500, retry_after_seconds: None })
+        .resource("nodes");
     cluster.faults().add(no_nodes).unwrap();
     cluster.bulk_create(pods("p", 3)).unwrap();
     let scheduler = Running::start(daemon(&cluster).serving(Some(open()))).await;

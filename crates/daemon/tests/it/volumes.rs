@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use kube_scheduler_config::{Configuration, FeatureGates, load};
 use kube_scheduler_devcluster::{
-    DevCluster, EVENTS, Effect, FaultRule, KindId, NODES, NodeTemplate, PERSISTENT_VOLUME_CLAIMS,
-    PERSISTENT_VOLUMES, PODS, ProvisionFault, Selection,
+    DevCluster, EVENTS, FaultEffect, FaultRule, KindId, NODES, NodeTemplate,
+    PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, ProvisionFault, Selection,
 };
 use serde_json::{Value, json};
 
@@ -253,7 +253,7 @@ async fn refused_writes_of_volumes_and_claims_are_tried_again() {
     let cluster = cluster(2).await;
     let nodes = node_names(&cluster);
     let refused = |verb: &str, resource: &str| {
-        FaultRule::new(Effect::Error { code: 409, retry_after_seconds: None })
+        FaultRule::new(FaultEffect::Error { code: 409, retry_after_seconds: None })
             .verb(verb)
             .resource(resource)
             .count(1)

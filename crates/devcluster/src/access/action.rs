@@ -1,7 +1,7 @@
 //! What a request wants to do, whether it may, and the record of a rejection.
 
 use super::user::User;
-use crate::status::ApiError;
+use crate::status::StatusError;
 
 /// What a request wants to do, in the words of RBAC rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,11 +27,11 @@ impl Action {
     }
 
     /// The error that rejects this action, in the API server's words.
-    pub(crate) fn refusal(&self, user: &User) -> ApiError {
+    pub(crate) fn refusal(&self, user: &User) -> StatusError {
         let user = &user.name;
         if !self.path.is_empty() {
             let why = format!("forbidden: User {user:?} cannot {} path {:?}", self.verb, self.path);
-            return ApiError::with_code(403, why);
+            return StatusError::with_code(403, why);
         }
         let scope = if self.namespace.is_empty() {
             "at the cluster scope".to_owned()
@@ -44,7 +44,7 @@ impl Action {
             self.full_resource(),
             self.group,
         );
-        ApiError::access_denied(&self.group, &self.resource, &self.name, &why)
+        StatusError::access_denied(&self.group, &self.resource, &self.name, &why)
     }
 }
 

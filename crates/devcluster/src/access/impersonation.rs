@@ -9,7 +9,7 @@ use http::HeaderMap;
 use super::Access;
 use super::action::Action;
 use super::user::User;
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::Store;
 
 const USER: &str = "impersonate-user";
@@ -27,7 +27,7 @@ impl Access {
         store: &Store,
         requester: User,
         headers: &HeaderMap,
-    ) -> Result<User, ApiError> {
+    ) -> Result<User, StatusError> {
         let Some(wanted) = wanted(headers)? else { return Ok(requester) };
         for action in wanted.actions() {
             self.authorize(store, &requester, &action)?;
@@ -37,39 +37,41 @@ impl Access {
 }
 
 /// What the headers of one request ask for.
-struct Wanted {
+struct ImpersonationRequest {
     name: String,
     groups: Vec<String>,
 }
 
-fn wanted(headers: &HeaderMap) -> Result<Option<Wanted>, ApiError> {
+fn wanted(headers: &HeaderMap) -> Result<Option<ImpersonationRequest>, StatusError> {
     for name in headers.keys().map(http::HeaderName::as_str) {
         if name.starts_with("impersonate-") && !matches!(name, USER | GROUP) {
             let why = format!(
                 "header {name} is not supported: only Impersonate-User and Impersonate-Group are"
             );
-            return Err(ApiError::bad_request(why));
+            return Err(StatusError::bad_request(why));
         }
     }
-    let texts = |name| -> Result<Vec<String>, ApiError> {
+    let texts = |name| -> Result<Vec<String>, StatusError> {
         let text = |value: &http::HeaderValue| match value.to_str() {
             Ok(text) => Ok(text.to_owned()),
-            Err(_) => Err(ApiError::bad_request(format!("header {name} is not ASCII"))),
+            Err(_) => Err(StatusError::bad_request(format!("header {name} is not ASCII"))),
         };
         headers.get_all(name).iter().map(text).collect()
     };
     let (mut names, groups) = (texts(USER)?, texts(GROUP)?);
     match names.len() {
         0 if groups.is_empty() => Ok(None),
-        0 => Err(ApiError::bad_request(format!(
+        0 => Err(StatusError::bad_request(format!(
             "requested impersonation of groups {groups:?} without a user: header Impersonate-User is missing"
         ))),
-        1 if !names[0].is_empty() => Ok(Some(Wanted { name: names.remove(0), groups })),
-        _ => Err(ApiError::bad_request("header Impersonate-User must name one user")),
+        1 if !names[0].is_empty() => {
+            Ok(Some(ImpersonationRequest { name: names.remove(0), groups }))
+        }
+        _ => Err(StatusError::bad_request("header Impersonate-User must name one user")),
     }
 }
 
-impl Wanted {
+impl ImpersonationRequest {
     /// Namespace and name, if the user is a service account.
     fn service_account(&self) -> Option<(&str, &str)> {
         self.name.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')

@@ -21,7 +21,7 @@ use kube_scheduler_api_types::lock;
 use serde_json::Value;
 
 use crate::kinds::KindId;
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::Store;
 pub use action::Denial;
 pub(crate) use action::{Action, Decision};
@@ -84,7 +84,7 @@ impl Access {
         &self,
         headers: &HeaderMap,
         certified: Option<&User>,
-    ) -> Result<User, ApiError> {
+    ) -> Result<User, StatusError> {
         if !self.authenticates {
             return Ok(User::administrator().authenticated());
         }
@@ -95,7 +95,7 @@ impl Access {
         let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
         token
             .and_then(|token| self.owner_of(token.trim()))
-            .ok_or_else(|| ApiError::with_code(401, "Unauthorized"))
+            .ok_or_else(|| StatusError::with_code(401, "Unauthorized"))
     }
 
     /// Rejects what `user` may not do, and records the rejection.
@@ -107,7 +107,7 @@ impl Access {
         store: &Store,
         user: &User,
         action: &Action,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), StatusError> {
         if self.decide(store, user, action).is_allowed {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::action::{Action, Decision};
 use super::user::User;
 use crate::kinds::KindId;
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::store::State;
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
@@ -214,7 +214,7 @@ fn reason(binding: &Binding, subject: &Subject) -> String {
     )
 }
 
-fn objects<'s>(state: &'s State, plural: &str) -> impl Iterator<Item = &'s Object> + use<'s> {
+fn objects<'s>(state: &'s State, plural: &str) -> impl Iterator<Item = &'s StoredObject> + use<'s> {
     KindId::by_plural("rbac.authorization.k8s.io", "v1", plural)
         .into_iter()
         .flat_map(|kind| state.objects(kind))
@@ -222,7 +222,7 @@ fn objects<'s>(state: &'s State, plural: &str) -> impl Iterator<Item = &'s Objec
 }
 
 /// An object that cannot be parsed has no rules, and so allows nothing.
-fn parsed<T: Default + for<'de> Deserialize<'de>>(object: &Object) -> T {
+fn parsed<T: Default + for<'de> Deserialize<'de>>(object: &StoredObject) -> T {
     serde_json::from_slice(object.json()).unwrap_or_default()
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::clock::to_rfc3339;
 use crate::kinds::PODS;
 use crate::object::{at, child_mut, list_at, list_mut, map_mut, meta_mut, set_condition, text_at};
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::Store;
 
 /// Binds the pod to the node that the `Binding` object names. As in Kubernetes, the node need not exist.
@@ -16,13 +16,13 @@ pub(crate) fn bind(
     name: &str,
     binding: &Value,
     dry_run: bool,
-) -> Result<(), ApiError> {
-    let conflict = |why: &str| Err(ApiError::conflict(PODS.get(), "pods/binding", name, why));
+) -> Result<(), StatusError> {
+    let conflict = |why: &str| Err(StatusError::conflict(PODS.get(), "pods/binding", name, why));
     check(name, binding)?;
     let node = text_at(binding, &["target", "name"]);
     store.write(|state| {
         let Some(current) = state.get(PODS, namespace, name) else {
-            return Err(ApiError::not_found(PODS.get(), name));
+            return Err(StatusError::not_found(PODS.get(), name));
         };
         let uid = text_at(binding, &["metadata", "uid"]);
         if !uid.is_empty() && uid != current.uid() {
@@ -66,10 +66,10 @@ pub(crate) fn bind(
     })
 }
 
-fn check(name: &str, binding: &Value) -> Result<(), ApiError> {
+fn check(name: &str, binding: &Value) -> Result<(), StatusError> {
     let given = text_at(binding, &["metadata", "name"]);
     if !given.is_empty() && given != name {
-        return Err(ApiError::bad_request("name in URL does not match name in Binding object"));
+        return Err(StatusError::bad_request("name in URL does not match name in Binding object"));
     }
     let target_kind = text_at(binding, &["target", "kind"]);
     let mut errors = Vec::new();
@@ -83,6 +83,6 @@ fn check(name: &str, binding: &Value) -> Result<(), ApiError> {
     if errors.is_empty() {
         Ok(())
     } else {
-        Err(ApiError::invalid(crate::kinds::BINDINGS.get(), name, &errors))
+        Err(StatusError::invalid(crate::kinds::BINDINGS.get(), name, &errors))
     }
 }

@@ -8,8 +8,8 @@ use super::{WriteOptions, check_namespace, commit};
 use crate::clock::to_rfc3339;
 use crate::defaults;
 use crate::kinds::KindId;
-use crate::object::{Object, map_mut, meta_mut, strip_nulls, text_at};
-use crate::status::ApiError;
+use crate::object::{StoredObject, map_mut, meta_mut, strip_nulls, text_at};
+use crate::status::StatusError;
 use crate::store::{State, Store};
 use crate::validation;
 
@@ -20,7 +20,7 @@ pub(crate) fn create(
     namespace: &str,
     value: Value,
     options: &WriteOptions,
-) -> Result<Arc<Object>, ApiError> {
+) -> Result<Arc<StoredObject>, StatusError> {
     store.write(|state| create_in(state, kind, namespace, value, options))
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn create_in(
     namespace: &str,
     mut value: Value,
     options: &WriteOptions,
-) -> Result<Arc<Object>, ApiError> {
+) -> Result<Arc<StoredObject>, StatusError> {
     // Everything below reads metadata, so its shape comes first, as a decoder would reject it.
     strip_nulls(&mut value);
     validation::check_shape(&value)?;
@@ -38,7 +38,7 @@ pub(crate) fn create_in(
     check_type(kind, &value)?;
     let namespace = scope(kind, namespace, &value)?;
     if !text_at(&value, &["metadata", "resourceVersion"]).is_empty() && !options.keep_status {
-        return Err(ApiError::bad_request(
+        return Err(StatusError::bad_request(
             "resourceVersion should not be set on objects to be created",
         ));
     }
@@ -57,7 +57,7 @@ pub(crate) fn create_in(
     defaults::admit(state, kind, &mut value, options.keep_status)?;
     validation::check(kind, &value)?;
     if state.get(kind, &namespace, &name).is_some() {
-        return Err(ApiError::already_exists(entry, &name));
+        return Err(StatusError::already_exists(entry, &name));
     }
 
     let created = to_rfc3339(state.now);
@@ -84,13 +84,13 @@ pub(crate) fn create_in(
 }
 
 /// Rejects a body whose type is not that of the path.
-pub(crate) fn check_type(kind: KindId, value: &Value) -> Result<(), ApiError> {
+pub(crate) fn check_type(kind: KindId, value: &Value) -> Result<(), StatusError> {
     let entry = kind.get();
     let (api_version, kind_name) = (text_at(value, &["apiVersion"]), text_at(value, &["kind"]));
     if (!api_version.is_empty() && api_version != entry.api_version())
         || (!kind_name.is_empty() && kind_name != entry.kind)
     {
-        return Err(ApiError::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "{kind_name} in version {api_version:?} cannot be handled as a {}: the API version in the data \
              ({api_version}) or its kind ({kind_name}) does not match the expected {} {}",
             entry.kind,
@@ -102,20 +102,22 @@ pub(crate) fn check_type(kind: KindId, value: &Value) -> Result<(), ApiError> {
 }
 
 /// The namespace of the new object: that of the request, which the object may repeat but not contradict.
-fn scope(kind: KindId, namespace: &str, value: &Value) -> Result<String, ApiError> {
+fn scope(kind: KindId, namespace: &str, value: &Value) -> Result<String, StatusError> {
     let own = text_at(value, &["metadata", "namespace"]);
     if !kind.get().namespaced {
         if own.is_empty() {
             return Ok(String::new());
         }
-        return Err(ApiError::bad_request("namespace may not be set on a cluster-scoped object"));
+        return Err(StatusError::bad_request(
+            "namespace may not be set on a cluster-scoped object",
+        ));
     }
     match (namespace.is_empty(), own.is_empty()) {
         (true, true) => {
-            Err(ApiError::bad_request("an empty namespace may not be set during creation"))
+            Err(StatusError::bad_request("an empty namespace may not be set during creation"))
         }
         (true, false) => Ok(own.to_owned()),
-        (false, false) if own != namespace => Err(ApiError::bad_request(
+        (false, false) if own != namespace => Err(StatusError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         )),
         _ => Ok(namespace.to_owned()),

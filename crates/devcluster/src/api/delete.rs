@@ -7,9 +7,9 @@ use serde_json::Value;
 use crate::clock::{add_seconds, to_rfc3339};
 use crate::dependents::ObjectKey;
 use crate::kinds::{KindId, NAMESPACES, PODS};
-use crate::object::{Object, at, child_mut, int_at, list_at, list_mut, meta_mut, text_at};
+use crate::object::{StoredObject, at, child_mut, int_at, list_at, list_mut, meta_mut, text_at};
 use crate::selectors::Selection;
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::{State, Store};
 
 /// The finalizer of an owner that is deleted after its dependents.
@@ -30,13 +30,13 @@ pub(crate) enum Propagation {
 impl Propagation {
     /// # Errors
     /// Status 422 for any other name.
-    pub(crate) fn parse(policy: &str) -> Result<Self, ApiError> {
+    pub(crate) fn parse(policy: &str) -> Result<Self, StatusError> {
         Ok(match policy {
             "" | "Background" => Self::Background,
             "Foreground" => Self::Foreground,
             "Orphan" => Self::Orphan,
             _ => {
-                return Err(ApiError::with_code(
+                return Err(StatusError::with_code(
                     422,
                     format!(
                         "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: {policy:?}: \
@@ -63,7 +63,7 @@ impl DeleteOptions {
     ///
     /// # Errors
     /// Status 422 for an unknown propagation policy.
-    pub(crate) fn from_body(body: &Value) -> Result<Self, ApiError> {
+    pub(crate) fn from_body(body: &Value) -> Result<Self, StatusError> {
         let text =
             |path: &[&str]| Some(text_at(body, path).to_owned()).filter(|text| !text.is_empty());
         let is_orphaned = body.get("orphanDependents") == Some(&Value::Bool(true));
@@ -82,9 +82,9 @@ impl DeleteOptions {
 #[derive(Debug, Clone)]
 pub(crate) enum Deletion {
     /// The object is gone; this was its last state.
-    Done(Arc<Object>),
+    Done(Arc<StoredObject>),
     /// The object waits for its kubelet or its finalizers.
-    Pending(Arc<Object>),
+    Pending(Arc<StoredObject>),
 }
 
 /// Deletes one object.
@@ -94,7 +94,7 @@ pub(crate) fn delete(
     namespace: &str,
     name: &str,
     options: &DeleteOptions,
-) -> Result<Deletion, ApiError> {
+) -> Result<Deletion, StatusError> {
     store.write(|state| delete_in(state, kind, namespace, name, options))
 }
 
@@ -104,9 +104,9 @@ pub(crate) fn delete_collection(
     kind: KindId,
     selection: &Selection,
     options: &DeleteOptions,
-) -> Result<Vec<Arc<Object>>, ApiError> {
+) -> Result<Vec<Arc<StoredObject>>, StatusError> {
     store.write(|state| {
-        let doomed: Vec<Arc<Object>> =
+        let doomed: Vec<Arc<StoredObject>> =
             state.objects(kind).filter(|object| selection.matches(object)).cloned().collect();
         for object in &doomed {
             delete_in(state, kind, object.namespace(), object.name(), options)?;
@@ -121,9 +121,9 @@ pub(crate) fn delete_in(
     namespace: &str,
     name: &str,
     options: &DeleteOptions,
-) -> Result<Deletion, ApiError> {
+) -> Result<Deletion, StatusError> {
     let Some(current) = state.get(kind, namespace, name).cloned() else {
-        return Err(ApiError::not_found(kind.get(), name));
+        return Err(StatusError::not_found(kind.get(), name));
     };
     check_preconditions(kind, &current, options)?;
     if options.dry_run {
@@ -165,7 +165,7 @@ pub(crate) fn delete_in(
 fn prepare_dependents(
     state: &mut State,
     kind: KindId,
-    object: &Object,
+    object: &StoredObject,
     value: &mut Value,
     propagation: Propagation,
 ) {
@@ -198,15 +198,15 @@ fn prepare_dependents(
 
 fn check_preconditions(
     kind: KindId,
-    current: &Object,
+    current: &StoredObject,
     options: &DeleteOptions,
-) -> Result<(), ApiError> {
+) -> Result<(), StatusError> {
     let entry = kind.get();
     let failed = |what: &str, wanted: &str, found: &str| {
         let why = format!(
             "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
         );
-        Err(ApiError::conflict(entry, entry.plural, current.name(), &why))
+        Err(StatusError::conflict(entry, entry.plural, current.name(), &why))
     };
     if let Some(uid) = options.uid.as_deref()
         && uid != current.uid()
@@ -233,11 +233,14 @@ fn grace_seconds(kind: KindId, value: &Value, options: &DeleteOptions) -> i64 {
     options.grace_seconds.unwrap_or(own).max(0)
 }
 
-fn delete_namespace(state: &mut State, current: &Arc<Object>) -> Result<Deletion, ApiError> {
+fn delete_namespace(
+    state: &mut State,
+    current: &Arc<StoredObject>,
+) -> Result<Deletion, StatusError> {
     let name = current.name().to_owned();
     if matches!(name.as_str(), "default" | "kube-system" | "kube-public") {
         let why = "this namespace may not be deleted";
-        return Err(ApiError::forbidden(NAMESPACES.get(), &name, why));
+        return Err(StatusError::forbidden(NAMESPACES.get(), &name, why));
     }
     let mut value = current.value();
     let mut pending = current.clone();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::clock::to_rfc3339;
 use crate::kinds::{DISRUPTION_BUDGETS, PODS};
-use crate::object::{Object, at, child_mut, int_at, list_at, text_at};
+use crate::object::{StoredObject, at, child_mut, int_at, list_at, text_at};
 use crate::selectors::label_selector_in;
 use crate::store::{State, Store};
 
@@ -46,7 +46,7 @@ pub(crate) fn allowance(state: &State, budget: &Value) -> Allowance {
 }
 
 /// Whether `budget` covers `pod`, both in the same namespace.
-pub(crate) fn selects(budget: &Value, pod: &Object) -> bool {
+pub(crate) fn selects(budget: &Value, pod: &StoredObject) -> bool {
     let Some(selector) = at(budget, &["spec", "selector"]).filter(|selector| selector.is_object())
     else {
         return false;

@@ -6,7 +6,7 @@ use super::delete::{DeleteOptions, delete_in};
 use super::disruption::{Allowance, allowance, is_ready, selects};
 use crate::kinds::{DISRUPTION_BUDGETS, PODS};
 use crate::object::{at, text_at};
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::{State, Store};
 
 /// Evicts a pod unless a disruption budget forbids it.
@@ -16,13 +16,13 @@ pub(crate) fn evict(
     name: &str,
     eviction: &Value,
     dry_run: bool,
-) -> Result<(), ApiError> {
+) -> Result<(), StatusError> {
     let mut options =
         DeleteOptions::from_body(eviction.get("deleteOptions").unwrap_or(&Value::Null))?;
     options.dry_run |= dry_run;
     store.write(|state| {
         let Some(pod) = state.get(PODS, namespace, name) else {
-            return Err(ApiError::not_found(PODS.get(), name));
+            return Err(StatusError::not_found(PODS.get(), name));
         };
         let value = pod.value();
         let idle =
@@ -34,7 +34,7 @@ pub(crate) fn evict(
     })
 }
 
-fn check_budgets(state: &State, namespace: &str, name: &str) -> Result<(), ApiError> {
+fn check_budgets(state: &State, namespace: &str, name: &str) -> Result<(), StatusError> {
     let Some(pod) = state.get(PODS, namespace, name).filter(|pod| !pod.labels().is_empty()) else {
         return Ok(());
     };
@@ -48,7 +48,7 @@ fn check_budgets(state: &State, namespace: &str, name: &str) -> Result<(), ApiEr
             return Ok(());
         }
         let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-        return Err(ApiError::with_code(500, why));
+        return Err(StatusError::with_code(500, why));
     };
     let numbers = allowance(state, budget);
     if numbers.allowed > 0 || may_go_unready(budget, &pod.value(), numbers) {
@@ -61,7 +61,7 @@ fn check_budgets(state: &State, namespace: &str, name: &str) -> Result<(), ApiEr
         numbers.current_healthy
     );
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-    Err(ApiError::too_many(message, "DisruptionBudget", cause))
+    Err(StatusError::too_many(message, "DisruptionBudget", cause))
 }
 
 /// Whether a pod that is not ready goes without asking what is allowed: always if the budget says so, and otherwise if enough others

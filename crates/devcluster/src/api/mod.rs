@@ -17,8 +17,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::kinds::{KindId, NAMESPACES};
-use crate::object::Object;
-use crate::status::ApiError;
+use crate::object::StoredObject;
+use crate::status::StatusError;
 use crate::store::State;
 
 /// Options of a write.
@@ -35,9 +35,14 @@ pub(crate) struct WriteOptions {
 }
 
 /// Stores `value`; in a dry run, returns what would be stored.
-fn commit(state: &mut State, kind: KindId, value: Value, options: &WriteOptions) -> Arc<Object> {
+fn commit(
+    state: &mut State,
+    kind: KindId,
+    value: Value,
+    options: &WriteOptions,
+) -> Arc<StoredObject> {
     if options.dry_run {
-        return Arc::new(Object::freeze(kind, &value, state.version()));
+        return Arc::new(StoredObject::freeze(kind, &value, state.version()));
     }
     state.put(kind, value)
 }
@@ -48,18 +53,18 @@ fn check_namespace(
     kind: KindId,
     namespace: &str,
     name: &str,
-) -> Result<(), ApiError> {
+) -> Result<(), StatusError> {
     if !kind.get().namespaced {
         return Ok(());
     }
     let Some(object) = state.get(NAMESPACES, "", namespace) else {
-        return Err(ApiError::not_found(NAMESPACES.get(), namespace));
+        return Err(StatusError::not_found(NAMESPACES.get(), namespace));
     };
     if object.field(0) == "Terminating" {
         let why = format!(
             "unable to create new content in namespace {namespace} because it is being terminated"
         );
-        return Err(ApiError::forbidden(kind.get(), name, &why));
+        return Err(StatusError::forbidden(kind.get(), name, &why));
     }
     Ok(())
 }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::WriteOptions;
 use super::update::{Target, modify};
-use crate::object::{Object, at, child_mut, int_at, text_at};
-use crate::status::ApiError;
+use crate::object::{StoredObject, at, child_mut, int_at, text_at};
+use crate::status::StatusError;
 use crate::store::Store;
 
 /// The `Scale` object of a workload.
@@ -40,13 +40,13 @@ pub(crate) fn write(
     store: &Store,
     target: Target<'_>,
     options: &WriteOptions,
-    change: impl FnOnce(&Value) -> Result<Value, ApiError>,
-) -> Result<Arc<Object>, ApiError> {
+    change: impl FnOnce(&Value) -> Result<Value, StatusError>,
+) -> Result<Arc<StoredObject>, StatusError> {
     modify(store, target, options, |old| {
         let scale = change(&read(old))?;
         let replicas = int_at(&scale, &["spec", "replicas"]).unwrap_or(0);
         if replicas < 0 {
-            return Err(ApiError::bad_request(format!("spec.replicas: {replicas} is negative")));
+            return Err(StatusError::bad_request(format!("spec.replicas: {replicas} is negative")));
         }
         let mut new = old.clone();
         child_mut(&mut new, "spec").insert("replicas".into(), replicas.into());

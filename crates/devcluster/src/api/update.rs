@@ -10,9 +10,9 @@ use crate::defaults;
 use crate::groups;
 use crate::kinds::{KindId, LEASES, NAMESPACES, NODES, POD_GROUPS, PODS, WORKLOADS};
 use crate::object::{
-    Object, at, child_mut, int_at, list_at, map_mut, meta_mut, strip_nulls, text_at,
+    StoredObject, at, child_mut, int_at, list_at, map_mut, meta_mut, strip_nulls, text_at,
 };
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::{State, Store};
 use crate::validation;
 
@@ -58,8 +58,8 @@ pub(crate) fn modify(
     store: &Store,
     target: Target<'_>,
     options: &WriteOptions,
-    change: impl FnOnce(&Value) -> Result<Value, ApiError>,
-) -> Result<Arc<Object>, ApiError> {
+    change: impl FnOnce(&Value) -> Result<Value, StatusError>,
+) -> Result<Arc<StoredObject>, StatusError> {
     store.write(|state| modify_in(state, target, options, change))
 }
 
@@ -67,11 +67,11 @@ pub(crate) fn modify_in(
     state: &mut State,
     target: Target<'_>,
     options: &WriteOptions,
-    change: impl FnOnce(&Value) -> Result<Value, ApiError>,
-) -> Result<Arc<Object>, ApiError> {
+    change: impl FnOnce(&Value) -> Result<Value, StatusError>,
+) -> Result<Arc<StoredObject>, StatusError> {
     let Target { kind, namespace, name, part } = target;
     let Some(current) = state.get(kind, namespace, name).cloned() else {
-        return Err(ApiError::not_found(kind.get(), name));
+        return Err(StatusError::not_found(kind.get(), name));
     };
     let old = current.value();
     let mut new = change(&old)?;
@@ -124,20 +124,20 @@ pub(crate) fn modify_in(
 }
 
 /// Checks the body of a PUT, and returns it ready to be stored.
-pub(crate) fn replacement(target: Target<'_>, mut new: Value) -> Result<Value, ApiError> {
+pub(crate) fn replacement(target: Target<'_>, mut new: Value) -> Result<Value, StatusError> {
     strip_nulls(&mut new);
     validation::check_shape(&new)?;
     super::create::check_type(target.kind, &new)?;
     let name = text_at(&new, &["metadata", "name"]);
     if !name.is_empty() && name != target.name {
-        return Err(ApiError::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             target.name
         )));
     }
     let namespace = text_at(&new, &["metadata", "namespace"]);
     if !namespace.is_empty() && namespace != target.namespace {
-        return Err(ApiError::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
             target.namespace
         )));
@@ -147,26 +147,26 @@ pub(crate) fn replacement(target: Target<'_>, mut new: Value) -> Result<Value, A
     if versionless && target.kind == LEASES {
         let path = FieldPath::new("metadata.resourceVersion");
         let error = FieldError::invalid(path, 0_i64, "must be specified for an update");
-        return Err(ApiError::invalid(target.kind.get(), target.name, &[error]));
+        return Err(StatusError::invalid(target.kind.get(), target.name, &[error]));
     }
     Ok(new)
 }
 
-fn check_identity(target: Target<'_>, old: &Value, new: &Value) -> Result<(), ApiError> {
+fn check_identity(target: Target<'_>, old: &Value, new: &Value) -> Result<(), StatusError> {
     let entry = target.kind.get();
     let (given, current) = (
         text_at(new, &["metadata", "resourceVersion"]),
         text_at(old, &["metadata", "resourceVersion"]),
     );
     if !given.is_empty() && given != "0" && given != current {
-        return Err(ApiError::modified(entry, target.name));
+        return Err(StatusError::modified(entry, target.name));
     }
     let (given, current) = (text_at(new, &["metadata", "uid"]), text_at(old, &["metadata", "uid"]));
     if !given.is_empty() && given != current {
         let why = format!(
             "Precondition failed: UID in precondition: {given}, UID in object meta: {current}"
         );
-        return Err(ApiError::conflict(entry, entry.plural, target.name, &why));
+        return Err(StatusError::conflict(entry, entry.plural, target.name, &why));
     }
     let renamed = |field| {
         let given = text_at(new, &["metadata", field]);
@@ -176,7 +176,7 @@ fn check_identity(target: Target<'_>, old: &Value, new: &Value) -> Result<(), Ap
         let path = FieldPath::new("metadata.name");
         let name = text_at(new, &["metadata", "name"]);
         let error = FieldError::invalid(path, name, "field is immutable");
-        return Err(ApiError::invalid(entry, target.name, &[error]));
+        return Err(StatusError::invalid(entry, target.name, &[error]));
     }
     Ok(())
 }

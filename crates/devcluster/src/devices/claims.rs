@@ -13,9 +13,9 @@ use crate::api::delete::{DeleteOptions, delete_in};
 use crate::api::update::{Part, Target, modify_in};
 use crate::history::ChangeType;
 use crate::kinds::{KindId, POD_GROUPS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::selectors::Selection;
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::{State, Store};
 use crate::watch::{WatchEvent, Watcher};
 
@@ -29,7 +29,7 @@ pub(crate) async fn run(store: Arc<Store>, shutdown: CancellationToken) {
     }
 }
 
-async fn follow(store: &Arc<Store>, shutdown: &CancellationToken) -> Result<(), ApiError> {
+async fn follow(store: &Arc<Store>, shutdown: &CancellationToken) -> Result<(), StatusError> {
     let mut controller = ClaimController::default();
     let all = |kind| Watcher::list_and_watch(store.clone(), kind, Selection::all());
     let (templates, mut template_watch) = all(RESOURCE_CLAIM_TEMPLATES)?;
@@ -64,7 +64,12 @@ async fn follow(store: &Arc<Store>, shutdown: &CancellationToken) -> Result<(), 
     }
 }
 
-fn see(controller: &mut ClaimController, kind: ClaimKind, object: &Object, change: ChangeType) {
+fn see(
+    controller: &mut ClaimController,
+    kind: ClaimKind,
+    object: &StoredObject,
+    change: ChangeType,
+) {
     // Most pods have no claims and need not be parsed. They may have reserved one nevertheless.
     if kind == ClaimKind::Pod && !has_claims(object) {
         return controller.claims_are_stale(object.uid());
@@ -73,7 +78,7 @@ fn see(controller: &mut ClaimController, kind: ClaimKind, object: &Object, chang
 }
 
 /// A cheap look at the text.
-fn has_claims(pod: &Object) -> bool {
+fn has_claims(pod: &StoredObject) -> bool {
     const FIELD: &[u8] = b"\"resourceClaims\":";
     pod.json().windows(FIELD.len()).any(|window| window == FIELD)
 }

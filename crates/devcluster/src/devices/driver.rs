@@ -16,9 +16,9 @@ use crate::api::create::create_in;
 use crate::api::delete::{DeleteOptions, delete_in};
 use crate::history::ChangeType;
 use crate::kinds::{DEVICE_CLASSES, NODES, RESOURCE_SLICES};
-use crate::object::{Object, text_at};
+use crate::object::{StoredObject, text_at};
 use crate::selectors::Selection;
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::{State, Store};
 use crate::watch::{WatchEvent, Watcher};
 
@@ -54,7 +54,7 @@ struct DriverTask {
 }
 
 impl DriverTask {
-    async fn follow(&mut self, shutdown: &CancellationToken) -> Result<(), ApiError> {
+    async fn follow(&mut self, shutdown: &CancellationToken) -> Result<(), StatusError> {
         let all = |kind| Watcher::list_and_watch(self.store.clone(), kind, Selection::all());
         let (slices, mut slice_watch) = all(RESOURCE_SLICES)?;
         let (nodes, mut node_watch) = all(NODES)?;
@@ -79,7 +79,7 @@ impl DriverTask {
         }
     }
 
-    fn see_slice(&mut self, slice: &Object) {
+    fn see_slice(&mut self, slice: &StoredObject) {
         let value = slice.value();
         if !is_sample(text_at(&value, &["spec", "driver"])) {
             return;
@@ -90,7 +90,7 @@ impl DriverTask {
         };
     }
 
-    fn see_node(&mut self, node: &Object) {
+    fn see_node(&mut self, node: &StoredObject) {
         self.stale_nodes.insert(node.name().to_owned());
         self.stale_zones.extend(node.label(ZONE).map(str::to_owned));
     }

@@ -19,7 +19,7 @@ use crate::kinds::{Kind, KindId};
 use crate::protobuf::encode::put_bytes;
 use crate::protobuf::schema::{MessageField, Shape, Type, fields_of, message_of};
 use crate::response::{json as json_response, rejection, to_bytes, typed, with_body};
-use crate::status::ApiError;
+use crate::status::StatusError;
 
 /// The form in which kubectl and client-go ask for version 2.
 const V2_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
@@ -52,9 +52,9 @@ pub(super) fn answer(steps: &[&str], accept: &str) -> Response<Body> {
         ["v3"] => json_response(200, &index()),
         ["v3", path @ ..] => match DOCUMENTS.get(&path.join("/")) {
             Some(document) => with_body(200, Body::whole(document.clone())),
-            None => rejection(&ApiError::no_such_path()),
+            None => rejection(&StatusError::no_such_path()),
         },
-        _ => rejection(&ApiError::no_such_path()),
+        _ => rejection(&StatusError::no_such_path()),
     }
 }
 

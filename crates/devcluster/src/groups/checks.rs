@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::kinds::{KindId, POD_GROUPS};
 use crate::object::{at, list_at, text_at};
-use crate::status::ApiError;
+use crate::status::StatusError;
 
 const IMMUTABLE: &str = "field is immutable";
 const MAX_CONSTRAINTS: usize = 1;
@@ -219,7 +219,11 @@ fn at_most(n: usize, limit: usize, path: &FieldPath, errors: &mut Vec<FieldError
 ///
 /// # Errors
 /// Status 422 with everything that may not change.
-pub(crate) fn check_group_update(kind: KindId, old: &Value, new: &Value) -> Result<(), ApiError> {
+pub(crate) fn check_group_update(
+    kind: KindId,
+    old: &Value,
+    new: &Value,
+) -> Result<(), StatusError> {
     const OF_A_GROUP: [&str; 7] = [
         "podGroupTemplateRef",
         "schedulingPolicy",
@@ -244,5 +248,5 @@ pub(crate) fn check_group_update(kind: KindId, old: &Value, new: &Value) -> Resu
     if errors.is_empty() {
         return Ok(());
     }
-    Err(ApiError::invalid(kind.get(), text_at(new, &["metadata", "name"]), &errors))
+    Err(StatusError::invalid(kind.get(), text_at(new, &["metadata", "name"]), &errors))
 }

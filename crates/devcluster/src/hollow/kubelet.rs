@@ -8,7 +8,7 @@ use crate::api::delete::{DeleteOptions, delete_in};
 use crate::clock::to_rfc3339;
 use crate::kinds::{NODES, PODS};
 use crate::object::{at, child_mut, list_at, list_mut, set_condition, text_at};
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::{State, Store};
 
 /// The annotation that sets the phase in which a pod with [`RUN_SECONDS`](super::RUN_SECONDS) ends: `Succeeded` (the
@@ -67,7 +67,7 @@ pub(super) fn carry_out(
     store: &Store,
     batch: Vec<PodStep>,
     addresses: &mut Addresses,
-) -> Result<(), ApiError> {
+) -> Result<(), StatusError> {
     store.write(|state| {
         for step in batch {
             match step {
@@ -239,7 +239,7 @@ fn finish(state: &mut State, key: &str, uid: &str) {
     state.put(PODS, pod);
 }
 
-fn remove(state: &mut State, key: &str, uid: &str) -> Result<(), ApiError> {
+fn remove(state: &mut State, key: &str, uid: &str) -> Result<(), StatusError> {
     let Some((namespace, name)) = key.split_once('/') else { return Ok(()) };
     if current(state, key, uid).is_none() {
         return Ok(());

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::schema::{ListRule, Node};
 use crate::kinds::Kind;
 use crate::object::{at, list_mut, map_mut, meta_mut, text_at};
-use crate::status::ApiError;
+use crate::status::StatusError;
 
 /// The manager that applies, the part of the object that it applies to, and the time.
 #[derive(Debug, Clone, Copy)]
@@ -38,9 +38,9 @@ pub(crate) fn applied(
     live: Option<&Value>,
     applied: &Value,
     applier: Applier<'_>,
-) -> Result<Value, ApiError> {
+) -> Result<Value, StatusError> {
     if applier.manager.is_empty() {
-        return Err(ApiError::bad_request(
+        return Err(StatusError::bad_request(
             "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
         ));
     }
@@ -50,7 +50,7 @@ pub(crate) fn applied(
             .remove("managedFields")
             .is_some_and(|fields| fields.as_array().is_some_and(|list| !list.is_empty()))
     {
-        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+        return Err(StatusError::bad_request("metadata.managedFields must be nil"));
     }
     let root = Node::root(kind);
     let mut fields = BTreeSet::new();
@@ -270,7 +270,7 @@ fn check_conflicts(
     root: Node,
     fields: &BTreeSet<Path>,
     others: &[(&Value, BTreeSet<Path>)],
-) -> Result<(), ApiError> {
+) -> Result<(), StatusError> {
     let mut merged = live.clone();
     merge(&mut merged, configuration, root);
     let mut lines = Vec::new();
@@ -288,7 +288,7 @@ fn check_conflicts(
     }
     let n_conflicts = lines.len();
     let plural = if n_conflicts == 1 { "conflict" } else { "conflicts" };
-    Err(ApiError::with_code(
+    Err(StatusError::with_code(
         409,
         format!("Apply failed with {n_conflicts} {plural}: {}", lines.join("; ")),
     ))

@@ -9,7 +9,7 @@ pub(crate) mod strategic;
 use serde_json::Value;
 
 use crate::kinds::{Kind, KindId};
-use crate::status::ApiError;
+use crate::status::StatusError;
 
 /// The meaning of the body of a PATCH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,13 +25,13 @@ impl PatchType {
     ///
     /// # Errors
     /// Status 415 for any other content type.
-    pub(crate) fn parse(content_type: &str) -> Result<Self, ApiError> {
+    pub(crate) fn parse(content_type: &str) -> Result<Self, StatusError> {
         match content_type.split(';').next().unwrap_or_default().trim() {
             "application/json-patch+json" => Ok(Self::Json),
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" => Ok(Self::Strategic),
             "application/apply-patch+yaml" | "application/apply-patch+json" => Ok(Self::Apply),
-            other => Err(ApiError::with_code(
+            other => Err(StatusError::with_code(
                 415,
                 format!(
                     "the body of the request was in an unknown format - accepted media types include: \
@@ -52,33 +52,33 @@ pub(crate) fn patched(
     patch_type: PatchType,
     old: &Value,
     body: &Value,
-) -> Result<Value, ApiError> {
+) -> Result<Value, StatusError> {
     let mut new = old.clone();
     match patch_type {
         PatchType::Json => {
             let patch: json_patch::Patch =
                 serde_json::from_value(body.clone()).map_err(|error| {
-                    ApiError::bad_request(format!("the JSON patch cannot be read: {error}"))
+                    StatusError::bad_request(format!("the JSON patch cannot be read: {error}"))
                 })?;
             json_patch::patch(&mut new, &patch).map_err(|error| {
-                ApiError::with_code(422, format!("the JSON patch does not apply: {error}"))
+                StatusError::with_code(422, format!("the JSON patch does not apply: {error}"))
             })?;
         }
         PatchType::Merge => json_patch::merge(&mut new, body),
         PatchType::Strategic | PatchType::Apply => {
             strategic::merge(&mut new, body, &schema::Node::root(kind.get()))
-                .map_err(|error| ApiError::bad_request(error.to_string()))?;
+                .map_err(|error| StatusError::bad_request(error.to_string()))?;
         }
     }
     check_type(kind.get(), &new)?;
     Ok(new)
 }
 
-fn check_type(kind: &Kind, new: &Value) -> Result<(), ApiError> {
+fn check_type(kind: &Kind, new: &Value) -> Result<(), StatusError> {
     if new.is_object() {
         return Ok(());
     }
-    Err(ApiError::bad_request(format!(
+    Err(StatusError::bad_request(format!(
         "the patch makes the {} something else than an object",
         kind.kind
     )))

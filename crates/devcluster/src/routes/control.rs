@@ -12,7 +12,7 @@ use crate::faults::FaultRule;
 use crate::kinds::KindId;
 use crate::response::{json as json_response, rejection};
 use crate::server::Server;
-use crate::status::ApiError;
+use crate::status::StatusError;
 
 /// The body of a `PUT`.
 #[derive(Debug, Default, Deserialize)]
@@ -42,20 +42,20 @@ struct Restart {
 
 pub(crate) fn handle(server: &Server, method: &Method, path: &str, body: &[u8]) -> Response<Body> {
     if path != "/devcluster/faults" {
-        return rejection(&ApiError::no_such_path());
+        return rejection(&StatusError::no_such_path());
     }
     match *method {
         Method::GET => {}
         Method::DELETE => server.faults.clear(),
         Method::PUT | Method::POST => {
             if let Err(error) = serde_json::from_slice(body)
-                .map_err(|error| ApiError::bad_request(format!("fault orders: {error}")))
+                .map_err(|error| StatusError::bad_request(format!("fault orders: {error}")))
                 .and_then(|orders| carry_out(server, orders))
             {
                 return rejection(&error);
             }
         }
-        _ => return rejection(&ApiError::method_not_allowed()),
+        _ => return rejection(&StatusError::method_not_allowed()),
     }
     json_response(
         200,
@@ -63,7 +63,7 @@ pub(crate) fn handle(server: &Server, method: &Method, path: &str, body: &[u8]) 
     )
 }
 
-fn carry_out(server: &Server, orders: Orders) -> Result<(), ApiError> {
+fn carry_out(server: &Server, orders: Orders) -> Result<(), StatusError> {
     // All names are resolved before anything is changed, so that a mistake leaves everything as it was.
     let dropped = match &orders.drop_watches {
         Some(order) => Some((order.resource.as_deref().map(kind_named).transpose()?, order.abrupt)),
@@ -75,7 +75,7 @@ fn carry_out(server: &Server, orders: Orders) -> Result<(), ApiError> {
         None => None,
     };
     if let Some(rules) = orders.rules {
-        let refuse = |error: crate::faults::FaultError| ApiError::bad_request(error.to_string());
+        let refuse = |error: crate::faults::FaultError| StatusError::bad_request(error.to_string());
         server.faults.replace(rules, orders.seed).map_err(refuse)?;
     }
     if let Some(kind) = compacted {
@@ -90,7 +90,7 @@ fn carry_out(server: &Server, orders: Orders) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn kind_named(name: &str) -> Result<KindId, ApiError> {
+fn kind_named(name: &str) -> Result<KindId, StatusError> {
     KindId::by_name(name)
-        .ok_or_else(|| ApiError::bad_request(format!("resource {name:?} is not served")))
+        .ok_or_else(|| StatusError::bad_request(format!("resource {name:?} is not served")))
 }

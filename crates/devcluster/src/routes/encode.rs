@@ -10,10 +10,10 @@ use super::request::{Form, PROTOBUF};
 use crate::body::Body;
 use crate::forms;
 use crate::kinds::KindId;
-use crate::object::{Object, metadata_only};
+use crate::object::{StoredObject, metadata_only};
 use crate::protobuf::encode as protobuf;
 use crate::response::to_bytes;
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::Listing;
 use crate::table::{self, IncludeObject};
 
@@ -31,7 +31,7 @@ pub(crate) struct Encoding {
 
 impl Encoding {
     /// One object.
-    pub(crate) fn object(&self, object: &Object) -> Bytes {
+    pub(crate) fn object(&self, object: &StoredObject) -> Bytes {
         match self.form {
             Form::Json if self.kind == self.kind.storage() => object.json().clone(),
             Form::Json => to_bytes(&forms::served(self.kind, object.value())),
@@ -54,7 +54,7 @@ impl Encoding {
             meta["remainingItemCount"] = remaining.into();
         }
         if self.form == Form::Table {
-            let objects: Vec<&Object> = listing.items.iter().map(AsRef::as_ref).collect();
+            let objects: Vec<&StoredObject> = listing.items.iter().map(AsRef::as_ref).collect();
             let mut table = table::render(self.kind, &objects, self.include, self.now);
             table["metadata"] = meta;
             return Body::whole(to_bytes(&table));
@@ -140,7 +140,7 @@ impl Encoding {
     }
 
     /// The error that ends a watch.
-    pub(crate) fn error(&self, buffer: &mut BytesMut, error: &ApiError) {
+    pub(crate) fn error(&self, buffer: &mut BytesMut, error: &StatusError) {
         let status = error.to_value();
         if self.form == Form::Protobuf {
             let message = protobuf::message("Status", &status);
@@ -153,7 +153,7 @@ impl Encoding {
     }
 
     /// One line of a watch.
-    pub(crate) fn event(&self, buffer: &mut BytesMut, event_type: &str, object: &Object) {
+    pub(crate) fn event(&self, buffer: &mut BytesMut, event_type: &str, object: &StoredObject) {
         if self.form == Form::Protobuf {
             return Self::protobuf_event(buffer, event_type, &self.object(object));
         }
@@ -201,7 +201,7 @@ impl Encoding {
 
 struct ListChunks {
     encoding: Encoding,
-    items: Vec<Arc<Object>>,
+    items: Vec<Arc<StoredObject>>,
     at: usize,
     head: Option<String>,
     done: bool,

@@ -20,12 +20,12 @@ use hyper::body::Incoming;
 use crate::access::{Action, User};
 use crate::body::{Body, ConnectionDrop};
 use crate::discovery;
-use crate::faults::{Effect, FaultTarget};
+use crate::faults::{FaultEffect, FaultTarget};
 use crate::kinds::PODS;
 use crate::port_forward;
 use crate::response::{rejection, with_body};
 use crate::server::Server;
-use crate::status::ApiError;
+use crate::status::StatusError;
 use content::read_body;
 use request::{ApiRequest, text_header};
 
@@ -100,12 +100,12 @@ pub(crate) async fn handle(
         },
     };
     let response = objects::answer(&server, &user, request, &body, verdict.effect.as_ref());
-    if verdict.effect == Some(Effect::ResetAfter) {
+    if verdict.effect == Some(FaultEffect::ResetAfter) {
         return Err(ConnectionDrop);
     }
     let response = response.unwrap_or_else(|error| rejection(&error));
     Ok(match verdict.effect {
-        Some(Effect::Truncate { after_bytes }) => response.map(|body| body.cut(after_bytes)),
+        Some(FaultEffect::Truncate { after_bytes }) => response.map(|body| body.cut(after_bytes)),
         _ => response,
     })
 }
@@ -117,19 +117,21 @@ fn action_on_path(method: &Method, path: &str) -> Action {
 }
 
 /// The response that a fault gives instead of carrying out the request; `None` if the request is carried out.
-fn injected(effect: Option<&Effect>) -> Option<Result<Response<Body>, ConnectionDrop>> {
+fn injected(effect: Option<&FaultEffect>) -> Option<Result<Response<Body>, ConnectionDrop>> {
     Some(match effect? {
-        Effect::Reset => Err(ConnectionDrop),
-        Effect::Error { code, retry_after_seconds } => {
+        FaultEffect::Reset => Err(ConnectionDrop),
+        FaultEffect::Error { code, retry_after_seconds } => {
             let error =
-                ApiError::with_code(*code, format!("fault injected by rule: status {code}"));
+                StatusError::with_code(*code, format!("fault injected by rule: status {code}"));
             Ok(rejection(&match *retry_after_seconds {
                 Some(seconds) => error.retry_after(seconds),
                 None => error,
             }))
         }
-        Effect::Garbage => Ok(with_body(200, Body::whole(&b"<html>no API server</html>\n"[..]))),
-        Effect::Silence => Ok(with_body(200, Body::silent())),
+        FaultEffect::Garbage => {
+            Ok(with_body(200, Body::whole(&b"<html>no API server</html>\n"[..])))
+        }
+        FaultEffect::Silence => Ok(with_body(200, Body::silent())),
         _ => return None,
     })
 }

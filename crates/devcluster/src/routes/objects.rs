@@ -20,15 +20,15 @@ use crate::api::update::{Part, Target, modify, modify_in, replacement};
 use crate::api::{WriteOptions, scale};
 use crate::body::Body;
 use crate::clock::to_rfc3339;
-use crate::faults::Effect;
+use crate::faults::FaultEffect;
 use crate::forms;
 use crate::kinds::{BINDINGS, EVENTS, EVENTS_V1, PODS};
-use crate::object::{Object, list_at, text_at};
+use crate::object::{StoredObject, list_at, text_at};
 use crate::patch::apply::{Applier, applied};
 use crate::patch::{PatchType, patched};
 use crate::response::{json as json_response, typed, with_body};
 use crate::server::Server;
-use crate::status::{ApiError, success};
+use crate::status::{StatusError, success};
 use crate::store::Page;
 use crate::table::IncludeObject;
 
@@ -38,8 +38,8 @@ pub(crate) fn answer(
     user: &User,
     request: ApiRequest,
     body: &[u8],
-    fault: Option<&Effect>,
-) -> Result<Response<Body>, ApiError> {
+    fault: Option<&FaultEffect>,
+) -> Result<Response<Body>, StatusError> {
     let encoding = Encoding {
         kind: request.kind,
         form: request.form,
@@ -49,7 +49,7 @@ pub(crate) fn answer(
     match request.verb {
         Verb::Watch => {
             let close_after = match fault {
-                Some(Effect::CloseWatch { after_events }) => Some(*after_events),
+                Some(FaultEffect::CloseWatch { after_events }) => Some(*after_events),
                 _ => None,
             };
             watch::open(server, &request, encoding, close_after)
@@ -101,7 +101,7 @@ fn list(
     server: &Arc<Server>,
     request: &ApiRequest,
     encoding: Encoding,
-) -> Result<Response<Body>, ApiError> {
+) -> Result<Response<Body>, StatusError> {
     let selection = request.selection()?;
     let limit =
         request.query.number("limit")?.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
@@ -109,7 +109,7 @@ fn list(
     let mut page = Page { limit, ..Page::default() };
     if let Some(token) = request.query.text("continue") {
         let (version, after) = parse_token(token).ok_or_else(|| {
-            ApiError::bad_request(
+            StatusError::bad_request(
                 "continue key is not valid: it is not a token that this server has issued",
             )
         })?;
@@ -120,7 +120,7 @@ fn list(
     } else if let Some(asked) = asked {
         let current = server.store.resource_version();
         if asked > current {
-            return Err(ApiError::too_large(asked, current));
+            return Err(StatusError::too_large(asked, current));
         }
     }
     let listing = server.store.list_page(request.kind, &selection, &page)?;
@@ -132,15 +132,15 @@ fn get(
     server: &Arc<Server>,
     request: &ApiRequest,
     encoding: Encoding,
-) -> Result<Response<Body>, ApiError> {
+) -> Result<Response<Body>, StatusError> {
     let object = server
         .store
         .get(request.kind, &request.namespace, &request.name)
-        .ok_or_else(|| ApiError::not_found(request.kind.get(), &request.name))?;
+        .ok_or_else(|| StatusError::not_found(request.kind.get(), &request.name))?;
     match request.subresource.as_str() {
         "" | "status" => Ok(with_body(200, Body::whole(encoding.object(&object)))),
         "scale" => Ok(json_response(200, &scale::read(&object.value()))),
-        _ => Err(ApiError::method_not_allowed()),
+        _ => Err(StatusError::method_not_allowed()),
     }
 }
 
@@ -149,7 +149,7 @@ fn post(
     request: &ApiRequest,
     body: &[u8],
     encoding: Encoding,
-) -> Result<Response<Body>, ApiError> {
+) -> Result<Response<Body>, StatusError> {
     // What schedulers write; kubectl sends protobuf whatever the server accepts.
     let is_schedulers =
         request.subresource == "binding" || matches!(request.kind, BINDINGS | EVENTS | EVENTS_V1);
@@ -185,7 +185,7 @@ fn post(
             let object = create(store, kind.storage(), &request.namespace, value, &options)?;
             Ok(with_body(201, Body::whole(encoding.object(&object))))
         }
-        _ => Err(ApiError::method_not_allowed()),
+        _ => Err(StatusError::method_not_allowed()),
     }
 }
 
@@ -194,7 +194,7 @@ fn put(
     request: &ApiRequest,
     body: &[u8],
     encoding: Encoding,
-) -> Result<Response<Body>, ApiError> {
+) -> Result<Response<Body>, StatusError> {
     let value = parse_body(body, &request.content_type)?;
     let options = write_options(request);
     if request.subresource == "scale" {
@@ -212,7 +212,7 @@ fn patch(
     request: &ApiRequest,
     body: &[u8],
     encoding: Encoding,
-) -> Result<Response<Body>, ApiError> {
+) -> Result<Response<Body>, StatusError> {
     let patch_type = PatchType::parse(&request.content_type)?;
     let content_type = if patch_type == PatchType::Apply { "yaml" } else { "json" };
     let body = parse_body(body, content_type)?;
@@ -242,7 +242,7 @@ fn patch(
 
 /// The result of a server-side apply.
 struct ApplyResult {
-    object: Arc<Object>,
+    object: Arc<StoredObject>,
     is_new: bool,
 }
 
@@ -252,7 +252,7 @@ fn apply(
     target: Target<'_>,
     configuration: &Value,
     options: &WriteOptions,
-) -> Result<ApplyResult, ApiError> {
+) -> Result<ApplyResult, StatusError> {
     let checked = configuration_for(target, configuration)?;
     // One write for looking and changing, so that two applies at once cannot both create the object.
     server.store.write(|state| {
@@ -271,10 +271,10 @@ fn apply(
             return Ok(ApplyResult { object, is_new: false });
         }
         if !request.subresource.is_empty() {
-            return Err(ApiError::not_found(kind, target.name));
+            return Err(StatusError::not_found(kind, target.name));
         }
         if !text_at(&checked, &["metadata", "uid"]).is_empty() {
-            return Err(ApiError::conflict(
+            return Err(StatusError::conflict(
                 kind,
                 kind.plural,
                 target.name,
@@ -288,11 +288,11 @@ fn apply(
     })
 }
 
-fn configuration_for(target: Target<'_>, configuration: &Value) -> Result<Value, ApiError> {
+fn configuration_for(target: Target<'_>, configuration: &Value) -> Result<Value, StatusError> {
     if text_at(configuration, &["apiVersion"]).is_empty()
         || text_at(configuration, &["kind"]).is_empty()
     {
-        return Err(ApiError::bad_request("apply needs apiVersion and kind in the body"));
+        return Err(StatusError::bad_request("apply needs apiVersion and kind in the body"));
     }
     let mut configuration = configuration.clone();
     crate::object::strip_nulls(&mut configuration);
@@ -300,7 +300,7 @@ fn configuration_for(target: Target<'_>, configuration: &Value) -> Result<Value,
     check_type(target.kind, &configuration)?;
     let name = text_at(&configuration, &["metadata", "name"]);
     if !name.is_empty() && name != target.name {
-        return Err(ApiError::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             target.name
         )));
@@ -308,7 +308,7 @@ fn configuration_for(target: Target<'_>, configuration: &Value) -> Result<Value,
     Ok(configuration)
 }
 
-fn target(request: &ApiRequest) -> Result<Target<'_>, ApiError> {
+fn target(request: &ApiRequest) -> Result<Target<'_>, StatusError> {
     Ok(Target {
         kind: request.kind.storage(),
         namespace: &request.namespace,
@@ -335,7 +335,7 @@ fn write_options(request: &ApiRequest) -> WriteOptions {
     }
 }
 
-fn delete_options(request: &ApiRequest, body: &[u8]) -> Result<DeleteOptions, ApiError> {
+fn delete_options(request: &ApiRequest, body: &[u8]) -> Result<DeleteOptions, StatusError> {
     let body = parse_body(body, &request.content_type)?;
     let mut options = DeleteOptions::from_body(&body)?;
     if let Some(policy) = request.query.text("propagationPolicy") {
@@ -349,7 +349,7 @@ fn delete_options(request: &ApiRequest, body: &[u8]) -> Result<DeleteOptions, Ap
 }
 
 /// What a client sent as an object of the kind in the path, in the form in which it is stored.
-fn stored_form(request: &ApiRequest, value: Value) -> Result<Value, ApiError> {
+fn stored_form(request: &ApiRequest, value: Value) -> Result<Value, StatusError> {
     check_type(request.kind, &value)?;
     Ok(forms::stored(request.kind, value))
 }

@@ -1,6 +1,6 @@
 //! Reading a request: path, query and headers become one value.
 //!
-//! Invariant: parsing is total; a request that cannot be served becomes an [`ApiError`].
+//! Invariant: parsing is total; a request that cannot be served becomes a [`StatusError`].
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::access::Action;
 use crate::api::update::Part;
 use crate::kinds::{KindId, NAMESPACES, NODES, PODS};
 use crate::selectors::Selection;
-use crate::status::ApiError;
+use crate::status::StatusError;
 
 named_enum! {
     /// What a request does to objects, in the words of RBAC.
@@ -55,13 +55,13 @@ pub(crate) enum Form {
 
 impl ApiRequest {
     /// Parses a request below `/api` or `/apis` that names a resource; nothing for any other path.
-    pub(crate) fn parse(parts: &Parts, has_protobuf: bool) -> Option<Result<Self, ApiError>> {
+    pub(crate) fn parse(parts: &Parts, has_protobuf: bool) -> Option<Result<Self, StatusError>> {
         let path = Path::parse(parts.uri.path())?;
         Some(Self::build(path, parts, has_protobuf))
     }
 
     /// The objects that namespace and selectors select.
-    pub(crate) fn selection(&self) -> Result<Selection, ApiError> {
+    pub(crate) fn selection(&self) -> Result<Selection, StatusError> {
         let mut selection = Selection::all();
         if !self.namespace.is_empty() {
             selection = selection.namespace(self.namespace.clone());
@@ -97,23 +97,23 @@ impl ApiRequest {
         }
     }
 
-    pub(crate) fn part(&self) -> Result<Part, ApiError> {
-        Part::parse(&self.subresource).ok_or_else(ApiError::method_not_allowed)
+    pub(crate) fn part(&self) -> Result<Part, StatusError> {
+        Part::parse(&self.subresource).ok_or_else(StatusError::method_not_allowed)
     }
 
-    fn build(path: Path, parts: &Parts, has_protobuf: bool) -> Result<Self, ApiError> {
+    fn build(path: Path, parts: &Parts, has_protobuf: bool) -> Result<Self, StatusError> {
         let kind = KindId::by_plural(&path.group, &path.version, &path.plural)
-            .ok_or_else(ApiError::no_such_path)?;
+            .ok_or_else(StatusError::no_such_path)?;
         let entry = kind.get();
         // A namespaced kind may be listed over all namespaces, but a single object needs its namespace.
         if entry.namespaced == path.namespace.is_empty()
             && !(entry.namespaced && path.name.is_empty())
         {
-            return Err(ApiError::no_such_path());
+            return Err(StatusError::no_such_path());
         }
         if !path.subresource.is_empty() && !entry.subresources.contains(&path.subresource.as_str())
         {
-            return Err(ApiError::no_such_path());
+            return Err(StatusError::no_such_path());
         }
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let named = !path.name.is_empty();
@@ -128,10 +128,10 @@ impl ApiRequest {
             (&Method::PATCH, true) => Verb::Patch,
             (&Method::DELETE, true) if path.subresource.is_empty() => Verb::Delete,
             (&Method::DELETE, false) => Verb::DeleteCollection,
-            _ => return Err(ApiError::method_not_allowed()),
+            _ => return Err(StatusError::method_not_allowed()),
         };
         if entry.review && verb != Verb::Create {
-            return Err(ApiError::method_not_allowed());
+            return Err(StatusError::method_not_allowed());
         }
         let has_protobuf = has_protobuf
             && matches!(verb, Verb::List | Verb::Watch)
@@ -227,11 +227,11 @@ impl Query {
     }
 
     /// A number; present and malformed is an error.
-    pub(crate) fn number(&self, key: &str) -> Result<Option<u64>, ApiError> {
+    pub(crate) fn number(&self, key: &str) -> Result<Option<u64>, StatusError> {
         match self.text(key) {
             None => Ok(None),
             Some(text) => text.parse().map(Some).map_err(|_| {
-                ApiError::bad_request(format!(
+                StatusError::bad_request(format!(
                     "query parameter {key}={text:?} is not a non-negative integer"
                 ))
             }),
@@ -246,7 +246,7 @@ impl Query {
 /// The media type of objects in protobuf.
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-fn form(headers: &HeaderMap, has_protobuf: bool) -> Result<Form, ApiError> {
+fn form(headers: &HeaderMap, has_protobuf: bool) -> Result<Form, StatusError> {
     let accept = text_header(headers, header::ACCEPT);
     if accept.is_empty() {
         return Ok(Form::Json);
@@ -280,7 +280,7 @@ fn form(headers: &HeaderMap, has_protobuf: bool) -> Result<Form, ApiError> {
             return Ok(form);
         }
     }
-    Err(ApiError::with_code(
+    Err(StatusError::with_code(
         406,
         "only the following media types are accepted: application/json, application/json;stream=watch",
     ))

@@ -15,9 +15,9 @@ use super::encode::Encoding;
 use super::request::ApiRequest;
 use crate::body::{Body, ConnectionDrop};
 use crate::history::ChangeType;
-use crate::object::Object;
+use crate::object::StoredObject;
 use crate::server::Server;
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::watch::{WatchEvent, Watcher};
 
 /// Opens the watch of `request`; `close_after` is a fault: the watch ends after that many events.
@@ -26,7 +26,7 @@ pub(crate) fn open(
     request: &ApiRequest,
     encoding: Encoding,
     close_after: Option<u64>,
-) -> Result<Body, ApiError> {
+) -> Result<Body, StatusError> {
     let selection = request.selection()?;
     let kind = request.kind;
     let query = &request.query;
@@ -51,7 +51,7 @@ pub(crate) fn open(
     if let Some(asked) = version
         && asked > current
     {
-        return Err(ApiError::too_large(asked, current));
+        return Err(StatusError::too_large(asked, current));
     }
     let send_list = initial_events.unwrap_or(starts_fresh);
     let (initial, watcher) = if send_list {
@@ -81,14 +81,14 @@ pub(crate) fn open(
     }))))
 }
 
-fn bad_options(field: &str, why: &str) -> ApiError {
-    ApiError::list_options(&FieldError::forbidden(FieldPath::new(field), why))
+fn bad_options(field: &str, why: &str) -> StatusError {
+    StatusError::list_options(&FieldError::forbidden(FieldPath::new(field), why))
 }
 
 struct OpenWatch {
     encoding: Encoding,
     watcher: Watcher,
-    initial: Vec<Arc<Object>>,
+    initial: Vec<Arc<StoredObject>>,
     mark_initial_end: bool,
     next_bookmark: Option<Instant>,
     bookmark_interval: Duration,
@@ -99,7 +99,7 @@ struct OpenWatch {
 }
 
 enum Wake {
-    Events(Result<Vec<WatchEvent>, ApiError>),
+    Events(Result<Vec<WatchEvent>, StatusError>),
     Bookmark,
     Timeout,
     Drop { abrupt: bool },

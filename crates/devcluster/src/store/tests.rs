@@ -52,7 +52,7 @@ fn take(store: &Store, step: &Step) {
 
 type Shown = BTreeMap<String, (u64, Value)>;
 
-fn shown<'o>(objects: impl IntoIterator<Item = &'o Arc<Object>>) -> Shown {
+fn shown<'o>(objects: impl IntoIterator<Item = &'o Arc<StoredObject>>) -> Shown {
     objects
         .into_iter()
         .map(|object| {
@@ -120,7 +120,7 @@ proptest! {
                 }
                 let expected: Shown = everything
                     .iter()
-                    .filter(|(_, (version, value))| selection.matches(&Object::freeze(PODS, value, *version)))
+                    .filter(|(_, (version, value))| selection.matches(&StoredObject::freeze(PODS, value, *version)))
                     .map(|(key, entry)| (key.clone(), entry.clone()))
                     .collect();
                 prop_assert_eq!(shown(&collected), expected);

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use crate::forms;
 use crate::kinds::KindId;
-use crate::object::{Object, metadata_only, text_at};
-use crate::status::ApiError;
+use crate::object::{StoredObject, metadata_only, text_at};
+use crate::status::StatusError;
 
 /// How much of the object is part of its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,12 +27,12 @@ pub(crate) enum IncludeObject {
 
 impl IncludeObject {
     /// Reads the query parameter; metadata is the default.
-    pub(crate) fn parse(text: Option<&str>) -> Result<Self, ApiError> {
+    pub(crate) fn parse(text: Option<&str>) -> Result<Self, StatusError> {
         match text {
             None | Some("" | "Metadata") => Ok(Self::Metadata),
             Some("None") => Ok(Self::Nothing),
             Some("Object") => Ok(Self::Object),
-            Some(other) => Err(ApiError::bad_request(format!(
+            Some(other) => Err(StatusError::bad_request(format!(
                 "includeObject={other:?} is not supported; allowed are None, Metadata, Object"
             ))),
         }
@@ -70,7 +70,7 @@ struct Layout {
 /// The `Table` object, without list metadata.
 pub(crate) fn render(
     kind: KindId,
-    objects: &[&Object],
+    objects: &[&StoredObject],
     include: IncludeObject,
     now: Timestamp,
 ) -> Value {

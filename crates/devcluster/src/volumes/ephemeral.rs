@@ -9,7 +9,7 @@ use crate::api::create::create_in;
 use crate::api::delete::{DeleteOptions, delete_in};
 use crate::history::ChangeType;
 use crate::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS};
-use crate::object::{Object, at, list_at, meta_mut, text_at};
+use crate::object::{StoredObject, at, list_at, meta_mut, text_at};
 use crate::store::{State, Store};
 use crate::watch::WatchEvent;
 
@@ -17,7 +17,7 @@ use crate::watch::WatchEvent;
 pub(super) fn follow(store: &Store, events: &[WatchEvent]) {
     let came = events.iter().filter(|event| event.change_type == ChangeType::Added);
     create_claims(store, came.map(|event| &event.object));
-    let gone: Vec<&Arc<Object>> = events
+    let gone: Vec<&Arc<StoredObject>> = events
         .iter()
         .filter(|event| event.change_type == ChangeType::Deleted && may_have_claims(&event.object))
         .map(|event| &event.object)
@@ -37,8 +37,8 @@ pub(super) fn follow(store: &Store, events: &[WatchEvent]) {
 }
 
 /// Creates the claims of pods that have none yet.
-pub(super) fn create_claims<'o>(store: &Store, pods: impl Iterator<Item = &'o Arc<Object>>) {
-    let pods: Vec<&Arc<Object>> =
+pub(super) fn create_claims<'o>(store: &Store, pods: impl Iterator<Item = &'o Arc<StoredObject>>) {
+    let pods: Vec<&Arc<StoredObject>> =
         pods.filter(|pod| !pod.is_terminating() && may_have_claims(pod)).collect();
     if pods.is_empty() {
         return;
@@ -69,7 +69,7 @@ pub(super) fn create_claims<'o>(store: &Store, pods: impl Iterator<Item = &'o Ar
 }
 
 /// Deletes claims of pods that are gone. Needed at the start and after watch events were lost.
-pub(super) fn remove_orphans(store: &Store, claims: &[Arc<Object>]) {
+pub(super) fn remove_orphans(store: &Store, claims: &[Arc<StoredObject>]) {
     let owned = claims.iter().filter_map(|claim| Some((claim, owner(&claim.value())?)));
     let owned: Vec<_> = owned.collect();
     if owned.is_empty() {
@@ -100,7 +100,7 @@ fn remove_claim(state: &mut State, namespace: &str, name: &str, owner_uid: &str)
 }
 
 /// A cheap look at the text: most pods have no such volume and need not be parsed.
-fn may_have_claims(pod: &Object) -> bool {
+fn may_have_claims(pod: &StoredObject) -> bool {
     const FIELD: &[u8] = b"\"ephemeral\":";
     pod.json().windows(FIELD.len()).any(|window| window == FIELD)
 }
@@ -113,11 +113,11 @@ fn volumes(pod: &Value) -> Vec<Value> {
         .collect()
 }
 
-fn claim_name(pod: &Object, volume: &Value) -> String {
+fn claim_name(pod: &StoredObject, volume: &Value) -> String {
     format!("{}-{}", pod.name(), text_at(volume, &["name"]))
 }
 
-fn claim(pod: &Object, volume: &Value) -> Value {
+fn claim(pod: &StoredObject, volume: &Value) -> Value {
     let template = at(volume, &["ephemeral", "volumeClaimTemplate"]).cloned().unwrap_or_default();
     let mut claim = json!({"metadata": {}, "spec": template["spec"]});
     let meta = meta_mut(&mut claim);

@@ -9,8 +9,8 @@ use crate::api::create::create_in;
 use crate::kinds::{
     CSI_NODES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES,
 };
-use crate::object::{Object, at, child_mut, list_at, map_mut, text_at};
-use crate::status::ApiError;
+use crate::object::{StoredObject, at, child_mut, list_at, map_mut, text_at};
+use crate::status::StatusError;
 use crate::store::State;
 
 /// Whether a class has a provisioner.
@@ -22,7 +22,7 @@ pub(super) fn can_provision(class: &Value) -> bool {
 ///
 /// # Errors
 /// If the volume would be invalid.
-pub(super) fn provision(state: &mut State, key: &str) -> Result<(), ApiError> {
+pub(super) fn provision(state: &mut State, key: &str) -> Result<(), StatusError> {
     let Some(claim) = claim_value(state, key) else { return Ok(()) };
     if !text_at(&claim, &["spec", "volumeName"]).is_empty() {
         return Ok(());
@@ -103,7 +103,7 @@ fn around(state: &State, driver: &str, node: &str) -> Vec<Value> {
 }
 
 /// The labels by which a driver describes where a node is, if its CSINode lists any and the node has them all.
-fn topology_keys(state: &State, driver: &str, node: &Object) -> Option<Vec<String>> {
+fn topology_keys(state: &State, driver: &str, node: &StoredObject) -> Option<Vec<String>> {
     let csi_node = state.get(CSI_NODES, "", node.name())?.value();
     let drivers = list_at(&csi_node, &["spec", "drivers"]);
     let installed = drivers.iter().find(|entry| text_at(entry, &["name"]) == driver)?;

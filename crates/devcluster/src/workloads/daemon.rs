@@ -13,7 +13,7 @@ use super::pods::{self, BURST, has_ended, is_ready, is_terminating, label};
 use super::rollout::{Rounding, portion};
 use crate::kinds::{NODES, PODS};
 use crate::object::{at, text_at};
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::State;
 
 /// Creates and deletes pods, and writes the status.
@@ -59,7 +59,7 @@ fn step(
     set: &Controller<'_>,
     nodes: &BTreeSet<String>,
     owned: &[Value],
-) -> Result<bool, ApiError> {
+) -> Result<bool, StatusError> {
     let mut by_node: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     owned.iter().for_each(|pod| by_node.entry(node_of(pod)).or_default().push(pod));
     for (node, pods) in &by_node {
@@ -116,7 +116,7 @@ fn put_status(
     set: &Controller<'_>,
     nodes: &BTreeSet<String>,
     owned: &[Value],
-    error: Option<&ApiError>,
+    error: Option<&StatusError>,
 ) {
     let revision = template_hash(set.template());
     let is_wanted = |pod: &&Value| nodes.contains(node_of(pod));

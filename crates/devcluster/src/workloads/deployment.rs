@@ -11,7 +11,7 @@ use crate::api::create::create_in;
 use crate::clock::to_rfc3339;
 use crate::kinds::{PODS, REPLICA_SETS};
 use crate::object::{annotations_mut, at, int_at, labels_mut, list_at, text_at};
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::State;
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -119,7 +119,11 @@ fn forget(state: &mut State, deployment: &Controller<'_>, old: &[Value]) {
 }
 
 /// Creates the set of the current template, without pods.
-fn add_set(state: &mut State, deployment: &Controller<'_>, old: &[Value]) -> Result<(), ApiError> {
+fn add_set(
+    state: &mut State,
+    deployment: &Controller<'_>,
+    old: &[Value],
+) -> Result<(), StatusError> {
     let mut set = replica_set(deployment, collisions(deployment), 0);
     let newest = old.iter().map(revision_of).max().unwrap_or(0);
     annotate(deployment, &mut set, newest + 1);
@@ -168,7 +172,7 @@ fn put_revision(state: &mut State, deployment: &Controller<'_>, revision: i64) {
     });
 }
 
-fn put_status(state: &mut State, deployment: &Controller<'_>, error: Option<&ApiError>) {
+fn put_status(state: &mut State, deployment: &Controller<'_>, error: Option<&StatusError>) {
     let sets = deployment.owned(state, REPLICA_SETS, None);
     let is_new = |set: &&Value| has_template(set, deployment.template());
     let sum = |field: &str| -> i64 {
@@ -216,7 +220,7 @@ fn conditions(
     deployment: &Controller<'_>,
     sets: &[Value],
     counts: Counts,
-    error: Option<&ApiError>,
+    error: Option<&StatusError>,
 ) -> Vec<Value> {
     let Counts { wanted, total, updated, available } = counts;
     let (now, mut conditions) = (to_rfc3339(state.now), deployment.conditions());

@@ -11,7 +11,7 @@ use crate::clock::to_rfc3339;
 use crate::hollow::RUN_SECONDS;
 use crate::kinds::{JOBS, PODS};
 use crate::object::{annotations_mut, at, child_mut, int_at, text_at};
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::State;
 
 /// Creates and deletes pods, and writes the status.
@@ -84,7 +84,7 @@ impl Progress {
     }
 }
 
-fn step(state: &mut State, job: &Controller<'_>, progress: &Progress) -> Result<bool, ApiError> {
+fn step(state: &mut State, job: &Controller<'_>, progress: &Progress) -> Result<bool, StatusError> {
     let completions = int_at(job.value, &["spec", "completions"]);
     let active = i64::try_from(progress.active.len()).unwrap_or(i64::MAX);
     let wanted = match progress.end {
@@ -129,7 +129,7 @@ fn put_status(
     state: &mut State,
     job: &Controller<'_>,
     progress: &Progress,
-    error: Option<&ApiError>,
+    error: Option<&StatusError>,
 ) {
     let now = to_rfc3339(state.now);
     let (mut status, mut conditions) = (json!({}), job.conditions());

@@ -12,7 +12,7 @@ use crate::clock::to_rfc3339;
 use crate::kinds::{KindId, REPLICATION_CONTROLLERS};
 use crate::object::{at, child_mut, int_at, labels_of, list_at, list_mut, meta_mut, text_at};
 use crate::selectors::label_selector_in;
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::State;
 
 /// An object with a controller, as it was read.
@@ -100,7 +100,7 @@ impl<'v> Controller<'v> {
         state: &mut State,
         mut status: Value,
         counts: &[(&str, usize)],
-        error: Option<&ApiError>,
+        error: Option<&StatusError>,
     ) {
         for (field, count) in counts.iter().filter(|(_, count)| *count > 0) {
             status[*field] = (*count).into();
@@ -177,7 +177,7 @@ pub(super) fn scale(
 
 /// Sets or removes the condition of a controller whose pods cannot be created. One that is set stays as it is, since its
 /// message names the pod, and that is another one with every attempt.
-pub(super) fn set_failure(conditions: &mut Vec<Value>, error: Option<&ApiError>, now: &str) {
+pub(super) fn set_failure(conditions: &mut Vec<Value>, error: Option<&StatusError>, now: &str) {
     const FAILURE: &str = "ReplicaFailure";
     let is_set = conditions.iter().any(|other| text_at(other, &["type"]) == FAILURE);
     if let Some(error) = error.filter(|_| !is_set) {

@@ -7,7 +7,7 @@ use crate::api::WriteOptions;
 use crate::api::create::create_in;
 use crate::kinds::PODS;
 use crate::object::{at, list_at, text_at};
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::State;
 
 /// How many pods one step creates or deletes at most.
@@ -21,7 +21,7 @@ pub(super) fn create(
     state: &mut State,
     controller: &Controller<'_>,
     pod: Value,
-) -> Result<(), ApiError> {
+) -> Result<(), StatusError> {
     create_in(state, PODS, controller.namespace, pod, &WriteOptions::default()).map(|_| ())
 }
 

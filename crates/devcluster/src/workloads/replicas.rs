@@ -7,7 +7,7 @@ use super::owned::{Controller, remove};
 use super::pods::{self, BURST, MOST_PODS, is_active, is_ready};
 use crate::kinds::PODS;
 use crate::object::{labels_of, text_at};
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::State;
 
 /// Creates or deletes pods, and writes the status.
@@ -33,7 +33,7 @@ fn approach(
     controller: &Controller<'_>,
     active: &[Value],
     wanted: i64,
-) -> (Option<ApiError>, bool) {
+) -> (Option<StatusError>, bool) {
     let present = i64::try_from(active.len()).unwrap_or(i64::MAX);
     if present < wanted {
         let missing = usize::try_from(wanted.min(MOST_PODS) - present).unwrap_or(0);
@@ -44,7 +44,7 @@ fn approach(
             }
         }
         let error = (wanted > MOST_PODS && missing <= BURST).then(|| {
-            ApiError::bad_request(format!("a controller has at most {MOST_PODS} pods here"))
+            StatusError::bad_request(format!("a controller has at most {MOST_PODS} pods here"))
         });
         return (error, missing > BURST);
     }
@@ -72,7 +72,7 @@ fn put_status(
     state: &mut State,
     controller: &Controller<'_>,
     active: &[Value],
-    error: Option<&ApiError>,
+    error: Option<&StatusError>,
 ) {
     let ready = active.iter().filter(|pod| is_ready(pod)).count();
     let labels = labels_of(controller.template());

@@ -12,7 +12,7 @@ use crate::api::WriteOptions;
 use crate::api::create::create_in;
 use crate::kinds::{PERSISTENT_VOLUME_CLAIMS, PODS};
 use crate::object::{int_at, text_at};
-use crate::status::ApiError;
+use crate::status::StatusError;
 use crate::store::State;
 
 /// Creates, replaces or deletes pods, and writes the status.
@@ -51,7 +51,7 @@ fn step(
     state: &mut State,
     set: &Controller<'_>,
     present: &BTreeMap<i64, Value>,
-) -> Result<(), ApiError> {
+) -> Result<(), StatusError> {
     let wanted = wanted(set);
     let mut n_created = 0;
     for number in wanted.clone() {
@@ -93,7 +93,7 @@ fn update(
     set: &Controller<'_>,
     present: &BTreeMap<i64, Value>,
     wanted: &std::ops::Range<i64>,
-) -> Result<(), ApiError> {
+) -> Result<(), StatusError> {
     if text_at(set.value, &["spec", "updateStrategy", "type"]) == "OnDelete" {
         return Ok(());
     }
@@ -115,7 +115,7 @@ fn update(
     Ok(())
 }
 
-fn add_pod(state: &mut State, set: &Controller<'_>, number: i64) -> Result<(), ApiError> {
+fn add_pod(state: &mut State, set: &Controller<'_>, number: i64) -> Result<(), StatusError> {
     for claim in stateful_set::claims(set, number) {
         let name = text_at(&claim, &["metadata", "name"]);
         // A claim that exists is used as it is.
@@ -131,7 +131,7 @@ fn put_status(
     state: &mut State,
     set: &Controller<'_>,
     present: &BTreeMap<i64, Value>,
-    error: Option<&ApiError>,
+    error: Option<&StatusError>,
 ) {
     let update = format!("{}-{}", set.name, template_hash(set.template()));
     let before = text_at(set.value, &["status", "currentRevision"]);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::api::{PostParams, WatchParams};
-use kube_scheduler_devcluster::{Effect, FaultRule, PODS};
+use kube_scheduler_devcluster::{FaultEffect, FaultRule, PODS};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -14,7 +14,7 @@ use crate::world::{client, next, pod, refusal, still, watch};
 async fn errors_come_as_often_as_they_are_asked_for() {
     let world = still().await;
     world.create_pod("a").await;
-    let rule = FaultRule::new(Effect::Error { code: 409, retry_after_seconds: None })
+    let rule = FaultRule::new(FaultEffect::Error { code: 409, retry_after_seconds: None })
         .resource("pods/binding")
         .count(2);
     world.cluster.faults().add(rule).expect("valid");
@@ -30,7 +30,7 @@ async fn a_request_can_succeed_unheard() {
     world
         .cluster
         .faults()
-        .add(FaultRule::new(Effect::ResetAfter).verb("create").count(1))
+        .add(FaultRule::new(FaultEffect::ResetAfter).verb("create").count(1))
         .expect("valid");
     let result = world.pods().create(&PostParams::default(), &pod("a")).await;
     assert!(
@@ -46,7 +46,7 @@ async fn a_reset_request_does_nothing() {
     world
         .cluster
         .faults()
-        .add(FaultRule::new(Effect::Reset).verb("create").count(1))
+        .add(FaultRule::new(FaultEffect::Reset).verb("create").count(1))
         .expect("valid");
     assert!(world.pods().create(&PostParams::default(), &pod("a")).await.is_err());
     assert!(world.cluster.get(PODS, "default", "a").is_none());
@@ -128,7 +128,7 @@ async fn a_watch_can_be_cut_after_some_events() {
     world
         .cluster
         .faults()
-        .add(FaultRule::new(Effect::CloseWatch { after_events: 1 }).count(1))
+        .add(FaultRule::new(FaultEffect::CloseWatch { after_events: 1 }).count(1))
         .expect("valid");
     let version = world.cluster.store().resource_version().to_string();
     let mut events = watch(&world.pods(), &WatchParams::default(), &version).await;

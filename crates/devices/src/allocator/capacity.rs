@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Quantity;
 
-use crate::api::{Capacity, Device, Map, ValidRange};
+use crate::api::{Device, DeviceCapacity, Map, ValidRange};
 
 /// Amounts by capacity.
 pub(super) type Amounts = BTreeMap<Arc<str>, Quantity>;
@@ -45,14 +45,14 @@ pub(super) fn fits(
 
 /// What a request takes of all capacities of a device.
 pub(super) fn consumed(device: &Device, requested: Option<&Map<Quantity>>) -> Amounts {
-    let of = |(name, capacity): (&Arc<str>, &Capacity)| {
+    let of = |(name, capacity): (&Arc<str>, &DeviceCapacity)| {
         let requested = requested.and_then(|requested| requested.get(name));
         (name.clone(), consumption(capacity, requested))
     };
     device.capacity.iter().map(of).collect()
 }
 
-fn consumption(capacity: &Capacity, requested: Option<&Quantity>) -> Quantity {
+fn consumption(capacity: &DeviceCapacity, requested: Option<&Quantity>) -> Quantity {
     let policy = capacity.request_policy.as_ref();
     let Some(requested) = requested else {
         return policy
@@ -84,7 +84,7 @@ fn in_range(requested: &Quantity, min: &Quantity, step: Option<&Quantity>) -> Qu
     Quantity::from_binary_units(min.wrapping_add(step.wrapping_mul(n_steps)))
 }
 
-fn violates_policy(capacity: &Capacity, consumption: &Quantity) -> bool {
+fn violates_policy(capacity: &DeviceCapacity, consumption: &Quantity) -> bool {
     let Some(policy) = &capacity.request_policy else { return false };
     if policy.default.as_ref() == Some(consumption) {
         return false;

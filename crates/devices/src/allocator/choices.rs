@@ -19,7 +19,7 @@ use crate::inventory::{DeviceRef, NodePools, PoolGeneration};
 
 use super::likeness::{amounts, capacities};
 use super::plan::Plan;
-use super::solution::{Chosen, Found};
+use super::solution::{ChosenDevice, Solution};
 use super::{AllocationError, Allocator, Steps, likeness, outcome};
 
 /// What tells devices apart for claims that are planned together.
@@ -276,7 +276,7 @@ pub(super) struct Collector<'a> {
     most: usize,
     steps: &'a Steps,
     marks: KeyedSet<Arc<str>>,
-    pub(super) found: Vec<(Found, Arc<str>)>,
+    pub(super) found: Vec<(Solution, Arc<str>)>,
 }
 
 impl<'a> Collector<'a> {
@@ -291,7 +291,7 @@ impl<'a> Collector<'a> {
     /// If the steps that are left are too few for the solution, which is not taken then.
     pub(super) fn add(
         &mut self,
-        results: &[Vec<Chosen>],
+        results: &[Vec<ChosenDevice>],
         alternatives: &[Vec<usize>],
     ) -> Result<bool, AllocationError> {
         let places = || results.iter().flatten().map(|chosen| chosen.place);
@@ -303,14 +303,14 @@ impl<'a> Collector<'a> {
             let kinds = &self.kinds.0;
             self.steps.take_text(places().map(|place| kinds[place].n_selecting).sum())?;
             let (results, alternatives) = (results.to_vec(), alternatives.to_vec());
-            self.found.push((Found { results, alternatives }, mark));
+            self.found.push((Solution { results, alternatives }, mark));
         }
         Ok(self.found.len() >= self.most)
     }
 
     /// What each claim gets, in their order: kinds, and where it matters which device it is, places. Without the names of claims, so
     /// that it does not matter which of several pods that ask for the same gets it.
-    fn mark(&self, results: &[Vec<Chosen>]) -> Arc<str> {
+    fn mark(&self, results: &[Vec<ChosenDevice>]) -> Arc<str> {
         let mut text = String::new();
         for chosen in results {
             let mut devices: Vec<String> = chosen.iter().map(|one| self.shown(one)).collect();
@@ -320,8 +320,8 @@ impl<'a> Collector<'a> {
         text.into()
     }
 
-    fn shown(&self, chosen: &Chosen) -> String {
-        let Chosen { request, place, share } = chosen;
+    fn shown(&self, chosen: &ChosenDevice) -> String {
+        let ChosenDevice { request, place, share } = chosen;
         // What is had beside its users leaves them all that they have, and is no share for others.
         if self.plan.requests[*request].has_admin_access {
             return format!("a{place}");

@@ -96,7 +96,7 @@ impl CommittedCounters {
 pub(super) struct ChosenCounters(FxHashMap<PoolGeneration, Vec<Quantity>>);
 
 /// What to put back when a device is given back.
-pub(super) type TakenBefore = SmallVec<[(u32, Quantity); 1]>;
+pub(super) type CounterRefund = SmallVec<[(u32, Quantity); 1]>;
 
 impl ChosenCounters {
     /// Takes what a device consumes, if that much is left, and says how to undo it.
@@ -106,7 +106,7 @@ impl ChosenCounters {
         consumption: &Consumption,
         committed: &CommittedCounters,
         totals: &[Quantity],
-    ) -> Option<TakenBefore> {
+    ) -> Option<CounterRefund> {
         let committed = committed.0.get(&pool);
         if committed.is_some_and(|pool| pool.is_overdrawn) {
             return None;
@@ -122,7 +122,7 @@ impl ChosenCounters {
             Some(pool) => pool.taken.clone(),
             None => vec![Quantity::ZERO; totals.len()],
         });
-        let mut before = TakenBefore::new();
+        let mut before = CounterRefund::new();
         for (place, amount) in consumption {
             let taken = &mut chosen[*place as usize];
             before.push((*place, taken.clone()));
@@ -138,7 +138,7 @@ impl ChosenCounters {
         None
     }
 
-    pub(super) fn put_back(&mut self, pool: PoolGeneration, before: TakenBefore) {
+    pub(super) fn put_back(&mut self, pool: PoolGeneration, before: CounterRefund) {
         let Some(chosen) = self.0.get_mut(&pool) else { return };
         for (place, amount) in before.into_iter().rev() {
             chosen[place as usize] = amount;

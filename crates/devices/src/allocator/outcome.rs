@@ -8,7 +8,7 @@ use crate::api::{Allocation, AllocationConfig, DeviceResult};
 use crate::inventory::{DeviceRef, NodePools, NodeRef};
 
 use super::plan::{ClaimPlan, Plan, RequestPlan};
-use super::solution::Chosen;
+use super::solution::ChosenDevice;
 use super::{AllocationError, Allocator};
 
 /// Writing down a device that a claim gets counts as so many steps, its tolerations and amounts apart.
@@ -18,10 +18,10 @@ const STEPS_OF_DEVICE: u64 = 8;
 /// each request's configuration.
 pub(super) fn n_steps(
     plan: &Plan<'_>,
-    results: &[Vec<Chosen>],
+    results: &[Vec<ChosenDevice>],
     alternatives: &[Vec<usize>],
 ) -> u64 {
-    let of_device = |one: &Chosen| {
+    let of_device = |one: &ChosenDevice| {
         let n_tolerations = plan.requests[one.request].exact.tolerations.len();
         let n_amounts = one.share.as_ref().map_or(0, |amounts| amounts.len());
         STEPS_OF_DEVICE + (n_tolerations + n_amounts) as u64
@@ -42,14 +42,14 @@ pub(super) fn assemble(
     node: NodeRef<'_>,
     pools: &NodePools,
     plan: &Plan<'_>,
-    results: &[Vec<Chosen>],
+    results: &[Vec<ChosenDevice>],
     alternatives: &[Vec<usize>],
     new_share_id: &mut dyn FnMut() -> Arc<str>,
 ) -> Result<Vec<Allocation>, AllocationError> {
     let mut allocations = Vec::with_capacity(plan.claims.len());
     for ((claim, chosen), alternatives) in plan.claims.iter().zip(results).zip(alternatives) {
         let inventory = allocator.inventory();
-        let device = |chosen: &Chosen| inventory.device(pools.devices[chosen.place]);
+        let device = |chosen: &ChosenDevice| inventory.device(pools.devices[chosen.place]);
         let devices: Vec<DeviceRef<'_>> = chosen.iter().map(device).collect();
         let is_stable = inventory.features().is_stable();
         let node_selector = node_selector(node, &devices, is_stable).map_err(|n_terms| {
@@ -75,7 +75,7 @@ pub(super) fn assemble(
 
 fn result(
     request: &RequestPlan<'_>,
-    chosen: &Chosen,
+    chosen: &ChosenDevice,
     device: DeviceRef<'_>,
     has_conditions: bool,
     new_share_id: &mut dyn FnMut() -> Arc<str>,

@@ -52,7 +52,7 @@ pub(super) struct RequestPlan<'a> {
 
 /// Why a device is not selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unselected {
+pub(super) enum SelectionFailure {
     ByClass,
     ByRequest,
     /// It cannot be used on the node, or not with the features that are on.
@@ -106,13 +106,13 @@ impl RequestPlan<'_> {
         claim: &ResourceClaim,
         device: DeviceIdx,
         steps: &Steps,
-    ) -> Result<Option<Unselected>, AllocationError> {
+    ) -> Result<Option<SelectionFailure>, AllocationError> {
         let inventory = allocator.inventory();
         let device = inventory.device(device);
         let conditions = device.device.binding_conditions.as_ref();
         if !inventory.features().binding_conditions && conditions.is_some_and(|all| !all.is_empty())
         {
-            return Ok(Some(Unselected::Unusable));
+            return Ok(Some(SelectionFailure::Unusable));
         }
         // Before the node is looked at, as in the reference (§8.5): a selector that fails is an error also on a device for other
         // nodes.
@@ -141,14 +141,14 @@ impl RequestPlan<'_> {
             if !matches {
                 let is_of_class = selector.is_of_class;
                 return Ok(Some(if is_of_class {
-                    Unselected::ByClass
+                    SelectionFailure::ByClass
                 } else {
-                    Unselected::ByRequest
+                    SelectionFailure::ByRequest
                 }));
             }
         }
         let reaches = device.reaches(node).map_err(AllocationError::Failed)?;
-        Ok((!reaches).then_some(Unselected::Unusable))
+        Ok((!reaches).then_some(SelectionFailure::Unusable))
     }
 }
 

@@ -12,10 +12,10 @@ use crate::inventory::{DeviceRef, NodePools, NodeRef, PoolGeneration};
 use super::capacity::{self, Amounts};
 use super::choices::{Collector, Kinds};
 use super::constraints::ConstraintState;
-use super::counters::{ChosenCounters, TakenBefore};
+use super::counters::{ChosenCounters, CounterRefund};
 use super::likeness::{Class, Likeness};
 use super::plan::{MAX_RESULTS, Plan, RequestPlan, is_tainted};
-use super::solution::{Chosen, Found};
+use super::solution::{ChosenDevice, Solution};
 use super::{AllocationError, Allocator, Steps, Thoroughness};
 
 /// What a visit came to.
@@ -46,7 +46,7 @@ impl Position {
 }
 
 /// What the search does next.
-enum Next {
+enum SearchAction {
     Visit(Position),
     /// The visit before has led to this.
     Return(Outcome),
@@ -84,7 +84,7 @@ struct ExactFrame {
 }
 
 /// Counters of a pool as they were before.
-pub(super) type TakenCounters = (PoolGeneration, TakenBefore);
+pub(super) type TakenCounters = (PoolGeneration, CounterRefund);
 
 /// How to give a device back.
 struct Undo {
@@ -100,7 +100,7 @@ pub(super) struct Search<'a> {
     pub(super) plan: &'a Plan<'a>,
     /// By claim.
     constraints: Vec<Vec<ConstraintState<'a>>>,
-    results: Vec<Vec<Chosen>>,
+    results: Vec<Vec<ChosenDevice>>,
     alternatives: Vec<Vec<usize>>,
     /// By place: how often the device was chosen, shared ones not counted.
     n_chosen: Vec<u32>,
@@ -149,21 +149,21 @@ impl<'a> Search<'a> {
         }
     }
 
-    pub(super) fn run(&mut self) -> Result<Option<Found>, AllocationError> {
+    pub(super) fn run(&mut self) -> Result<Option<Solution>, AllocationError> {
         let start = Position::of(0, 0);
         // A stack of its own: how deep a search goes is up to the objects.
         let mut frames: Vec<Frame> = Vec::new();
-        let mut next = Next::Visit(start);
+        let mut next = SearchAction::Visit(start);
         let outcome = loop {
             next = match next {
-                Next::Visit(at) => self.visit(at, &mut frames)?,
-                Next::Return(outcome) => match frames.pop() {
+                SearchAction::Visit(at) => self.visit(at, &mut frames)?,
+                SearchAction::Return(outcome) => match frames.pop() {
                     Some(frame) => self.resume(frame, outcome, &mut frames)?,
                     None => break outcome,
                 },
             };
         };
-        Ok((outcome == Outcome::Found).then(|| Found {
+        Ok((outcome == Outcome::Found).then(|| Solution {
             results: std::mem::take(&mut self.results),
             alternatives: std::mem::take(&mut self.alternatives),
         }))
@@ -173,15 +173,19 @@ impl<'a> Search<'a> {
         self.allocator.inventory().device(self.pools.devices[place])
     }
 
-    fn visit(&mut self, at: Position, frames: &mut Vec<Frame>) -> Result<Next, AllocationError> {
+    fn visit(
+        &mut self,
+        at: Position,
+        frames: &mut Vec<Frame>,
+    ) -> Result<SearchAction, AllocationError> {
         self.steps.take(1)?;
         let plan = self.plan;
         let Some(claim) = plan.claims.get(at.claim) else {
-            return Ok(Next::Return(self.complete()?));
+            return Ok(SearchAction::Return(self.complete()?));
         };
         let Some(alternatives) = claim.requests.get(at.request) else {
             frames.push(Frame::Claim);
-            return Ok(Next::Visit(Position::of(at.claim + 1, 0)));
+            return Ok(SearchAction::Visit(Position::of(at.claim + 1, 0)));
         };
         // Without an alternative yet, these are tried in turn; the visit comes back here with each.
         if alternatives.is_list && at.alternative.is_none() {
@@ -191,15 +195,15 @@ impl<'a> Search<'a> {
         let index = alternatives.range.start + at.alternative.unwrap_or(0);
         let request = &plan.requests[index];
         if request.all.as_ref().is_some_and(Vec::is_empty) {
-            return Ok(Next::Return(Outcome::No));
+            return Ok(SearchAction::Return(Outcome::No));
         }
         if at.device >= request.n_needed {
-            return Ok(Next::Visit(Position::of(at.claim, at.request + 1)));
+            return Ok(SearchAction::Visit(Position::of(at.claim, at.request + 1)));
         }
         let n_missing = request.n_needed - at.device;
         // Before a device is taken: with other devices it would be too many as well.
         if self.results[at.claim].len().saturating_add(n_missing) > MAX_RESULTS {
-            return Ok(Next::Return(Outcome::TooMany));
+            return Ok(SearchAction::Return(Outcome::TooMany));
         }
         match &request.all {
             Some(all) => self.visit_all(at, index, all, frames),
@@ -221,12 +225,14 @@ impl<'a> Search<'a> {
         frame: Frame,
         outcome: Outcome,
         frames: &mut Vec<Frame>,
-    ) -> Result<Next, AllocationError> {
+    ) -> Result<SearchAction, AllocationError> {
         match frame {
             // Fewer devices for a claim do not help the next one.
-            Frame::Claim if outcome == Outcome::TooMany => Ok(Next::Return(Outcome::No)),
-            Frame::Claim => Ok(Next::Return(outcome)),
-            Frame::Alternatives(_) if outcome == Outcome::Found => Ok(Next::Return(outcome)),
+            Frame::Claim if outcome == Outcome::TooMany => Ok(SearchAction::Return(Outcome::No)),
+            Frame::Claim => Ok(SearchAction::Return(outcome)),
+            Frame::Alternatives(_) if outcome == Outcome::Found => {
+                Ok(SearchAction::Return(outcome))
+            }
             Frame::Alternatives(mut frame) => {
                 frame.all_too_many &= outcome == Outcome::TooMany;
                 Ok(self.next_alternative(frame, frames))
@@ -235,36 +241,40 @@ impl<'a> Search<'a> {
                 if outcome != Outcome::Found {
                     self.give_back(claim, undo);
                 }
-                Ok(Next::Return(outcome))
+                Ok(SearchAction::Return(outcome))
             }
             Frame::Exact(mut frame, undo) => {
                 if outcome == Outcome::Found {
-                    return Ok(Next::Return(outcome));
+                    return Ok(SearchAction::Return(outcome));
                 }
                 self.give_back(frame.at.claim, undo);
                 if outcome == Outcome::TooMany {
-                    return Ok(Next::Return(outcome));
+                    return Ok(SearchAction::Return(outcome));
                 }
                 self.note_failure(frame.next - 1, &mut frame.failed)?;
                 if self.likeness.as_ref().is_some_and(Likeness::is_hopeless) {
-                    return Ok(Next::Return(Outcome::No));
+                    return Ok(SearchAction::Return(Outcome::No));
                 }
                 self.next_candidate(frame, frames)
             }
         }
     }
 
-    fn next_alternative(&mut self, mut frame: AlternativesFrame, frames: &mut Vec<Frame>) -> Next {
+    fn next_alternative(
+        &mut self,
+        mut frame: AlternativesFrame,
+        frames: &mut Vec<Frame>,
+    ) -> SearchAction {
         let at = frame.at;
         if frame.next >= self.plan.claims[at.claim].requests[at.request].range.len() {
             let outcome = if frame.all_too_many { Outcome::TooMany } else { Outcome::No };
-            return Next::Return(outcome);
+            return SearchAction::Return(outcome);
         }
         let alternative = Some(frame.next);
         self.alternatives[at.claim][at.request] = frame.next;
         frame.next += 1;
         frames.push(Frame::Alternatives(frame));
-        Next::Visit(Position { alternative, ..at })
+        SearchAction::Visit(Position { alternative, ..at })
     }
 
     fn visit_all(
@@ -273,12 +283,12 @@ impl<'a> Search<'a> {
         index: usize,
         all: &[usize],
         frames: &mut Vec<Frame>,
-    ) -> Result<Next, AllocationError> {
+    ) -> Result<SearchAction, AllocationError> {
         let Some(undo) = self.take(at.claim, index, all[at.device], true)? else {
-            return Ok(Next::Return(Outcome::No));
+            return Ok(SearchAction::Return(Outcome::No));
         };
         frames.push(Frame::All { claim: at.claim, undo });
-        Ok(Next::Visit(Position { device: at.device + 1, ..at }))
+        Ok(SearchAction::Visit(Position { device: at.device + 1, ..at }))
     }
 
     fn visit_exact(
@@ -287,7 +297,7 @@ impl<'a> Search<'a> {
         index: usize,
         n_missing: usize,
         frames: &mut Vec<Frame>,
-    ) -> Result<Next, AllocationError> {
+    ) -> Result<SearchAction, AllocationError> {
         let plan = self.plan;
         if self.likeness.is_some() {
             let n_left = (self.pools.devices.len() - at.start) as u64;
@@ -295,7 +305,7 @@ impl<'a> Search<'a> {
             if self.likeness.as_ref().is_some_and(Likeness::is_hopeless)
                 || !self.has_enough(at, &plan.requests[index], n_missing)
             {
-                return Ok(Next::Return(Outcome::No));
+                return Ok(SearchAction::Return(Outcome::No));
             }
         }
         let frame = ExactFrame { at, index, next: at.start, failed: Vec::new() };
@@ -307,7 +317,7 @@ impl<'a> Search<'a> {
         &mut self,
         mut frame: ExactFrame,
         frames: &mut Vec<Frame>,
-    ) -> Result<Next, AllocationError> {
+    ) -> Result<SearchAction, AllocationError> {
         let at = frame.at;
         let plan = self.plan;
         let request = &plan.requests[frame.index];
@@ -323,9 +333,13 @@ impl<'a> Search<'a> {
             }
             let Some(undo) = self.take(at.claim, frame.index, place, false)? else { continue };
             frames.push(Frame::Exact(frame, undo));
-            return Ok(Next::Visit(Position { device: at.device + 1, start: place + 1, ..at }));
+            return Ok(SearchAction::Visit(Position {
+                device: at.device + 1,
+                start: place + 1,
+                ..at
+            }));
         }
-        Ok(Next::Return(Outcome::No))
+        Ok(SearchAction::Return(Outcome::No))
     }
 
     /// Whether the device is like one that has failed at the same position.
@@ -415,7 +429,7 @@ impl<'a> Search<'a> {
 
     pub(super) fn is_in_use(&self, claim: usize, request: &RequestPlan<'_>, place: usize) -> bool {
         if request.has_admin_access {
-            let is_this = |chosen: &Chosen| chosen.place == place && chosen.share.is_none();
+            let is_this = |chosen: &ChosenDevice| chosen.place == place && chosen.share.is_none();
             return self.n_chosen[place] > 0 && self.results[claim].iter().any(is_this);
         }
         self.n_chosen[place] > 0
@@ -488,7 +502,7 @@ impl<'a> Search<'a> {
         if !is_shared {
             self.n_chosen[place] += 1;
         }
-        self.results[claim].push(Chosen { request: index, place, share });
+        self.results[claim].push(ChosenDevice { request: index, place, share });
         Ok(Some(undo))
     }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::plan::{RequestPlan, Unselected, is_tainted};
+use super::plan::{RequestPlan, SelectionFailure, is_tainted};
 use super::search::Search;
 use super::{AllocationError, Allocator};
 use crate::inventory::DeviceRef;
@@ -20,7 +20,7 @@ const MAX_SEEDS: usize = 16;
 /// Why a device cannot be had for a request. The first reason counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum LostTo {
+pub enum DeviceObstacle {
     /// The selectors of the class do not match it.
     Class,
     /// The selectors of the request do not match it.
@@ -53,7 +53,7 @@ pub struct RequestCount {
     /// How many of them can each be had.
     pub left: usize,
     /// How many of the others were lost to what.
-    pub lost: Vec<(LostTo, usize)>,
+    pub lost: Vec<(DeviceObstacle, usize)>,
 }
 
 /// Counts the devices for requests of the search's claims, in their order: for those that have too few left, or for all if none has,
@@ -81,7 +81,7 @@ impl<'a> Search<'a> {
         request: &RequestPlan<'a>,
         needed: usize,
     ) -> Result<RequestCount, AllocationError> {
-        let mut lost: Vec<LostTo> = Vec::new();
+        let mut lost: Vec<DeviceObstacle> = Vec::new();
         let mut left: Vec<usize> = Vec::new();
         for place in 0..self.pools.devices.len() {
             self.steps.take(1)?;
@@ -91,7 +91,7 @@ impl<'a> Search<'a> {
             }
         }
         let n_agreeing = self.most_agreeing(index, &left)?;
-        lost.extend(std::iter::repeat_n(LostTo::Constraint, left.len() - n_agreeing));
+        lost.extend(std::iter::repeat_n(DeviceObstacle::Constraint, left.len() - n_agreeing));
         lost.sort_unstable();
         Ok(RequestCount {
             claim: self.plan.claims[request.claim].claim.key(),
@@ -108,20 +108,20 @@ impl<'a> Search<'a> {
         &mut self,
         request: &RequestPlan<'_>,
         place: usize,
-    ) -> Result<Option<LostTo>, AllocationError> {
+    ) -> Result<Option<DeviceObstacle>, AllocationError> {
         let claim = self.plan.claims[request.claim].claim;
         let idx = self.pools.devices[place];
         let unselected = request.unselected(self.allocator, self.node, claim, idx, self.steps)?;
         let device = self.device(place);
         let reason = match unselected {
-            Some(Unselected::ByClass) => LostTo::Class,
-            Some(Unselected::ByRequest) => LostTo::Selector,
-            Some(Unselected::Unusable) => LostTo::Unusable,
-            None if !self.allocator.supports(device) => LostTo::Unusable,
-            None if is_tainted(self.allocator, request, device) => LostTo::Taint,
-            None if self.is_in_use(request.claim, request, place) => LostTo::Use,
+            Some(SelectionFailure::ByClass) => DeviceObstacle::Class,
+            Some(SelectionFailure::ByRequest) => DeviceObstacle::Selector,
+            Some(SelectionFailure::Unusable) => DeviceObstacle::Unusable,
+            None if !self.allocator.supports(device) => DeviceObstacle::Unusable,
+            None if is_tainted(self.allocator, request, device) => DeviceObstacle::Taint,
+            None if self.is_in_use(request.claim, request, place) => DeviceObstacle::Use,
             None => match self.take_counters(place) {
-                None => LostTo::Counters,
+                None => DeviceObstacle::Counters,
                 Some(taken) => {
                     // Each device is looked at as if it were the only one.
                     if let Some(taken) = taken {
@@ -130,7 +130,7 @@ impl<'a> Search<'a> {
                     if self.has_capacity(request, place) {
                         return Ok(None);
                     }
-                    LostTo::Capacity
+                    DeviceObstacle::Capacity
                 }
             },
         };
@@ -271,8 +271,12 @@ mod tests {
         let selector = json!({"selectors": [{"cel": {"expression": "model=a"}}]});
         let [count] = &counted(&json!({"requests": [request(9, &selector)]}))[..] else { panic!() };
         assert_eq!((count.needed, count.present, count.left), (9, 8, 3));
-        let lost =
-            [(LostTo::Selector, 1), (LostTo::Taint, 1), (LostTo::Use, 2), (LostTo::Counters, 1)];
+        let lost = [
+            (DeviceObstacle::Selector, 1),
+            (DeviceObstacle::Taint, 1),
+            (DeviceObstacle::Use, 2),
+            (DeviceObstacle::Counters, 1),
+        ];
         assert_eq!(count.lost, lost);
         let n_lost: usize = count.lost.iter().map(|(_, n)| n).sum();
         assert_eq!(n_lost + count.left, count.present);
@@ -282,14 +286,14 @@ mod tests {
     fn capacity_and_constraints_count_among_what_is_left() {
         let much = json!({"capacity": {"requests": {"memory": "5"}}});
         let [count] = &counted(&json!({"requests": [request(9, &much)]}))[..] else { panic!() };
-        assert!(count.lost.contains(&(LostTo::Capacity, 4)), "{count:?}");
+        assert!(count.lost.contains(&(DeviceObstacle::Capacity, 4)), "{count:?}");
         let spec = json!({
             "requests": [request(9, &Value::Null)],
             "constraints": [{"matchAttribute": "gpu.example.com/numa"}],
         });
         let [count] = &counted(&spec)[..] else { panic!() };
         // Of a0, a1, b0 and the large one, a1 has another value.
-        assert_eq!((count.left, count.lost.last()), (3, Some(&(LostTo::Constraint, 1))));
+        assert_eq!((count.left, count.lost.last()), (3, Some(&(DeviceObstacle::Constraint, 1))));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::capacity::Amounts;
 
 /// A device chosen for a request.
 #[derive(Clone, Debug)]
-pub(super) struct Chosen {
+pub(super) struct ChosenDevice {
     /// The request, as a place in the plan.
     pub(super) request: usize,
     /// The device, as a place in the search order.
@@ -15,9 +15,9 @@ pub(super) struct Chosen {
 
 /// A complete solution.
 #[derive(Clone)]
-pub(super) struct Found {
+pub(super) struct Solution {
     /// The devices of every claim.
-    pub(super) results: Vec<Vec<Chosen>>,
+    pub(super) results: Vec<Vec<ChosenDevice>>,
     /// For every request of every claim which alternative it got, counted from 0.
     pub(super) alternatives: Vec<Vec<usize>>,
 }

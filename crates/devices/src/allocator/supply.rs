@@ -36,8 +36,8 @@ pub struct Supply {
     followed: Option<u64>,
     /// The numbers of nodes by name.
     numbers: KeyedMap<Box<str>, usize>,
-    by_node: Vec<OfNode>,
-    far: Far,
+    by_node: Vec<NodeSupply>,
+    far: SharedSupply,
 }
 
 /// Which nodes were looked at to count what is free.
@@ -51,7 +51,7 @@ pub enum Extent {
 
 /// Free devices that no other node can use.
 #[derive(Clone, Debug, Default)]
-struct OfNode {
+struct NodeSupply {
     free: SmallVec<[(SortSet, u64); 1]>,
     /// The sorts that may have a device which several requests may have at once.
     unlimited: SortSet,
@@ -59,12 +59,12 @@ struct OfNode {
 
 /// Free devices of pools that any node may see.
 #[derive(Clone, Debug, Default)]
-struct Far {
+struct SharedSupply {
     devices: Vec<FarDevice>,
     places: FxHashMap<DeviceKey, usize>,
     /// From how many nodes all devices of a pool were looked at, by its place.
     looks: FxHashMap<u32, u8>,
-    /// See [`OfNode::unlimited`].
+    /// See [`NodeSupply::unlimited`].
     unlimited: SortSet,
 }
 
@@ -75,7 +75,7 @@ struct FarDevice {
     node: Option<usize>,
 }
 
-impl OfNode {
+impl NodeSupply {
     fn add(&mut self, sorts: SortSet, n: u64) {
         if sorts == 0 {
             return;
@@ -87,7 +87,7 @@ impl OfNode {
     }
 }
 
-impl Far {
+impl SharedSupply {
     fn add(&mut self, key: DeviceKey, sorts: SortSet, node: usize) {
         let next = self.devices.len();
         let place = *self.places.entry(key).or_insert(next);
@@ -164,7 +164,7 @@ impl Supply {
             None => {
                 *self = Self::default();
                 for number in 0..n_nodes {
-                    let mut own = OfNode::default();
+                    let mut own = NodeSupply::default();
                     if let Some(node) = node(number) {
                         self.numbers.insert(node.name.into(), number);
                         own = look.seen_from(number, node, Some(&mut self.far))?;
@@ -193,14 +193,14 @@ impl Look<'_> {
         &self,
         number: usize,
         node: NodeRef<'_>,
-        mut far: Option<&mut Far>,
-    ) -> Result<OfNode, AllocationError> {
+        mut far: Option<&mut SharedSupply>,
+    ) -> Result<NodeSupply, AllocationError> {
         let inventory = self.allocator.inventory();
         let found = inventory.pools_on(node).map_err(AllocationError::Failed)?;
         let pools: &NodePools = &found;
         self.steps.take(STEPS_OF_NODE + pools.pools.len() as u64)?;
         self.steps.take_listing(pools.devices.len())?;
-        let mut own = OfNode::default();
+        let mut own = NodeSupply::default();
         for pool in &pools.pools {
             if inventory.pool(pool.pool).nodes().is_some() {
                 self.add_own(node, (pools, pool), &mut own)?;
@@ -216,7 +216,7 @@ impl Look<'_> {
         &self,
         node: NodeRef<'_>,
         (pools, at): (&NodePools, &NodePool),
-        own: &mut OfNode,
+        own: &mut NodeSupply,
     ) -> Result<(), AllocationError> {
         let pool = self.allocator.inventory().pool(at.pool);
         let is_free = self.allocator.state().occupancy().is_free(pool.id());
@@ -244,7 +244,7 @@ impl Look<'_> {
         &self,
         (number, node): (usize, NodeRef<'_>),
         (pools, at): (&NodePools, &NodePool),
-        far: &mut Far,
+        far: &mut SharedSupply,
     ) -> Result<(), AllocationError> {
         let pool = self.allocator.inventory().pool(at.pool);
         let is_whole = at.devices.len() == pool.n_devices() && !pools.are_per_device;
@@ -426,7 +426,7 @@ impl Supply {
 
     /// How many of the free devices that some sorts may have each node has for itself, and how many several nodes can use.
     fn free(&self, set: SortSet) -> (Vec<u64>, u64) {
-        let of_node = |of: &OfNode| -> u64 {
+        let of_node = |of: &NodeSupply| -> u64 {
             of.free.iter().filter(|(sorts, _)| sorts & set != 0).map(|(_, n)| *n).sum()
         };
         let mut by_node: Vec<u64> = self.by_node.iter().map(of_node).collect();

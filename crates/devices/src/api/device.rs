@@ -19,7 +19,7 @@ pub struct Device {
     /// Attributes by name, with or without domain.
     pub attributes: Map<Attribute>,
     /// Capacities by name, with or without domain.
-    pub capacity: Map<Capacity>,
+    pub capacity: Map<DeviceCapacity>,
     /// What it takes of the counters of its pool.
     #[serde(deserialize_with = "list")]
     pub consumes_counters: Vec<CounterConsumption>,
@@ -114,7 +114,7 @@ impl<'de> Deserialize<'de> for Attribute {
 /// A capacity of a device, such as memory, of which requests may take shares.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Capacity {
+pub struct DeviceCapacity {
     /// How much the device has.
     #[serde(deserialize_with = "quantity")]
     pub value: Quantity,

@@ -98,14 +98,14 @@ pub(super) struct Generation {
 
 /// The newest generation among some slices of a pool, in the order of their names.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Newest {
+pub(super) struct NewestGeneration {
     pub(super) number: i64,
     n_slices: i64,
     /// How many slices it has, going by the first one.
     pub(super) n_expected: i64,
 }
 
-impl Newest {
+impl NewestGeneration {
     /// Nothing without slices.
     pub(super) fn of<'a>(slices: impl Iterator<Item = &'a ResourceSlice> + Clone) -> Option<Self> {
         let number = slices.clone().map(|slice| slice.generation).max()?;

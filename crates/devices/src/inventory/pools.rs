@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard};
 
 use kube_scheduler_api_types::lock;
 
-use super::pool::{Generation, Newest};
+use super::pool::{Generation, NewestGeneration};
 use super::views::Views;
 use super::{DeviceIdx, Inventory, NodeRef, Pool, Slice};
 use crate::features::Features;
@@ -203,7 +203,7 @@ impl Pool {
     /// What the relevant slices of one pool come to; nothing if they are out of date.
     fn draft(&self, relevant: &[u32], features: Features) -> Option<Draft<'_>> {
         let slices = || relevant.iter().map(|&at| self.slice(at));
-        let seen = Newest::of(slices().map(|slice| &*slice.object))?;
+        let seen = NewestGeneration::of(slices().map(|slice| &*slice.object))?;
         let mut known = self.generations.iter();
         let generation = known.find(|generation| generation.number == seen.number)?;
         let mut draft =

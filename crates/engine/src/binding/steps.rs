@@ -7,7 +7,7 @@ use kube_scheduler_framework::{
 };
 use kube_scheduler_runtime::MeteredPoint;
 
-use super::tasks::{Running, Work};
+use super::tasks::{RunningTask, Work};
 use super::{Binding, Bindings, Stage};
 use crate::core::Core;
 use crate::effect::{Effect, PodRef, StatusPatch, Token};
@@ -15,7 +15,7 @@ use crate::guard::guarded;
 use crate::notice::RejectionStage;
 
 /// How PreBind goes on.
-enum Next {
+enum PreBindStep {
     /// With the next plugin.
     Plugin,
     /// Not before some work has ended.
@@ -87,9 +87,9 @@ impl Binding {
     fn end_running(&mut self, core: &Core, token: Token, status: Status) -> bool {
         let Stage::PreBind { running, .. } = &mut self.stage else { return false };
         let is_it =
-            |running: &Running| matches!(running.work, Work::Outside(other) if other == token);
+            |running: &RunningTask| matches!(running.work, Work::Outside(other) if other == token);
         let Some(at) = running.iter().position(is_it) else { return false };
-        let Running { plugin, start, .. } = running.remove(at);
+        let RunningTask { plugin, start, .. } = running.remove(at);
         self.pre_bind_stepped(core, plugin, start, Err(status));
         true
     }
@@ -110,9 +110,9 @@ impl Bindings {
             let mut later = Commands::default();
             let next = self.pre_bind_step(core, &mut binding, &mut later);
             let code = match &next {
-                Next::Plugin | Next::Wait => None,
-                Next::Bind => Some(Code::Success),
-                Next::Fail(status) => Some(status.code()),
+                PreBindStep::Plugin | PreBindStep::Wait => None,
+                PreBindStep::Bind => Some(Code::Success),
+                PreBindStep::Fail(status) => Some(status.code()),
             };
             if let Some(code) = code {
                 let (profile, start) = (&core.plans.profiles[binding.profile], binding.point_start);
@@ -121,10 +121,10 @@ impl Bindings {
             let Some(kept) = self.carry_out_beside(core, binding, later) else { return };
             binding = kept;
             match next {
-                Next::Plugin => {}
-                Next::Wait => return self.table.put(binding, &mut core.deadlines),
-                Next::Bind => return self.bind_outside(core, binding, 0),
-                Next::Fail(status) => {
+                PreBindStep::Plugin => {}
+                PreBindStep::Wait => return self.table.put(binding, &mut core.deadlines),
+                PreBindStep::Bind => return self.bind_outside(core, binding, 0),
+                PreBindStep::Fail(status) => {
                     return self.fail_at(core, binding, RejectionStage::PreBind, status);
                 }
             }
@@ -137,9 +137,9 @@ impl Bindings {
         core: &mut Core,
         binding: &mut Binding,
         later: &mut Commands,
-    ) -> Next {
+    ) -> PreBindStep {
         let Stage::PreBind { next, running, failure } = &mut binding.stage else {
-            return Next::Wait;
+            return PreBindStep::Wait;
         };
         if failure.is_some() {
             // No request is out for those, so no answer would ever end them; but some have to see how a write went.
@@ -154,12 +154,12 @@ impl Bindings {
                 step.as_ref().is_some_and(|(idx, ..)| binding.parallel_pre_bind.contains(idx));
             // A plugin on its own waits for those before it, and a failure stops everything that has not started.
             if !running.is_empty() && (!is_parallel || failure.is_some()) {
-                return Next::Wait;
+                return PreBindStep::Wait;
             }
             if let Some(status) = failure.take() {
-                return Next::Fail(status);
+                return PreBindStep::Fail(status);
             }
-            let Some((idx, name, plugin)) = step else { return Next::Bind };
+            let Some((idx, name, plugin)) = step else { return PreBindStep::Bind };
             *next += 1;
             if !binding.idle_pre_bind.contains(&idx) {
                 break (name, plugin, is_parallel);
@@ -183,7 +183,7 @@ impl Bindings {
             }
         };
         let is_running = binding.pre_bind_stepped(core, plugin, start, work);
-        if is_running && !is_parallel { Next::Wait } else { Next::Plugin }
+        if is_running && !is_parallel { PreBindStep::Wait } else { PreBindStep::Plugin }
     }
 
     /// Asks Bind plugins from `next` on, until one takes the pod.

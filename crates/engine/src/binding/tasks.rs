@@ -23,7 +23,7 @@ use crate::notice::VictimEnd;
 
 /// Work of one PreBind plugin that is under way.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningTask {
     pub(super) plugin: PluginName,
     /// The meter's reading when it started, if it is measured.
     pub(super) start: Option<u64>,
@@ -41,7 +41,7 @@ pub(super) enum Work {
     Sleep { task: Box<dyn PreBindTask>, until: Option<Timestamp>, objects: Vec<ObjectKey> },
 }
 
-impl Running {
+impl RunningTask {
     /// Whether the work can be dropped when its binding fails: no request is out for it, and the task does not have to
     /// [finish](PreBindTask::must_finish).
     pub(super) fn can_end(&self) -> bool {
@@ -51,7 +51,7 @@ impl Running {
 
 impl Binding {
     /// The PreBind work that is under way.
-    fn running(&self) -> &[Running] {
+    fn running(&self) -> &[RunningTask] {
         match &self.stage {
             Stage::PreBind { running, .. } => running,
             Stage::Permit | Stage::BindOutside { .. } | Stage::Bind { .. } => &[],
@@ -82,7 +82,7 @@ impl Binding {
         let is_running = work.is_ok();
         match (work, &mut self.stage) {
             (Ok(work), Stage::PreBind { running, .. }) => {
-                running.push(Running { plugin, start, work });
+                running.push(RunningTask { plugin, start, work });
             }
             (Err(status), stage) => {
                 let point = MeteredPoint::PreBind;
@@ -241,7 +241,7 @@ impl Bindings {
         let mut later = Commands::default();
         for running in awaited {
             let is_meant = is_meant(&running.work);
-            let Running { plugin, start, work } = running;
+            let RunningTask { plugin, start, work } = running;
             let stepped = match work {
                 Work::Write(_, task) | Work::Sleep { task, .. } if is_meant => {
                     self.step_task(core, &mut binding, &plugin, task, event.clone(), &mut later)

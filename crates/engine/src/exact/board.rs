@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
 use super::classes::{Class, choosing, classes};
-use super::search::{Board, Choices, Halt, Placing, Problem};
+use super::search::{Board, Choices, Halt, PlacingResult, Problem};
 use crate::attempt::{Candidates, Choice, NoChoice};
 use crate::binding::{Placement, Trial};
 use crate::core::Core;
@@ -29,7 +29,7 @@ const MAX_MARK_BYTES: usize = 8 << 20;
 
 /// A member on its node.
 #[derive(Debug)]
-pub(super) struct Placed {
+pub(super) struct PlacedMember {
     class: usize,
     /// Its number in the group.
     pub(super) member: usize,
@@ -48,7 +48,7 @@ pub(super) struct GangBoard<'b, 'w> {
     nodes: &'b [NodeIdx],
     classes: Vec<Class>,
     /// In the order in which they were placed.
-    pub(super) placed: Vec<Placed>,
+    pub(super) placed: Vec<PlacedMember>,
     versions: Versions,
     /// What answers were read from.
     reads: Reads,
@@ -113,7 +113,7 @@ impl<'b, 'w> GangBoard<'b, 'w> {
         member: usize,
         (node, number): (NodeIdx, usize),
         state: &mut CycleState,
-    ) -> Result<Placing, Halt> {
+    ) -> Result<PlacingResult, Halt> {
         let group = self.group;
         let left = self.limit.saturating_sub(self.cx.effort.planned());
         self.cx.core.work = WorkMeter::new(left);
@@ -133,10 +133,10 @@ impl<'b, 'w> GangBoard<'b, 'w> {
             ChoiceOutcome::Made(mark) => {
                 let (number, n_new) = self.marks.number(mark);
                 self.spend(n_new)?;
-                Placing::Placed(number)
+                PlacingResult::Placed(number)
             }
-            ChoiceOutcome::NoMore => Placing::NoMore,
-            ChoiceOutcome::Unknown => Placing::Unknown,
+            ChoiceOutcome::NoMore => PlacingResult::NoMore,
+            ChoiceOutcome::Unknown => PlacingResult::Unknown,
         })
     }
 }
@@ -220,17 +220,19 @@ impl Board for GangBoard<'_, '_> {
         class: usize,
         (node, choice): (NodeIdx, usize),
         (state, n_feasible): &Self::State,
-    ) -> Result<Placing, Halt> {
+    ) -> Result<PlacingResult, Halt> {
         self.spend(STEP)?;
         let Class { members, n_placed, choosing, .. } = &self.classes[class];
-        let Some(member) = members.get(*n_placed).copied() else { return Ok(Placing::NoMore) };
+        let Some(member) = members.get(*n_placed).copied() else {
+            return Ok(PlacingResult::NoMore);
+        };
         let mut state = state.clone();
         let chosen = match (choosing.has_choices, choice) {
             (true, _) => self.choose(member, (node, choice), &mut state)?,
-            (false, 0) => Placing::Placed(0),
-            (false, _) => Placing::NoMore,
+            (false, 0) => PlacingResult::Placed(0),
+            (false, _) => PlacingResult::NoMore,
         };
-        if !matches!(chosen, Placing::Placed(_)) {
+        if !matches!(chosen, PlacingResult::Placed(_)) {
             return Ok(chosen);
         }
         let (n_evaluated, n_feasible) = (self.nodes.len(), *n_feasible);
@@ -244,10 +246,10 @@ impl Board for GangBoard<'_, '_> {
         match bindings.try_out(core, placement, &mut commands) {
             Ok((trial, permit)) => {
                 self.classes[class].n_placed += 1;
-                self.placed.push(Placed { class, member, node, trial, permit, commands });
+                self.placed.push(PlacedMember { class, member, node, trial, permit, commands });
                 Ok(chosen)
             }
-            Err(status) if status.is_rejected() => Ok(Placing::Objected),
+            Err(status) if status.is_rejected() => Ok(PlacingResult::Objected),
             Err(status) => Err(Halt::Broken(status)),
         }
     }

@@ -22,12 +22,12 @@ pub(super) struct Class {
     /// Whether nothing is known of what plugins read of them.
     pub(super) is_unknown: bool,
     /// What is chosen for them.
-    pub(super) choosing: Choosing,
+    pub(super) choosing: PluginChoices,
 }
 
 /// What plugins choose for a member on its node, such as volumes and devices.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Choosing {
+pub(super) struct PluginChoices {
     /// Whether there are choices that are tried.
     pub(super) has_choices: bool,
     /// Whether there may be choices of which only the first is tried. What is left for others depends on the order in which
@@ -38,7 +38,7 @@ pub(super) struct Choosing {
 /// What members of a class have in common, with what others look at in any case: labels by their number in the group, but for
 /// those that no selector is about, and the priority, which decides which nominated pods a node keeps room for. Neither has to be part
 /// of a signature.
-type InCommon = (Likeness, usize, i32);
+type ClassTraits = (Likeness, usize, i32);
 
 /// In what the answers of plugins are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,9 +52,9 @@ enum Likeness {
 /// The classes of a gang's members, in the order of their first ones. What it costs is counted on the work of the core.
 pub(super) fn classes(core: &Core, group: &Group) -> Vec<Class> {
     let mut classes: Vec<Class> = Vec::new();
-    let mut known: KeyedMap<InCommon, usize> = KeyedMap::default();
+    let mut known: KeyedMap<ClassTraits, usize> = KeyedMap::default();
     let mut by_labels: KeyedMap<Labels, usize> = KeyedMap::default();
-    let mut by_class: BTreeMap<u64, Choosing> = BTreeMap::new();
+    let mut by_class: BTreeMap<u64, PluginChoices> = BTreeMap::new();
     let mut written: KeyedMap<Box<[u8]>, usize> = KeyedMap::default();
     let numbers_count = do_numbers_count(core, group);
     for (member, queued) in group.members.iter().enumerate() {
@@ -130,8 +130,8 @@ pub(super) fn choosing<'c>(
     core: &'c Core,
     profile: ProfileIdx,
     pod: &Pod,
-) -> (Choosing, Option<&'c dyn Chooser>) {
-    let (mut choosing, mut chooser) = (Choosing::default(), None);
+) -> (PluginChoices, Option<&'c dyn Chooser>) {
+    let (mut choosing, mut chooser) = (PluginChoices::default(), None);
     let cx = core.context();
     for (_, _, plugin) in core.plans.profiles[profile].reserve() {
         let asked = guarded(|| plugin.chooses_for(&cx, pod).then(|| plugin.chooser(&cx, pod)));

@@ -54,7 +54,7 @@ pub(crate) struct Choices<S> {
 
 /// What came of placing a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Placing {
+pub(crate) enum PlacingResult {
     /// It is placed. What was chosen for members of a class on a node leaves the same for others if the numbers are equal.
     Placed(u32),
     /// A plugin objects now.
@@ -82,7 +82,7 @@ pub(crate) trait Board {
         class: usize,
         at: (NodeIdx, usize),
         state: &Self::State,
-    ) -> Result<Placing, Halt>;
+    ) -> Result<PlacingResult, Halt>;
 
     /// Takes back what was placed last.
     fn take_back(&mut self);
@@ -151,7 +151,7 @@ enum Move {
 
 /// A step that was taken.
 #[derive(Clone, Copy, Debug)]
-enum Taken {
+enum TakenStep {
     Placed,
     LeftOut { class: usize, n: usize },
 }
@@ -163,7 +163,7 @@ struct Frame<S> {
     moves: Vec<Move>,
     /// By class, in order.
     states: Vec<(usize, S)>,
-    taken: Option<Taken>,
+    taken: Option<TakenStep>,
     n_stored: usize,
 }
 
@@ -232,13 +232,13 @@ impl<'b, B: Board> Search<'b, B> {
     fn next_move(&mut self) -> Option<Option<Move>> {
         let frame = self.frames.last_mut()?;
         match frame.taken.take() {
-            Some(Taken::Placed) => {
+            Some(TakenStep::Placed) => {
                 self.board.take_back();
                 if let Some((class, ..)) = self.placed.pop() {
                     self.left[class] += 1;
                 }
             }
-            Some(Taken::LeftOut { class, n }) => self.left[class] = n,
+            Some(TakenStep::LeftOut { class, n }) => self.left[class] = n,
             None => {}
         }
         Some(frame.moves.pop())
@@ -253,23 +253,24 @@ impl<'b, B: Board> Search<'b, B> {
                     return Ok(false);
                 };
                 let placing = self.board.place(class, (node, choice), state)?;
-                let is_choice = matches!(placing, Placing::Placed(_) | Placing::Objected);
+                let is_choice =
+                    matches!(placing, PlacingResult::Placed(_) | PlacingResult::Objected);
                 if is_choice && self.way == Way::AllChoices && self.problem.chooses[class] {
                     frame.moves.push(Move::Place(class, node, choice.saturating_add(1)));
                 }
                 let number = match placing {
-                    Placing::Placed(number) => number,
+                    PlacingResult::Placed(number) => number,
                     // One node may stand for others, and what objects was asked by nobody before: no order is ruled out.
-                    Placing::Objected if self.way == Way::ByClass => {
+                    PlacingResult::Objected if self.way == Way::ByClass => {
                         return Err(Halt::LooksFurther);
                     }
-                    Placing::Objected | Placing::NoMore => return Ok(false),
-                    Placing::Unknown => {
+                    PlacingResult::Objected | PlacingResult::NoMore => return Ok(false),
+                    PlacingResult::Unknown => {
                         self.is_cut = true;
                         return Ok(false);
                     }
                 };
-                frame.taken = Some(Taken::Placed);
+                frame.taken = Some(TakenStep::Placed);
                 self.left[class] -= 1;
                 self.placed.push((class, node, number));
                 if self.way == Way::ByClass && !self.board.is_still_local() {
@@ -277,7 +278,7 @@ impl<'b, B: Board> Search<'b, B> {
                 }
             }
             Move::LeaveOut(class) => {
-                frame.taken = Some(Taken::LeftOut { class, n: self.left[class] });
+                frame.taken = Some(TakenStep::LeftOut { class, n: self.left[class] });
                 self.left[class] = 0;
             }
         }
@@ -482,22 +483,22 @@ mod tests {
             class: usize,
             (node, choice): (NodeIdx, usize),
             (): &(),
-        ) -> Result<Placing, Halt> {
+        ) -> Result<PlacingResult, Halt> {
             self.n_steps += 1;
             if self.n_steps > self.limit {
                 return Err(Halt::Limit);
             }
             let boxes = self.boxes(class, node.index());
             assert!(!boxes.is_empty());
-            let Some(at) = boxes.get(choice).copied() else { return Ok(Placing::NoMore) };
+            let Some(at) = boxes.get(choice).copied() else { return Ok(PlacingResult::NoMore) };
             if self.objects.contains(&node.index()) {
-                return Ok(Placing::Objected);
+                return Ok(PlacingResult::Objected);
             }
             if choice >= self.n_known || self.unknown.contains(&node.index()) {
-                return Ok(Placing::Unknown);
+                return Ok(PlacingResult::Unknown);
             }
             self.put(class, node.index(), at);
-            Ok(Placing::Placed(u32::try_from(at).unwrap()))
+            Ok(PlacingResult::Placed(u32::try_from(at).unwrap()))
         }
 
         fn take_back(&mut self) {

@@ -14,12 +14,12 @@ use super::{Comparisons, Reach, Shift, units};
 use crate::spreading_owner::spreading_owner;
 
 /// What messages call a part of a pod, and what the part costs.
-type Part = (&'static str, Reach, fn(&Pod, &ClusterState, Counted) -> Comparisons);
+type Part = (&'static str, Reach, fn(&Pod, &ClusterState, CountState) -> Comparisons);
 
 /// Whether what a pod needs counted in the whole cluster has been counted. Only then it matters how many requirements are about one
 /// label, for which they are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counted {
+pub(super) enum CountState {
     Anew,
     Before,
 }
@@ -62,7 +62,7 @@ pub(super) fn requirements(all: &[Requirement]) -> (u64, u64) {
 
 /// What it costs to compare a pod with a selector.
 #[derive(Clone, Copy, Default)]
-struct Selecting {
+struct SelectorCost {
     /// With one requirement after the other.
     one_by_one: u64,
     /// How many texts are listed.
@@ -72,12 +72,12 @@ struct Selecting {
     about_one: Option<u64>,
 }
 
-impl Selecting {
-    fn by(selector: Option<&LabelSelector>, counted: Counted) -> Self {
+impl SelectorCost {
+    fn by(selector: Option<&LabelSelector>, counted: CountState) -> Self {
         let Some(selector) = selector else { return Self::default() };
         let all = selector.requirements();
         let (one_by_one, listed) = requirements(all);
-        let about_one = (counted == Counted::Before).then(|| {
+        let about_one = (counted == CountState::Before).then(|| {
             let longest = all.iter().map(|one| 1 + log(one.values.len())).max();
             longest.unwrap_or(0).saturating_mul(units(selector.most_about_one_label()))
         });
@@ -115,7 +115,7 @@ impl Selecting {
     }
 }
 
-fn node_selection(pod: &Pod, _: &ClusterState, _: Counted) -> Comparisons {
+fn node_selection(pod: &Pod, _: &ClusterState, _: CountState) -> Comparisons {
     let n_pairs = pod.spec.node_selector.as_ref().map_or(0, |pairs| units(pairs.len()));
     let mut sum = Comparisons { once: n_pairs, per_node: n_pairs, ..Comparisons::default() };
     let Some(affinity) = pod.spec.node_affinity.as_deref() else { return sum };
@@ -130,11 +130,11 @@ fn node_selection(pod: &Pod, _: &ClusterState, _: Counted) -> Comparisons {
     sum
 }
 
-fn spread_constraints(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Comparisons {
+fn spread_constraints(pod: &Pod, cluster: &ClusterState, counted: CountState) -> Comparisons {
     let constraints = &pod.spec.topology_spread_constraints;
     let mut sum = Comparisons::default();
     for constraint in constraints.iter() {
-        let selecting = Selecting::by(constraint.selector.as_ref(), counted);
+        let selecting = SelectorCost::by(constraint.selector.as_ref(), counted);
         let (per_neighbour, once) = (selecting.one_by_one, selecting.listed);
         // No pod is counted without a requirement.
         let per_passed = u64::from(per_neighbour > 0);
@@ -162,7 +162,7 @@ fn listed_about_nodes(pod: &Pod, n_constraints: u64) -> u64 {
 
 /// A pod without constraints is spread by what its services and its owner select. Of its services only those labels
 /// count that it has itself.
-fn default_spreading(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Comparisons {
+fn default_spreading(pod: &Pod, cluster: &ClusterState, counted: CountState) -> Comparisons {
     if !pod.spec.topology_spread_constraints.is_empty() {
         return Comparisons::default();
     }
@@ -186,7 +186,7 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Com
     if of_services == 0 && n_owned == 0 {
         return Comparisons { once, once_per_cycle, ..Comparisons::default() };
     }
-    let selecting = of_owner.and(Selecting::by_pairs(n_selecting));
+    let selecting = of_owner.and(SelectorCost::by_pairs(n_selecting));
     let listed = listed_about_nodes(pod, DEFAULT_CONSTRAINTS);
     Comparisons {
         once,
@@ -205,17 +205,17 @@ fn default_spreading(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Com
 }
 
 /// What the controller of a pod selects. It is kept with the controller once it was read, as it is where the pod is spread.
-fn selected_by_owner(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Selecting {
+fn selected_by_owner(pod: &Pod, cluster: &ClusterState, counted: CountState) -> SelectorCost {
     match spreading_owner(pod, cluster) {
         Some((controller, true)) => {
             let pairs = controller.json["spec"]["selector"].as_object();
-            Selecting::by_pairs(pairs.map_or(0, Fields::len))
+            SelectorCost::by_pairs(pairs.map_or(0, Fields::len))
         }
         Some((controller, false)) => {
             let selector = controller.read_as(LabelSelector::of_controller);
-            Selecting::by(Some(&*selector), counted)
+            SelectorCost::by(Some(&*selector), counted)
         }
-        None => Selecting::default(),
+        None => SelectorCost::default(),
     }
 }
 
@@ -230,12 +230,12 @@ pub(super) fn written_requirements(selector: &Json) -> (u64, u64) {
     })
 }
 
-fn pod_affinity(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Comparisons {
+fn pod_affinity(pod: &Pod, cluster: &ClusterState, counted: CountState) -> Comparisons {
     let mut sum = Comparisons::default();
     for term in pod.spec.affinity_terms() {
         let PodAffinityTerm { selector: pods, namespaces, namespace_selector, topology_key } = term;
-        let of_pods = Selecting::by(pods.as_ref(), counted);
-        let of_namespaces = Selecting::by(namespace_selector.as_ref(), Counted::Anew);
+        let of_pods = SelectorCost::by(pods.as_ref(), counted);
+        let of_namespaces = SelectorCost::by(namespace_selector.as_ref(), CountState::Anew);
         let is_about_neighbours =
             **namespaces == [pod.namespace.clone()] && namespace_selector.is_none();
         let of_namespace = 1 + of_namespaces.one_by_one + log(namespaces.len());
@@ -265,14 +265,14 @@ fn pod_affinity(pod: &Pod, cluster: &ClusterState, counted: Counted) -> Comparis
     sum
 }
 
-fn tolerations(pod: &Pod, cluster: &ClusterState, _: Counted) -> Comparisons {
+fn tolerations(pod: &Pod, cluster: &ClusterState, _: CountState) -> Comparisons {
     let n_tolerations = units(pod.spec.tolerations.len());
     // Nodes have few different lists of taints, and each list is compared once.
     let once = n_tolerations.saturating_mul(units(cluster.taint_sets().n_ids()));
     Comparisons { once, per_filling: 1, ..Comparisons::default() }
 }
 
-fn requests(pod: &Pod, _: &ClusterState, _: Counted) -> Comparisons {
+fn requests(pod: &Pod, _: &ClusterState, _: CountState) -> Comparisons {
     let n_asked =
         pod.requests.totals.len() + pod.spec.host_ports.len() + pod.spec.images.names.len();
     let carrying = units(pod.spec.host_ports.len()).saturating_mul(CARRYING_A_PORT);
@@ -280,7 +280,7 @@ fn requests(pod: &Pod, _: &ClusterState, _: Counted) -> Comparisons {
     Comparisons { once, per_filling: 1 + units(n_asked), ..Comparisons::default() }
 }
 
-fn volumes_and_claims(pod: &Pod, cluster: &ClusterState, _: Counted) -> Comparisons {
+fn volumes_and_claims(pod: &Pod, cluster: &ClusterState, _: CountState) -> Comparisons {
     let n_volumes = units(pod.volumes.len());
     let n_claims = units(pod.spec.resource_claims.len());
     let mut sum = Comparisons { per_filling: n_volumes + n_claims, ..Comparisons::default() };

@@ -17,12 +17,12 @@ pub(super) struct OwnScores {
     unscaled_plugins: Vec<(PluginIdx, i64)>,
     /// The weighted sum of what the unscaled ones give.
     unscaled: Vec<i32>,
-    scaled: Vec<Scaled>,
+    scaled: Vec<ScaledScores>,
     column: Vec<i64>,
 }
 
 /// A plugin whose scores are scaled by those of all nodes that pass.
-struct Scaled {
+struct ScaledScores {
     idx: PluginIdx,
     weight: i64,
     normalization: Normalization,
@@ -31,7 +31,7 @@ struct Scaled {
     scale: Scale,
 }
 
-impl Scaled {
+impl ScaledScores {
     fn raw(&self, idx: NodeIdx) -> i64 {
         self.raw.get(idx.index()).copied().unwrap_or(0)
     }
@@ -69,7 +69,7 @@ impl OwnScores {
                 _ => {
                     let scale = Scale::new(normalization, 0, 0);
                     let raw = Vec::new();
-                    scores.scaled.push(Scaled { idx, weight, normalization, raw, scale });
+                    scores.scaled.push(ScaledScores { idx, weight, normalization, raw, scale });
                 }
             }
         }

@@ -31,7 +31,7 @@ fn pod(name: &str, change: impl Fn(&mut Value)) -> Arc<Pod> {
     Arc::new(Pod::from_value(&json).unwrap())
 }
 
-fn shared(sharing: &mut Sharing, pod: Arc<Pod>) -> Arc<Pod> {
+fn shared(sharing: &mut Deduplicator, pod: Arc<Pod>) -> Arc<Pod> {
     let before = (*pod).clone();
     let mut object = EventObject::Pod(pod);
     sharing.share(&mut object);
@@ -43,7 +43,7 @@ fn shared(sharing: &mut Sharing, pod: Arc<Pod>) -> Arc<Pod> {
 
 #[test]
 fn pods_of_one_template_share_all_but_what_is_their_own() {
-    let mut table = Sharing::default();
+    let mut table = Deduplicator::default();
     let a = shared(&mut table, pod("a", |_| ()));
     let b = shared(&mut table, pod("bb", |_| ()));
     assert!(Arc::ptr_eq(&a.spec, &b.spec));
@@ -66,7 +66,7 @@ fn pods_that_wait_share_what_is_said_of_them() {
             }]});
         })
     };
-    let mut table = Sharing::default();
+    let mut table = Deduplicator::default();
     let a = shared(&mut table, waiting("a", 1));
     let b = shared(&mut table, waiting("b", 1));
     let later = shared(&mut table, waiting("c", 2));
@@ -90,7 +90,7 @@ fn every_difference_keeps_parts_apart() {
         },
         |pod| pod["spec"]["containers"][0]["image"] = "other".into(),
     ];
-    let mut table = Sharing::default();
+    let mut table = Deduplicator::default();
     let first = shared(&mut table, pod("a", |_| ()));
     for change in changes {
         let other = shared(&mut table, pod("a", change));
@@ -101,7 +101,7 @@ fn every_difference_keeps_parts_apart() {
 
 #[test]
 fn amounts_that_are_written_differently_stay_so() {
-    let mut table = Sharing::default();
+    let mut table = Deduplicator::default();
     let first = shared(&mut table, pod("a", |_| ()));
     for cpu in ["1000m", "1e0", "1.0"] {
         let other = shared(
@@ -130,7 +130,7 @@ fn nodes_share_images_and_texts() {
         });
         Arc::new(Node::from_value(&json).unwrap())
     };
-    let mut table = Sharing::default();
+    let mut table = Deduplicator::default();
     let (mut a, mut b) = (node("a"), node("b"));
     let mut other = {
         let mut node = node("c");
@@ -164,7 +164,7 @@ fn nodes_share_taints_and_keep_when_they_got_them() {
         let json = json!({"metadata": {"name": "n"}, "spec": {"taints": [taint]}});
         Arc::new(Node::from_value(&json).unwrap())
     };
-    let mut table = Sharing::default();
+    let mut table = Deduplicator::default();
     let (mut early, mut late) = (tainted(5), tainted(6));
     table.share_node(&mut early);
     table.share_node(&mut late);
@@ -174,7 +174,7 @@ fn nodes_share_taints_and_keep_when_they_got_them() {
 
 #[test]
 fn what_no_object_holds_is_dropped() {
-    let mut table = Sharing::default();
+    let mut table = Deduplicator::default();
     let kept = shared(&mut table, pod("kept", |_| ()));
     for at in 0..5 * SWEPT_FROM {
         shared(&mut table, pod("a", |pod| pod["spec"]["nodeName"] = format!("n{at}").into()));
@@ -187,14 +187,14 @@ fn what_no_object_holds_is_dropped() {
 /// Pods with 60,000 labels each.
 #[test]
 fn nothing_stays_of_objects_that_are_gone() {
-    let mut table = Sharing::default();
+    let mut table = Deduplicator::default();
     let labels = |pod: &mut Value, at: usize| {
         let labels = (0..200).map(|n| (format!("k{at}-{n}"), format!("v{at}-{n}").into()));
         pod["metadata"]["labels"] = Value::Object(labels.collect());
     };
     let kept = shared(&mut table, pod("kept", |_| ()));
     table.sweep();
-    let capacities = |table: &Sharing| {
+    let capacities = |table: &Deduplicator| {
         [table.texts.parts.capacity(), table.labels.parts.capacity(), table.specs.parts.capacity()]
     };
     let before = (table.texts.parts.len(), capacities(&table));
@@ -210,7 +210,7 @@ fn nothing_stays_of_objects_that_are_gone() {
 
 #[test]
 fn texts_of_very_many_labels_are_in_no_table() {
-    let mut table = Sharing::default();
+    let mut table = Deduplicator::default();
     let large = |name: &str| {
         pod(name, |pod| {
             let labels = (0..60_000).map(|n| (format!("k{n}"), format!("v{n}").into()));
@@ -230,7 +230,7 @@ fn what_no_object_holds_is_bounded_in_bytes() {
         let text = format!("{at}-{}", "x".repeat(LENGTH));
         pod("large", |pod| pod["metadata"]["labels"]["long"] = text.clone().into())
     };
-    let mut table = Sharing::default();
+    let mut table = Deduplicator::default();
     // The text is part of the labels, too.
     let one = 2 * LENGTH + 10_000;
     for at in 0..100 {

@@ -12,12 +12,12 @@ const OVERHEAD: usize = 48;
 /// The hash and the size of a part. Both have 32 bits only, as a table keeps them for every part, and there may be as many parts as
 /// different texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Weighed {
+pub(super) struct PartDigest {
     pub(super) hash: u32,
     n_bytes: u32,
 }
 
-impl Weighed {
+impl PartDigest {
     /// What the part takes, about, in bytes.
     pub(super) const fn n_bytes(self) -> usize {
         self.n_bytes as usize
@@ -25,18 +25,18 @@ impl Weighed {
 }
 
 /// Hashes and measures a part. O(its content).
-pub(super) fn weigh<T: Part>(part: &T) -> Weighed {
+pub(super) fn weigh<T: Part>(part: &T) -> PartDigest {
     let mut hasher =
         ContentHasher { hasher: KeyedState::default().build_hasher(), n_bytes: OVERHEAD };
     part.hash_content(&mut hasher);
-    Weighed {
+    PartDigest {
         hash: hasher.hasher.finish() as u32,
         n_bytes: u32::try_from(hasher.n_bytes).unwrap_or(u32::MAX),
     }
 }
 
 /// The hash by which a table places a part: its highest bits and its lowest count.
-pub(super) const fn place(weighed: Weighed) -> u64 {
+pub(super) const fn place(weighed: PartDigest) -> u64 {
     (weighed.hash as u64) << 32 | weighed.hash as u64
 }
 

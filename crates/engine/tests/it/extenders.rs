@@ -585,7 +585,7 @@ fn a_panic_while_binding_undoes_it() {
 #[test]
 fn extenders_that_are_configured_must_be_made() {
     let built = World::build(vec![], |config, _| {
-        config.extenders = vec![kube_scheduler_config::Extender::default()];
+        config.extenders = vec![kube_scheduler_config::ExtenderConfig::default()];
     });
     assert!(matches!(built, Err(BuildError::MissingExtenders { configured: 1, given: 0 })));
 }
@@ -598,9 +598,9 @@ fn managed_resources_need_a_place_to_be_ignored_in() {
     };
     let log = Log::default();
     let built = World::build(vec![], |config, options| {
-        config.extenders = vec![kube_scheduler_config::Extender {
+        config.extenders = vec![kube_scheduler_config::ExtenderConfig {
             managed_resources: vec![resource],
-            ..kube_scheduler_config::Extender::default()
+            ..kube_scheduler_config::ExtenderConfig::default()
         }];
         options.extenders =
             [Arc::new(Outsider::new("e", &log)) as Arc<dyn Extender>].into_iter().collect();

@@ -77,7 +77,7 @@ fn profiles_that_do_not_go_together_are_refused() {
     );
     let mut other = profile("t", &["Other", "Base"]);
     if let Some(plugins) = &mut other.plugins {
-        plugins.queue_sort.disabled = vec![kube_scheduler_config::Plugin::new("Base", 0)];
+        plugins.queue_sort.disabled = vec![kube_scheduler_config::WeightedPlugin::new("Base", 0)];
     }
     assert_eq!(
         error(vec![profile("s", &["Base"]), other]),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_config::{Configuration, KubeSchedulerProfile, Plugin as ConfigPlugin, Plugins};
+use kube_scheduler_config::{Configuration, KubeSchedulerProfile, Plugins, WeightedPlugin};
 use kube_scheduler_engine::{
     AttemptResult, BuildError, Effect, Engine, EngineOptions, EvictionOutcome, Input, StatusPatch,
     Token, Turn,
@@ -32,7 +32,7 @@ fn refused(message: &str) -> ApiError {
 /// A profile `name` with `plugins` at every point they implement.
 pub(crate) fn profile(name: &str, plugins: &[&str]) -> KubeSchedulerProfile {
     let mut all = Plugins::default();
-    all.multi_point.enabled = plugins.iter().map(|name| ConfigPlugin::new(*name, 0)).collect();
+    all.multi_point.enabled = plugins.iter().map(|name| WeightedPlugin::new(*name, 0)).collect();
     KubeSchedulerProfile {
         scheduler_name: Some(name.into()),
         plugins: Some(all),

@@ -52,7 +52,7 @@ pub trait HypotheticalFilter: Sync {
 }
 
 /// What extenders leave of candidates, or the error of one.
-type LeftByExtenders<'a> =
+type ExtenderPreemption<'a> =
     dyn Fn(Vec<PreemptionCandidate>) -> Result<Vec<PreemptionCandidate>, Status> + 'a;
 
 /// What a PostFilter plugin may read and use in one call.
@@ -67,7 +67,7 @@ pub struct PostFilterContext<'a> {
     pub filters: &'a dyn HypotheticalFilter,
     /// Has the extenders drop candidates and change victims; `None` when there are no extenders. Candidates keep their
     /// order. The error is that of an extender that must not be ignored.
-    pub extenders: Option<&'a LeftByExtenders<'a>>,
+    pub extenders: Option<&'a ExtenderPreemption<'a>>,
     /// A random number that depends on the engine's seed and the attempt alone.
     pub random: u64,
     /// Requests to the engine, carried out after the call.

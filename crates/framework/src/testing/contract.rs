@@ -77,9 +77,9 @@ pub fn check_forms(plugin: &dyn Plugin, fixture: &Fixture, pods: &[Arc<Pod>]) ->
 const FEW: usize = 64;
 
 /// A status as a finding shows it.
-struct Said<'s>(&'s Status);
+struct StatusDisplay<'s>(&'s Status);
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for StatusDisplay<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_success() {
             return f.write_str("passes");
@@ -93,7 +93,7 @@ impl fmt::Display for Said<'_> {
 fn score_text(score: &Result<i64, Status>) -> String {
     match score {
         Ok(score) => score.to_string(),
-        Err(status) => Said(status).to_string(),
+        Err(status) => StatusDisplay(status).to_string(),
     }
 }
 
@@ -104,7 +104,7 @@ fn difference(one: &Answers, other: &Answers, between: &str) -> String {
         ("PreScore", &one.pre_score, &other.pre_score),
     ];
     if let Some((point, a, b)) = points.into_iter().find(|(_, a, b)| a != b) {
-        return format!("{point} {} {between} {}", Said(a), Said(b));
+        return format!("{point} {} {between} {}", StatusDisplay(a), StatusDisplay(b));
     }
     if one.node_names != other.node_names {
         let text = |names: Option<&BTreeSet<Arc<str>>>| match names {
@@ -126,7 +126,7 @@ fn difference(one: &Answers, other: &Answers, between: &str) -> String {
 
 impl fmt::Display for NodeAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Filter {}, Score {}", Said(&self.filter), score_text(&self.score))
+        write!(f, "Filter {}, Score {}", StatusDisplay(&self.filter), score_text(&self.score))
     }
 }
 
@@ -336,8 +336,8 @@ impl Check<'_> {
                         let what = format!(
                             "Filter, pod {}, node {node}: {} at once, {} alone",
                             pod.key(),
-                            Said(&whole),
-                            Said(&one.filter)
+                            StatusDisplay(&whole),
+                            StatusDisplay(&one.filter)
                         );
                         self.complain(PROMISE, what);
                     }

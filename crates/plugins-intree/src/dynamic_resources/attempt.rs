@@ -11,14 +11,14 @@ use kube_scheduler_framework::{Context, CycleState, ObjectStore, Status};
 
 use super::extended::{self, Demand};
 use super::group::{self, GroupClaims};
-use super::resolve::{Resolved, is_controlled_by};
-use super::shared::Shared;
-use super::state::{GivenBack, PodClaim, PodDevices};
+use super::resolve::{ResolvedClaim, is_controlled_by};
+use super::shared::PluginData;
+use super::state::{PodClaim, PodDevices, UnconfirmedWrite};
 use super::{consumers, decoded, in_flight, kinds};
 
 /// Makes the state of an attempt.
 pub(super) struct Preparation<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a PluginData,
     pub(super) cx: &'a Context<'a>,
     pub(super) state: &'a CycleState,
     pub(super) pod: &'a Pod,
@@ -98,7 +98,7 @@ impl Preparation<'_> {
     }
 
     /// The pod's demand for resources that classes serve, and the claim that stands for it.
-    fn special(&self, objects: &ObjectStore) -> Result<Option<(Demand, Resolved)>, Status> {
+    fn special(&self, objects: &ObjectStore) -> Result<Option<(Demand, ResolvedClaim)>, Status> {
         if !self.shared.may_need_special_claim(self.pod) {
             return Ok(None);
         }
@@ -108,16 +108,16 @@ impl Preparation<'_> {
         let object = known.or_else(|| extended::new_claim(self.pod, self.cx.now()));
         let Some(object) = object else { return Ok(None) };
         let claim = decoded(&object)?;
-        Ok(Some((demand, Resolved { object, claim, entry: None })))
+        Ok(Some((demand, ResolvedClaim { object, claim, entry: None })))
     }
 
     fn claim(
         &self,
         objects: &ObjectStore,
-        resolved: Resolved,
+        resolved: ResolvedClaim,
         shared: Option<&GroupClaims>,
     ) -> Result<PodClaim, Status> {
-        let Resolved { object, claim, entry } = resolved;
+        let ResolvedClaim { object, claim, entry } = resolved;
         let pending = self.pending(objects, &claim)?;
         let allocation = claim.status.allocation.as_ref().or(pending.as_deref());
         let selector = allocation.and_then(|allocation| allocation.node_selector.as_ref());
@@ -133,7 +133,7 @@ impl Preparation<'_> {
             Some(_) => objects.unanswered_of_any(&object),
             None => objects.unanswered(&object, &self.pod.uid),
         };
-        let given_back = GivenBack::once(write.map(|write| write.ends(&object)));
+        let given_back = UnconfirmedWrite::once(write.map(|write| write.ends(&object)));
         Ok(PodClaim {
             object,
             claim,

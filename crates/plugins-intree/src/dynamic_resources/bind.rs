@@ -16,10 +16,10 @@ use kube_scheduler_framework::{
 use super::binding::{self, Binding};
 use super::kinds::is_allocated;
 use super::pod_tries::PodTries;
-use super::shared::Shared;
-use super::state::{GivenBack, PodClaim, PodDevices};
-use super::unclear::{Found, Unclear};
-use super::waiting::Waiting;
+use super::shared::PluginData;
+use super::state::{PodClaim, PodDevices, UnconfirmedWrite};
+use super::unclear::{UnclearWrite, WriteEvidence};
+use super::waiting::DeviceWait;
 use super::{decoded, extended, writes};
 
 const NO_STATE: &str = "not found";
@@ -33,7 +33,7 @@ const KNOWN_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The PreBind task that writes the claims of a pod; see the module.
 pub(super) struct BindClaims {
-    shared: Arc<Shared>,
+    shared: Arc<PluginData>,
     stage: Stage,
 }
 
@@ -41,15 +41,15 @@ enum Stage {
     /// The claim at this place is next.
     Claim(usize),
     /// A claim is being bound.
-    Binding(Binding, Doing),
+    Binding(Binding, ClaimBindingStep),
     /// All claims are bound, and what they take of the node is being written.
     NodeResources(PodTries),
     /// All is written.
-    Waiting(Waiting),
+    Waiting(DeviceWait),
 }
 
 /// What a claim's binding waits for: the answer to a request, or the end of the pause before it.
-enum Doing {
+enum ClaimBindingStep {
     Create,
     /// Reading the claim after a conflict.
     Get,
@@ -67,7 +67,7 @@ enum Doing {
 }
 
 impl BindClaims {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<PluginData>) -> Self {
         Self { shared, stage: Stage::Claim(0) }
     }
 
@@ -77,7 +77,7 @@ impl BindClaims {
         let needs_binding = |claim: &PodClaim| {
             let is_needed =
                 !claim.is_special || claim.reserved.is_some() || !claim.claim.requests.is_empty();
-            let is_certain = claim.given_back == GivenBack::Nothing;
+            let is_certain = claim.given_back == UnconfirmedWrite::Nothing;
             is_needed && !(is_certain && claim.may_be_used(&cx.pod.uid, devices.group.as_ref()))
         };
         let mut rest = devices.claims.iter().enumerate().skip(at);
@@ -104,10 +104,10 @@ impl BindClaims {
             return self.end(cx, binding, Err(text));
         };
         let object = writes::to_create(&extended::variant_object(&binding.object, special));
-        self.ask(binding, Doing::Create, ObjectWrite::Create(Arc::new(object)))
+        self.ask(binding, ClaimBindingStep::Create, ObjectWrite::Create(Arc::new(object)))
     }
 
-    fn ask(&mut self, binding: Binding, doing: Doing, write: ObjectWrite) -> TaskStep {
+    fn ask(&mut self, binding: Binding, doing: ClaimBindingStep, write: ObjectWrite) -> TaskStep {
         self.stage = Stage::Binding(binding, doing);
         TaskStep::Write(write)
     }
@@ -139,7 +139,11 @@ impl BindClaims {
         if is_to_allocate && !writes::has_finalizer(&binding.object) {
             let mut object = (*binding.object).clone();
             writes::add_finalizer(&mut object);
-            return self.ask(binding, Doing::Finalizer, ObjectWrite::Replace(Arc::new(object)));
+            return self.ask(
+                binding,
+                ClaimBindingStep::Finalizer,
+                ObjectWrite::Replace(Arc::new(object)),
+            );
         }
         if binding.was_given_back()
             && binding.may_be_taken_away()
@@ -155,7 +159,11 @@ impl BindClaims {
     fn withdraw(&mut self, binding: Binding) -> TaskStep {
         let mut object = (*binding.object).clone();
         writes::remove_reservation(&mut object, &binding.consumer.uid);
-        self.ask(binding, Doing::Withdrawal, ObjectWrite::ReplaceStatus(Arc::new(object)))
+        self.ask(
+            binding,
+            ClaimBindingStep::Withdrawal,
+            ObjectWrite::ReplaceStatus(Arc::new(object)),
+        )
     }
 
     fn write_status(&mut self, cx: &mut TaskContext<'_>, binding: Binding) -> TaskStep {
@@ -179,7 +187,7 @@ impl BindClaims {
             }
             writes::set_allocation_time(&mut object, cx.cx.now());
         }
-        self.ask(binding, Doing::Status, ObjectWrite::ReplaceStatus(Arc::new(object)))
+        self.ask(binding, ClaimBindingStep::Status, ObjectWrite::ReplaceStatus(Arc::new(object)))
     }
 
     /// Tries again after a conflict, unless it has been tried often enough.
@@ -191,7 +199,7 @@ impl BindClaims {
         error: &ApiError,
     ) -> TaskStep {
         if *error.reason == *"Conflict" && binding.n_tries < CLAIM_TRIES {
-            self.stage = Stage::Binding(binding, Doing::Get);
+            self.stage = Stage::Binding(binding, ClaimBindingStep::Get);
             return pause(cx, CLAIM_PAUSE);
         }
         let text = format!("{what} {}: {error}", binding.object.key());
@@ -211,7 +219,7 @@ impl BindClaims {
         };
         if error.is_outcome_unknown() {
             let text = format!("{what} {}: {error}", binding.object.key());
-            binding.unclear.get_or_insert_with(|| Unclear::new(text));
+            binding.unclear.get_or_insert_with(|| UnclearWrite::new(text));
         }
         if binding.unclear.is_some() {
             self.look_up(cx, binding)
@@ -224,9 +232,9 @@ impl BindClaims {
     fn look_up(&mut self, cx: &mut TaskContext<'_>, mut binding: Binding) -> TaskStep {
         let Some(unclear) = &mut binding.unclear else { return self.write(cx, binding) };
         match unclear.next_look() {
-            Some(Duration::ZERO) => self.read(binding, Doing::LookUp),
+            Some(Duration::ZERO) => self.read(binding, ClaimBindingStep::LookUp),
             Some(length) => {
-                self.stage = Stage::Binding(binding, Doing::LookUp);
+                self.stage = Stage::Binding(binding, ClaimBindingStep::LookUp);
                 pause(cx, length)
             }
             None => {
@@ -251,18 +259,18 @@ impl BindClaims {
             Err(_) => return self.look_up(cx, binding),
         };
         let (allocation, consumer) = (binding.claim.reserved.as_deref(), &binding.consumer.uid);
-        let found = Found::of(&object, &binding.object, allocation, consumer);
-        let is_changed = found != Found::Nothing;
+        let found = WriteEvidence::of(&object, &binding.object, allocation, consumer);
+        let is_changed = found != WriteEvidence::Nothing;
         binding.is_changed |= is_changed;
         if is_changed {
             binding.unclear = None;
             binding.object = object;
         }
         match found {
-            Found::Ours => self.written(cx, binding),
+            WriteEvidence::Ours => self.written(cx, binding),
             // Of two writes of the same revision the first one wins: either this or what is still on its way.
-            Found::Nothing => self.write_status(cx, binding),
-            Found::Other => self.write(cx, binding),
+            WriteEvidence::Nothing => self.write_status(cx, binding),
+            WriteEvidence::Other => self.write(cx, binding),
         }
     }
 
@@ -272,7 +280,7 @@ impl BindClaims {
         self.end(cx, binding, Err(text.unwrap_or_default()))
     }
 
-    fn read(&mut self, binding: Binding, doing: Doing) -> TaskStep {
+    fn read(&mut self, binding: Binding, doing: ClaimBindingStep) -> TaskStep {
         let key = (&*binding.object).into();
         self.ask(binding, doing, ObjectWrite::Get(key))
     }
@@ -297,7 +305,7 @@ impl BindClaims {
         };
         let write = writes::special_status(cx.pod, &binding.object.name, mappings);
         binding.pod_tries.count();
-        self.ask(binding, Doing::PodStatus, write)
+        self.ask(binding, ClaimBindingStep::PodStatus, write)
     }
 
     fn pod_status_refused(
@@ -307,7 +315,7 @@ impl BindClaims {
         error: &ApiError,
     ) -> TaskStep {
         if let Some(length) = binding.pod_tries.pause_after(error) {
-            self.stage = Stage::Binding(binding, Doing::PodStatus);
+            self.stage = Stage::Binding(binding, ClaimBindingStep::PodStatus);
             return pause(cx, length);
         }
         let key = cx.pod.key();
@@ -333,10 +341,10 @@ impl BindClaims {
         let patience = if result.is_ok() { KNOWN_TIMEOUT } else { Duration::ZERO };
         let deadline = *binding.deadline.get_or_insert(now + patience);
         if deadline <= now {
-            return self.read(binding, Doing::Unseen(result));
+            return self.read(binding, ClaimBindingStep::Unseen(result));
         }
         let objects = vec![(&*binding.object).into()];
-        self.stage = Stage::Binding(binding, Doing::Known(result));
+        self.stage = Stage::Binding(binding, ClaimBindingStep::Known(result));
         TaskStep::Wait { until: Some(deadline), objects }
     }
 
@@ -411,7 +419,7 @@ impl BindClaims {
     }
 
     fn wait(&mut self, cx: &mut TaskContext<'_>) -> TaskStep {
-        match Waiting::new(&self.shared, cx) {
+        match DeviceWait::new(&self.shared, cx) {
             None => TaskStep::Done(Status::SUCCESS),
             Some(waiting) => {
                 let step = waiting.check(&self.shared, cx);
@@ -426,67 +434,76 @@ impl BindClaims {
         &mut self,
         cx: &mut TaskContext<'_>,
         mut binding: Binding,
-        doing: Doing,
+        doing: ClaimBindingStep,
         answer: Result<Arc<Object>, ApiError>,
     ) -> TaskStep {
         let metrics = &self.shared.metrics;
         match (doing, answer) {
-            (Doing::Create, Ok(created)) => {
+            (ClaimBindingStep::Create, Ok(created)) => {
                 metrics.claim_created(true);
                 binding::remember_created(cx, binding.at, &created);
                 binding.object = created;
                 binding.is_changed = true;
                 self.write(cx, binding)
             }
-            (Doing::Create, Err(error)) => {
+            (ClaimBindingStep::Create, Err(error)) => {
                 metrics.claim_created(false);
                 // Quirk: the name of the claim is cleared by then.
                 let namespace = &cx.pod.namespace;
                 let text = format!("create claim for extended resources {namespace}/: {error}");
                 self.end(cx, binding, Err(text))
             }
-            (Doing::Get, Ok(object)) => {
+            (ClaimBindingStep::Get, Ok(object)) => {
                 binding.object = object;
                 self.write(cx, binding)
             }
-            (Doing::Get, Err(error)) => {
+            (ClaimBindingStep::Get, Err(error)) => {
                 let text =
                     format!("get updated claim {} after conflict: {error}", binding.object.key());
                 self.end(cx, binding, Err(text))
             }
-            (Doing::Finalizer | Doing::Withdrawal, Ok(object)) => {
+            (ClaimBindingStep::Finalizer | ClaimBindingStep::Withdrawal, Ok(object)) => {
                 binding.object = object;
                 binding.is_changed = true;
                 self.write_status(cx, binding)
             }
-            (Doing::Finalizer, Err(error)) => {
+            (ClaimBindingStep::Finalizer, Err(error)) => {
                 self.refused(cx, binding, "add finalizer to claim", &error)
             }
-            (Doing::Withdrawal, Err(error)) => {
+            (ClaimBindingStep::Withdrawal, Err(error)) => {
                 self.refused(cx, binding, "add reservation to claim", &error)
             }
-            (Doing::Status, Ok(object)) => {
+            (ClaimBindingStep::Status, Ok(object)) => {
                 binding.unclear = None;
                 binding.object = object;
                 binding.is_changed = true;
                 self.written(cx, binding)
             }
-            (Doing::Status, Err(error)) => self.status_failed(cx, binding, &error),
-            (Doing::LookUp, answer) => self.looked_up(cx, binding, answer),
-            (Doing::Unseen(result), answer) => self.read_unseen(cx, binding, result, answer),
-            (Doing::PodStatus, Ok(_)) => self.end(cx, binding, Ok(())),
-            (Doing::PodStatus, Err(error)) => self.pod_status_refused(cx, binding, &error),
-            (Doing::Known(result), _) => self.end(cx, binding, result),
+            (ClaimBindingStep::Status, Err(error)) => self.status_failed(cx, binding, &error),
+            (ClaimBindingStep::LookUp, answer) => self.looked_up(cx, binding, answer),
+            (ClaimBindingStep::Unseen(result), answer) => {
+                self.read_unseen(cx, binding, result, answer)
+            }
+            (ClaimBindingStep::PodStatus, Ok(_)) => self.end(cx, binding, Ok(())),
+            (ClaimBindingStep::PodStatus, Err(error)) => {
+                self.pod_status_refused(cx, binding, &error)
+            }
+            (ClaimBindingStep::Known(result), _) => self.end(cx, binding, result),
         }
     }
 
     /// A pause is over.
-    fn paused(&mut self, cx: &mut TaskContext<'_>, binding: Binding, doing: Doing) -> TaskStep {
+    fn paused(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        binding: Binding,
+        doing: ClaimBindingStep,
+    ) -> TaskStep {
         match doing {
-            Doing::PodStatus => self.write_pod_status(cx, binding),
-            Doing::Known(result) => self.end(cx, binding, result),
-            Doing::LookUp => self.read(binding, Doing::LookUp),
-            _ => self.read(binding, Doing::Get),
+            ClaimBindingStep::PodStatus => self.write_pod_status(cx, binding),
+            ClaimBindingStep::Known(result) => self.end(cx, binding, result),
+            ClaimBindingStep::LookUp => self.read(binding, ClaimBindingStep::LookUp),
+            _ => self.read(binding, ClaimBindingStep::Get),
         }
     }
 }

@@ -8,8 +8,8 @@ use kube_scheduler_framework::TaskContext;
 use kube_scheduler_framework::api::{Object, Timestamp};
 
 use super::pod_tries::PodTries;
-use super::state::{GivenBack, PodClaim, PodDevices};
-use super::unclear::Unclear;
+use super::state::{PodClaim, PodDevices, UnconfirmedWrite};
+use super::unclear::UnclearWrite;
 use super::{in_flight, kinds, writes};
 
 /// One claim on its way.
@@ -25,7 +25,7 @@ pub(super) struct Binding {
     pub(super) is_changed: bool,
     pub(super) n_tries: u32,
     /// Set while the server may still have carried out a write of the allocation, or may yet do so.
-    pub(super) unclear: Option<Unclear>,
+    pub(super) unclear: Option<UnclearWrite>,
     pub(super) pod_tries: PodTries,
     /// When a claim that was created is read, if it has not been seen by then.
     pub(super) deadline: Option<Timestamp>,
@@ -46,7 +46,7 @@ impl Binding {
 
     /// Whether an earlier attempt of the pod has given it back, and this one cannot know what came of that.
     pub(super) fn was_given_back(&self) -> bool {
-        self.claim.given_back != GivenBack::Nothing
+        self.claim.given_back != UnconfirmedWrite::Nothing
     }
 
     /// Whether the claim has other devices than those for which the node was chosen.

@@ -16,7 +16,7 @@ use kube_scheduler_framework::{Context, CycleState, NodeView};
 
 use super::extended::Demand;
 use super::reserve::share_ids;
-use super::shared::Shared;
+use super::shared::PluginData;
 use super::state::PodDevices;
 use super::{DynamicResources, decoded, kinds};
 
@@ -40,7 +40,7 @@ impl Chooser for DynamicResources {
         let Some(node) = cluster.node(member.node) else { return the_only(number) };
         let criteria = criteria(&self.shared, cx, state, member.members);
         let Some(devices) = state.get_mut::<PodDevices>() else { return the_only(number) };
-        let choosing = Choosing {
+        let choosing = DeviceChoice {
             shared: &self.shared,
             cx,
             pod: member.pod,
@@ -70,15 +70,15 @@ fn mark_of(devices: &PodDevices, chosen: &str) -> Arc<str> {
 }
 
 /// A choice for one pod on one node.
-struct Choosing<'a> {
-    shared: &'a Shared,
+struct DeviceChoice<'a> {
+    shared: &'a PluginData,
     cx: &'a Context<'a>,
     pod: &'a Pod,
     node: &'a NodeView<'a>,
     criteria: &'a Criteria,
 }
 
-impl Choosing<'_> {
+impl DeviceChoice<'_> {
     fn choose(&self, devices: &mut PodDevices, number: usize) -> ChoiceOutcome {
         devices.choice = None;
         let Some((allocator, special)) = self.wanted(devices) else { return the_only(number) };
@@ -141,7 +141,7 @@ impl Choosing<'_> {
 struct GroupCriteria(Arc<Criteria>);
 
 fn criteria(
-    shared: &Shared,
+    shared: &PluginData,
     cx: &Context<'_>,
     state: &CycleState,
     members: &[Arc<Pod>],
@@ -158,7 +158,7 @@ fn criteria(
     found
 }
 
-fn criteria_of(shared: &Shared, cx: &Context<'_>, members: &[Arc<Pod>]) -> Criteria {
+fn criteria_of(shared: &PluginData, cx: &Context<'_>, members: &[Arc<Pod>]) -> Criteria {
     let cluster = cx.cluster();
     let objects = cluster.objects();
     let mut criteria = Criteria::default();

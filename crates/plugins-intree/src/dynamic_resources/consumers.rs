@@ -12,7 +12,7 @@ use kube_scheduler_framework::groups::{
 use kube_scheduler_framework::{ClusterView, Context, CycleState};
 
 use super::resolve::claim_name;
-use super::shared::Shared;
+use super::shared::PluginData;
 use super::{decoded, kinds};
 
 /// What `status.reservedFor` may have at most.
@@ -20,7 +20,7 @@ const MAX_CONSUMERS: usize = 256;
 
 /// Why there is no way to place as many members as are needed, if too many of them use one claim.
 pub(super) fn rules_out(
-    shared: &Shared,
+    shared: &PluginData,
     cx: &Context<'_>,
     demand: GroupDemand<'_>,
 ) -> Option<String> {
@@ -32,11 +32,11 @@ pub(super) fn rules_out(
         own_claims(reserving, pod).for_each(|name| by_claim.entry(name).or_default().push(pod));
     }
     let group = group_of(cluster, first);
-    let (no_users, mut counted) = (Placed::default(), None);
+    let (no_users, mut counted) = (PlacedMembers::default(), None);
     by_claim.into_iter().find_map(|(name, pods)| {
         let object = kinds::claim(cluster.objects(), &first.namespace, name)?;
         let claim = decoded::claim(object).ok()?;
-        let placed: &Placed = match group {
+        let placed: &PlacedMembers = match group {
             Some(group) if !has_room(&claim, group, pods.len()) => {
                 counted.get_or_insert_with(|| placed(reserving, group))
             }
@@ -59,7 +59,7 @@ pub(super) fn rules_out(
 
 /// Whether a member of a group that is planned as a whole would be one user too many of the claim.
 pub(super) fn is_full(
-    shared: &Shared,
+    shared: &PluginData,
     cluster: ClusterView<'_>,
     state: &CycleState,
     pod: &Pod,
@@ -68,16 +68,16 @@ pub(super) fn is_full(
     let is_planned =
         |cycle: &&GroupCycleState| cycle.with(|it| it.get::<ExactPlanning>().is_some());
     let Some(cycle) = state.get::<GroupCycleState>().filter(is_planned) else { return false };
-    let is_full = |placed: &Placed| {
+    let is_full = |placed: &PlacedMembers| {
         let consumers = placed.consumers(claim);
         consumers.len() >= MAX_CONSUMERS && !consumers.contains(&*pod.uid)
     };
-    let Some(group) = group_of(cluster, pod) else { return is_full(&Placed::default()) };
+    let Some(group) = group_of(cluster, pod) else { return is_full(&PlacedMembers::default()) };
     if has_room(claim, group, 1) {
         return false;
     }
     cycle.with(|it| {
-        if let Some(placed) = it.get::<Placed>() {
+        if let Some(placed) = it.get::<PlacedMembers>() {
             return is_full(placed);
         }
         let placed = placed(reserving_group(shared, cluster, pod), group);
@@ -90,14 +90,14 @@ pub(super) fn is_full(
 /// A member of a group has a node, on trial or for good, if `has_node` says so, or has it no longer.
 pub(super) fn moved(
     cycle: &GroupCycleState,
-    shared: &Shared,
+    shared: &PluginData,
     cluster: ClusterView<'_>,
     member: &Pod,
     has_node: bool,
 ) {
     cycle.with(|it| {
         // Most groups never need it.
-        let Some(placed) = it.get_mut::<Placed>() else { return };
+        let Some(placed) = it.get_mut::<PlacedMembers>() else { return };
         for name in own_claims(reserving_group(shared, cluster, member), member) {
             placed.note(name, &member.uid, has_node);
         }
@@ -116,9 +116,9 @@ fn has_room(claim: &ResourceClaim, group: &PodGroupState, n_more: usize) -> bool
 /// The members of a group that have a node, by the names of the claims that they use by themselves. In a group cycle they are found
 /// once, when a claim may be full, and followed from then on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Placed(BTreeMap<Box<str>, BTreeSet<Arc<str>>>);
+struct PlacedMembers(BTreeMap<Box<str>, BTreeSet<Arc<str>>>);
 
-impl Placed {
+impl PlacedMembers {
     fn note(&mut self, claim: &str, uid: &Arc<str>, has_node: bool) {
         if !has_node {
             if let Some(users) = self.0.get_mut(claim) {
@@ -141,7 +141,7 @@ impl Placed {
 
 /// The group of a member, if its claims are reserved for it instead of its pods.
 fn reserving_group<'a>(
-    shared: &Shared,
+    shared: &PluginData,
     cluster: ClusterView<'a>,
     member: &Pod,
 ) -> Option<&'a PodGroup> {
@@ -162,8 +162,8 @@ fn own_claims<'p>(reserving: Option<&PodGroup>, pod: &'p Pod) -> impl Iterator<I
 }
 
 /// The members that have a node.
-fn placed(reserving: Option<&PodGroup>, group: &PodGroupState) -> Placed {
-    let mut placed = Placed::default();
+fn placed(reserving: Option<&PodGroup>, group: &PodGroupState) -> PlacedMembers {
+    let mut placed = PlacedMembers::default();
     let members = group.members().filter(|(_, place)| *place != MemberPlace::Unscheduled);
     for (pod, _) in members {
         own_claims(reserving, pod).for_each(|name| placed.note(name, &pod.uid, true));

@@ -17,7 +17,7 @@ use kube_scheduler_framework::{ClusterView, Context, NodeIdx};
 
 use super::group::GroupClaims;
 use super::members::{Uses, is_own};
-use super::shared::Shared;
+use super::shared::PluginData;
 use super::{decoded, kinds};
 
 /// How many steps counting all nodes may take at a time. With more nodes than it was enough for, or once it took more than that in sum,
@@ -31,14 +31,14 @@ const WORK_OF_LOOKUP: u64 = 20;
 
 /// Why there are too few devices for as many members as are needed, if counting tells.
 pub(super) fn rules_out(
-    shared: &Shared,
+    shared: &PluginData,
     cx: &Context<'_>,
     demand: GroupDemand<'_>,
 ) -> Option<String> {
     if demand.members.iter().all(|pod| pod.spec.resource_claims.is_empty()) {
         return None;
     }
-    let kept = demand.shared.with(|it| it.get_mut::<Counted>().map(std::mem::take));
+    let kept = demand.shared.with(|it| it.get_mut::<GroupCount>().map(std::mem::take));
     let mut counted = kept.unwrap_or_default();
     let found = counted.rules_out(shared, cx, demand);
     demand.shared.with(|it| it.insert(counted));
@@ -63,8 +63,8 @@ fn text_of(shortfall: &Shortfall, n_pods: usize) -> String {
 
 /// What was counted in a group cycle.
 #[derive(Clone, Default)]
-struct Counted {
-    wanted: Option<Arc<Wanted>>,
+struct GroupCount {
+    wanted: Option<Arc<MembersDemand>>,
     supply: Supply,
     /// The nodes that `supply` is about.
     nodes: Vec<NodeIdx>,
@@ -76,17 +76,17 @@ struct Counted {
 
 /// What the members of a group take in any case.
 #[derive(Default)]
-struct Wanted {
+struct MembersDemand {
     sorts: Sorts,
     /// By UID.
     by_member: BTreeMap<Arc<str>, Needs>,
     classes: Classes,
 }
 
-impl Counted {
+impl GroupCount {
     fn rules_out(
         &mut self,
-        shared: &Shared,
+        shared: &PluginData,
         cx: &Context<'_>,
         demand: GroupDemand<'_>,
     ) -> Option<Shortfall> {
@@ -94,7 +94,7 @@ impl Counted {
         let wanted = match &self.wanted {
             Some(known) => known.clone(),
             None => {
-                let found = Arc::new(Wanted::of(shared, cx, demand));
+                let found = Arc::new(MembersDemand::of(shared, cx, demand));
                 self.wanted = Some(found.clone());
                 found
             }
@@ -139,9 +139,9 @@ fn node_at<'a>(cluster: ClusterView<'a>, nodes: &[NodeIdx], number: usize) -> Op
     Some(NodeRef { name: node.name(), labels: node.labels() })
 }
 
-impl Wanted {
+impl MembersDemand {
     /// What all members of the group take. Of some nothing is known if there is too little work left.
-    fn of(shared: &Shared, cx: &Context<'_>, demand: GroupDemand<'_>) -> Self {
+    fn of(shared: &PluginData, cx: &Context<'_>, demand: GroupDemand<'_>) -> Self {
         let uses = Uses::of(cx, demand.all, demand.shared);
         let mut wanted = Self::default();
         for pod in demand.all {
@@ -170,7 +170,7 @@ impl Wanted {
 
     fn needs_of(
         &mut self,
-        shared: &Shared,
+        shared: &PluginData,
         cluster: ClusterView<'_>,
         pod: &Pod,
         uses: &Uses,
@@ -308,7 +308,7 @@ mod tests {
     /// How many steps it has taken to count all nodes, after the answer.
     fn n_steps(gang: &Gang, world: &Fixture) -> u64 {
         gang.answer(world, 2);
-        gang.shared.with(|it| it.get::<Counted>().unwrap().n_steps)
+        gang.shared.with(|it| it.get::<GroupCount>().unwrap().n_steps)
     }
 
     #[test]
@@ -328,7 +328,7 @@ mod tests {
         assert!(n_steps(&gang, &world) > second);
         let all = Gang::new(&["c0", "c1", "c2", "c3", "c4"]);
         assert_eq!(all.answer(&world, 5), short(5, 3));
-        all.shared.with(|it| it.get_mut::<Counted>().unwrap().n_steps = MAX_STEPS + 1);
+        all.shared.with(|it| it.get_mut::<GroupCount>().unwrap().n_steps = MAX_STEPS + 1);
         assert_eq!(all.answer(&world, 5), None);
     }
 

@@ -26,10 +26,10 @@ pub(super) struct Demand {
     containers: Vec<ContainerDemand>,
     classes: Arc<ExtendedResources>,
     /// The claims that were asked for, by the places of the resources that classes serve.
-    claims: Mutex<Vec<(Served, Arc<ExtendedClaim>)>>,
+    claims: Mutex<Vec<(ServedResources, Arc<ExtendedClaim>)>>,
 }
 
-type Served = SmallVec<[usize; 4]>;
+type ServedResources = SmallVec<[usize; 4]>;
 
 /// This many claims of a pod are remembered: nodes have few different sets of device plugins.
 const MAX_CLAIMS: usize = 8;
@@ -65,7 +65,7 @@ impl Demand {
     /// # Errors
     /// The rejection of a node that lacks a resource.
     pub(super) fn on(&self, allocatable: &Resources) -> Result<Option<Arc<ExtendedClaim>>, Status> {
-        let mut served = Served::new();
+        let mut served = ServedResources::new();
         for (at, (name, _)) in self.resources.iter().enumerate() {
             let there = allocatable.scalar(name);
             match self.classes.class(name) {
@@ -87,7 +87,7 @@ impl Demand {
         are_all.then(|| self.claim((0..self.resources.len()).collect()))
     }
 
-    fn claim(&self, served: Served) -> Arc<ExtendedClaim> {
+    fn claim(&self, served: ServedResources) -> Arc<ExtendedClaim> {
         let mut claims = lock(&self.claims);
         if let Some((_, claim)) = claims.iter().find(|(known, _)| *known == served) {
             return claim.clone();

@@ -9,7 +9,7 @@ use kube_scheduler_framework::groups::GroupCycleState;
 use kube_scheduler_framework::{ClusterView, CycleState, Status};
 
 use super::resolve::name_of_claim;
-use super::shared::Shared;
+use super::shared::PluginData;
 use crate::pod_groups::text_of;
 
 /// The resource of pod groups.
@@ -72,7 +72,7 @@ impl GroupClaims {
     /// # Errors
     /// Why the pod is rejected: there is no such group, or it cannot be read.
     pub(super) fn of(
-        shared: &Shared,
+        shared: &PluginData,
         cluster: ClusterView<'_>,
         pod: &Pod,
     ) -> Result<Option<Self>, Status> {
@@ -98,23 +98,23 @@ impl GroupClaims {
 
 /// The claims that members of a group have reserved in one group cycle, by UID.
 #[derive(Clone, Default)]
-struct ReservedInCycle(BTreeSet<Arc<str>>);
+struct CycleReservations(BTreeSet<Arc<str>>);
 
 /// Whether another member of the pod's group has reserved the claim with this UID in the same group cycle.
 pub(super) fn is_reserved_in_cycle(state: &CycleState, uid: &str) -> bool {
     state.get::<GroupCycleState>().is_some_and(|group| {
         group.with(|shared| {
-            shared.get::<ReservedInCycle>().is_some_and(|reserved| reserved.0.contains(uid))
+            shared.get::<CycleReservations>().is_some_and(|reserved| reserved.0.contains(uid))
         })
     })
 }
 
 /// Remembers that a member has reserved the claim with this UID.
 pub(super) fn reserved_in_cycle(group: &GroupCycleState, uid: &Arc<str>) {
-    group.with(|shared| match shared.get_mut::<ReservedInCycle>() {
+    group.with(|shared| match shared.get_mut::<CycleReservations>() {
         Some(reserved) => {
             reserved.0.insert(uid.clone());
         }
-        None => shared.insert(ReservedInCycle(BTreeSet::from([uid.clone()]))),
+        None => shared.insert(CycleReservations(BTreeSet::from([uid.clone()]))),
     });
 }

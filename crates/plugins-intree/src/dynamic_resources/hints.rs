@@ -10,10 +10,10 @@ use kube_scheduler_framework::{
 use serde_json::{Map, Value};
 
 use super::kinds::is_allocated;
-use super::shared::Shared;
+use super::shared::PluginData;
 use super::{extended, resolve};
 
-pub(super) fn events(shared: &Arc<Shared>) -> Vec<EventRegistration> {
+pub(super) fn events(shared: &Arc<PluginData>) -> Vec<EventRegistration> {
     let node_actions =
         ActionType::ADD | ActionType::UPDATE_NODE_LABEL | ActionType::UPDATE_NODE_ALLOCATABLE;
     let object_actions = ActionType::ADD | ActionType::UPDATE;
@@ -71,7 +71,7 @@ fn claim_topics(_: &Context<'_>, old: Option<&EventObject>, new: Option<&EventOb
 
 /// Whether the pod may fit now that a claim is there, has changed or is gone.
 fn after_claim(
-    shared: &Shared,
+    shared: &PluginData,
     cx: &Context<'_>,
     pod: &Pod,
     old: Option<&Object>,
@@ -90,7 +90,7 @@ fn after_claim(
 }
 
 /// Whether the pod may fit now that claims were made for it.
-fn after_pod(shared: &Shared, cx: &Context<'_>, pod: &Pod, new: &Pod) -> bool {
+fn after_pod(shared: &PluginData, cx: &Context<'_>, pod: &Pod, new: &Pod) -> bool {
     pod.uid == new.uid && shared.claims_of(cx.cluster().objects(), new).is_ok()
 }
 

@@ -21,26 +21,26 @@ pub(super) struct Devices {
     pub(super) selectors: Arc<CelSelectors>,
     /// The slices of each pool, so that a pool can be made when one of its slices comes.
     pools: Mutex<PoolSlices>,
-    original: Followed,
-    copies: Followed,
+    original: ClusterFollower,
+    copies: ClusterFollower,
 }
 
 /// What is kept up to date with one history of the cluster from attempt to attempt. There is one for the engine and one for its
 /// copies, which answer questions and have a history of their own: with a single one, each change between the two would start
 /// from scratch. Copies share theirs, although they do that to each other, because they are short-lived.
-struct Followed {
-    table: Kept<SelectorTable>,
-    resources: Kept<ExtendedResources>,
+struct ClusterFollower {
+    table: ObjectCache<SelectorTable>,
+    resources: ObjectCache<ExtendedResources>,
     tracked: Mutex<TrackedDevices>,
     answers: Answers,
 }
 
-impl Followed {
+impl ClusterFollower {
     fn new(features: Features) -> Self {
         let no_devices = SelectorTable::new(Arc::new(Inventory::new([], features)));
         Self {
-            table: Kept::starting_with(no_devices),
-            resources: Kept::new(),
+            table: ObjectCache::starting_with(no_devices),
+            resources: ObjectCache::new(),
             tracked: Mutex::new(TrackedDevices::new(features)),
             answers: Answers::default(),
         }
@@ -56,12 +56,12 @@ fn pool_of(slice: &ResourceSlice) -> PoolName {
 }
 
 /// What is made of all objects of some kinds, kept until one of them changes.
-struct Kept<T>(Mutex<Option<(Changes, Arc<T>)>>);
+struct ObjectCache<T>(Mutex<Option<(Changes, Arc<T>)>>);
 
 /// The latest change of each kind.
 type Changes = Vec<Option<Arc<ObjectChange>>>;
 
-impl<T> Kept<T> {
+impl<T> ObjectCache<T> {
     fn new() -> Self {
         Self(Mutex::new(None))
     }
@@ -108,12 +108,12 @@ impl Devices {
             settings,
             selectors: Arc::new(CelSelectors::new(settings.list_attributes)),
             pools: Mutex::default(),
-            original: Followed::new(settings.features),
-            copies: Followed::new(settings.features),
+            original: ClusterFollower::new(settings.features),
+            copies: ClusterFollower::new(settings.features),
         }
     }
 
-    fn followed(&self, by_copy: bool) -> &Followed {
+    fn followed(&self, by_copy: bool) -> &ClusterFollower {
         if by_copy { &self.copies } else { &self.original }
     }
 
@@ -190,7 +190,7 @@ impl Devices {
 
     /// What is remembered of expressions and answers takes, in bytes.
     pub(super) fn kept_bytes(&self) -> usize {
-        let of = |followed: &Followed| {
+        let of = |followed: &ClusterFollower| {
             let table = followed.table.latest();
             table.map_or(0, |table| table.n_bytes()) + followed.answers.n_bytes()
         };

@@ -13,8 +13,8 @@ use kube_scheduler_framework::{Context, ObjectStore, SignatureWriter};
 use super::answers::are_large;
 use super::group::GroupClaims;
 use super::in_flight;
-use super::resolve::{Resolved, claim_name, is_controlled_by};
-use super::shared::Shared;
+use super::resolve::{ResolvedClaim, claim_name, is_controlled_by};
+use super::shared::PluginData;
 
 /// What looking at a pod, at one of its claims, and at some bytes of what that asks for count as, in units of work.
 const WORK_OF_POD: u64 = 20;
@@ -23,7 +23,7 @@ const BYTES_OF_A_UNIT: usize = 4;
 
 /// Writes what members that are alike have in common. False for a member that may be like no other.
 pub(super) fn sign(
-    shared: &Shared,
+    shared: &PluginData,
     cx: &Context<'_>,
     member: PlannedMember<'_>,
     signature: &mut SignatureWriter,
@@ -56,7 +56,7 @@ pub(super) fn sign(
     signature.len(pod.spec.resource_claims.len());
     signature.len(resolved.len());
     resolved.iter().all(|resolved| {
-        let Resolved { object, claim, entry } = resolved;
+        let ResolvedClaim { object, claim, entry } = resolved;
         // The pod has given back something of it, which may not be seen yet.
         if objects.unanswered(object, &pod.uid).is_some() {
             return false;
@@ -82,11 +82,11 @@ pub(super) fn sign(
 /// Whether one member alone uses a claim, by this entry, and nothing has become of it.
 pub(super) fn is_own(
     objects: &ObjectStore,
-    resolved: &Resolved,
+    resolved: &ResolvedClaim,
     of_group: Option<&GroupClaims>,
     uses: &Uses,
 ) -> bool {
-    let Resolved { claim, entry, .. } = resolved;
+    let ResolvedClaim { claim, entry, .. } = resolved;
     let is_of_group =
         |entry: &str| of_group.is_some_and(|of_group| of_group.consumer(entry).is_some());
     claim.status.allocation.is_none()

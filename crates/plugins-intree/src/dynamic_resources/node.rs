@@ -12,8 +12,8 @@ use kube_scheduler_framework::{Context, NodeView, Status};
 use super::answers::{Answer, Answers};
 use super::node_resources;
 use super::settings::Settings;
-use super::shared::Shared;
-use super::state::{GivenBack, PodClaim, PodDevices, Weighed};
+use super::shared::PluginData;
+use super::state::{NodeOffer, PodClaim, PodDevices, UnconfirmedWrite};
 
 const NOT_AVAILABLE: &str = "resourceclaim not available on the node";
 const CANNOT_ALLOCATE: &str = "cannot allocate all claims";
@@ -31,7 +31,7 @@ pub(super) struct Trials<'a> {
 impl<'a> Trials<'a> {
     /// Looks for a pod with these claims.
     pub(super) fn new(
-        shared: &'a Shared,
+        shared: &'a PluginData,
         cx: &'a Context<'a>,
         devices: &'a PodDevices,
         pod: &'a Pod,
@@ -121,7 +121,7 @@ impl<'a> Trials<'a> {
         let Self { devices, pod, .. } = *self;
         let inventory = allocator.inventory();
         let node_resources = node_resources::check(devices, inventory, pod, node, &allocations)?;
-        devices.found().weighed.insert(node.idx(), Weighed { score, node_resources });
+        devices.found().weighed.insert(node.idx(), NodeOffer { score, node_resources });
         Ok(())
     }
 
@@ -187,7 +187,7 @@ impl<'a> Trials<'a> {
 
 fn is_reached(claim: &PodClaim, node: &NodeView<'_>) -> bool {
     let reach = claim.reach.as_ref();
-    claim.given_back != GivenBack::Devices
+    claim.given_back != UnconfirmedWrite::Devices
         && reach.is_none_or(|reach| reach.matches(node.labels(), node.name()))
 }
 

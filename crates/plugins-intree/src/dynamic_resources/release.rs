@@ -6,7 +6,7 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{ClusterView, Commands, ObjectWrite, PostFilterContext, Status};
 
 use super::resolve::is_controlled_by;
-use super::shared::Shared;
+use super::shared::PluginData;
 use super::state::PodDevices;
 use super::{group, in_flight, writes};
 
@@ -17,7 +17,7 @@ const NOTHING: &str = "still not schedulable";
 
 /// Takes the devices of a claim back that no node can use for the pod, so that the next attempt can give it others.
 pub(super) fn deallocate(
-    shared: &Shared,
+    shared: &PluginData,
     devices: &PodDevices,
     pod: &Arc<Pod>,
     cx: &mut PostFilterContext<'_>,
@@ -72,7 +72,7 @@ pub(super) fn deallocate(
 ///
 /// Parity: the reference goes on to the next claim when the request fails; here the answer is not waited for.
 fn unreserve_group(
-    shared: &Shared,
+    shared: &PluginData,
     pod: &Pod,
     name: &str,
     cluster: ClusterView<'_>,

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::extended::{self, derived_uuid};
 use super::node::allocate;
-use super::shared::Shared;
+use super::shared::PluginData;
 use super::state::{PodClaim, PodDevices};
 use super::{in_flight, kinds, writes};
 
@@ -19,7 +19,7 @@ use super::{in_flight, kinds, writes};
 /// If Filter found something else than what the claims need.
 pub(super) fn reserve(
     devices: &mut PodDevices,
-    shared: &Shared,
+    shared: &PluginData,
     cx: &Context<'_>,
     pod: &Pod,
     node: Option<&NodeView<'_>>,
@@ -81,7 +81,7 @@ pub(super) fn planned(devices: &PodDevices) -> Vec<Arc<Object>> {
 /// Finds again what Filter found for the claims to allocate. When Reserve was undone and runs again, it is still there.
 fn search(
     devices: &mut PodDevices,
-    shared: &Shared,
+    shared: &PluginData,
     cx: &Context<'_>,
     pod: &Pod,
     node: Option<&NodeView<'_>>,

@@ -7,10 +7,10 @@ use kube_scheduler_framework::ObjectStore;
 use kube_scheduler_framework::api::{Object, Pod, PodResourceClaim, ResourceClaimName};
 
 use super::group;
-use super::shared::Shared;
+use super::shared::PluginData;
 
 /// A claim that a pod uses.
-pub(super) struct Resolved {
+pub(super) struct ResolvedClaim {
     pub(super) object: Arc<Object>,
     /// The same, decoded.
     pub(super) claim: Arc<ResourceClaim>,
@@ -18,7 +18,7 @@ pub(super) struct Resolved {
     pub(super) entry: Option<Arc<str>>,
 }
 
-impl Shared {
+impl PluginData {
     /// The claims of `spec.resourceClaims` in order, without the entries that need none. Entries that name the same claim give
     /// it more than once. A claim that was generated may belong to the pod's group.
     ///
@@ -28,7 +28,7 @@ impl Shared {
         &self,
         objects: &ObjectStore,
         pod: &Pod,
-    ) -> Result<Vec<Resolved>, String> {
+    ) -> Result<Vec<ResolvedClaim>, String> {
         let group = self.group_of(pod);
         let mut claims = Vec::with_capacity(pod.spec.resource_claims.len());
         for entry in pod.spec.resource_claims.iter() {
@@ -53,7 +53,7 @@ impl Shared {
                 ));
             }
             let entry = Some(entry.name.clone());
-            claims.push(Resolved { object: object.clone(), claim, entry });
+            claims.push(ResolvedClaim { object: object.clone(), claim, entry });
         }
         Ok(claims)
     }

@@ -13,13 +13,13 @@ use super::{decoded, kinds};
 use crate::resources::device_classes;
 
 /// Settings, devices and metrics of one plugin.
-pub(super) struct Shared {
+pub(super) struct PluginData {
     pub(super) settings: Settings,
     pub(super) devices: Devices,
     pub(super) metrics: Metrics,
 }
 
-impl Shared {
+impl PluginData {
     /// Whether the pod may need a claim for extended resources. Errs on the side of yes: this is asked for every pod.
     pub(super) fn may_need_special_claim(&self, pod: &Pod) -> bool {
         self.settings.serves_extended && device_classes::may_serve(pod)

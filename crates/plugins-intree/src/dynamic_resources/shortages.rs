@@ -3,7 +3,7 @@
 //! Counting has a limit of steps of its own, as large as that of the searches: what has been counted does not keep a node from being
 //! searched. Where it is used up, nodes are rejected without counts.
 
-use kube_scheduler_devices::{LostTo, NodeRef, RequestCount, Steps};
+use kube_scheduler_devices::{DeviceObstacle, NodeRef, RequestCount, Steps};
 use kube_scheduler_framework::{NodeView, Shortage};
 
 use super::node::Trials;
@@ -38,15 +38,15 @@ fn shortage(count: RequestCount) -> Shortage {
     }
 }
 
-const fn text(reason: LostTo) -> &'static str {
+const fn text(reason: DeviceObstacle) -> &'static str {
     match reason {
-        LostTo::Class => "of another class",
-        LostTo::Selector => "not selected",
-        LostTo::Taint => "tainted",
-        LostTo::Use => "in use",
-        LostTo::Counters => "without shared counters left",
-        LostTo::Capacity => "without capacity left",
-        LostTo::Constraint => "against constraints",
+        DeviceObstacle::Class => "of another class",
+        DeviceObstacle::Selector => "not selected",
+        DeviceObstacle::Taint => "tainted",
+        DeviceObstacle::Use => "in use",
+        DeviceObstacle::Counters => "without shared counters left",
+        DeviceObstacle::Capacity => "without capacity left",
+        DeviceObstacle::Constraint => "against constraints",
         _ => "not usable on the node",
     }
 }

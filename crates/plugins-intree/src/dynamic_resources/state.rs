@@ -37,7 +37,7 @@ pub(super) struct PodDevices {
     /// What device classes may have to serve; absent without a special claim.
     pub(super) demand: Option<Arc<Demand>>,
     /// What Filter found. Shared by all copies: preemption tries nodes on copies, and finds the same there.
-    found: Arc<Mutex<Found>>,
+    found: Arc<Mutex<FilterFindings>>,
     /// What Reserve is to give the claims to allocate, in their order; absent for what it finds by itself.
     pub(super) choice: Option<Vec<Arc<Allocation>>>,
     /// What the special claim asks for on the chosen node; from Reserve on.
@@ -64,7 +64,7 @@ pub(super) struct PodClaim {
     /// Where the devices of an allocated claim can be used; `None` means everywhere.
     pub(super) reach: Option<Arc<NodeSelector>>,
     /// What an earlier attempt of the pod gave back.
-    pub(super) given_back: GivenBack,
+    pub(super) given_back: UnconfirmedWrite,
     /// The UID under which it is in flight from Reserve on: a temporary one if the claim is created only then.
     pub(super) flight: Arc<str>,
     /// What another member of the pod's group has reserved for it in the same group cycle: nothing is searched for it.
@@ -80,7 +80,7 @@ pub(super) struct PodClaim {
 /// What an earlier attempt of the pod had written of a claim without waiting for the answer. The claim may be seen as it
 /// was before that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GivenBack {
+pub(super) enum UnconfirmedWrite {
     /// Nothing, as far as this revision shows.
     Nothing,
     /// The pod's right to use the claim: it has to be written again, even if the claim still shows it.
@@ -89,7 +89,7 @@ pub(super) enum GivenBack {
     Devices,
 }
 
-impl GivenBack {
+impl UnconfirmedWrite {
     /// For something that was written, which may end the revision that is seen.
     pub(super) fn once(is_end: Option<bool>) -> Self {
         match is_end {
@@ -129,9 +129,9 @@ impl PodClaim {
 
 /// What Filter found.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct FilterFindings {
     /// What was found beside answers that are remembered, by node: only where devices take resources of nodes.
-    pub(super) weighed: FxHashMap<NodeIdx, Weighed>,
+    pub(super) weighed: FxHashMap<NodeIdx, NodeOffer>,
     /// The answers to what the pod asks for, which differs with what its special claim asks for on a node.
     columns: Vec<(Option<Arc<ExtendedClaim>>, Arc<Column>)>,
     /// The claims to allocate, which differ in the same way.
@@ -166,7 +166,7 @@ impl StepCount {
 
 /// What the pod would get on a node, where devices take resources of nodes: this has to be computed for each pod.
 #[derive(Clone)]
-pub(super) struct Weighed {
+pub(super) struct NodeOffer {
     /// How well alternatives among the requests are served.
     pub(super) score: i64,
     /// What the claims take of the node's resources.
@@ -174,7 +174,7 @@ pub(super) struct Weighed {
 }
 
 impl PodDevices {
-    pub(super) fn found(&self) -> MutexGuard<'_, Found> {
+    pub(super) fn found(&self) -> MutexGuard<'_, FilterFindings> {
         // What a panic left behind is whole: entries are inserted at once.
         lock(&self.found)
     }
@@ -248,7 +248,9 @@ impl PodDevices {
     pub(super) fn are_all_open(&self) -> bool {
         self.claims.iter().all(|claim| {
             let is_stale = claim.is_special && !claim.claim.requests.is_empty();
-            claim.allocation().is_none() && !is_stale && claim.given_back != GivenBack::Devices
+            claim.allocation().is_none()
+                && !is_stale
+                && claim.given_back != UnconfirmedWrite::Devices
         })
     }
 

@@ -16,7 +16,7 @@ fn plugin(of_attempt: u64) -> DynamicResources {
     let mut settings = Settings::new(&PluginArgs::Null, &handle).unwrap();
     settings.steps = StepLimits { of_node: 1_000, of_attempt };
     let devices = Devices::new(settings.inventory);
-    let shared = Shared { settings, devices, metrics: Metrics::new(&handle) };
+    let shared = PluginData { settings, devices, metrics: Metrics::new(&handle) };
     DynamicResources { shared: Arc::new(shared), no_claims: Status::unschedulable(NO_CLAIMS) }
 }
 

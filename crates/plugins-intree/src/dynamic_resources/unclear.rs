@@ -18,13 +18,13 @@ const MAX_LOOKS: u32 = 30;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A write for which it is not known whether it was carried out.
-pub(super) struct Unclear {
+pub(super) struct UnclearWrite {
     /// The error text if that remains so.
     pub(super) text: String,
     n_looks: u32,
 }
 
-impl Unclear {
+impl UnclearWrite {
     pub(super) fn new(text: String) -> Self {
         Self { text, n_looks: 0 }
     }
@@ -39,7 +39,7 @@ impl Unclear {
 
 /// What a claim shows of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum WriteEvidence {
     /// It was carried out.
     Ours,
     /// The claim is as it was before.
@@ -48,7 +48,7 @@ pub(super) enum Found {
     Other,
 }
 
-impl Found {
+impl WriteEvidence {
     /// What `read` shows of the write that gave `before` the allocation, or none, and reserved it for the consumer with this UID.
     pub(super) fn of(
         read: &Object,
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_claim_is_read_at_once_and_then_every_second() {
-        let mut unclear = Unclear::new("no answer".to_owned());
+        let mut unclear = UnclearWrite::new("no answer".to_owned());
         assert_eq!(unclear.next_look(), Some(Duration::ZERO));
         for _ in 1..MAX_LOOKS {
             assert_eq!(unclear.next_look(), Some(PAUSE));

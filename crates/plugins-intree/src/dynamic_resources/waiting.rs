@@ -11,20 +11,20 @@ use kube_scheduler_framework::api::{Object, Timestamp};
 use kube_scheduler_framework::{EventKind, Status, TaskContext, TaskStep};
 
 use super::metrics::Outcome;
-use super::shared::Shared;
+use super::shared::PluginData;
 use super::state::PodDevices;
 
 const TICK: Duration = Duration::from_secs(5);
 
 /// Claims whose devices are waited for.
-pub(super) struct Waiting {
+pub(super) struct DeviceWait {
     started: Timestamp,
     timeout: Duration,
 }
 
-impl Waiting {
+impl DeviceWait {
     /// `None` if no device has to be waited for. Otherwise an event on the pod says so.
-    pub(super) fn new(shared: &Shared, cx: &mut TaskContext<'_>) -> Option<Self> {
+    pub(super) fn new(shared: &PluginData, cx: &mut TaskContext<'_>) -> Option<Self> {
         let timeout = shared.settings.binding_timeout?;
         let devices = cx.state.get::<PodDevices>()?;
         devices.claims.iter().any(|claim| has_conditions(&claim.claim)).then_some(())?;
@@ -35,7 +35,7 @@ impl Waiting {
     }
 
     /// Looks at all claims.
-    pub(super) fn check(&self, shared: &Shared, cx: &TaskContext<'_>) -> TaskStep {
+    pub(super) fn check(&self, shared: &PluginData, cx: &TaskContext<'_>) -> TaskStep {
         let Some(devices) = cx.state.get::<PodDevices>() else {
             return TaskStep::Done(Status::SUCCESS);
         };
@@ -61,7 +61,7 @@ impl Waiting {
     /// Whether all claims are ready.
     fn look(
         &self,
-        shared: &Shared,
+        shared: &PluginData,
         cx: &TaskContext<'_>,
         devices: &PodDevices,
     ) -> Result<bool, (Outcome, String)> {

@@ -18,7 +18,7 @@ use kube_scheduler_framework::{ClusterView, FilterSink, NodeIdx, NodeView, Statu
 use smallvec::SmallVec;
 
 use super::own_terms::{has_required, required, required_counters};
-use super::sums::{Amount, DomainSum, DomainSums, Judged};
+use super::sums::{Amount, DomainSum, DomainSums, DomainVerdicts};
 
 /// What a node may be rejected by; each goes by a number of pods in the node's domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Rule {
 /// What PreFilter stores for Filter.
 #[derive(Clone, Debug)]
 pub(super) struct Neighbours {
-    prepared: Arc<Prepared>,
+    prepared: Arc<PreparedTerms>,
     /// What hypothetical pods change, none of it 0.
     differences: SmallVec<[Difference; 2]>,
     /// By how much hypothetical pods change the number of domains with pods that the pod's affinity requires.
@@ -55,7 +55,7 @@ pub(super) struct Neighbours {
 }
 
 #[derive(Debug)]
-struct Prepared {
+struct PreparedTerms {
     /// Whether the pod has required terms, even if no node has their topology keys.
     has_own: bool,
     own: Vec<(Rule, CounterSpec)>,
@@ -92,7 +92,7 @@ impl Neighbours {
             minding.add_term(&term.topology_key, cluster.carriers(id, term), once);
         }
         minding.condense(cluster, spare);
-        let prepared = Arc::new(Prepared { has_own, own, matches_itself, sums });
+        let prepared = Arc::new(PreparedTerms { has_own, own, matches_itself, sums });
         Self { prepared, differences: SmallVec::new(), more_wanted: 0 }
     }
 
@@ -253,7 +253,7 @@ impl Neighbours {
                 Some(judged) if judged.n_nodes() < nodes.len() / FEW => {
                     judged.nodes().for_each(rejects_domain);
                 }
-                Some(Judged { column, is_rejected }) => {
+                Some(DomainVerdicts { column, is_rejected }) => {
                     let is_rejected = &is_rejected[..];
                     sink.reject_by_value(nodes, id, column.ids(), |idx, value| {
                         live.contains(idx) & is_rejected[value.index()]

@@ -365,12 +365,12 @@ pub(super) enum Numbers<'a> {
 }
 
 /// Which domains of a topology key are rejected, by id of the value; without the label, there is a domain as well.
-pub(super) struct Judged<'a> {
+pub(super) struct DomainVerdicts<'a> {
     pub(super) column: &'a LabelColumn,
     pub(super) is_rejected: Vec<bool>,
 }
 
-impl<'a> Judged<'a> {
+impl<'a> DomainVerdicts<'a> {
     fn values(&self) -> impl Iterator<Item = LabelValueId> {
         let judged = self.is_rejected.iter().enumerate().filter(|(_, is_rejected)| **is_rejected);
         judged.map(|(at, _)| LabelValueId::from_index(at))
@@ -393,7 +393,10 @@ impl<'a> Judged<'a> {
 impl<'a> Numbers<'a> {
     /// What `rejects` returns for the number of each domain, and of nodes without the label. `None` when there are more values
     /// than nodes.
-    pub(super) fn judged(&self, rejects: impl Fn(Option<i64>) -> bool) -> Option<Judged<'a>> {
+    pub(super) fn judged(
+        &self,
+        rejects: impl Fn(Option<i64>) -> bool,
+    ) -> Option<DomainVerdicts<'a>> {
         let rejects_number = |number: i64| rejects(Some(number));
         let (column, mut is_rejected): (_, Vec<bool>) = match self {
             Self::Table(column, sums) => {
@@ -409,7 +412,7 @@ impl<'a> Numbers<'a> {
         if let Some(unlabelled) = is_rejected.first_mut() {
             *unlabelled = rejects(None);
         }
-        Some(Judged { column, is_rejected })
+        Some(DomainVerdicts { column, is_rejected })
     }
 
     /// Whether no node has the label.

@@ -1,6 +1,6 @@
 //! The affinity that a profile adds to all its pods.
 
-use kube_scheduler_config::PluginArgs as ConfigArgs;
+use kube_scheduler_config::ConfiguredArgs;
 use kube_scheduler_framework::PluginArgs;
 use kube_scheduler_framework::api::validation::FieldPath;
 use kube_scheduler_framework::api::{NodeSelector, NodeSelectorTerm, PreferredNodeTerm, wire};
@@ -17,8 +17,8 @@ pub(super) struct AddedAffinity {
 
 impl AddedAffinity {
     pub(super) fn from_args(args: &PluginArgs) -> Result<Self, String> {
-        let checked = plugin_args::checked(args, ConfigArgs::NodeAffinity)?;
-        let ConfigArgs::NodeAffinity(typed) = checked else { return Err(WRONG_ARGS.into()) };
+        let checked = plugin_args::checked(args, ConfiguredArgs::NodeAffinity)?;
+        let ConfiguredArgs::NodeAffinity(typed) = checked else { return Err(WRONG_ARGS.into()) };
         if typed.added_affinity.is_none() {
             return Ok(Self::default());
         }

@@ -34,16 +34,16 @@ pub(super) struct Scan<'a> {
     /// By number of limits.
     rooms: Vec<Option<Room>>,
     limits: &'a Column<CsiLimitsId>,
-    used: OnceCell<Used<'a>>,
+    used: OnceCell<VolumeUsage<'a>>,
 }
 
 /// How many volumes there are at most on each node.
-struct Used<'a> {
+struct VolumeUsage<'a> {
     by_pods: &'a Column<VolumeCounts>,
     attached: &'a Column<u32>,
 }
 
-impl Used<'_> {
+impl VolumeUsage<'_> {
     /// How many there are on a node, `None` where that takes a closer look.
     #[inline]
     fn on(&self, node: NodeIdx) -> Option<i64> {
@@ -64,8 +64,8 @@ impl<'a> Scan<'a> {
     }
 
     /// Read once it matters: what is read of pods has to be read again when they change.
-    fn used(&self) -> &Used<'a> {
-        self.used.get_or_init(|| Used {
+    fn used(&self) -> &VolumeUsage<'a> {
+        self.used.get_or_init(|| VolumeUsage {
             by_pods: self.cluster.volume_counts(),
             attached: self.cluster.n_attachments(),
         })

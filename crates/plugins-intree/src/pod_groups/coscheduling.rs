@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_scheduler_config::PluginArgs as ConfigArgs;
+use kube_scheduler_config::ConfiguredArgs;
 use kube_scheduler_framework::api::{Object, Pod, PodGroup, Quantity};
 use kube_scheduler_framework::groups::{GroupSource, MemberPlace, PlacedGroup};
 use kube_scheduler_framework::{
@@ -37,8 +37,8 @@ const MAX_RESOURCE_NAME: usize = 317;
 const NOT_FOUND: &str = "PodGroup not found";
 
 pub(crate) fn new(args: &PluginArgs, _: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
-    let checked = plugin_args::checked(args, ConfigArgs::Coscheduling)?;
-    let ConfigArgs::Coscheduling(args) = checked else { return Err(WRONG_ARGS.into()) };
+    let checked = plugin_args::checked(args, ConfiguredArgs::Coscheduling)?;
+    let ConfiguredArgs::Coscheduling(args) = checked else { return Err(WRONG_ARGS.into()) };
     let patience = args.permit_waiting_time_seconds.and_then(positive);
     Ok(Arc::new(Coscheduling {
         gangs: GangScheduling::of(NAME, Some(GROUP)),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_config::PluginArgs as ConfigArgs;
+use kube_scheduler_config::ConfiguredArgs;
 use kube_scheduler_framework::PluginArgs;
 use kube_scheduler_framework::api::well_known::{HOSTNAME, ZONE};
 use kube_scheduler_framework::api::{
@@ -21,8 +21,10 @@ pub(super) struct Defaults {
 
 impl Defaults {
     pub(super) fn from_args(args: &PluginArgs) -> Result<Self, String> {
-        let checked = plugin_args::checked(args, ConfigArgs::PodTopologySpread)?;
-        let ConfigArgs::PodTopologySpread(args) = checked else { return Err(WRONG_ARGS.into()) };
+        let checked = plugin_args::checked(args, ConfiguredArgs::PodTopologySpread)?;
+        let ConfiguredArgs::PodTopologySpread(args) = checked else {
+            return Err(WRONG_ARGS.into());
+        };
         if args.defaulting_type == "System" {
             let constraints = [built_in(HOSTNAME, 3), built_in(ZONE, 5)];
             return Ok(Self { constraints: constraints.into(), is_system: true });

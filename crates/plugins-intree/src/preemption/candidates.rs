@@ -22,14 +22,14 @@ use super::victims::DryRun;
 
 /// What the scan found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct CandidateScan {
     /// Each with at least one victim.
     pub(super) candidates: Vec<PreemptionCandidate>,
     /// The statuses of nodes where evicting pods does not help, with the number of nodes for each.
     pub(super) rejections: Vec<(Status, u32)>,
 }
 
-impl Found {
+impl CandidateScan {
     /// Counts a rejection. A linear search is enough, since nodes give few different answers.
     fn reject(&mut self, status: Status) {
         match self.rejections.iter_mut().find(|(known, _)| *known == status) {
@@ -62,12 +62,12 @@ impl Search {
         state: &CycleState,
         pod: &Arc<Pod>,
         mut report: Option<&mut PreemptionReport>,
-    ) -> Result<Found, Status> {
+    ) -> Result<CandidateScan, Status> {
         let cluster = cx.cx.cluster();
         if cluster.n_nodes() == 0 {
             return Err(Status::error("no nodes available"));
         }
-        let mut found = Found::default();
+        let mut found = CandidateScan::default();
         let potential = cx.nodes_with_code(cluster.order(), Code::Unschedulable);
         if potential.is_empty() {
             let text = "Preemption will not help schedule pod on any node";

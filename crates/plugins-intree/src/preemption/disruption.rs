@@ -35,9 +35,9 @@ pub(super) struct Budgets<'a> {
 
 /// How many more pods budgets let go, for those that have been counted down: by the numbers of the namespace and of the budget.
 #[derive(Debug, Default)]
-pub(super) struct Left(BTreeMap<(usize, usize), i64>);
+pub(super) struct RemainingBudgets(BTreeMap<(usize, usize), i64>);
 
-impl Left {
+impl RemainingBudgets {
     /// Counts a budget down; says whether it lets one more go.
     fn take(&mut self, budget: (usize, usize), allowed: i64) -> bool {
         let left = self.0.entry(budget).or_insert(allowed);
@@ -68,7 +68,7 @@ impl<'a> Budgets<'a> {
     fn count_down(
         &mut self,
         pod: &Pod,
-        left: &mut Left,
+        left: &mut RemainingBudgets,
         mut then: impl FnMut(&Arc<str>, bool) -> bool,
     ) {
         if pod.labels.is_empty() {
@@ -102,7 +102,7 @@ impl<'a> Budgets<'a> {
 
     /// Counts a pod down from what is `left`; says whether all budgets let it go. Those after one that does not are not
     /// counted down.
-    pub(super) fn let_go(&mut self, pod: &Pod, left: &mut Left) -> bool {
+    pub(super) fn let_go(&mut self, pod: &Pod, left: &mut RemainingBudgets) -> bool {
         let mut all = true;
         self.count_down(pod, left, |_, lets_go| {
             all = lets_go;
@@ -117,7 +117,7 @@ impl<'a> Budgets<'a> {
         if self.len() == 0 {
             return (SomePods::new(), pods);
         }
-        let mut left = Left::default();
+        let mut left = RemainingBudgets::default();
         pods.into_iter().partition(|pod| self.violated_by(pod, &mut left, |_| {}))
     }
 
@@ -126,7 +126,7 @@ impl<'a> Budgets<'a> {
         &mut self,
         pods: SomePods<'p>,
     ) -> Vec<(&'p Arc<Pod>, Vec<Arc<str>>)> {
-        let mut left = Left::default();
+        let mut left = RemainingBudgets::default();
         let violations = pods.into_iter().filter_map(|pod| {
             let mut names = Vec::new();
             self.violated_by(pod, &mut left, |name| names.push(name.clone()))
@@ -139,7 +139,7 @@ impl<'a> Budgets<'a> {
     fn violated_by(
         &mut self,
         pod: &Pod,
-        left: &mut Left,
+        left: &mut RemainingBudgets,
         mut violated: impl FnMut(&Arc<str>),
     ) -> bool {
         let mut is_violating = false;

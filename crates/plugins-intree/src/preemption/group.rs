@@ -11,7 +11,7 @@ use kube_scheduler_framework::groups::{GroupTrial, PlacedGroup, PodGroupPostFilt
 use kube_scheduler_framework::{ClusterView, Status};
 
 use super::choose::started;
-use super::disruption::{Budgets, Left};
+use super::disruption::{Budgets, RemainingBudgets};
 use super::{DefaultPreemption, NEVER};
 use crate::pod_groups::text_of;
 
@@ -93,7 +93,7 @@ impl PodGroupPostFilter for DefaultPreemption {
         let mut victims = Vec::new();
         let cx = trial.context();
         let mut budgets = Budgets::of(cx.cluster(), group.namespace);
-        let mut left = Left::default();
+        let mut left = RemainingBudgets::default();
         let violates = |unit: &Unit| unit.pods.iter().any(|pod| !budgets.let_go(pod, &mut left));
         let (violating, others): (Vec<_>, Vec<_>) = candidates.into_iter().partition(violates);
         cx.count_work(budgets.take_work());

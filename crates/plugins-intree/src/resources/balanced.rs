@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_config::PluginArgs as ConfigArgs;
+use kube_scheduler_config::ConfiguredArgs;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{
     Context, CycleState, FeasibleNodes, Handle, NodeIdx, NodeView, Plugin, PluginArgs, PluginError,
@@ -13,7 +13,7 @@ use kube_scheduler_framework::{
 use smallvec::SmallVec;
 
 use super::listing::Listing;
-use super::scored::{Amounts, Kind, Plan, Scored, UsedBasis};
+use super::scored::{Amounts, Kind, Plan, ScoredResource, UsedBasis};
 use crate::dynamic_resources::totals::ScoredDevices;
 use crate::plugin_args::{self, WRONG_ARGS};
 use crate::signature::write_resources;
@@ -21,12 +21,12 @@ use crate::signature::write_resources;
 pub(crate) const NAME: &str = "NodeResourcesBalancedAllocation";
 
 pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>, PluginError> {
-    let checked = plugin_args::checked(args, ConfigArgs::NodeResourcesBalancedAllocation)?;
-    let ConfigArgs::NodeResourcesBalancedAllocation(args) = checked else {
+    let checked = plugin_args::checked(args, ConfiguredArgs::NodeResourcesBalancedAllocation)?;
+    let ConfiguredArgs::NodeResourcesBalancedAllocation(args) = checked else {
         return Err(WRONG_ARGS.into());
     };
     // Weights are 1 by validation.
-    let resources = args.resources.iter().map(|spec| Scored::new(&spec.name, 1));
+    let resources = args.resources.iter().map(|spec| ScoredResource::new(&spec.name, 1));
     Ok(Arc::new(BalancedAllocation {
         resources: resources.collect(),
         devices: ScoredDevices::new(handle),
@@ -34,7 +34,7 @@ pub(crate) fn new(args: &PluginArgs, handle: &Handle) -> Result<Arc<dyn Plugin>,
 }
 
 struct BalancedAllocation {
-    resources: Box<[Scored]>,
+    resources: Box<[ScoredResource]>,
     /// Present if device classes may serve extended resources.
     devices: Option<ScoredDevices>,
 }

@@ -25,13 +25,13 @@ const MAX_NAMED: usize = 50;
 
 /// Extended resources that are not checked.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ignored {
+pub(super) struct IgnoredResources {
     pub(super) names: Vec<String>,
     /// Parts before the `/`.
     pub(super) groups: Vec<String>,
 }
 
-impl Ignored {
+impl IgnoredResources {
     fn contains(&self, name: &str) -> bool {
         if self.names.is_empty() && self.groups.is_empty() || !is_extended_resource(name) {
             return false;
@@ -62,7 +62,7 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    pub(super) fn of(pod: &Pod, ignored: &Ignored) -> Self {
+    pub(super) fn of(pod: &Pod, ignored: &IgnoredResources) -> Self {
         Self::of_resources(&pod.requests.fit, |name| !ignored.contains(name))
     }
 

@@ -1,10 +1,10 @@
 //! NodeResourcesFit's arguments.
 
-use kube_scheduler_config::PluginArgs as ConfigArgs;
+use kube_scheduler_config::ConfiguredArgs;
 use kube_scheduler_framework::PluginArgs;
 
-use super::demand::Ignored;
-use super::scored::Scored;
+use super::demand::IgnoredResources;
+use super::scored::ScoredResource;
 use super::shape::Shape;
 use super::strategy::Strategy;
 use crate::plugin_args::{self, WRONG_ARGS};
@@ -12,15 +12,15 @@ use crate::plugin_args::{self, WRONG_ARGS};
 /// What the plugin needs of its arguments.
 #[derive(Clone, Debug)]
 pub(super) struct FitArgs {
-    pub(super) ignored: Ignored,
+    pub(super) ignored: IgnoredResources,
     pub(super) strategy: Strategy,
-    pub(super) resources: Box<[Scored]>,
+    pub(super) resources: Box<[ScoredResource]>,
 }
 
 impl FitArgs {
     pub(super) fn new(args: &PluginArgs) -> Result<Self, String> {
-        let checked = plugin_args::checked(args, ConfigArgs::NodeResourcesFit)?;
-        let ConfigArgs::NodeResourcesFit(args) = checked else { return Err(WRONG_ARGS.into()) };
+        let checked = plugin_args::checked(args, ConfiguredArgs::NodeResourcesFit)?;
+        let ConfiguredArgs::NodeResourcesFit(args) = checked else { return Err(WRONG_ARGS.into()) };
         let scoring = args.scoring_strategy.unwrap_or_default();
         let strategy = match &*scoring.kind {
             "LeastAllocated" => Strategy::LeastAllocated,
@@ -31,7 +31,7 @@ impl FitArgs {
             }
         };
         Ok(Self {
-            ignored: Ignored {
+            ignored: IgnoredResources {
                 names: args.ignored_resources,
                 groups: args.ignored_resource_groups,
             },
@@ -39,7 +39,7 @@ impl FitArgs {
             resources: scoring
                 .resources
                 .iter()
-                .map(|spec| Scored::new(&spec.name, spec.weight))
+                .map(|spec| ScoredResource::new(&spec.name, spec.weight))
                 .collect(),
         })
     }

@@ -11,14 +11,14 @@ use kube_scheduler_framework::ClusterView;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::groups::GroupDemand;
 
-use super::demand::{Demand, Ignored};
+use super::demand::{Demand, IgnoredResources};
 use super::resource::Resource;
 
 /// What the pods ask for of each kind, scalar resources by name and only of those that ask for them. One pass over what each
 /// pod asks for.
 fn amounts_by_kind(
     members: &[Arc<Pod>],
-    ignored: &Ignored,
+    ignored: &IgnoredResources,
 ) -> impl Iterator<Item = (Resource, Vec<i64>)> + use<> {
     let (mut cpu, mut memory, mut storage) = (Vec::new(), Vec::new(), Vec::new());
     let mut scalars: BTreeMap<Arc<str>, Vec<i64>> = BTreeMap::new();
@@ -43,7 +43,7 @@ fn amounts_by_kind(
 pub(super) fn rules_out(
     cluster: ClusterView<'_>,
     demand: GroupDemand<'_>,
-    ignored: &Ignored,
+    ignored: &IgnoredResources,
     is_served: impl Fn(&str) -> bool,
 ) -> Option<String> {
     let GroupDemand { members, needed, nodes, .. } = demand;
@@ -123,7 +123,7 @@ mod tests {
         let nodes = cx.cluster().order().to_vec();
         let (all, shared) = (&members[..], &GroupCycleState::default());
         let demand = GroupDemand { members: &members, needed, nodes: &nodes, all, shared };
-        rules_out(cx.cluster(), demand, &Ignored::default(), |_| false)
+        rules_out(cx.cluster(), demand, &IgnoredResources::default(), |_| false)
     }
 
     #[test]

@@ -11,7 +11,7 @@ use kube_scheduler_framework::api::{
 };
 use kube_scheduler_framework::{ActionType, ClusterView, EventRegistration, EventResource};
 
-use super::demand::{Demand, Ignored, Shortages};
+use super::demand::{Demand, IgnoredResources, Shortages};
 use super::device_classes;
 
 /// All events the plugin waits for.
@@ -76,7 +76,7 @@ fn is_helped_by_node(
     new: &Node,
     cluster: Option<ClusterView<'_>>,
 ) -> bool {
-    let demand = Demand::of(pod, &Ignored::default());
+    let demand = Demand::of(pod, &IgnoredResources::default());
     let is_delegated = |name: &str| {
         new.allocatable.scalar(name).unwrap_or(0) <= 0
             && cluster.is_some_and(|cluster| device_classes::serves(cluster, name))

@@ -8,13 +8,13 @@ use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::{ClusterView, NodeIdx};
 
 use super::resource::Resource;
-use super::scored::{Amounts, Kind, Scored};
+use super::scored::{Amounts, Kind, ScoredResource};
 use super::strategy::Strategy;
 
 /// Most allocated, whatever the strategy for single nodes is.
 pub(super) fn score(
     cluster: ClusterView<'_>,
-    resources: &[Scored],
+    resources: &[ScoredResource],
     nodes: &[NodeIdx],
     assignments: &[(Arc<Pod>, NodeIdx)],
 ) -> i64 {

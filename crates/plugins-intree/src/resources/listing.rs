@@ -4,14 +4,14 @@ use kube_scheduler_framework::api::{Pod, Resources};
 use kube_scheduler_framework::{ClusterView, NodeIdx};
 use tracing::{Level, enabled, trace};
 
-use super::scored::{Plan, Scored, UsedBasis};
+use super::scored::{Plan, ScoredResource, UsedBasis};
 use crate::dynamic_resources::totals::DeviceTotals;
 
 /// What a plugin's scores of one pod are computed from.
 pub(super) struct Listing<'a> {
     /// The reference's name of what computes the scores.
     pub(super) scorer: &'static str,
-    pub(super) resources: &'a [Scored],
+    pub(super) resources: &'a [ScoredResource],
     pub(super) request: &'a Resources,
     pub(super) basis: UsedBasis,
     /// The devices behind the resources that device classes serve.

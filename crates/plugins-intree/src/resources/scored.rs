@@ -29,12 +29,12 @@ pub(crate) enum Kind {
 
 /// A configured resource and its weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Scored {
+pub(crate) struct ScoredResource {
     pub(crate) kind: Kind,
     pub(crate) weight: i64,
 }
 
-impl Scored {
+impl ScoredResource {
     pub(crate) fn new(name: &str, weight: i64) -> Self {
         let kind = match name {
             CPU | MEMORY | EPHEMERAL_STORAGE => Kind::Counted(Resource::named(name)),
@@ -79,7 +79,7 @@ struct Item<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub(crate) fn new(scored: &'a [Scored], request: &Resources, basis: UsedBasis) -> Self {
+    pub(crate) fn new(scored: &'a [ScoredResource], request: &Resources, basis: UsedBasis) -> Self {
         let items = scored.iter().filter_map(|scored| {
             let Kind::Counted(resource) = &scored.kind else { return None };
             let request = resource.of(request);

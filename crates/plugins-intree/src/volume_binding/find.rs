@@ -44,7 +44,7 @@ named_enum! {
 
 /// How the claims would be served. The lists are complete only when there are no obstacles.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found<'a> {
+pub(super) struct VolumeMatch<'a> {
     pub(super) bindings: Vec<StaticBinding>,
     pub(super) provisions: Vec<Provision<'a>>,
     /// At most one for bound claims, and one for the others.
@@ -59,8 +59,8 @@ impl PodClaims {
         node: &str,
         labels: &'a Labels,
         log: Option<SearchLog<'_>>,
-    ) -> Result<Found<'a>, String> {
-        let mut found = Found::default();
+    ) -> Result<VolumeMatch<'a>, String> {
+        let mut found = VolumeMatch::default();
         if !self.bound.is_empty() {
             found.obstacles.extend(self.check_bound(cluster, node, labels, log)?);
         }
@@ -97,7 +97,7 @@ impl PodClaims {
         &'a self,
         node: &str,
         labels: &'a Labels,
-        found: &mut Found<'a>,
+        found: &mut VolumeMatch<'a>,
         log: Option<SearchLog<'_>>,
     ) -> Result<(), String> {
         let mut search = Search::new(&self.delayed, labels);
@@ -140,7 +140,7 @@ impl PodClaims {
 fn provide<'a>(
     claims: &[&'a DelayedClaim],
     search: &mut Search<'a>,
-    found: &mut Found<'a>,
+    found: &mut VolumeMatch<'a>,
     log: Option<SearchLog<'_>>,
 ) {
     for claim in claims {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube_scheduler_framework::api::Object;
 use kube_scheduler_framework::{Commands, ObjectStore};
 
-use super::find::{Found, StaticBinding};
+use super::find::{StaticBinding, VolumeMatch};
 use super::matching::{bound_to_claim, with_selected_node};
 
 /// The objects that are to be written, as they are expected to become.
@@ -21,7 +21,7 @@ impl Reservation {
     /// Assumes the changes that were found for a node. After an error nothing is assumed any more.
     pub(super) fn new(
         objects: &ObjectStore,
-        found: &Found<'_>,
+        found: &VolumeMatch<'_>,
         node: &str,
         commands: &mut Commands,
     ) -> Result<Self, String> {
@@ -38,7 +38,7 @@ impl Reservation {
     fn fill(
         &mut self,
         objects: &ObjectStore,
-        found: &Found<'_>,
+        found: &VolumeMatch<'_>,
         node: &str,
         commands: &mut Commands,
     ) -> Result<(), String> {

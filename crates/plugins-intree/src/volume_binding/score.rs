@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use kube_scheduler_framework::api::{Object, Quantity};
 
-use super::find::Found;
+use super::find::VolumeMatch;
 use crate::resources::shape::Shape;
 use crate::volumes::{PersistentVolume, VolumeClaim};
 
@@ -18,7 +18,7 @@ struct Usage {
 }
 
 /// The score of a node on which the claims would be served like this.
-pub(super) fn score(found: &Found<'_>, shape: &Shape) -> i64 {
+pub(super) fn score(found: &VolumeMatch<'_>, shape: &Shape) -> i64 {
     let usages = if found.bindings.is_empty() { of_provisions(found) } else { of_bindings(found) };
     if usages.is_empty() {
         return 0;
@@ -36,7 +36,7 @@ impl Usage {
     }
 }
 
-fn of_bindings<'a>(found: &'a Found<'_>) -> BTreeMap<&'a str, Usage> {
+fn of_bindings<'a>(found: &'a VolumeMatch<'_>) -> BTreeMap<&'a str, Usage> {
     let mut usages: BTreeMap<&str, Usage> = BTreeMap::new();
     for binding in &found.bindings {
         let volume = PersistentVolume::new(&binding.volume);
@@ -50,7 +50,7 @@ fn of_bindings<'a>(found: &'a Found<'_>) -> BTreeMap<&'a str, Usage> {
     usages
 }
 
-fn of_provisions<'a>(found: &'a Found<'_>) -> BTreeMap<&'a str, Usage> {
+fn of_provisions<'a>(found: &'a VolumeMatch<'_>) -> BTreeMap<&'a str, Usage> {
     let mut usages: BTreeMap<&str, Usage> = BTreeMap::new();
     for provision in &found.provisions {
         let Some(capacity) = provision.capacity else { continue };

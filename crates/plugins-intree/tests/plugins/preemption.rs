@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_config::{
-    self as config, KubeSchedulerProfile, PluginArgs, PluginConfig, PluginSet, Plugins,
+    self as config, ConfiguredArgs, KubeSchedulerProfile, PluginConfig, PluginSet, Plugins,
 };
 use kube_scheduler_framework::api::{Node, Pod, Timestamp};
 use kube_scheduler_framework::preemption::{EvictionTrials, PreemptionCandidate};
@@ -40,10 +40,10 @@ fn profile(preemption_args: Value) -> Profile {
         "DefaultBinder",
     ];
     let multi_point = PluginSet {
-        enabled: names.iter().map(|name| config::Plugin::new(*name, 0)).collect(),
+        enabled: names.iter().map(|name| config::WeightedPlugin::new(*name, 0)).collect(),
         disabled: Vec::new(),
     };
-    let args = PluginArgs::Raw(preemption_args);
+    let args = ConfiguredArgs::Raw(preemption_args);
     let config = KubeSchedulerProfile {
         scheduler_name: Some("default-scheduler".into()),
         plugins: Some(Plugins { multi_point, ..Plugins::default() }),

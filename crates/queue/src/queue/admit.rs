@@ -4,20 +4,20 @@ use kube_scheduler_primitives::Timestamp;
 
 use super::SchedulingQueue;
 use crate::action::ActionType;
-use crate::entry::{EventObject, QueueEntry, QueuedPod};
+use crate::entry::{HintObject, QueueEntry, QueuedPod};
 use crate::event::{ClusterEvent, EventLabel};
 use crate::gates;
 use crate::heap::Slot;
 use crate::in_flight::LoggedEvent;
 use crate::policy::{QueuePolicy, Requeue};
-use crate::records::{Place, Queue};
+use crate::records::{Place, QueueName};
 
-impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
+impl<E: QueueEntry, O: HintObject<E>> SchedulingQueue<E, O> {
     /// Adds a pod that has no node: to the active queue, or to the unschedulable pods if a PreEnqueue plugin gates it.
     /// Returns the queue that the pod is in afterwards.
     ///
     /// A queued pod of the same name is replaced, unless that one is ready or in backoff and the new one is gated.
-    pub fn add<P>(&mut self, entry: E, now: Timestamp, policy: &mut P) -> Queue
+    pub fn add<P>(&mut self, entry: E, now: Timestamp, policy: &mut P) -> QueueName
     where
         P: QueuePolicy<E, O> + ?Sized,
     {
@@ -69,7 +69,8 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             let requeue = self.worth(slot, event, Some(&old), Some(&new), policy);
             // Parity: without early pops the reference looks at the remaining events even after the pod went to backoff, and
             // may then have it in two queues. Here the first move ends it.
-            if self.requeue(slot, requeue, &event.label(), now, policy) != Queue::Unschedulable {
+            if self.requeue(slot, requeue, &event.label(), now, policy) != QueueName::Unschedulable
+            {
                 self.reports.amend_last(|last| last.is_update = true);
                 return;
             }
@@ -130,7 +131,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             return false;
         }
         let label = ClusterEvent::FORCE_ACTIVATE.label();
-        self.send_to_active(slot, &label, from_backoff, now, policy) == Queue::Active
+        self.send_to_active(slot, &label, from_backoff, now, policy) == QueueName::Active
     }
 
     /// Makes an unschedulable pod wait as after an attempt that met an error, the `n_errors`-th in a row: it comes back after its backoff,
@@ -189,7 +190,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         label: &EventLabel,
         now: Timestamp,
         policy: &mut P,
-    ) -> Queue
+    ) -> QueueName
     where
         P: QueuePolicy<E, O> + ?Sized,
     {
@@ -206,17 +207,17 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             }
             if is_gated {
                 self.swap_parked(slot, pod, policy);
-                return Queue::Unschedulable;
+                return QueueName::Unschedulable;
             }
             self.remove(slot, policy);
         }
         let slot = self.insert(pod);
         if is_gated {
             self.park(slot, label, policy);
-            return Queue::Unschedulable;
+            return QueueName::Unschedulable;
         }
         self.enter_active(slot, label, now, policy);
-        Queue::Active
+        QueueName::Active
     }
 
     /// Exchanges the record of a parked pod for another of the same name.

@@ -7,13 +7,13 @@ use kube_scheduler_primitives::Timestamp;
 use super::SchedulingQueue;
 use crate::backoff::backoff_end;
 use crate::counters::PendingCounts;
-use crate::entry::{EventObject, QueueEntry, QueuedPod};
+use crate::entry::{HintObject, QueueEntry, QueuedPod};
 use crate::event::EventLabel;
 use crate::nominator::Nominee;
 use crate::plugins::PluginId;
 use crate::policy::QueuePolicy;
 use crate::profile::{ProfileId, QueueSettings};
-use crate::records::{Place, Queue};
+use crate::records::{Place, QueueName};
 
 /// A pod nominated to a node.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub struct NominatedPod<'a, E> {
     pub pod: Option<&'a QueuedPod<E>>,
 }
 
-impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
+impl<E: QueueEntry, O: HintObject<E>> SchedulingQueue<E, O> {
     /// The settings given at construction.
     pub const fn settings(&self) -> &QueueSettings {
         &self.settings
@@ -121,7 +121,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
     }
 
     /// The values of the counter `queue_incoming_pods_total`, sorted.
-    pub fn incoming_counts(&self) -> Vec<(Queue, &EventLabel, u64)> {
+    pub fn incoming_counts(&self) -> Vec<(QueueName, &EventLabel, u64)> {
         self.counters.incoming_sorted()
     }
 

@@ -1,10 +1,10 @@
 //! Nominating pods to nodes.
 
 use super::SchedulingQueue;
-use crate::entry::{EventObject, QueueEntry};
+use crate::entry::{HintObject, QueueEntry};
 use crate::policy::{Nomination, QueuePolicy};
 
-impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
+impl<E: QueueEntry, O: HintObject<E>> SchedulingQueue<E, O> {
     /// Nominates a pod to a node, in place of any earlier nomination of it. Nothing is nominated if the pod no longer
     /// exists or has a node, by [`QueuePolicy::latest`].
     pub fn nominate<P>(&mut self, entry: &E, nomination: Nomination<'_>, policy: &P)

@@ -3,13 +3,13 @@
 use kube_scheduler_primitives::Timestamp;
 
 use super::SchedulingQueue;
-use crate::entry::{EventObject, QueueEntry, QueuedPod};
+use crate::entry::{HintObject, QueueEntry, QueuedPod};
 use crate::event::EventLabel;
 use crate::heap::Slot;
 use crate::policy::QueuePolicy;
-use crate::records::{Place, Queue};
+use crate::records::{Place, QueueName};
 
-impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
+impl<E: QueueEntry, O: HintObject<E>> SchedulingQueue<E, O> {
     /// Takes the next pod to try, `None` if none is ready. The pod is in flight until the caller reports the end of the
     /// attempt with [`done`](Self::done) or
     /// [`add_unschedulable_if_not_present`](Self::add_unschedulable_if_not_present).
@@ -70,7 +70,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             return None;
         }
         let slot = self.backoff.pop_rejected(&self.settings, &self.records, policy)?;
-        self.counters.incoming(Queue::Active, &EventLabel::POP_FROM_BACKOFF);
+        self.counters.incoming(QueueName::Active, &EventLabel::POP_FROM_BACKOFF);
         Some(slot)
     }
 

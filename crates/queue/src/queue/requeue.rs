@@ -4,13 +4,13 @@ use kube_scheduler_primitives::Timestamp;
 use thiserror::Error;
 
 use super::SchedulingQueue;
-use crate::entry::{EventObject, QueueEntry, QueuedPod};
+use crate::entry::{HintObject, QueueEntry, QueuedPod};
 use crate::event::{ClusterEvent, EventLabel};
 use crate::heap::Slot;
 use crate::hints;
 use crate::policy::{QueuePolicy, Requeue, Topics};
 use crate::profile::ResolvedId;
-use crate::records::{Place, Queue};
+use crate::records::{Place, QueueName};
 use crate::report::QueueReport;
 
 /// A pod came back from an attempt while another of its name is queued. The texts are the reference's.
@@ -28,7 +28,7 @@ pub enum RequeueError {
     Backoff(String),
 }
 
-impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
+impl<E: QueueEntry, O: HintObject<E>> SchedulingQueue<E, O> {
     /// Takes a popped pod back after a failed attempt. Its rejectors must be those of that attempt; none means that the
     /// attempt ended with an error. The pod is no longer in flight afterwards, with an error too. Returns the queue it
     /// is in.
@@ -43,7 +43,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
         mut pod: QueuedPod<E>,
         now: Timestamp,
         policy: &mut P,
-    ) -> Result<Queue, RequeueError>
+    ) -> Result<QueueName, RequeueError>
     where
         P: QueuePolicy<E, O> + ?Sized,
     {

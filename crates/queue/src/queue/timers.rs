@@ -8,12 +8,12 @@ use std::time::Duration;
 use kube_scheduler_primitives::Timestamp;
 
 use super::SchedulingQueue;
-use crate::entry::{EventObject, QueueEntry};
+use crate::entry::{HintObject, QueueEntry};
 use crate::event::{ClusterEvent, EventLabel};
 use crate::policy::QueuePolicy;
-use crate::records::Queue;
+use crate::records::QueueName;
 
-impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
+impl<E: QueueEntry, O: HintObject<E>> SchedulingQueue<E, O> {
     /// Makes the pods ready whose backoff is over at `now`. Returns their number.
     pub fn flush_backoff_completed<P>(&mut self, now: Timestamp, policy: &mut P) -> usize
     where
@@ -24,7 +24,7 @@ impl<E: QueueEntry, O: EventObject<E>> SchedulingQueue<E, O> {
             self.backoff.pop_completed(now, &self.settings, &self.records, policy)
         {
             let label = &EventLabel::BACKOFF_COMPLETE;
-            if self.send_to_active(slot, label, true, now, policy) == Queue::Active {
+            if self.send_to_active(slot, label, true, now, policy) == QueueName::Active {
                 n_ready += 1;
             }
         }

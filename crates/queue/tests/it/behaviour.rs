@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube_scheduler_primitives::Timestamp;
 use kube_scheduler_queue::{
-    ActionType, ClusterEvent, EventResource, HintId, Place, ProfileSpec, Queue, QueueSettings,
+    ActionType, ClusterEvent, EventResource, HintId, Place, ProfileSpec, QueueName, QueueSettings,
     QueueingHint,
 };
 
@@ -73,9 +73,9 @@ fn the_whole_order_is_said_without_popping() {
     world.add(&Pod::new("later"));
     let [sooner, later] = [world.pop(), world.pop()].map(Option::unwrap);
     world.event(&node_add(), None);
-    assert_eq!(world.fail(sooner, &["Fit"]), Queue::Backoff);
+    assert_eq!(world.fail(sooner, &["Fit"]), QueueName::Backoff);
     world.advance(2_000);
-    assert_eq!(world.fail(later, &["Fit"]), Queue::Backoff);
+    assert_eq!(world.fail(later, &["Fit"]), QueueName::Backoff);
     for pod in [Pod::new("low"), Pod::new("next"), Pod::new("high").priority(5)] {
         world.add(&pod);
     }
@@ -135,7 +135,7 @@ fn one_second_of_backoff_ends_with_the_second_after() {
     for (failed_at, still, over) in [(0, 1000, 2000), (990, 1999, 2000)] {
         let mut world = world();
         world.advance(failed_at);
-        assert_eq!(world.park(&Pod::new("a"), &[]), Queue::Backoff);
+        assert_eq!(world.park(&Pod::new("a"), &[]), QueueName::Backoff);
         assert_eq!(world.place("a"), Some(Place::ErrorBackoff));
         world.advance(still - failed_at);
         assert_eq!(world.flush_backoff(), 0);
@@ -182,7 +182,7 @@ fn flushed(mut world: World) -> Vec<String> {
     let second = Timestamp::from_millis(2_000_000_000);
     for (pod, (_, _, before)) in popped.into_iter().zip(fails) {
         world.now = second - Duration::from_millis(before);
-        assert_eq!(world.fail(pod, &["Fit"]), Queue::Backoff);
+        assert_eq!(world.fail(pod, &["Fit"]), QueueName::Backoff);
     }
     // A pod that becomes ready is asked for its key.
     world.policy.keyed.take();
@@ -204,7 +204,7 @@ fn an_idle_scheduler_takes_rejected_pods_out_of_backoff_early() {
     world.add(&a);
     let pod = world.pop().unwrap();
     world.event(&node_add(), None);
-    assert_eq!(world.fail(pod, &["Fit"]), Queue::Backoff);
+    assert_eq!(world.fail(pod, &["Fit"]), QueueName::Backoff);
     assert!(world.queue.has_ready());
     world.add(&b);
     assert_eq!([world.pop_name(), world.pop_name()], ["b", "a"]);
@@ -226,7 +226,7 @@ fn without_early_pops_backoff_is_served_and_exact() {
     let pod = world.pop().unwrap();
     world.event(&node_add(), None);
     world.advance(7);
-    assert_eq!(world.fail(pod, &["Fit"]), Queue::Backoff);
+    assert_eq!(world.fail(pod, &["Fit"]), QueueName::Backoff);
     assert!(!world.queue.has_ready());
     assert_eq!(world.pop_name(), "none");
     world.advance(1000);
@@ -239,7 +239,7 @@ fn without_early_pops_backoff_is_served_and_exact() {
 fn no_longest_backoff_means_no_backoff() {
     let settings = QueueSettings { max_backoff: Duration::ZERO, ..QueueSettings::default() };
     let mut world = World::new(settings, vec![profile("s")], &HINTS);
-    assert_eq!(world.park(&Pod::new("a"), &[]), Queue::Active);
+    assert_eq!(world.park(&Pod::new("a"), &[]), QueueName::Active);
     assert!(world.incoming().contains(&"active ScheduleAttemptFailure 1".to_owned()));
 }
 
@@ -251,12 +251,12 @@ fn only_events_after_the_pop_count() {
     world.event(&node_add(), None);
     assert!(world.in_flight().is_empty(), "nothing is noted while nothing is in flight");
     let pod = world.pop().unwrap();
-    assert_eq!(world.fail(pod, &["Fit"]), Queue::Unschedulable);
+    assert_eq!(world.fail(pod, &["Fit"]), QueueName::Unschedulable);
     world.activate(&[&a]);
     let pod = world.pop().unwrap();
     world.event(&node_add(), None);
     assert_eq!(world.in_flight(), ["NodeAdd 1", "PodPopped 1"]);
-    assert_eq!(world.fail(pod, &["Fit"]), Queue::Backoff);
+    assert_eq!(world.fail(pod, &["Fit"]), QueueName::Backoff);
     assert!(world.in_flight().is_empty());
 }
 
@@ -273,7 +273,11 @@ fn the_log_is_cut_up_to_the_oldest_pod_in_flight() {
     assert_eq!(world.in_flight(), ["NodeAdd 1", "PersistentVolumeClaimAdd 1", "PodPopped 2"]);
     world.queue.done("a-uid");
     assert_eq!(world.in_flight(), ["PersistentVolumeClaimAdd 1", "PodPopped 1"]);
-    assert_eq!(world.fail(second, &["Fit"]), Queue::Unschedulable, "the node came before its pop");
+    assert_eq!(
+        world.fail(second, &["Fit"]),
+        QueueName::Unschedulable,
+        "the node came before its pop"
+    );
     world.queue.done("a-uid");
     assert!(world.in_flight().is_empty());
     drop(first);
@@ -291,22 +295,22 @@ fn events_of_no_interest_are_not_noted_but_own_updates_are() {
     world.update(&a, &a, &[event("UnschedulablePod", ActionType::UPDATE_POD_LABEL)]);
     assert_eq!(world.in_flight().len(), 3);
     assert_eq!(world.place("a"), None, "an update of a pod in flight queues nothing");
-    assert_eq!(world.fail(pod, &["Self"]), Queue::Backoff);
+    assert_eq!(world.fail(pod, &["Self"]), QueueName::Backoff);
 }
 
 #[test]
 fn where_a_failed_pod_goes_depends_on_rejectors_and_events() {
     for (plugins, queue) in [
-        (&[][..], Queue::Backoff),
-        (&["Fit"], Queue::Backoff),
-        (&["Skip"], Queue::Unschedulable),
-        (&["None"], Queue::Unschedulable),
-        (&["Skip", "Fit"], Queue::Backoff),
-        (&["?Pend"], Queue::Active),
+        (&[][..], QueueName::Backoff),
+        (&["Fit"], QueueName::Backoff),
+        (&["Skip"], QueueName::Unschedulable),
+        (&["None"], QueueName::Unschedulable),
+        (&["Skip", "Fit"], QueueName::Backoff),
+        (&["?Pend"], QueueName::Active),
         // A plugin's yes does not end the search while a pending one may say yes as well.
-        (&["Fit", "?Pend"], Queue::Active),
-        (&["Fit", "?None"], Queue::Backoff),
-        (&["never heard of"], Queue::Unschedulable),
+        (&["Fit", "?Pend"], QueueName::Active),
+        (&["Fit", "?None"], QueueName::Backoff),
+        (&["never heard of"], QueueName::Unschedulable),
     ] {
         let mut world = world();
         world.add(&Pod::new("a"));
@@ -321,7 +325,7 @@ fn members_of_groups_wait_for_their_backoff_whatever_happened() {
     let mut world = world();
     assert_eq!(
         world.park(&Pod::new("a").with(|pod| pod.is_group_member = true), &["None"]),
-        Queue::Backoff
+        QueueName::Backoff
     );
 }
 
@@ -385,7 +389,7 @@ fn a_pod_that_was_not_in_flight_waits_for_its_backoff() {
     world.add(&Pod::new("a"));
     let pod = world.pop().unwrap();
     world.queue.done("a-uid");
-    assert_eq!(world.fail(pod, &["None"]), Queue::Backoff);
+    assert_eq!(world.fail(pod, &["None"]), QueueName::Backoff);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Pods held back by PreEnqueue plugins.
 
-use kube_scheduler_queue::{ActionType, HintId, Place, ProfileSpec, Queue, QueueSettings};
+use kube_scheduler_queue::{ActionType, HintId, Place, ProfileSpec, QueueName, QueueSettings};
 
 use crate::behaviour::{HINTS, event, node_add, profile};
 use crate::toy::{Pod, World};
@@ -38,7 +38,7 @@ fn gate(world: &World, name: &str) -> String {
 fn a_gated_pod_waits_until_the_last_gate_is_gone() {
     let mut world = world(true);
     let both = Pod::new("a").gated_by(&["G0", "G1"]);
-    assert_eq!(world.add(&both), Queue::Unschedulable);
+    assert_eq!(world.add(&both), QueueName::Unschedulable);
     assert_eq!((world.counts(), gate(&world, "a")), ([0, 0, 0, 1], "G0".to_owned()));
     assert_eq!(world.get("a").initial_attempt_timestamp(), None);
     assert_eq!(world.incoming(), ["unschedulable UnschedulablePodAdd 1"]);
@@ -124,7 +124,7 @@ fn gates_are_asked_on_the_way_into_backoff_and_not_again() {
     assert_eq!(world.flush_backoff(), 1);
     assert!(world.policy.asked.is_empty());
     let pod = world.pop().unwrap();
-    assert_eq!(world.fail(pod, &[]), Queue::Unschedulable);
+    assert_eq!(world.fail(pod, &[]), QueueName::Unschedulable);
     assert_eq!(world.counts(), [1, 0, 0, 1]);
 }
 
@@ -135,7 +135,7 @@ fn without_early_pops_gates_are_asked_on_the_way_out() {
     world.add(&a);
     let pod = world.pop().unwrap();
     world.policy.closed.insert("G0".to_owned());
-    assert_eq!(world.fail(pod, &[]), Queue::Backoff);
+    assert_eq!(world.fail(pod, &[]), QueueName::Backoff);
     world.advance(2000);
     assert_eq!(world.flush_backoff(), 0);
     assert_eq!(world.counts(), [0, 0, 0, 1]);
@@ -166,14 +166,14 @@ fn adding_a_gated_pod_again_does_not_take_it_out_of_the_queue() {
     let mut world = world(true);
     let a = Pod::new("a");
     world.add(&a);
-    assert_eq!(world.add(&a.gated_by(&["G0"])), Queue::Active);
+    assert_eq!(world.add(&a.gated_by(&["G0"])), QueueName::Active);
     assert_eq!((world.counts(), world.rejected().len()), ([1, 0, 0, 0], 0));
     world.delete(&a);
     world.park(&a, &["None"]);
     assert_eq!(world.counts(), [0, 0, 1, 0]);
-    assert_eq!(world.add(&a.gated_by(&["G0"])), Queue::Unschedulable);
+    assert_eq!(world.add(&a.gated_by(&["G0"])), QueueName::Unschedulable);
     assert_eq!(world.counts(), [0, 0, 0, 1]);
     assert_eq!(world.rejected(), [("G0".to_owned(), "s".to_owned(), 1)]);
-    assert_eq!(world.add(&a), Queue::Active);
+    assert_eq!(world.add(&a), QueueName::Active);
     assert_eq!((world.counts(), world.rejected().len()), ([1, 0, 0, 0], 0));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube_scheduler_primitives::Timestamp;
 use kube_scheduler_queue::{
-    ClusterEvent, EventObject, HintId, Nomination, Place, ProfileSpec, Queue, QueueSettings,
+    ClusterEvent, HintId, HintObject, Nomination, Place, ProfileSpec, QueueName, QueueSettings,
     QueueingHint,
 };
 
@@ -79,7 +79,7 @@ pub(crate) struct Model {
     pub(crate) log: Vec<LogItem>,
     /// Node, UID, name.
     pub(crate) nominations: Vec<(String, String, String)>,
-    pub(crate) incoming: Vec<(Queue, String)>,
+    pub(crate) incoming: Vec<(QueueName, String)>,
     pub(crate) rank: u64,
 }
 
@@ -230,7 +230,7 @@ impl Model {
         from_backoff: bool,
         now: Timestamp,
         policy: &Policy,
-    ) -> Queue {
+    ) -> QueueName {
         let was_parked = record.place == Some(Place::Unschedulable);
         let ask = !(from_backoff && self.settings.pop_from_backoff);
         let record = if ask { self.ask_gates(record, policy) } else { record };
@@ -246,12 +246,12 @@ impl Model {
         label: &str,
         now: Timestamp,
         policy: &Policy,
-    ) -> Queue {
+    ) -> QueueName {
         let was_parked = record.place == Some(Place::Unschedulable);
         match requeue {
             Requeue::Skip => {
                 self.put(record, Place::Unschedulable, label, was_parked, now, policy);
-                Queue::Unschedulable
+                QueueName::Unschedulable
             }
             Requeue::AfterBackoff if self.is_backing_off(&record, now) => {
                 let ask = self.settings.pop_from_backoff;
@@ -383,7 +383,7 @@ impl Model {
                     (self.backoff_end(record), record.sort_key(), record.rank)
                 });
                 let record = first?.clone();
-                self.incoming.push((Queue::Active, "PopFromBackoffQ".to_owned()));
+                self.incoming.push((QueueName::Active, "PopFromBackoffQ".to_owned()));
                 record
             } else {
                 return None;
@@ -522,7 +522,7 @@ impl Model {
             return false;
         }
         let record = self.records.remove(at);
-        self.send_to_active(record, "ForceActivate", from_backoff, now, policy) == Queue::Active
+        self.send_to_active(record, "ForceActivate", from_backoff, now, policy) == QueueName::Active
     }
 
     pub(crate) fn activate(&mut self, pods: &[Pod], now: Timestamp, policy: &Policy) {

@@ -1,7 +1,7 @@
 //! Events, flushes, updates, deletions, activations, and pods taken by name.
 
 use kube_scheduler_queue::{
-    ActionType, ClusterEvent, HintId, Place, ProfileSpec, Queue, QueueSettings, Topics,
+    ActionType, ClusterEvent, HintId, Place, ProfileSpec, QueueName, QueueSettings, Topics,
 };
 
 use crate::behaviour::{HINTS, event, node_add, profile, world};
@@ -150,7 +150,7 @@ fn the_pre_check_chooses_among_parked_pods_only() {
         (world.place("high"), world.place("low")),
         (Some(Place::Unschedulable), Some(Place::Backoff))
     );
-    assert_eq!(world.fail(flying, &["Fit"]), Queue::Backoff, "it saw the event");
+    assert_eq!(world.fail(flying, &["Fit"]), QueueName::Backoff, "it saw the event");
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn the_flush_moves_pods_past_the_limit_and_marks_them() {
     assert!(!world.get("a").was_flushed_from_unschedulable());
     assert_eq!(
         world.fail(flying, &["None"]),
-        Queue::Backoff,
+        QueueName::Backoff,
         "a flush counts as a change of everything"
     );
 }
@@ -332,8 +332,8 @@ fn activating_a_pod_in_flight_is_remembered_for_it_alone() {
     let [first, second] = [(); 2].map(|()| world.pop().unwrap());
     world.activate(&[&b, &Pod::new("c")]);
     assert_eq!(world.in_flight(), ["ForceActivate 1", "PodPopped 2"]);
-    assert_eq!(world.fail(first, &["None"]), Queue::Unschedulable);
-    assert_eq!(world.fail(second, &["None"]), Queue::Backoff);
+    assert_eq!(world.fail(first, &["None"]), QueueName::Unschedulable);
+    assert_eq!(world.fail(second, &["None"]), QueueName::Backoff);
 }
 
 #[test]
@@ -388,11 +388,11 @@ fn without_hints_any_event_during_the_attempt_is_worth_another() {
     world.add(&a);
     let pod = world.pop().unwrap();
     world.event(&node_add(), None);
-    assert_eq!(world.fail(pod, &["Other"]), Queue::Backoff, "though Other does not care");
+    assert_eq!(world.fail(pod, &["Other"]), QueueName::Backoff, "though Other does not care");
     world.advance(2000);
     world.flush_backoff();
     let pod = world.pop().unwrap();
-    assert_eq!(world.fail(pod, &["Other"]), Queue::Unschedulable, "nothing happened");
+    assert_eq!(world.fail(pod, &["Other"]), QueueName::Unschedulable, "nothing happened");
     world.event(&node_add(), None);
     assert_eq!(
         world.place("a"),

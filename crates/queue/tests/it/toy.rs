@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use kube_scheduler_primitives::Timestamp;
 use kube_scheduler_queue::{
-    ClusterEvent, EventLabel, EventObject, HintId, Place, PluginId, PreEnqueueVerdict, ProfileId,
-    ProfileSpec, Queue, QueueEntry, QueuePolicy, QueueSettings, QueuedPod, QueueingHint,
+    ClusterEvent, EventLabel, HintId, HintObject, Place, PluginId, PreEnqueueVerdict, ProfileId,
+    ProfileSpec, QueueEntry, QueueName, QueuePolicy, QueueSettings, QueuedPod, QueueingHint,
     SchedulingQueue, Signature, Topics,
 };
 
@@ -108,7 +108,7 @@ pub(crate) enum Object {
     Thing(u32),
 }
 
-impl EventObject<Pod> for Object {
+impl HintObject<Pod> for Object {
     fn from_entry(entry: &Pod) -> Self {
         Self::Pod(entry.clone())
     }
@@ -231,7 +231,7 @@ impl World {
         self.now = Timestamp::from_nanos(self.now.as_nanos() + millis * 1_000_000);
     }
 
-    pub(crate) fn add(&mut self, pod: &Pod) -> Queue {
+    pub(crate) fn add(&mut self, pod: &Pod) -> QueueName {
         self.queue.add(pod.clone(), self.now, &mut self.policy)
     }
 
@@ -253,7 +253,7 @@ impl World {
     }
 
     /// Hands a popped pod back, rejected by these plugins; "?" before a name says "pending".
-    pub(crate) fn fail(&mut self, mut pod: QueuedPod<Pod>, plugins: &[&str]) -> Queue {
+    pub(crate) fn fail(&mut self, mut pod: QueuedPod<Pod>, plugins: &[&str]) -> QueueName {
         pod.clear_rejectors();
         for plugin in plugins {
             match plugin.strip_prefix('?') {
@@ -265,7 +265,7 @@ impl World {
     }
 
     /// Adds, pops and fails a pod; nothing else may be ready.
-    pub(crate) fn park(&mut self, pod: &Pod, plugins: &[&str]) -> Queue {
+    pub(crate) fn park(&mut self, pod: &Pod, plugins: &[&str]) -> QueueName {
         self.add(pod);
         let popped = self.pop().unwrap();
         assert_eq!(popped.entry(), pod);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_config::{KubeSchedulerProfile, PluginArgs, PluginConfig};
+use kube_scheduler_config::{ConfiguredArgs, KubeSchedulerProfile, PluginConfig};
 use kube_scheduler_framework::Handle;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::testing;
@@ -160,7 +160,7 @@ fn a_profile_needs_one_order_and_a_way_to_bind() {
 }
 
 fn given(plugin: &str, args: serde_json::Value) -> PluginConfig {
-    PluginConfig { name: plugin.into(), args: PluginArgs::Raw(args) }
+    PluginConfig { name: plugin.into(), args: ConfiguredArgs::Raw(args) }
 }
 
 #[test]

@@ -371,11 +371,11 @@ pub(crate) fn set(text: &str) -> PluginSet {
     let mut set = PluginSet::default();
     for word in text.split_whitespace() {
         match (word.strip_prefix('-'), word.split_once(':')) {
-            (Some(name), _) => set.disabled.push(config::Plugin::new(name, 0)),
+            (Some(name), _) => set.disabled.push(config::WeightedPlugin::new(name, 0)),
             (None, Some((name, weight))) => {
-                set.enabled.push(config::Plugin::new(name, weight.parse().unwrap()));
+                set.enabled.push(config::WeightedPlugin::new(name, weight.parse().unwrap()));
             }
-            (None, None) => set.enabled.push(config::Plugin::new(word, 0)),
+            (None, None) => set.enabled.push(config::WeightedPlugin::new(word, 0)),
         }
     }
     set

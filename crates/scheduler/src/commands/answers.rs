@@ -25,7 +25,7 @@ pub(crate) use self::args::{
 };
 pub(crate) use self::names::hint_about;
 use self::names::names_in;
-use super::sources::{Asked, Output, print_remark};
+use super::sources::{Output, QueryableCluster, print_remark};
 use super::terminal::{begin_work, end_work, print_answer};
 use crate::failure;
 
@@ -70,7 +70,7 @@ fn explained(args: &ExplainArgs, registry: Registry) -> Result<bool> {
 }
 
 /// The pods that are asked about, by name and by manifest; of replicas that are alike only the first.
-fn subjects(asked: &Asked, named: &[String]) -> Result<Vec<Subject>> {
+fn subjects(asked: &QueryableCluster, named: &[String]) -> Result<Vec<Subject>> {
     let named = names_in(&asked.namespace, named)?.into_iter().map(Subject::Known);
     let first = replicas::first_of_each(&asked.manifests.iter().collect::<Vec<_>>())?;
     let given = first.into_iter().filter_map(|at| asked.pods.get(at));
@@ -93,7 +93,7 @@ const fn no_pod(stands_for_none: bool) -> &'static str {
 /// An answer for programs, which says from which revision it follows.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Dated<'a, A> {
+struct DatedAnswer<'a, A> {
     #[serde(flatten)]
     answer: &'a A,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,7 +108,8 @@ fn print_all<A: Serialize>(
     table: fn(&A, bool) -> String,
 ) -> Result<()> {
     let tables = |wide| answers.iter().map(|answer| table(answer, wide)).collect();
-    let dated: Vec<_> = answers.iter().map(|answer| Dated { answer, resource_version }).collect();
+    let dated: Vec<_> =
+        answers.iter().map(|answer| DatedAnswer { answer, resource_version }).collect();
     let text = match &dated[..] {
         [only] => render(only, format, tables)?,
         all => render(&all, format, tables)?,
@@ -242,8 +243,8 @@ fn drain_of(disable_eviction: bool) -> impl Fn(&String) -> Change {
     move |node| change(node.as_str().into())
 }
 
-fn answer(asked: &Asked, changes: &[Change], output: Output) -> Result<bool> {
-    let Asked { engine, other, now, resource_version, .. } = asked;
+fn answer(asked: &QueryableCluster, changes: &[Change], output: Output) -> Result<bool> {
+    let QueryableCluster { engine, other, now, resource_version, .. } = asked;
     let (other, limits) = (other.as_ref().unwrap_or(engine), QuestionLimits::default());
     let answer = what_if_under(engine, other, changes, limits, *now);
     let answer: WhatIf = answer.map_err(|refusal| asked.refused(refusal))?;

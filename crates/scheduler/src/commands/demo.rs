@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use kube_scheduler_daemon::{Daemon, DaemonHandle, Endpoint, resident_memory_bytes};
-use kube_scheduler_devcluster::{ApiError, DevCluster, NODES, PODS, Selection};
+use kube_scheduler_devcluster::{DevCluster, NODES, PODS, Selection, StatusError};
 use kube_scheduler_plugins_intree::registry;
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
@@ -286,7 +286,7 @@ impl Demo {
     }
 
     /// Removes the gate of all gated pods.
-    fn release_gated(&self) -> std::result::Result<(), ApiError> {
+    fn release_gated(&self) -> std::result::Result<(), StatusError> {
         let gated: Vec<String> = {
             let pods = self.watcher.pods.lock();
             pods.iter().filter(|(_, pod)| pod.is_gated()).map(|(name, _)| name.clone()).collect()
@@ -335,6 +335,6 @@ impl Demo {
     }
 }
 
-fn rejected(error: ApiError) -> anyhow::Error {
+fn rejected(error: StatusError) -> anyhow::Error {
     anyhow!("rejected by the API server: {error}")
 }

@@ -25,7 +25,7 @@ use kube_scheduler_simulator::{ClusterInput, Simulation, SimulationOptions};
 use serde_json::Value;
 use tokio::time::timeout;
 
-pub(crate) use self::live::{Live, Manifests};
+pub(crate) use self::live::{LiveCluster, Manifests};
 use super::runtime;
 use super::terminal::end_work;
 use crate::settings::exact_gangs_in_vain;
@@ -124,7 +124,7 @@ pub(crate) struct Output {
 
 /// A cluster that is ready to be asked.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct QueryableCluster {
     pub(crate) engine: Engine,
     pub(crate) now: Timestamp,
     /// What has the same cluster and another configuration, if that was asked for.
@@ -145,7 +145,7 @@ pub(crate) struct Asked {
     finished: BTreeMap<PodName, Arc<str>>,
 }
 
-impl Asked {
+impl QueryableCluster {
     /// Makes the groups that are asked about part of the cluster, where a question is about single pods.
     pub(crate) fn with_groups(mut self) -> Self {
         for group in take(&mut self.groups) {
@@ -186,7 +186,7 @@ impl Source {
     }
 
     /// The scheduler to ask; `None` if the answer is to be given here.
-    pub(crate) fn running(&self, remarks: Remarks<'_>) -> Result<Option<Live>> {
+    pub(crate) fn running(&self, remarks: Remarks<'_>) -> Result<Option<LiveCluster>> {
         let is_own = self.is_own();
         let is_wanted = self.live || self.server.is_some();
         if !self.filename.is_empty() || self.local || (is_own && !is_wanted) {
@@ -238,8 +238,14 @@ impl Source {
         let interrupt = self.interrupt.clone();
         let namespace = self.namespace_at(Some(&endpoint));
         let is_confined = self.namespace.is_some();
-        let live =
-            |scheduler| Live { runtime, endpoint, scheduler, interrupt, namespace, is_confined };
+        let live = |scheduler| LiveCluster {
+            runtime,
+            endpoint,
+            scheduler,
+            interrupt,
+            namespace,
+            is_confined,
+        };
         Ok(scheduler.map(live))
     }
 
@@ -307,7 +313,7 @@ impl Source {
         question: &[PathBuf],
         registry: Registry,
         remarks: Remarks<'_>,
-    ) -> Result<Asked> {
+    ) -> Result<QueryableCluster> {
         self.load_under(question, None, registry, remarks)
     }
 
@@ -318,7 +324,7 @@ impl Source {
         other: Option<&Path>,
         registry: Registry,
         remarks: Remarks<'_>,
-    ) -> Result<Asked> {
+    ) -> Result<QueryableCluster> {
         let files = self.filename.iter().chain(question);
         if files.filter(|path| path.as_os_str() == "-").count() > 1 {
             bail!(
@@ -365,7 +371,7 @@ impl Source {
         remarks(self.answered_here(&from, other, now));
         let other = others.transpose()?.map(|(engine, _)| engine);
         let stands_for_none = has_controllers && pods.is_empty();
-        Ok(Asked {
+        Ok(QueryableCluster {
             engine,
             now,
             other,

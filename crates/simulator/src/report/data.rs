@@ -19,7 +19,7 @@ use super::timeline::TimelineReport;
 #[non_exhaustive]
 pub struct Report {
     /// The number of pods, by what became of them.
-    pub pods: PodCounts,
+    pub pods: OutcomeCounts,
     /// The number of nodes, and of those in use.
     pub nodes: NodeCounts,
     /// By resource, the sum of pods' requests divided by what is allocatable, over all nodes: 0 to 1 unless the pods that
@@ -30,7 +30,7 @@ pub struct Report {
     /// Attempts per second of real time. `None` from the simulation itself, which has no clock; for the caller to set.
     pub decisions_per_second: Option<f64>,
     /// Pods that got a node, in the order of the decisions, those whose time is over included.
-    pub placements: Vec<Placement>,
+    pub placements: Vec<PlacedPod>,
     /// Pods that have no node, or went without one, by namespace and name.
     pub pending: Vec<PendingPod>,
     /// Pods that were evicted for others, in the order of the decisions.
@@ -54,7 +54,7 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct PodCounts {
+pub struct OutcomeCounts {
     /// All pods except those that had ended.
     pub total: usize,
     /// Pods that got a node.
@@ -96,7 +96,7 @@ pub struct NodeCounts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct Placement {
+pub struct PlacedPod {
     /// The pod, `namespace/name`.
     pub pod: String,
     /// The name of the node that it got.

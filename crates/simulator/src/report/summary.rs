@@ -10,7 +10,8 @@ use kube_scheduler_framework::NodeIdx;
 use kube_scheduler_runtime::cluster_alone;
 
 use super::data::{
-    NodeCounts, NodeUsage, PendingPod, PendingReason, Placement, PodCounts, PreemptedPod, Report,
+    NodeCounts, NodeUsage, OutcomeCounts, PendingPod, PendingReason, PlacedPod, PreemptedPod,
+    Report,
 };
 use crate::devices;
 use crate::ledger::{Account, Fate, Ledger};
@@ -26,7 +27,7 @@ pub(crate) fn compose(engine: &Engine, ledger: &Ledger, n_decisions: u64) -> Rep
     let preempted = preempted(ledger);
     let nodes = all_nodes(cluster);
     Report {
-        pods: PodCounts {
+        pods: OutcomeCounts {
             total: ledger.accounts().len(),
             scheduled: placements.len(),
             unschedulable: count(PendingReason::Unschedulable)
@@ -69,11 +70,11 @@ fn all_nodes(cluster: &ClusterState) -> Vec<(Arc<str>, NodeIdx)> {
     cluster.live_nodes().iter().filter_map(named).collect()
 }
 
-fn placements(ledger: &Ledger) -> Vec<Placement> {
+fn placements(ledger: &Ledger) -> Vec<PlacedPod> {
     let accounts = ledger.placed.iter().map(|at| ledger.account(*at));
     accounts
         .filter(|account| matches!(account.fate, Fate::Placed | Fate::Ended))
-        .map(|account| Placement { pod: account.pod.key(), node: node_of(&account.pod) })
+        .map(|account| PlacedPod { pod: account.pod.key(), node: node_of(&account.pod) })
         .collect()
 }
 

@@ -11,7 +11,7 @@ const MAX_STARTED: usize = 4_096;
 /// Pods whose binding has started with a write about another object, so that more writes are likely to come: those that started
 /// most recently, since nothing says that a binding was given up.
 #[derive(Debug, Default)]
-pub(super) struct Started {
+pub(super) struct StartedBindings {
     /// Each with the number of its entry in `order`. Looked up only, never walked through.
     pods: KeyedMap<Arc<str>, u64>,
     /// In the order in which they started. A pod that came again after it was removed has several entries; the others than its
@@ -20,7 +20,7 @@ pub(super) struct Started {
     latest: u64,
 }
 
-impl Started {
+impl StartedBindings {
     pub(super) fn insert(&mut self, uid: &Arc<str>) {
         if self.pods.contains_key(uid) {
             return;
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn bindings_that_were_given_up_do_not_pile_up() {
-        let mut started = Started::default();
+        let mut started = StartedBindings::default();
         for i in 0..3 * MAX_STARTED {
             started.insert(&i.to_string().into());
         }
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_pod_that_starts_again_is_not_forgotten_for_its_first_start() {
-        let mut started = Started::default();
+        let mut started = StartedBindings::default();
         let again: Arc<str> = "again".into();
         started.insert(&again);
         assert!(started.remove(&again));

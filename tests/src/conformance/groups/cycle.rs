@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use super::api::Key;
 use super::compare::difference_by_object;
-use super::record::Seen;
+use super::record::StepRecorder;
 use super::{History, text};
 
 /// What a cycle or an eviction wrote and reported.
 #[derive(Debug, Default)]
-pub(super) struct Carried {
+pub(super) struct CycleOutcome {
     writes: Vec<Value>,
     events: Vec<Value>,
     bindings: VecDeque<Effect>,
 }
 
-impl Carried {
+impl CycleOutcome {
     /// What differs from the recording; the order counts for each object alone.
     pub(super) fn difference(&self, expect: &Value) -> Option<String> {
         // Which binding comes first is free, and with it which of the pods starts first.
@@ -56,9 +56,9 @@ impl History {
                 self.starts.insert(text(&write["name"]).to_owned(), start.to_owned());
             }
         }
-        let mut seen = Seen::default();
+        let mut seen = StepRecorder::default();
         let turn = self.engine.schedule_next_observed(&mut seen, self.now);
-        let mut carried = Carried::default();
+        let mut carried = CycleOutcome::default();
         self.carry_out_all(&mut carried, self.is_async)?;
         while let Some(binding) = carried.bindings.pop_front() {
             self.carry_out(binding, &mut carried)?;
@@ -71,7 +71,7 @@ impl History {
 
     /// Carries out what the engine wants until it wants nothing more. Bindings wait in `carried`, and what preemptions want
     /// hangs until it `is_evicted`.
-    pub(super) fn carry_out_all(&mut self, carried: &mut Carried, hangs: bool) -> Result<()> {
+    pub(super) fn carry_out_all(&mut self, carried: &mut CycleOutcome, hangs: bool) -> Result<()> {
         loop {
             let effects: Vec<Effect> = self.engine.drain_effects().collect();
             if effects.is_empty() {
@@ -90,7 +90,7 @@ impl History {
     }
 
     /// Carries out one effect and gives its answer.
-    pub(super) fn carry_out(&mut self, effect: Effect, carried: &mut Carried) -> Result<()> {
+    pub(super) fn carry_out(&mut self, effect: Effect, carried: &mut CycleOutcome) -> Result<()> {
         match effect {
             Effect::WriteBinding { token, pod, node } => {
                 let result = if self.has(&pod) {
@@ -147,7 +147,12 @@ impl History {
     }
 
     /// Sets the condition of a group, of which the patch has exactly one.
-    fn patch_group(&mut self, key: &ObjectKey, patch: &Value, out: &mut Carried) -> Result<()> {
+    fn patch_group(
+        &mut self,
+        key: &ObjectKey,
+        patch: &Value,
+        out: &mut CycleOutcome,
+    ) -> Result<()> {
         let [condition] = patch["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice)
         else {
             anyhow::bail!("the patch {patch} of {} does not set one condition", key.name);
@@ -173,7 +178,12 @@ impl History {
         self.api.has_pod(&pod.to_string(), &pod.uid)
     }
 
-    fn patch(&mut self, pod: &PodRef, patch: &StatusPatch, carried: &mut Carried) -> Result<()> {
+    fn patch(
+        &mut self,
+        pod: &PodRef,
+        patch: &StatusPatch,
+        carried: &mut CycleOutcome,
+    ) -> Result<()> {
         if !self.has(pod) {
             return Ok(());
         }

@@ -14,14 +14,14 @@ use super::text;
 
 /// Notes the steps that a cycle reports.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct StepRecorder {
     /// In the order in which the searches came to it.
     scores: Vec<(String, Map<String, Value>)>,
     group: Option<GroupReport>,
     preemptions: Vec<Value>,
 }
 
-impl Observer for Seen {
+impl Observer for StepRecorder {
     fn reached(&mut self, _: &PodRef, _: SearchStep) {}
 
     fn wants_scores(&self) -> bool {
@@ -46,7 +46,7 @@ impl Observer for Seen {
     }
 }
 
-impl Seen {
+impl StepRecorder {
     /// What the turn and the steps before it say against what is recorded.
     pub(super) fn difference(mut self, turn: Option<&Turn>, expect: &Value) -> Option<String> {
         let Some(turn) = turn else {

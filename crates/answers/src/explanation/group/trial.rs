@@ -15,7 +15,7 @@ use super::{DomainsAnswer, FailedMembers, GroupAnswer, GroupAttempt};
 use crate::explanation::compose::stage_name;
 use crate::explanation::{ExplainOptions, is_known};
 use crate::interrupt::Interrupt;
-use crate::rehearsal::{Happening, Rehearsal};
+use crate::rehearsal::{Rehearsal, RehearsalEvent};
 
 /// How many attempts at other pods, those that are nominated to nodes, may come before that at the group.
 const MAX_ATTEMPTS: usize = 1_000;
@@ -199,7 +199,7 @@ fn places(report: &GroupReport, pod: &Pod) -> Option<bool> {
 fn evicted(trial: &mut Engine, now: Timestamp) -> Vec<String> {
     let happened = Rehearsal::default().carry_out(trial, now).into_iter();
     let evicted = happened.filter_map(|what| match what {
-        Happening::Evicted(pod) => Some(pod.key()),
+        RehearsalEvent::Evicted(pod) => Some(pod.key()),
         _ => None,
     });
     evicted.collect()
@@ -249,13 +249,13 @@ fn domain_name(name: &str) -> Option<String> {
 }
 
 /// What members have in common that failed alike: the message, whether it is an error, and the plugins that rejected them.
-type Failing = (String, bool, Vec<String>);
+type FailureKey = (String, bool, Vec<String>);
 
 /// How the group fared in one domain.
 fn domain(placement: &PlacementAttempt, max_examples: usize) -> DomainsAnswer {
     let has_node = |member: &&MemberAttempt| member.status.is_success();
     let n_placed = placement.members.iter().filter(has_node).count();
-    let mut failed: BTreeMap<Failing, (usize, Vec<String>)> = BTreeMap::new();
+    let mut failed: BTreeMap<FailureKey, (usize, Vec<String>)> = BTreeMap::new();
     for member in placement.members.iter().filter(|member| !has_node(member)) {
         let MemberAttempt { status, rejected_by, .. } = member;
         let rejected_by = rejected_by.iter().map(ToString::to_string).collect();

@@ -6,7 +6,7 @@ use kube_scheduler_api_types::Pod;
 
 use super::sums::SumCounts;
 use super::{Cell, Domain, DomainCounts, PlainCounts};
-use crate::domains::eligible::{Shared, eligible};
+use crate::domains::eligible::{SharedEligibility, eligible};
 use crate::domains::spec::CounterSpec;
 use crate::fingerprint::Fingerprint;
 use crate::label_index::{LabelColumn, ValueId};
@@ -95,7 +95,11 @@ impl DomainCounts {
 
     /// As [`count`](Self::count), from what followed counters know already: pods that count are found in one with the same
     /// pods, nodes that count in one with the same nodes. O(nodes) then.
-    pub(crate) fn derived(cluster: &ClusterState, spec: &CounterSpec, shared: &mut Shared) -> Self {
+    pub(crate) fn derived(
+        cluster: &ClusterState,
+        spec: &CounterSpec,
+        shared: &mut SharedEligibility,
+    ) -> Self {
         let mut counts = Self::nothing(spec);
         match shared.on_nodes.take().filter(|(pods, _)| pods.is_same_allocation(&spec.pods)) {
             Some((_, on_nodes)) => counts.on_nodes = on_nodes,
@@ -131,7 +135,7 @@ impl DomainCounts {
     pub(in crate::domains) fn nowhere(
         cluster: &ClusterState,
         spec: &CounterSpec,
-        shared: &mut Shared,
+        shared: &mut SharedEligibility,
     ) -> Self {
         let key = spec.topology_key.as_ref();
         let own_column = key.and_then(|key| shared.column_for(cluster, key));

@@ -20,16 +20,16 @@ const UNCLOSED_CLASS: &str = "missing closing ]";
 
 /// What is wrong with a pattern, and with which part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Invalid<'p> {
+pub(super) struct InvalidPattern<'p> {
     pub(super) what: &'static str,
     pub(super) part: &'p str,
 }
 
 /// Something that was read, and what follows it.
-type Read<'p, T> = Result<(T, &'p str), Invalid<'p>>;
+type ReadResult<'p, T> = Result<(T, &'p str), InvalidPattern<'p>>;
 
-fn invalid<'p, T>(what: &'static str, part: &'p str) -> Result<T, Invalid<'p>> {
-    Err(Invalid { what, part })
+fn invalid<'p, T>(what: &'static str, part: &'p str) -> Result<T, InvalidPattern<'p>> {
+    Err(InvalidPattern { what, part })
 }
 
 /// What of `text` stands before `rest`, which is its end.
@@ -43,7 +43,7 @@ fn next(text: &str) -> Option<(char, &str)> {
 }
 
 /// The same pattern in Rust's notation.
-pub(super) fn translate(pattern: &str) -> Result<String, Invalid<'_>> {
+pub(super) fn translate(pattern: &str) -> Result<String, InvalidPattern<'_>> {
     let mut out = String::with_capacity(pattern.len() + 16);
     let mut translator =
         Translator { pattern, groups: vec![1], repeatable: None, last_repetition: None };
@@ -77,7 +77,7 @@ struct Translator<'p> {
 }
 
 impl<'p> Translator<'p> {
-    fn part(&mut self, c: char, rest: &'p str, after: &'p str) -> Read<'p, String> {
+    fn part(&mut self, c: char, rest: &'p str, after: &'p str) -> ReadResult<'p, String> {
         let counts = if c == '{' { counts(rest)? } else { None };
         if matches!(c, '*' | '+' | '?') || counts.is_some() {
             return self.repetition(rest, counts);
@@ -124,7 +124,7 @@ impl<'p> Translator<'p> {
         self.repeatable = Some(product);
     }
 
-    fn repetition(&mut self, rest: &'p str, counts: Option<Counts>) -> Read<'p, String> {
+    fn repetition(&mut self, rest: &'p str, counts: Option<Counts>) -> ReadResult<'p, String> {
         let tail = &rest[counts.map_or(1, |counts| counts.length)..];
         let tail = tail.strip_prefix('?').unwrap_or(tail);
         let operator = before(rest, tail);
@@ -156,7 +156,7 @@ struct Counts {
 }
 
 /// The counts at the beginning of the text, if it does begin so.
-fn counts(text: &str) -> Result<Option<Counts>, Invalid<'_>> {
+fn counts(text: &str) -> Result<Option<Counts>, InvalidPattern<'_>> {
     let Some(end) = text.find('}') else { return Ok(None) };
     let inner = &text[1..end];
     let (min, max) = inner.split_once(',').unwrap_or((inner, inner));
@@ -178,7 +178,7 @@ fn counts(text: &str) -> Result<Option<Counts>, Invalid<'_>> {
 }
 
 /// How a group begins, up to its content.
-fn group(text: &str) -> Read<'_, String> {
+fn group(text: &str) -> ReadResult<'_, String> {
     let Some(flags) = text.strip_prefix("(?") else { return Ok(("(".to_owned(), &text[1..])) };
     let name = flags.strip_prefix("P<").or_else(|| flags.strip_prefix('<'));
     if let Some(name) = name.filter(|name| !name.is_empty()) {
@@ -207,13 +207,13 @@ fn group(text: &str) -> Read<'_, String> {
 }
 
 /// What an escape sequence stands for.
-enum Escaped {
+enum EscapeSequence {
     Char(char),
     /// More than one character, or none, in Rust's notation.
     Class(String),
 }
 
-impl Escaped {
+impl EscapeSequence {
     fn text(self) -> String {
         match self {
             Self::Char(c) => literally(c),
@@ -223,7 +223,7 @@ impl Escaped {
 }
 
 /// An escape sequence; the text begins with its backslash.
-fn escape(text: &str, in_class: bool) -> Read<'_, Escaped> {
+fn escape(text: &str, in_class: bool) -> ReadResult<'_, EscapeSequence> {
     let Some((c, tail)) = next(&text[1..]) else {
         return invalid("trailing backslash at end of expression", "");
     };
@@ -233,31 +233,35 @@ fn escape(text: &str, in_class: bool) -> Read<'_, Escaped> {
         (false, false) => format!("[{members}]"),
     };
     let escaped = match c {
-        'd' | 'D' => Escaped::Class(class("0-9")),
-        'w' | 'W' => Escaped::Class(class(WORD)),
-        's' | 'S' => Escaped::Class(class(SPACE)),
-        'b' if !in_class => Escaped::Class("(?-u:\\b)".to_owned()),
-        'B' | 'A' | 'z' if !in_class => Escaped::Class(format!("\\{c}")),
+        'd' | 'D' => EscapeSequence::Class(class("0-9")),
+        'w' | 'W' => EscapeSequence::Class(class(WORD)),
+        's' | 'S' => EscapeSequence::Class(class(SPACE)),
+        'b' if !in_class => EscapeSequence::Class("(?-u:\\b)".to_owned()),
+        'B' | 'A' | 'z' if !in_class => EscapeSequence::Class(format!("\\{c}")),
         'Q' if !in_class => {
             let (literal, tail) = tail.split_once("\\E").unwrap_or((tail, ""));
-            return Ok((Escaped::Class(literal.chars().map(literally).collect()), tail));
+            return Ok((EscapeSequence::Class(literal.chars().map(literally).collect()), tail));
         }
         'p' | 'P' => return unicode_class(text, c == 'P', tail),
         'x' => return hexadecimal(text, tail),
         '0'..='7' => return octal(text),
-        'a' => Escaped::Char('\u{7}'),
-        'f' => Escaped::Char('\u{c}'),
-        't' => Escaped::Char('\t'),
-        'n' => Escaped::Char('\n'),
-        'r' => Escaped::Char('\r'),
-        'v' => Escaped::Char('\u{b}'),
-        other if other.is_ascii() && !other.is_ascii_alphanumeric() => Escaped::Char(other),
+        'a' => EscapeSequence::Char('\u{7}'),
+        'f' => EscapeSequence::Char('\u{c}'),
+        't' => EscapeSequence::Char('\t'),
+        'n' => EscapeSequence::Char('\n'),
+        'r' => EscapeSequence::Char('\r'),
+        'v' => EscapeSequence::Char('\u{b}'),
+        other if other.is_ascii() && !other.is_ascii_alphanumeric() => EscapeSequence::Char(other),
         _ => return invalid(INVALID_ESCAPE, before(text, tail)),
     };
     Ok((escaped, tail))
 }
 
-fn unicode_class<'p>(text: &'p str, is_negated: bool, tail: &'p str) -> Read<'p, Escaped> {
+fn unicode_class<'p>(
+    text: &'p str,
+    is_negated: bool,
+    tail: &'p str,
+) -> ReadResult<'p, EscapeSequence> {
     let (name, tail) = match (next(tail), tail.strip_prefix('{')) {
         (_, Some(name)) => name.split_once('}').unwrap_or(("", "")),
         (Some((_, rest)), None) => (before(tail, rest), rest),
@@ -271,11 +275,11 @@ fn unicode_class<'p>(text: &'p str, is_negated: bool, tail: &'p str) -> Read<'p,
         return invalid(INVALID_RANGE, before(text, tail));
     }
     let letter = if is_negated { 'P' } else { 'p' };
-    Ok((Escaped::Class(format!("\\{letter}{{{name}}}")), tail))
+    Ok((EscapeSequence::Class(format!("\\{letter}{{{name}}}")), tail))
 }
 
 /// A character like `\x41` or `\x{1F600}`; `tail` is what follows the letter.
-fn hexadecimal<'p>(text: &'p str, tail: &'p str) -> Read<'p, Escaped> {
+fn hexadecimal<'p>(text: &'p str, tail: &'p str) -> ReadResult<'p, EscapeSequence> {
     let (mut code, mut n_digits) = (0, 0);
     let (is_braced, mut rest) = match tail.strip_prefix('{') {
         Some(rest) => (true, rest),
@@ -299,17 +303,17 @@ fn hexadecimal<'p>(text: &'p str, tail: &'p str) -> Read<'p, Escaped> {
     let part = before(text, rest);
     let is_complete = if is_braced { part.ends_with('}') && n_digits > 0 } else { n_digits == 2 };
     match char::from_u32(code) {
-        Some(c) if is_valid && is_complete => Ok((Escaped::Char(c), rest)),
+        Some(c) if is_valid && is_complete => Ok((EscapeSequence::Char(c), rest)),
         _ => invalid(INVALID_ESCAPE, part),
     }
 }
 
 /// A character like `\101`. A single digit but zero would be a reference back, which Go does not have.
-fn octal(text: &str) -> Read<'_, Escaped> {
+fn octal(text: &str) -> ReadResult<'_, EscapeSequence> {
     let n_digits = text[1..].bytes().take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
     let (part, tail) = text.split_at(1 + n_digits);
     match u32::from_str_radix(&part[1..], 8).ok().and_then(char::from_u32) {
-        Some(c) if n_digits > 1 || c == '\0' => Ok((Escaped::Char(c), tail)),
+        Some(c) if n_digits > 1 || c == '\0' => Ok((EscapeSequence::Char(c), tail)),
         _ => invalid(INVALID_ESCAPE, part),
     }
 }
@@ -324,7 +328,7 @@ fn literally(c: char) -> String {
 }
 
 /// A class; the text begins with its opening bracket.
-fn class(text: &str) -> Read<'_, String> {
+fn class(text: &str) -> ReadResult<'_, String> {
     let mut out = "[".to_owned();
     let mut rest = &text[1..];
     if let Some(tail) = rest.strip_prefix('^') {
@@ -348,14 +352,14 @@ fn class(text: &str) -> Read<'_, String> {
         }
         let (low, mut tail) = class_part(rest, text)?;
         out.push_str(&match low {
-            Escaped::Class(members) => members,
-            Escaped::Char(low) => {
+            EscapeSequence::Class(members) => members,
+            EscapeSequence::Char(low) => {
                 let mut range = literally(low);
                 let high = tail
                     .strip_prefix('-')
                     .filter(|high| !matches!(next(high), None | Some((']', _))));
                 if let Some(from) = high {
-                    let (Escaped::Char(high), after) = class_part(from, text)? else {
+                    let (EscapeSequence::Char(high), after) = class_part(from, text)? else {
                         return invalid(INVALID_ESCAPE, &from[..2]);
                     };
                     tail = after;
@@ -371,11 +375,11 @@ fn class(text: &str) -> Read<'_, String> {
     }
 }
 
-fn class_part<'p>(rest: &'p str, class: &'p str) -> Read<'p, Escaped> {
+fn class_part<'p>(rest: &'p str, class: &'p str) -> ReadResult<'p, EscapeSequence> {
     match next(rest) {
         None => invalid(UNCLOSED_CLASS, class),
         Some(('\\', _)) => escape(rest, true),
-        Some((c, tail)) => Ok((Escaped::Char(c), tail)),
+        Some((c, tail)) => Ok((EscapeSequence::Char(c), tail)),
     }
 }
 
@@ -411,7 +415,7 @@ mod tests {
             ("(a|*b)", "missing argument to repetition operator", "*"),
             ("+?", "missing argument to repetition operator", "+?"),
         ] {
-            assert_eq!(translate(pattern), Err(Invalid { what, part }), "{pattern}");
+            assert_eq!(translate(pattern), Err(InvalidPattern { what, part }), "{pattern}");
         }
     }
 

@@ -13,7 +13,7 @@ fn converting_is_the_same_as_printing_and_reading() {
             {"weight": 7, "preference": {"matchExpressions": [{"key": "c", "operator": "Gt", "values": ["1"]}]}}
         ]
     });
-    let ours: NodeAffinity = serde_json::from_value(json.clone()).unwrap();
+    let ours: NodeAffinityJson = serde_json::from_value(json.clone()).unwrap();
     assert_eq!(serde_json::to_value(&ours).unwrap(), json);
     assert_eq!(ours.to_wire(), serde_json::from_value(json).unwrap());
 
@@ -25,7 +25,7 @@ fn converting_is_the_same_as_printing_and_reading() {
             "matchExpressions": [{"key": "e", "operator": "NotIn", "values": ["f"]}]
         }
     });
-    let ours: TopologySpreadConstraint = serde_json::from_value(json.clone()).unwrap();
+    let ours: TopologySpreadConstraintJson = serde_json::from_value(json.clone()).unwrap();
     assert_eq!(serde_json::to_value(&ours).unwrap(), json);
     assert_eq!(ours.to_wire(), serde_json::from_value(json).unwrap());
 }

@@ -35,8 +35,8 @@ fn held_by(holder: &str, renewed: i64, transitions: i32) -> Record {
 /// Takes the lease at `millis`, which no candidate holds.
 fn leader(millis: i64) -> Election {
     let mut election = candidate("a");
-    assert_eq!(election.next(at(millis)), Todo::Ask(Ask::Read, None));
-    let Err(Ask::Create(record)) = election.take(Answer::Missing, at(millis), 0.0) else {
+    assert_eq!(election.next(at(millis)), Todo::Ask(LeaseRequest::Read, None));
+    let Err(LeaseRequest::Create(record)) = election.take(Answer::Missing, at(millis), 0.0) else {
         panic!()
     };
     assert_eq!((record.holder.as_str(), record.duration_seconds, record.transitions), ("a", 15, 0));
@@ -50,7 +50,9 @@ fn a_lease_that_does_not_exist_is_made_and_renewed_without_reading() {
     let mut election = leader(0);
     assert_eq!(election.writes_until(), Some(at(10_000).at));
     assert_eq!(election.next(at(1_999)), Todo::Wait(at(2_000).at));
-    let Todo::Ask(Ask::Update(record), Some(give_up)) = election.next(at(2_000)) else { panic!() };
+    let Todo::Ask(LeaseRequest::Update(record), Some(give_up)) = election.next(at(2_000)) else {
+        panic!()
+    };
     assert_eq!((record.acquired, record.renewed), (Some(at(0).at), Some(at(2_000).at)));
     assert_eq!(give_up, at(12_000).at);
     assert_eq!(election.take(Answer::Written, at(2_100), 0.0), Ok(News::Renewed));
@@ -61,10 +63,10 @@ fn a_lease_that_does_not_exist_is_made_and_renewed_without_reading() {
 #[test]
 fn a_refused_renewal_reads_first() {
     let mut election = leader(0);
-    assert!(matches!(election.next(at(2_000)), Todo::Ask(Ask::Update(_), _)));
-    assert_eq!(election.take(Answer::Failed, at(2_000), 0.0), Err(Ask::Read));
+    assert!(matches!(election.next(at(2_000)), Todo::Ask(LeaseRequest::Update(_), _)));
+    assert_eq!(election.take(Answer::Failed, at(2_000), 0.0), Err(LeaseRequest::Read));
     let found = Answer::Found(held_by("a", 0, 0));
-    assert!(matches!(election.take(found, at(2_000), 0.0), Err(Ask::Update(_))));
+    assert!(matches!(election.take(found, at(2_000), 0.0), Err(LeaseRequest::Update(_))));
     assert_eq!(election.take(Answer::Written, at(2_000), 0.0), Ok(News::Renewed));
     assert_eq!(election.n_slow(), 1);
 }
@@ -75,7 +77,7 @@ fn a_leader_that_cannot_renew_gives_up_after_the_deadline_and_writes_no_longer_t
     let mut now = 2_000;
     while now < 12_000 {
         assert!(matches!(election.next(at(now)), Todo::Ask(..)), "{now}");
-        assert_eq!(election.take(Answer::Failed, at(now), 0.5), Err(Ask::Read));
+        assert_eq!(election.take(Answer::Failed, at(now), 0.5), Err(LeaseRequest::Read));
         assert_eq!(election.take(Answer::Failed, at(now), 0.5), Ok(News::NotAcquired));
         assert_eq!(election.writes_until(), Some(at(10_000).at));
         now += 2_000;
@@ -90,8 +92,8 @@ fn a_leader_that_cannot_renew_gives_up_after_the_deadline_and_writes_no_longer_t
 fn a_leader_that_sees_another_one_is_none_at_once() {
     for found in [held_by("b", 2_000, 1), Record { holder: String::new(), ..held_by("", 2, 1) }] {
         let mut election = leader(0);
-        assert!(matches!(election.next(at(2_000)), Todo::Ask(Ask::Update(_), _)));
-        assert_eq!(election.take(Answer::Failed, at(2_000), 0.0), Err(Ask::Read));
+        assert!(matches!(election.next(at(2_000)), Todo::Ask(LeaseRequest::Update(_), _)));
+        assert_eq!(election.take(Answer::Failed, at(2_000), 0.0), Err(LeaseRequest::Read));
         assert_eq!(election.take(Answer::Found(found), at(2_000), 0.0), Ok(News::NotAcquired));
         assert_eq!((election.writes_until(), election.next(at(2_000))), (None, Todo::GiveUp));
     }
@@ -101,7 +103,7 @@ fn a_leader_that_sees_another_one_is_none_at_once() {
 fn expiry_counts_from_when_a_renewal_was_seen_whatever_its_time_says() {
     let mut election = candidate("b");
     let read = |election: &mut Election, now: i64, renewed: i64| {
-        assert_eq!(election.next(at(now)), Todo::Ask(Ask::Read, None));
+        assert_eq!(election.next(at(now)), Todo::Ask(LeaseRequest::Read, None));
         election.take(Answer::Found(held_by("a", renewed, 4)), at(now), 1.0)
     };
     // The holder's clock is a year off.
@@ -114,7 +116,9 @@ fn expiry_counts_from_when_a_renewal_was_seen_whatever_its_time_says() {
     // Seen at 4.4 s, so it lasts until 19.4 s; the standby is there at that moment, not at 17.6 s and 22 s only.
     assert_eq!(read(&mut election, 17_600, 4_000 - year), Ok(News::NotAcquired));
     assert_eq!(election.next(at(17_600)), Todo::Wait(at(19_400).at));
-    let Err(Ask::Update(record)) = read(&mut election, 19_400, 4_000 - year) else { panic!() };
+    let Err(LeaseRequest::Update(record)) = read(&mut election, 19_400, 4_000 - year) else {
+        panic!()
+    };
     assert_eq!((record.holder.as_str(), record.transitions), ("b", 5));
     assert_eq!(record.acquired, Some(at(19_400).at));
     assert_eq!(election.take(Answer::Failed, at(19_400), 0.0), Ok(News::NotAcquired));
@@ -139,8 +143,10 @@ fn a_lease_that_was_given_back_is_taken_at_once() {
     assert!(election.take(Answer::Found(held_by("a", 0, 2)), at(0), 1.0).is_ok());
     let free = released(&held_by("a", 0, 2), at(500).wall);
     election.glimpse(free.clone(), at(500).at);
-    assert_eq!(election.next(at(500)), Todo::Ask(Ask::Read, None));
-    let Err(Ask::Update(record)) = election.take(Answer::Found(free.clone()), at(500), 0.0) else {
+    assert_eq!(election.next(at(500)), Todo::Ask(LeaseRequest::Read, None));
+    let Err(LeaseRequest::Update(record)) =
+        election.take(Answer::Found(free.clone()), at(500), 0.0)
+    else {
         panic!()
     };
     assert_eq!((record.transitions, record.holder.as_str()), (3, "b"));
@@ -154,7 +160,7 @@ fn a_lease_that_was_given_back_is_taken_at_once() {
 fn old_news_take_nothing_away_from_a_holder() {
     let mut election = candidate("b");
     election.glimpse(released(&Record::default(), at(0).wall), at(0).at);
-    assert_eq!(election.next(at(0)), Todo::Ask(Ask::Read, None));
+    assert_eq!(election.next(at(0)), Todo::Ask(LeaseRequest::Read, None));
     let held = Answer::Found(held_by("a", 0, 1));
     assert_eq!(election.take(held, at(0), 0.0), Ok(News::NotAcquired));
 }
@@ -197,7 +203,7 @@ struct World {
     candidates: Vec<Candidate>,
     lease: Option<(Record, u64)>,
     /// What is on its way to the server, with the version that it replaces.
-    requests: BTreeMap<u64, (Ask, u64)>,
+    requests: BTreeMap<u64, (LeaseRequest, u64)>,
     has_faults: bool,
     /// Until when each leader was allowed to write, by the world's clock: by name and term, since a candidate that never
     /// heard that it had the lease may get it again.
@@ -369,7 +375,7 @@ impl World {
         self.look(who, after);
     }
 
-    fn send(&mut self, who: usize, ask: Ask, limit: Option<i64>) {
+    fn send(&mut self, who: usize, ask: LeaseRequest, limit: Option<i64>) {
         let life = self.candidates[who].life;
         self.n_happenings += 1;
         let number = self.n_happenings;
@@ -389,12 +395,16 @@ impl World {
     fn arrive(&mut self, who: usize, number: u64) {
         let Some((ask, version)) = self.requests.remove(&number) else { return };
         let (answer, version) = match (ask, &self.lease) {
-            (Ask::Read, None) => (Answer::Missing, version),
-            (Ask::Read, Some((record, stored))) => (Answer::Found(record.clone()), *stored),
-            (Ask::Create(_), Some(_)) => (Answer::Failed, version),
-            (Ask::Update(_), Some((_, stored))) if *stored != version => (Answer::Failed, version),
-            (Ask::Update(_), None) => (Answer::Failed, version),
-            (Ask::Create(record), None) | (Ask::Update(record), Some(_)) => {
+            (LeaseRequest::Read, None) => (Answer::Missing, version),
+            (LeaseRequest::Read, Some((record, stored))) => {
+                (Answer::Found(record.clone()), *stored)
+            }
+            (LeaseRequest::Create(_), Some(_)) => (Answer::Failed, version),
+            (LeaseRequest::Update(_), Some((_, stored))) if *stored != version => {
+                (Answer::Failed, version)
+            }
+            (LeaseRequest::Update(_), None) => (Answer::Failed, version),
+            (LeaseRequest::Create(record), None) | (LeaseRequest::Update(record), Some(_)) => {
                 self.store(record);
                 (Answer::Written, self.lease.as_ref().unwrap().1)
             }

@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use serde::Deserialize;
 
 use super::request_header::{FrontProxy, Headers};
-use super::trust::{Authorities, Found, Missing};
+use super::trust::{Authorities, MissingParts, TrustUpdate};
 use crate::backoff::Backoff;
 use crate::transport::{Api, ApiError, Call};
 
@@ -49,27 +49,27 @@ struct Event {
 /// Looks up in the cluster what no file says.
 pub(crate) struct Lookup {
     api: Api,
-    wanted: Missing,
+    wanted: MissingParts,
     /// The problem that was logged last, so that it is logged once.
     complaint: Option<String>,
 }
 
 impl Lookup {
-    pub(crate) fn new(api: Api, wanted: Missing) -> Self {
+    pub(crate) fn new(api: Api, wanted: MissingParts) -> Self {
         Self { api, wanted, complaint: None }
     }
 
     /// Asks once. A cluster that publishes nothing is no failure.
-    pub(crate) async fn once(&mut self) -> Result<Found, String> {
+    pub(crate) async fn once(&mut self) -> Result<TrustUpdate, String> {
         match self.get().await {
             Ok(map) => self.read(&map),
-            Err(error) if error.code() == Some(404) => Ok(Found::default()),
+            Err(error) if error.code() == Some(404) => Ok(TrustUpdate::default()),
             Err(error) => Err(error.to_string()),
         }
     }
 
     /// Reports everything that is found, now and later. Never ends.
-    pub(crate) async fn follow(mut self, mut report: impl FnMut(Found)) {
+    pub(crate) async fn follow(mut self, mut report: impl FnMut(TrustUpdate)) {
         let mut backoff = Backoff::of_reflector();
         let mut has_warned = false;
         loop {
@@ -102,7 +102,7 @@ impl Lookup {
     }
 
     /// Reports changes until the watch ends.
-    async fn watch(&mut self, version: &str, report: &mut impl FnMut(Found)) {
+    async fn watch(&mut self, version: &str, report: &mut impl FnMut(TrustUpdate)) {
         let path = format!(
             "{CONFIG_MAPS}?watch=true&{SELECTOR}&resourceVersion={version}&timeoutSeconds={WATCH_SECONDS}"
         );
@@ -139,7 +139,7 @@ impl Lookup {
         }
     }
 
-    fn pass_on(&mut self, map: &ConfigMap, report: &mut impl FnMut(Found)) {
+    fn pass_on(&mut self, map: &ConfigMap, report: &mut impl FnMut(TrustUpdate)) {
         match self.read(map) {
             Ok(found) => {
                 self.complaint = None;
@@ -157,7 +157,7 @@ impl Lookup {
         }
     }
 
-    fn read(&self, map: &ConfigMap) -> Result<Found, String> {
+    fn read(&self, map: &ConfigMap) -> Result<TrustUpdate, String> {
         let value = |key: &str| {
             let text = map.data.as_ref().and_then(|data| data.get(key));
             text.filter(|text| !text.is_empty())
@@ -171,7 +171,7 @@ impl Lookup {
             let read = read.transpose().map_err(|error| format!("{key}: {error}"))?;
             Ok(read.unwrap_or_default())
         };
-        let mut found = Found::default();
+        let mut found = TrustUpdate::default();
         if self.wanted.client_ca {
             found.client_ca = authorities("client-ca-file")?.map(Arc::new);
         }

@@ -63,7 +63,7 @@ pub(crate) struct Trust {
 
 /// What was found in the cluster; what is `None` was not, and stays as it was.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct TrustUpdate {
     pub(crate) client_ca: Option<Arc<Authorities>>,
     pub(crate) front_proxy: Option<Arc<FrontProxy>>,
 }
@@ -76,7 +76,7 @@ impl Trust {
         clients.chain(proxies).cloned().collect()
     }
 
-    pub(crate) fn with_found(&self, found: Found) -> Self {
+    pub(crate) fn with_found(&self, found: TrustUpdate) -> Self {
         Self {
             client_ca: found.client_ca.or_else(|| self.client_ca.clone()),
             front_proxy: found.front_proxy.or_else(|| self.front_proxy.clone()),
@@ -93,12 +93,12 @@ impl Trust {
 
 /// Which parts have to be looked up in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Missing {
+pub(crate) struct MissingParts {
     pub(crate) client_ca: bool,
     pub(crate) front_proxy: bool,
 }
 
-impl Missing {
+impl MissingParts {
     pub(crate) const fn is_any(self) -> bool {
         self.client_ca || self.front_proxy
     }
@@ -153,8 +153,11 @@ impl Anchors {
         self.client_ca.is_some() || self.front_proxy.is_some()
     }
 
-    pub(crate) fn missing(&self) -> Missing {
-        Missing { client_ca: self.client_ca.is_none(), front_proxy: self.front_proxy.is_none() }
+    pub(crate) fn missing(&self) -> MissingParts {
+        MissingParts {
+            client_ca: self.client_ca.is_none(),
+            front_proxy: self.front_proxy.is_none(),
+        }
     }
 
     /// Reads the files again. Says whether anything is new.

@@ -64,7 +64,7 @@ pub(crate) struct Certificates {
 
 /// A certificate for each name, and one for all other names.
 #[derive(Clone, Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct CertificateChoice {
     by_name: Arc<BTreeMap<String, Arc<CertifiedKey>>>,
     otherwise: Arc<CertifiedKey>,
 }
@@ -104,7 +104,7 @@ impl Certificates {
     }
 
     /// Which certificate for which name. Explicit names win over those in certificates, earlier certificates over later.
-    pub(crate) fn chosen(&self) -> Chosen {
+    pub(crate) fn chosen(&self) -> CertificateChoice {
         let mut found = BTreeMap::new();
         let mut explicit = BTreeMap::new();
         for source in self.named.iter().rev() {
@@ -119,11 +119,11 @@ impl Certificates {
             }
         }
         found.append(&mut explicit);
-        Chosen { by_name: Arc::new(found), otherwise: self.main.certified.clone() }
+        CertificateChoice { by_name: Arc::new(found), otherwise: self.main.certified.clone() }
     }
 }
 
-impl Chosen {
+impl CertificateChoice {
     /// The addresses that certificates were given for, each with what to show to a client that names nothing.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (IpAddr, Self)> + '_ {
         self.by_name.iter().filter_map(|(name, certified)| {
@@ -148,7 +148,7 @@ impl Chosen {
     }
 }
 
-impl ResolvesServerCert for Chosen {
+impl ResolvesServerCert for CertificateChoice {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let named = hello.server_name().and_then(|name| self.for_name(name));
         Some(named.unwrap_or(&self.otherwise).clone())

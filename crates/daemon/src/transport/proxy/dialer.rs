@@ -21,7 +21,7 @@ use crate::transport::stream::ConnectedStream;
 type Tcp = TokioIo<TcpStream>;
 type Stream = MaybeHttpsStream<Tcp>;
 /// A connection to where a URL leads, or to a proxy that reads requests.
-type Dialed = ConnectedStream<Stream>;
+type DialedStream = ConnectedStream<Stream>;
 
 /// Connects to where a URL leads, or to the proxy on the way there.
 #[derive(Clone)]
@@ -92,7 +92,7 @@ impl<C> Dialer<C> {
     }
 }
 
-type Dialing = Pin<Box<dyn Future<Output = Result<Dialed, BoxError>> + Send>>;
+type DialFuture = Pin<Box<dyn Future<Output = Result<DialedStream, BoxError>> + Send>>;
 
 impl<C> Service<Uri> for Dialer<C>
 where
@@ -100,9 +100,9 @@ where
     C::Error: Into<BoxError>,
     C::Future: Send + 'static,
 {
-    type Response = Dialed;
+    type Response = DialedStream;
     type Error = BoxError;
-    type Future = Dialing;
+    type Future = DialFuture;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         match &mut self.way {
@@ -113,7 +113,7 @@ where
         }
     }
 
-    fn call(&mut self, uri: Uri) -> Dialing {
+    fn call(&mut self, uri: Uri) -> DialFuture {
         match &mut self.way {
             Way::Direct(connector) => {
                 let connecting = connector.call(uri);
@@ -148,7 +148,7 @@ fn proxied<E: Into<BoxError>>(
     proxy: Arc<str>,
     is_forwarded: bool,
     connecting: impl Future<Output = Result<Stream, E>> + Send + 'static,
-) -> Dialing {
+) -> DialFuture {
     Box::pin(async move {
         match connecting.await {
             Ok(stream) => Ok(dialed(stream, is_forwarded)),
@@ -158,7 +158,7 @@ fn proxied<E: Into<BoxError>>(
 }
 
 /// With `is_forwarded` each request that is sent names the server.
-fn dialed(stream: Stream, is_forwarded: bool) -> Dialed {
+fn dialed(stream: Stream, is_forwarded: bool) -> DialedStream {
     ConnectedStream::new(
         stream,
         if is_forwarded { |stream| stream.connected().proxy(true) } else { Stream::connected },

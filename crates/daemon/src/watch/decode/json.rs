@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{Frame, ListEnd, MalformedObject, is_kept};
-use crate::kinds::{Form, Keep, WatchedKind};
+use crate::kinds::{Form, Retention, WatchedKind};
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -136,7 +136,7 @@ fn pod(kind: &WatchedKind, text: &str) -> Result<Pod, String> {
 
 fn node(kind: &WatchedKind, text: &str) -> Result<Node, String> {
     let mut node = Node::from_json(text).map_err(|error| error.to_string())?;
-    if kind.keep == Keep::All {
+    if kind.keep == Retention::All {
         let source = Source::of_node(text).map_err(|error| error.to_string())?;
         node.source = Some(Arc::new(source));
     }

@@ -32,7 +32,7 @@ const MOST_VALUES: usize = 16;
 
 /// What a budget says of the pods that it covers.
 #[derive(Debug)]
-enum Selected {
+enum BudgetSelector {
     /// None, as an empty one does here.
     Nothing,
     By(LabelSelector),
@@ -43,7 +43,7 @@ enum Selected {
 /// What a budget says; read once, and kept with its object.
 #[derive(Debug)]
 pub(super) struct Terms {
-    selected: Selected,
+    selected: BudgetSelector,
     pub(super) allowed: i64,
     /// Names of pods whose disruption is counted already.
     disrupted: BTreeSet<String>,
@@ -55,7 +55,7 @@ impl Terms {
         let disrupted =
             status["disruptedPods"].as_object().into_iter().flat_map(|pods| pods.iter());
         Self {
-            selected: Selected::read(&json["spec"]["selector"]),
+            selected: BudgetSelector::read(&json["spec"]["selector"]),
             allowed: status["disruptionsAllowed"].as_i64().unwrap_or(0),
             disrupted: disrupted.map(|(name, _)| name.to_owned()).collect(),
         }
@@ -67,7 +67,7 @@ impl Terms {
     }
 }
 
-impl Selected {
+impl BudgetSelector {
     fn read(written: &Json) -> Self {
         if written.is_null() {
             return Self::Nothing;
@@ -158,7 +158,7 @@ impl NamespaceBudgets {
         let mut all = Self { number, ..Self::default() };
         for object in objects {
             let terms = object.read_as(Terms::read);
-            if matches!(terms.selected, Selected::Nothing) {
+            if matches!(terms.selected, BudgetSelector::Nothing) {
                 continue;
             }
             let at = all.budgets.len();
@@ -235,7 +235,7 @@ impl NamespaceBudgets {
     /// Says that budgets protect pods which they may not mean.
     fn warn_once(&mut self, namespace: &str, cover: &Cover) {
         let is_too_long =
-            |at: &&usize| matches!(self.budgets[**at].terms.selected, Selected::Everything);
+            |at: &&usize| matches!(self.budgets[**at].terms.selected, BudgetSelector::Everything);
         let too_long = cover.budgets.iter().find(is_too_long).copied();
         let Some(at) = cover.not_compared.or(too_long).filter(|_| !self.has_warned) else { return };
         self.has_warned = true;

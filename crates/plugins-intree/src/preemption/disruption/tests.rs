@@ -183,7 +183,7 @@ proptest! {
         prop_assert!(violating.iter().copied().eq(of(true)));
         prop_assert!(others.iter().copied().eq(of(false)));
 
-        let mut left = Left::default();
+        let mut left = RemainingBudgets::default();
         let let_go: Vec<bool> = pods.iter().map(|pod| budgets.let_go(pod, &mut left)).collect();
         prop_assert_eq!(let_go, walk_to_the_first(&plain, &pods));
     }
@@ -310,5 +310,5 @@ fn what_was_not_compared_is_named_and_lets_no_unit_go() {
         .map(|(_, names)| names.iter().map(ToString::to_string).collect())
         .collect();
     assert_eq!(names, vec![vec!["b00008".to_owned()]; 2]);
-    assert!(!budgets.let_go(&pods[0], &mut Left::default()));
+    assert!(!budgets.let_go(&pods[0], &mut RemainingBudgets::default()));
 }

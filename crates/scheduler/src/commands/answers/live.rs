@@ -12,18 +12,18 @@ use super::{
     CapacityArgs, DrainArgs, ExplainArgs, FragmentationArgs, PreemptArgs, QueueArgs, WhatIfArgs,
     check_changes, names_in, no_pod,
 };
-use crate::commands::sources::{Live, Manifests, Output};
+use crate::commands::sources::{LiveCluster, Manifests, Output};
 use crate::commands::terminal::{end_work, print_answer};
 
 /// Answers to a command's questions, in their order.
-struct Answered<'a> {
+struct LiveAnswers<'a> {
     format: Format,
-    live: &'a Live,
+    live: &'a LiveCluster,
     answers: Vec<Value>,
 }
 
-impl<'a> Answered<'a> {
-    const fn new(output: Output, live: &'a Live) -> Self {
+impl<'a> LiveAnswers<'a> {
+    const fn new(output: Output, live: &'a LiveCluster) -> Self {
         Self { format: output.format, live, answers: Vec::new() }
     }
 
@@ -105,7 +105,7 @@ fn objects_in<'a>(manifests: &'a [Value], namespace: &'a str) -> impl Iterator<I
 
 /// Asks about pods by name and by manifest; `more` stands in each question besides.
 fn about_pods(
-    answered: &mut Answered<'_>,
+    answered: &mut LiveAnswers<'_>,
     kind: QuestionKind,
     named: &[PodName],
     manifests: &Manifests,
@@ -132,8 +132,8 @@ fn about_pods(
     Ok(())
 }
 
-pub(super) fn explained(args: &ExplainArgs, live: &Live) -> Result<bool> {
-    let mut answered = Answered::new(args.output, live);
+pub(super) fn explained(args: &ExplainArgs, live: &LiveCluster) -> Result<bool> {
+    let mut answered = LiveAnswers::new(args.output, live);
     let more = if args.suggest { json!({"suggest": true}) } else { json!({}) };
     let manifests = without_groups(live.manifests(&args.about.pods)?)?;
     let named = names_in(live.namespace(), &args.about.pod)?;
@@ -141,15 +141,15 @@ pub(super) fn explained(args: &ExplainArgs, live: &Live) -> Result<bool> {
     answered.print(has_verdict(&["Fits", "Bound"]))
 }
 
-pub(super) fn preempted(args: &PreemptArgs, live: &Live) -> Result<bool> {
-    let mut answered = Answered::new(args.output, live);
+pub(super) fn preempted(args: &PreemptArgs, live: &LiveCluster) -> Result<bool> {
+    let mut answered = LiveAnswers::new(args.output, live);
     let manifests = without_groups(live.manifests(&args.about.pods)?)?;
     let named = names_in(live.namespace(), &args.about.pod)?;
     about_pods(&mut answered, QuestionKind::Preemption, &named, &manifests, &json!({}))?;
     answered.print(has_verdict(&["Fits", "FitsAfterPreemption", "Bound"]))
 }
 
-pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
+pub(super) fn what_if(args: &WhatIfArgs, live: &LiveCluster) -> Result<bool> {
     let Manifests { all: manifests, stand_for_none } = live.manifests(&args.add)?;
     let mut changes: Vec<Value> = manifests
         .iter()
@@ -192,22 +192,22 @@ pub(super) fn what_if(args: &WhatIfArgs, live: &Live) -> Result<bool> {
     let gone = deleted.iter().chain(&evicted);
     let named = named.or_else(|| gone.map(|pod| &*pod.namespace).next());
     let namespace = named.unwrap_or_else(|| live.namespace());
-    let mut answered = Answered::new(args.output, live);
+    let mut answered = LiveAnswers::new(args.output, live);
     let mut spec = json!({"changes": changes});
     add_objects(&mut spec, objects(&manifests));
     answered.ask(QuestionKind::WhatIf, namespace, &spec)?;
     answered.print(|answer| answer["fits"] == true)
 }
 
-pub(super) fn drained(args: &DrainArgs, live: &Live) -> Result<bool> {
+pub(super) fn drained(args: &DrainArgs, live: &LiveCluster) -> Result<bool> {
     let nodes = args.nodes_among(|selector| live.nodes_with(selector))?;
     let spec = json!({"nodes": nodes, "disableEviction": args.disable_eviction});
-    let mut answered = Answered::new(args.output, live);
+    let mut answered = LiveAnswers::new(args.output, live);
     answered.ask(QuestionKind::Drain, "", &spec)?;
     answered.print(|answer| answer["fits"] == true)
 }
 
-pub(super) fn counted(args: &CapacityArgs, live: &Live) -> Result<bool> {
+pub(super) fn counted(args: &CapacityArgs, live: &LiveCluster) -> Result<bool> {
     let manifests = without_groups(live.manifests(std::slice::from_ref(&args.pod))?)?;
     let Manifests { all: manifests, stand_for_none } = manifests;
     let pods: Vec<&Value> = pods(&manifests).collect();
@@ -218,21 +218,21 @@ pub(super) fn counted(args: &CapacityArgs, live: &Live) -> Result<bool> {
     let max = args.max.max(args.at_least);
     let mut spec = json!({"pod": template, "max": max, "steps": args.steps});
     add_objects(&mut spec, objects_in(&manifests, namespace));
-    let mut answered = Answered::new(args.output, live);
+    let mut answered = LiveAnswers::new(args.output, live);
     answered.ask(QuestionKind::Capacity, namespace, &spec)?;
     let at_least = u64::try_from(args.at_least)?;
     answered.print(|answer| answer["count"].as_u64() >= Some(at_least))
 }
 
-pub(super) fn queued(args: &QueueArgs, live: &Live) -> Result<bool> {
-    let mut answered = Answered::new(args.output, live);
+pub(super) fn queued(args: &QueueArgs, live: &LiveCluster) -> Result<bool> {
+    let mut answered = LiveAnswers::new(args.output, live);
     answered.ask(QuestionKind::Queue, live.namespace(), &json!({"limit": args.limit}))?;
     answered.print(|_| true)
 }
 
-pub(super) fn fragmented(args: &FragmentationArgs, live: &Live) -> Result<bool> {
+pub(super) fn fragmented(args: &FragmentationArgs, live: &LiveCluster) -> Result<bool> {
     let spec = json!({"by": args.by, "maxShapes": args.max_shapes});
-    let mut answered = Answered::new(args.output, live);
+    let mut answered = LiveAnswers::new(args.output, live);
     answered.ask(QuestionKind::Fragmentation, "", &spec)?;
     answered.print(|_| true)
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use kube_scheduler_config::{
-    DecodeError, DecodeOutcome, decode_as_far_as_possible, default, validate,
+    ConfigDecodeError, DecodeOutcome, decode_as_far_as_possible, default, validate,
 };
 use kube_scheduler_runtime::Registry;
 use serde::Serialize;
@@ -101,11 +101,13 @@ pub(super) fn findings(
 }
 
 /// One finding for each thing that is wrong with a text.
-fn of_decoding(error: DecodeError) -> Vec<Finding> {
+fn of_decoding(error: ConfigDecodeError) -> Vec<Finding> {
     match error {
-        DecodeError::Strict(complaints) => complaints
+        ConfigDecodeError::Strict(complaints) => complaints
             .into_iter()
-            .map(|complaint| Finding::error("", DecodeError::Strict(vec![complaint]).to_string()))
+            .map(|complaint| {
+                Finding::error("", ConfigDecodeError::Strict(vec![complaint]).to_string())
+            })
             .collect(),
         other => vec![Finding::error("", crate::failure::chain(&anyhow::Error::new(other)))],
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use kube_scheduler_api_types::named_enum;
 use kube_scheduler_config::{
-    ALL_PLUGINS, Configuration, DEFAULT_SCHEDULER_NAME, Extender, FeatureGates,
+    ALL_PLUGINS, Configuration, DEFAULT_SCHEDULER_NAME, ExtenderConfig, FeatureGates,
     KubeSchedulerProfile, PluginsField, RetiredKind, default_plugins, named_plugins,
     overridden_defaults, retired,
 };
@@ -418,7 +418,7 @@ fn percentages(read: &Configuration, findings: &mut Vec<Finding>) {
     }
 }
 
-fn check_extender(path: &str, extender: &Extender, findings: &mut Vec<Finding>) {
+fn check_extender(path: &str, extender: &ExtenderConfig, findings: &mut Vec<Finding>) {
     let verbs = [
         &extender.filter_verb,
         &extender.preempt_verb,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use kube_scheduler_config::{
-    DecodeError, DecodeOutcome, RetiredKind, decode_as_far_as_possible, retired, to_yaml,
+    ConfigDecodeError, DecodeOutcome, RetiredKind, decode_as_far_as_possible, retired, to_yaml,
 };
 use serde_json::{Map, Value, json};
 
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let migrated = read_or_stdin(&args.file)
         .and_then(|text| migrate(&text).with_context(|| args.file.display().to_string()));
-    let Migrated { text, remarks } = match migrated {
+    let Migration { text, remarks } = match migrated {
         Ok(migrated) => migrated,
         Err(error) => {
             crate::failure::report(&error);
@@ -46,13 +46,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 #[derive(Debug)]
-struct Migrated {
+struct Migration {
     text: String,
     /// What is left out or means something else now.
     remarks: Vec<String>,
 }
 
-fn migrate(text: &str) -> Result<Migrated> {
+fn migrate(text: &str) -> Result<Migration> {
     let value: Value = serde_saphyr::from_str(text).context("not YAML or JSON")?;
     let Value::Object(mut old) = value else { bail!("expected an object at the top") };
     let kind = old.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -73,16 +73,16 @@ fn migrate(text: &str) -> Result<Migrated> {
     for error in errors {
         match error {
             // Fields that are gone are reported with what replaces them, and are left out by writing what was read.
-            DecodeError::Strict(complaints) => remarks.extend(
+            ConfigDecodeError::Strict(complaints) => remarks.extend(
                 complaints
                     .into_iter()
-                    .map(|complaint| DecodeError::Strict(vec![complaint]).to_string()),
+                    .map(|complaint| ConfigDecodeError::Strict(vec![complaint]).to_string()),
             ),
             other => remarks.push(other.to_string()),
         }
     }
     let configuration = configuration.ok_or_else(|| anyhow!("{}", remarks.join("; ")))?;
-    Ok(Migrated { text: to_yaml(&configuration)?, remarks })
+    Ok(Migration { text: to_yaml(&configuration)?, remarks })
 }
 
 /// Turns a configuration of an older version into one of v1, in place.
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     fn migrated(text: &str) -> (Value, Vec<String>) {
-        let Migrated { text, remarks } = migrate(text).unwrap();
+        let Migration { text, remarks } = migrate(text).unwrap();
         load(&text, &FeatureGates::default()).unwrap();
         (serde_saphyr::from_str(&text).unwrap(), remarks)
     }

@@ -32,7 +32,7 @@ pub(super) struct Report {
     /// Resident memory of this process: API server, nodes and scheduler together.
     pub(super) memory_bytes: Option<u64>,
     /// Pods that were not bound, and why.
-    pub(super) pending: Vec<Pending>,
+    pub(super) pending: Vec<UnplacedPod>,
     /// What came after all that, with gangs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) urgent_gang: Option<UrgentGang>,
@@ -78,7 +78,7 @@ pub(super) struct Quantiles {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Pending {
+pub(super) struct UnplacedPod {
     pub(super) pod: String,
     pub(super) message: String,
 }
@@ -115,8 +115,10 @@ impl Report {
             } else {
                 pods.gated += usize::from(pod.is_gated());
                 pods.pending += usize::from(!pod.is_gated());
-                pending
-                    .push(Pending { pod: format!("default/{name}"), message: pod.message.clone() });
+                pending.push(UnplacedPod {
+                    pod: format!("default/{name}"),
+                    message: pod.message.clone(),
+                });
             }
         }
         let per_node: Vec<usize> = on_node.into_values().collect();

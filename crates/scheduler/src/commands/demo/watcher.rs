@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use kube_scheduler_api_types::lock;
-use kube_scheduler_devcluster::{ApiError, ChangeType, DevCluster, Object, PODS, Selection};
+use kube_scheduler_devcluster::{
+    ChangeType, DevCluster, PODS, Selection, StatusError, StoredObject,
+};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -61,7 +63,7 @@ pub(super) struct PodWatcher {
 }
 
 impl PodWatcher {
-    pub(super) fn start(cluster: &DevCluster) -> Result<Self, ApiError> {
+    pub(super) fn start(cluster: &DevCluster) -> Result<Self, StatusError> {
         let (_, mut events) = cluster.list_and_watch(PODS, Selection::all())?;
         let pods = PodRecords::default();
         let (publish, n_bound) = watch::channel(0);
@@ -89,7 +91,7 @@ impl Drop for PodWatcher {
 }
 
 /// Records a pod's state. Returns whether it is newly bound.
-fn record(records: &mut BTreeMap<String, PodRecord>, pod: &Object, now: Instant) -> bool {
+fn record(records: &mut BTreeMap<String, PodRecord>, pod: &StoredObject, now: Instant) -> bool {
     let value = pod.value();
     let entry = records.entry(pod.name().to_owned()).or_insert_with(|| PodRecord {
         shape: pod.label(SHAPE).unwrap_or_default().to_owned(),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use kube_scheduler_api_types::named_enum;
 use kube_scheduler_api_types::numbers::Numbers;
-use kube_scheduler_devcluster::{ApiError, DevCluster, NODES, NodeTemplate, SampleDevices};
+use kube_scheduler_devcluster::{DevCluster, NODES, NodeTemplate, SampleDevices, StatusError};
 use serde_json::{Value, json};
 
 use super::devices::{self, DeviceRoom};
@@ -163,7 +163,7 @@ impl Workload {
     }
 
     /// Creates the nodes, named by kind, and the objects that pods refer to.
-    pub(super) fn build_cluster(&self, cluster: &DevCluster) -> Result<(), ApiError> {
+    pub(super) fn build_cluster(&self, cluster: &DevCluster) -> Result<(), StatusError> {
         let counts = self.counts();
         // Twice the size that an even spread of all pods needs. For kinds of nodes that only some pods can use: twice what
         // those need.
@@ -222,7 +222,7 @@ impl Workload {
     }
 
     /// Puts the large image on every tenth plain node.
-    fn place_images(&self, cluster: &DevCluster) -> Result<(), ApiError> {
+    fn place_images(&self, cluster: &DevCluster) -> Result<(), StatusError> {
         let nodes = cluster.list(NODES, &kube_scheduler_devcluster::Selection::all()).items;
         for node in nodes.iter().filter(|node| node.name().starts_with("plain-")).step_by(10) {
             cluster.edit(NODES, "", node.name(), |node| {

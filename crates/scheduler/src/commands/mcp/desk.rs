@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
 
-use crate::commands::sources::{Asked, Source};
+use crate::commands::sources::{QueryableCluster, Source};
 
 /// Questions that wait or are answered; further ones are refused.
 const MAX_QUESTIONS: usize = 4;
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const EVERYTHING: Visibility = Visibility { nodes: true, all_pods: true };
 
 /// An answer, and who gave it from what.
-pub(super) struct Answered {
+pub(super) struct DeskAnswer {
     pub(super) answer: Value,
     pub(super) remarks: Vec<String>,
 }
@@ -40,9 +40,9 @@ pub(super) struct Desk {
 }
 
 /// Ends the work on an answer once its caller is gone.
-struct Wanted(Interrupt);
+struct InterruptOnDrop(Interrupt);
 
-impl Drop for Wanted {
+impl Drop for InterruptOnDrop {
     fn drop(&mut self) {
         self.0.set();
     }
@@ -63,7 +63,7 @@ impl Desk {
     ///
     /// # Errors
     /// If the arguments are no question, or it cannot be answered; the text is for who asked.
-    pub(super) async fn answer(&self, kind: QuestionKind, arguments: Value) -> Result<Answered> {
+    pub(super) async fn answer(&self, kind: QuestionKind, arguments: Value) -> Result<DeskAnswer> {
         let n_bytes = arguments.to_string().len();
         if n_bytes > Question::MAX_LENGTH {
             let max = Question::MAX_LENGTH;
@@ -80,7 +80,7 @@ impl Desk {
             let turn = self.turn.clone().lock_owned().await;
             let (source, registry) = (self.source.clone(), self.registry.clone());
             let interrupt = Interrupt::default();
-            let wanted = Wanted(interrupt.clone());
+            let wanted = InterruptOnDrop(interrupt.clone());
             let work = tokio::task::spawn_blocking(move || {
                 let answered = answered(question, &source, registry, &interrupt);
                 drop(turn);
@@ -104,7 +104,7 @@ fn answered(
     source: &Source,
     registry: Registry,
     interrupt: &Interrupt,
-) -> Result<Answered> {
+) -> Result<DeskAnswer> {
     let source = source.until(interrupt.clone());
     let mut remarks = Vec::new();
     let mut remark = |text| remarks.push(text);
@@ -115,7 +115,7 @@ fn answered(
             answer
         }
         None => {
-            let asked: Asked = source.load(&[], registry, &mut remark)?;
+            let asked: QueryableCluster = source.load(&[], registry, &mut remark)?;
             let question = question.of_objects();
             let inquiry = Inquiry::new(&question, &asked.engine, asked.now);
             let answer = inquiry.answer(&question, interrupt);
@@ -128,5 +128,5 @@ fn answered(
             answer
         }
     };
-    Ok(Answered { answer, remarks })
+    Ok(DeskAnswer { answer, remarks })
 }

@@ -8,7 +8,7 @@ use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
 
-use super::desk::{Answered, Desk};
+use super::desk::{Desk, DeskAnswer};
 use super::tools;
 
 /// Answers a client.
@@ -57,7 +57,7 @@ impl ServerHandler for Service {
         };
         // What is wrong with a question, its client can see and mend.
         let result = match result {
-            Ok(Answered { answer, remarks }) => {
+            Ok(DeskAnswer { answer, remarks }) => {
                 let mut content = vec![ContentBlock::text(answer.to_string())];
                 content.push(ContentBlock::text(remarks.join("\n")));
                 let mut result = CallToolResult::success(content);

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const LOOKUP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A scheduler that runs, and the API server beside it.
-pub(crate) struct Live {
+pub(crate) struct LiveCluster {
     pub(super) runtime: Runtime,
     pub(super) endpoint: Endpoint,
     pub(super) scheduler: RunningScheduler,
@@ -57,7 +57,7 @@ fn named_pods(namespace: &str, spec: &Value) -> Vec<PodName> {
     named.map(|(of, name)| PodName { namespace: of.into(), name: name.into() }).collect()
 }
 
-impl Live {
+impl LiveCluster {
     /// Who has given these answers, and as of when.
     pub(crate) fn answered(&self, answers: &[Value]) -> String {
         let versions = answers.iter().filter_map(|answer| answer["resourceVersion"].as_str());

@@ -7,7 +7,7 @@ use kube_scheduler_answers::{PodName, Refusal};
 use kube_scheduler_api_types::Pod;
 use serde_json::Value;
 
-use super::Asked;
+use super::QueryableCluster;
 use crate::commands::answers::hint_about;
 
 /// How many namespaces are named.
@@ -60,7 +60,7 @@ impl Trace {
     }
 }
 
-impl Asked {
+impl QueryableCluster {
     /// Why there is no answer; of a pod that is not there, with what else was read of it.
     pub(crate) fn refused(&self, refusal: Refusal) -> anyhow::Error {
         match &refusal {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tempfile::{TempDir, tempdir};
 
-use super::servers::{Authority, Issued, Server};
+use super::servers::{Authority, IssuedCertificate, Server};
 use super::{DEADLINE, ask, kubeconfig};
 use crate::transport::{Api, Endpoint};
 /// A scheduler's credentials in files, and a server that knows their authorities.
@@ -29,7 +29,7 @@ impl Rotation {
     }
 
     /// Puts a new certificate and its key in place.
-    fn renew(&self) -> Issued {
+    fn renew(&self) -> IssuedCertificate {
         let issued = self.clients.client("scheduler");
         self.write("client.crt", &issued.certificate);
         self.write("client.key", &issued.key);
@@ -61,7 +61,7 @@ async fn a_renewed_certificate_is_used_and_old_connections_end() {
         let rotation = Rotation::new(&Authority::new(), protocols).await;
         let first = rotation.renew();
         let api = rotation.api().await;
-        let connections_with = async |issued: &Issued| {
+        let connections_with = async |issued: &IssuedCertificate| {
             let mut connections = Vec::new();
             for _ in 0..2 {
                 let (connection, certificate) = rotation.way(&api).await;

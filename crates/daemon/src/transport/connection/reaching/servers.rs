@@ -29,7 +29,7 @@ pub(super) struct Authority {
 }
 
 /// A certificate and its key, in PEM.
-pub(super) struct Issued {
+pub(super) struct IssuedCertificate {
     pub(super) certificate: String,
     pub(super) key: String,
 }
@@ -43,17 +43,22 @@ impl Authority {
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
-    fn sign(&self, name: &str, names: &[&str], usage: ExtendedKeyUsagePurpose) -> Issued {
+    fn sign(
+        &self,
+        name: &str,
+        names: &[&str],
+        usage: ExtendedKeyUsagePurpose,
+    ) -> IssuedCertificate {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
         params.extended_key_usages = vec![usage];
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
-        Issued { certificate, key: key.serialize_pem() }
+        IssuedCertificate { certificate, key: key.serialize_pem() }
     }
 
-    pub(super) fn client(&self, name: &str) -> Issued {
+    pub(super) fn client(&self, name: &str) -> IssuedCertificate {
         self.sign(name, &[], ExtendedKeyUsagePurpose::ClientAuth)
     }
 
@@ -86,7 +91,7 @@ impl Authority {
     }
 }
 
-impl Issued {
+impl IssuedCertificate {
     pub(super) fn der(&self) -> Vec<u8> {
         CertificateDer::from_pem_slice(self.certificate.as_bytes()).unwrap().to_vec()
     }
