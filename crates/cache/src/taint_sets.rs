@@ -15,7 +15,7 @@ pub struct TaintSetId(u32);
 
 impl TaintSetId {
     /// The number of the empty list of taints.
-    pub const EMPTY: Self = Self(NOTHING);
+    pub(crate) const EMPTY: Self = Self(NOTHING);
 
     /// The number as an index, for tables with one entry per id. See [`TaintSets::n_ids`].
     pub const fn index(self) -> usize {

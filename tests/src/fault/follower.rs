@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 use kube_scheduler_engine::{Input, KnownObjects, WatchedKey};
 use kube_scheduler_framework::EventObject;
 
-use super::server::{Gone, Server};
+use super::server::{RevisionTooOld, Server};
 use crate::history::Numbers;
 
 /// Objects of a list that arrive at once.
@@ -104,7 +104,7 @@ impl Follower {
                 Some("resumes")
             }
             State::Watching => match server.next_after(self.kind, self.version) {
-                Err(Gone) => {
+                Err(RevisionTooOld) => {
                     self.state = State::Unlisted;
                     Some("must list again")
                 }

@@ -28,13 +28,13 @@ const LENGTH: Duration = Duration::from_millis(5);
 pub(super) struct Request {
     pub(super) seat: usize,
     pub(super) life: u64,
-    pub(super) sent: Sent,
+    pub(super) sent: SentWrite,
     pub(super) stage: Stage,
 }
 
 /// What a request writes.
 #[derive(Clone, Debug)]
-pub(super) enum Sent {
+pub(super) enum SentWrite {
     /// What the outbox gave out.
     Write(PodWrite),
     /// A plugin's own binding, which no outbox orders and no shell looks up.
@@ -46,7 +46,7 @@ fn is_allocation(write: &ObjectWrite) -> bool {
     matches!(write, ObjectWrite::ReplaceStatus(claim) if !claim.json["status"]["allocation"].is_null())
 }
 
-impl Sent {
+impl SentWrite {
     const fn pod(&self) -> &PodRef {
         match self {
             Self::Write(write) => write.pod(),
@@ -97,7 +97,7 @@ impl Sent {
 #[derive(Clone, Debug)]
 pub(super) enum Stage {
     /// On its way to the server.
-    Sent,
+    SentWrite,
     /// A binding of unknown outcome: the pod is read.
     LookUp { failure: Failure },
     /// The answer is on its way back.
@@ -157,10 +157,10 @@ impl Simulation {
                 ));
             }
             _ if !is_awaited => drop(self.requests.swap_remove(at)),
-            Stage::Sent if request.sent.ends_with_lease() && !self.leads(&request) => {
+            Stage::SentWrite if request.sent.ends_with_lease() && !self.leads(&request) => {
                 self.requests[at].stage = Stage::Answered(Err(timed_out()));
             }
-            Stage::Sent => {
+            Stage::SentWrite => {
                 let stage = self.arrive(&request)?;
                 match self.tried_again(&request.sent, &stage) {
                     Some(sent) => self.requests[at].sent = sent,
@@ -183,8 +183,8 @@ impl Simulation {
     }
 
     /// A patch whose revision is over, with the present one, unless its sender has tried often enough.
-    fn tried_again(&mut self, sent: &Sent, stage: &Stage) -> Option<Sent> {
-        let Sent::Write(PodWrite::Object { write, .. }) = sent else { return None };
+    fn tried_again(&mut self, sent: &SentWrite, stage: &Stage) -> Option<SentWrite> {
+        let SentWrite::Write(PodWrite::Object { write, .. }) = sent else { return None };
         let Stage::Answered(Err(failure)) = stage else { return None };
         let write =
             self.server.with_present_revision(write).filter(|_| failure.code() == Some(409))?;
@@ -192,7 +192,7 @@ impl Simulation {
             return None;
         }
         let mut again = sent.clone();
-        if let Sent::Write(PodWrite::Object { write: known, .. }) = &mut again {
+        if let SentWrite::Write(PodWrite::Object { write: known, .. }) = &mut again {
             *known = write;
         }
         self.trace.add(format!("  {} of {} is tried again", sent.word(), sent.pod()));
@@ -204,7 +204,7 @@ impl Simulation {
     }
 
     /// The server does what it is asked to while its scheduler waits for the answer.
-    fn carry_out(&mut self, sent: &Sent) -> Result<Answer> {
+    fn carry_out(&mut self, sent: &SentWrite) -> Result<Answer> {
         let answer = self.execute(sent)?;
         if answer.is_ok() && sent.word() == "binding" {
             self.server.check_claims_of(sent.pod())?;
@@ -218,7 +218,7 @@ impl Simulation {
         let sent = &request.sent;
         let fate = if self.is_healing { u64::MAX } else { self.numbers.below(16) };
         let fails = self.suffers(Fault::Writes);
-        let unknown = |sent: &Sent| match sent.is_looked_up() {
+        let unknown = |sent: &SentWrite| match sent.is_looked_up() {
             true => Stage::LookUp { failure: timed_out() },
             false => Stage::Answered(Err(timed_out())),
         };
@@ -263,16 +263,16 @@ impl Simulation {
     }
 
     /// The server does what it is asked to.
-    fn execute(&mut self, sent: &Sent) -> Result<Answer> {
+    fn execute(&mut self, sent: &SentWrite) -> Result<Answer> {
         let key = key_of(sent.pod());
         let done = |written: std::result::Result<(), Refusal>| {
             written.map(|()| Success::Done).map_err(refused)
         };
         let write = match sent {
-            Sent::OwnBinding(OwnBinding { pod, node, .. }) => {
+            SentWrite::OwnBinding(OwnBinding { pod, node, .. }) => {
                 return Ok(done(self.server.bind(&key, &pod.uid, node)?));
             }
-            Sent::Write(write) => write,
+            SentWrite::Write(write) => write,
         };
         Ok(match write {
             PodWrite::Bind { pod, node, .. } => done(self.server.bind(&key, &pod.uid, node)?),
@@ -309,8 +309,8 @@ impl Simulation {
     }
 
     /// Reads a pod to see whether its binding stands.
-    fn look_up(&mut self, sent: &Sent, failure: Failure) -> Answer {
-        let Sent::Write(PodWrite::Bind { pod, node, .. }) = sent else { return Err(failure) };
+    fn look_up(&mut self, sent: &SentWrite, failure: Failure) -> Answer {
+        let SentWrite::Write(PodWrite::Bind { pod, node, .. }) = sent else { return Err(failure) };
         let read = self.server.get("Pod", &key_of(pod));
         let stands = read.is_some_and(|read| {
             read["metadata"]["uid"] == *pod.uid && read["spec"]["nodeName"] == **node
@@ -320,11 +320,11 @@ impl Simulation {
     }
 
     /// A scheduler gets the answer to its request.
-    fn answer(&mut self, seat: usize, sent: Sent, answer: Answer) -> Result<()> {
+    fn answer(&mut self, seat: usize, sent: SentWrite, answer: Answer) -> Result<()> {
         let Some(instance) = self.instance(seat) else { return Ok(()) };
         let uid = sent.pod().uid.clone();
         let (input, cause) = match sent {
-            Sent::OwnBinding(OwnBinding { token, .. }) => {
+            SentWrite::OwnBinding(OwnBinding { token, .. }) => {
                 let cause = Cause::Bound { uid, is_done: answer.is_ok() };
                 let status = match answer {
                     Ok(_) => Status::SUCCESS,
@@ -332,7 +332,7 @@ impl Simulation {
                 };
                 (Input::WorkFinished { token, status }, cause)
             }
-            Sent::Write(write) => {
+            SentWrite::Write(write) => {
                 instance.audit.write_ends(&uid);
                 let now = instance.now;
                 let Some(ended) = instance.outbox.finish_pod_write(write, answer, LENGTH, now)
@@ -356,7 +356,7 @@ impl Simulation {
         let is_holder = self.lease_is_held_by(seat);
         let Some(sent) = self.next_request(seat)? else { return Ok(false) };
         let Some(instance) = self.instance(seat) else { return Ok(false) };
-        if let Sent::OwnBinding(OwnBinding { pod, .. }) = &sent {
+        if let SentWrite::OwnBinding(OwnBinding { pod, .. }) = &sent {
             instance.audit.binding_asked(&pod.uid)?;
         }
         if sent.word() == "binding" {
@@ -365,23 +365,23 @@ impl Simulation {
         }
         self.trace.add(format!("  {} of {} sets out", sent.word(), sent.pod()));
         self.counts.n_writes += 1;
-        self.requests.push(Request { seat, life, sent, stage: Stage::Sent });
+        self.requests.push(Request { seat, life, sent, stage: Stage::SentWrite });
         Ok(true)
     }
 
     /// What a scheduler sends next about a pod. Events that go out before it are answered at once: no decision depends on
     /// when they arrive.
-    fn next_request(&mut self, seat: usize) -> Result<Option<Sent>> {
+    fn next_request(&mut self, seat: usize) -> Result<Option<SentWrite>> {
         loop {
             let Some(instance) = self.instance(seat) else { return Ok(None) };
             if let Some(binding) = instance.own_bindings.pop() {
-                return Ok(Some(Sent::OwnBinding(binding)));
+                return Ok(Some(SentWrite::OwnBinding(binding)));
             }
             match instance.outbox.next_request(instance.now).map(|request| request.write) {
                 None => return Ok(None),
                 Some(Write::Pod(write)) => {
                     instance.audit.write_starts(write.pod())?;
-                    return Ok(Some(Sent::Write(write)));
+                    return Ok(Some(SentWrite::Write(write)));
                 }
                 Some(Write::Event(request)) => self.answer_event(seat, request),
             }
@@ -413,7 +413,7 @@ impl Simulation {
             let is_late = matches!(request.stage, Stage::Late);
             if request.seat != seat || is_late {
                 kept.push(request);
-            } else if matches!(request.stage, Stage::Sent)
+            } else if matches!(request.stage, Stage::SentWrite)
                 && self.suffers(Fault::LateWrites)
                 && self.numbers.one_in(2)
             {

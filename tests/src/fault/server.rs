@@ -180,10 +180,10 @@ impl Server {
         &self,
         kind: &str,
         revision: u64,
-    ) -> std::result::Result<Option<&HistoryEntry>, Gone> {
+    ) -> std::result::Result<Option<&HistoryEntry>, RevisionTooOld> {
         let Some(shelf) = self.shelf(kind) else { return Ok(None) };
         if revision < shelf.forgotten_to {
-            return Err(Gone);
+            return Err(RevisionTooOld);
         }
         let at = shelf.history.partition_point(|happened| happened.revision <= revision);
         Ok(shelf.history.get(at))
@@ -295,7 +295,7 @@ impl Server {
 
 /// The revision asked for is forgotten.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gone;
+pub(super) struct RevisionTooOld;
 
 pub(super) fn key_of(json: &Value) -> Key {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

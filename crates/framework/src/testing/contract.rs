@@ -146,7 +146,7 @@ struct NodeAnswer {
 }
 
 /// A pod about which PreFilter and PreScore have been asked, for the points that are asked node by node.
-struct Asked<'p> {
+struct PreparedPod<'p> {
     plugin: &'p dyn Plugin,
     pod: &'p Pod,
     /// Without nodes.
@@ -154,7 +154,7 @@ struct Asked<'p> {
     state: CycleState,
 }
 
-impl<'p> Asked<'p> {
+impl<'p> PreparedPod<'p> {
     /// Notes in `reads` what the plugin reads.
     fn new(plugin: &'p dyn Plugin, fixture: &Fixture, pod: &'p Pod, reads: &PluginReads) -> Self {
         let cx = fixture.sources().recorded_by(&reads.pre_filter);
@@ -260,7 +260,7 @@ impl Check<'_> {
 
     fn answers(&self, fixture: &Fixture, pod: &Pod) -> Answers {
         let reads = PluginReads::default();
-        let asked = Asked::new(self.plugin, fixture, pod, &reads);
+        let asked = PreparedPod::new(self.plugin, fixture, pod, &reads);
         Answers { nodes: asked.about_all(fixture, &reads), ..asked.once }
     }
 
@@ -279,7 +279,7 @@ impl Check<'_> {
             pre_score: ReadSet::with_counters(),
             per_node: ReadSet::new(),
         };
-        let asked = Asked::new(self.plugin, fixture, pod, &reads);
+        let asked = PreparedPod::new(self.plugin, fixture, pod, &reads);
         let cluster = fixture.cluster();
         let about = |idx: &NodeIdx| Some((*idx, asked.about(fixture, *idx, &reads)?));
         let answers: Vec<_> = cluster.order().iter().filter_map(about).collect();
@@ -308,7 +308,7 @@ impl Check<'_> {
     fn forms_agree(&mut self, fixture: &Fixture, pod: &Pod) {
         const PROMISE: &str = "the whole-cluster form answers as the per-node form does";
         let reads = PluginReads::default();
-        let asked = Asked::new(self.plugin, fixture, pod, &reads);
+        let asked = PreparedPod::new(self.plugin, fixture, pod, &reads);
         // The engine asks about all nodes in the order of their slots.
         let mut all: Vec<NodeIdx> = fixture.cluster().order().to_vec();
         all.sort_unstable();
@@ -419,7 +419,7 @@ impl Check<'_> {
         by_scan: bool,
     ) {
         let reads = PluginReads::default();
-        let asked = Asked::new(self.plugin, before, pod, &reads);
+        let asked = PreparedPod::new(self.plugin, before, pod, &reads);
         let cached = match by_scan {
             true => asked.scanned(before, &reads),
             false => asked.about_all(before, &reads),
