@@ -15,8 +15,8 @@ use crate::node_group::NodeGroup;
 use crate::node_set::NodeSet;
 use crate::state::ClusterState;
 
-/// The nodes that have all labels of a `nodeSelector` and match a required affinity. O(nodes) at worst for each requirement,
-/// O(nodes / 64) for labels that have columns.
+/// The nodes that have all labels of a `nodeSelector` and match a required affinity. For each requirement O(nodes) at worst, O(nodes / 64)
+/// for one value of a label that has a column, and for a label that no node has.
 pub fn nodes_matching(
     cluster: &ClusterState,
     pairs: Option<&Labels>,
@@ -84,6 +84,10 @@ fn as_required(cluster: &ClusterState, requirement: &Requirement) -> NodeSet {
     let Some(column) = cluster.label_column(&requirement.key) else {
         return nodes_where(cluster, |node| requirement.matches(&node.labels));
     };
+    if column.n_labelled() == 0 {
+        let is_met = requirement.matches_value(None);
+        return if is_met { cluster.live_nodes().clone() } else { NodeSet::new() };
+    }
     let mut is_wanted = vec![false; column.n_ids()];
     if requirement.operator == Operator::In {
         let ids = requirement.values.iter().filter_map(|value| column.id_of(value));

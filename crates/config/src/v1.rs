@@ -21,7 +21,7 @@ pub(crate) const POD_MAX_BACKOFF_SECONDS: i64 = 10;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Configuration {
-    /// How many threads work on one scheduling step.
+    /// How many threads the reference uses for one scheduling step. Checked, and without effect here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallelism: Option<i32>,
     /// Which of several schedulers is active.
@@ -55,7 +55,7 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// The number of threads; upstream's default when not set.
+    /// The reference's number of threads; its default when not set.
     #[must_use]
     pub fn parallelism(&self) -> i32 {
         self.parallelism.unwrap_or(PARALLELISM)

@@ -261,7 +261,10 @@ fn build_profiles(
         let plugin: Arc<str> =
             built.queue_sort().next().map_or_else(Arc::default, |(_, name, _)| name.clone());
         let args = profile.plugin_config.iter().find(|given| given.name == *plugin);
-        let args = args.map(|given| &given.args);
+        // None are the same as `null`.
+        let is_null =
+            |args: &&ConfiguredArgs| matches!(args, ConfiguredArgs::Raw(json) if json.is_null());
+        let args = args.map(|given| &given.args).filter(|args| !is_null(args));
         match &sort_args {
             None => sort_args = Some((plugin, args)),
             Some((first, _)) if *first != plugin => {

@@ -296,7 +296,7 @@ impl ChangedNodes {
         for nodes in [&mut self.changed, &mut self.with_pods] {
             nodes.sort_unstable();
             nodes.dedup();
-            if nodes.len() > cluster.capacity() / CATCH_UP_SHARE {
+            if nodes.len() > cluster.capacity().div_ceil(CATCH_UP_SHARE) {
                 return None;
             }
         }

@@ -160,23 +160,34 @@ impl Core {
     pub(crate) fn fork(&self) -> Self {
         let mut cluster = self.cluster.clone();
         cluster.objects_mut().becomes_copy();
-        let (plans, queue) = (self.plans.clone(), self.queue.0.clone());
-        let (readers, counts, measures) = Default::default();
+        // Every field is named, so that the compiler asks what becomes of a new one.
         Self {
+            plans: self.plans.clone(),
             cluster,
             pods: self.pods.clone(),
             term_limits: self.term_limits.clone(),
             permits: self.permits.clone(),
+            held_back: HeldPreemptors::default(),
             deadlines: self.deadlines.clone(),
             foreign: self.foreign.clone(),
             incomplete: self.incomplete.clone(),
             backfill: self.backfill.clone(),
+            effects: Vec::new(),
+            confirmed: Vec::new(),
+            released: Vec::new(),
+            counts: Counts::default(),
+            measures: Measures::default(),
+            readers: ObjectReaders::default(),
+            notices: Notices::default(),
             now: self.now,
+            memo: Memo::default(),
+            work: WorkMeter::new(u64::MAX),
+            queue: NominatingQueue(self.queue.0.clone()),
             n_queue_changes: self.n_queue_changes,
             activated: self.activated.clone(),
             signatures: self.signatures.fork(),
+            notes: Vec::new(),
             fork_state: Some(ForkState::default()),
-            ..Self::new(plans, readers, queue, counts, measures)
         }
     }
 

@@ -145,8 +145,7 @@ impl SchedulingCycle {
         }
     }
 
-    /// A copy without cached evaluations that works on the calling thread alone: what shields plugins in a copy from the outside
-    /// may be bound to that thread, and the threads for scans are reserved for decisions.
+    /// A copy without cached evaluations, and with buffers of its own, as it works beside the original.
     pub(crate) fn fork(&self) -> Self {
         let Self { next_start, number, plans_as_a_whole, .. } = *self;
         let options = CycleOptions { buffers: Buffers::default(), ..self.options.clone() };

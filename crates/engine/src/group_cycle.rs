@@ -359,8 +359,8 @@ impl SchedulingCycle {
         Some(outcome)
     }
 
-    /// [Tries a member](Self::try_member); returns what plugins asked for as well. They are not shown what they asked for with earlier
-    /// members: attempts at preemption of two of them would be one request otherwise.
+    /// [Tries a member](Self::try_member). Also returns whether no node was found, and what plugins asked for. They are not shown
+    /// what they asked for with earlier members: attempts at preemption of two of them would be one request otherwise.
     fn try_apart(
         &mut self,
         cx: &mut GroupWork<'_>,

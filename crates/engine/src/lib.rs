@@ -1,8 +1,8 @@
 //! The deterministic core of the scheduler: inputs in, effects out.
 //!
 //! [`Engine`] owns the cluster state, the queue and every pod on its way to a node. It reads no clock, opens no socket and
-//! starts no thread. The same inputs at the same times with the same seed give the same effects, whatever the number of
-//! threads that scan. It knows no plugin by name: profiles are built from a registry that the caller brings.
+//! starts no thread. The same inputs at the same times with the same seed give the same effects. It
+//! knows no plugin by name: profiles are built from a registry that the caller brings.
 //!
 //! Inside, each part owns its state and works on a shared `Core`: `cycle` finds nodes, `binding` leads pods
 //! to them, `preemption` makes room, `intake` applies changes of the cluster, `failure` sends pods back. `deadlines` holds

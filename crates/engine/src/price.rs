@@ -51,8 +51,7 @@ struct Comparisons {
 }
 
 /// What it costs to compare a pod with what selectors require: one requirement after the other, or, where they are many, by looking
-/// up each of its labels among them. It is done in the way that costs less, but for the first few comparisons of each selector,
-/// before its requirements are sorted.
+/// up each of its labels among them. It is done in the way that costs less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Shift {
     one_by_one: u64,

@@ -97,7 +97,7 @@ impl SentWrite {
 #[derive(Clone, Debug)]
 pub(super) enum Stage {
     /// On its way to the server.
-    SentWrite,
+    Sent,
     /// A binding of unknown outcome: the pod is read.
     LookUp { failure: Failure },
     /// The answer is on its way back.
@@ -157,10 +157,10 @@ impl Simulation {
                 ));
             }
             _ if !is_awaited => drop(self.requests.swap_remove(at)),
-            Stage::SentWrite if request.sent.ends_with_lease() && !self.leads(&request) => {
+            Stage::Sent if request.sent.ends_with_lease() && !self.leads(&request) => {
                 self.requests[at].stage = Stage::Answered(Err(timed_out()));
             }
-            Stage::SentWrite => {
+            Stage::Sent => {
                 let stage = self.arrive(&request)?;
                 match self.tried_again(&request.sent, &stage) {
                     Some(sent) => self.requests[at].sent = sent,
@@ -365,7 +365,7 @@ impl Simulation {
         }
         self.trace.add(format!("  {} of {} sets out", sent.word(), sent.pod()));
         self.counts.n_writes += 1;
-        self.requests.push(Request { seat, life, sent, stage: Stage::SentWrite });
+        self.requests.push(Request { seat, life, sent, stage: Stage::Sent });
         Ok(true)
     }
 
@@ -413,7 +413,7 @@ impl Simulation {
             let is_late = matches!(request.stage, Stage::Late);
             if request.seat != seat || is_late {
                 kept.push(request);
-            } else if matches!(request.stage, Stage::SentWrite)
+            } else if matches!(request.stage, Stage::Sent)
                 && self.suffers(Fault::LateWrites)
                 && self.numbers.one_in(2)
             {

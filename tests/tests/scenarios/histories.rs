@@ -1,4 +1,4 @@
-//! The same history gives the same decisions: with any number of threads, with evaluations shared or not, and twice.
+//! The same history gives the same decisions: with evaluations shared or not, and twice.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

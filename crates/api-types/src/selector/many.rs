@@ -55,7 +55,7 @@ impl ManyRequirements {
     }
 
     /// Whether `labels` fulfil every requirement. O(labels × log requirements), and the requirements about one of the labels;
-    /// O(requirements × log labels) if the requirements are fewer than those steps.
+    /// O(requirements × log labels) if the requirements are fewer than those steps. The first look-up sorts the requirements.
     pub(super) fn matches(&self, labels: &Labels) -> bool {
         let n = self.requirements.len();
         let n_steps = labels.len().saturating_mul((usize::BITS - n.leading_zeros()) as usize);

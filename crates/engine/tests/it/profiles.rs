@@ -1,7 +1,9 @@
 //! Several profiles, and pods that belong to none.
 
+use kube_scheduler_config::{ConfiguredArgs, KubeSchedulerProfile, PluginConfig, WeightedPlugin};
 use kube_scheduler_framework::Status;
 use kube_scheduler_queue::Place;
+use serde_json::json;
 
 use crate::toy::Toy;
 use crate::world::{World, pod, profile};
@@ -61,7 +63,7 @@ fn foreign_pods_count_only_where_they_run() {
 
 #[test]
 fn profiles_that_do_not_go_together_are_refused() {
-    let error = |profiles: Vec<kube_scheduler_config::KubeSchedulerProfile>| {
+    let error = |profiles: Vec<KubeSchedulerProfile>| {
         let built =
             World::build(vec![Toy::sorter("Other")], |config, _| config.profiles = profiles);
         built.err().map(|error| error.to_string()).unwrap_or_default()
@@ -77,11 +79,23 @@ fn profiles_that_do_not_go_together_are_refused() {
     );
     let mut other = profile("t", &["Other", "Base"]);
     if let Some(plugins) = &mut other.plugins {
-        plugins.queue_sort.disabled = vec![kube_scheduler_config::WeightedPlugin::new("Base", 0)];
+        plugins.queue_sort.disabled = vec![WeightedPlugin::new("Base", 0)];
     }
     assert_eq!(
         error(vec![profile("s", &["Base"]), other]),
         "initializing profiles: different queue sort plugins for profile \"t\": \"Other\", first: \"Base\""
+    );
+    let with_args = |name: &str, args: serde_json::Value| {
+        let args = ConfiguredArgs::Raw(args);
+        let plugin_config = vec![PluginConfig { name: "Base".into(), args }];
+        KubeSchedulerProfile { plugin_config, ..profile(name, &["Base"]) }
+    };
+    assert_eq!(error(vec![with_args("s", json!(null)), profile("t", &["Base"])]), "");
+    assert_eq!(error(vec![profile("s", &["Base"]), with_args("t", json!(null))]), "");
+    assert_eq!(error(vec![with_args("s", json!({"a": 1})), with_args("t", json!({"a": 1}))]), "");
+    assert_eq!(
+        error(vec![with_args("s", json!({"a": 1})), profile("t", &["Base"])]),
+        "initializing profiles: different queue sort plugin args for profile \"t\""
     );
     assert_eq!(
         error(vec![profile("s", &["Base", "Nobody"])]),

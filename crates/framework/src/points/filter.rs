@@ -104,7 +104,7 @@ pub trait PreFilterExtensions: Send + Sync {
 
 /// Decides whether the pod can run on a node.
 pub trait Filter: Send + Sync {
-    /// Called per node, from several threads at once. Rejections say why; `Error` fails the attempt.
+    /// Called per node. Rejections say why; `Error` fails the attempt.
     fn filter(
         &self,
         cx: &Context<'_>,

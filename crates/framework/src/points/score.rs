@@ -72,7 +72,7 @@ pub trait PreScore: Send + Sync {
 
 /// Scores the nodes that fit.
 pub trait Score: Send + Sync {
-    /// Called per node, from several threads at once. Higher is better.
+    /// Called per node. Higher is better.
     fn score(
         &self,
         cx: &Context<'_>,

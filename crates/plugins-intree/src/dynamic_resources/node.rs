@@ -1,6 +1,6 @@
 //! Filter: whether the pod's claims can be had on a node (`docs/spec/plugins-dra.md` §7.3).
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use kube_scheduler_devices::api::Allocation;
 use kube_scheduler_devices::{
@@ -204,11 +204,15 @@ impl Answer {
         }
     }
 
-    /// The status of a node where the devices cannot be had.
+    /// The status of a node where the devices cannot be had. Made once: most nodes of a scan may have it.
     pub(super) fn rejection(self) -> Status {
+        static INVALID_POOLS: LazyLock<Status> =
+            LazyLock::new(|| Status::unresolvable(AllocationError::InvalidPools.to_string()));
+        static NO_DEVICES: LazyLock<Status> =
+            LazyLock::new(|| Status::unresolvable(CANNOT_ALLOCATE));
         match self {
-            Self::InvalidPools => Status::unresolvable(AllocationError::InvalidPools.to_string()),
-            Self::Yes { .. } | Self::No => Status::unresolvable(CANNOT_ALLOCATE),
+            Self::InvalidPools => INVALID_POOLS.clone(),
+            Self::Yes { .. } | Self::No => NO_DEVICES.clone(),
         }
     }
 }

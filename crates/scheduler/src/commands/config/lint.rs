@@ -367,10 +367,8 @@ pub(super) fn worth_knowing(read: &Configuration, config: &Configuration) -> Vec
         findings.push(Finding::note("clientConnection.kubeconfig", message));
     }
     if read.parallelism.is_some() {
-        findings.push(Finding::note(
-            "parallelism",
-            "has no effect: one thread goes through the nodes, which is faster than to split them",
-        ));
+        findings
+            .push(Finding::note("parallelism", "has no effect: one thread goes through the nodes"));
     }
     percentages(read, &mut findings);
     for (index, extender) in config.extenders.iter().enumerate() {
