@@ -260,7 +260,7 @@ fn what_is_scored_and_what_runs_beside_a_list_is_a_note() {
     let own = "profiles:\n- schedulerName: default-scheduler\n  percentageOfNodesToScore: 0\n";
     noted(own, "profiles[0].percentageOfNodesToScore", "depends on their number");
     assert!(!check(own, &[]).1.iter().any(|finding| finding.contains("all nodes are scored")));
-    noted("parallelism: 4\n", "parallelism", "changes no decision");
+    noted("parallelism: 4\n", "parallelism", "has no effect");
     noted(
         "profiles:\n- schedulerName: default-scheduler\n  plugins:\n    filter:\n      enabled: [{name: NodeName}, {name: NodePorts}, \
          {name: NodeResourcesFit}]\n",
