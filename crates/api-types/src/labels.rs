@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use self::packed::{PackedPairs, PackedTexts};
 
-/// More pairs than these are [`PackedTexts`]. Nobody writes as many, and with an allocation for each text they would take four
+/// More pairs than these are [`PackedTexts`]. Pods have fewer as a rule, and with an allocation for each text they would take four
 /// times as many bytes as in JSON.
 const MANY: usize = 256;
 

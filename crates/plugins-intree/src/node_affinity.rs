@@ -64,7 +64,8 @@ fn is_choosy(pod: &Pod) -> bool {
 }
 
 /// Below this many nodes each is asked about by itself: the set of all nodes that match costs a pass over the whole cluster, which pods
-/// of a DaemonSet and gangs in small racks need not pay. Without sets an attempt takes a fifth longer (`bench core --workload EveryPodDifferent`).
+/// of a DaemonSet and gangs in small racks need not pay. Without sets an attempt takes a fifth longer
+/// (`bench core --workload EveryPodDifferent`).
 const FEW: usize = 64;
 
 impl Plugin for NodeAffinity {

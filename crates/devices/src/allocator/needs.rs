@@ -11,7 +11,7 @@ use crate::api::{AllocationMode, DeviceRequest, ExactRequest, Request, ResourceC
 
 use super::PodClaims;
 
-/// The number of sorts of requests that are told apart at most. Requests of further sorts are not counted.
+/// The number of sorts of requests that are distinguished at most. Requests of further sorts are not counted.
 const MAX_SORTS: usize = 16;
 /// The number of bytes of selectors that count as one unit of work when they are compared.
 const BYTES_BY_UNIT: usize = 64;

@@ -224,7 +224,7 @@ pub struct Consumer {
     /// Name of the consumer.
     #[serde(deserialize_with = "text")]
     pub name: Arc<str>,
-    /// UID of the consumer, by which one of the same name is told apart.
+    /// UID of the consumer, which distinguishes it from others of the same name.
     #[serde(deserialize_with = "text")]
     pub uid: Arc<str>,
 }

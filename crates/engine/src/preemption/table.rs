@@ -47,7 +47,7 @@ pub(super) struct Task {
     pub(super) node: Arc<str>,
     /// Those that are not going already; none only when an attempt waits.
     pub(super) victims: Vec<Arc<Pod>>,
-    /// The step that it is in, if it has begun.
+    /// The step that it is in, if it has started.
     pub(super) step: Option<Step>,
     /// Those after it. A failed eviction is the end of the task once its step is over.
     pub(super) steps_left: &'static [Step],

@@ -75,7 +75,7 @@ impl Scale {
         let both = totals.iter_mut().zip(raw);
         let is_final = matches!(self.normalization, Normalization::None | Normalization::Custom);
         // Most weights are 1, and there is no fast multiplication of several 64-bit numbers at once. Without this and what `bounds` does
-        // an attempt takes two percent more instructions (`bench core --workload EveryPodDifferent`).
+        // an attempt takes two percent more instructions (`bench core --nodes 1000 --workload EveryPodDifferent`).
         if is_final && weight == 1 {
             return both.for_each(|(total, raw)| *total = total.wrapping_add(*raw));
         }
