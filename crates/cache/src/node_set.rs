@@ -110,6 +110,20 @@ impl NodeSet {
         self.len = count(&self.words);
     }
 
+    /// Removes all members of `other` (difference).
+    pub fn remove_all(&mut self, other: &Self) {
+        for (word, mask) in self.words.iter_mut().zip(&other.words) {
+            *word &= !mask;
+        }
+        self.len = count(&self.words);
+    }
+
+    /// The members among as many slots as a word has bits, from slot `at` times that number on: the lowest bit is the first slot.
+    #[inline]
+    pub fn word(&self, at: usize) -> u64 {
+        self.words.get(at).copied().unwrap_or(0)
+    }
+
     /// How many members are in `other` too.
     pub(crate) fn n_common(&self, other: &Self) -> usize {
         let both = self.words.iter().zip(&other.words);

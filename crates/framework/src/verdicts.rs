@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::KeyedMap;
 use kube_scheduler_cache::NodeIdx;
-use kube_scheduler_cache::columns::{COLUMN_CHUNK, Column, PooledVec, VecPool};
+use kube_scheduler_cache::columns::{COLUMN_CHUNK, Column, NodeSet, PooledVec, VecPool};
 
 use crate::status::Status;
 
@@ -130,7 +130,7 @@ impl Verdicts {
 
     /// Puts `id` on those of `nodes` that pass so far and for which `is_meant` is true. `is_meant` is called for all of them, without
     /// a branch for each: the answers are close to random, and a mispredicted branch takes longer than the call.
-    pub(crate) fn set_where(
+    fn set_where(
         &mut self,
         nodes: &[NodeIdx],
         id: VerdictId,
@@ -144,12 +144,33 @@ impl Verdicts {
             *slot = if is_set { id } else { *slot };
             n_set += u32::from(is_set);
         }
-        if id != VerdictId::PASS {
-            self.counts[usize::from(id.0)] += n_set;
-        }
+        self.add_to_count(id, n_set);
     }
 
-    /// As [`set_where`](Self::set_where); `is_meant` is also given the value of the node's slot in `column`.
+    /// Puts `id` on those of `nodes` that pass so far and are in `members`.
+    pub(crate) fn set_members(&mut self, nodes: &[NodeIdx], id: VerdictId, members: &NodeSet) {
+        const BITS: usize = u64::BITS as usize;
+
+        if nodes.len() != self.ids.len() {
+            return self.set_where(nodes, id, |idx| members.contains(idx));
+        }
+        // Every slot, each of them once: a bit for each of them.
+        let mut n_set = 0;
+        for (at, slots) in self.ids.chunks_mut(BITS).enumerate() {
+            let word = members.word(at);
+            if word == 0 {
+                continue;
+            }
+            for (place, slot) in slots.iter_mut().enumerate() {
+                let is_set = (*slot == VerdictId::PASS) & (word >> place & 1 == 1);
+                *slot = if is_set { id } else { *slot };
+                n_set += u32::from(is_set);
+            }
+        }
+        self.add_to_count(id, n_set);
+    }
+
+    /// Puts `id` on those of `nodes` that pass so far and for which `is_meant` is true, given the value of the node's slot in `column`.
     pub(crate) fn set_by_value<T: Copy>(
         &mut self,
         nodes: &[NodeIdx],
@@ -172,8 +193,12 @@ impl Verdicts {
                 n_set += u32::from(is_set);
             }
         }
+        self.add_to_count(id, n_set);
+    }
+
+    fn add_to_count(&mut self, id: VerdictId, n: u32) {
         if id != VerdictId::PASS {
-            self.counts[usize::from(id.0)] += n_set;
+            self.counts[usize::from(id.0)] += n;
         }
     }
 
@@ -277,26 +302,30 @@ mod tests {
 
     /// All nodes in the order of their slots take a way of their own.
     #[test]
-    fn answers_by_value_are_those_of_single_nodes() {
+    fn answers_by_value_or_from_a_set_are_those_of_single_nodes() {
         let n = COLUMN_CHUNK + 10;
         let column: Column<u8> = (0..n).map(|at| (at % 7) as u8).collect();
         let all: Vec<NodeIdx> = (0..n).map(NodeIdx::from_index).collect();
         let status = Status::unschedulable("odd");
         let is_meant = |idx: NodeIdx, value: u8| value % 2 == 1 && !idx.index().is_multiple_of(5);
+        let members = all.iter().copied().filter(|idx| is_meant(*idx, column.get(*idx)));
+        let members: NodeSet = members.collect();
         for nodes in [&all[..], &all[3..], &all[1020..1030]] {
-            let answers = |by_value: bool| {
+            let answers = |set: &dyn Fn(&mut Verdicts, VerdictId)| {
                 let mut verdicts = Verdicts::absent(n);
                 verdicts.let_pass(nodes);
                 verdicts.put(nodes[1], &Status::unschedulable("rejected before"));
                 let id = verdicts.intern(&status);
-                if by_value {
-                    verdicts.set_by_value(nodes, id, &column, is_meant);
-                } else {
-                    verdicts.set_where(nodes, id, |idx| is_meant(idx, column.get(idx)));
-                }
+                set(&mut verdicts, id);
                 (verdicts.ids().to_vec(), verdicts.n_rejected(), verdicts.n_passing())
             };
-            assert_eq!(answers(true), answers(false));
+            let singly = answers(&|verdicts, id| {
+                verdicts.set_where(nodes, id, |idx| is_meant(idx, column.get(idx)));
+            });
+            let by_value =
+                answers(&|verdicts, id| verdicts.set_by_value(nodes, id, &column, is_meant));
+            assert_eq!(by_value, singly);
+            assert_eq!(answers(&|verdicts, id| verdicts.set_members(nodes, id, &members)), singly);
         }
     }
 

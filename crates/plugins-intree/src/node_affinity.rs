@@ -124,8 +124,10 @@ impl Filter for NodeAffinity {
         }
         let cluster = cx.cluster();
         let mut reject_others = |meant: NodeSet, rejection: &Status| {
-            let (live, id) = (cluster.live_nodes(), sink.code_for(rejection.clone()));
-            sink.reject_where(nodes, id, |idx| live.contains(idx) & !meant.contains(idx));
+            let mut others = cluster.live_nodes().clone();
+            others.remove_all(&meant);
+            let id = sink.code_for(rejection.clone());
+            sink.reject_members(nodes, id, &others);
         };
         if let Some(added) = &self.added.required {
             reject_others(cluster.nodes_matching(None, Some(added)), &self.rejection_added);

@@ -91,8 +91,8 @@ impl Filter for NodeDeclaredFeatures {
         let live = cx.cluster().live_nodes();
         let declared = cx.cluster().feature_bits();
         let id = sink.code_for(self.rejection.clone());
-        sink.reject_where(nodes, id, |idx| {
-            live.contains(idx) && pod.spec.required_features & !declared.get(idx) != 0
+        sink.reject_by_value(nodes, id, declared, |idx, declared| {
+            live.contains(idx) & (pod.spec.required_features & !declared != 0)
         });
         Ok(())
     }

@@ -32,6 +32,6 @@ pub use reads::EvaluationReads;
 pub use registry::{PluginFactory, Registry, RegistryError};
 pub use runner::{
     HypotheticalRunner, NodeRejections, NominatedFilters, PreFilterRun, Rejections, Runner, Scale,
-    SumsFilters, bounds, check_score, is_within_bounds, must_leave_room,
+    SumsFilters, are_within_bounds, bounds, check_score, is_within_bounds, must_leave_room,
 };
 pub use skip_set::SkipSet;

@@ -30,7 +30,7 @@ use crate::skip_set::SkipSet;
 pub use self::hypothetical::HypotheticalRunner;
 pub use self::nominated::{NominatedFilters, must_leave_room};
 pub use self::rejections::{NodeRejections, Rejections};
-pub use self::scale::{Scale, bounds, check_score, is_within_bounds};
+pub use self::scale::{Scale, are_within_bounds, bounds, check_score, is_within_bounds};
 pub use self::sums::SumsFilters;
 
 /// The result of PreFilter of all plugins: which nodes can fit, and which Filter plugins are left out.

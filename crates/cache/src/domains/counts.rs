@@ -40,11 +40,14 @@ impl From<Cell> for Domain {
     }
 }
 
+/// How many pods are on each node.
+pub(super) type PodsOnNodes = Column<u32, 64>;
+
 /// How many pods count on each node and in each domain.
 #[derive(Clone, Debug)]
 pub struct DomainCounts {
     spec: Arc<CounterSpec>,
-    on_nodes: Column<u32, 64>,
+    on_nodes: PodsOnNodes,
     eligible: NodeSet,
     /// In small chunks: most topology keys have a few domains, and a pod may need dozens of counters by them.
     domains: Column<Cell, 16>,
@@ -150,20 +153,6 @@ impl DomainCounts {
 
 /// # Following changes
 impl DomainCounts {
-    /// The nodes with pods that count, and how many. Most runs of nodes have none, and are passed over.
-    fn with_pods(&self) -> impl Iterator<Item = (NodeIdx, u32)> {
-        let mut start = 0;
-        let runs = self.on_nodes.chunks().map(move |run| {
-            start += run.len();
-            (start - run.len(), run)
-        });
-        let runs = runs.filter(|(_, run)| run.iter().fold(0, |any, n| any | n) != 0);
-        runs.flat_map(|(start, run)| {
-            let counts = run.iter().enumerate().filter(|(_, n)| **n > 0);
-            counts.map(move |(at, n)| (NodeIdx::from_index(start + at), *n))
-        })
-    }
-
     /// No pod counts, and no node.
     fn nothing(spec: &CounterSpec) -> Self {
         Self {

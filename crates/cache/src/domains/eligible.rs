@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::untolerated_taint;
 
+use super::counts::PodsOnNodes;
 use super::spec::{CountedPods, CounterSpec, PodTolerations, RequiredNodeAffinity};
-use crate::fork::Column;
 use crate::label_index::{LabelColumn, ValueId};
 use crate::matching_nodes::nodes_matching;
 use crate::node_set::NodeSet;
@@ -50,7 +50,7 @@ pub(crate) struct SharedEligibility {
     /// Whether several counters are counted.
     pub(super) is_for_many: bool,
     /// The pods that count, and how many are on each node.
-    pub(super) on_nodes: Option<(CountedPods, Column<u32, 64>)>,
+    pub(super) on_nodes: Option<(CountedPods, PodsOnNodes)>,
     /// How often nodes were compared with an affinity.
     #[cfg(test)]
     pub(crate) n_evaluations: usize,

@@ -146,17 +146,6 @@ impl<T: Clone + Default, const CHUNK: usize> Column<T, CHUNK> {
     }
 }
 
-impl<T: PartialEq, const CHUNK: usize> Column<T, CHUNK> {
-    /// Shares those chunks with `other` that are equal in both.
-    pub(crate) fn share_equal(&mut self, other: &Self) {
-        for (own, others) in self.chunks.iter_mut().zip(&other.chunks) {
-            if own == others {
-                own.clone_from(others);
-            }
-        }
-    }
-}
-
 impl<T, const CHUNK: usize> Index<usize> for Column<T, CHUNK> {
     type Output = T;
 
@@ -229,7 +218,6 @@ mod tests {
         Resize(usize),
         Fork,
         SwapFork,
-        ShareWithFork,
     }
 
     fn op() -> impl Strategy<Value = Op> {
@@ -241,7 +229,6 @@ mod tests {
             2 => (0_usize..40).prop_map(Op::Resize),
             1 => Just(Op::Fork),
             1 => Just(Op::SwapFork),
-            1 => Just(Op::ShareWithFork),
         ]
     }
 
@@ -280,11 +267,6 @@ mod tests {
                     Op::SwapFork => {
                         std::mem::swap(&mut column, &mut other);
                         std::mem::swap(&mut model, &mut other_model);
-                    }
-                    Op::ShareWithFork => {
-                        column.share_equal(&other);
-                        let mut both = column.chunks.iter().zip(&other.chunks);
-                        prop_assert!(both.all(|(own, others)| Arc::ptr_eq(own, others) || own != others));
                     }
                 }
                 prop_assert!(column.iter().eq(&model));

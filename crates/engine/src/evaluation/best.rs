@@ -7,7 +7,9 @@
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::{Code, CycleState, MAX_NODE_SCORE, NodeIdx, Normalization, Status};
-use kube_scheduler_runtime::{MeteredPoint, Runner, Scale, SkipSet, bounds, is_within_bounds};
+use kube_scheduler_runtime::{
+    MeteredPoint, Runner, Scale, SkipSet, are_within_bounds, bounds, is_within_bounds,
+};
 use smallvec::SmallVec;
 
 use super::{Evaluation, ScoreTable, Scorer, deciding_scorers};
@@ -116,13 +118,14 @@ impl<'a> Search<'a> {
         let (mut nodes, mut totals) = (self.buffers.list(n_all), self.buffers.column(n_all));
         nodes.resize(n_all, *leader);
         let mut n = 0;
+        let (near, sums) = (&mut nodes[..n_all], &mut totals[..n_all]);
         for (idx, total) in self.feasible.iter().zip(all) {
             // Branchless: a node that is too far behind is overwritten by the next one, instead of a branch that the processor would
             // mispredict.
-            (nodes[n], totals[n]) = (*idx, *total);
+            (near[n], sums[n]) = (*idx, *total);
             n += usize::from(*total >= least);
         }
-        let (nodes, totals) = (&nodes[..n], &mut totals[..n]);
+        let (nodes, totals) = (&near[..n], &mut sums[..n]);
         self.finish(nodes, totals, &mut self.buffers.column(n), bounded)?;
         Some(self.first(nodes, totals))
     }
@@ -138,8 +141,7 @@ impl<'a> Search<'a> {
     ) -> Option<()> {
         for scorer in bounded {
             self.raw_scores(scorer, nodes, column)?;
-            let (lowest, highest) = bounds(column);
-            (is_within_bounds(lowest) && is_within_bounds(highest)).then_some(())?;
+            are_within_bounds(column).then_some(())?;
             Scale::IDENTITY.add_weighted(column, scorer.weight, totals);
         }
         Some(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::NodeIdx;
-use kube_scheduler_cache::columns::Column;
+use kube_scheduler_cache::columns::{Column, NodeSet};
 
 use crate::context::Context;
 use crate::cycle_state::CycleState;
@@ -223,18 +223,13 @@ impl<'a> FilterSink<'a> {
         self.verdicts.set(node, id);
     }
 
-    /// Rejects those of `nodes` that no plugin has rejected yet and for which `is_meant` is true. `is_meant` is called for
-    /// all `nodes`: this is the fast form when it is a look into a table and true for many of them.
-    pub fn reject_where(
-        &mut self,
-        nodes: &[NodeIdx],
-        id: VerdictId,
-        is_meant: impl FnMut(NodeIdx) -> bool,
-    ) {
-        self.verdicts.set_where(nodes, id, is_meant);
+    /// Rejects those of `nodes` that are in `rejected` and that no plugin has rejected yet.
+    pub fn reject_members(&mut self, nodes: &[NodeIdx], id: VerdictId, rejected: &NodeSet) {
+        self.verdicts.set_members(nodes, id, rejected);
     }
 
-    /// As [`reject_where`](Self::reject_where); `is_meant` is also given the value of the node's slot in `column`.
+    /// Rejects those of `nodes` that no plugin has rejected yet and for which `is_meant` is true, given the value of the node's slot
+    /// in `column`. `is_meant` is called for all `nodes`: it should be no more than a look into a table.
     pub fn reject_by_value<T: Copy>(
         &mut self,
         nodes: &[NodeIdx],

@@ -47,8 +47,9 @@ impl<'a> FeasibleNodes<'a> {
     /// [`cluster`](Self::cluster).
     pub fn groups(&self) -> impl Iterator<Item = (NodeIdx, usize)> + Clone + 'a {
         self.reads.note(Reads::FEASIBLE_NODES);
-        let numbers = self.numbers.iter().copied().chain(std::iter::repeat(1));
-        self.nodes.iter().copied().zip(numbers)
+        let numbers = self.numbers;
+        let number = move |at: usize| numbers.get(at).copied().unwrap_or(1);
+        self.nodes.iter().enumerate().map(move |(at, node)| (*node, number(at)))
     }
 
     /// The cluster for reading about these nodes, each by its slot.

@@ -247,9 +247,13 @@ impl Neighbours {
             let Some(numbers) = sum.numbers(cluster, nodes.len(), spare) else { continue };
             let rejects = |number| rule.rejects(number, || may_be_first);
             match numbers.judged(rejects) {
-                None => sink.reject_where(nodes, id, |idx| {
-                    live.contains(idx) & rejects(sum.number_at(cluster, idx))
-                }),
+                None => {
+                    for idx in nodes.iter().copied().filter(|idx| live.contains(*idx)) {
+                        if sink.is_open(idx) && rejects(sum.number_at(cluster, idx)) {
+                            sink.reject_with(idx, id);
+                        }
+                    }
+                }
                 Some(judged) if judged.n_nodes() < nodes.len() / FEW => {
                     judged.nodes().for_each(rejects_domain);
                 }

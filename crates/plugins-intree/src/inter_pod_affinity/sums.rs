@@ -314,11 +314,11 @@ impl DomainSum {
                 return None;
             }
             match source {
-                Source::Counter(..) => {
+                Source::Counter(_, factor) => {
                     let mut values: SmallVec<[_; 64]> = counts.domains_with_pods().collect();
                     values.sort_unstable();
                     values.dedup();
-                    let number = |value| (value, source.number_in(cluster, value));
+                    let number = |value| (value, factor * counts.numbers().n_pods_in(value));
                     numbers.extend(values.into_iter().map(number));
                 }
                 _ => source.visit(cluster, |value, number| numbers.push((value, number))),

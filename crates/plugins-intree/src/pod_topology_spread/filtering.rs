@@ -160,7 +160,11 @@ impl HardState {
             else {
                 // As for a single node: none is known to be in a domain.
                 let unlabelled = sink.code_for(rejection_label.clone());
-                sink.reject_where(nodes, unlabelled, |_| true);
+                for idx in nodes {
+                    if sink.is_open(*idx) {
+                        sink.reject_with(*idx, unlabelled);
+                    }
+                }
                 return;
             };
             let most = self.most(at, limit, counts);

@@ -25,6 +25,14 @@ pub fn is_within_bounds(score: i64) -> bool {
     (0..=MAX_NODE_SCORE).contains(&score)
 }
 
+/// Whether all of `scores` are normalised ones, from 0 to 100.
+pub fn are_within_bounds(scores: &[i64]) -> bool {
+    // A score out of bounds makes either number negative. Looking at the signs of all numbers at once takes a fraction of the time
+    // that looking for the lowest and the highest takes.
+    let signs = |score: &i64| score | MAX_NODE_SCORE.wrapping_sub(*score);
+    scores.iter().map(signs).fold(0, |any, signs| any | signs) >= 0
+}
+
 /// What the raw scores of one plugin are scaled by: all that is to be known of the raw scores of other nodes.
 ///
 /// Equal scales give equal scores.
@@ -156,6 +164,14 @@ mod tests {
             let singly: Vec<i64> =
                 scores.iter().map(|raw| scale.score(*raw).wrapping_mul(weight).wrapping_add(7)).collect();
             prop_assert_eq!(totals, singly);
+        }
+
+        #[test]
+        fn scores_are_checked_together_as_one_by_one(
+            scores in prop::collection::vec(prop_oneof![8 => 0_i64..=100, 1 => -2_i64..103, 1 => any::<i64>()], 0..12),
+        ) {
+            let singly = scores.iter().all(|score| is_within_bounds(*score));
+            prop_assert_eq!(are_within_bounds(&scores), singly);
         }
 
         #[test]

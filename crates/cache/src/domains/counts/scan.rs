@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::Pod;
 
 use super::sums::SumCounts;
-use super::{Cell, Domain, DomainCounts, PlainCounts};
+use super::{Cell, Domain, DomainCounts, PlainCounts, PodsOnNodes};
 use crate::domains::eligible::{SharedEligibility, eligible};
 use crate::domains::spec::CounterSpec;
 use crate::fingerprint::Fingerprint;
@@ -27,7 +27,7 @@ impl DomainCounts {
         cluster: &'a ClusterState,
     ) -> impl Iterator<Item = (ValueId, Domain)> + 'a {
         let column = self.column(cluster);
-        let nodes = self.with_pods().filter(|(idx, _)| self.eligible.contains(*idx));
+        let nodes = with_pods(&self.on_nodes).filter(|(idx, _)| self.eligible.contains(*idx));
         nodes.filter_map(move |(idx, _)| {
             let value = column.map_or(ValueId::ABSENT, |column| column.id(idx));
             Some((value, self.domain(value)?))
@@ -116,18 +116,16 @@ impl DomainCounts {
         if shared.is_for_many {
             shared.on_nodes = Some((spec.pods.clone(), counts.on_nodes.clone()));
         }
-        let on_same_nodes = cluster.counters.with_nodes(spec);
-        counts.eligible = match on_same_nodes {
-            Some(other) => other.eligible.clone(),
-            None => eligible(cluster, spec, shared),
-        };
         counts.own_column =
             spec.topology_key.as_ref().and_then(|key| shared.column_for(cluster, key));
-        counts.add_up(cluster);
-        if let Some(other) = on_same_nodes {
-            // Most counters count few pods, and so are the same in most domains.
-            counts.domains.share_equal(&other.domains);
+        match cluster.counters.with_nodes(spec) {
+            Some(other) => counts.count_nodes_of(other, cluster),
+            None => {
+                counts.eligible = eligible(cluster, spec, shared);
+                counts.count_nodes(cluster);
+            }
         }
+        counts.add_up_pods(cluster);
         counts
     }
 
@@ -142,8 +140,8 @@ impl DomainCounts {
         Self { own_column, ..Self::nothing(spec) }
     }
 
-    /// Adds up domains that were empty.
-    fn add_up(&mut self, cluster: &ClusterState) {
+    /// Counts the nodes that count in each domain, as long as no pod does.
+    fn count_nodes(&mut self, cluster: &ClusterState) {
         /// With at least this many nodes per domain, using the node set of each domain is worth it: either way alone takes an
         /// attempt half a percent longer (`bench core --workload EveryPodDifferent`).
         const LARGE: usize = 16;
@@ -167,16 +165,38 @@ impl DomainCounts {
                 domains[ValueId::ABSENT.index()].n_nodes = n_unlabelled as u32;
             }
         }
-        for (idx, n) in self.with_pods().filter(|(idx, _)| self.eligible.contains(*idx)) {
-            let value = column.map_or(ValueId::ABSENT, |column| column.id(idx));
-            domains[value.index()].n_pods += n;
-        }
-        let with_nodes = domains.iter().filter(|domain| domain.n_nodes > 0);
-        let sums = with_nodes.map(|domain| domain.n_pods);
-        self.n_domains = sums.clone().count();
-        self.n_pods = sums.clone().map(i64::from).sum();
-        self.by_sum = SumCounts::of(sums);
+        self.n_domains = domains.iter().filter(|domain| domain.n_nodes > 0).count();
         self.domains = domains.into_iter().collect();
+    }
+
+    /// As [`count_nodes`](Self::count_nodes), from a counter on the same nodes by the same key. Most counters count few pods, and so
+    /// are the same in most domains, which both share. O(nodes with pods that `other` counts).
+    fn count_nodes_of(&mut self, other: &Self, cluster: &ClusterState) {
+        self.eligible = other.eligible.clone();
+        self.n_domains = other.n_domains;
+        self.domains = other.domains.clone();
+        let column = other.column(cluster);
+        for (idx, _) in with_pods(&other.on_nodes).filter(|(idx, _)| other.eligible.contains(*idx))
+        {
+            let at = column.map_or(ValueId::ABSENT, |column| column.id(idx)).index();
+            // To write to a shared chunk is to copy it.
+            if self.domains.get(at).n_pods > 0 {
+                self.domains.get_mut(at).n_pods = 0;
+            }
+        }
+    }
+
+    /// Adds the pods on nodes that count to the sums of their domains, which were 0.
+    fn add_up_pods(&mut self, cluster: &ClusterState) {
+        self.by_sum = SumCounts::of_empty(self.n_domains);
+        let on_nodes = std::mem::take(&mut self.on_nodes);
+        for (idx, n_pods) in with_pods(&on_nodes) {
+            if self.eligible.contains(idx) {
+                let value = self.column(cluster).map_or(ValueId::ABSENT, |column| column.id(idx));
+                self.shift_domain(value, n_pods.into(), 0);
+            }
+        }
+        self.on_nodes = on_nodes;
     }
 
     /// Adds those of `pods` that count to the numbers per node.
@@ -192,4 +212,16 @@ impl DomainCounts {
             }
         }
     }
+}
+
+/// The nodes with pods, and how many. Most runs of nodes have none, and are passed over.
+fn with_pods(on_nodes: &PodsOnNodes) -> impl Iterator<Item = (NodeIdx, u32)> {
+    const RUN: usize = 16;
+
+    let runs = on_nodes.chunks().flat_map(|chunk| chunk.chunks(RUN)).enumerate();
+    let occupied = runs.filter(|(_, run)| run.iter().fold(0, |any, n| any | n) != 0);
+    occupied.flat_map(|(at, run)| {
+        let counts = run.iter().enumerate().filter(|(_, n)| **n > 0);
+        counts.map(move |(place, n)| (NodeIdx::from_index(at * RUN + place), *n))
+    })
 }
