@@ -27,7 +27,7 @@ use views::Views;
 pub(crate) type PoolId = u32;
 
 /// A device, by its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct DeviceIdx {
     /// Place of the pool.
     pool: u32,

@@ -17,7 +17,7 @@ const MIN_REMEMBERED: usize = if cfg!(test) { 1 } else { 16 };
 const MIN_REMEMBERED_DEVICES: usize = if cfg!(test) { 1 } else { 64 };
 
 /// The pools of a node (`docs/spec/plugins-dra.md` §8.2).
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct NodePools {
     pub(crate) pools: Vec<NodePool>,
     /// The devices of all usable pools, in search order.
@@ -26,8 +26,7 @@ pub(crate) struct NodePools {
     pub(crate) are_per_device: bool,
 }
 
-/// What a node sees of an inventory. Two are equal only if they are of one inventory, but nodes may see the same and have views that
-/// are not equal.
+/// What a node sees of an inventory. Two are equal exactly if they are of one inventory and the nodes see the same there.
 #[derive(Clone, Debug)]
 pub struct View(Arc<NodePools>);
 
@@ -46,7 +45,7 @@ impl Hash for View {
 }
 
 /// One pool of a node.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NodePool {
     /// Place of the pool.
     pub(crate) pool: u32,
@@ -56,7 +55,7 @@ pub(crate) struct NodePool {
 }
 
 /// Whether a pool's devices can be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum PoolState {
     Usable,
     /// Some of its slices are not there yet, or too many.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{KeyedMap, Labels};
+use kube_scheduler_api_types::{KeyedMap, KeyedSet, Labels};
 
 use super::NodeRef;
 use super::pools::NodePools;
@@ -12,14 +12,12 @@ use super::pools::NodePools;
 /// [`UNITS_OF_NODE`] for each node.
 const MAX_UNITS: usize = 1 << 20;
 const UNITS_OF_NODE: usize = 8;
-/// The number of latest distinct views that a new one is compared with. Mostly it is equal to one of these.
-const MAX_COMPARED: usize = 8;
 
 /// See the head of the module. Nodes with equal views share one.
 #[derive(Debug, Default)]
 pub(super) struct Views {
     by_node: KeyedMap<Arc<str>, View>,
-    distinct: Vec<Arc<NodePools>>,
+    distinct: KeyedSet<Arc<NodePools>>,
     n_units: usize,
     /// Whether something was not remembered for lack of room.
     is_full: bool,
@@ -46,9 +44,7 @@ impl Views {
 
     /// Remembers the view of a node, if there is room, and says whether there was.
     pub(super) fn add(&mut self, node: NodeRef<'_>, pools: NodePools) -> (Arc<NodePools>, bool) {
-        let known = self.distinct.iter().rev().take(MAX_COMPARED).find(|known| ***known == pools);
-        let is_new = known.is_none();
-        let (pools, n_units) = match known {
+        let (pools, n_units) = match self.distinct.get(&pools) {
             Some(known) => (known.clone(), 0),
             None => {
                 let n_units = 2 * pools.pools.len() + pools.devices.len();
@@ -60,9 +56,7 @@ impl Views {
         self.is_full |= !has_room;
         if has_room {
             self.n_units = n_units;
-            if is_new {
-                self.distinct.push(pools.clone());
-            }
+            self.distinct.insert(pools.clone());
             let view = View { labels: node.labels.clone(), pools: pools.clone() };
             self.by_node.insert(node.name.into(), view);
         }
@@ -74,6 +68,18 @@ impl Views {
 mod tests {
     use super::*;
     use crate::inventory::DeviceIdx;
+
+    #[test]
+    fn nodes_that_see_the_same_share_it_however_many_views_there_are() {
+        let labels = Labels::default();
+        let view = |at| NodePools { devices: vec![DeviceIdx::new(at, 0)], ..NodePools::default() };
+        let mut views = Views::default();
+        for node in 0..100_u32 {
+            let name = node.to_string();
+            views.add(NodeRef { name: &name, labels: &labels }, view(node % 20));
+        }
+        assert_eq!((views.distinct.len(), views.n_units), (20, 20 + 100 * UNITS_OF_NODE));
+    }
 
     #[test]
     fn what_finds_no_room_is_not_kept() {
