@@ -119,10 +119,6 @@ impl Equivalent<Spot> for BorrowedSpot<'_> {
     }
 }
 
-/// Up to this number of labels, each is looked up, however few terms there are: a pod with more is unusual (`bench tenants`,
-/// Labels).
-const MANY_LABELS: usize = if cfg!(test) { 2 } else { 64 };
-
 /// The most pairs of a namespace and a value that one term is filed under. Each takes some 145 bytes, where the name of a
 /// namespace may take a few in the pod.
 const MAX_SPOTS: usize = 4;
@@ -253,19 +249,19 @@ impl LabelledTerms {
     }
 }
 
-/// The entries of a table that are under a label of these, in the order of the labels. Each label is looked up in the table; if there
-/// are more than [`MANY_LABELS`], and fewer entries than labels, each entry is looked up among the labels instead.
+/// The entries of a table that are under a label of these, in the order of the labels. Each label is looked up in the table, or, if
+/// that has fewer entries, each entry among the labels.
 fn with_labels<'a, K>(
     table: &'a KeyedMap<K, Terms>,
     labels: &'a Labels,
     get: impl Fn(&str, &str) -> Option<&'a Terms> + 'a,
     label_of: impl Fn(&'a K) -> Option<(&'a Arc<str>, &'a Arc<str>)>,
 ) -> impl Iterator<Item = &'a Terms> {
-    let has_few = labels.len() <= MANY_LABELS || labels.len() <= table.len();
-    let found = (has_few && !table.is_empty())
-        .then(|| labels.iter().filter_map(move |(key, value)| get(key, value)));
+    let has_more_entries = labels.len() <= table.len();
+    let found =
+        has_more_entries.then(|| labels.iter().filter_map(move |(key, value)| get(key, value)));
     let mut met = Vec::new();
-    if !has_few {
+    if !has_more_entries {
         met.extend(table.iter().filter_map(|(filed, terms)| {
             let (key, value) = label_of(filed)?;
             (labels.get(key) == Some(&**value)).then_some((key, terms))
@@ -396,7 +392,7 @@ mod tests {
             }
             let mut found: Vec<u32> = index.about(&pod).map(|found| found.id.0).collect();
             let n_found = found.len();
-            if pod.labels.len() > MANY_LABELS.max(index.by_label.len()) {
+            if pod.labels.len() > index.by_label.len() {
                 // Found by the entries of the table in the order in which each label is looked up otherwise.
                 let table = &index.by_label;
                 let each = pod.labels.iter().filter_map(|(key, value)| table.get(&BorrowedPair(key, value)));
