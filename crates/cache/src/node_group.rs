@@ -66,14 +66,6 @@ impl NodeGroup {
         list.into_iter().flatten().chain(set.into_iter().flatten())
     }
 
-    /// How many members are in `others` too.
-    pub(crate) fn n_common(&self, others: &NodeSet) -> usize {
-        match &self.0 {
-            Members::Few(list) => list.iter().filter(|idx| others.contains(**idx)).count(),
-            Members::Many(set) => set.n_common(others),
-        }
-    }
-
     /// The members as a bitset.
     pub(crate) fn to_set(&self) -> NodeSet {
         match &self.0 {
@@ -162,8 +154,6 @@ mod tests {
                 prop_assert_eq!(group.contains(node), model.contains(&idx));
             }
             prop_assert!(group.iter().map(NodeIdx::index).eq(model.iter().copied()));
-            let even: NodeSet = (0..3_500).step_by(2).map(NodeIdx::from_index).collect();
-            prop_assert_eq!(group.n_common(&even), model.iter().filter(|idx| *idx % 2 == 0).count());
             prop_assert!(group.to_set().iter().map(NodeIdx::index).eq(model.iter().copied()));
         }
     }

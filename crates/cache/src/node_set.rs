@@ -124,12 +124,6 @@ impl NodeSet {
         self.words.get(at).copied().unwrap_or(0)
     }
 
-    /// How many members are in `other` too.
-    pub(crate) fn n_common(&self, other: &Self) -> usize {
-        let both = self.words.iter().zip(&other.words);
-        both.map(|(word, mask)| (word & mask).count_ones() as usize).sum()
-    }
-
     /// Adds all members of `other` (union).
     pub fn or(&mut self, other: &Self) {
         if self.words.len() < other.words.len() {
@@ -257,7 +251,6 @@ mod tests {
                 prop_assert_eq!(found.len(), expected.len());
                 prop_assert_eq!(found, &nodes(&expected));
             }
-            prop_assert_eq!(set.n_common(&other), and.len());
             prop_assert_eq!(set == other, a == b);
         }
     }

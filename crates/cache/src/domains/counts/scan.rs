@@ -142,28 +142,15 @@ impl DomainCounts {
 
     /// Counts the nodes that count in each domain, as long as no pod does.
     fn count_nodes(&mut self, cluster: &ClusterState) {
-        /// With at least this many nodes per domain, using the node set of each domain is worth it: either way alone takes an
-        /// attempt half a percent longer (`bench core --workload EveryPodDifferent`).
-        const LARGE: usize = 16;
-
         let column = self.column(cluster);
         let mut domains = vec![Cell::default(); column.map_or(1, LabelColumn::n_ids)];
-        match column.filter(|column| column.n_ids() * LARGE > self.eligible.len()) {
+        match column {
             Some(column) => {
                 for idx in self.eligible.iter() {
                     domains[column.id(idx).index()].n_nodes += 1;
                 }
             }
-            None => {
-                let mut n_labelled = 0;
-                for (id, _, nodes) in column.iter().flat_map(|column| column.values()) {
-                    let n_nodes = nodes.n_common(&self.eligible);
-                    n_labelled += n_nodes;
-                    domains[id.index()].n_nodes = n_nodes as u32;
-                }
-                let n_unlabelled = self.eligible.len() - n_labelled;
-                domains[ValueId::ABSENT.index()].n_nodes = n_unlabelled as u32;
-            }
+            None => domains[ValueId::ABSENT.index()].n_nodes = self.eligible.len() as u32,
         }
         self.n_domains = domains.iter().filter(|domain| domain.n_nodes > 0).count();
         self.domains = domains.into_iter().collect();
