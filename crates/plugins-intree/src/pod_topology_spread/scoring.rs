@@ -209,19 +209,12 @@ impl SoftState {
         nodes: &[NodeIdx],
         scores: &mut [i64],
     ) -> Option<()> {
-        /// How many nodes' sums are computed together, in a buffer on the stack.
-        const RUN: usize = 256;
-
         let readers = self.wishes.read(cluster)?;
         let parts = readers.iter().zip(&self.weights);
         let all: SmallVec<[Parts<'_>; 2]> =
             parts.map(|(reader, weight)| Parts::new(reader, *weight)).collect();
-        for (nodes, scores) in nodes.chunks(RUN).zip(scores.chunks_mut(RUN)) {
-            let mut sums = [0.0; RUN];
-            all.iter().for_each(|parts| parts.add_to(nodes, &mut sums));
-            for (score, sum) in scores.iter_mut().zip(sums) {
-                *score = rounded(sum);
-            }
+        for (score, &node) in scores.iter_mut().zip(nodes) {
+            *score = rounded(all.iter().fold(0.0, |sum, parts| parts.add_to(sum, node)));
         }
         self.replace_ignored(nodes, scores, 0);
         Some(())
@@ -286,21 +279,15 @@ impl<'a> Parts<'a> {
         Self::ByDomain(column, parts)
     }
 
-    fn add_to(&self, nodes: &[NodeIdx], sums: &mut [f64]) {
+    /// The sum with the part of one node.
+    #[inline]
+    fn add_to(&self, sum: f64, node: NodeIdx) -> f64 {
         match self {
-            Self::ByDomain(column, parts) => {
-                let (id_at, parts) = (column.ids().lookup(), &parts[..]);
-                for (sum, &node) in sums.iter_mut().zip(nodes) {
-                    *sum += parts[id_at(node.index()).index()];
-                }
+            Self::ByDomain(column, parts) => sum + parts[column.id(node).index()],
+            Self::ByNode(reader, weight) if reader.has_label(node) => {
+                sum + reader.part(reader.counts.n_pods_on(node), *weight)
             }
-            Self::ByNode(reader, weight) => {
-                for (sum, &node) in sums.iter_mut().zip(nodes) {
-                    if reader.has_label(node) {
-                        *sum += reader.part(reader.counts.n_pods_on(node), *weight);
-                    }
-                }
-            }
+            Self::ByNode(..) => sum,
         }
     }
 }
