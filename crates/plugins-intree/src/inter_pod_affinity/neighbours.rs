@@ -219,10 +219,6 @@ impl Neighbours {
         spare: &Arc<VecPool<i64>>,
         rejection: impl Fn(Rule) -> &'a Status,
     ) -> Option<()> {
-        /// With less than one node in this many rejected, it takes less time to go by domain than to look at all nodes
-        /// (`bench core --workload EveryPodDifferent`).
-        const FEW: usize = 4;
-
         if !self.differences.is_empty() {
             return None;
         }
@@ -254,7 +250,8 @@ impl Neighbours {
                         }
                     }
                 }
-                Some(judged) if judged.n_nodes() < nodes.len() / FEW => {
+                // By whichever is fewer nodes.
+                Some(judged) if judged.n_nodes() < nodes.len() => {
                     judged.nodes().for_each(rejects_domain);
                 }
                 Some(DomainVerdicts { column, is_rejected }) => {
