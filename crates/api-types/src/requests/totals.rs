@@ -92,21 +92,14 @@ impl Deref for Totals {
     }
 }
 
-/// With more names than this, [`Sums`] is a tree: each new name moves half of a list.
-const FEW: usize = 32;
-
 /// Amounts by name that are being collected. A pod has thousands of containers and of names if it likes, so a change takes at most the
 /// logarithm of the number of names.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sums {
-    few: Totals,
-    /// All of them, if there are many.
-    many: BTreeMap<ResourceName, Quantity>,
-}
+pub(super) struct Sums(BTreeMap<ResourceName, Quantity>);
 
 impl Sums {
     pub(super) fn get(&self, name: &str) -> Option<&Quantity> {
-        if self.many.is_empty() { self.few.get(name) } else { self.many.get(name) }
+        self.0.get(name)
     }
 
     pub(super) fn set(&mut self, name: &ResourceName, amount: Quantity) {
@@ -137,7 +130,7 @@ impl Sums {
     }
 
     pub(super) fn into_totals(self) -> Totals {
-        if self.many.is_empty() { self.few } else { Totals(self.many.into_iter().collect()) }
+        Totals(self.0.into_iter().collect())
     }
 
     /// Sets `name`, or merges the amount with the one that is there.
@@ -149,16 +142,7 @@ impl Sums {
     ) {
         #[cfg(test)]
         N_CHANGES.set(N_CHANGES.get() + 1);
-        if self.many.is_empty() {
-            match self.few.find(name) {
-                Ok(at) => return merge(&mut self.few.0[at].1, amount),
-                Err(at) if self.few.len() < FEW => {
-                    return self.few.0.insert(at, (name.clone(), amount));
-                }
-                Err(_) => self.many = std::mem::take(&mut self.few.0).into_iter().collect(),
-            }
-        }
-        match self.many.entry(name.clone()) {
+        match self.0.entry(name.clone()) {
             Entry::Occupied(mut known) => merge(known.get_mut(), amount),
             Entry::Vacant(place) => {
                 place.insert(amount);
