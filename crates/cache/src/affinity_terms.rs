@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 
 pub use self::carried_counts::{TermCount, TermCounts};
 use self::labelled::LabelledTerms;
-use crate::fork::{Column, CowMap};
+use crate::fork::{Column, CowMap, SPARSE_CHUNK, WIDE_CHUNK};
 use crate::label_index::{LabelIndex, ValueId};
 use crate::node_table::NodeIdx;
 use crate::room::room_to_keep;
@@ -169,11 +169,11 @@ type NodeTerms = SmallVec<[(TermId, TermCount); 1]>;
 /// All distinct terms that pods on nodes carry.
 #[derive(Clone, Debug, Default)]
 pub struct AffinityTerms {
-    terms: Column<Option<Arc<CarriedTerm>>, 64>,
+    terms: Column<Option<Arc<CarriedTerm>>, SPARSE_CHUNK>,
     by_term: CowMap<TermKey, TermId>,
     /// All numbers below that of the last term that no term has, and perhaps others.
-    free: Column<TermId, 64>,
-    nodes: Column<NodeTerms, 128>,
+    free: Column<TermId, SPARSE_CHUNK>,
+    nodes: Column<NodeTerms, WIDE_CHUNK>,
     /// How many distinct terms there are, by kind.
     n_terms: [usize; N_KINDS],
     n_with_namespace_selector: usize,

@@ -9,4 +9,5 @@ mod column;
 mod cow_map;
 
 pub use column::{COLUMN_CHUNK, Column};
+pub(crate) use column::{SPARSE_CHUNK, WIDE_CHUNK};
 pub use cow_map::CowMap;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{KeyedMap, Labels, Node};
 
-use crate::fork::{COLUMN_CHUNK, Column, CowMap};
+use crate::fork::{COLUMN_CHUNK, Column, CowMap, WIDE_CHUNK};
 use crate::node_group::NodeGroup;
 use crate::node_table::NodeIdx;
 use crate::requests::ReadMark;
@@ -35,16 +35,13 @@ impl ValueId {
     }
 }
 
-/// How many values of a key are in a chunk.
-const VALUES_CHUNK: usize = 128;
-
 /// The values of one label key on all nodes, by slot.
 #[derive(Clone, Debug)]
 pub struct LabelColumn {
     key: Arc<str>,
     ids: Column<ValueId>,
     /// By id; the first entry stands for "absent".
-    values: Column<Option<LabelValue>, VALUES_CHUNK>,
+    values: Column<Option<LabelValue>, WIDE_CHUNK>,
     by_value: CowMap<Arc<str>, ValueId>,
     free: Column<ValueId>,
     n_labelled: usize,
@@ -144,7 +141,7 @@ impl LabelColumn {
         let of_name = size_of::<(Arc<str>, ValueId)>() + size_of::<u8>();
         size_of::<Self>()
             + self.ids.len().next_multiple_of(COLUMN_CHUNK) * size_of::<ValueId>()
-            + self.values.len().next_multiple_of(VALUES_CHUNK) * of_value
+            + self.values.len().next_multiple_of(WIDE_CHUNK) * of_value
             + self.by_value.len() * of_name
             + self.free.len().next_multiple_of(COLUMN_CHUNK) * size_of::<ValueId>()
             + self.n_labelled * size_of::<NodeIdx>()

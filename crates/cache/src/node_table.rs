@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use kube_scheduler_api_types::{KeyedMap, Node};
 
-use crate::fork::{COLUMN_CHUNK, Column, CowMap};
+use crate::fork::{COLUMN_CHUNK, Column, CowMap, WIDE_CHUNK};
 use crate::node_set::NodeSet;
 use crate::node_tree::NodeTree;
 
@@ -66,7 +66,7 @@ struct NodeSlot {
 /// Names, objects and order of all nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeTable {
-    slots: Column<NodeSlot, 256>,
+    slots: Column<NodeSlot, WIDE_CHUNK>,
     by_name: CowMap<Arc<str>, NodeIdx>,
     free: NodeSet,
     live: NodeSet,

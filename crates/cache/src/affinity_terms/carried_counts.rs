@@ -5,7 +5,7 @@
 //!
 //! Invariants: no count is zero in the list form; `n_domains` is the number of domains with a count above zero.
 
-use crate::fork::Column;
+use crate::fork::{Column, WIDE_CHUNK};
 use crate::label_index::ValueId;
 
 /// Up to this many domains, a sorted list. It is for memory: a column from the first domain on takes half a percent longer, only
@@ -54,7 +54,7 @@ enum Counts {
     /// Sorted by domain.
     Few(Vec<(ValueId, TermCount)>),
     /// By number of the domain.
-    Many(Column<TermCount, 256>),
+    Many(Column<TermCount, WIDE_CHUNK>),
 }
 
 impl TermCounts {

@@ -13,7 +13,7 @@ use kube_scheduler_api_types::Pod;
 
 use self::sums::SumCounts;
 use super::spec::CounterSpec;
-use crate::fork::Column;
+use crate::fork::{Column, SPARSE_CHUNK};
 use crate::label_index::{LabelColumn, LabelIndex, ValueId};
 use crate::node_set::NodeSet;
 use crate::node_table::NodeIdx;
@@ -41,7 +41,7 @@ impl From<Cell> for Domain {
 }
 
 /// How many pods are on each node.
-pub(super) type PodsOnNodes = Column<u32, 64>;
+pub(super) type PodsOnNodes = Column<u32, SPARSE_CHUNK>;
 
 /// How many pods count on each node and in each domain.
 #[derive(Clone, Debug)]

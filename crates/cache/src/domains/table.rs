@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::counts::DomainCounts;
 use super::spec::{CountedPods, CounterSpec};
 use crate::change_log::ChangeKinds;
-use crate::fork::Column;
+use crate::fork::{Column, SPARSE_CHUNK};
 use crate::label_index::LabelIndex;
 use crate::node_table::NodeIdx;
 use crate::objects::ObjectStore;
@@ -110,17 +110,17 @@ pub(crate) struct CounterId {
 /// The followed counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CounterTable {
-    slots: Column<Option<Arc<DomainCounts>>, 64>,
+    slots: Column<Option<Arc<DomainCounts>>, SPARSE_CHUNK>,
     free: Vec<u32>,
     /// By slot: whether it was read lately.
     marks: Vec<ReadMark>,
     /// The slot that is the next candidate for eviction.
     hand: usize,
     /// By slot: the number of the counter that is there. Never the same for two of them.
-    counted_at: Column<u64, 64>,
+    counted_at: Column<u64, SPARSE_CHUNK>,
     n_counted: u64,
     /// By slot: what the counter takes at most, in bytes.
-    sizes: Column<u32, 64>,
+    sizes: Column<u32, SPARSE_CHUNK>,
     n_counters: usize,
     n_bytes: usize,
     /// Behind an `Arc` because it changes with the set of counters alone.
