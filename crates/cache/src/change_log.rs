@@ -9,8 +9,7 @@ use std::ops::{BitAnd, BitOr, BitOrAssign};
 use crate::fork::{COLUMN_CHUNK, Column};
 use crate::node_table::NodeIdx;
 
-/// Bringing answers up to date over more changes than this costs more than reading all nodes again, even in the largest
-/// clusters.
+/// How many changes are kept, at eight bytes each. Callers that fall further behind read all nodes again.
 const CAPACITY: usize = 16 * 1024;
 
 /// A set of aspects of a node: what a change was about, or what an answer depends on.

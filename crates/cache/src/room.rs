@@ -3,7 +3,8 @@
 //! What tenants write may make a table large for a moment. If the room for it stayed when its entries go, tenants could use up memory
 //! by and by that nothing is in.
 
-/// Room that a list or table may always have, in entries.
+/// Room that a list or table may always have, in entries: without it one that is filled and emptied in turn would be allocated each
+/// time.
 const SMALL: usize = 8;
 
 /// For how many entries there should still be room if most of the room is unused now. To follow it costs O(1) for each entry that

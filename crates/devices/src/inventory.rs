@@ -148,7 +148,7 @@ impl Numbers {
     }
 }
 
-/// As long as there are fewer shapes and pools, those that are gone are kept.
+/// As long as there are fewer shapes and pools, those that are gone are kept: to be rid of them, every pool is made again.
 const MIN_NUMBERS: usize = 4096;
 
 /// Pools with more devices are not made before an inventory is: one of their slices may come at a time, and all devices of the

@@ -36,7 +36,8 @@ pub struct DeviceState {
     changes: Changes,
 }
 
-/// This many changes are remembered node by node.
+/// This many changes are remembered node by node, each with a number and a pointer. Callers that fall further behind look at all
+/// nodes again.
 const MAX_CHANGES: usize = 4096;
 
 /// When devices changed hands. Numbers only grow along the history of a state; none is used twice.

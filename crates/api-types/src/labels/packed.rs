@@ -1,6 +1,7 @@
 //! Very many pairs of texts in a few bytes more than the texts have: a tenant may write a megabyte of labels to each pod.
 
-/// The number of pairs in a block. A look-up finds the block by its first key, and then compares its pairs one after the other.
+/// The number of pairs in a block. A look-up finds the block by its first key, and then compares its pairs one after the other; each
+/// block takes two numbers.
 const BLOCK: usize = 32;
 
 /// Pairs of texts, one after the other, sorted by the first ones.

@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 use super::requirement::Requirement;
 use crate::labels::Labels;
 
-/// Labels are looked up among more requirements than these. Among fewer, looking up four labels takes more steps than comparing all
-/// requirements.
+/// Labels are looked up among more requirements than these. Fewer are only kept in a list, which takes less memory: by the steps that
+/// [`matches`](ManyRequirements::matches) counts, comparing all of them is no dearer from four labels on.
 pub(super) const FEW: usize = 16;
 
 /// More than [`FEW`] requirements.

@@ -13,7 +13,8 @@ use crate::facts::DeviceFacts;
 use crate::features::Features;
 use crate::name::DeviceName;
 
-/// Pools with more shapes than this are not counted: it would take as long as to look at every device.
+/// Pools with more shapes than this are not counted. Each device is looked for among the shapes before it, so this bounds what it
+/// takes to make a pool.
 const MAX_COUNTED_SHAPES: usize = 16;
 
 /// A device, by its name: devices of different generations may have the same.

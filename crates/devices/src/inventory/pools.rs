@@ -11,8 +11,9 @@ use super::views::Views;
 use super::{DeviceIdx, Inventory, NodeRef, Pool, Slice};
 use crate::features::Features;
 
-/// What nodes with fewer pools see, and fewer devices that other nodes may see, too, is found out as quickly as it is looked up. Tests
-/// have few, and remember them all the same.
+/// What nodes with fewer pools see, and fewer devices that other nodes may see, too, is not remembered, for memory: with it
+/// `bench core --workload DeviceClaims` takes less than one percent fewer instructions. If nothing is remembered,
+/// `--workload DevicesOfAllNodes` takes 17 times as many with 50 nodes. Tests have few, and remember them all the same.
 const MIN_REMEMBERED: usize = if cfg!(test) { 1 } else { 16 };
 const MIN_REMEMBERED_DEVICES: usize = if cfg!(test) { 1 } else { 64 };
 
