@@ -10,9 +10,9 @@ use kube_scheduler_api_types::{LabelSelector, Labels, Node, Pod, Quantity, Times
 use kube_scheduler_benches::catalogue::WORKLOADS;
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_queue::{
-    ActionType, ClusterEvent, EventLabel, EventResource, HintId, HintObject, PluginId,
-    PreEnqueueVerdict, ProfileId, ProfileSpec, QueueEntry, QueuePolicy, QueueSettings, QueuedPod,
-    QueueingHint, SchedulingQueue,
+    ActionType, ClusterEvent, EventLabel, EventResource, HintId, HintObject, PreEnqueueVerdict,
+    ProfileId, ProfileSpec, QueueEntry, QueuePolicy, QueueSettings, QueuedPod, QueueingHint,
+    RejectorId, SchedulingQueue,
 };
 use serde_json::json;
 
@@ -181,7 +181,7 @@ impl QueuePolicy<Waiting, Happening> for FirstComeFirstServed {
         a.timestamp() < b.timestamp()
     }
 
-    fn pre_enqueue(&mut self, _: &Waiting, _: ProfileId, _: PluginId) -> PreEnqueueVerdict {
+    fn pre_enqueue(&mut self, _: &Waiting, _: ProfileId, _: RejectorId) -> PreEnqueueVerdict {
         PreEnqueueVerdict::Admit
     }
 

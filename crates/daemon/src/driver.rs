@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Select, TryRecvError};
-use kube_scheduler_engine::{AttemptResult, Effect, Engine, Input, ProfileIdx, Turn};
+use kube_scheduler_engine::{AttemptResult, Effect, Engine, Input, ProfileId, Turn};
 use kube_scheduler_runtime::panic_message;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
@@ -377,7 +377,7 @@ impl Driver {
         let names = &self.names;
         let bound: Vec<_> = self.engine.drain_bound().collect();
         let name_of =
-            |profile: ProfileIdx| names.get(profile.position()).map_or("", |names| &*names.profile);
+            |profile: ProfileId| names.get(profile.index()).map_or("", |names| &*names.profile);
         self.metrics.observe_measurements(&self.engine.drain_measurements(), names);
         self.metrics.observe_preemptions(self.engine.drain_preemption_counts());
         self.metrics.observe_bound(bound.into_iter().map(|pod| (name_of(pod.profile), pod)));

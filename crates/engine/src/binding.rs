@@ -29,7 +29,7 @@ use kube_scheduler_framework::{
     ActionType, ClusterEvent, Code, Commands, CycleState, EventKind, EventObject, PluginName,
     Status,
 };
-use kube_scheduler_queue::QueuedPod;
+use kube_scheduler_queue::{ProfileId, QueuedPod};
 use kube_scheduler_runtime::{MeteredPoint, PluginIdx};
 use smallvec::SmallVec;
 
@@ -45,7 +45,6 @@ use crate::guard::guarded;
 use crate::measures::FailedBinding;
 use crate::notice::{Notice, RejectionStage};
 use crate::policy::Entry;
-use crate::profiles::ProfileIdx;
 use crate::turn::AttemptResult;
 
 pub(crate) use self::permit::PermitWaits;
@@ -56,7 +55,7 @@ pub(crate) use self::trial::Trial;
 #[derive(Debug)]
 pub(crate) struct Placement {
     pub(crate) queued: QueuedPod<Entry>,
-    pub(crate) profile: ProfileIdx,
+    pub(crate) profile: ProfileId,
     pub(crate) choice: Choice,
 }
 
@@ -68,7 +67,7 @@ struct Binding {
     /// The pod with its node filled in.
     pod: Arc<Pod>,
     node: Arc<str>,
-    profile: ProfileIdx,
+    profile: ProfileId,
     state: CycleState,
     started: Timestamp,
     /// The meter's reading when the current extension point started, if it is measured.

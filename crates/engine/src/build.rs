@@ -249,7 +249,7 @@ fn build_profiles(
     let handle = options.handle.clone().with_features(features);
     for (at, profile) in config.profiles.iter().enumerate() {
         let name: Arc<str> = profile.scheduler_name.as_deref().unwrap_or_default().into();
-        let built = Profile::build(profile, registry, &handle.for_profile(&name, at))
+        let built = Profile::build(profile, &format!("profiles[{at}]"), registry, &handle)
             .map_err(|source| BuildError::Profile { profile: name.clone(), source })?;
         if name.is_empty() {
             return Err(BuildError::NoSchedulerName);

@@ -1,10 +1,9 @@
 //! Numbers that the engine keeps about itself, for metrics.
 
 use kube_scheduler_api_types::Timestamp;
-use kube_scheduler_queue::QueuedPod;
+use kube_scheduler_queue::{ProfileId, QueuedPod};
 
 use crate::policy::Entry;
-use crate::profiles::ProfileIdx;
 
 /// Attempts of one profile by how they ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +20,7 @@ pub struct ProfileCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoundPod {
     /// The profile that scheduled it.
-    pub profile: ProfileIdx,
+    pub profile: ProfileId,
     /// How many attempts it took.
     pub attempts: u32,
     /// From the start of the last attempt to the end of the binding.
@@ -67,11 +66,11 @@ impl Counts {
     pub(crate) fn bound(
         &mut self,
         queued: &QueuedPod<Entry>,
-        profile: ProfileIdx,
+        profile: ProfileId,
         started: Timestamp,
         now: Timestamp,
     ) {
-        if let Some(counts) = self.profiles.get_mut(profile.position()) {
+        if let Some(counts) = self.profiles.get_mut(profile.index()) {
             counts.scheduled += 1;
         }
         if self.keeps_bound {
@@ -110,8 +109,8 @@ impl Counts {
         }
     }
 
-    pub(crate) fn failed(&mut self, profile: ProfileIdx, is_rejected: bool) {
-        let Some(counts) = self.profiles.get_mut(profile.position()) else { return };
+    pub(crate) fn failed(&mut self, profile: ProfileId, is_rejected: bool) {
+        let Some(counts) = self.profiles.get_mut(profile.index()) else { return };
         if is_rejected {
             counts.unschedulable += 1;
         } else {

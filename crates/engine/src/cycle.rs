@@ -14,7 +14,7 @@ use kube_scheduler_api_types::numbers::Numbers;
 use kube_scheduler_cache::ClusterState;
 use kube_scheduler_framework::Status;
 use kube_scheduler_framework::groups::GroupCycleState;
-use kube_scheduler_queue::QueuedPod;
+use kube_scheduler_queue::{ProfileId, QueuedPod};
 use kube_scheduler_runtime::Runner;
 
 use crate::apart::GIVEN_UP;
@@ -34,7 +34,6 @@ use crate::policy::Entry;
 use crate::preemption::{HeldAttempt, Preemptions};
 use crate::preference::TieBreak;
 use crate::price::{AllParts, KeptCounters, Price, ScopeSize, most_expensive_part};
-use crate::profiles::ProfileIdx;
 use crate::turn::{AttemptResult, Turn};
 
 /// What costs most, for messages, where plugins have counted too much.
@@ -221,7 +220,7 @@ impl SchedulingCycle {
         &mut self,
         core: &mut Core,
         queued: &QueuedPod<Entry>,
-        profile: ProfileIdx,
+        profile: ProfileId,
         scope: Scope<'_>,
         observer: &mut dyn Observer,
     ) -> (Result<Choice, NoChoice>, u64) {
@@ -232,7 +231,7 @@ impl SchedulingCycle {
     pub(crate) fn look<T>(
         &mut self,
         core: &mut Core,
-        (queued, profile): (&QueuedPod<Entry>, ProfileIdx),
+        (queued, profile): (&QueuedPod<Entry>, ProfileId),
         scope: Scope<'_>,
         observer: &mut dyn Observer,
         run: impl FnOnce(Search<'_, '_>) -> Result<T, NoChoice>,
@@ -337,7 +336,7 @@ impl SchedulingCycle {
     fn search<'a, 'w>(
         &'a mut self,
         core: &'a Core,
-        (queued, profile): (&'a QueuedPod<Entry>, ProfileIdx),
+        (queued, profile): (&'a QueuedPod<Entry>, ProfileId),
         scope: Scope<'a>,
         is_kept: bool,
         watched: &'a ObservedSearch<'w>,
@@ -380,12 +379,7 @@ pub struct ClassCacheCounts {
 }
 
 /// For the log: what PreFilter and PostFilter said.
-pub(crate) fn notice_verdicts(
-    core: &mut Core,
-    pod: &PodRef,
-    profile: ProfileIdx,
-    error: &FitError,
-) {
+pub(crate) fn notice_verdicts(core: &mut Core, pod: &PodRef, profile: ProfileId, error: &FitError) {
     let Diagnosis { pre_filter_message, post_filter_message, .. } = &error.diagnosis;
     if !pre_filter_message.is_empty() {
         let (pod, status) = (pod, pre_filter_message);
@@ -403,7 +397,7 @@ fn unfit_pod(
     core: &mut Core,
     (bindings, preemptions, observer): (&mut Bindings, &mut Preemptions, &mut dyn Observer),
     queued: QueuedPod<Entry>,
-    profile: ProfileIdx,
+    profile: ProfileId,
     unfit: FitFailure,
 ) -> AttemptResult {
     let FitFailure { error, nominating, victims, found_by, commands, .. } = unfit;
@@ -434,7 +428,7 @@ fn unfit_pod(
 }
 
 /// Pods that are going away or placed already need no attempt.
-pub(crate) fn must_skip(core: &mut Core, pod: &Arc<Pod>, profile: ProfileIdx) -> bool {
+pub(crate) fn must_skip(core: &mut Core, pod: &Arc<Pod>, profile: ProfileId) -> bool {
     if pod.deletion_requested.is_some() {
         let note = format!("skip schedule deleting pod: {}/{}", pod.namespace, pod.name);
         let reporting = &core.plans.profiles[profile].scheduler_name;

@@ -8,14 +8,13 @@ use crate::diagnosis::FitError;
 use kube_scheduler_api_types::well_known::POD_SCHEDULED;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{NominatingInfo, PluginName, Status};
-use kube_scheduler_queue::{Nomination, QueuedPod};
+use kube_scheduler_queue::{Nomination, ProfileId, QueuedPod};
 
 use crate::budget::OverBudget;
 use crate::condition::{Condition, changed_condition};
 use crate::core::{Core, PodEvent};
 use crate::effect::{Effect, PodRef, StatusPatch};
 use crate::policy::Entry;
-use crate::profiles::ProfileIdx;
 use crate::turn::AttemptResult;
 
 /// The longest note of an event, in bytes.
@@ -107,7 +106,7 @@ impl From<Status> for Failure {
 pub(crate) fn send_back(
     core: &mut Core,
     mut queued: QueuedPod<Entry>,
-    profile: ProfileIdx,
+    profile: ProfileId,
     assumed: Option<Arc<Pod>>,
     failure: Failure,
 ) -> AttemptResult {

@@ -9,7 +9,7 @@ use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_cache::PodGroupState;
 use kube_scheduler_framework::groups::{GroupCycleState, PlacedGroup};
 use kube_scheduler_framework::{Commands, CycleState, NodeIdx, Reserve, Status};
-use kube_scheduler_queue::QueuedPod;
+use kube_scheduler_queue::{ProfileId, QueuedPod};
 use kube_scheduler_runtime::PluginIdx;
 use smallvec::SmallVec;
 
@@ -22,7 +22,6 @@ use crate::guard::guarded;
 use crate::observer::Observer;
 use crate::policy::Entry;
 use crate::preemption::{Preemptions, TaskId};
-use crate::profiles::ProfileIdx;
 
 /// What is said of a group that cannot be scheduled.
 pub(crate) const UNSCHEDULABLE: &str = "pod group is unschedulable";
@@ -59,7 +58,7 @@ impl GangRequirement {
 pub(crate) struct Group {
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
-    pub(crate) profile: ProfileIdx,
+    pub(crate) profile: ProfileId,
     /// In the order in which they are tried.
     pub(crate) members: Vec<QueuedPod<Entry>>,
     /// The pods of the members, in their order.

@@ -14,7 +14,7 @@ use std::sync::{Arc, LazyLock};
 use kube_scheduler_api_types::Pod;
 use kube_scheduler_framework::groups::{ExactPlanning, GroupCycleState};
 use kube_scheduler_framework::{Code, Command, Commands, Status};
-use kube_scheduler_queue::QueuedPod;
+use kube_scheduler_queue::{ProfileId, QueuedPod};
 use smallvec::SmallVec;
 
 use crate::attempt::{Choice, FitFailure, NoChoice};
@@ -37,7 +37,6 @@ use crate::observer::Observer;
 use crate::policy::Entry;
 use crate::preemption::Preemptions;
 use crate::price::PartsInTurn;
-use crate::profiles::ProfileIdx;
 use crate::turn::{GroupTurn, Turn};
 
 const WAITING: &str = "pod group is waiting for preemption to complete";
@@ -546,7 +545,7 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
 }
 
 /// The profile of all members.
-fn common_profile(core: &Core, members: &[QueuedPod<Entry>]) -> Result<ProfileIdx, String> {
+fn common_profile(core: &Core, members: &[QueuedPod<Entry>]) -> Result<ProfileId, String> {
     let Some(first) = members.first() else { return Err(String::new()) };
     let mut names = members.iter().map(|queued| &queued.entry().0.spec.scheduler_name);
     let name = &first.entry().0.spec.scheduler_name;

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use kube_scheduler_api_types::{LazyJson, PodGroup, Timestamp};
 use kube_scheduler_cache::{ObjectKey, PodGroupError};
 use kube_scheduler_framework::{Command, CycleState, ObjectWrite, Status};
-use kube_scheduler_queue::QueuedPod;
+use kube_scheduler_queue::{ProfileId, QueuedPod};
 use serde_json::json;
 
 use crate::attempt::Choice;
@@ -90,12 +90,7 @@ impl GroupWork<'_> {
         self.bindings.start_together(self.core, kept, commands)
     }
 
-    fn bind(
-        &mut self,
-        queued: QueuedPod<Entry>,
-        profile: crate::profiles::ProfileIdx,
-        fit: Fit,
-    ) -> AttemptResult {
+    fn bind(&mut self, queued: QueuedPod<Entry>, profile: ProfileId, fit: Fit) -> AttemptResult {
         let Fit { node, left, n_evaluated, n_feasible, .. } = fit;
         let state = left.map_or_else(CycleState::new, |state| *state);
         let choice = Choice { node, state, n_evaluated, n_feasible };

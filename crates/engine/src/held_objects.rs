@@ -14,6 +14,7 @@ use std::iter;
 use std::sync::Arc;
 
 use kube_scheduler_api_types::{Object, Pod};
+use kube_scheduler_queue::ProfileId;
 
 use crate::backfill::{Backfill, HeldObjects};
 use crate::binding::report_released_object;
@@ -21,7 +22,6 @@ use crate::core::Core;
 use crate::group::{Group, Outcome};
 use crate::guard::guarded;
 use crate::incomplete::GroupKey;
-use crate::profiles::ProfileIdx;
 
 /// How many bytes the objects of a plan may take. Of a plan with more the first members' are held.
 const MAX_BYTES: usize = 4 << 20;
@@ -61,7 +61,7 @@ fn must_leave_room(pod: &Pod, (namespace, name): &GroupKey, priority: i32) -> bo
 impl Core {
     /// Before a pod is looked at, or the pods of a group, the first of which is the most important one: shows what the head holds
     /// if that one must leave room for it. Whatever is shown makes no difference to pods for which nothing is reserved.
-    pub(crate) fn show_held_to(&mut self, profile: ProfileIdx, first: &Pod, others: &[Arc<Pod>]) {
+    pub(crate) fn show_held_to(&mut self, profile: ProfileId, first: &Pod, others: &[Arc<Pod>]) {
         let Some(head) = &self.backfill.head else { return };
         if head.plan.objects.is_empty() {
             return;

@@ -87,8 +87,10 @@ pub use notice::{Notice, RejectionStage, VictimEnd};
 pub use observer::{Observer, SearchStep};
 pub use place::{PodPlace, PodStage};
 pub use policy::Entry;
-pub use profiles::ProfileIdx;
 pub use readers::ObjectReaders;
 pub use sharing::{Deduplicator, SharedSize};
 pub use sizes::TableSize;
 pub use turn::{AttemptResult, GroupTurn, Turn};
+
+// The number of a profile in what is reported.
+pub use kube_scheduler_queue::ProfileId;

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_scheduler_framework::{Code, PluginError, PluginName};
-use kube_scheduler_queue::EventLabel;
+use kube_scheduler_queue::{EventLabel, ProfileId};
 use kube_scheduler_runtime::{Lengths, PLUGIN_BOUNDS, POINT_BOUNDS, Readings, Timer};
 use rustc_hash::FxHashMap;
 
 use crate::policy::Plans;
-use crate::profiles::ProfileIdx;
 
 /// One hint in this many is measured: hints are asked by the thousand, and each takes about as long as reading a clock.
 const HINTS_PER_SAMPLE: u64 = 10;
@@ -20,7 +19,7 @@ const HINTS_PER_SAMPLE: u64 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedBinding {
     /// The profile that scheduled it.
-    pub profile: ProfileIdx,
+    pub profile: ProfileId,
     /// Whether it was rejected, rather than something failed.
     pub is_rejected: bool,
     /// From the start of the attempt to its failure.

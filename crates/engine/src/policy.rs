@@ -13,8 +13,8 @@ use kube_scheduler_framework::{
     RunningPreemptions, Sources, WaitingPods,
 };
 use kube_scheduler_queue::{
-    EventLabel, HintId, NominatedPod, PluginId, PreEnqueueVerdict, ProfileId, QueueEntry,
-    QueuePolicy, QueuedPod, QueueingHint, SchedulingQueue, Signature, Topics,
+    EventLabel, HintId, NominatedPod, PreEnqueueVerdict, ProfileId, QueueEntry, QueuePolicy,
+    QueuedPod, QueueingHint, RejectorId, SchedulingQueue, Signature, Topics,
 };
 use kube_scheduler_runtime::{Extenders, MeteredPoint, Profile, cluster_alone};
 use smallvec::SmallVec;
@@ -25,7 +25,7 @@ use crate::guard::guarded;
 use crate::measures::Measures;
 use crate::notice::{Notice, Notices};
 use crate::pods::PodIndex;
-use crate::profiles::{ProfileIdx, Profiles};
+use crate::profiles::Profiles;
 
 /// A pod in the queue.
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ pub(crate) struct Plans {
     /// Which plugins sign pods, by profile.
     pub(crate) sign: Vec<SignPlan>,
     /// The queue's numbers for the PreEnqueue plugins of each profile, in their order.
-    pub(crate) gates: Vec<Vec<PluginId>>,
+    pub(crate) gates: Vec<Vec<RejectorId>>,
     /// Hints by the number that the queue knows them by.
     pub(crate) hints: Hints,
     /// Whether every profile sorts by priority, then age.
@@ -141,7 +141,7 @@ impl Plans {
     /// Measures a call of one plugin that was waited for.
     pub(crate) fn plugin_ended(
         &self,
-        profile: ProfileIdx,
+        profile: ProfileId,
         plugin: &PluginName,
         point: MeteredPoint,
         code: Code,
@@ -190,7 +190,7 @@ pub(crate) struct Policy<'a> {
 
 impl Policy<'_> {
     fn profile(&self, profile: ProfileId) -> Option<&Profile> {
-        self.plans.profiles.get(profile.into())
+        self.plans.profiles.get(profile)
     }
 
     /// What plugins may look at. Nominations are not available while the queue works.
@@ -226,10 +226,10 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
         &mut self,
         entry: &Entry,
         profile: ProfileId,
-        plugin: PluginId,
+        plugin: RejectorId,
     ) -> PreEnqueueVerdict {
         let ids = self.plans.gates.get(profile.index());
-        let found = ids.zip(self.plans.profiles.get(profile.into())).and_then(|(ids, profile)| {
+        let found = ids.zip(self.plans.profiles.get(profile)).and_then(|(ids, profile)| {
             let mut gates = ids.iter().zip(profile.pre_enqueue());
             let (_, (idx, name, gate)) = gates.find(|(id, _)| **id == plugin)?;
             Some((profile, idx, name, gate))
@@ -302,7 +302,7 @@ impl QueuePolicy<Entry, EventObject> for Policy<'_> {
 
     fn signature(&mut self, entry: &Entry, profile: ProfileId) -> Option<Signature> {
         let plan = self.plans.sign.get(profile.index())?;
-        let measured = self.plans.profiles.get(profile.into());
+        let measured = self.plans.profiles.get(profile);
         let start = measured.and_then(Profile::point_start);
         let signature = guarded(|| self.signatures.of_pod(profile.index(), plan, &entry.0));
         if let Some(profile) = measured {

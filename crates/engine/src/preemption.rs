@@ -20,7 +20,7 @@ use crate::diagnosis::FitError;
 use kube_scheduler_api_types::well_known::DISRUPTION_TARGET;
 use kube_scheduler_api_types::{KeyedMap, Pod};
 use kube_scheduler_framework::{ApiError, Commands, EventKind, NominatedPods, PluginName};
-use kube_scheduler_queue::QueuedPod;
+use kube_scheduler_queue::{ProfileId, QueuedPod};
 
 use self::table::{Errand, Step, Task, TaskTable};
 use crate::binding::Bindings;
@@ -32,7 +32,6 @@ use crate::input::EvictionOutcome;
 use crate::notice::{Notice, VictimEnd};
 use crate::observer::Observer;
 use crate::policy::Entry;
-use crate::profiles::ProfileIdx;
 
 pub(crate) use self::held::HeldPreemptors;
 pub(crate) use self::table::TaskId;
@@ -71,7 +70,7 @@ impl From<Arc<Pod>> for Preemptor {
 #[derive(Debug)]
 pub(crate) struct HeldAttempt {
     pub(crate) queued: QueuedPod<Entry>,
-    pub(crate) profile: ProfileIdx,
+    pub(crate) profile: ProfileId,
     pub(crate) error: Box<FitError>,
     pub(crate) commands: Commands,
 }

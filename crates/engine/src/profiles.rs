@@ -6,31 +6,7 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_queue::ProfileId;
 use kube_scheduler_runtime::Profile;
 
-/// A profile, by its position in the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ProfileIdx(usize);
-
-impl ProfileIdx {
-    /// The profile at this position.
-    pub const fn new(position: usize) -> Self {
-        Self(position)
-    }
-
-    /// The position of the profile in the configuration.
-    pub const fn position(self) -> usize {
-        self.0
-    }
-}
-
-/// The queue numbers the profiles that it is made for in the same order, and scheduler names without a profile after
-/// them: those have an index at which there is no profile.
-impl From<ProfileId> for ProfileIdx {
-    fn from(id: ProfileId) -> Self {
-        Self(id.index())
-    }
-}
-
-/// All profiles, in the order of configuration.
+/// All profiles, in the order of configuration, which is that of the queue's numbers.
 #[derive(Debug)]
 pub(crate) struct Profiles(Vec<Profile>);
 
@@ -43,8 +19,8 @@ impl Profiles {
         &self.0
     }
 
-    pub(crate) fn get(&self, profile: ProfileIdx) -> Option<&Profile> {
-        self.0.get(profile.0)
+    pub(crate) fn get(&self, profile: ProfileId) -> Option<&Profile> {
+        self.0.get(profile.index())
     }
 
     pub(crate) fn first(&self) -> Option<&Profile> {
@@ -52,16 +28,16 @@ impl Profiles {
     }
 
     /// The profile that schedules a pod.
-    pub(crate) fn of(&self, pod: &Pod) -> Option<ProfileIdx> {
+    pub(crate) fn of(&self, pod: &Pod) -> Option<ProfileId> {
         let name = &pod.spec.scheduler_name;
-        self.0.iter().position(|profile| profile.scheduler_name == *name).map(ProfileIdx)
+        self.0.iter().position(|profile| profile.scheduler_name == *name).map(ProfileId::from_index)
     }
 }
 
-impl Index<ProfileIdx> for Profiles {
+impl Index<ProfileId> for Profiles {
     type Output = Profile;
 
-    fn index(&self, profile: ProfileIdx) -> &Profile {
-        &self.0[profile.0]
+    fn index(&self, profile: ProfileId) -> &Profile {
+        &self.0[profile.index()]
     }
 }

@@ -29,7 +29,6 @@ pub struct Handle {
     pub scheduler_name: Arc<str>,
     /// The feature gates that are on, sorted.
     pub features: Arc<[Arc<str>]>,
-    profile: usize,
     args_path: Arc<str>,
     services: Arc<dyn Services>,
     metrics: PluginMetrics,
@@ -40,7 +39,6 @@ impl Default for Handle {
         Self {
             scheduler_name: Arc::default(),
             features: Arc::default(),
-            profile: 0,
             args_path: Arc::default(),
             services: Arc::new(NoServices),
             metrics: PluginMetrics::new(),
@@ -68,12 +66,6 @@ impl Handle {
         Self { features: features.into(), ..self }
     }
 
-    /// This handle, for plugins of the profile with this name; `profile` is its index in the configuration's list, from 0.
-    #[must_use]
-    pub fn for_profile(&self, scheduler_name: &Arc<str>, profile: usize) -> Self {
-        Self { scheduler_name: scheduler_name.clone(), profile, ..self.clone() }
-    }
-
     /// This handle, with `services` in the place of those that it has.
     #[must_use]
     pub fn with_services(self, services: Arc<dyn Services>) -> Self {
@@ -86,16 +78,11 @@ impl Handle {
         Self { metrics, ..self }
     }
 
-    /// This handle, for the plugin `name`; `at` is the index of its arguments in the profile's `pluginConfig`, from 0, or `None`
-    /// if they are not there.
+    /// This handle, for a plugin of the profile with this name. Its arguments stand at `args_path` in the configuration: for
+    /// messages, such as `profiles[0].pluginConfig[2].args`.
     #[must_use]
-    pub fn for_plugin(&self, name: &str, at: Option<usize>) -> Self {
-        let profile = self.profile;
-        let args_path = match at {
-            Some(at) => format!("profiles[{profile}].pluginConfig[{at}].args"),
-            None => format!("profiles[{profile}].pluginConfig[name={name}].args"),
-        };
-        Self { args_path: args_path.into(), ..self.clone() }
+    pub fn for_plugin(&self, scheduler_name: &Arc<str>, args_path: &str) -> Self {
+        Self { scheduler_name: scheduler_name.clone(), args_path: args_path.into(), ..self.clone() }
     }
 
     /// Whether a feature gate is on. Unknown gates are off.

@@ -10,9 +10,9 @@ use rustc_hash::FxHashMap;
 
 use crate::entry::QueuedPod;
 use crate::event::EventLabel;
-use crate::plugins::PluginId;
 use crate::profile::ProfileId;
 use crate::records::QueueName;
+use crate::rejectors::RejectorId;
 
 /// The number of waiting pods, split as by the label `queue` of the metric `pending_pods`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct PendingCounts {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters {
     incoming: [FxHashMap<EventLabel, u64>; 3],
-    rejected: FxHashMap<(PluginId, ProfileId), u64>,
+    rejected: FxHashMap<(RejectorId, ProfileId), u64>,
 }
 
 impl Counters {
@@ -61,7 +61,7 @@ impl Counters {
     }
 
     /// A queued pod got another rejector.
-    pub(crate) fn reject(&mut self, plugin: PluginId, profile: ProfileId) {
+    pub(crate) fn reject(&mut self, plugin: RejectorId, profile: ProfileId) {
         *self.rejected.entry((plugin, profile)).or_default() += 1;
     }
 
@@ -78,7 +78,7 @@ impl Counters {
     }
 
     /// How many queued pods each plugin rejected, sorted; zero where it once was more.
-    pub(crate) fn rejected_sorted(&self) -> Vec<(PluginId, ProfileId, u64)> {
+    pub(crate) fn rejected_sorted(&self) -> Vec<(RejectorId, ProfileId, u64)> {
         let mut all: Vec<_> = self
             .rejected
             .iter()

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use kube_scheduler_primitives::Timestamp;
 
-use crate::plugins::{PluginId, PluginIdSet};
 use crate::policy::Signature;
 use crate::profile::ProfileId;
+use crate::rejectors::{RejectorId, RejectorSet};
 
 /// What the queue must know of a pod. Clones should be cheap: the usual entry is a reference-counted pod.
 ///
@@ -68,9 +68,9 @@ pub struct QueuedPod<E> {
     pub(crate) was_flushed: bool,
     pub(crate) signature_is_stale: bool,
     pub(crate) signature: Option<Signature>,
-    pub(crate) gated_by: Option<PluginId>,
-    pub(crate) unschedulable_plugins: PluginIdSet,
-    pub(crate) pending_plugins: PluginIdSet,
+    pub(crate) gated_by: Option<RejectorId>,
+    pub(crate) unschedulable_plugins: RejectorSet,
+    pub(crate) pending_plugins: RejectorSet,
 }
 
 impl<E> QueuedPod<E> {
@@ -93,8 +93,8 @@ impl<E> QueuedPod<E> {
             signature_is_stale: false,
             signature,
             gated_by: None,
-            unschedulable_plugins: PluginIdSet::new(),
-            pending_plugins: PluginIdSet::new(),
+            unschedulable_plugins: RejectorSet::new(),
+            pending_plugins: RejectorSet::new(),
         }
     }
 
@@ -159,7 +159,7 @@ impl<E> QueuedPod<E> {
     }
 
     /// The PreEnqueue plugin that keeps the pod out of the active queue, if any.
-    pub const fn gated_by(&self) -> Option<PluginId> {
+    pub const fn gated_by(&self) -> Option<RejectorId> {
         self.gated_by
     }
 
@@ -169,23 +169,23 @@ impl<E> QueuedPod<E> {
     }
 
     /// The plugins that rejected the pod in its last attempt, and those that gated it since.
-    pub const fn unschedulable_plugins(&self) -> &PluginIdSet {
+    pub const fn unschedulable_plugins(&self) -> &RejectorSet {
         &self.unschedulable_plugins
     }
 
     /// The plugins that rejected the pod with "pending": they wait for something that is already on its way, so their
     /// events make the pod ready without backoff.
-    pub const fn pending_plugins(&self) -> &PluginIdSet {
+    pub const fn pending_plugins(&self) -> &RejectorSet {
         &self.pending_plugins
     }
 
     /// Every plugin whose events may make the pod schedulable.
-    pub fn rejectors(&self) -> PluginIdSet {
+    pub fn rejectors(&self) -> RejectorSet {
         self.unschedulable_plugins.union(&self.pending_plugins)
     }
 
     /// Whether `plugin` is among the [rejectors](Self::rejectors).
-    pub(crate) fn is_rejected_by(&self, plugin: PluginId) -> bool {
+    pub(crate) fn is_rejected_by(&self, plugin: RejectorId) -> bool {
         self.unschedulable_plugins.contains(plugin) || self.pending_plugins.contains(plugin)
     }
 
@@ -217,12 +217,12 @@ impl<E> QueuedPod<E> {
     }
 
     /// Records that `plugin` rejected the pod: its events may make the pod schedulable, after backoff.
-    pub fn add_unschedulable_plugin(&mut self, plugin: PluginId) {
+    pub fn add_unschedulable_plugin(&mut self, plugin: RejectorId) {
         self.unschedulable_plugins.insert(plugin);
     }
 
     /// Records that `plugin` rejected the pod with "pending": its events make the pod ready without backoff.
-    pub fn add_pending_plugin(&mut self, plugin: PluginId) {
+    pub fn add_pending_plugin(&mut self, plugin: RejectorId) {
         self.pending_plugins.insert(plugin);
     }
 

@@ -3,16 +3,16 @@
 //! Invariant: a gated pod has its gating plugin among its rejectors.
 
 use crate::entry::QueuedPod;
-use crate::plugins::PluginId;
 use crate::policy::{PreEnqueueVerdict, QueuePolicy};
+use crate::rejectors::RejectorId;
 
 /// Runs the gates of the pod's profile up to the first that rejects the pod, beginning with the one that gated it before.
 /// Returns the gating plugin if it was not among the pod's rejectors yet.
 pub(crate) fn run<E, O, P>(
     pod: &mut QueuedPod<E>,
-    gates: &[PluginId],
+    gates: &[RejectorId],
     policy: &mut P,
-) -> Option<PluginId>
+) -> Option<RejectorId>
 where
     P: QueuePolicy<E, O> + ?Sized,
 {

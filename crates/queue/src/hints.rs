@@ -4,9 +4,9 @@
 
 use crate::entry::{HintObject, QueueEntry, QueuedPod};
 use crate::in_flight::LoggedEvent;
-use crate::plugins::PluginId;
 use crate::policy::{QueuePolicy, QueueingHint, Requeue, Topics};
 use crate::profile::{Profiles, ResolvedEvent};
+use crate::rejectors::RejectorId;
 use crate::unschedulable::PodTopics;
 
 /// A pod with more topics of one plugin waits for all events.
@@ -41,7 +41,7 @@ where
 
 /// What an event is about for the pods that a plugin rejected.
 pub(crate) fn event_topics<E, O, P>(
-    plugin: PluginId,
+    plugin: RejectorId,
     event: &ResolvedEvent,
     old: Option<&O>,
     new: Option<&O>,

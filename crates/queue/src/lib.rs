@@ -32,7 +32,7 @@
 //!
 //! ```
 //! use kube_scheduler_queue::{
-//!     ActionType, ClusterEvent, EventLabel, HintObject, EventResource, HintId, PluginId, PreEnqueueVerdict, ProfileId,
+//!     ActionType, ClusterEvent, EventLabel, HintObject, EventResource, HintId, RejectorId, PreEnqueueVerdict, ProfileId,
 //!     ProfileSpec,
 //!     QueueName, QueueEntry, QueuePolicy, QueueSettings, QueuedPod, QueueingHint, SchedulingQueue, Timestamp,
 //! };
@@ -63,7 +63,7 @@
 //! impl QueuePolicy<Job, Slots> for FirstComeFirstServed {
 //!     fn precedes(&self, a: &QueuedPod<Job>, b: &QueuedPod<Job>) -> bool { a.timestamp() < b.timestamp() }
 //!
-//!     fn pre_enqueue(&mut self, _: &Job, _: ProfileId, _: PluginId) -> PreEnqueueVerdict { PreEnqueueVerdict::Admit }
+//!     fn pre_enqueue(&mut self, _: &Job, _: ProfileId, _: RejectorId) -> PreEnqueueVerdict { PreEnqueueVerdict::Admit }
 //!
 //!     fn hint(
 //!         &mut self,
@@ -109,8 +109,8 @@
 
 mod action;
 mod event;
-mod plugins;
 mod profile;
+mod rejectors;
 
 mod entry;
 mod policy;
@@ -136,12 +136,12 @@ pub use self::action::ActionType;
 pub use self::counters::PendingCounts;
 pub use self::entry::{HintObject, QueueEntry, QueuedPod};
 pub use self::event::{ClusterEvent, EventLabel, EventResource};
-pub use self::plugins::{PluginId, PluginIdSet};
 pub use self::policy::{
     Nomination, PreEnqueueVerdict, QueuePolicy, QueueingHint, Signature, Topics,
 };
 pub use self::profile::{EXTENDER_PLUGIN, HintId, ProfileId, ProfileSpec, QueueSettings};
 pub use self::queue::{NominatedPod, RequeueError, SchedulingQueue};
 pub use self::records::{Place, QueueName};
+pub use self::rejectors::{RejectorId, RejectorSet};
 pub use self::report::{Move, QueueReport};
 pub use kube_scheduler_primitives::Timestamp;

@@ -4,8 +4,8 @@ use std::num::NonZeroU64;
 
 use crate::entry::QueuedPod;
 use crate::event::EventLabel;
-use crate::plugins::PluginId;
 use crate::profile::{HintId, ProfileId};
+use crate::rejectors::RejectorId;
 
 /// The decisions that the queue leaves to its owner. The policy is an argument of every operation that may need it, so that
 /// it can borrow from the owner's state for the length of the call.
@@ -30,8 +30,12 @@ pub trait QueuePolicy<E, O> {
     /// PreEnqueue: whether `plugin` lets the pod into the active queue. `profile` is the pod's own.
     ///
     /// A plugin that fails must answer [`Gate`](PreEnqueueVerdict::Gate); logging the failure is up to the owner.
-    fn pre_enqueue(&mut self, entry: &E, profile: ProfileId, plugin: PluginId)
-    -> PreEnqueueVerdict;
+    fn pre_enqueue(
+        &mut self,
+        entry: &E,
+        profile: ProfileId,
+        plugin: RejectorId,
+    ) -> PreEnqueueVerdict;
 
     /// Called before the PreEnqueue plugins of a pod of this profile run; for measurements.
     fn gates_begin(&mut self, profile: ProfileId) {

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use crate::action::ActionType;
 use crate::event::{ClusterEvent, EventLabel, EventResource};
-use crate::plugins::{PluginId, PluginIdSet, PluginNames};
+use crate::rejectors::{PluginNames, RejectorId, RejectorSet};
 
 /// The pseudo-plugin that stands for all extenders in rejector sets.
 pub const EXTENDER_PLUGIN: &str = "Extender";
@@ -57,6 +57,11 @@ impl Default for QueueSettings {
 pub struct ProfileId(u16);
 
 impl ProfileId {
+    /// The profile at this place in the list. Beyond what the number can hold it is the last number, which is no profile's.
+    pub fn from_index(index: usize) -> Self {
+        Self(u16::try_from(index).unwrap_or(u16::MAX))
+    }
+
     /// The number as an index into the list of profiles.
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -155,14 +160,14 @@ pub(crate) struct ResolvedEvent {
     pub(crate) label: EventLabel,
     pub(crate) is_wildcard: bool,
     /// Plugins with a matching registration in any profile.
-    pub(crate) plugins: PluginIdSet,
+    pub(crate) plugins: RejectorSet,
     /// The matching registrations of every profile, in order of registration.
-    pub(crate) by_profile: Vec<Vec<(PluginId, Option<HintId>)>>,
+    pub(crate) by_profile: Vec<Vec<(RejectorId, Option<HintId>)>>,
 }
 
 impl ResolvedEvent {
     fn new(label: EventLabel, is_wildcard: bool) -> Self {
-        Self { label, is_wildcard, plugins: PluginIdSet::default(), by_profile: Vec::new() }
+        Self { label, is_wildcard, plugins: RejectorSet::default(), by_profile: Vec::new() }
     }
 
     pub(crate) fn is_of_interest(&self) -> bool {
@@ -172,16 +177,16 @@ impl ResolvedEvent {
 
 #[derive(Clone, Debug, Default)]
 struct Profile {
-    gates: Vec<PluginId>,
-    registrations: Vec<(PluginId, ClusterEvent, Option<HintId>)>,
+    gates: Vec<RejectorId>,
+    registrations: Vec<(RejectorId, ClusterEvent, Option<HintId>)>,
     /// The hints among these, by the number of their plugin.
     hints: Vec<Vec<HintId>>,
 }
 
 impl Profile {
     fn new(
-        gates: Vec<PluginId>,
-        registrations: Vec<(PluginId, ClusterEvent, Option<HintId>)>,
+        gates: Vec<RejectorId>,
+        registrations: Vec<(RejectorId, ClusterEvent, Option<HintId>)>,
     ) -> Self {
         let mut hints: Vec<Vec<HintId>> = Vec::new();
         for (plugin, _, hint) in &registrations {
@@ -257,13 +262,13 @@ impl Profiles {
         profile.index() < self.profiles.len()
     }
 
-    pub(crate) fn gates(&self, profile: ProfileId) -> &[PluginId] {
+    pub(crate) fn gates(&self, profile: ProfileId) -> &[RejectorId] {
         self.profiles.get(profile.index()).map_or(&[], |profile| &profile.gates)
     }
 
     /// The hints that a plugin registered in a profile. They are asked for whenever a pod is parked, so that no search through
     /// all registrations is made.
-    pub(crate) fn hints(&self, profile: ProfileId, plugin: PluginId) -> &[HintId] {
+    pub(crate) fn hints(&self, profile: ProfileId, plugin: RejectorId) -> &[HintId] {
         let profile = self.profiles.get(profile.index());
         profile.and_then(|profile| profile.hints.get(plugin.index())).map_or(&[], Vec::as_slice)
     }

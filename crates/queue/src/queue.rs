@@ -28,10 +28,10 @@ use crate::heap::Slot;
 use crate::hints;
 use crate::in_flight::InFlightPods;
 use crate::nominator::Nominator;
-use crate::plugins::PluginId;
 use crate::policy::{Nomination, QueuePolicy, Requeue};
 use crate::profile::{ProfileSpec, Profiles, QueueSettings};
 use crate::records::{Place, QueueName, Records};
+use crate::rejectors::RejectorId;
 use crate::report::{Move, QueueReport, Reports};
 use crate::unschedulable::UnschedulablePods;
 
@@ -77,7 +77,7 @@ impl<E: QueueEntry, O: HintObject<E>> SchedulingQueue<E, O> {
 
     /// The number of a plugin, for rejector sets. A name that was not mentioned at construction gets a new number: that of a
     /// plugin that registered for nothing, or the empty name under which a waiting pod is rejected.
-    pub fn intern_plugin(&mut self, name: &str) -> PluginId {
+    pub fn intern_plugin(&mut self, name: &str) -> RejectorId {
         self.profiles.plugins.intern(name)
     }
 

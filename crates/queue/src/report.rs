@@ -1,9 +1,9 @@
 //! What the queue reports of its work to an owner that writes a log.
 
 use crate::event::EventLabel;
-use crate::plugins::PluginIdSet;
 use crate::policy::Requeue;
 use crate::records::QueueName;
+use crate::rejectors::RejectorSet;
 
 /// A step of the queue. Kept only on request, see [`SchedulingQueue::keep_reports`](crate::SchedulingQueue::keep_reports).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct Move<E> {
     /// Whether a change of the pod itself moved it.
     pub is_update: bool,
     /// The plugins that rejected the pod in its last attempt, or gate it.
-    pub rejectors: PluginIdSet,
+    pub rejectors: RejectorSet,
 }
 
 /// Reports that the owner has not fetched; none are kept unless it asks for them.

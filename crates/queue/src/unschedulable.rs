@@ -13,8 +13,8 @@ use kube_scheduler_primitives::Timestamp;
 
 use crate::entry::QueuedPod;
 use crate::heap::Slot;
-use crate::plugins::{PluginId, PluginIdSet};
 use crate::policy::Topics;
+use crate::rejectors::{RejectorId, RejectorSet};
 
 /// What the indexes say of a parked pod, so that they can be undone whatever happened to the pod meanwhile.
 #[derive(Clone, Debug)]
@@ -24,12 +24,12 @@ struct ParkedPod {
     is_gated: bool,
     is_settled: bool,
     is_unindexed: bool,
-    rejectors: PluginIdSet,
+    rejectors: RejectorSet,
     topics: PodTopics,
 }
 
 /// What a pod waits for, by rejector. No topic stands for every event that the rejector registered for.
-pub(crate) type PodTopics = Vec<(PluginId, Option<u64>)>;
+pub(crate) type PodTopics = Vec<(RejectorId, Option<u64>)>;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UnschedulablePods {
@@ -39,7 +39,7 @@ pub(crate) struct UnschedulablePods {
     by_rejector: Vec<BTreeSet<(u64, Slot)>>,
     unindexed: BTreeSet<(u64, Slot)>,
     /// Rejector, topic or none, rank and pod: the pods whose rejector has hints with topics.
-    by_topic: BTreeSet<(PluginId, Option<u64>, u64, Slot)>,
+    by_topic: BTreeSet<(RejectorId, Option<u64>, u64, Slot)>,
     /// Pods that the flush has to move or flag when they have waited long enough.
     waiting: BTreeSet<(Timestamp, u64, Slot)>,
     /// Gated pods that the flush has flagged already: it meets them every time and leaves them alone.
@@ -58,8 +58,8 @@ impl UnschedulablePods {
     /// What is noted of the parked pods takes in memory, about, in bytes. Each topic is there twice, with the pod and in the
     /// index. O(1).
     pub(crate) fn n_bytes(&self) -> usize {
-        let of_topic =
-            size_of::<(PluginId, Option<u64>)>() + size_of::<(PluginId, Option<u64>, u64, Slot)>();
+        let of_topic = size_of::<(RejectorId, Option<u64>)>()
+            + size_of::<(RejectorId, Option<u64>, u64, Slot)>();
         self.len * size_of::<Option<ParkedPod>>() + self.by_topic.len() * of_topic
     }
 
@@ -143,8 +143,8 @@ impl UnschedulablePods {
     /// is about for the pods that a plugin rejected.
     pub(crate) fn collect_candidates(
         &self,
-        plugins: &PluginIdSet,
-        mut topics: impl FnMut(PluginId) -> Topics,
+        plugins: &RejectorSet,
+        mut topics: impl FnMut(RejectorId) -> Topics,
         into: &mut Vec<(u64, Slot)>,
     ) {
         into.extend(&self.unindexed);

@@ -77,7 +77,8 @@ impl ExtensionPoint {
     }
 }
 
-/// A plugin of a profile, by its place in [`Profile::plugins`].
+/// A plugin of a profile, by its place in [`Profile::plugins`]: each profile numbers its own. The queue has numbers for all profiles
+/// together, by name (`RejectorId`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PluginIdx(usize);
 

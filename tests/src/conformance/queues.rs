@@ -6,9 +6,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use kube_scheduler_api_types::Timestamp;
 use kube_scheduler_queue::{
-    ActionType, ClusterEvent, EventResource, HintId, HintObject, Place, PluginId,
-    PreEnqueueVerdict, ProfileId, ProfileSpec, QueueEntry, QueuePolicy, QueueSettings, QueuedPod,
-    QueueingHint, SchedulingQueue,
+    ActionType, ClusterEvent, EventResource, HintId, HintObject, Place, PreEnqueueVerdict,
+    ProfileId, ProfileSpec, QueueEntry, QueuePolicy, QueueSettings, QueuedPod, QueueingHint,
+    RejectorId, SchedulingQueue,
 };
 use serde_json::{Map, Value, json};
 
@@ -115,7 +115,12 @@ impl QueuePolicy<RecordedPod, RecordedObject> for Policy {
         key(a) < key(b)
     }
 
-    fn pre_enqueue(&mut self, entry: &RecordedPod, _: ProfileId, _: PluginId) -> PreEnqueueVerdict {
+    fn pre_enqueue(
+        &mut self,
+        entry: &RecordedPod,
+        _: ProfileId,
+        _: RejectorId,
+    ) -> PreEnqueueVerdict {
         if entry.0.is_gated { PreEnqueueVerdict::Gate } else { PreEnqueueVerdict::Admit }
     }
 

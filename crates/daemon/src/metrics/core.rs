@@ -280,7 +280,7 @@ impl Metrics {
             }
         }
         for failed in &measured.failed_bindings {
-            let names = profiles.get(failed.profile.position());
+            let names = profiles.get(failed.profile.index());
             let profile = names.map_or("", |names| &names.profile);
             let result = if failed.is_rejected { RESULTS[1] } else { RESULTS[2] };
             self.attempt_duration.observe(&[profile, result], failed.length.as_secs_f64());

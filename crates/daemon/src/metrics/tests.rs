@@ -1,7 +1,7 @@
 //! What `/metrics` shows, after what; names and forms against the reference's.
 
 use kube_scheduler_engine::{
-    BoundPod, EndedPreemption, FailedBinding, Measurements, PreemptionCounts, ProfileIdx,
+    BoundPod, EndedPreemption, FailedBinding, Measurements, PreemptionCounts, ProfileId,
 };
 use kube_scheduler_framework::Code;
 use kube_scheduler_runtime::{Lengths, MeteredPoint, POINT_BOUNDS, PluginIdx, Readings};
@@ -32,7 +32,7 @@ fn what_the_core_brings_in_is_printed() {
     metrics.publish(&numbers);
     metrics.observe_cycle(Duration::from_millis(3), Some(("default-scheduler", "error")));
     let bound = BoundPod {
-        profile: ProfileIdx::new(0),
+        profile: ProfileId::from_index(0),
         attempts: 16,
         attempt: Duration::from_millis(20),
         since_first_attempt: Some(Duration::from_secs(1)),
@@ -127,7 +127,7 @@ fn what_was_measured_is_printed() {
     let measured = Measurements {
         permit_waits: vec![(Code::Unschedulable, Duration::from_secs(2))],
         failed_bindings: vec![FailedBinding {
-            profile: ProfileIdx::new(0),
+            profile: ProfileId::from_index(0),
             is_rejected: true,
             length: Duration::from_secs(1),
         }],

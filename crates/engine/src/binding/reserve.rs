@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{NodeResourceClaim, Pod};
 use kube_scheduler_framework::{Code, Commands, CycleState, NodeIdx, PermitDecision, Status};
+use kube_scheduler_queue::ProfileId;
 use kube_scheduler_runtime::{MeteredPoint, Profile};
 use smallvec::SmallVec;
 
@@ -16,7 +17,6 @@ use super::permit::{Wait, Waits};
 use super::steps::plugin_result;
 use crate::core::Core;
 use crate::guard::guarded;
-use crate::profiles::ProfileIdx;
 
 /// The longest a pod may wait on Permit; longer requests are cut to it.
 const MAX_PERMIT_WAIT: Duration = Duration::from_secs(15 * 60);
@@ -25,7 +25,7 @@ const MAX_PERMIT_WAIT: Duration = Duration::from_secs(15 * 60);
 /// nothing.
 pub(super) fn node_resource_claims(
     core: &Core,
-    profile: ProfileIdx,
+    profile: ProfileId,
     state: &CycleState,
     pod: &Pod,
     node: NodeIdx,

@@ -7,11 +7,11 @@ use kube_scheduler_api_types::well_known::is_numbering_label;
 use kube_scheduler_api_types::{KeyedMap, Labels, Pod};
 use kube_scheduler_framework::SignatureWriter;
 use kube_scheduler_framework::groups::{Chooser, PlannedMember};
+use kube_scheduler_queue::ProfileId;
 
 use crate::core::Core;
 use crate::group::Group;
 use crate::guard::guarded;
-use crate::profiles::ProfileIdx;
 
 /// Members that nothing tells apart.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ fn signed(core: &Core, group: &Group, member: usize, numbers_count: bool) -> Opt
         return None;
     }
     let Group { pods, planning, .. } = group;
-    let plan = core.plans.sign.get(group.profile.position())?;
+    let plan = core.plans.sign.get(group.profile.index())?;
     let member = PlannedMember { pod: &pods[member], members: pods, shared: planning };
     let signature = match numbers_count {
         true => SignatureWriter::new(),
@@ -128,7 +128,7 @@ fn signed(core: &Core, group: &Group, member: usize, numbers_count: bool) -> Opt
 /// What is chosen for a member, and the plugin whose choices are tried.
 pub(super) fn choosing<'c>(
     core: &'c Core,
-    profile: ProfileIdx,
+    profile: ProfileId,
     pod: &Pod,
 ) -> (PluginChoices, Option<&'c dyn Chooser>) {
     let (mut choosing, mut chooser) = (PluginChoices::default(), None);

@@ -50,7 +50,8 @@ fn profile(preemption_args: Value) -> Profile {
         plugin_config: vec![PluginConfig { name: "DefaultPreemption".into(), args }],
         ..KubeSchedulerProfile::default()
     };
-    Profile::build(&config, &kube_scheduler_plugins_intree::registry(), &handle(&[])).unwrap()
+    let registry = kube_scheduler_plugins_intree::registry();
+    Profile::build(&config, "profiles[0]", &registry, &handle(&[])).unwrap()
 }
 
 /// What PostFilter has to say: status, nomination and victims.

@@ -10,10 +10,10 @@ use crate::counters::PendingCounts;
 use crate::entry::{HintObject, QueueEntry, QueuedPod};
 use crate::event::EventLabel;
 use crate::nominator::Nominee;
-use crate::plugins::PluginId;
 use crate::policy::QueuePolicy;
 use crate::profile::{ProfileId, QueueSettings};
 use crate::records::{Place, QueueName};
+use crate::rejectors::RejectorId;
 
 /// A pod nominated to a node.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +126,7 @@ impl<E: QueueEntry, O: HintObject<E>> SchedulingQueue<E, O> {
     }
 
     /// The values of the gauge `unschedulable_pods` by plugin and profile, sorted. Where there once was a pod, a zero stays.
-    pub fn rejected_counts(&self) -> Vec<(PluginId, ProfileId, u64)> {
+    pub fn rejected_counts(&self) -> Vec<(RejectorId, ProfileId, u64)> {
         self.counters.rejected_sorted()
     }
 
@@ -154,7 +154,7 @@ impl<E: QueueEntry, O: HintObject<E>> SchedulingQueue<E, O> {
     }
 
     /// The name of a plugin.
-    pub fn plugin_name(&self, plugin: PluginId) -> &str {
+    pub fn plugin_name(&self, plugin: RejectorId) -> &str {
         self.profiles.plugins.name(plugin)
     }
 

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use kube_scheduler_primitives::Timestamp;
 use kube_scheduler_queue::{
-    ClusterEvent, EventLabel, HintId, HintObject, Place, PluginId, PreEnqueueVerdict, ProfileId,
-    ProfileSpec, QueueEntry, QueueName, QueuePolicy, QueueSettings, QueuedPod, QueueingHint,
+    ClusterEvent, EventLabel, HintId, HintObject, Place, PreEnqueueVerdict, ProfileId, ProfileSpec,
+    QueueEntry, QueueName, QueuePolicy, QueueSettings, QueuedPod, QueueingHint, RejectorId,
     SchedulingQueue, Signature, Topics,
 };
 
@@ -129,7 +129,7 @@ pub(crate) struct HintTopics {
 /// Gates and hints as data, and a log of who was asked.
 #[derive(Default)]
 pub(crate) struct Policy {
-    pub(crate) plugins: BTreeMap<PluginId, String>,
+    pub(crate) plugins: BTreeMap<RejectorId, String>,
     pub(crate) hints: Vec<Hint>,
     pub(crate) topics: Option<HintTopics>,
     pub(crate) has_sort_keys: bool,
@@ -167,7 +167,7 @@ impl QueuePolicy<Pod, Object> for Policy {
         self.has_sort_keys.then(|| (-i64::from(pod.entry().0.priority), pod.timestamp().as_nanos()))
     }
 
-    fn pre_enqueue(&mut self, entry: &Pod, _: ProfileId, plugin: PluginId) -> PreEnqueueVerdict {
+    fn pre_enqueue(&mut self, entry: &Pod, _: ProfileId, plugin: RejectorId) -> PreEnqueueVerdict {
         let plugin = &self.plugins[&plugin];
         self.asked.push(format!("gate {plugin} {}", entry.0.name));
         if self.holds(entry, plugin) { PreEnqueueVerdict::Gate } else { PreEnqueueVerdict::Admit }

@@ -91,19 +91,27 @@ pub enum ProfileError {
 }
 
 impl Profile {
-    /// Makes the plugins and lays out every extension point (`docs/spec/core.md` §10.1).
+    /// Makes the plugins and lays out every extension point (`docs/spec/core.md` §10.1). `config` stands at `path` in the
+    /// configuration: for messages, such as `profiles[0]`.
     ///
     /// # Errors
     /// If a plugin does not exist, cannot be made, or does not implement a point that it is named at, or a required point has none.
     pub fn build(
         config: &KubeSchedulerProfile,
+        path: &str,
         registry: &Registry,
         handle: &Handle,
     ) -> Result<Self, ProfileError> {
         let no_sets = Plugins::default();
         let sets = config.plugins.as_ref().unwrap_or(&no_sets);
         let scheduler_name: Arc<str> = config.scheduler_name.as_deref().unwrap_or_default().into();
-        let plugins = make_plugins(config, sets, registry, handle)?;
+        let place_of_args = |name: &str, at: Option<usize>| match at {
+            Some(at) => format!("{path}.pluginConfig[{at}].args"),
+            None => format!("{path}.pluginConfig[name={name}].args"),
+        };
+        let handle_of =
+            |name: &str, at| handle.for_plugin(&scheduler_name, &place_of_args(name, at));
+        let plugins = make_plugins(config, sets, registry, handle_of)?;
         // All that is named explicitly is checked before MultiPoint is.
         let explicit = ExtensionPoint::ALL
             .iter()
@@ -187,7 +195,7 @@ fn make_plugins(
     config: &KubeSchedulerProfile,
     sets: &Plugins,
     registry: &Registry,
-    handle: &Handle,
+    handle_of: impl Fn(&str, Option<usize>) -> Handle,
 ) -> Result<Vec<PluginEntry>, ProfileError> {
     let mut args = BTreeMap::new();
     for (at, given) in config.plugin_config.iter().enumerate() {
@@ -207,8 +215,7 @@ fn make_plugins(
         // What the file says is JSON, so it can be written as JSON.
         let args =
             args.map_or(PluginArgs::Null, |args| serde_json::to_value(args).unwrap_or_default());
-        let handle = handle.for_plugin(&name, at);
-        let plugin = factory(&args, &handle)
+        let plugin = factory(&args, &handle_of(&name, at))
             .map_err(|source| ProfileError::Factory { plugin: name.clone(), source })?;
         if plugin.name() != &*name {
             return Err(ProfileError::OtherName { name: plugin.name().to_owned(), plugin: name });

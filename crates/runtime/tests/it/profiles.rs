@@ -172,9 +172,9 @@ fn arguments_reach_the_factory_and_come_once() {
         })
         .unwrap();
     let with = |plugin_config| KubeSchedulerProfile { plugin_config, ..config("Base Picky", &[]) };
-    let handle = Handle::default().for_profile(&"s".into(), 0);
     let error = |config: &KubeSchedulerProfile| {
-        Profile::build(config, &registry, &handle).unwrap_err().to_string()
+        let built = Profile::build(config, "profiles[0]", &registry, &Handle::default());
+        built.unwrap_err().to_string()
     };
     assert_eq!(error(&with(vec![])), "initializing plugin \"Picky\": null under s");
     let given = given("Picky", json!({"a": 1}));
@@ -200,7 +200,7 @@ fn only_what_is_named_is_made_and_only_once() {
         registry.register(name, made).unwrap();
     }
     let config = config("Base Used", &[(Score, "Used"), (Permit, "Used")]);
-    let profile = Profile::build(&config, &registry, &Handle::default()).unwrap();
+    let profile = Profile::build(&config, "profiles[0]", &registry, &Handle::default()).unwrap();
     assert_eq!(crate::toy::calls(&log), ["Used"]);
     assert_eq!(names(&profile, Permit), ["Used"]);
 }
@@ -240,13 +240,13 @@ fn errors_in_arguments_name_their_place_in_the_configuration() {
             Err(handle.invalid_arg("n", "must not be there"))
         })
         .unwrap();
-    let handle = Handle::default().for_profile(&"s".into(), 2);
     let error = |args: &[serde_json::Value]| {
         let other = given("Other", json!({}));
         let given = args.iter().map(|args| given("Picky", args.clone()));
         let plugin_config = std::iter::once(other).chain(given).collect();
         let config = KubeSchedulerProfile { plugin_config, ..config("Base Picky", &[]) };
-        Profile::build(&config, &registry, &handle).unwrap_err().to_string()
+        let built = Profile::build(&config, "profiles[2]", &registry, &Handle::default());
+        built.unwrap_err().to_string()
     };
     let start = "initializing plugin \"Picky\": profiles[2].pluginConfig";
     assert_eq!(error(&[]), format!("{start}[name=Picky].args: missing field `n`"));
@@ -270,6 +270,7 @@ fn a_plugin_is_replaced_only_where_there_is_one() {
         "no plugin named Nobody exists"
     );
     all.replace("Base", factory).unwrap();
-    let error = Profile::build(&config("Base", &[]), &all, &Handle::default()).unwrap_err();
+    let config = config("Base", &[]);
+    let error = Profile::build(&config, "profiles[0]", &all, &Handle::default()).unwrap_err();
     assert_eq!(error.to_string(), "initializing plugin \"Base\": replaced");
 }

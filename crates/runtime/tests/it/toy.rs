@@ -396,7 +396,7 @@ pub(crate) fn build(
     toys: Vec<Toy>,
     config: &KubeSchedulerProfile,
 ) -> Result<Profile, ProfileError> {
-    Profile::build(config, &registry(toys), &Handle::default())
+    Profile::build(config, "profiles[0]", &registry(toys), &Handle::default())
 }
 
 /// A profile named `s` with these MultiPoint plugins and points.

@@ -1,6 +1,6 @@
-//! Plugins as the queue knows them: names turned into small numbers, and sets of those.
+//! Plugins as the queue knows them, by what they do to its pods: names turned into small numbers, and sets of those.
 //!
-//! Invariant: a [`PluginIdSet`] is sorted and has no duplicates, so equal sets are equal values and every walk over one has
+//! Invariant: a [`RejectorSet`] is sorted and has no duplicates, so equal sets are equal values and every walk over one has
 //! the same order.
 
 use std::sync::Arc;
@@ -8,22 +8,23 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// A plugin's number within one queue. Numbers are given in the order in which names are first mentioned.
+/// A plugin that may reject pods, or [all extenders](crate::EXTENDER_PLUGIN): its name's number within one queue, the same for
+/// every profile. Numbers are given in the order in which names are first mentioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PluginId(u16);
+pub struct RejectorId(u16);
 
-impl PluginId {
-    /// The number as an index into tables by plugin.
+impl RejectorId {
+    /// The number as an index into tables by rejector.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A small sorted set of plugins.
+/// A small sorted set of rejectors.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct PluginIdSet(SmallVec<[PluginId; 8]>);
+pub struct RejectorSet(SmallVec<[RejectorId; 8]>);
 
-impl Clone for PluginIdSet {
+impl Clone for RejectorSet {
     #[inline]
     fn clone(&self) -> Self {
         // At once, and not number by number. Most sets are empty.
@@ -31,14 +32,14 @@ impl Clone for PluginIdSet {
     }
 }
 
-impl PluginIdSet {
+impl RejectorSet {
     /// The empty set.
     pub fn new() -> Self {
         Self(SmallVec::new())
     }
 
     /// Adds `plugin`; false if it was there already.
-    pub fn insert(&mut self, plugin: PluginId) -> bool {
+    pub fn insert(&mut self, plugin: RejectorId) -> bool {
         match self.0.binary_search(&plugin) {
             Ok(_) => false,
             Err(at) => {
@@ -49,7 +50,7 @@ impl PluginIdSet {
     }
 
     /// Whether `plugin` is in the set.
-    pub fn contains(&self, plugin: PluginId) -> bool {
+    pub fn contains(&self, plugin: RejectorId) -> bool {
         self.0.binary_search(&plugin).is_ok()
     }
 
@@ -64,7 +65,7 @@ impl PluginIdSet {
     }
 
     /// The members in ascending order.
-    pub fn iter(&self) -> impl Iterator<Item = PluginId> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = RejectorId> + '_ {
         self.0.iter().copied()
     }
 
@@ -81,16 +82,16 @@ impl PluginIdSet {
     }
 }
 
-impl Extend<PluginId> for PluginIdSet {
-    fn extend<I: IntoIterator<Item = PluginId>>(&mut self, plugins: I) {
+impl Extend<RejectorId> for RejectorSet {
+    fn extend<I: IntoIterator<Item = RejectorId>>(&mut self, plugins: I) {
         for plugin in plugins {
             self.insert(plugin);
         }
     }
 }
 
-impl FromIterator<PluginId> for PluginIdSet {
-    fn from_iter<I: IntoIterator<Item = PluginId>>(plugins: I) -> Self {
+impl FromIterator<RejectorId> for RejectorSet {
+    fn from_iter<I: IntoIterator<Item = RejectorId>>(plugins: I) -> Self {
         let mut set = Self::new();
         set.extend(plugins);
         set
@@ -101,7 +102,7 @@ impl FromIterator<PluginId> for PluginIdSet {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PluginNames {
     names: Vec<Arc<str>>,
-    ids: FxHashMap<Arc<str>, PluginId>,
+    ids: FxHashMap<Arc<str>, RejectorId>,
 }
 
 impl PluginNames {
@@ -109,14 +110,14 @@ impl PluginNames {
     ///
     /// There are at most as many plugins as the program has, far from 65,535; should a caller intern made-up names
     /// without end, all beyond the limit share the last number.
-    pub(crate) fn intern(&mut self, name: &str) -> PluginId {
+    pub(crate) fn intern(&mut self, name: &str) -> RejectorId {
         if let Some(&id) = self.ids.get(name) {
             return id;
         }
         let Some(id) =
-            u16::try_from(self.names.len()).ok().filter(|&id| id < u16::MAX).map(PluginId)
+            u16::try_from(self.names.len()).ok().filter(|&id| id < u16::MAX).map(RejectorId)
         else {
-            return PluginId(u16::MAX - 1);
+            return RejectorId(u16::MAX - 1);
         };
         let name: Arc<str> = name.into();
         self.names.push(name.clone());
@@ -125,7 +126,7 @@ impl PluginNames {
     }
 
     /// The name of `plugin`, empty for a number of another queue.
-    pub(crate) fn name(&self, plugin: PluginId) -> &str {
+    pub(crate) fn name(&self, plugin: RejectorId) -> &str {
         self.names.get(plugin.index()).map_or("", |name| name)
     }
 }
@@ -136,10 +137,10 @@ mod tests {
 
     #[test]
     fn sets_are_sorted_whatever_the_order_of_insertion() {
-        let set: PluginIdSet = [3, 1, 2, 1].into_iter().map(PluginId).collect();
-        assert_eq!(set.iter().map(PluginId::index).collect::<Vec<_>>(), [1, 2, 3]);
-        assert_eq!(set, [1, 2, 3].into_iter().map(PluginId).collect());
-        assert_eq!(set.union(&[9].into_iter().map(PluginId).collect()).len(), 4);
+        let set: RejectorSet = [3, 1, 2, 1].into_iter().map(RejectorId).collect();
+        assert_eq!(set.iter().map(RejectorId::index).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(set, [1, 2, 3].into_iter().map(RejectorId).collect());
+        assert_eq!(set.union(&[9].into_iter().map(RejectorId).collect()).len(), 4);
     }
 
     #[test]
