@@ -93,7 +93,8 @@ pub use object::Object;
 pub use options::CompileOptions;
 pub use pod::{
     ClaimOfPod, ConditionText, ContainerResources, ControllerRef, ExtendedResourceClaim, HostPort,
-    Pod, PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus, ResourceClaimName,
+    Pod, PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus, RequestMapping,
+    ResourceClaimName,
 };
 pub use pod_group::{DisruptionMode, GroupPolicy, PodGroup};
 pub use quantity::{Quantity, QuantityError};

@@ -292,7 +292,7 @@ pub struct PodStatus {
     pub conditions: Arc<[PodCondition]>,
     /// Names of generated claims, in order.
     pub resource_claim_statuses: Arc<[ClaimOfPod]>,
-    /// `extendedResourceClaimStatus`: claim name and the request mappings as (container, resource, request).
+    /// `extendedResourceClaimStatus`.
     pub extended_resource_claim: Option<Arc<ExtendedResourceClaim>>,
     /// `nodeAllocatableResourceClaimStatuses`, which count as requests on the pod's node.
     pub node_resource_claims: Arc<[NodeResourceClaim]>,
@@ -303,8 +303,19 @@ pub struct PodStatus {
 pub struct ExtendedResourceClaim {
     /// Name of the claim that the scheduler made for extended resources.
     pub claim: Arc<str>,
-    /// Which request of the claim serves which resource of which container, as (container, resource, request), in order.
-    pub mappings: Vec<(Arc<str>, Arc<str>, Arc<str>)>,
+    /// Which request of the claim serves which resource of which container, in order.
+    pub mappings: Vec<RequestMapping>,
+}
+
+/// Which request of a claim for extended resources serves which resource of a container.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RequestMapping {
+    /// Name of the container.
+    pub container_name: Arc<str>,
+    /// Name of the resource.
+    pub resource_name: Arc<str>,
+    /// Name of the request within the claim.
+    pub request_name: Arc<str>,
 }
 
 /// One pod condition. The fields of its [`ConditionText`] can be read as if they were its own.

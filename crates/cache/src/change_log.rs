@@ -8,6 +8,7 @@ use std::ops::{BitAnd, BitOr, BitOrAssign};
 
 use crate::fork::{COLUMN_CHUNK, Column};
 use crate::node_table::NodeIdx;
+use crate::store_size::StoreSize;
 
 /// How many changes are kept, at eight bytes each. Callers that fall further behind read all nodes again.
 const CAPACITY: usize = 16 * 1024;
@@ -201,10 +202,10 @@ impl ChangeLog {
         self.sequence
     }
 
-    /// How many changes there are, and what they take in memory, in bytes.
-    pub(crate) fn size(&self) -> (usize, usize) {
+    pub(crate) fn size(&self) -> StoreSize {
         let room = self.ring.len().next_multiple_of(COLUMN_CHUNK);
-        (self.ring.len(), room * size_of::<(NodeIdx, ChangeKinds)>())
+        let n_bytes = room * size_of::<(NodeIdx, ChangeKinds)>();
+        StoreSize { n_entries: self.ring.len(), n_bytes }
     }
 
     pub(crate) fn append(&mut self, node: NodeIdx, kinds: ChangeKinds) -> u64 {

@@ -20,6 +20,7 @@ use crate::node_table::NodeIdx;
 use crate::objects::storage_class_of;
 use crate::pod_groups::PodGroupError;
 use crate::state::ClusterState;
+use crate::store_size::StoreSize;
 use crate::volume_counts::VolumeCounts;
 
 /// Something that is not what it should be.
@@ -432,7 +433,8 @@ fn check_objects(cluster: &ClusterState, report: &mut Report) {
     let all = objects.kinds();
     let all =
         all.flat_map(|(group, kind)| objects.list(&group, &kind).cloned().collect::<Vec<_>>());
-    let recounted = all.fold((0, 0), |(n, n_bytes), it| (n + 1, n_bytes + it.n_bytes()));
+    let recounted: StoreSize =
+        all.map(|object| StoreSize { n_entries: 1, n_bytes: object.n_bytes() }).sum();
     report.compare(|| "objects and their bytes".to_owned(), recounted, objects.size());
     let groups = objects.list(PodGroup::GROUP, PodGroup::KIND);
     let mut n_groups = 0;

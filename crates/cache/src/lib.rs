@@ -98,6 +98,7 @@ mod requested;
 mod requests;
 mod room;
 mod state;
+mod store_size;
 
 pub use change_log::{ChangeEntries, ChangeKinds, Changes, NodeChange};
 pub use check::{Difference, check};
@@ -115,6 +116,7 @@ pub use overlay::NodeOverlay;
 pub use pod_groups::{MemberPlace, PodGroupError, PodGroupState};
 pub use ports::HostPorts;
 pub use state::ClusterState;
+pub use store_size::StoreSize;
 
 /// Values of all nodes by slot, for scans over many nodes.
 pub mod columns {

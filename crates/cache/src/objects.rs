@@ -26,6 +26,7 @@ use self::pending::PendingObjects;
 use self::service_selectors::{SERVICES, SelectorsByNamespace};
 use self::unanswered::UnansweredWrites;
 use self::volume_classes::{VOLUMES, VolumeClasses};
+use crate::store_size::StoreSize;
 
 pub use self::assumed::{AssumeObjectError, ObjectKey};
 pub use self::history::ObjectChange;
@@ -188,11 +189,11 @@ impl ObjectStore {
         self.kind(group, kind).map_or(0, |store| store.n_objects)
     }
 
-    /// How many objects there are of all kinds, and what they take in memory, about, in bytes. O(kinds).
-    pub fn size(&self) -> (usize, usize) {
+    /// The objects of all kinds; their bytes are an estimate. O(kinds).
+    pub fn size(&self) -> StoreSize {
         let of_kind =
-            |(n, n_bytes), store: &KindStore| (n + store.n_objects, n_bytes + store.n_bytes);
-        self.kinds.iter().fold((0, 0), of_kind)
+            |store: &KindStore| StoreSize { n_entries: store.n_objects, n_bytes: store.n_bytes };
+        self.kinds.iter().map(of_kind).sum()
     }
 
     /// The group and kind of everything there is or was, sorted.

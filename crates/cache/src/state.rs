@@ -24,6 +24,7 @@ use crate::pod_table::PodTable;
 use crate::ports::HostPorts;
 use crate::requests::Requests;
 use crate::resource_columns::{NodeColumns, ResourceColumns};
+use crate::store_size::StoreSize;
 use crate::taint_sets::{TaintSetId, TaintSets};
 use crate::volume_counts::VolumeCounts;
 use crate::volumes_in_use::{NodeVolumes, VolumesInUse};
@@ -148,10 +149,14 @@ impl ClusterState {
         &self.columns.requested
     }
 
-    /// CPU (milli-CPU) and memory (bytes) that the pods on a node ask for, with defaults for containers that ask for
-    /// nothing.
-    pub fn non_zero_requested(&self) -> (&Column<i64>, &Column<i64>) {
-        (&self.columns.non_zero_milli_cpu, &self.columns.non_zero_memory)
+    /// CPU, in milli-CPU, that the pods on a node ask for, with a default for containers that ask for none.
+    pub fn non_zero_milli_cpu(&self) -> &Column<i64> {
+        &self.columns.non_zero_milli_cpu
+    }
+
+    /// Memory, in bytes, that the pods on a node ask for, with a default for containers that ask for none.
+    pub fn non_zero_memory(&self) -> &Column<i64> {
+        &self.columns.non_zero_memory
     }
 
     /// The number of pods that a node may run (`status.allocatable.pods`).
@@ -221,8 +226,8 @@ impl ClusterState {
         }
     }
 
-    /// How many changes of nodes are kept for [`changes_since`](Self::changes_since), and what they take in memory, in bytes.
-    pub fn size_of_log(&self) -> (usize, usize) {
+    /// The changes of nodes that are kept for [`changes_since`](Self::changes_since).
+    pub fn size_of_log(&self) -> StoreSize {
         self.log.size()
     }
 

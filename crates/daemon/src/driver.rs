@@ -384,15 +384,14 @@ impl Driver {
 
         let engine = &self.engine;
         let (queue, cluster) = (engine.queue(), engine.cluster());
-        let pending = engine.pending_counts();
         let counts = engine.profile_counts();
         let numbers = CoreNumbers {
             attempts: names
                 .iter()
                 .map(|names| names.profile.clone())
-                .zip(counts.iter().map(|count| [count.scheduled, count.unschedulable, count.error]))
+                .zip(counts.iter().copied())
                 .collect(),
-            pending: [pending.active, pending.backoff, pending.unschedulable, pending.gated],
+            pending: engine.pending_counts(),
             cache: [cluster.n_nodes() + cluster.n_ghosts(), cluster.n_pods(), cluster.n_assumed()],
             incoming: queue
                 .incoming_counts()

@@ -69,5 +69,5 @@ pub use serve::{
 };
 pub use spans::TracingOptions;
 pub use transport::{ConnectError, Endpoint};
-pub use version::{KUBERNETES_VERSION, architecture};
+pub use version::{KUBERNETES_VERSION, KubernetesVersion, architecture};
 pub use watch::Patience;

@@ -29,7 +29,7 @@ use self::process::Process;
 use self::registry::{Family, Registry};
 pub(crate) use self::serving::{DelegatedReview, ServingMetrics};
 pub(crate) use self::text::TextPage;
-use crate::version::{KUBERNETES_VERSION, architecture};
+use crate::version::{KUBERNETES_VERSION, KubernetesVersion, architecture};
 
 /// The name of the lease in metrics: the reference's constant, whatever the lease is called.
 const LEASE: &str = "kube-scheduler";
@@ -113,17 +113,27 @@ impl Metrics {
         let registry = Registry::new(options);
         let register = |desc| registry.register(desc);
         let info = register(desc::BUILD_INFO);
-        let (major, minor, version) = KUBERNETES_VERSION;
+        let KubernetesVersion { major, minor, git_version } = KUBERNETES_VERSION;
         let platform = format!("{}/{}", std::env::consts::OS, architecture());
         info.set(
             // Alphabetical: build date, compiler, commit, tree state, version, Go version, major, minor, platform. What stands
             // for Go says which program answers.
-            &["", "rustc", "", "", version, "", &major.to_string(), &minor.to_string(), &platform],
+            &[
+                "",
+                "rustc",
+                "",
+                "",
+                git_version,
+                "",
+                &major.to_string(),
+                &minor.to_string(),
+                &platform,
+            ],
             1.0,
         );
         let [emulation, min_compat] =
             [gates.minor(), gates.compatibility_minor()].map(|minor| format!("{major}.{minor}"));
-        let binary = version.trim_start_matches('v');
+        let binary = git_version.trim_start_matches('v');
         register(desc::VERSION_INFO).set(&[binary, "kube", &emulation, &min_compat], 1.0);
         let features = register(desc::FEATURE_ENABLED);
         for (name, spec, is_on) in gates.iter().filter(|(_, spec, _)| spec.stage != Stage::PreAlpha)

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kube_scheduler_engine::PendingCounts;
+
 /// Numbers about a running scheduler. They rise at the moment they are known, and are published a few times a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -22,8 +24,8 @@ pub struct Progress {
     pub n_unschedulable_attempts: u64,
     /// Attempts that broke, bindings included.
     pub n_error_attempts: u64,
-    /// Pods in the active, backoff and unschedulable queue, and gated ones.
-    pub pending: [usize; 4],
+    /// Pods that wait, by queue.
+    pub pending: PendingCounts,
     /// Nodes known.
     pub n_nodes: usize,
 }

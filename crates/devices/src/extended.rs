@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{DEVICE_CLASS_PREFIX, KeyedMap};
+use kube_scheduler_api_types::{DEVICE_CLASS_PREFIX, KeyedMap, RequestMapping};
 
 use crate::api::{AllocationMode, DeviceClass, DeviceRequest, ExactRequest, Request};
 
@@ -65,17 +65,6 @@ pub struct ContainerDemand {
     pub is_short_lived: bool,
     /// All its requests, with those that are no whole 64-bit number absent; sorted by name.
     pub requests: Vec<(Arc<str>, Option<i64>)>,
-}
-
-/// Which request of the claim serves which resource of a container.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestMapping {
-    /// Name of the container.
-    pub container_name: Arc<str>,
-    /// Name of the resource.
-    pub resource_name: Arc<str>,
-    /// Name of the request within the claim.
-    pub request_name: Arc<str>,
 }
 
 /// The requests of a claim for extended resources, and which container uses which.

@@ -77,7 +77,7 @@ pub use allocator::{
     Needs, PodClaims, RequestCount, Shortfall, Sorts, Steps, Supply,
 };
 pub use cel::CelSelectors;
-pub use extended::{ContainerDemand, ExtendedClaim, ExtendedResources, RequestMapping};
+pub use extended::{ContainerDemand, ExtendedClaim, ExtendedResources};
 pub use facts::DeviceFacts;
 pub use features::Features;
 pub use inventory::{Inventory, NodeRef, View};

@@ -92,5 +92,5 @@ pub use sharing::{Deduplicator, SharedSize};
 pub use sizes::TableSize;
 pub use turn::{AttemptResult, GroupTurn, Turn};
 
-// The number of a profile in what is reported.
-pub use kube_scheduler_queue::ProfileId;
+// Types of the queue that the engine reports with.
+pub use kube_scheduler_queue::{PendingCounts, ProfileId};

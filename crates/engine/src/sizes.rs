@@ -31,11 +31,11 @@ pub(crate) fn table_sizes(
 ) -> Vec<TableSize> {
     let (cluster, queue) = (&core.cluster, core.queue());
     let n_missed: u64 = queue.in_flight_event_counts().iter().map(|(_, count)| count).sum();
-    let (n_objects, n_object_bytes) = cluster.objects().size();
+    let objects = cluster.objects().size();
     let terms = cluster.affinity_terms();
     let with_bytes = [
         ("pods known", core.pods.len(), Some(core.pods.n_bytes())),
-        ("objects other than pods and nodes", n_objects, Some(n_object_bytes)),
+        ("objects other than pods and nodes", objects.n_entries, Some(objects.n_bytes)),
         ("nodes", cluster.n_nodes(), Some(cluster.n_bytes_of_nodes())),
         ("pods queued", queue.len(), Some(queue.n_bytes())),
         ("affinity terms of pods", terms.n_terms_of_all_kinds(), Some(terms.n_bytes())),
@@ -62,14 +62,13 @@ pub(crate) fn table_sizes(
         ("gangs that hold room or rest", core.backfill.len()),
     ];
     let classes = &cycle.classes;
-    let (n_changes, n_change_bytes) = cluster.size_of_log();
-    let (n_object_changes, n_object_change_bytes) = cluster.objects().size_of_history();
+    let (log, history) = (cluster.size_of_log(), cluster.objects().size_of_history());
     let plugins = core.plans.profiles.as_slice().iter().flat_map(Profile::plugins);
     let (n_plugins, n_plugin_bytes) =
         plugins.fold((0, 0), |(n, bytes), entry| (n + 1, bytes + entry.plugin.kept_bytes()));
     let learned = [
-        ("changes of nodes", n_changes, Some(n_change_bytes)),
-        ("changes of claims and devices", n_object_changes, Some(n_object_change_bytes)),
+        ("changes of nodes", log.n_entries, Some(log.n_bytes)),
+        ("changes of claims and devices", history.n_entries, Some(history.n_bytes)),
         ("followed counters", cluster.n_followed(), Some(cluster.n_bytes_of_followed())),
         ("label columns", cluster.n_label_columns(), Some(cluster.n_bytes_of_label_columns())),
         ("signatures", core.signatures.len(), Some(core.signatures.n_bytes())),

@@ -148,10 +148,14 @@ impl<'a> ClusterView<'a> {
         self.at_node(Reads::POD_SUMS).requested()
     }
 
-    /// CPU (milli-CPU) and memory (bytes) that the pods on a node request, with defaults for containers that request
-    /// nothing.
-    pub fn non_zero_requested(self) -> (&'a Column<i64>, &'a Column<i64>) {
-        self.at_node(Reads::POD_SUMS).non_zero_requested()
+    /// CPU, in milli-CPU, that the pods on a node request, with a default for containers that request none.
+    pub fn non_zero_milli_cpu(self) -> &'a Column<i64> {
+        self.at_node(Reads::POD_SUMS).non_zero_milli_cpu()
+    }
+
+    /// Memory, in bytes, that the pods on a node request, with a default for containers that request none.
+    pub fn non_zero_memory(self) -> &'a Column<i64> {
+        self.at_node(Reads::POD_SUMS).non_zero_memory()
     }
 
     /// The greatest number of pods that a node accepts.

@@ -44,7 +44,7 @@ pub use cycle_state::CycleState;
 pub use group_objects::GroupObjects;
 pub use handle::{Handle, PluginArgs};
 pub use known_pods::KnownPods;
-pub use metric_family::{Metric, MetricFamily, MetricKind};
+pub use metric_family::{Metric, MetricFamily, MetricKind, MetricSeries};
 pub use normalization::{MAX_NODE_SCORE, Normalization, percent};
 pub use plugin::Plugin;
 pub use plugin_error::PluginError;

@@ -19,12 +19,15 @@ pub enum MetricKind {
     Histogram(Vec<f64>),
 }
 
-#[derive(Debug)]
-struct Series {
+/// One series of a family, as it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricSeries {
+    /// The values of the labels, in the order of [`MetricFamily::labels`].
+    pub labels: Vec<String>,
     /// The number; of a histogram the sum of all observations.
-    value: f64,
-    /// How many observations fell into each bucket; none unless a histogram.
-    buckets: Vec<u64>,
+    pub value: f64,
+    /// How many observations fell into each bucket, the last one included; none unless a histogram.
+    pub buckets: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -33,7 +36,8 @@ struct Family {
     help: String,
     kind: MetricKind,
     labels: Vec<String>,
-    series: Mutex<BTreeMap<Vec<String>, Arc<Mutex<Series>>>>,
+    /// By the values of the labels.
+    series: Mutex<BTreeMap<Vec<String>, Arc<Mutex<MetricSeries>>>>,
 }
 
 /// A family of metrics; [`with`](Self::with) gives one series.
@@ -44,7 +48,7 @@ pub struct MetricFamily(Arc<Family>);
 #[derive(Clone, Debug)]
 pub struct Metric {
     family: Arc<Family>,
-    series: Arc<Mutex<Series>>,
+    series: Arc<Mutex<MetricSeries>>,
 }
 
 impl MetricFamily {
@@ -74,15 +78,9 @@ impl MetricFamily {
         &self.0.labels
     }
 
-    /// All series as they stand: the values of the labels, the number (of a histogram the sum of all observations), and how
-    /// many observations fell into each bucket, the last one included (none unless a histogram).
-    pub fn series(&self) -> Vec<(Vec<String>, f64, Vec<u64>)> {
-        let series = lock(&self.0.series);
-        let values = series.iter().map(|(labels, series)| {
-            let series = lock(series);
-            (labels.clone(), series.value, series.buckets.clone())
-        });
-        values.collect()
+    /// All series as they stand.
+    pub fn series(&self) -> Vec<MetricSeries> {
+        lock(&self.0.series).values().map(|series| lock(series).clone()).collect()
     }
 
     /// The series with these label values; missing ones are empty, those too many are left out. It is shown from now on.
@@ -95,8 +93,11 @@ impl MetricFamily {
             MetricKind::Histogram(bounds) => bounds.len() + 1,
             MetricKind::Counter | MetricKind::Gauge => 0,
         };
-        let empty = || Arc::new(Mutex::new(Series { value: 0.0, buckets: vec![0; n_buckets] }));
-        let series = lock(&family.series).entry(labels).or_insert_with(empty).clone();
+        let empty = |labels: &Vec<String>| {
+            let buckets = vec![0; n_buckets];
+            Arc::new(Mutex::new(MetricSeries { labels: labels.clone(), value: 0.0, buckets }))
+        };
+        let series = lock(&family.series).entry(labels).or_insert_with_key(empty).clone();
         Metric { family: family.clone(), series }
     }
 

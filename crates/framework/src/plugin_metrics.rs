@@ -144,6 +144,7 @@ fn is_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metric_family::MetricSeries;
 
     #[test]
     fn a_family_is_shared_by_all_who_ask_for_it() {
@@ -155,7 +156,8 @@ mod tests {
         b.with(&["x"]).add(-9.0);
         let family = metrics.families().remove(0);
         assert_eq!(family.name(), "gang_waits_total");
-        assert_eq!(family.series(), [(vec!["x".to_owned()], 3.0, vec![])]);
+        let series = MetricSeries { labels: vec!["x".to_owned()], value: 3.0, buckets: vec![] };
+        assert_eq!(family.series(), [series]);
         let other = metrics.gauge("gang_waits_total", "Waits.", &["group"]).unwrap_err();
         assert_eq!(
             other.to_string(),
@@ -168,7 +170,8 @@ mod tests {
         let metrics = PluginMetrics::new();
         let sizes = metrics.histogram("gang_size", "Sizes.", &[], &[1.0, 2.0]).unwrap().with(&[]);
         [0.5, 1.0, 1.5, 7.0].into_iter().for_each(|size| sizes.add(size));
-        assert_eq!(metrics.families().remove(0).series(), [(vec![], 10.0, vec![2, 1, 1])]);
+        let series = MetricSeries { labels: vec![], value: 10.0, buckets: vec![2, 1, 1] };
+        assert_eq!(metrics.families().remove(0).series(), [series]);
     }
 
     #[test]

@@ -173,10 +173,10 @@ impl<'a> NodeView<'a> {
     /// CPU and memory that its pods ask for, defaults filled in.
     #[inline]
     pub fn non_zero_requested(&self) -> NonZeroRequest {
-        let (milli_cpu, memory) = self.read(Reads::POD_SUMS).non_zero_requested();
+        let cluster = self.read(Reads::POD_SUMS);
         let base = NonZeroRequest {
-            milli_cpu: milli_cpu.get(self.idx.index()),
-            memory: memory.get(self.idx.index()),
+            milli_cpu: cluster.non_zero_milli_cpu().get(self.idx.index()),
+            memory: cluster.non_zero_memory().get(self.idx.index()),
         };
         self.overlay.map_or(base, |overlay| {
             let delta = overlay.non_zero_delta();

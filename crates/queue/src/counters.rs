@@ -27,6 +27,13 @@ pub struct PendingCounts {
     pub gated: usize,
 }
 
+impl PendingCounts {
+    /// All pods that wait.
+    pub const fn total(&self) -> usize {
+        self.active + self.backoff + self.unschedulable + self.gated
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters {
     incoming: [FxHashMap<EventLabel, u64>; 3],

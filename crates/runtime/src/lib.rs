@@ -23,7 +23,8 @@ pub use extender::{
     ExtenderVerdicts, ExtenderVictims, Extenders, HostPriority, PendingPriorities,
 };
 pub use meter::{
-    Bounds, Lengths, Meter, MeteredPoint, PLUGIN_BOUNDS, POINT_BOUNDS, Readings, Timer,
+    Bounds, Lengths, MeasuredPlugin, MeasuredPoint, Meter, MeteredPoint, PLUGIN_BOUNDS,
+    POINT_BOUNDS, PluginCount, Readings, Timer,
 };
 pub use no_pods::cluster_alone;
 pub use panic_message::panic_message;

@@ -129,17 +129,52 @@ fn bucket_of(bounds: Bounds, nanos: u64) -> usize {
     bounds.iter().position(|bound| nanos <= *bound).unwrap_or(bounds.len())
 }
 
+/// Runs of a whole extension point that ended alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeasuredPoint {
+    /// The point that was run.
+    pub point: MeteredPoint,
+    /// How the runs ended.
+    pub code: Code,
+    /// How long they took.
+    pub lengths: Lengths,
+}
+
+/// Runs of one plugin at one extension point that ended alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeasuredPlugin {
+    /// The plugin that was run.
+    pub plugin: PluginIdx,
+    /// Where it was run.
+    pub point: MeteredPoint,
+    /// How the runs ended.
+    pub code: Code,
+    /// How long they took.
+    pub lengths: Lengths,
+}
+
+/// How often something happened to one plugin at one extension point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PluginCount {
+    /// The plugin to which it happened.
+    pub plugin: PluginIdx,
+    /// The point at which it happened.
+    pub point: MeteredPoint,
+    /// How often, never 0.
+    pub n: u64,
+}
+
 /// What a meter measured since it was asked last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Readings {
-    /// Runs of whole extension points by result.
-    pub points: Vec<(MeteredPoint, Code, Lengths)>,
-    /// Runs of single plugins by result; a sample.
-    pub plugins: Vec<(PluginIdx, MeteredPoint, Code, Lengths)>,
-    /// Calls by plugin: PreFilter and PreScore unless they had nothing to say, Filter and Score per node.
-    pub calls: Vec<(PluginIdx, MeteredPoint, u64)>,
-    /// How many errors each plugin has returned, by point.
-    pub errors: Vec<(PluginIdx, MeteredPoint, u64)>,
+    /// Runs of whole extension points.
+    pub points: Vec<MeasuredPoint>,
+    /// Runs of single plugins; a sample.
+    pub plugins: Vec<MeasuredPlugin>,
+    /// Calls: PreFilter and PreScore unless they had nothing to say, Filter and Score per node.
+    pub calls: Vec<PluginCount>,
+    /// Errors that plugins have returned.
+    pub errors: Vec<PluginCount>,
 }
 
 /// One extension point and result.
@@ -275,24 +310,29 @@ impl Meter {
                     continue;
                 }
                 lengths.sum_nanos = cells.last().map_or(0, |sum| sum.swap(0, Relaxed));
-                readings.points.push((point, code, lengths));
+                readings.points.push(MeasuredPoint { point, code, lengths });
             }
         }
         for (point, of_point) in COUNTED.into_iter().zip(self.calls.chunks(self.n_plugins.max(1))) {
             for (plugin, count) in of_point.iter().enumerate() {
                 let n = count.swap(0, Relaxed);
                 if n > 0 {
-                    readings.calls.push((PluginIdx::from_index(plugin), point, n));
+                    let plugin = PluginIdx::from_index(plugin);
+                    readings.calls.push(PluginCount { plugin, point, n });
                 }
             }
         }
         let RareMeasurements { plugins, errors } = std::mem::take(&mut *self.rare());
-        readings.plugins.extend(
-            plugins
-                .into_iter()
-                .map(|((plugin, point, code), lengths)| (plugin, point, code, lengths)),
-        );
-        readings.errors.extend(errors.into_iter().map(|((plugin, point), n)| (plugin, point, n)));
+        let plugins = plugins.into_iter().map(|((plugin, point, code), lengths)| MeasuredPlugin {
+            plugin,
+            point,
+            code,
+            lengths,
+        });
+        readings.plugins.extend(plugins);
+        let errors = errors.into_iter();
+        let errors = errors.map(|((plugin, point), n)| PluginCount { plugin, point, n });
+        readings.errors.extend(errors);
         readings
     }
 
@@ -353,7 +393,7 @@ mod tests {
         let points: Vec<_> = readings
             .points
             .iter()
-            .map(|(point, code, lengths)| (*point, *code, lengths.n(), lengths.sum_nanos))
+            .map(|run| (run.point, run.code, run.lengths.n(), run.lengths.sum_nanos))
             .collect();
         assert_eq!(
             points,
@@ -363,9 +403,10 @@ mod tests {
                 (MeteredPoint::Bind, Code::Success, 1, 300_000_000),
             ]
         );
-        assert_eq!(readings.points[2].2.counts.last(), Some(&1), "beyond all bounds");
-        assert_eq!(readings.calls, [(second, MeteredPoint::Score, 3)]);
-        assert_eq!(readings.errors, [(second, MeteredPoint::Reserve, 1)]);
+        assert_eq!(readings.points[2].lengths.counts.last(), Some(&1), "beyond all bounds");
+        let count = |point, n| PluginCount { plugin: second, point, n };
+        assert_eq!(readings.calls, [count(MeteredPoint::Score, 3)]);
+        assert_eq!(readings.errors, [count(MeteredPoint::Reserve, 1)]);
         assert_eq!(meter.take(), Readings::default());
     }
 
@@ -387,6 +428,6 @@ mod tests {
         assert!((800..1_200).contains(&n_sampled), "{n_sampled}");
         let readings = meter.take();
         assert_eq!(readings.plugins.len(), 1);
-        assert_eq!(readings.plugins[0].3.n(), u64::from(n_sampled));
+        assert_eq!(readings.plugins[0].lengths.n(), u64::from(n_sampled));
     }
 }

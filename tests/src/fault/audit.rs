@@ -389,9 +389,8 @@ fn queued_pods(engine: &Engine, shown: &ShownCluster) -> Result<()> {
         }
     }
     let counts = queue.pending_counts();
-    let n_counted = counts.active + counts.backoff + counts.unschedulable + counts.gated;
     ensure!(
-        n_queued == n_counted && n_queued == queue.len(),
+        n_queued == counts.total() && n_queued == queue.len(),
         "{n_queued} pods are queued, {counts:?}"
     );
     for (plugin, profile, count) in queue.rejected_counts() {

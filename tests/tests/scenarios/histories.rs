@@ -335,8 +335,7 @@ proptest! {
         let under_way = (engine.n_binding(), engine.n_preempting());
         prop_assert_eq!((under_way, engine.n_known_pods()), ((0, 0), 0));
         prop_assert_eq!(engine.queue().nominated_nodes().count(), 0);
-        let pending = engine.pending_counts();
-        prop_assert_eq!(pending.active + pending.backoff + pending.unschedulable + pending.gated, 0);
+        prop_assert_eq!(engine.pending_counts().total(), 0);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::node_claims::NodeResourceClaim;
 use crate::options::CompileOptions;
 use crate::pod::{
     ConditionText, ContainerResources, ControllerRef, ExtendedResourceClaim, HostPort, Pod,
-    PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus,
+    PodCondition, PodImages, PodResourceClaim, PodSpec, PodStatus, RequestMapping,
 };
 use crate::requests::PodRequests;
 use crate::storage::Volume;
@@ -265,12 +265,10 @@ fn status(status: &wire::PodStatus) -> PodStatus {
                 mappings: claim
                     .request_mappings
                     .iter()
-                    .map(|mapping| {
-                        (
-                            mapping.container_name.0.clone(),
-                            mapping.resource_name.0.clone(),
-                            mapping.request_name.0.clone(),
-                        )
+                    .map(|mapping| RequestMapping {
+                        container_name: mapping.container_name.0.clone(),
+                        resource_name: mapping.resource_name.0.clone(),
+                        request_name: mapping.request_name.0.clone(),
                     })
                     .collect(),
             })

@@ -16,6 +16,7 @@ use kube_scheduler_api_types::Object;
 use kube_scheduler_api_types::well_known::{EXTENDED_RESOURCE_CLAIM, RESOURCE_GROUP};
 
 use super::{KindStore, ObjectKey, ObjectStore};
+use crate::store_size::StoreSize;
 
 /// How many changes of a kind are kept at most. Followers that fall further behind start over.
 const MAX_CHANGES: usize = 1024;
@@ -98,16 +99,15 @@ impl History {
 
 /// # Changes
 impl ObjectStore {
-    /// How many changes and deletions are noted, and what they take in memory at most, in bytes. O(kinds).
-    pub fn size_of_history(&self) -> (usize, usize) {
-        let of_kind = |(n, n_bytes), store: &KindStore| {
+    /// The changes and deletions that are noted; they take no more bytes than that. O(kinds).
+    pub fn size_of_history(&self) -> StoreSize {
+        let of_kind = |store: &KindStore| {
             let History { changes, n_bytes: held, deletions, .. } = &store.history;
-            let n_changes = changes.len() + deletions.len();
             // What a plugin has read the JSON as is kept with it. That is taken to be as large.
-            let n_bytes = n_bytes + 2 * held + changes.len() * PER_CHANGE;
-            (n + n_changes, n_bytes + deletions.len() * PER_DELETION)
+            let n_bytes = 2 * held + changes.len() * PER_CHANGE + deletions.len() * PER_DELETION;
+            StoreSize { n_entries: changes.len() + deletions.len(), n_bytes }
         };
-        self.kinds.iter().fold((0, 0), of_kind)
+        self.kinds.iter().map(of_kind).sum()
     }
 
     /// The latest change of a kind of `resource.k8s.io`, as far as they are kept; `None` if there never was one. Of claims only those

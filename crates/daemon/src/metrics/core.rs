@@ -7,8 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use kube_scheduler_api_types::lock;
 use kube_scheduler_config::{FeatureGates, Gate};
-use kube_scheduler_engine::{BoundPod, Measurements, PreemptionCounts, SharedSize, TableSize};
-use kube_scheduler_runtime::{ExtensionPoint, Lengths, MeteredPoint, PluginIdx, Profile};
+use kube_scheduler_engine::{
+    BoundPod, Measurements, PendingCounts, PreemptionCounts, ProfileCounts, SharedSize, TableSize,
+};
+use kube_scheduler_runtime::{
+    ExtensionPoint, Lengths, MeasuredPlugin, MeasuredPoint, MeteredPoint, PluginCount, PluginIdx,
+    Profile,
+};
 
 use super::registry::{Family, Registry};
 use super::{Metrics, RESULTS, catalog as desc};
@@ -26,10 +31,9 @@ const VOLUME_STAGES: [(MeteredPoint, &str); 3] = [
 /// What the engine counts itself, as of one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CoreNumbers {
-    /// By profile: scheduled, unschedulable, error.
-    pub(crate) attempts: Vec<(String, [u64; 3])>,
-    /// Active, backoff, unschedulable, gated.
-    pub(crate) pending: [usize; 4],
+    /// By profile.
+    pub(crate) attempts: Vec<(String, ProfileCounts)>,
+    pub(crate) pending: PendingCounts,
     /// Nodes, pods, assumed pods.
     pub(crate) cache: [usize; 3],
     /// By event and queue.
@@ -161,12 +165,14 @@ impl Metrics {
     /// The engine's numbers as they are now.
     pub(crate) fn publish(&self, numbers: &CoreNumbers) {
         for (profile, counts) in &numbers.attempts {
-            for (result, total) in RESULTS.iter().zip(counts).filter(|(_, total)| **total > 0) {
-                let grown = self.grown("attempts", profile, result, *total);
+            let counts = [counts.scheduled, counts.unschedulable, counts.error];
+            for (result, total) in RESULTS.iter().zip(counts).filter(|(_, total)| *total > 0) {
+                let grown = self.grown("attempts", profile, result, total);
                 self.attempts.add(&[profile, result], grown);
             }
         }
-        for (queue, n) in QUEUES.iter().zip(numbers.pending) {
+        let PendingCounts { active, backoff, unschedulable, gated } = numbers.pending;
+        for (queue, n) in QUEUES.iter().zip([active, backoff, unschedulable, gated]) {
             self.core.pending.set(&[queue], n as f64);
         }
         for (kind, n) in CACHES.iter().zip(numbers.cache) {
@@ -260,19 +266,19 @@ impl Metrics {
         for (names, readings) in profiles.iter().zip(&measured.profiles) {
             let name_of =
                 |plugin: PluginIdx| names.plugins.get(plugin.index()).map_or("", String::as_str);
-            for (point, code, lengths) in &readings.points {
+            for MeasuredPoint { point, code, lengths } in &readings.points {
                 let labels = [point.as_str(), &names.profile, code.as_str()];
                 absorb(&self.core.points, &labels, lengths);
             }
-            for (plugin, point, code, lengths) in &readings.plugins {
+            for MeasuredPlugin { plugin, point, code, lengths } in &readings.plugins {
                 let labels = [point.as_str(), name_of(*plugin), code.as_str()];
                 absorb(&self.core.plugins, &labels, lengths);
             }
-            for (plugin, point, n) in &readings.calls {
+            for PluginCount { plugin, point, n } in &readings.calls {
                 let labels = [point.as_str(), name_of(*plugin), &names.profile];
                 self.core.calls.add(&labels, *n as f64);
             }
-            for (plugin, point, n) in &readings.errors {
+            for PluginCount { plugin, point, n } in &readings.errors {
                 let stage = VOLUME_STAGES.iter().find(|(of, _)| of == point);
                 if let (VOLUME_PLUGIN, Some((_, stage))) = (name_of(*plugin), stage) {
                     self.core.volume_errors.add(&[stage], *n as f64);

@@ -144,8 +144,8 @@ impl Family {
 
     /// Sets the series of a gauge with one label; those that are not named go to zero.
     pub(crate) fn set_all<'a>(&self, values: impl Iterator<Item = (&'a str, f64)>) {
-        for (labels, ..) in self.family.series() {
-            self.family.with(&[&labels[0]]).set(0.0);
+        for series in self.family.series() {
+            self.family.with(&[&series.labels[0]]).set(0.0);
         }
         values.for_each(|(label, value)| self.set(&[label], value));
     }

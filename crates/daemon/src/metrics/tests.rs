@@ -1,10 +1,13 @@
 //! What `/metrics` shows, after what; names and forms against the reference's.
 
 use kube_scheduler_engine::{
-    BoundPod, EndedPreemption, FailedBinding, Measurements, PreemptionCounts, ProfileId,
+    BoundPod, EndedPreemption, FailedBinding, Measurements, PendingCounts, PreemptionCounts,
+    ProfileCounts, ProfileId,
 };
 use kube_scheduler_framework::Code;
-use kube_scheduler_runtime::{Lengths, MeteredPoint, POINT_BOUNDS, PluginIdx, Readings};
+use kube_scheduler_runtime::{
+    Lengths, MeasuredPoint, MeteredPoint, POINT_BOUNDS, PluginCount, PluginIdx, Readings,
+};
 
 use super::*;
 
@@ -22,8 +25,11 @@ fn expect(text: &str, lines: &[&str]) {
 fn what_the_core_brings_in_is_printed() {
     let metrics = metrics(&FeatureGates::default());
     let numbers = CoreNumbers {
-        attempts: vec![("default-scheduler".to_owned(), [3, 0, 1])],
-        pending: [1, 2, 3, 4],
+        attempts: vec![(
+            "default-scheduler".to_owned(),
+            ProfileCounts { scheduled: 3, unschedulable: 0, error: 1 },
+        )],
+        pending: PendingCounts { active: 1, backoff: 2, unschedulable: 3, gated: 4 },
         incoming: vec![("NodeAdd".to_owned(), "active", 5)],
         in_flight: vec![("NodeAdd".to_owned(), 2)],
         n_binding: 7,
@@ -124,6 +130,7 @@ fn what_was_measured_is_printed() {
     metrics.prepare(names.to_vec());
     let mut lengths = Lengths::new(POINT_BOUNDS);
     lengths.add(150_000);
+    let count = |plugin, point, n| PluginCount { plugin: PluginIdx::from_index(plugin), point, n };
     let measured = Measurements {
         permit_waits: vec![(Code::Unschedulable, Duration::from_secs(2))],
         failed_bindings: vec![FailedBinding {
@@ -132,12 +139,16 @@ fn what_was_measured_is_printed() {
             length: Duration::from_secs(1),
         }],
         profiles: vec![Readings {
-            points: vec![(MeteredPoint::Filter, Code::Success, lengths)],
-            calls: vec![(PluginIdx::from_index(0), MeteredPoint::Filter, 3)],
+            points: vec![MeasuredPoint {
+                point: MeteredPoint::Filter,
+                code: Code::Success,
+                lengths,
+            }],
+            calls: vec![count(0, MeteredPoint::Filter, 3)],
             errors: vec![
-                (PluginIdx::from_index(1), MeteredPoint::PreBind, 2),
-                (PluginIdx::from_index(1), MeteredPoint::PreScore, 1),
-                (PluginIdx::from_index(0), MeteredPoint::PreBind, 1),
+                count(1, MeteredPoint::PreBind, 2),
+                count(1, MeteredPoint::PreScore, 1),
+                count(0, MeteredPoint::PreBind, 1),
             ],
             ..Readings::default()
         }],

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use kube_scheduler_framework::{MetricFamily, MetricKind};
+use kube_scheduler_framework::{MetricFamily, MetricKind, MetricSeries};
 
 /// A page of metrics under construction.
 #[derive(Debug, Default)]
@@ -43,11 +43,11 @@ impl TextPage {
             MetricKind::Histogram(_) => "histogram",
         };
         self.metric(name, kind_name, family.help());
-        for (values, value, buckets) in family.series() {
+        for MetricSeries { labels, value, buckets } in family.series() {
             let mut pairs: Vec<(&str, &str)> = family
                 .labels()
                 .iter()
-                .zip(&values)
+                .zip(&labels)
                 .map(|(key, value)| (&**key, &**value))
                 .collect();
             pairs.sort_unstable();

@@ -225,7 +225,7 @@ impl Default for Introspection {
             flags: None,
             statusz: true,
             toolchain: concat!("rustc ", env!("CARGO_PKG_RUST_VERSION")).to_owned(),
-            binary_version: KUBERNETES_VERSION.2.trim_start_matches('v').to_owned(),
+            binary_version: KUBERNETES_VERSION.git_version.trim_start_matches('v').to_owned(),
             emulation_version: "1.36".to_owned(),
             verbosity: None,
         }

@@ -258,7 +258,7 @@ impl Endpoint {
             env!("CARGO_PKG_VERSION"),
             std::env::consts::OS,
             architecture(),
-            KUBERNETES_VERSION.2
+            KUBERNETES_VERSION.git_version
         );
         if let Ok(agent) = HeaderValue::try_from(agent) {
             config.headers.push((USER_AGENT, agent));

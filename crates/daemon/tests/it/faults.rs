@@ -63,7 +63,7 @@ async fn a_deletion_missed_while_the_history_was_lost_is_noticed() {
     let scheduler = Running::start(daemon(&cluster)).await;
     until_bound(&cluster, 1).await;
     cluster.create(second).unwrap();
-    until("second waits", || scheduler.handle.progress().pending[2] == 1).await;
+    until("second waits", || scheduler.handle.progress().pending.unschedulable == 1).await;
 
     // The watch cannot come back before the deletion is forgotten.
     cluster
@@ -177,10 +177,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
     // 330 pods fit by number, 1,200 by CPU.
     until_bound(&cluster, 330).await;
     let progress = || scheduler.handle.progress();
-    until("all seen", || {
-        progress().n_bound + progress().pending.iter().sum::<usize>() as u64 == 1_100
-    })
-    .await;
+    until("all seen", || progress().n_bound + progress().pending.total() as u64 == 1_100).await;
     assert_eq!(cluster.faults().injected(), 3);
     scheduler.stop().await;
 }

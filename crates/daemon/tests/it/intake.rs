@@ -119,7 +119,7 @@ async fn servers_that_stream_no_lists_are_listed_in_pages() {
     assert!(scheduler.handle.synced().await);
     until("all pods are known", || {
         let progress = scheduler.handle.progress();
-        progress.n_bound + progress.pending.iter().sum::<usize>() as u64 == 1_200
+        progress.n_bound + progress.pending.total() as u64 == 1_200
     })
     .await;
     assert_eq!(cluster.faults().injected(), 4);
@@ -274,7 +274,7 @@ async fn what_others_do_counts_and_is_left_alone() {
     let theirs = Running::start(daemon(&cluster).config(config)).await;
     until("it is bound", || placements(&cluster)["foreign"].is_some()).await;
     cluster.create(large("ours")).unwrap();
-    until("there is no room", || scheduler.handle.progress().pending[2] == 1).await;
+    until("there is no room", || scheduler.handle.progress().pending.unschedulable == 1).await;
     assert_eq!(n_bound(&cluster), 4);
     cluster.delete(PODS, "default", "foreign").unwrap();
     until("there is room", || placements(&cluster)["ours"].is_some()).await;

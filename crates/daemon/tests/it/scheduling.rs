@@ -2,6 +2,7 @@
 
 use kube_scheduler_config::{FeatureGates, Gate};
 use kube_scheduler_devcluster::{EVENTS, NodeTemplate, PODS, Selection};
+use kube_scheduler_engine::PendingCounts;
 use serde_json::{Value, json};
 
 use crate::cluster::{Running, cluster, daemon, n_bound, pod, pods, until, until_bound};
@@ -88,7 +89,8 @@ async fn gated_pods_and_pods_of_other_schedulers_are_left_alone() {
     cluster.bulk_create([gated, foreign, pod("mine")]).unwrap();
     let scheduler = Running::start(daemon(&cluster)).await;
     until_bound(&cluster, 1).await;
-    until("one gated pod", || scheduler.handle.progress().pending == [0, 0, 0, 1]).await;
+    let gated = PendingCounts { gated: 1, ..PendingCounts::default() };
+    until("one gated pod", || scheduler.handle.progress().pending == gated).await;
     assert_eq!(n_bound(&cluster), 1);
     cluster
         .edit(PODS, "default", "gated", |pod| pod["spec"]["schedulingGates"] = json!([]))

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_devices::RequestMapping;
 use kube_scheduler_devices::api::{Allocation, Consumer};
-use kube_scheduler_framework::api::{Json, NodeResourceClaim, Object, Pod, Timestamp};
+use kube_scheduler_framework::api::{
+    Json, NodeResourceClaim, Object, Pod, RequestMapping, Timestamp,
+};
 use kube_scheduler_framework::{ObjectKey, ObjectWrite};
 use serde_json::{Map, Value, json};
 

@@ -43,10 +43,9 @@ pub(super) fn score(
 /// What the node has, and what of it its pods ask for, with defaults for those that ask for no CPU or memory.
 fn on_node(cluster: ClusterView<'_>, node: NodeIdx, resource: &Resource) -> (i64, i64) {
     let (has, asked) = resource.on_node(cluster, node);
-    let (cpu, memory) = cluster.non_zero_requested();
     match resource {
-        Resource::Cpu => (has, cpu.get(node)),
-        Resource::Memory => (has, memory.get(node)),
+        Resource::Cpu => (has, cluster.non_zero_milli_cpu().get(node)),
+        Resource::Memory => (has, cluster.non_zero_memory().get(node)),
         Resource::EphemeralStorage | Resource::Scalar(_) => (has, asked),
     }
 }

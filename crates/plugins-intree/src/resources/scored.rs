@@ -141,20 +141,19 @@ impl<'a> Plan<'a> {
     /// This plan for many nodes: finds the columns once, for all of them.
     pub(crate) fn over(&self, cluster: ClusterView<'a>) -> ScanPlan<'a> {
         let (allocatable, requested) = (cluster.allocatable(), cluster.requested());
-        let (non_zero_milli_cpu, non_zero_memory) = cluster.non_zero_requested();
         let items = self.items.iter().filter_map(|&item| {
             let (capacity, used) = match item.resource {
                 Resource::Cpu => (
                     allocatable.milli_cpu(),
                     Some(match self.basis {
-                        UsedBasis::NonZero => non_zero_milli_cpu,
+                        UsedBasis::NonZero => cluster.non_zero_milli_cpu(),
                         UsedBasis::Plain => requested.milli_cpu(),
                     }),
                 ),
                 Resource::Memory => (
                     allocatable.memory(),
                     Some(match self.basis {
-                        UsedBasis::NonZero => non_zero_memory,
+                        UsedBasis::NonZero => cluster.non_zero_memory(),
                         UsedBasis::Plain => requested.memory(),
                     }),
                 ),

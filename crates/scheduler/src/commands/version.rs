@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use kube_scheduler_daemon::{KUBERNETES_VERSION, architecture};
+use kube_scheduler_daemon::{KUBERNETES_VERSION, KubernetesVersion, architecture};
 
 use super::print;
 use crate::flags::Flags;
@@ -22,7 +22,7 @@ pub(crate) fn asked_for(flags: &Flags) -> Result<bool> {
 
 /// The version in the form in which Go prints the structure, for programs that parse it. Fields about Go are empty.
 fn in_full() -> String {
-    let (major, minor, _) = KUBERNETES_VERSION;
+    let KubernetesVersion { major, minor, .. } = KUBERNETES_VERSION;
     format!(
         "version.Info{{Major:\"{major}\", Minor:\"{minor}\", EmulationMajor:\"\", EmulationMinor:\"\", \
          MinCompatibilityMajor:\"\", MinCompatibilityMinor:\"\", GitVersion:\"{KUBERNETES}\", GitCommit:\"\", \
