@@ -93,7 +93,8 @@ pub const PLUGIN_BOUNDS: Bounds = &[
     22_168_378,
 ];
 
-/// A histogram of durations with fixed buckets.
+/// A histogram of durations with fixed buckets: what the core counts, in whole nanoseconds, so that adding is exact and cheap.
+/// The shell adds it to a [`Metric`](kube_scheduler_framework::Metric), which is what is exported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lengths {
     bounds: Bounds,
@@ -177,18 +178,38 @@ pub struct Readings {
     pub errors: Vec<PluginCount>,
 }
 
-/// One extension point and result.
-const CELLS: usize = POINT_BOUNDS.len() + 2;
+/// [`Lengths`] of runs of an extension point, added to without a lock and without `&mut`.
+#[derive(Debug, Default)]
+struct SharedLengths {
+    counts: [AtomicU64; POINT_BOUNDS.len() + 1],
+    sum_nanos: AtomicU64,
+}
+
+impl SharedLengths {
+    fn add(&self, nanos: u64) {
+        self.counts[bucket_of(POINT_BOUNDS, nanos)].fetch_add(1, Relaxed);
+        self.sum_nanos.fetch_add(nanos, Relaxed);
+    }
+
+    /// What was added since the last call, if anything was.
+    fn take(&self) -> Option<Lengths> {
+        let counts: Vec<u64> = self.counts.iter().map(|count| count.swap(0, Relaxed)).collect();
+        counts.iter().any(|n| *n > 0).then(|| Lengths {
+            bounds: POINT_BOUNDS,
+            counts,
+            sum_nanos: self.sum_nanos.swap(0, Relaxed),
+        })
+    }
+}
 
 /// Measures the plugins and extension points of one profile. All its numbers go to metrics only.
 #[derive(Debug)]
 pub struct Meter {
     timer: Arc<dyn Timer>,
-    /// By point, code and bucket; the last of each is the sum.
-    points: Box<[AtomicU64]>,
-    /// By counted point and plugin.
-    calls: Box<[AtomicU64]>,
-    n_plugins: usize,
+    /// By point and code.
+    points: [[SharedLengths; Code::ALL.len()]; MeteredPoint::ALL.len()],
+    /// By plugin and counted point.
+    calls: Box<[[AtomicU64; COUNTED.len()]]>,
     is_sampled: AtomicBool,
     n_cycles: AtomicU64,
     rare: Mutex<RareMeasurements>,
@@ -201,18 +222,13 @@ struct RareMeasurements {
     errors: BTreeMap<(PluginIdx, MeteredPoint), u64>,
 }
 
-fn zeros(n: usize) -> Box<[AtomicU64]> {
-    (0..n).map(|_| AtomicU64::new(0)).collect()
-}
-
 impl Meter {
     /// A meter for a profile with this many plugins.
     pub(crate) fn new(timer: Arc<dyn Timer>, n_plugins: usize) -> Self {
         Self {
             timer,
-            points: zeros(MeteredPoint::ALL.len() * Code::ALL.len() * CELLS),
-            calls: zeros(COUNTED.len() * n_plugins),
-            n_plugins,
+            points: Default::default(),
+            calls: (0..n_plugins).map(|_| Default::default()).collect(),
             is_sampled: AtomicBool::new(false),
             n_cycles: AtomicU64::new(0),
             rare: Mutex::default(),
@@ -241,14 +257,7 @@ impl Meter {
 
     /// Records a run of a whole point that took `nanos` nanoseconds.
     pub(crate) fn point_took(&self, point: MeteredPoint, code: Code, nanos: u64) {
-        let first = (point as usize * Code::ALL.len() + code as usize) * CELLS;
-        let bucket = bucket_of(POINT_BOUNDS, nanos);
-        if let Some(count) = self.points.get(first + bucket) {
-            count.fetch_add(1, Relaxed);
-        }
-        if let Some(sum) = self.points.get(first + CELLS - 1) {
-            sum.fetch_add(nanos, Relaxed);
-        }
+        self.points[point as usize][code as usize].add(nanos);
     }
 
     /// The reading to measure a plugin from, if plugins are measured at the moment.
@@ -287,35 +296,24 @@ impl Meter {
     /// Counts `n` calls of a plugin.
     pub(crate) fn called(&self, plugin: PluginIdx, point: MeteredPoint, n: usize) {
         let Some(at) = COUNTED.iter().position(|counted| *counted == point) else { return };
-        let plugin = plugin.index();
-        if plugin < self.n_plugins
-            && let Some(count) = self.calls.get(at * self.n_plugins + plugin)
-        {
-            count.fetch_add(n as u64, Relaxed);
+        if let Some(counts) = self.calls.get(plugin.index()) {
+            counts[at].fetch_add(n as u64, Relaxed);
         }
     }
 
     /// What was measured since the last call.
     pub fn take(&self) -> Readings {
         let mut readings = Readings::default();
-        for (point, of_point) in
-            MeteredPoint::ALL.into_iter().zip(self.points.chunks(Code::ALL.len() * CELLS))
-        {
-            for (code, cells) in Code::ALL.into_iter().zip(of_point.chunks(CELLS)) {
-                let mut lengths = Lengths::new(POINT_BOUNDS);
-                for (count, cell) in lengths.counts.iter_mut().zip(cells) {
-                    *count = cell.swap(0, Relaxed);
+        for (point, by_code) in MeteredPoint::ALL.into_iter().zip(&self.points) {
+            for (code, lengths) in Code::ALL.into_iter().zip(by_code) {
+                if let Some(lengths) = lengths.take() {
+                    readings.points.push(MeasuredPoint { point, code, lengths });
                 }
-                if lengths.n() == 0 {
-                    continue;
-                }
-                lengths.sum_nanos = cells.last().map_or(0, |sum| sum.swap(0, Relaxed));
-                readings.points.push(MeasuredPoint { point, code, lengths });
             }
         }
-        for (point, of_point) in COUNTED.into_iter().zip(self.calls.chunks(self.n_plugins.max(1))) {
-            for (plugin, count) in of_point.iter().enumerate() {
-                let n = count.swap(0, Relaxed);
+        for (at, point) in COUNTED.into_iter().enumerate() {
+            for (plugin, counts) in self.calls.iter().enumerate() {
+                let n = counts[at].swap(0, Relaxed);
                 if n > 0 {
                     let plugin = PluginIdx::from_index(plugin);
                     readings.calls.push(PluginCount { plugin, point, n });
