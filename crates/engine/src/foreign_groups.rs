@@ -61,7 +61,7 @@ impl ForeignGroups {
         };
         // A plugin that panics knows of no group.
         let name = guarded(|| source.group_of(pod)).ok()??;
-        Some(PodGroup::foreign_name(source.kind().0, name))
+        Some(PodGroup::foreign_name(source.api_group(), name))
     }
 
     /// Makes a group the pod's.
@@ -84,8 +84,10 @@ impl ForeignGroups {
 
     /// The object as a PodGroup, if it describes a group.
     pub(crate) fn as_pod_group(&self, object: &Object) -> Option<Arc<Object>> {
-        let kind = (&*object.group, &*object.kind);
-        let source = self.sources().find(|source| source.kind() == kind)?;
+        let is_of = |source: &&dyn GroupSource| {
+            *object.group == *source.api_group() && *object.kind == *source.kind()
+        };
+        let source = self.sources().find(is_of)?;
         // A group of which nothing is known cannot be read, and says so. Without a `spec` it would be one that is no gang.
         let spec = guarded(|| source.spec(object)).unwrap_or(Value::Bool(false));
         let generation = Value::from(&object.json["metadata"]["generation"]);
@@ -100,8 +102,8 @@ impl ForeignGroups {
     /// The object of a group as the API server has it, given the PodGroup that it is here.
     pub(crate) fn reference(&self, group: &Object) -> ObjectRef {
         let foreign = PodGroup::foreign_parts(&group.name).and_then(|(api_group, name)| {
-            let source = self.sources().find(|source| source.kind().0 == api_group)?;
-            Some((api_group, source.kind().1, name))
+            let source = self.sources().find(|source| source.api_group() == api_group)?;
+            Some((api_group, source.kind(), name))
         });
         let own = (&*group.group, &*group.kind, &*group.name);
         let (api_group, kind, name) = foreign.unwrap_or(own);
@@ -123,8 +125,8 @@ impl ForeignGroups {
     ) -> EventResource {
         let foreign = PodGroup::foreign_parts(&object.name)
             .filter(|_| *object.group == *PodGroup::GROUP && *object.kind == *PodGroup::KIND);
-        let source =
-            foreign.and_then(|(group, _)| self.sources().find(|source| source.kind().0 == group));
+        let source = foreign
+            .and_then(|(group, _)| self.sources().find(|source| source.api_group() == group));
         match source {
             Some(source) => source.resource(),
             None => changes::resource_of(object, custom),
@@ -151,8 +153,12 @@ mod tests {
     }
 
     impl GroupSource for Broken {
-        fn kind(&self) -> (&'static str, &'static str) {
-            ("example.com", "Team")
+        fn api_group(&self) -> &'static str {
+            "example.com"
+        }
+
+        fn kind(&self) -> &'static str {
+            "Team"
         }
 
         fn resource(&self) -> EventResource {

@@ -13,8 +13,11 @@ use serde_json::Value;
 ///
 /// A pod belongs to such a group if the plugin is enabled in its profile, or if the pod is another scheduler's and has a node.
 pub trait GroupSource: Send + Sync {
-    /// API group and kind of the objects that describe groups. Another group than `scheduling.k8s.io`.
-    fn kind(&self) -> (&'static str, &'static str);
+    /// The API group of the objects that describe groups of pods: another one than `scheduling.k8s.io`.
+    fn api_group(&self) -> &'static str;
+
+    /// The kind of these objects.
+    fn kind(&self) -> &'static str;
 
     /// The objects as plugins register for their events, so that they are watched.
     fn resource(&self) -> EventResource;

@@ -66,8 +66,12 @@ impl Plugin for Coscheduling {
 }
 
 impl GroupSource for Coscheduling {
-    fn kind(&self) -> (&'static str, &'static str) {
-        (GROUP, PodGroup::KIND)
+    fn api_group(&self) -> &'static str {
+        GROUP
+    }
+
+    fn kind(&self) -> &'static str {
+        PodGroup::KIND
     }
 
     fn resource(&self) -> EventResource {
