@@ -149,7 +149,7 @@ pub enum GateError {
     },
     /// A gate that did not exist yet at the emulated version.
     #[error(
-        "cannot set feature gate {gate} to {value}, feature is PreAlpha at emulated version 1.{minor}, min compatibility version 1.{compatibility}"
+        "cannot set feature gate {gate} to {value}, feature is PreAlpha at emulated version 1.{minor}, min compatibility version 1.{compatibility_minor}"
     )]
     PreAlpha {
         /// The gate.
@@ -159,7 +159,7 @@ pub enum GateError {
         /// The emulated minor version.
         minor: u16,
         /// The oldest minor version to be compatible with.
-        compatibility: u16,
+        compatibility_minor: u16,
     },
     /// A gate is on and one it needs is off.
     #[error("{gate} is enabled, but depends on features that are disabled: [{}]", .missing.join(" "))]
@@ -307,8 +307,8 @@ impl FeatureGates {
             if spec.is_locked && spec.default != value {
                 errors.push(GateError::Locked { gate, value, default: spec.default });
             } else if spec.stage == Stage::PreAlpha {
-                let (minor, compatibility) = (self.minor, self.compatibility);
-                errors.push(GateError::PreAlpha { gate, value, minor, compatibility });
+                let (minor, compatibility_minor) = (self.minor, self.compatibility);
+                errors.push(GateError::PreAlpha { gate, value, minor, compatibility_minor });
             } else {
                 set.values[index] = value;
                 if matches!(spec.stage, Stage::Ga | Stage::Deprecated) {

@@ -107,8 +107,8 @@ pub struct LeaderElection {
 pub struct ClientConnection {
     /// Path of a kubeconfig file; empty looks for the cluster this process runs in.
     pub kubeconfig: String,
-    /// What to ask for in `Accept`; empty follows `content_type`.
-    pub accept_content_types: String,
+    /// What to ask for in `Accept`; empty follows `content_type`. It is printed again, and has no effect.
+    pub(crate) accept_content_types: String,
     /// The media type of request bodies.
     pub content_type: String,
     /// Requests per second; negative means no limit.

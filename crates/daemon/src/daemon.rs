@@ -46,6 +46,12 @@ use crate::watch::Patience;
 use crate::watchdog::{Heartbeat, Watchdog};
 use crate::writes::{WriteLimits, Writer, hostname};
 
+/// After how long to say that the API server, which is waited for, does not answer.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long to wait for the answer to a write. kube-apiserver may work on one for 34 seconds.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(40);
+
 /// Options of a scheduler; see [`Daemon::builder`].
 #[derive(Debug)]
 pub struct DaemonBuilder {
@@ -60,8 +66,6 @@ pub struct DaemonBuilder {
     work: WorkLimits,
     exact_gangs: bool,
     longest_hold: Duration,
-    connect_patience: Duration,
-    request_timeout: Duration,
     width: usize,
     grace: Duration,
     patience: Patience,
@@ -153,21 +157,9 @@ impl DaemonBuilder {
         self
     }
 
-    /// After how long to say that the API server, which is waited for, does not answer; three seconds by default.
-    pub fn connect_patience(mut self, patience: Duration) -> Self {
-        self.connect_patience = patience;
-        self
-    }
-
     /// How long to wait for lists and watches.
     pub fn patience(mut self, patience: Patience) -> Self {
         self.patience = patience;
-        self
-    }
-
-    /// How long to wait for the answer to a write; 40 seconds by default, because kube-apiserver may work on one for 34.
-    pub fn request_timeout(mut self, timeout: Duration) -> Self {
-        self.request_timeout = timeout;
         self
     }
 
@@ -261,7 +253,7 @@ impl DaemonBuilder {
         let (candidacy, fence) = candidacy.unzip();
         let (inbox, inbox_out) = Inbox::open();
         // Before the core runs: what plugins ask for while nothing is connected is lost.
-        preparation.services.connect(&clients.api, &inbox, self.request_timeout);
+        preparation.services.connect(&clients.api, &inbox, REQUEST_TIMEOUT);
         let (effects, effects_out) = mpsc::unbounded_channel();
         let (progress, progress_out) = watch::channel(Progress::default());
         let (terminating, is_terminating) = watch::channel(false);
@@ -371,15 +363,14 @@ impl DaemonBuilder {
         let Reflectors { mut tasks, positions, followed } =
             start_reflectors(kinds, &sources, held_back);
         let ReflectorSources { api, inbox, .. } = sources;
-        let patience = self.connect_patience;
-        tasks.spawn(self.endpoint.clone().watch_reachability(api.clone(), patience));
+        tasks.spawn(self.endpoint.clone().watch_reachability(api.clone(), CONNECT_PATIENCE));
         let progress = progress.clone();
         tasks.spawn(lead(leadership, delays_cache, api, positions, inbox, progress));
         (tasks, followed)
     }
 
     const fn write_limits(&self) -> WriteLimits {
-        WriteLimits { width: self.width, timeout: self.request_timeout, rate: self.rate }
+        WriteLimits { width: self.width, timeout: REQUEST_TIMEOUT, rate: self.rate }
     }
 
     fn engine(&self, extenders: &HttpExtenders, handle: Handle) -> Result<Engine, StartError> {
@@ -434,8 +425,6 @@ impl Daemon {
             work: WorkLimits::default(),
             exact_gangs: false,
             longest_hold: EngineOptions::default().longest_hold,
-            connect_patience: Duration::from_secs(3),
-            request_timeout: Duration::from_secs(40),
             width: 128,
             grace: Duration::from_secs(10),
             patience: Patience::default(),

@@ -81,7 +81,7 @@ pub struct ClusterObjects {
     /// When pods of traces are deleted, by UID.
     pub ends: BTreeMap<Arc<str>, Timestamp>,
     /// The number of pods that had ended (phase `Succeeded` or `Failed`) and were left out.
-    pub n_finished: usize,
+    pub(crate) n_finished: usize,
     /// The names of those of the cluster, with their phases.
     pub finished: BTreeMap<PodName, Arc<str>>,
     /// How many controllers of the cluster would have pods and have none, where something is asked: only those that are asked about

@@ -81,6 +81,7 @@ pub(super) fn read(ident: &str, document: &Path) -> Result<Library> {
             let kind = reader.kind(inner, from_traits.contains(&item.id().0), ident);
             let mut mentions = BTreeSet::new();
             reader.mentions(inner, ident, &mut mentions);
+            reader.of_variant(inner, ident, &mut mentions);
             if let Some(implementations) =
                 inner.pointer("/struct/impls").or(inner.pointer("/enum/impls"))
             {
@@ -195,6 +196,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The types of a variant's fields, which are as public as the enum: whoever gets one gets them, named or not.
+    fn of_variant(&self, inner: &Value, ident: &str, found: &mut BTreeSet<Name>) {
+        let fields = |at: &str| inner.pointer(at).map(ids).unwrap_or_default();
+        let named = fields("/variant/kind/struct/fields");
+        for field in fields("/variant/kind/tuple").into_iter().chain(named) {
+            self.mentions(self.inner(field), ident, found);
+        }
+    }
+
     /// Collects the paths that a declaration names.
     fn mentions(&self, value: &Value, ident: &str, found: &mut BTreeSet<Name>) {
         match value {
@@ -224,7 +234,35 @@ fn ids(list: &Value) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_variant_mentions_the_types_of_its_fields() {
+        let field = |id: u32| json!({"inner": {"struct_field": {"resolved_path": {"path": "T", "id": id}}}});
+        let document = json!({
+            "index": {"1": field(8), "2": field(9), "3": field(7)},
+            "paths": {
+                "7": {"path": ["q", "deep", "Seven"]},
+                "8": {"path": ["q", "Eight"]},
+                "9": {"path": ["std", "Nine"]},
+            },
+        });
+        let reader = Reader { json: &document };
+        let mentions = |variant: Value| {
+            let mut found = BTreeSet::new();
+            reader.of_variant(&variant, "q", &mut found);
+            found.into_iter().map(|(krate, name)| format!("{krate} {name}")).collect::<Vec<_>>()
+        };
+        let tuple = json!({"variant": {"kind": {"tuple": [1, null, 2]}}});
+        assert_eq!(mentions(tuple), ["q Eight", "std Nine"]);
+        let named = json!({"variant": {"kind": {"struct": {"fields": [3]}}}});
+        assert_eq!(mentions(named), ["q Seven"]);
+        assert_eq!(mentions(json!({"variant": {"kind": "plain"}})), Vec::<String>::new());
+        // The fields of a struct have a visibility of their own, and are items of their own.
+        assert_eq!(mentions(json!({"struct": {"kind": {"tuple": [1]}}})), Vec::<String>::new());
+    }
 
     #[test]
     fn the_path_is_found_in_a_declaration() {

@@ -104,6 +104,13 @@ impl Users {
                     used.extend(item.mentions.iter().cloned());
                     if let Kind::Reexport(source) = &item.kind {
                         used.insert(source.clone());
+                        // Of a module, too: what is reached through it carries its own name behind this crate's.
+                        let through = items_of_module(libraries, source).into_iter();
+                        let named = through.filter(|(_, name)| {
+                            used.contains(&(library.ident.clone(), name.clone()))
+                        });
+                        let named: Vec<Name> = named.collect();
+                        used.extend(named);
                     }
                 }
                 for (alias, krate) in &library.crates {
@@ -241,6 +248,16 @@ fn fenced(text: &str) -> String {
     code
 }
 
+/// What a module of one of our crates has; nothing if `module` is none.
+fn items_of_module(libraries: &[Library], (krate, name): &Name) -> Vec<Name> {
+    let path = format!("{krate}::{name}");
+    let module = format!("pub mod {path}");
+    let has_module = |library: &&Library| library.items.iter().any(|item| item.line == module);
+    let Some(library) = libraries.iter().find(has_module) else { return Vec::new() };
+    let items = library.items.iter().filter(|item| item.parent() == path);
+    items.map(|item| key(library, item)).collect()
+}
+
 fn key(library: &Library, item: &Item) -> Name {
     (library.ident.clone(), item.name().to_owned())
 }
@@ -312,6 +329,38 @@ mod tests {
         assert_eq!(unused("engine", "", &[document]), ["Queue::peek", "Spare"]);
         let doc_test = "//! ```\n//! use kube_scheduler_queue::{Queue, Spare};\n//! q.pop(); q.peek();\n//! ```\n";
         assert_eq!(unused("queue", doc_test, &[]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_reached_through_a_module_that_another_crate_passes_on_is_used() {
+        let named = |path: &str, kind: Kind, line: &str| Item {
+            line: line.into(),
+            path: path.into(),
+            is_type: false,
+            kind,
+            mentions: BTreeSet::new(),
+        };
+        let library = |ident: &str, items: Vec<Item>| Library {
+            ident: ident.into(),
+            items,
+            crates: Vec::new(),
+        };
+        let module = "kube_scheduler_queue::heaps";
+        let queue = vec![
+            named(module, Kind::Part, "pub mod kube_scheduler_queue::heaps"),
+            named("kube_scheduler_queue::heaps::sift", Kind::Named, ""),
+            named("kube_scheduler_queue::heaps::swap", Kind::Named, ""),
+        ];
+        let through = Kind::Reexport(name_of("kube_scheduler_queue", "heaps"));
+        let framework = vec![named("kube_scheduler_framework::heaps", through, "")];
+        let libraries = [
+            library("kube_scheduler_queue", queue),
+            library("kube_scheduler_framework", framework),
+        ];
+        let text = "use kube_scheduler_framework::heaps;\nfn f() { heaps::sift() }\n";
+        let found = Users::new(&[with_files("engine", &[("lib", text)])], []).unused(&libraries);
+        let paths: Vec<&str> = found.iter().map(|unused| &*unused.path).collect();
+        assert_eq!(paths, ["kube_scheduler_queue::heaps::swap"]);
     }
 
     #[test]

@@ -83,11 +83,11 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// The API server as the reference finds it: from a kubeconfig, its address replaced by `master` if given; from
-    /// `master` alone; else from the cluster this process runs in. Neither `$KUBECONFIG` nor `~/.kube/config` counts.
+    /// `master` alone; else from the cluster this process runs in as a pod. Neither `$KUBECONFIG` nor `~/.kube/config` counts.
     ///
     /// # Errors
-    /// As those of the function that is used: [`from_kubeconfig`](Self::from_kubeconfig), [`from_url`](Self::from_url) or
-    /// [`in_cluster`](Self::in_cluster).
+    /// As those of [`from_kubeconfig`](Self::from_kubeconfig) or [`from_url`](Self::from_url), whichever is used; else
+    /// [`ConnectError::NotConfigured`] outside of a pod, [`ConnectError::InCluster`] if token or authority cannot be read.
     pub async fn resolve(
         kubeconfig: Option<&Path>,
         master: Option<&str>,
@@ -131,10 +131,7 @@ impl Endpoint {
     }
 
     /// The cluster that this process runs in as a pod, with the credentials of its service account.
-    ///
-    /// # Errors
-    /// [`ConnectError::NotConfigured`] outside of a pod, [`ConnectError::InCluster`] if token or authority cannot be read.
-    pub fn in_cluster() -> Result<Self, ConnectError> {
+    pub(crate) fn in_cluster() -> Result<Self, ConnectError> {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         if !is_set("KUBERNETES_SERVICE_HOST") || !is_set("KUBERNETES_SERVICE_PORT") {
             return Err(ConnectError::NotConfigured);
