@@ -456,7 +456,7 @@ impl AffinityTerms {
             self.free.push(id);
             return;
         }
-        let last_is_free = |terms: &Column<Option<_>, 64>| {
+        let last_is_free = |terms: &Column<Option<_>, SPARSE_CHUNK>| {
             terms.len().checked_sub(1).is_some_and(|last| terms[last].is_none())
         };
         while last_is_free(&self.terms) {

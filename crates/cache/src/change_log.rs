@@ -202,6 +202,7 @@ impl ChangeLog {
         self.sequence
     }
 
+    /// The changes that are kept, and the chunks that they take.
     pub(crate) fn size(&self) -> StoreSize {
         let room = self.ring.len().next_multiple_of(COLUMN_CHUNK);
         let n_bytes = room * size_of::<(NodeIdx, ChangeKinds)>();

@@ -118,7 +118,7 @@ impl NodeSet {
         self.len = count(&self.words);
     }
 
-    /// The members among as many slots as a word has bits, from slot `at` times that number on: the lowest bit is the first slot.
+    /// The members among the 64 slots from `64 * at` on, as bits, the first slot lowest; 0 past the end.
     #[inline]
     pub fn word(&self, at: usize) -> u64 {
         self.words.get(at).copied().unwrap_or(0)
@@ -242,11 +242,14 @@ mod tests {
             prop_assert!(set.iter().eq(list));
             prop_assert_eq!(set.contains(NodeIdx::from_index(probe)), a.contains(&probe));
             prop_assert_eq!(&NodeSet::from_words(set.words().to_vec()), &set);
+            let is_in_word = set.word(probe / BITS) >> (probe % BITS) & 1 == 1;
+            prop_assert_eq!(is_in_word, a.contains(&probe));
 
-            let (mut and, mut or) = (set.clone(), set.clone());
+            let (mut and, mut or, mut others) = (set.clone(), set.clone(), set.clone());
             and.and(&other);
             or.or(&other);
-            for (found, expected) in [(&and, &a & &b), (&or, &a | &b)] {
+            others.remove_all(&other);
+            for (found, expected) in [(&and, &a & &b), (&or, &a | &b), (&others, &a - &b)] {
                 prop_assert_eq!(indexes(found), expected.clone());
                 prop_assert_eq!(found.len(), expected.len());
                 prop_assert_eq!(found, &nodes(&expected));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kube_scheduler_api_types::Pod;
 
 use crate::fingerprint::Fingerprint;
-use crate::fork::{Column, CowMap};
+use crate::fork::{Column, CowMap, WIDE_CHUNK};
 use crate::freeable::Levels;
 use crate::node_set::NodeSet;
 use crate::node_table::NodeIdx;
@@ -55,13 +55,13 @@ pub(crate) struct NodePods {
 /// Pods and the lists of every node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodTable {
-    records: Column<Option<PodRecord>, 256>,
+    records: Column<Option<PodRecord>, WIDE_CHUNK>,
     by_uid: CowMap<Arc<str>, PodIdx>,
     /// How many pods there are of each namespace that has any.
     by_namespace: CowMap<Arc<str>, u32>,
     free: Column<PodIdx>,
     assumed: Column<PodIdx>,
-    nodes: Column<Arc<NodePods>, 128>,
+    nodes: Column<Arc<NodePods>, WIDE_CHUNK>,
     /// What a slot without pods holds.
     nothing: Arc<NodePods>,
     pub(crate) volumes: Column<VolumeCounts>,

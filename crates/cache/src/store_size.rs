@@ -2,7 +2,7 @@
 
 use std::iter::Sum;
 
-/// How much something holds.
+/// How many entries a part of the state has, and the memory that they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreSize {
     /// How many entries it has.

@@ -10,9 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value as Json;
 
 pub use self::core::{
-    LabelSelectorJson, LabelSelectorRequirementJson, NodeAffinityJson, NodeSelectorJson,
-    NodeSelectorRequirementJson, NodeSelectorTermJson, PreferredSchedulingTermJson,
-    TopologySpreadConstraintJson,
+    LabelSelectorJson, LabelSelectorRequirementJson, NodeAffinityJson, TopologySpreadConstraintJson,
 };
 use crate::duration::Duration;
 use crate::v1::API_VERSION;

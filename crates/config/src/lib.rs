@@ -39,9 +39,8 @@ mod validate;
 pub use args::{
     ConfiguredArgs, CoschedulingArgs, DefaultPreemptionArgs, DynamicResourcesArgs,
     InterPodAffinityArgs, LabelSelectorJson, LabelSelectorRequirementJson, NodeAffinityArgs,
-    NodeAffinityJson, NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs, NodeSelectorJson,
-    NodeSelectorRequirementJson, NodeSelectorTermJson, PodTopologySpreadArgs,
-    PreferredSchedulingTermJson, RequestedToCapacityRatio, ResourceSpec, ScoringStrategy,
+    NodeAffinityJson, NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs,
+    PodTopologySpreadArgs, RequestedToCapacityRatio, ResourceSpec, ScoringStrategy,
     TopologySpreadConstraintJson, UtilizationShapePoint, VolumeBindingArgs,
 };
 pub use decode::{ArgsError, ConfigDecodeError, DecodeOutcome, decode, decode_as_far_as_possible};

@@ -107,7 +107,7 @@ pub struct LeaderElection {
 pub struct ClientConnection {
     /// Path of a kubeconfig file; empty looks for the cluster this process runs in.
     pub kubeconfig: String,
-    /// What to ask for in `Accept`; empty follows `content_type`. It is printed again, and has no effect.
+    /// What to ask for in `Accept`; empty follows `content_type`. Read and printed, without effect.
     pub(crate) accept_content_types: String,
     /// The media type of request bodies.
     pub content_type: String,

@@ -46,7 +46,7 @@ use crate::watch::Patience;
 use crate::watchdog::{Heartbeat, Watchdog};
 use crate::writes::{WriteLimits, Writer, hostname};
 
-/// After how long to say that the API server, which is waited for, does not answer.
+/// How long the API server may be silent at the start before that is logged.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long to wait for the answer to a write. kube-apiserver may work on one for 34 seconds.

@@ -82,6 +82,8 @@ pub use group_report::{GroupReport, MemberAttempt, PlacementAttempt, PlacementSc
 pub use group_waits::IncompleteGroup;
 pub use input::{EvictionOutcome, Input};
 pub use known::{KnownObjects, WatchedKey};
+// What the engine reports with.
+pub use kube_scheduler_queue::{PendingCounts, ProfileId};
 pub use measures::{FailedBinding, MeasuredHint, Measurements};
 pub use notice::{Notice, RejectionStage, VictimEnd};
 pub use observer::{Observer, SearchStep};
@@ -91,6 +93,3 @@ pub use readers::ObjectReaders;
 pub use sharing::{Deduplicator, SharedSize};
 pub use sizes::TableSize;
 pub use turn::{AttemptResult, GroupTurn, Turn};
-
-// Types of the queue that the engine reports with.
-pub use kube_scheduler_queue::{PendingCounts, ProfileId};

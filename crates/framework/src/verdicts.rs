@@ -326,6 +326,11 @@ mod tests {
                 answers(&|verdicts, id| verdicts.set_by_value(nodes, id, &column, is_meant));
             assert_eq!(by_value, singly);
             assert_eq!(answers(&|verdicts, id| verdicts.set_members(nodes, id, &members)), singly);
+            let few: NodeSet = [NodeIdx::from_index(70)].into_iter().collect();
+            let singly = answers(&|verdicts, id| {
+                verdicts.set_where(nodes, id, |idx| few.contains(idx));
+            });
+            assert_eq!(answers(&|verdicts, id| verdicts.set_members(nodes, id, &few)), singly);
         }
     }
 

@@ -57,7 +57,7 @@ impl Default for QueueSettings {
 pub struct ProfileId(u16);
 
 impl ProfileId {
-    /// The profile at this place in the list. Beyond what the number can hold it is the last number, which is no profile's.
+    /// The profile at this place in the list. All places from 65,535 on share the last number.
     pub fn from_index(index: usize) -> Self {
         Self(u16::try_from(index).unwrap_or(u16::MAX))
     }

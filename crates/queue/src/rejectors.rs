@@ -1,4 +1,4 @@
-//! Plugins as the queue knows them, by what they do to its pods: names turned into small numbers, and sets of those.
+//! Plugins that may reject pods: their names as small numbers, and sets of those.
 //!
 //! Invariant: a [`RejectorSet`] is sorted and has no duplicates, so equal sets are equal values and every walk over one has
 //! the same order.

@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The types of a variant's fields, which are as public as the enum: whoever gets one gets them, named or not.
+    /// The types of a variant's fields, which are as public as the enum: a caller that gets one gets them, named or not.
     fn of_variant(&self, inner: &Value, ident: &str, found: &mut BTreeSet<Name>) {
         let fields = |at: &str| inner.pointer(at).map(ids).unwrap_or_default();
         let named = fields("/variant/kind/struct/fields");

@@ -257,11 +257,11 @@ fn with_labels<'a, K>(
     get: impl Fn(&str, &str) -> Option<&'a Terms> + 'a,
     label_of: impl Fn(&'a K) -> Option<(&'a Arc<str>, &'a Arc<str>)>,
 ) -> impl Iterator<Item = &'a Terms> {
-    let has_more_entries = labels.len() <= table.len();
+    let goes_by_label = labels.len() <= table.len();
     let found =
-        has_more_entries.then(|| labels.iter().filter_map(move |(key, value)| get(key, value)));
+        goes_by_label.then(|| labels.iter().filter_map(move |(key, value)| get(key, value)));
     let mut met = Vec::new();
-    if !has_more_entries {
+    if !goes_by_label {
         met.extend(table.iter().filter_map(|(filed, terms)| {
             let (key, value) = label_of(filed)?;
             (labels.get(key) == Some(&**value)).then_some((key, terms))

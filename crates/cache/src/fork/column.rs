@@ -7,14 +7,15 @@ use std::fmt;
 use std::ops::Index;
 use std::sync::Arc;
 
-/// How many values a chunk has of a column of numbers by node slot. A larger chunk makes forks and scans cheaper, and the first
+/// Values per chunk of a column of numbers by node slot. A larger chunk makes forks and scans cheaper, and the first
 /// write to it after a fork dearer (`bench micro columns`).
 pub const COLUMN_CHUNK: usize = 1024;
 
-/// Of a column of wide values, such as objects or lists: as [`COLUMN_CHUNK`], with fewer values for as many bytes.
+/// Values per chunk of a column of wide values, such as objects or lists: fewer values for as many bytes as with [`COLUMN_CHUNK`].
 pub(crate) const WIDE_CHUNK: usize = 128;
 
-/// Of a column of which most is blank, or of which there are many: blank chunks share their memory, and large ones are rarely blank.
+/// Values per chunk of a column that is mostly blank, or of which there are many: blank chunks share their memory, and large ones are
+/// rarely blank.
 pub(crate) const SPARSE_CHUNK: usize = 64;
 
 /// A vector whose clone shares its content chunk by chunk.

@@ -99,7 +99,7 @@ impl History {
 
 /// # Changes
 impl ObjectStore {
-    /// The changes and deletions that are noted; they take no more bytes than that. O(kinds).
+    /// The changes and deletions that are noted; the number of bytes is an upper bound. O(kinds).
     pub fn size_of_history(&self) -> StoreSize {
         let of_kind = |store: &KindStore| {
             let History { changes, n_bytes: held, deletions, .. } = &store.history;

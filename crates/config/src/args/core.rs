@@ -14,16 +14,17 @@ use serde::{Deserialize, Serialize};
 pub struct NodeAffinityJson {
     /// What a node must match.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub required_during_scheduling_ignored_during_execution: Option<NodeSelectorJson>,
+    pub(crate) required_during_scheduling_ignored_during_execution: Option<NodeSelectorJson>,
     /// What nodes should match, with weights.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub preferred_during_scheduling_ignored_during_execution: Vec<PreferredSchedulingTermJson>,
+    pub(crate) preferred_during_scheduling_ignored_during_execution:
+        Vec<PreferredSchedulingTermJson>,
 }
 
 /// A selector of nodes: terms of which one must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct NodeSelectorJson {
+pub(crate) struct NodeSelectorJson {
     /// The terms, one of which must match.
     pub node_selector_terms: Vec<NodeSelectorTermJson>,
 }
@@ -31,7 +32,7 @@ pub struct NodeSelectorJson {
 /// One term of a node selector: requirements that must all hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct NodeSelectorTermJson {
+pub(crate) struct NodeSelectorTermJson {
     /// Requirements on the labels of the node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<NodeSelectorRequirementJson>,
@@ -43,7 +44,7 @@ pub struct NodeSelectorTermJson {
 /// One requirement on a label or a field of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct NodeSelectorRequirementJson {
+pub(crate) struct NodeSelectorRequirementJson {
     /// The label key, or the name of the field.
     pub key: String,
     /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
@@ -56,7 +57,7 @@ pub struct NodeSelectorRequirementJson {
 /// A term, and the weight of nodes that match it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct PreferredSchedulingTermJson {
+pub(crate) struct PreferredSchedulingTermJson {
     /// What a node that matches adds to the score, 1 to 100.
     pub weight: i32,
     /// The nodes that are preferred.

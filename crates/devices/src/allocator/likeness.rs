@@ -15,8 +15,8 @@ use super::prospects::{Prospects, Sight, has_constrained_all};
 use super::search::Search;
 
 /// The number of choices that must fail before all devices are looked at to see whether the search can still succeed. From the first
-/// failure on, `bench core --workload DevicesOfAllNodes` takes 2.7 times as many instructions with 50 nodes. Without ever looking,
-/// `--workload DevicesOneOf32Short` takes six percent more if what is free is not counted beforehand either ([`Prospects`]).
+/// failure on, `bench core --workload DevicesOfAllNodes` takes 2.7 times as many instructions with 50 nodes. If they are never looked at, and what
+/// is free is not counted beforehand ([`Prospects`]), `--workload DevicesOneOf32Short` takes six percent more.
 const MIN_FAILURES: u32 = 4;
 /// The number of devices that count as one step when they are put into classes.
 const CLASSIFIED_BY_STEP: usize = 8;

@@ -44,7 +44,9 @@ impl Views {
 
     /// Remembers the view of a node, if there is room, and says whether there was.
     pub(super) fn add(&mut self, node: NodeRef<'_>, pools: NodePools) -> (Arc<NodePools>, bool) {
-        let (pools, n_units) = match self.distinct.get(&pools) {
+        let known = self.distinct.get(&pools);
+        let is_new = known.is_none();
+        let (pools, n_units) = match known {
             Some(known) => (known.clone(), 0),
             None => {
                 let n_units = 2 * pools.pools.len() + pools.devices.len();
@@ -56,7 +58,9 @@ impl Views {
         self.is_full |= !has_room;
         if has_room {
             self.n_units = n_units;
-            self.distinct.insert(pools.clone());
+            if is_new {
+                self.distinct.insert(pools.clone());
+            }
             let view = View { labels: node.labels.clone(), pools: pools.clone() };
             self.by_node.insert(node.name.into(), view);
         }

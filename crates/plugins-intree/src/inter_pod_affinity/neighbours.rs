@@ -250,7 +250,7 @@ impl Neighbours {
                         }
                     }
                 }
-                // By whichever is fewer nodes.
+                // By domain where that is fewer nodes than were asked about.
                 Some(judged) if judged.n_nodes() < nodes.len() => {
                     judged.nodes().for_each(rejects_domain);
                 }

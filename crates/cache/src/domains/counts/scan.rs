@@ -140,7 +140,7 @@ impl DomainCounts {
         Self { own_column, ..Self::nothing(spec) }
     }
 
-    /// Counts the nodes that count in each domain, as long as no pod does.
+    /// Makes the domains, each with its number of eligible nodes and without pods. O(nodes).
     fn count_nodes(&mut self, cluster: &ClusterState) {
         let column = self.column(cluster);
         let mut domains = vec![Cell::default(); column.map_or(1, LabelColumn::n_ids)];
@@ -157,7 +157,8 @@ impl DomainCounts {
     }
 
     /// As [`count_nodes`](Self::count_nodes), from a counter on the same nodes by the same key. Most counters count few pods, and so
-    /// are the same in most domains, which both share. O(nodes with pods that `other` counts).
+    /// are the same in most domains: both share these, except where `other` has pods. O(nodes), with next to nothing for each that has
+    /// no pods.
     fn count_nodes_of(&mut self, other: &Self, cluster: &ClusterState) {
         self.eligible = other.eligible.clone();
         self.n_domains = other.n_domains;
@@ -176,10 +177,15 @@ impl DomainCounts {
     /// Adds the pods on nodes that count to the sums of their domains, which were 0.
     fn add_up_pods(&mut self, cluster: &ClusterState) {
         self.by_sum = SumCounts::of_empty(self.n_domains);
+        // Held apart, because the sums change while they are read.
+        let (own_column, spec) = (self.own_column.clone(), self.spec.clone());
+        let key = spec.topology_key.as_ref();
+        let column =
+            key.and_then(|key| own_column.as_deref().or_else(|| cluster.label_column(key)));
         let on_nodes = std::mem::take(&mut self.on_nodes);
         for (idx, n_pods) in with_pods(&on_nodes) {
             if self.eligible.contains(idx) {
-                let value = self.column(cluster).map_or(ValueId::ABSENT, |column| column.id(idx));
+                let value = column.map_or(ValueId::ABSENT, |column| column.id(idx));
                 self.shift_domain(value, n_pods.into(), 0);
             }
         }
