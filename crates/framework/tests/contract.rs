@@ -2,13 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops where it is")]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use kube_scheduler_cache::reads::ReadSet;
 use kube_scheduler_framework::api::Pod;
 use kube_scheduler_framework::testing::{Fixture, Reads, check_contract, node, pod, reads_of};
 use kube_scheduler_framework::{
-    Context, CycleState, Filter, FilterSink, NodeIdx, NodeView, Plugin, Score, Sign,
+    Commands, Context, CycleState, Filter, FilterSink, NodeIdx, NodeView, Permit, PermitDecision,
+    Plugin, PreFilter, PreFilterExtensions, PreFilterOutcome, Reserve, Score, Sign,
     SignatureWriter, Status, extension_points,
 };
 use serde_json::json;
@@ -208,5 +210,183 @@ fn every_kind_of_lie_is_found() {
     for (liar, promise) in cases {
         let found = found(&liar);
         assert!(found.contains(&promise), "{promise:?} is not among {found:?}");
+    }
+}
+
+/// What a plugin may say wrongly of calls that can be left out.
+#[derive(Clone, Copy, PartialEq)]
+enum Lie {
+    None,
+    /// Pods that are added concern no pod.
+    Concern,
+    /// Adding pods never fails.
+    Failure,
+    /// Reserve has nothing to do.
+    Idleness,
+    /// Reserve reads nothing of the cycle.
+    State,
+    /// Permit allows pods that are in no group.
+    Groups,
+}
+
+/// Lets one pod with a label `single` on a node; its calls after Filter ask for things, or read what PreFilter stored.
+struct Single(Lie);
+
+#[derive(Clone)]
+struct AddedPods(usize);
+
+impl Single {
+    fn n_added(state: &CycleState) -> Option<usize> {
+        state.get::<AddedPods>().map(|added| added.0)
+    }
+}
+
+impl Plugin for Single {
+    fn name(&self) -> &str {
+        "Single"
+    }
+
+    extension_points!(PreFilter, Filter, Reserve, Permit);
+}
+
+impl PreFilter for Single {
+    fn pre_filter(&self, _: &Context<'_>, state: &mut CycleState, _: &Pod) -> PreFilterOutcome {
+        state.insert(AddedPods(0));
+        PreFilterOutcome::success()
+    }
+
+    fn extensions(&self) -> Option<&dyn PreFilterExtensions> {
+        Some(self)
+    }
+}
+
+impl PreFilterExtensions for Single {
+    fn may_fail(&self, _: &CycleState) -> bool {
+        false
+    }
+
+    fn concerns(&self, _: &Context<'_>, _: &CycleState, _: &Pod, added: &Pod) -> bool {
+        self.0 != Lie::Concern && added.labels.contains_key("single")
+    }
+
+    fn add_pod(
+        &self,
+        _: &Context<'_>,
+        state: &mut CycleState,
+        _: &Pod,
+        added: &Pod,
+        _: &NodeView<'_>,
+    ) -> Status {
+        if added.labels.contains_key("single") {
+            state.insert(AddedPods(Self::n_added(state).unwrap_or(0) + 1));
+        }
+        if self.0 == Lie::Failure { Status::error("cannot add") } else { Status::SUCCESS }
+    }
+
+    fn remove_pod(
+        &self,
+        _: &Context<'_>,
+        state: &mut CycleState,
+        _: &Pod,
+        removed: &Pod,
+        _: &NodeView<'_>,
+    ) -> Status {
+        if removed.labels.contains_key("single") {
+            state.insert(AddedPods(Self::n_added(state).unwrap_or(0).saturating_sub(1)));
+        }
+        Status::SUCCESS
+    }
+}
+
+impl Filter for Single {
+    fn filter(&self, _: &Context<'_>, state: &CycleState, _: &Pod, _: &NodeView<'_>) -> Status {
+        match Self::n_added(state) {
+            Some(0) => Status::SUCCESS,
+            _ => Status::unschedulable("another is there"),
+        }
+    }
+}
+
+impl Reserve for Single {
+    fn reserve(
+        &self,
+        _: &Context<'_>,
+        state: &mut CycleState,
+        pod: &Arc<Pod>,
+        _: &str,
+        commands: &mut Commands,
+    ) -> Status {
+        if self.0 == Lie::Idleness {
+            commands.activate(vec![pod.clone()]);
+        }
+        if pod.labels.contains_key("single") && Self::n_added(state).is_none() {
+            return Status::error("nothing is stored");
+        }
+        Status::SUCCESS
+    }
+
+    fn unreserve(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        _: &Arc<Pod>,
+        _: &str,
+        _: &mut Commands,
+    ) {
+    }
+
+    fn reads_cycle_state(&self, pod: &Pod) -> bool {
+        self.0 != Lie::State && pod.labels.contains_key("single")
+    }
+
+    fn is_idle_for(&self, pod: &Pod) -> bool {
+        self.0 == Lie::Idleness || !pod.labels.contains_key("single")
+    }
+}
+
+impl Permit for Single {
+    fn permit(
+        &self,
+        _: &Context<'_>,
+        _: &mut CycleState,
+        _: &Arc<Pod>,
+        _: &str,
+        _: &mut Commands,
+    ) -> PermitDecision {
+        if self.0 == Lie::Groups {
+            return PermitDecision::deny(Status::unschedulable("no"));
+        }
+        PermitDecision::allow()
+    }
+
+    fn reads_cycle_state(&self, _: &Pod) -> bool {
+        false
+    }
+
+    fn concerns_groups_alone(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn lies_about_calls_that_can_be_left_out_are_found() {
+    let fixture = Fixture::new().with_node(node("a")).with_pod(pod("old").on("a"));
+    let pods = [pod("any"), pod("one").label("single", ""), pod("two").label("single", "")];
+    let pods = pods.map(|pod| pod.build());
+    let cases = [
+        (Lie::None, None),
+        (Lie::Concern, Some("a pod that does not concern another changes nothing")),
+        (Lie::Failure, Some("pods are added and removed without failure")),
+        (Lie::Idleness, Some("a plugin that is idle for a pod has nothing to do")),
+        (Lie::State, Some("what does not read the cycle state answers without it")),
+        (Lie::Groups, Some("a plugin for groups allows pods that are in none")),
+    ];
+    for (lie, promise) in cases {
+        let found = check_contract(&Single(lie), &fixture, &pods);
+        let promises: Vec<_> = found.iter().map(|violation| violation.promise).collect();
+        match promise {
+            None => assert_eq!(promises, Vec::<&str>::new()),
+            Some(promise) => assert!(promises.contains(&promise), "{promise:?}: {promises:?}"),
+        }
     }
 }

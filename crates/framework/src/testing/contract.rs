@@ -5,6 +5,8 @@
 //! changes the cluster in every way that the fixture suggests, and after each change compares the answers that would still be
 //! cached with fresh ones.
 
+mod declarations;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -44,7 +46,11 @@ impl fmt::Display for Violation {
 /// - asked twice, it answers the same;
 /// - nodes about which counters have shown it nothing different get equal answers, if it has read nothing else about them;
 /// - pods with equal signatures get equal answers;
-/// - answers change only when something changes that it has read through the views.
+/// - answers change only when something changes that it has read through the views;
+/// - calls that it says may be left out do nothing ([`concerns`](crate::PreFilterExtensions::concerns) and
+///   [`may_fail`](crate::PreFilterExtensions::may_fail), [`is_idle_for`](crate::Reserve::is_idle_for),
+///   [`concerns_groups_alone`](crate::Permit::concerns_groups_alone)), and Reserve, Permit and the pre-flight of PreBind answer the
+///   same without the cycle state if they [do not read](crate::Reserve::reads_cycle_state) it. A Reserve is undone after each call.
 ///
 /// Make the fixture rich: the labels, taints, resources, pods and objects that the plugin reads are what gets changed. An
 /// empty list means that nothing was found, not that nothing is wrong.
@@ -54,6 +60,8 @@ pub fn check_contract(plugin: &dyn Plugin, fixture: &Fixture, pods: &[Arc<Pod>])
         check.forms_agree(fixture, pod);
         check.answers_repeat(fixture, pod);
         check.groups_agree(fixture, pod);
+        check.additions_are_declared(fixture, pod, pods);
+        check.late_calls_are_declared(fixture, pod);
         for (what, changed) in changed_fixtures(fixture) {
             check.answers_last(fixture, &changed, &what, pod);
         }
