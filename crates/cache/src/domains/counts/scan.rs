@@ -177,19 +177,25 @@ impl DomainCounts {
     /// Adds the pods on nodes that count to the sums of their domains, which were 0.
     fn add_up_pods(&mut self, cluster: &ClusterState) {
         self.by_sum = SumCounts::of_empty(self.n_domains);
-        // Held apart, because the sums change while they are read.
-        let (own_column, spec) = (self.own_column.clone(), self.spec.clone());
-        let key = spec.topology_key.as_ref();
-        let column =
-            key.and_then(|key| own_column.as_deref().or_else(|| cluster.label_column(key)));
-        let on_nodes = std::mem::take(&mut self.on_nodes);
-        for (idx, n_pods) in with_pods(&on_nodes) {
-            if self.eligible.contains(idx) {
-                let value = column.map_or(ValueId::ABSENT, |column| column.id(idx));
-                self.shift_domain(value, n_pods.into(), 0);
+        let column = self.column(cluster);
+        let counted = with_pods(&self.on_nodes).filter(|(idx, _)| self.eligible.contains(*idx));
+        let pods: Vec<(usize, u32)> = counted
+            .map(|(idx, n)| (column.map_or(ValueId::ABSENT, |column| column.id(idx)).index(), n))
+            .collect();
+        // A domain may have thousands of nodes: its sum is filed once.
+        let mut occupied = Vec::new();
+        for (at, n_pods) in pods {
+            let domain = self.domains.get_mut(at);
+            if domain.n_pods == 0 {
+                occupied.push(at);
             }
+            domain.n_pods += n_pods;
+            self.n_pods += i64::from(n_pods);
         }
-        self.on_nodes = on_nodes;
+        for at in occupied {
+            self.by_sum.remove(0);
+            self.by_sum.add(self.domains.get(at).n_pods);
+        }
     }
 
     /// Adds those of `pods` that count to the numbers per node.
@@ -209,6 +215,7 @@ impl DomainCounts {
 
 /// The nodes with pods, and how many. Most runs of nodes have none, and are passed over.
 fn with_pods(on_nodes: &PodsOnNodes) -> impl Iterator<Item = (NodeIdx, u32)> {
+    /// A few nodes, so that most runs have none with pods where few pods count, and one look passes over several nodes.
     const RUN: usize = 16;
 
     let runs = on_nodes.chunks().flat_map(|chunk| chunk.chunks(RUN)).enumerate();
