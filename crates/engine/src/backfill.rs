@@ -3,14 +3,17 @@
 //! Of the gangs that are planned as a whole and do not fit, one at a time is the head: it holds the places that it gets once
 //! certain pods have ended. Its members are nominated to them in the queue, and nowhere else: pods of the same priority or less
 //! may take what is left beside these members, so that they do not delay the gang. What plugins choose for members, such as
-//! devices, is [held](crate::held_objects) from the same pods. The head is overtaken by a gang of higher priority, and ends with
+//! devices, is [held](held_objects) from the same pods. The head is overtaken by a gang of higher priority, and ends with
 //! its pods, with a change of what it asks for, or after a while; then it waits its turn.
 //!
 //! Invariants: no more than one group holds room; a group that holds room or rests has known pods, and
-//! [`Deadlines`](crate::deadlines::Deadlines) has the time at which the head ends. [`group_ahead`](crate::group_ahead) finds
-//! plans, [`hold`](crate::hold) carries out what follows from them.
+//! [`Deadlines`](crate::deadlines::Deadlines) has the time at which the head ends. [`group::ahead`](crate::group::ahead) finds
+//! plans, [`hold`] carries out what follows from them.
 //!
 //! Behaviour: `docs/groups.md`, "Who goes first".
+
+pub(crate) mod held_objects;
+mod hold;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +21,7 @@ use std::time::Duration;
 
 use kube_scheduler_api_types::{Object, Pod, Timestamp};
 
-use crate::incomplete::GroupKey;
+use crate::group::incomplete::GroupKey;
 
 /// Objects, each with the UID of the member that it is about.
 pub(crate) type HeldObjects = Vec<(Arc<str>, Arc<Object>)>;
@@ -58,7 +61,7 @@ pub(crate) struct Backfill {
     /// How long a gang may hold room at a time; zero for not at all.
     pub(crate) longest: Duration,
     pub(crate) head: Option<Head>,
-    /// Whether the objects of the head's plan are [shown](crate::held_objects) to plugins at the moment.
+    /// Whether the objects of the head's plan are [shown](held_objects) to plugins at the moment.
     pub(crate) shows_objects: bool,
     /// Before this time no gang may hold room, so that other pods get a chance at what the last one held in vain.
     pub(crate) pause: Timestamp,

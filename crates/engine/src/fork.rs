@@ -7,7 +7,7 @@ use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::PluginName;
 
 use crate::engine::Engine;
-use crate::foreign_groups::ForeignGroups;
+use crate::group::foreign::ForeignGroups;
 use crate::input::Input;
 
 impl Engine {

@@ -3,6 +3,18 @@
 //! Invariant: a member that stays on its node when its group was [taken back](PlacementOutcome::take_back) is one of a group of
 //! which all members do, and is bound there next, together with the others, or leaves.
 
+pub(crate) mod ahead;
+pub(crate) mod alike;
+pub(crate) mod cycle;
+pub(crate) mod foreign;
+pub(crate) mod incomplete;
+pub(crate) mod parent;
+pub(crate) mod placement;
+pub(crate) mod preemption;
+pub(crate) mod report;
+pub(crate) mod submission;
+pub(crate) mod waits;
+
 use std::sync::{Arc, LazyLock};
 
 use kube_scheduler_api_types::{Pod, Timestamp};
@@ -17,7 +29,7 @@ use crate::binding::{Bindings, Trial};
 use crate::core::Core;
 use crate::effect::PodRef;
 use crate::failure::Failure;
-use crate::group_report::{MemberAttempt, PlacementAttempt};
+use crate::group::report::{MemberAttempt, PlacementAttempt};
 use crate::guard::guarded;
 use crate::observer::Observer;
 use crate::policy::Entry;

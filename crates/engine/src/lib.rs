@@ -8,7 +8,6 @@
 //! to them, `preemption` makes room, `intake` applies changes of the cluster, `failure` sends pods back. `deadlines` holds
 //! every reason to wake up.
 
-mod alike;
 mod apart;
 mod attempt;
 mod backfill;
@@ -30,21 +29,9 @@ mod evaluation;
 mod exact;
 mod explain;
 mod failure;
-mod foreign_groups;
 mod fork;
 mod group;
-mod group_ahead;
-mod group_cycle;
-mod group_parent;
-mod group_placement;
-mod group_preemption;
-mod group_report;
-mod group_submission;
-mod group_waits;
 mod guard;
-mod held_objects;
-mod hold;
-mod incomplete;
 mod input;
 mod intake;
 mod known;
@@ -78,8 +65,8 @@ pub use engine::Engine;
 pub use evaluation::NodeScores;
 pub use exact::without_domains;
 pub use explain::{AttemptExplanation, NodeExplanation, PluginScore};
-pub use group_report::{GroupReport, MemberAttempt, PlacementAttempt, PlacementScores};
-pub use group_waits::IncompleteGroup;
+pub use group::report::{GroupReport, MemberAttempt, PlacementAttempt, PlacementScores};
+pub use group::waits::IncompleteGroup;
 pub use input::{EvictionOutcome, Input};
 pub use known::{KnownObjects, WatchedKey};
 // What the engine reports with.

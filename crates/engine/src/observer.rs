@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::effect::PodRef;
 use crate::evaluation::NodeScores;
-use crate::group_report::GroupReport;
+use crate::group::report::GroupReport;
 
 /// A step of one pod's search for a node (`docs/spec/observability.md` §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,12 +11,12 @@ use kube_scheduler_framework::groups::{Placement, ProposedPlacement};
 use kube_scheduler_framework::{NodeIdx, PluginName, Status};
 use kube_scheduler_runtime::{Profile, is_within_bounds};
 
-use crate::alike::AlikeGroup;
 use crate::core::Core;
 use crate::cycle::{NodeSubset, SchedulingCycle, Scope};
 use crate::exact::{Finding, refusal};
+use crate::group::alike::AlikeGroup;
+use crate::group::report::{GroupReport, PlacementAttempt, PlacementScores};
 use crate::group::{Group, GroupWork, PlacementOutcome};
-use crate::group_report::{GroupReport, PlacementAttempt, PlacementScores};
 use crate::guard::guarded;
 use crate::price::{KeptCounters, Price, ScopeSize, n_kept_counters};
 

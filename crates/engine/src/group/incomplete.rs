@@ -1,5 +1,5 @@
 //! Groups with members that are held back, and when to look at them. What is found then is said by
-//! [`group_waits`](crate::group_waits).
+//! [`group::waits`](crate::group::waits).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

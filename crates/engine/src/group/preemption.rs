@@ -1,6 +1,6 @@
 //! Workload-aware preemption: a group that does not fit makes room for itself as a whole.
 //!
-//! Which pods have to go is for a plugin to say; here it gets a cluster to try it in. Members that are [alike](crate::alike)
+//! Which pods have to go is for a plugin to say; here it gets a cluster to try it in. Members that are [alike](crate::group::alike)
 //! are counted on sums, and the cluster stays as it is.
 //!
 //! Behaviour: `docs/spec/podgroups.md` §9.
@@ -12,14 +12,14 @@ use kube_scheduler_cache::NodeOverlay;
 use kube_scheduler_framework::groups::GroupTrial;
 use kube_scheduler_framework::{Context, NodeIdx, PluginName, Status};
 
-use crate::alike::AlikeGroup;
 use crate::apart::GIVEN_UP;
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;
 use crate::failure::NominationChange;
+use crate::group::alike::AlikeGroup;
+use crate::group::placement::placements;
+use crate::group::report::GroupReport;
 use crate::group::{Effort, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE};
-use crate::group_placement::placements;
-use crate::group_report::GroupReport;
 use crate::guard::guarded;
 use crate::observer::NoObserver;
 use crate::preemption::{GROUP_TARGET, Preemptor};

@@ -101,7 +101,7 @@ impl GroupWork<'_> {
 /// Sends all members back, because they cannot be tried together.
 ///
 /// Parity: the reference writes no condition of the group then, so recorded histories are followed without it, as without what
-/// [`group_waits`](crate::group_waits) says.
+/// [`group::waits`](crate::group::waits) says.
 pub(crate) fn refuse_all(
     core: &mut Core,
     group: (&Arc<str>, &Arc<str>),

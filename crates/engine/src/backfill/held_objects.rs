@@ -19,9 +19,9 @@ use kube_scheduler_queue::ProfileId;
 use crate::backfill::{Backfill, HeldObjects};
 use crate::binding::report_released_object;
 use crate::core::Core;
+use crate::group::incomplete::GroupKey;
 use crate::group::{Group, Outcome};
 use crate::guard::guarded;
-use crate::incomplete::GroupKey;
 
 /// How many bytes the objects of a plan may take. Of a plan with more the first members' are held.
 const MAX_BYTES: usize = 4 << 20;

@@ -14,7 +14,7 @@ use kube_scheduler_queue::Nomination;
 use crate::backfill::{Demand, Head, Plan};
 use crate::core::Core;
 use crate::deadlines::WakeUp;
-use crate::incomplete::GroupKey;
+use crate::group::incomplete::GroupKey;
 use crate::policy::Entry;
 
 /// For how long a gang is not planned ahead again that would not fit even if all pods that may end had ended.

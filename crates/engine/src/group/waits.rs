@@ -19,8 +19,8 @@ use crate::deadlines::WakeUp;
 use crate::effect::{Effect, PodRef};
 use crate::engine::Engine;
 use crate::failure::{NominationChange, status_patch};
-use crate::group_submission::write_condition;
-use crate::incomplete::GroupKey;
+use crate::group::incomplete::GroupKey;
+use crate::group::submission::write_condition;
 
 /// What the condition of a member says. Not `Unschedulable`: more nodes would not help.
 const REASON: &str = "WaitingForPodGroup";

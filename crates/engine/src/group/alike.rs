@@ -2,8 +2,8 @@
 //!
 //! Where a member fits depends on nothing but the node in question and what the pods there ask for in sum, then, and all
 //! ask for the same: whichever nodes the members before have taken, as many fit as the nodes have room for together.
-//! [`group_placement`](crate::group_placement) tries only the placement that is taken in the end, and
-//! [`group_preemption`](crate::group_preemption) counts anew on the nodes whose pods go or come back.
+//! [`group::placement`](crate::group::placement) tries only the placement that is taken in the end, and
+//! [`group::preemption`](crate::group::preemption) counts anew on the nodes whose pods go or come back.
 //!
 //! Invariant: counting gives what trying would give. Where that is not known, as of plugins that do not say so of
 //! themselves, there is no [`AlikeGroup`]. One thing is not seen on nodes that members are only counted on: that a scorer

@@ -4,8 +4,8 @@
 //! Members are placed on trial, one after the other, so that each sees the earlier ones; then all of it is taken back, the
 //! last one first: plugins unreserve, and the cluster forgets the pod, unless all members are going to be bound where they are
 //! and nothing would show that they stay there until then. Both ways are in the change log, so evaluations of classes of pods
-//! are kept over trials and from group to group. [`group_placement`](crate::group_placement) decides where the
-//! members may go, [`group_submission`](crate::group_submission) what becomes of them.
+//! are kept over trials and from group to group. [`group::placement`](crate::group::placement) decides where the
+//! members may go, [`group::submission`](crate::group::submission) what becomes of them.
 //!
 //! Behaviour: `docs/spec/podgroups.md` §4 and §5.
 
@@ -27,12 +27,12 @@ use crate::diagnosis::FitError;
 use crate::effect::PodRef;
 use crate::exact::{restore_nominations, withdraw_nominations};
 use crate::failure::{Failure, NominationChange};
+use crate::group::report::GroupReport;
+use crate::group::submission::refuse_all;
 use crate::group::{
     Effort, Fit, GangRequirement, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE,
     foreseen,
 };
-use crate::group_report::GroupReport;
-use crate::group_submission::refuse_all;
 use crate::observer::Observer;
 use crate::policy::Entry;
 use crate::preemption::Preemptions;

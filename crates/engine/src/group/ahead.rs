@@ -15,12 +15,12 @@ use kube_scheduler_framework::groups::GroupTrial;
 use kube_scheduler_framework::{ClusterView, Status};
 
 use crate::backfill::Plan;
+use crate::backfill::held_objects::chosen_for;
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;
+use crate::group::incomplete::GroupKey;
+use crate::group::preemption::Rehearsal;
 use crate::group::{Group, GroupWork, PlacementOutcome};
-use crate::group_preemption::Rehearsal;
-use crate::held_objects::chosen_for;
-use crate::incomplete::GroupKey;
 use crate::trial_claims::{may_need_devices, n_claims, work_of_claims};
 
 /// How many times a member is placed on trial one after the other for a plan at most, where members cannot be counted, and how
