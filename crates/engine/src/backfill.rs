@@ -13,7 +13,7 @@
 //! Behaviour: `docs/groups.md`, "Who goes first".
 
 pub(crate) mod held_objects;
-mod hold;
+pub(crate) mod hold;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,37 +39,37 @@ pub(crate) struct Plan {
 
 /// What a gang asks for; a gang that asks for something else is another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Demand {
-    pub(crate) uid: Arc<str>,
-    pub(crate) min_count: Option<i32>,
-    pub(crate) topology_keys: Option<Vec<Arc<str>>>,
+struct Demand {
+    uid: Arc<str>,
+    min_count: Option<i32>,
+    topology_keys: Option<Vec<Arc<str>>>,
 }
 
 /// The gang that holds room.
 #[derive(Clone, Debug)]
-pub(crate) struct Head {
-    pub(crate) group: GroupKey,
-    pub(crate) demand: Demand,
-    pub(crate) priority: i32,
-    pub(crate) until: Timestamp,
-    pub(crate) plan: Plan,
+struct Head {
+    group: GroupKey,
+    demand: Demand,
+    priority: i32,
+    until: Timestamp,
+    plan: Plan,
 }
 
 /// Who holds room, and who may not for a while.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Backfill {
     /// How long a gang may hold room at a time; zero for not at all.
-    pub(crate) longest: Duration,
-    pub(crate) head: Option<Head>,
+    longest: Duration,
+    head: Option<Head>,
     /// Whether the objects of the head's plan are [shown](held_objects) to plugins at the moment.
-    pub(crate) shows_objects: bool,
+    shows_objects: bool,
     /// Before this time no gang may hold room, so that other pods get a chance at what the last one held in vain.
-    pub(crate) pause: Timestamp,
+    pause: Timestamp,
     /// Gangs that may not hold room before these times.
-    pub(crate) resting: BTreeMap<GroupKey, Timestamp>,
+    resting: BTreeMap<GroupKey, Timestamp>,
     /// Gangs that were the head before and are not placed yet, each with the time until which it might have held room: that stays
     /// its limit if it becomes the head again.
-    pub(crate) earlier: BTreeMap<GroupKey, Timestamp>,
+    earlier: BTreeMap<GroupKey, Timestamp>,
 }
 
 impl Backfill {

@@ -2,8 +2,8 @@
 //!
 //! The parts ([`SchedulingCycle`](crate::cycle::SchedulingCycle), [`Bindings`](crate::binding::Bindings),
 //! [`Preemptions`](crate::preemption::Preemptions)) own the state of what they carry out; a verb of a part takes the core
-//! as its first argument. What plugins may see of a part's work (pods that wait on Permit, pods that are held back) stands
-//! here, so that a plugin can be called from within any part.
+//! as its first argument. What plugins may see of a part's work (pods that wait on Permit, pods that are held back, room that is
+//! kept) stands here, so that a plugin can be called from within any part; its fields are private to the part's module.
 //!
 //! Invariant: the queue changes through [`Core::with_queue`] alone, which keeps the queue's deadline in the table of
 //! deadlines.

@@ -19,6 +19,7 @@ use kube_scheduler_runtime::Runner;
 
 use crate::apart::GIVEN_UP;
 use crate::attempt::{Choice, FitFailure, NoChoice, Search};
+use crate::backfill::held_objects::show_held_to;
 use crate::binding::{Bindings, Placement};
 use crate::budget::{AttemptLimits, Budgets, WorkLimits};
 use crate::buffers::Buffers;
@@ -29,6 +30,7 @@ use crate::effect::PodRef;
 use crate::failure::{Failure, NominationChange, send_back};
 use crate::guard::guarded;
 use crate::notice::Notice;
+use crate::numbered::class_of;
 use crate::observer::{ObservedSearch, Observer, SearchStep};
 use crate::policy::Entry;
 use crate::preemption::{HeldAttempt, Preemptions};
@@ -187,7 +189,7 @@ impl SchedulingCycle {
             core.done(&pod.uid);
             return Some(turn);
         }
-        core.show_held_to(profile, &pod, &[]);
+        show_held_to(core, profile, &pod, &[]);
         let (found, work) = self.find(core, &queued, profile, Scope::ALL, observer);
         turn.work = work;
         let failure = match found {
@@ -355,7 +357,7 @@ impl SchedulingCycle {
             buffers: &options.buffers,
             classes: &mut self.classes,
             pod,
-            class: core.class_of(queued).filter(|_| options.uses_class_cache && is_kept),
+            class: class_of(core, queued).filter(|_| options.uses_class_cache && is_kept),
             may_preempt: scope.may_preempt,
             nodes: scope.nodes.map(|nodes| &nodes.names),
             group: scope.group,

@@ -16,6 +16,7 @@ use kube_scheduler_framework::Status;
 use kube_scheduler_queue::PendingCounts;
 use kube_scheduler_runtime::Profile;
 
+use crate::backfill::hold::expire_hold;
 use crate::binding::Bindings;
 use crate::core::Core;
 use crate::counts::{BoundPod, PreemptionCounts, ProfileCounts};
@@ -23,6 +24,7 @@ use crate::cycle::{ClassCacheCounts, SchedulingCycle};
 use crate::deadlines::WakeUp;
 use crate::effect::Effect;
 use crate::explain::{AttemptExplanation, explained, gate_of};
+use crate::group::waits::report_incomplete_groups;
 use crate::input::Input;
 use crate::intake::Intake;
 use crate::measures::Measurements;
@@ -134,8 +136,8 @@ impl Engine {
             match wake_up {
                 WakeUp::PermitEnds(serial) => bindings.permit_ended(core, serial),
                 WakeUp::TaskGoesOn(serial) => bindings.wake_due_tasks(core, serial),
-                WakeUp::GroupIsMissed => core.report_incomplete_groups(),
-                WakeUp::HoldEnds => core.expire_hold(),
+                WakeUp::GroupIsMissed => report_incomplete_groups(core),
+                WakeUp::HoldEnds => expire_hold(core),
                 // Once is enough, after all others: pods that the queue moves become ready and set no new deadline that is due.
                 WakeUp::QueueMoves => {
                     return core.with_queue(|queue, policy| queue.flush_due(policy.now, policy));

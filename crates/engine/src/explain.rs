@@ -16,6 +16,7 @@ use kube_scheduler_framework::{
 use kube_scheduler_runtime::{Extenders, Rejections, Runner, SkipSet};
 
 use crate::attempt::{NO_NODES, TOO_EXPENSIVE, ask_post_filter, n_feasible_to_find, order_of};
+use crate::backfill::held_objects::show_held_to;
 use crate::buffers::Buffers;
 use crate::core::Core;
 use crate::cycle::{SEARCHES, SchedulingCycle};
@@ -24,6 +25,7 @@ use crate::effect::PodRef;
 use crate::evaluation::{
     Evaluation, EvaluationFailure, NodeScores, ScoreTable, verdicts_with_nominated_pods,
 };
+use crate::group::membership::put_into_group;
 use crate::guard::guarded;
 use crate::preference::{TieBreak, first_best};
 use crate::price::{Price, ScopeSize, most_expensive_part};
@@ -162,9 +164,9 @@ pub(crate) fn explained(
     let may_preempt = price.search.saturating_add(price.preemption) <= limits.hard;
     // A manifest names no group that plugins know of; a pod of the cluster does.
     let mut pod = pod.clone();
-    core.put_into_group(&mut pod);
+    put_into_group(core, &mut pod);
     let pod = &pod;
-    core.show_held_to(idx, pod, &[]);
+    show_held_to(core, idx, pod, &[]);
     let profile = &core.plans.profiles[idx];
     let (runner, ties) = (Runner::new(profile, core.sources()), cycle.options.ties(random));
     let found = AttemptExplanation::nothing_yet(pod);

@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use crate::diagnosis::FitError;
 use kube_scheduler_api_types::well_known::POD_SCHEDULED;
 use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{NominatingInfo, PluginName, Status};
@@ -13,7 +12,10 @@ use kube_scheduler_queue::{Nomination, ProfileId, QueuedPod};
 use crate::budget::OverBudget;
 use crate::condition::{Condition, changed_condition};
 use crate::core::{Core, PodEvent};
+use crate::diagnosis::FitError;
 use crate::effect::{Effect, PodRef, StatusPatch};
+use crate::group::membership::regroup;
+use crate::group::waits::member_has_come;
 use crate::policy::Entry;
 use crate::turn::AttemptResult;
 
@@ -152,11 +154,11 @@ pub(crate) fn send_back(
         }
         // The queue gets the newest state, as the pod may have changed during its attempt.
         Some(known) if !known.is_assigned() => {
-            let pod = core.regroup(known.clone());
+            let pod = regroup(core, known.clone());
             queued.replace_entry(Entry(pod.clone()));
             core.requeue(queued);
             if !Arc::ptr_eq(&pod, &known) {
-                core.member_has_come(&pod);
+                member_has_come(core, &pod);
             }
             pod
         }

@@ -8,6 +8,7 @@ pub(crate) mod alike;
 pub(crate) mod cycle;
 pub(crate) mod foreign;
 pub(crate) mod incomplete;
+pub(crate) mod membership;
 pub(crate) mod parent;
 pub(crate) mod placement;
 pub(crate) mod preemption;

@@ -16,6 +16,9 @@ use kube_scheduler_framework::{ActionType, ClusterEvent, EventObject, EventResou
 use crate::binding::Bindings;
 use crate::changes::{node_changes, pod_changes};
 use crate::core::Core;
+use crate::group::membership::put_into_group;
+use crate::group::parent::{parent_of, remark_on_parent};
+use crate::group::waits::{group_changed, member_has_come, member_is_gone};
 use crate::policy::Entry;
 use crate::preemption::Preemptions;
 
@@ -24,42 +27,6 @@ pub(crate) struct Intake<'e> {
     pub(crate) core: &'e mut Core,
     pub(crate) bindings: &'e mut Bindings,
     pub(crate) preemptions: &'e mut Preemptions,
-}
-
-impl Core {
-    /// The group that a pod belongs to, by the name under which it is known here, given the pod as the API server has it.
-    pub(crate) fn group_of(&self, pod: &Pod) -> Option<Arc<str>> {
-        let own = pod.spec.pod_group.as_ref().filter(|_| self.plans.groups.reads_groups);
-        let foreign = || self.foreign.exist().then(|| self.foreign.group_of(pod)).flatten();
-        own.cloned().or_else(foreign)
-    }
-
-    /// Puts a pod into the group that it belongs to.
-    pub(crate) fn put_into_group(&mut self, pod: &mut Arc<Pod>) {
-        let group = self.group_of(pod);
-        self.foreign.join(pod, group);
-    }
-
-    /// The same for a pod that was being bound and is not any more: what its labels say counts again, as it does for others all
-    /// the time.
-    pub(crate) fn regroup(&mut self, pod: Arc<Pod>) -> Arc<Pod> {
-        let known = &pod.spec.pod_group;
-        let is_own = known.as_ref().is_some_and(|name| PodGroup::foreign_parts(name).is_none());
-        if is_own || !self.foreign.exist() {
-            return pod;
-        }
-        let group = self.foreign.group_of(&pod);
-        if group == *known {
-            return pod;
-        }
-        let mut member = pod.clone();
-        self.foreign.join(&mut member, group);
-        self.pods.insert(member.clone());
-        self.cluster.group_member_gone(&pod);
-        self.member_is_gone(&pod);
-        self.cluster.group_member_known(&member);
-        member
-    }
 }
 
 impl Intake<'_> {
@@ -80,7 +47,7 @@ impl Intake<'_> {
         }
         if changes_group {
             self.core.cluster.group_member_gone(&old);
-            self.core.member_is_gone(&old);
+            member_is_gone(self.core, &old);
         }
         match (old.is_assigned(), pod.is_assigned()) {
             (false, false) if changes_group && self.is_ours(&old) => {
@@ -104,7 +71,7 @@ impl Intake<'_> {
     /// some groups are named by them.
     fn settle_group(&mut self, pod: &mut Arc<Pod>) -> bool {
         let core = &mut *self.core;
-        core.put_into_group(pod);
+        put_into_group(core, pod);
         if !core.foreign.exist() {
             return false;
         }
@@ -154,7 +121,7 @@ impl Intake<'_> {
             self.core.cluster.group_member_known(&pod);
             let entry = Entry(pod.clone());
             self.core.with_queue(|queue, policy| queue.add(entry, policy.now, policy));
-            self.core.member_has_come(&pod);
+            member_has_come(self.core, &pod);
             self.core.measures.input_handled(ClusterEvent::UNSCHEDULABLE_POD_ADD.label());
         }
     }
@@ -180,7 +147,7 @@ impl Intake<'_> {
         }
         self.dequeue(pod.clone());
         self.core.cluster.group_member_gone(pod);
-        self.core.member_is_gone(pod);
+        member_is_gone(self.core, pod);
         if self.core.cluster.is_assumed(&pod.uid) {
             self.assumed_pod_deleted(&pod.uid.clone());
         } else if pod.nominated_node_name().is_some() {
@@ -253,7 +220,7 @@ impl Intake<'_> {
     fn assigned_pod_removed(&mut self, pod: &Arc<Pod>) {
         self.core.term_limits.forget(pod);
         self.core.cluster.group_member_gone(pod);
-        self.core.member_is_gone(pod);
+        member_is_gone(self.core, pod);
         if let Err(error) = self.core.cluster.remove_pod(&pod.uid) {
             self.core.note(format!("pod {}: {error}", pod.key()));
         }
@@ -355,9 +322,9 @@ impl Intake<'_> {
         if self.core.cluster.objects().is_stale(&object) {
             return;
         }
-        let parent = self.core.parent_of(&object);
+        let parent = parent_of(self.core, &object);
         let old = self.core.cluster.upsert_object(object.clone());
-        self.core.remark_on_parent(&object, parent.as_ref());
+        remark_on_parent(self.core, &object, parent.as_ref());
         self.object_upserted(old, object);
     }
 
@@ -392,7 +359,7 @@ impl Intake<'_> {
             && *object.kind == *PodGroup::KIND
             && *object.group == *PodGroup::GROUP
         {
-            self.core.group_changed(&object.namespace, &object.name);
+            group_changed(self.core, &object.namespace, &object.name);
         }
     }
 

@@ -18,31 +18,29 @@ use crate::core::Core;
 use crate::policy::Entry;
 use crate::spreading_owner::spreading_owner;
 
-impl Core {
-    /// The number of the class that a pod is of as things are now: pods of one class get the same answers. `None` for a pod that
-    /// is evaluated on its own. O(log objects + constraints).
-    pub(crate) fn class_of(&self, queued: &QueuedPod<Entry>) -> Option<u64> {
-        let Signature { strict, loose } = queued.signature()?;
-        let is_loose = loose != strict && self.ignores_numbers(&queued.entry().0);
-        let number = if is_loose { loose } else { strict };
-        Some(number.get())
-    }
+/// The number of the class that a pod is of as things are now: pods of one class get the same answers. `None` for a pod that
+/// is evaluated on its own. O(log objects + constraints).
+pub(crate) fn class_of(core: &Core, queued: &QueuedPod<Entry>) -> Option<u64> {
+    let Signature { strict, loose } = queued.signature()?;
+    let is_loose = loose != strict && ignores_numbers(core, &queued.entry().0);
+    let number = if is_loose { loose } else { strict };
+    Some(number.get())
+}
 
-    /// Whether no selector by which the pod is judged, or by which it judges others, is about a label that numbers pods: affinity
-    /// terms of any pod, its own constraints, and what it is spread by otherwise. O(log objects + constraints).
-    pub(crate) fn ignores_numbers(&self, pod: &Pod) -> bool {
-        // Those of all pods that are known, and of what is on nodes: an assumed pod may be older than what is known of it.
-        let by_affinity =
-            self.pods.select_by_number() || self.cluster.affinity_terms().select_by_number();
-        let by_services = || {
-            let services = self.cluster.objects().service_selectors(&pod.namespace);
-            services.n_by_number > 0
-        };
-        !by_affinity
-            && !pod.spreads_by_number()
-            && !by_services()
-            && !owner_selects_by_number(pod, &self.cluster)
-    }
+/// Whether no selector by which the pod is judged, or by which it judges others, is about a label that numbers pods: affinity
+/// terms of any pod, its own constraints, and what it is spread by otherwise. O(log objects + constraints).
+pub(crate) fn ignores_numbers(core: &Core, pod: &Pod) -> bool {
+    // Those of all pods that are known, and of what is on nodes: an assumed pod may be older than what is known of it.
+    let by_affinity =
+        core.pods.select_by_number() || core.cluster.affinity_terms().select_by_number();
+    let by_services = || {
+        let services = core.cluster.objects().service_selectors(&pod.namespace);
+        services.n_by_number > 0
+    };
+    !by_affinity
+        && !pod.spreads_by_number()
+        && !by_services()
+        && !owner_selects_by_number(pod, &core.cluster)
 }
 
 /// Whether the controller that owns a pod selects its pods by their numbers.

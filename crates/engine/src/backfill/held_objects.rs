@@ -57,74 +57,71 @@ fn must_leave_room(pod: &Pod, (namespace, name): &GroupKey, priority: i32) -> bo
     !is_member && pod.priority() <= priority
 }
 
-/// # Objects that are held
-impl Core {
-    /// Before a pod is looked at, or the pods of a group, the first of which is the most important one: shows what the head holds
-    /// if that one must leave room for it. Whatever is shown makes no difference to pods for which nothing is reserved.
-    pub(crate) fn show_held_to(&mut self, profile: ProfileId, first: &Pod, others: &[Arc<Pod>]) {
-        let Some(head) = &self.backfill.head else { return };
-        if head.plan.objects.is_empty() {
-            return;
-        }
-        let must_leave_room = must_leave_room(first, &head.group, head.priority);
-        let profile = &self.plans.profiles[profile];
-        let are_idle = guarded(|| {
-            let mut pods = iter::once(first).chain(others.iter().map(|pod| &**pod));
-            pods.all(|pod| profile.reserve().all(|(_, _, plugin)| plugin.is_idle_for(pod)))
+/// Before a pod is looked at, or the pods of a group, the first of which is the most important one: shows what the head holds
+/// if that one must leave room for it. Whatever is shown makes no difference to pods for which nothing is reserved.
+pub(crate) fn show_held_to(core: &mut Core, profile: ProfileId, first: &Pod, others: &[Arc<Pod>]) {
+    let Some(head) = &core.backfill.head else { return };
+    if head.plan.objects.is_empty() {
+        return;
+    }
+    let must_leave_room = must_leave_room(first, &head.group, head.priority);
+    let profile = &core.plans.profiles[profile];
+    let are_idle = guarded(|| {
+        let mut pods = iter::once(first).chain(others.iter().map(|pod| &**pod));
+        pods.all(|pod| profile.reserve().all(|(_, _, plugin)| plugin.is_idle_for(pod)))
+    });
+    match are_idle {
+        Ok(true) => {}
+        _ if must_leave_room => show_held(core),
+        _ => hide_held(core),
+    }
+}
+
+fn show_held(core: &mut Core) {
+    let Core { backfill: Backfill { head, shows_objects, .. }, cluster, .. } = core;
+    if std::mem::replace(shows_objects, true) {
+        return;
+    }
+    for (_, object) in head.iter().flat_map(|head| &head.plan.objects) {
+        cluster.objects_mut().add_pending(object.clone());
+    }
+}
+
+/// Before the head, or what it holds, changes.
+pub(crate) fn hide_held(core: &mut Core) {
+    let Core { backfill: Backfill { head, shows_objects, .. }, cluster, .. } = core;
+    if !std::mem::take(shows_objects) {
+        return;
+    }
+    for (_, object) in head.iter().flat_map(|head| &head.plan.objects) {
+        let Object { group, kind, uid, .. } = &**object;
+        cluster.objects_mut().remove_pending(group, kind, uid, false);
+    }
+}
+
+/// Wakes pods if some of `objects`, which the group held with this priority, are not held any more: those that had to leave
+/// room for it. Which of the objects it is does not matter to those who wait for devices that are free again.
+pub(crate) fn give_back_objects(
+    core: &mut Core,
+    objects: &[(Arc<str>, Arc<Object>)],
+    group: &GroupKey,
+    priority: i32,
+) {
+    let free = {
+        // What members share is taken with the first of them.
+        let is_placed = |member: &Arc<str>| core.cluster.pod(member).is_some();
+        let placed = objects.iter().filter(|(member, _)| is_placed(member));
+        let taken: BTreeSet<&str> = placed.map(|(_, object)| &*object.uid).collect();
+        let head = core.backfill.head.iter().flat_map(|head| &head.plan.objects);
+        let held: BTreeMap<&str, &Object> =
+            head.map(|(_, object)| (&*object.uid, &**object)).collect();
+        let free = objects.iter().map(|(_, object)| object).find(|object| {
+            let is_held = held.get(&*object.uid).is_some_and(|it| it.json == object.json);
+            !is_held && !taken.contains(&*object.uid)
         });
-        match are_idle {
-            Ok(true) => {}
-            _ if must_leave_room => self.show_held(),
-            _ => self.hide_held(),
-        }
-    }
-
-    fn show_held(&mut self) {
-        let Self { backfill: Backfill { head, shows_objects, .. }, cluster, .. } = self;
-        if std::mem::replace(shows_objects, true) {
-            return;
-        }
-        for (_, object) in head.iter().flat_map(|head| &head.plan.objects) {
-            cluster.objects_mut().add_pending(object.clone());
-        }
-    }
-
-    /// Before the head, or what it holds, changes.
-    pub(crate) fn hide_held(&mut self) {
-        let Self { backfill: Backfill { head, shows_objects, .. }, cluster, .. } = self;
-        if !std::mem::take(shows_objects) {
-            return;
-        }
-        for (_, object) in head.iter().flat_map(|head| &head.plan.objects) {
-            let Object { group, kind, uid, .. } = &**object;
-            cluster.objects_mut().remove_pending(group, kind, uid, false);
-        }
-    }
-
-    /// Wakes pods if some of `objects`, which the group held with this priority, are not held any more: those that had to leave
-    /// room for it. Which of the objects it is does not matter to those who wait for devices that are free again.
-    pub(crate) fn give_back_objects(
-        &mut self,
-        objects: &[(Arc<str>, Arc<Object>)],
-        group: &GroupKey,
-        priority: i32,
-    ) {
-        let free = {
-            // What members share is taken with the first of them.
-            let is_placed = |member: &Arc<str>| self.cluster.pod(member).is_some();
-            let placed = objects.iter().filter(|(member, _)| is_placed(member));
-            let taken: BTreeSet<&str> = placed.map(|(_, object)| &*object.uid).collect();
-            let head = self.backfill.head.iter().flat_map(|head| &head.plan.objects);
-            let held: BTreeMap<&str, &Object> =
-                head.map(|(_, object)| (&*object.uid, &**object)).collect();
-            let free = objects.iter().map(|(_, object)| object).find(|object| {
-                let is_held = held.get(&*object.uid).is_some_and(|it| it.json == object.json);
-                !is_held && !taken.contains(&*object.uid)
-            });
-            free.cloned()
-        };
-        if let Some(object) = free {
-            report_released_object(self, object, |pod| must_leave_room(pod, group, priority));
-        }
+        free.cloned()
+    };
+    if let Some(object) = free {
+        report_released_object(core, object, |pod| must_leave_room(pod, group, priority));
     }
 }

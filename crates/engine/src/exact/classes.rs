@@ -12,6 +12,7 @@ use kube_scheduler_queue::ProfileId;
 use crate::core::Core;
 use crate::group::Group;
 use crate::guard::guarded;
+use crate::numbered::{class_of, ignores_numbers};
 
 /// Members that nothing tells apart.
 #[derive(Debug)]
@@ -59,7 +60,7 @@ pub(super) fn classes(core: &Core, group: &Group) -> Vec<Class> {
     let numbers_count = do_numbers_count(core, group);
     for (member, queued) in group.members.iter().enumerate() {
         let pod = &queued.entry().0;
-        let shared = core.class_of(queued);
+        let shared = class_of(core, queued);
         let ask = || choosing(core, group.profile, pod).0;
         let choosing = match shared {
             Some(number) => *by_class.entry(number).or_insert_with(ask),
@@ -98,7 +99,7 @@ pub(super) fn classes(core: &Core, group: &Group) -> Vec<Class> {
 fn do_numbers_count(core: &Core, group: &Group) -> bool {
     let ignores_numbers = |pod: &Arc<Pod>| {
         core.context().count_work(1 + pod.spec.topology_spread_constraints.len() as u64);
-        core.ignores_numbers(pod)
+        ignores_numbers(core, pod)
     };
     let are_numbered = group.pods.iter().any(|pod| pod.is_numbered());
     !are_numbered || !group.pods.iter().all(ignores_numbers)

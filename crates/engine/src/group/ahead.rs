@@ -16,6 +16,7 @@ use kube_scheduler_framework::{ClusterView, Status};
 
 use crate::backfill::Plan;
 use crate::backfill::held_objects::chosen_for;
+use crate::backfill::hold::{end_hold, hold_nothing, hold_room, keep_holding};
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;
 use crate::group::incomplete::GroupKey;
@@ -46,7 +47,7 @@ impl SchedulingCycle {
         let key = (group.namespace.clone(), group.name.clone());
         if tried.waits {
             // Before the members are nominated to where pods are evicted for them, which may be the same nodes.
-            cx.core.end_hold(&key);
+            end_hold(cx.core, &key);
             return None;
         }
         if tried.status.is_success() {
@@ -164,10 +165,10 @@ impl Outlook {
     pub(crate) fn carry_out(self, core: &mut Core) {
         let Self { group, next } = self;
         match next {
-            PlanUpdate::Ends => core.end_hold(&group),
-            PlanUpdate::Stays => core.keep_holding(&group),
-            PlanUpdate::Holds(priority, plan) => core.hold_room(group, priority, plan),
-            PlanUpdate::HoldsNothing => core.hold_nothing(group),
+            PlanUpdate::Ends => end_hold(core, &group),
+            PlanUpdate::Stays => keep_holding(core, &group),
+            PlanUpdate::Holds(priority, plan) => hold_room(core, group, priority, plan),
+            PlanUpdate::HoldsNothing => hold_nothing(core, group),
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::core::Core;
 use crate::cycle::SchedulingCycle;
 use crate::group::Group;
 use crate::guard::guarded;
+use crate::numbered::class_of;
 use crate::price::Price;
 
 /// A group whose members can be counted.
@@ -114,7 +115,7 @@ impl AlikeGroup {
 /// Whether nothing tells the members apart, and none brings affinity with it that others might be judged by.
 fn are_alike(core: &Core, group: &Group) -> bool {
     let Some((first, others)) = group.pods.split_first() else { return false };
-    let class = group.members.first().and_then(|queued| core.class_of(queued));
+    let class = group.members.first().and_then(|queued| class_of(core, queued));
     // Nominated nodes come first unless all members are planned together.
     let is_free = |pod: &Pod| group.exact.is_some() || pod.nominated_node_name().is_none();
     let is_same = |pod: &Arc<Pod>| {
@@ -127,6 +128,6 @@ fn are_alike(core: &Core, group: &Group) -> bool {
     class.is_some()
         && !first.has_pod_affinity()
         && is_free(first)
-        && group.members.iter().all(|queued| core.class_of(queued) == class)
+        && group.members.iter().all(|queued| class_of(core, queued) == class)
         && others.iter().all(is_same)
 }

@@ -18,6 +18,7 @@ use kube_scheduler_queue::{ProfileId, QueuedPod};
 use smallvec::SmallVec;
 
 use crate::attempt::{Choice, FitFailure, NoChoice};
+use crate::backfill::held_objects::show_held_to;
 use crate::binding::{Bindings, Placement};
 use crate::budget::{AttemptLimits, PLAIN_PER_NODE};
 use crate::class_cache::ClassCache;
@@ -33,6 +34,7 @@ use crate::group::{
     Effort, Fit, GangRequirement, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDULABLE,
     foreseen,
 };
+use crate::numbered::class_of;
 use crate::observer::Observer;
 use crate::policy::Entry;
 use crate::preemption::Preemptions;
@@ -71,7 +73,7 @@ impl RefusedMember {
     /// Whether what was found out about this member holds for another, with nothing changed in between.
     fn is_like(&self, core: &Core, queued: &QueuedPod<Entry>) -> bool {
         let pod = &queued.entry().0;
-        core.class_of(queued).map(|class| (class, pod.priority())) == Some(self.class)
+        class_of(core, queued).map(|class| (class, pod.priority())) == Some(self.class)
             && pod.nominated_node_name().is_none()
     }
 }
@@ -126,7 +128,7 @@ impl SchedulingCycle {
                 ..GroupReport::default()
             };
             if let [first, others @ ..] = &*group.pods {
-                cx.core.show_held_to(group.profile, first, others);
+                show_held_to(cx.core, group.profile, first, others);
             }
             let nominations = withdraw_nominations(cx.core, &group);
             let mut tried = self.decide(&mut cx, &group, true, &mut report);
@@ -310,7 +312,7 @@ impl SchedulingCycle {
                     && queued.entry().0.nominated_node_name().is_none()
                     && cx.core.extenders().is_empty() =>
             {
-                cx.core.class_of(queued).map(|class| RefusedMember {
+                class_of(cx.core, queued).map(|class| RefusedMember {
                     class: (class, queued.entry().0.priority()),
                     error: error.clone(),
                     nomination: nomination.clone(),
@@ -520,7 +522,7 @@ fn group_of(core: &mut Core, popped: QueuedPod<Entry>, turn: &mut GroupTurn) -> 
     let pods: Vec<Arc<Pod>> = members.iter().map(|queued| queued.entry().0.clone()).collect();
     core.cluster.refresh_order();
     let mut classes: SmallVec<[u64; 8]> =
-        members.iter().filter_map(|queued| core.class_of(queued)).collect();
+        members.iter().filter_map(|queued| class_of(core, queued)).collect();
     classes.sort_unstable();
     classes =
         classes.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).map(|same| same[0]).collect();

@@ -14,12 +14,14 @@ use kube_scheduler_api_types::Pod;
 use kube_scheduler_cache::{MemberPlace, PodGroupError, PodGroupState};
 use kube_scheduler_framework::{ClusterEvent, EventObject, Status};
 
+use crate::backfill::hold::check_hold;
 use crate::core::{Core, PodEvent};
 use crate::deadlines::WakeUp;
 use crate::effect::{Effect, PodRef};
 use crate::engine::Engine;
 use crate::failure::{NominationChange, status_patch};
 use crate::group::incomplete::GroupKey;
+use crate::group::membership::group_of;
 use crate::group::submission::write_condition;
 
 /// What the condition of a member says. Not `Unschedulable`: more nodes would not help.
@@ -42,7 +44,7 @@ impl Engine {
     /// The pod group that a pod belongs to, if groups are scheduled: by its `schedulingGroup`, or by what a plugin says of it. A group
     /// of another kind is known as [`foreign_name`](kube_scheduler_api_types::PodGroup::foreign_name).
     pub fn group_of(&self, pod: &Pod) -> Option<Arc<str>> {
-        self.core.group_of(pod)
+        group_of(&self.core, pod)
     }
 
     /// What a pod group waits for before its pods can be tried; `None` if nothing is missing.
@@ -111,76 +113,73 @@ impl fmt::Display for IncompleteGroup {
     }
 }
 
-/// # Groups that are waited for
-impl Core {
-    /// A pod without a node has come, and is in the queue: the one that completes a gang passes its own gate first, and then wakes
-    /// the others.
-    pub(crate) fn member_has_come(&mut self, pod: &Arc<Pod>) {
-        if self.plans.groups.has_gangs {
-            // If the pod is held back, its group is looked at after a while, unless that is going to happen anyway.
-            if let Some(name) = &pod.spec.pod_group
-                && is_held_back(self, pod)
-            {
-                self.watch_group((pod.namespace.clone(), name.clone()));
-            }
-            let object = EventObject::Pod(pod.clone());
-            self.move_all(&ClusterEvent::UNSCHEDULABLE_POD_ADD, None, Some(&object));
+/// A pod without a node has come, and is in the queue: the one that completes a gang passes its own gate first, and then wakes
+/// the others.
+pub(crate) fn member_has_come(core: &mut Core, pod: &Arc<Pod>) {
+    if core.plans.groups.has_gangs {
+        // If the pod is held back, its group is looked at after a while, unless that is going to happen anyway.
+        if let Some(name) = &pod.spec.pod_group
+            && is_held_back(core, pod)
+        {
+            watch_group(core, (pod.namespace.clone(), name.clone()));
         }
+        let object = EventObject::Pod(pod.clone());
+        core.move_all(&ClusterEvent::UNSCHEDULABLE_POD_ADD, None, Some(&object));
     }
+}
 
-    /// A group has changed, or is gone.
-    pub(crate) fn group_changed(&mut self, namespace: &Arc<str>, name: &Arc<str>) {
-        self.check_hold(&(namespace.clone(), name.clone()), None);
-        let state = self.cluster.pod_group(namespace, name);
-        if state.is_some_and(|state| state.n_unscheduled() > 0) {
-            self.watch_group((namespace.clone(), name.clone()));
-        }
+/// A group has changed, or is gone.
+pub(crate) fn group_changed(core: &mut Core, namespace: &Arc<str>, name: &Arc<str>) {
+    check_hold(core, &(namespace.clone(), name.clone()), None);
+    let state = core.cluster.pod_group(namespace, name);
+    if state.is_some_and(|state| state.n_unscheduled() > 0) {
+        watch_group(core, (namespace.clone(), name.clone()));
     }
+}
 
-    fn watch_group(&mut self, group: GroupKey) {
-        if self.incomplete.add(group, self.now) {
-            self.set_group_deadline();
-        }
+fn watch_group(core: &mut Core, group: GroupKey) {
+    if core.incomplete.add(group, core.now) {
+        set_group_deadline(core);
     }
+}
 
-    /// A pod is gone; with the last one goes its group.
-    pub(crate) fn member_is_gone(&mut self, pod: &Pod) {
-        let Some(name) = &pod.spec.pod_group else { return };
-        self.check_hold(&(pod.namespace.clone(), name.clone()), Some(pod));
-        if self.cluster.pod_group(&pod.namespace, name).is_none() {
-            self.incomplete.forget(&(pod.namespace.clone(), name.clone()));
-            self.set_group_deadline();
-        }
+/// A pod is gone; with the last one goes its group.
+pub(crate) fn member_is_gone(core: &mut Core, pod: &Pod) {
+    let Some(name) = &pod.spec.pod_group else { return };
+    check_hold(core, &(pod.namespace.clone(), name.clone()), Some(pod));
+    if core.cluster.pod_group(&pod.namespace, name).is_none() {
+        core.incomplete.forget(&(pod.namespace.clone(), name.clone()));
+        set_group_deadline(core);
     }
+}
 
-    fn set_group_deadline(&mut self) {
-        match self.incomplete.first() {
-            Some(at) => self.deadlines.set(WakeUp::GroupIsMissed, at),
-            None => self.deadlines.clear(WakeUp::GroupIsMissed, self.now),
-        }
+fn set_group_deadline(core: &mut Core) {
+    match core.incomplete.first() {
+        Some(at) => core.deadlines.set(WakeUp::GroupIsMissed, at),
+        None => core.deadlines.clear(WakeUp::GroupIsMissed, core.now),
     }
+}
 
-    /// Has the members of groups that are due say what they wait for.
-    pub(crate) fn report_incomplete_groups(&mut self) {
-        while let Some((namespace, name)) = self.incomplete.take_due(self.now) {
-            let Some(missing) = what_is_missing(self, &namespace, &name) else { continue };
-            let text = missing.lasting_text();
-            let state = self.cluster.pod_group(&namespace, &name);
-            let members = state.into_iter().flat_map(PodGroupState::members);
-            let waiting = members.filter(|(_, place)| *place == MemberPlace::Unscheduled);
-            let mut members: Vec<Arc<Pod>> = waiting.map(|(pod, _)| pod.clone()).collect();
-            members.retain(|member| is_held_back(self, member));
-            members.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-            for member in &members {
-                say(self, member, &text);
-            }
-            if let Some(first) = members.first() {
-                let status = Status::unschedulable(missing.to_string());
-                write_condition(self, PodRef::from(&**first), (&namespace, &name), &status);
-            }
+/// Has the members of groups that are due say what they wait for.
+pub(crate) fn report_incomplete_groups(core: &mut Core) {
+    while let Some((namespace, name)) = core.incomplete.take_due(core.now) {
+        let Some(missing) = what_is_missing(core, &namespace, &name) else { continue };
+        let text = missing.lasting_text();
+        let state = core.cluster.pod_group(&namespace, &name);
+        let members = state.into_iter().flat_map(PodGroupState::members);
+        let waiting = members.filter(|(_, place)| *place == MemberPlace::Unscheduled);
+        let mut members: Vec<Arc<Pod>> = waiting.map(|(pod, _)| pod.clone()).collect();
+        members.retain(|member| is_held_back(core, member));
+        members.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        for member in &members {
+            say(core, member, &text);
         }
-        self.set_group_deadline();
+        if let Some(first) = members.first() {
+            let status = Status::unschedulable(missing.to_string());
+            write_condition(core, PodRef::from(&**first), (&namespace, &name), &status);
+        }
     }
+    set_group_deadline(core);
 }
 
 /// Whether a PreEnqueue plugin does not let the pod be tried.
