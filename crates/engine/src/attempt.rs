@@ -32,9 +32,10 @@ use crate::class_cache::{ClassCache, ClassEvaluation};
 use crate::evaluation::{
     Evaluation, EvaluationFailure, Rejection, ScoreTable, best_node, verdicts_with_nominated_pods,
 };
-use crate::failure::{Failure, NominationChange};
+use crate::failure::Failure;
 use crate::observer::{ObservedSearch, SearchStep};
 use crate::preference::TieBreak;
+use crate::status_change::NominationChange;
 
 /// The text of an attempt in a cluster without nodes.
 pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";

@@ -24,10 +24,9 @@ mod trial;
 use std::sync::Arc;
 
 use crate::diagnosis::FitError;
-use kube_scheduler_api_types::{Object, Pod, Timestamp};
+use kube_scheduler_api_types::{Pod, Timestamp};
 use kube_scheduler_framework::{
-    ActionType, ClusterEvent, Code, Commands, CycleState, EventKind, EventObject, PluginName,
-    Status,
+    ClusterEvent, Code, Commands, CycleState, EventKind, EventObject, PluginName, Status,
 };
 use kube_scheduler_queue::{ProfileId, QueuedPod};
 use kube_scheduler_runtime::{MeteredPoint, PluginIdx};
@@ -37,14 +36,14 @@ use self::commands::Requests;
 use self::table::BindingTable;
 use self::tasks::RunningTask;
 use crate::attempt::Choice;
-use crate::changes::resource_of;
 use crate::core::{Core, PodEvent};
 use crate::effect::{PodRef, Token};
-use crate::failure::{Failure, NominationChange, send_back};
+use crate::failure::{Failure, send_back};
 use crate::guard::guarded;
 use crate::measures::FailedBinding;
 use crate::notice::{Notice, RejectionStage};
 use crate::policy::Entry;
+use crate::status_change::NominationChange;
 use crate::turn::AttemptResult;
 
 pub(crate) use self::permit::PermitWaits;
@@ -342,7 +341,7 @@ impl Bindings {
         }
         // What is not about to be written any more may help others, too.
         for released in std::mem::take(&mut core.released) {
-            report_released_object(core, released, |other| other.uid != uid);
+            core.report_released_object(released, |other| other.uid != uid);
         }
     }
 
@@ -358,24 +357,6 @@ impl Bindings {
             }
         }
     }
-}
-
-/// Reports to the queue, for those pods that `may_move`, an object that is not about to be written any more: what it was to get
-/// is free again, unless it was written. A plugin's hint looks at both forms.
-///
-/// Parity: the reference reports nothing. Pods that were rejected because of such an object wait for time alone.
-pub(crate) fn report_released_object(
-    core: &mut Core,
-    released: Arc<Object>,
-    may_move: impl Fn(&Pod) -> bool,
-) {
-    let Object { group, kind, namespace, name, .. } = &*released;
-    let present = core.cluster.objects().get(group, kind, namespace, name);
-    let present = present.filter(|present| present.uid == released.uid).cloned();
-    let resource = resource_of(&released, &core.plans.custom_resources);
-    let event = ClusterEvent::new(resource, ActionType::UPDATE);
-    let (old, new) = (EventObject::Other(released), present.map(EventObject::Other));
-    core.move_all_if(&event, &old, new.as_ref(), may_move);
 }
 
 impl Binding {

@@ -16,7 +16,7 @@ use kube_scheduler_api_types::{Object, Pod, Timestamp, WorkMeter};
 use kube_scheduler_cache::reads::Memo;
 use kube_scheduler_cache::{ClusterState, PodGroupState};
 use kube_scheduler_framework::{
-    ClusterEvent, Context, EventKind, EventObject, PluginName, Sources,
+    ActionType, ClusterEvent, Context, EventKind, EventObject, PluginName, Sources,
 };
 use kube_scheduler_queue::{Move, QueueReport, QueuedPod};
 use kube_scheduler_runtime::Extenders;
@@ -24,11 +24,11 @@ use kube_scheduler_runtime::Extenders;
 use crate::apart::ForkState;
 use crate::backfill::Backfill;
 use crate::binding::PermitWaits;
+use crate::changes::resource_of;
 use crate::class_cache::Signatures;
 use crate::counts::Counts;
 use crate::deadlines::{Deadlines, WakeUp};
 use crate::effect::{Effect, FAILED_SCHEDULING, ObjectRef, PodRef};
-use crate::failure::truncated;
 use crate::group::foreign::ForeignGroups;
 use crate::group::incomplete::{GroupKey, IncompleteGroups};
 use crate::measures::Measures;
@@ -41,6 +41,9 @@ use crate::term_limits::TermLimits;
 
 /// How many notes are kept until they are fetched; later ones are dropped.
 const MAX_NOTES: usize = 256;
+
+/// The longest note of an event, in bytes.
+const MAX_NOTE_LEN: usize = 1024;
 
 /// What all parts of the engine work on.
 #[derive(Debug)]
@@ -420,6 +423,24 @@ impl Core {
         });
     }
 
+    /// Reports to the queue, for those pods that `may_move`, an object that is not about to be written any more: what it was to get
+    /// is free again, unless it was written. A plugin's hint looks at both forms.
+    ///
+    /// Parity: the reference reports nothing. Pods that were rejected because of such an object wait for time alone.
+    pub(crate) fn report_released_object(
+        &mut self,
+        released: Arc<Object>,
+        may_move: impl Fn(&Pod) -> bool,
+    ) {
+        let Object { group, kind, namespace, name, .. } = &*released;
+        let present = self.cluster.objects().get(group, kind, namespace, name);
+        let present = present.filter(|present| present.uid == released.uid).cloned();
+        let resource = resource_of(&released, &self.plans.custom_resources);
+        let event = ClusterEvent::new(resource, ActionType::UPDATE);
+        let (old, new) = (EventObject::Other(released), present.map(EventObject::Other));
+        self.move_all_if(&event, &old, new.as_ref(), may_move);
+    }
+
     /// A nomination has ended: what it kept free is there for pods of the same priority or less. The pod is as it was, with the
     /// nomination or with that node's name.
     pub(crate) fn nomination_ended(&mut self, pod: &Arc<Pod>) {
@@ -468,4 +489,17 @@ impl Core {
             self.notes.push(note);
         }
     }
+}
+
+/// At most 1,024 bytes; a longer text is cut and says so.
+pub(crate) fn truncated(message: &str) -> String {
+    const SUFFIX: &str = " ...";
+    if message.len() <= MAX_NOTE_LEN {
+        return message.to_owned();
+    }
+    let mut end = MAX_NOTE_LEN - SUFFIX.len();
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{SUFFIX}", &message[..end])
 }

@@ -27,7 +27,7 @@ use crate::class_cache::ClassCache;
 use crate::core::{Core, PodEvent};
 use crate::diagnosis::{Diagnosis, FitError};
 use crate::effect::PodRef;
-use crate::failure::{Failure, NominationChange, send_back};
+use crate::failure::{Failure, send_back};
 use crate::guard::guarded;
 use crate::notice::Notice;
 use crate::numbered::class_of;
@@ -36,6 +36,7 @@ use crate::policy::Entry;
 use crate::preemption::{HeldAttempt, Preemptions};
 use crate::preference::TieBreak;
 use crate::price::{AllParts, KeptCounters, Price, ScopeSize, most_expensive_part};
+use crate::status_change::NominationChange;
 use crate::turn::{AttemptResult, Turn};
 
 /// What costs most, for messages, where plugins have counted too much.

@@ -24,7 +24,9 @@ use crate::cycle::{ClassCacheCounts, SchedulingCycle};
 use crate::deadlines::WakeUp;
 use crate::effect::Effect;
 use crate::explain::{AttemptExplanation, explained, gate_of};
+use crate::group::membership::group_of;
 use crate::group::waits::report_incomplete_groups;
+use crate::group::waits::{IncompleteGroup, what_is_missing};
 use crate::input::Input;
 use crate::intake::Intake;
 use crate::measures::Measurements;
@@ -286,5 +288,32 @@ impl Engine {
     pub fn class_cache_counts(&self) -> ClassCacheCounts {
         let classes = &self.cycle.classes;
         ClassCacheCounts { hits: classes.hits, misses: classes.misses }
+    }
+}
+
+/// # Groups
+impl Engine {
+    /// Whether pods of a pod group are tried together, rather than as if they had none.
+    pub fn schedules_groups(&self) -> bool {
+        let gates = &self.core.plans.groups;
+        gates.reads_groups || gates.has_gangs
+    }
+
+    /// Whether the pods of a group of this name wait for each other, if it is a gang: by the gate `GangScheduling`, or by a plugin
+    /// with groups of its own.
+    pub fn schedules_gangs_like(&self, name: &str) -> bool {
+        self.core.plans.groups.has_gangs_like(name)
+    }
+
+    /// The pod group that a pod belongs to, if groups are scheduled: by its `schedulingGroup`, or by what a plugin says of it. A group
+    /// of another kind is known as [`foreign_name`](kube_scheduler_api_types::PodGroup::foreign_name).
+    pub fn group_of(&self, pod: &Pod) -> Option<Arc<str>> {
+        group_of(&self.core, pod)
+    }
+
+    /// What a pod group waits for before its pods can be tried; `None` if nothing is missing.
+    pub fn missing_of_group(&self, namespace: &str, name: &str) -> Option<IncompleteGroup> {
+        let gates = &self.core.plans.groups;
+        gates.has_gangs_like(name).then(|| what_is_missing(&self.core, namespace, name))?
     }
 }

@@ -4,44 +4,19 @@
 
 use std::sync::Arc;
 
-use kube_scheduler_api_types::well_known::POD_SCHEDULED;
-use kube_scheduler_api_types::{Pod, Timestamp};
-use kube_scheduler_framework::{NominatingInfo, PluginName, Status};
+use kube_scheduler_api_types::Pod;
+use kube_scheduler_framework::{PluginName, Status};
 use kube_scheduler_queue::{Nomination, ProfileId, QueuedPod};
 
 use crate::budget::OverBudget;
-use crate::condition::{Condition, changed_condition};
 use crate::core::{Core, PodEvent};
 use crate::diagnosis::FitError;
-use crate::effect::{Effect, PodRef, StatusPatch};
+use crate::effect::{Effect, PodRef};
 use crate::group::membership::regroup;
 use crate::group::waits::member_has_come;
 use crate::policy::Entry;
+use crate::status_change::{NominationChange, status_patch};
 use crate::turn::AttemptResult;
-
-/// The longest note of an event, in bytes.
-const MAX_NOTE_LEN: usize = 1024;
-
-/// What happens to the pod's nomination.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NominationChange {
-    /// It is taken away.
-    Clear,
-    /// The pod's own status counts.
-    Keep,
-    /// The pod is nominated to this node.
-    To(Arc<str>),
-}
-
-impl From<Option<NominatingInfo>> for NominationChange {
-    fn from(info: Option<NominatingInfo>) -> Self {
-        match info {
-            None | Some(NominatingInfo::Keep) => Self::Keep,
-            Some(NominatingInfo::Override(None)) => Self::Clear,
-            Some(NominatingInfo::Override(Some(node))) => Self::To(node),
-        }
-    }
-}
 
 /// Why an attempt ended without success.
 #[derive(Debug)]
@@ -187,45 +162,4 @@ fn nominate(core: &mut Core, pod: &Arc<Pod>, nominating: &NominationChange) {
         NominationChange::To(node) => Nomination::Override(node),
     };
     core.with_queue(|queue, policy| queue.nominate(&Entry(pod.clone()), nomination, policy));
-}
-
-/// At most 1,024 bytes; a longer text is cut and says so.
-pub(crate) fn truncated(message: &str) -> String {
-    const SUFFIX: &str = " ...";
-    if message.len() <= MAX_NOTE_LEN {
-        return message.to_owned();
-    }
-    let mut end = MAX_NOTE_LEN - SUFFIX.len();
-    while !message.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}{SUFFIX}", &message[..end])
-}
-
-/// The change to the pod's status that shows the failure to users; `None` when it would change nothing.
-pub(crate) fn status_patch(
-    pod: &Pod,
-    reason: &str,
-    message: &str,
-    nominating: &NominationChange,
-    now: Timestamp,
-) -> Option<StatusPatch> {
-    let nominated_node_name = match nominating {
-        NominationChange::Clear if pod.status.nominated_node_name.is_some() => Some(None),
-        NominationChange::To(node) if pod.nominated_node_name() != Some(node) => {
-            Some(Some(node.clone()))
-        }
-        _ => None,
-    };
-    let message = message.into();
-    let condition = Condition { kind: POD_SCHEDULED, status: "False", reason, message };
-    let condition = changed_condition((&pod.status.conditions, pod.generation), &condition, now);
-    if condition.is_none() && nominated_node_name.is_none() {
-        return None;
-    }
-    Some(StatusPatch {
-        condition,
-        nominated_node_name,
-        has_conditions: !pod.status.conditions.is_empty(),
-    })
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod ahead;
 pub(crate) mod alike;
+pub(crate) mod condition;
 pub(crate) mod cycle;
 pub(crate) mod foreign;
 pub(crate) mod incomplete;

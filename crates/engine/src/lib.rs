@@ -51,6 +51,7 @@ mod readers;
 mod sharing;
 mod sizes;
 mod spreading_owner;
+mod status_change;
 mod term_limits;
 mod trial_claims;
 mod turn;

@@ -27,11 +27,12 @@ use crate::binding::Bindings;
 use crate::condition::{Condition, changed_condition};
 use crate::core::{Core, PodEvent};
 use crate::effect::{Effect, ObjectRef, PodRef, StatusPatch, Token};
-use crate::failure::{Failure, NominationChange, send_back};
+use crate::failure::{Failure, send_back};
 use crate::input::EvictionOutcome;
 use crate::notice::{Notice, VictimEnd};
 use crate::observer::Observer;
 use crate::policy::Entry;
+use crate::status_change::NominationChange;
 
 pub(crate) use self::held::HeldPreemptors;
 pub(crate) use self::table::TaskId;

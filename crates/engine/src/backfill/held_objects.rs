@@ -16,40 +16,10 @@ use std::sync::Arc;
 use kube_scheduler_api_types::{Object, Pod};
 use kube_scheduler_queue::ProfileId;
 
-use crate::backfill::{Backfill, HeldObjects};
-use crate::binding::report_released_object;
+use crate::backfill::Backfill;
 use crate::core::Core;
 use crate::group::incomplete::GroupKey;
-use crate::group::{Group, Outcome};
 use crate::guard::guarded;
-
-/// How many bytes the objects of a plan may take. Of a plan with more the first members' are held.
-const MAX_BYTES: usize = 4 << 20;
-
-/// What plugins have chosen for the members that fit.
-pub(crate) fn chosen_for(core: &Core, group: &Group, outcomes: &[Outcome]) -> HeldObjects {
-    let profile = &core.plans.profiles[group.profile];
-    let (mut objects, mut n_bytes) = (HeldObjects::new(), 0);
-    let mut known: BTreeMap<Arc<str>, Arc<Object>> = BTreeMap::new();
-    for (pod, outcome) in group.pods.iter().zip(outcomes) {
-        let Some(state) = outcome.fit().and_then(|fit| fit.left.as_deref()) else { continue };
-        for (_, _, plugin) in profile.reserve() {
-            for object in guarded(|| plugin.planned(state)).unwrap_or_default() {
-                // What members share is the same object, and takes its bytes once.
-                let same = known.get(&object.uid).cloned();
-                n_bytes += size_of::<(Arc<str>, Arc<Object>)>();
-                n_bytes += if same.is_none() { object.n_bytes() } else { 0 };
-                if n_bytes > MAX_BYTES {
-                    return objects;
-                }
-                let object = same.unwrap_or(object);
-                known.insert(object.uid.clone(), object.clone());
-                objects.push((pod.uid.clone(), object));
-            }
-        }
-    }
-    objects
-}
 
 /// Whether a pod must leave room for a gang that holds some with this priority.
 fn must_leave_room(pod: &Pod, (namespace, name): &GroupKey, priority: i32) -> bool {
@@ -122,6 +92,6 @@ pub(crate) fn give_back_objects(
         free.cloned()
     };
     if let Some(object) = free {
-        report_released_object(core, object, |pod| must_leave_room(pod, group, priority));
+        core.report_released_object(object, |pod| must_leave_room(pod, group, priority));
     }
 }

@@ -6,8 +6,8 @@ use kube_scheduler_framework::{Command, Commands};
 
 use super::Bindings;
 use super::expect::{expect_object, note_unanswered, write_object};
+use crate::core::truncated;
 use crate::core::{Core, PodEvent};
-use crate::failure::truncated;
 
 /// Memory for so many requests is kept.
 const N_KEPT: usize = 64;

@@ -7,21 +7,21 @@
 //! Invariant: with the pods gone that a plan waits for, and nothing else changed, the gang fits.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kube_scheduler_api_types::{Pod, Timestamp};
+use kube_scheduler_api_types::{Object, Pod, Timestamp};
 use kube_scheduler_framework::groups::GroupTrial;
 use kube_scheduler_framework::{ClusterView, Status};
 
-use crate::backfill::Plan;
-use crate::backfill::held_objects::chosen_for;
 use crate::backfill::hold::{end_hold, hold_nothing, hold_room, keep_holding};
+use crate::backfill::{HeldObjects, Plan};
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;
 use crate::group::incomplete::GroupKey;
 use crate::group::preemption::Rehearsal;
-use crate::group::{Group, GroupWork, PlacementOutcome};
+use crate::group::{Group, GroupWork, Outcome, PlacementOutcome};
+use crate::guard::guarded;
 use crate::trial_claims::{may_need_devices, n_claims, work_of_claims};
 
 /// How many times a member is placed on trial one after the other for a plan at most, where members cannot be counted, and how
@@ -34,6 +34,9 @@ const MAX_COUNTS: usize = 20_000;
 /// Kinds of owners of pods that do not end by themselves; a static pod belongs to its node.
 const ENDLESS: [&str; 5] =
     ["DaemonSet", "Node", "ReplicaSet", "ReplicationController", "StatefulSet"];
+
+/// How many bytes the objects of a plan may take. Of a plan with more the first members' are held.
+const MAX_BYTES: usize = 4 << 20;
 
 impl SchedulingCycle {
     /// Plans ahead for a group that was tried, where that is asked for; gives what changes about the room that is held.
@@ -227,4 +230,29 @@ fn may_end(
         (goes, Reverse(pod.priority()), Reverse(started), pod.namespace.clone(), pod.name.clone())
     });
     pods
+}
+
+/// What plugins have chosen for the members that fit.
+pub(crate) fn chosen_for(core: &Core, group: &Group, outcomes: &[Outcome]) -> HeldObjects {
+    let profile = &core.plans.profiles[group.profile];
+    let (mut objects, mut n_bytes) = (HeldObjects::new(), 0);
+    let mut known: BTreeMap<Arc<str>, Arc<Object>> = BTreeMap::new();
+    for (pod, outcome) in group.pods.iter().zip(outcomes) {
+        let Some(state) = outcome.fit().and_then(|fit| fit.left.as_deref()) else { continue };
+        for (_, _, plugin) in profile.reserve() {
+            for object in guarded(|| plugin.planned(state)).unwrap_or_default() {
+                // What members share is the same object, and takes its bytes once.
+                let same = known.get(&object.uid).cloned();
+                n_bytes += size_of::<(Arc<str>, Arc<Object>)>();
+                n_bytes += if same.is_none() { object.n_bytes() } else { 0 };
+                if n_bytes > MAX_BYTES {
+                    return objects;
+                }
+                let object = same.unwrap_or(object);
+                known.insert(object.uid.clone(), object.clone());
+                objects.push((pod.uid.clone(), object));
+            }
+        }
+    }
+    objects
 }

@@ -27,7 +27,7 @@ use crate::cycle::{SchedulingCycle, Scope, must_skip, notice_verdicts};
 use crate::diagnosis::FitError;
 use crate::effect::PodRef;
 use crate::exact::{restore_nominations, withdraw_nominations};
-use crate::failure::{Failure, NominationChange};
+use crate::failure::Failure;
 use crate::group::report::GroupReport;
 use crate::group::submission::refuse_all;
 use crate::group::{
@@ -39,6 +39,7 @@ use crate::observer::Observer;
 use crate::policy::Entry;
 use crate::preemption::Preemptions;
 use crate::price::PartsInTurn;
+use crate::status_change::NominationChange;
 use crate::turn::{GroupTurn, Turn};
 
 const WAITING: &str = "pod group is waiting for preemption to complete";

@@ -15,7 +15,6 @@ use kube_scheduler_framework::{Context, NodeIdx, PluginName, Status};
 use crate::apart::GIVEN_UP;
 use crate::core::Core;
 use crate::cycle::SchedulingCycle;
-use crate::failure::NominationChange;
 use crate::group::alike::AlikeGroup;
 use crate::group::placement::placements;
 use crate::group::report::GroupReport;
@@ -23,6 +22,7 @@ use crate::group::{Effort, Group, GroupWork, Outcome, PlacementOutcome, UNSCHEDU
 use crate::guard::guarded;
 use crate::observer::NoObserver;
 use crate::preemption::{GROUP_TARGET, Preemptor};
+use crate::status_change::NominationChange;
 use crate::trial_claims::{TrialClaims, may_need_devices};
 
 const NO_PLUGIN: &str =

@@ -18,41 +18,12 @@ use crate::backfill::hold::check_hold;
 use crate::core::{Core, PodEvent};
 use crate::deadlines::WakeUp;
 use crate::effect::{Effect, PodRef};
-use crate::engine::Engine;
-use crate::failure::{NominationChange, status_patch};
+use crate::group::condition::write_condition;
 use crate::group::incomplete::GroupKey;
-use crate::group::membership::group_of;
-use crate::group::submission::write_condition;
+use crate::status_change::{NominationChange, status_patch};
 
 /// What the condition of a member says. Not `Unschedulable`: more nodes would not help.
 const REASON: &str = "WaitingForPodGroup";
-
-/// # Groups
-impl Engine {
-    /// Whether pods of a pod group are tried together, rather than as if they had none.
-    pub fn schedules_groups(&self) -> bool {
-        let gates = &self.core.plans.groups;
-        gates.reads_groups || gates.has_gangs
-    }
-
-    /// Whether the pods of a group of this name wait for each other, if it is a gang: by the gate `GangScheduling`, or by a plugin
-    /// with groups of its own.
-    pub fn schedules_gangs_like(&self, name: &str) -> bool {
-        self.core.plans.groups.has_gangs_like(name)
-    }
-
-    /// The pod group that a pod belongs to, if groups are scheduled: by its `schedulingGroup`, or by what a plugin says of it. A group
-    /// of another kind is known as [`foreign_name`](kube_scheduler_api_types::PodGroup::foreign_name).
-    pub fn group_of(&self, pod: &Pod) -> Option<Arc<str>> {
-        group_of(&self.core, pod)
-    }
-
-    /// What a pod group waits for before its pods can be tried; `None` if nothing is missing.
-    pub fn missing_of_group(&self, namespace: &str, name: &str) -> Option<IncompleteGroup> {
-        let gates = &self.core.plans.groups;
-        gates.has_gangs_like(name).then(|| what_is_missing(&self.core, namespace, name))?
-    }
-}
 
 /// What a pod group waits for before its pods can be tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,7 +160,7 @@ fn is_held_back(core: &Core, pod: &Pod) -> bool {
 }
 
 /// What a group waits for; `None` if it is complete.
-fn what_is_missing(core: &Core, namespace: &str, name: &str) -> Option<IncompleteGroup> {
+pub(crate) fn what_is_missing(core: &Core, namespace: &str, name: &str) -> Option<IncompleteGroup> {
     let (group, state) = match core.cluster.pod_group_with_pods(namespace, name) {
         Ok(found) => found,
         Err(PodGroupError::NotFound) => {
