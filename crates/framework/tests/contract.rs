@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use kube_scheduler_cache::reads::ReadSet;
 use kube_scheduler_framework::api::Pod;
+use kube_scheduler_framework::following::{FollowOutcome, PreFilterFollower};
+use kube_scheduler_framework::groups::{PlacedGroup, PlacementScore, ProposedPlacement};
 use kube_scheduler_framework::testing::{Fixture, Reads, check_contract, node, pod, reads_of};
 use kube_scheduler_framework::{
-    Commands, Context, CycleState, Filter, FilterSink, NodeIdx, NodeView, Permit, PermitDecision,
-    Plugin, PreFilter, PreFilterExtensions, PreFilterOutcome, Reserve, Score, Sign,
-    SignatureWriter, Status, extension_points,
+    Bind, BindOutcome, Commands, Context, CycleState, Filter, FilterSink, NodeIdx, NodeView,
+    Permit, PermitDecision, Plugin, PreFilter, PreFilterExtensions, PreFilterOutcome, Reserve,
+    Score, Sign, SignatureWriter, Status, extension_points,
 };
 use serde_json::json;
 
@@ -227,6 +229,8 @@ enum Lie {
     State,
     /// Permit allows pods that are in no group.
     Groups,
+    /// Bind reads nothing of the cycle.
+    Binding,
 }
 
 /// Lets one pod with a label `single` on a node; its calls after Filter ask for things, or read what PreFilter stored.
@@ -246,7 +250,7 @@ impl Plugin for Single {
         "Single"
     }
 
-    extension_points!(PreFilter, Filter, Reserve, Permit);
+    extension_points!(PreFilter, Filter, Reserve, Permit, Bind);
 }
 
 impl PreFilter for Single {
@@ -368,6 +372,19 @@ impl Permit for Single {
     }
 }
 
+impl Bind for Single {
+    fn bind(&self, _: &Context<'_>, state: &mut CycleState, _: &Arc<Pod>, _: &str) -> BindOutcome {
+        match Self::n_added(state) {
+            Some(_) => BindOutcome::WriteBinding,
+            None => BindOutcome::Ready(Status::error("nothing is stored")),
+        }
+    }
+
+    fn reads_cycle_state(&self) -> bool {
+        self.0 != Lie::Binding
+    }
+}
+
 #[test]
 fn lies_about_calls_that_can_be_left_out_are_found() {
     let fixture = Fixture::new().with_node(node("a")).with_pod(pod("old").on("a"));
@@ -380,6 +397,7 @@ fn lies_about_calls_that_can_be_left_out_are_found() {
         (Lie::Idleness, Some("a plugin that is idle for a pod has nothing to do")),
         (Lie::State, Some("what does not read the cycle state answers without it")),
         (Lie::Groups, Some("a plugin for groups allows pods that are in none")),
+        (Lie::Binding, Some("what does not read the cycle state answers without it")),
     ];
     for (lie, promise) in cases {
         let found = check_contract(&Single(lie), &fixture, &pods);
@@ -388,5 +406,110 @@ fn lies_about_calls_that_can_be_left_out_are_found() {
             None => assert_eq!(promises, Vec::<&str>::new()),
             Some(promise) => assert!(promises.contains(&promise), "{promise:?}: {promises:?}"),
         }
+    }
+}
+
+/// Lets pods go where there is a pod in the cluster, and follows the number of pods; scores placements by their first node, or by
+/// their members.
+struct Company {
+    /// Says that nothing has changed whatever the number of pods.
+    is_blind: bool,
+    /// Scores by the node, and says that it does not.
+    claims_members: bool,
+}
+
+#[derive(Clone)]
+struct NumberOfPods(usize);
+
+impl NumberOfPods {
+    fn count(cx: &Context<'_>) -> Self {
+        Self(cx.cluster().all_pods().count())
+    }
+}
+
+impl Plugin for Company {
+    fn name(&self) -> &str {
+        "Company"
+    }
+
+    extension_points!(PreFilter, Filter, Sign, PlacementScore);
+}
+
+impl PreFilter for Company {
+    fn pre_filter(&self, cx: &Context<'_>, state: &mut CycleState, _: &Pod) -> PreFilterOutcome {
+        state.insert(NumberOfPods::count(cx));
+        PreFilterOutcome::success()
+    }
+
+    fn follower(&self) -> Option<&dyn PreFilterFollower> {
+        Some(self)
+    }
+}
+
+impl PreFilterFollower for Company {
+    fn can_follow(&self, _: &Context<'_>, _: &CycleState) -> bool {
+        true
+    }
+
+    fn follow(&self, cx: &Context<'_>, state: &mut CycleState, _: &Pod) -> FollowOutcome {
+        let (before, now) = (state.get::<NumberOfPods>().map(|n| n.0), NumberOfPods::count(cx));
+        let is_same = before.is_some_and(|before| (before > 0) == (now.0 > 0));
+        state.insert(now);
+        match is_same || self.is_blind {
+            true => FollowOutcome::Except(Vec::new()),
+            false => FollowOutcome::Outdated,
+        }
+    }
+
+    fn rest(&self, _: &mut CycleState) {}
+}
+
+impl Filter for Company {
+    fn filter(&self, _: &Context<'_>, state: &CycleState, _: &Pod, _: &NodeView<'_>) -> Status {
+        match state.get::<NumberOfPods>() {
+            Some(n) if n.0 > 0 => Status::SUCCESS,
+            _ => Status::unschedulable("nobody is there"),
+        }
+    }
+}
+
+impl Sign for Company {
+    fn sign(&self, _: &Pod, _: &mut SignatureWriter) -> bool {
+        true
+    }
+}
+
+impl PlacementScore for Company {
+    fn score(
+        &self,
+        _: &Context<'_>,
+        _: PlacedGroup<'_>,
+        placement: ProposedPlacement<'_>,
+    ) -> Result<i64, Status> {
+        let assignments = placement.assignments;
+        let n = if self.claims_members { assignments[0].1.index() } else { assignments.len() };
+        Ok(i64::try_from(n).unwrap_or(i64::MAX))
+    }
+
+    fn goes_by_members(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn what_is_followed_and_what_goes_by_members_is_tried() {
+    let fixture =
+        Fixture::new().with_node(node("a")).with_node(node("b")).with_pod(pod("old").on("a"));
+    let pods = [pod("one"), pod("two")].map(|pod| pod.build());
+    let cases = [
+        (false, false, None),
+        (true, false, Some("answers are followed as those that are worked out anew")),
+        (false, true, Some("a score that goes by members is the same on other nodes")),
+    ];
+    for (is_blind, claims_members, promise) in cases {
+        let found = check_contract(&Company { is_blind, claims_members }, &fixture, &pods);
+        let mut promises: Vec<_> = found.iter().map(|violation| violation.promise).collect();
+        promises.dedup();
+        assert_eq!(promises, Vec::from_iter(promise));
     }
 }

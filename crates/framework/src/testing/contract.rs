@@ -6,6 +6,7 @@
 //! cached with fresh ones.
 
 mod declarations;
+mod following;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -47,10 +48,12 @@ impl fmt::Display for Violation {
 /// - nodes about which counters have shown it nothing different get equal answers, if it has read nothing else about them;
 /// - pods with equal signatures get equal answers;
 /// - answers change only when something changes that it has read through the views;
+/// - answers that it [follows](crate::following::PreFilterFollower) are those that are worked out anew;
+/// - a placement's score that [goes by members](crate::groups::PlacementScore::goes_by_members) is the same on other nodes;
 /// - calls that it says may be left out do nothing ([`concerns`](crate::PreFilterExtensions::concerns) and
 ///   [`may_fail`](crate::PreFilterExtensions::may_fail), [`is_idle_for`](crate::Reserve::is_idle_for),
-///   [`concerns_groups_alone`](crate::Permit::concerns_groups_alone)), and Reserve, Permit and the pre-flight of PreBind answer the
-///   same without the cycle state if they [do not read](crate::Reserve::reads_cycle_state) it. A Reserve is undone after each call.
+///   [`concerns_groups_alone`](crate::Permit::concerns_groups_alone)), and Reserve, Permit, the pre-flight of PreBind and Bind answer
+///   the same without the cycle state if they [do not read](crate::Reserve::reads_cycle_state) it. A Reserve is undone after each call.
 ///
 /// Make the fixture rich: the labels, taints, resources, pods and objects that the plugin reads are what gets changed. An
 /// empty list means that nothing was found, not that nothing is wrong.
@@ -66,9 +69,12 @@ pub fn check_contract(plugin: &dyn Plugin, fixture: &Fixture, pods: &[Arc<Pod>])
             check.answers_last(fixture, &changed, &what, pod);
         }
     }
+    check.placement_score_is_declared(fixture, pods);
     check.signatures_hold(fixture, pods);
-    for (_, changed) in changed_fixtures(fixture) {
+    check.followed_answers_hold(fixture, fixture, "nothing", pods);
+    for (what, changed) in changed_fixtures(fixture) {
         check.signatures_hold(&changed, pods);
+        check.followed_answers_hold(fixture, &changed, &what, pods);
     }
     check.violations
 }
@@ -380,26 +386,14 @@ impl Check<'_> {
     }
 
     fn signatures_hold(&mut self, fixture: &Fixture, pods: &[Arc<Pod>]) {
-        let Some(point) = self.plugin.as_sign() else { return };
-        let mut known: Vec<(Vec<u8>, &Pod, Answers)> = Vec::new();
-        for pod in pods {
-            let mut writer = SignatureWriter::new();
-            if !point.sign(pod, &mut writer) {
-                continue;
-            }
-            let (bytes, answers) = (writer.into_bytes(), self.answers(fixture, pod));
-            match known.iter().find(|(other, ..)| *other == bytes) {
-                None => known.push((bytes, pod, answers)),
-                Some((_, other, theirs)) if *theirs != answers => {
-                    let what = format!(
-                        "pods {} and {}: {}",
-                        other.key(),
-                        pod.key(),
-                        difference(theirs, &answers, "and")
-                    );
-                    self.complain("pods with equal signatures get equal answers", what);
-                }
-                Some(_) => {}
+        for class in equally_signed(self.plugin, pods) {
+            let mut answers = class.iter().map(|pod| (pod, self.answers(fixture, pod)));
+            let Some((first, right)) = answers.next() else { continue };
+            let others: Vec<_> = answers.filter(|(_, answers)| *answers != right).collect();
+            for (other, theirs) in others {
+                let differs = difference(&right, &theirs, "and");
+                let what = format!("pods {} and {}: {differs}", first.key(), other.key());
+                self.complain("pods with equal signatures get equal answers", what);
             }
         }
     }
@@ -466,6 +460,18 @@ impl Check<'_> {
             }
         }
     }
+}
+
+/// Pods in classes of equal signatures; those that cannot be signed are in none.
+fn equally_signed<'p>(plugin: &dyn Plugin, pods: &'p [Arc<Pod>]) -> Vec<Vec<&'p Arc<Pod>>> {
+    let mut classes: BTreeMap<Vec<u8>, Vec<&Arc<Pod>>> = BTreeMap::new();
+    for pod in pods {
+        let mut writer = SignatureWriter::new();
+        if plugin.as_sign().is_some_and(|point| point.sign(pod, &mut writer)) {
+            classes.entry(writer.into_bytes()).or_default().push(pod);
+        }
+    }
+    classes.into_values().collect()
 }
 
 fn versions_agree(before: &ClusterState, after: &ClusterState, reads: Reads) -> bool {

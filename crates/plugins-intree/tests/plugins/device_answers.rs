@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kube_scheduler_framework::api::{Node, Object, Pod};
 use kube_scheduler_framework::following::FollowOutcome;
-use kube_scheduler_framework::testing::{Fixture, fixture};
+use kube_scheduler_framework::testing::{Fixture, check_contract, fixture};
 use kube_scheduler_framework::{CycleState, Plugin};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -238,6 +238,23 @@ impl Shared {
             *known = NODES.iter().map(answer).collect();
         }
     }
+}
+
+#[test]
+fn promises_about_devices_are_kept() {
+    let plugin = plugin("DynamicResources");
+    let claiming = |name: &str, claim: &str| {
+        let claims = json!([{"name": "c", "resourceClaimName": claim}]);
+        pod(&format!("{name} {}", json!({"spec": {"resourceClaims": claims}})))
+    };
+    let pods = [
+        claiming("p", "wants-1"),
+        claiming("q", "wants-1-too"),
+        pod("r example.com/gpu=1"),
+        pod("s example.com/gpu=1"),
+        pod("plain"),
+    ];
+    assert_eq!(check_contract(&*plugin, &world(), &pods), []);
 }
 
 proptest! {
