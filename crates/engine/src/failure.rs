@@ -130,7 +130,10 @@ pub(crate) fn send_back(
         // The queue gets the newest state, as the pod may have changed during its attempt.
         Some(known) if !known.is_assigned() => {
             let pod = regroup(core, known.clone());
-            queued.replace_entry(Entry(pod.clone()));
+            // The queue signs a new state, which few pods have.
+            if !Arc::ptr_eq(&pod, &queued.entry().0) {
+                queued.replace_entry(Entry(pod.clone()));
+            }
             core.requeue(queued);
             if !Arc::ptr_eq(&pod, &known) {
                 member_has_come(core, &pod);
