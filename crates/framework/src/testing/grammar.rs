@@ -43,7 +43,7 @@
 //!                 anti-affinity=TOPOLOGY:SELECTOR prefer-anti-affinity=WEIGHT:TOPOLOGY:SELECTOR
 //!                 spread=TOPOLOGY:SKEW[:SELECTOR] prefer-spread=TOPOLOGY:SKEW[:SELECTOR]
 //!                 claim=NAME ephemeral=NAME volume=JSON port=[IP:]PORT[/PROTOCOL] image=NAME gate=NAME
-//!                 started=TIME phase=PHASE
+//!                 group=NAME started=TIME phase=PHASE
 //! namespace
 //! pvc             storage=QUANTITY class=NAME access=MODE[,MODE] volume=PV bound=PV selector=SELECTOR mode=MODE phase=PHASE
 //! pv              storage=QUANTITY class=NAME access=MODE[,MODE] claim=[NAMESPACE/]NAME[:UID] csi=DRIVER[:HANDLE]
@@ -56,6 +56,7 @@
 //! service         selector:KEY=VALUE
 //! pdb             selector=SELECTOR allowed=NUMBER
 //! deviceclass     resource=NAME
+//! podgroup        min=NUMBER (without, its pods do not wait for each other) topology=TOPOLOGY priority=NUMBER
 //! priorityclass   value=NUMBER
 //! ```
 //!

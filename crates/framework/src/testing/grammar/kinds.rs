@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use super::words::{Rule, Word, word};
 use super::words::{
     access_modes, affinity_term, bound_volume, claim, claim_reference, csi_driver, csi_volume,
-    ephemeral, gate, hard_spread, image, label_selector, node_term, owner, port,
+    ephemeral, gang, gate, hard_spread, image, label_selector, node_term, owner, port,
     preferred_affinity_term, preferred_node_term, soft_spread, taint, text_item, toleration,
-    volume,
+    topology, volume,
 };
 
 /// One kind of object.
@@ -173,6 +173,7 @@ pub(in crate::testing) const POD: Kind = Kind {
         word("ephemeral", "=NAME", Rule::Item(&["spec", "volumes"], ephemeral)),
         word("volume", "=JSON", Rule::Named(&["spec", "volumes"], volume)),
         word("gate", "=NAME", Rule::Item(&["spec", "schedulingGates"], gate)),
+        word("group", "=NAME", Rule::Text(&["spec", "schedulingGroup", "podGroupName"])),
         word("started", "=TIME", Rule::Time(&["status", "startTime"])),
         word("phase", "=PHASE", Rule::Text(&["status", "phase"])),
     ],
@@ -319,6 +320,23 @@ const KINDS: &[Kind] = &[
         api_version: "resource.k8s.io/v1",
         kind: "DeviceClass",
         words: &[word("resource", "=NAME", Rule::Text(&["spec", "extendedResourceName"]))],
+        ..PLAIN
+    },
+    Kind {
+        word: "podgroup",
+        api_version: "scheduling.k8s.io/v1alpha2",
+        kind: "PodGroup",
+        is_namespaced: true,
+        template: |_| json!({"spec": {"schedulingPolicy": {"basic": {}}}}),
+        words: &[
+            word("min", "=NUMBER", Rule::Value(&["spec", "schedulingPolicy"], gang)),
+            word(
+                "topology",
+                "=KEY",
+                Rule::Item(&["spec", "schedulingConstraints", "topology"], topology),
+            ),
+            word("priority", "=NUMBER", Rule::Number(&["spec", "priority"])),
+        ],
         ..PLAIN
     },
     Kind {

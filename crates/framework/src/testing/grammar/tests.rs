@@ -274,6 +274,14 @@ fn words_of_the_rest() {
         json!({"spec": {"extendedResourceName": "example.com/gpu"}}),
     );
     check("priorityclass", "value=9", json!({"value": 9}));
+    check("pod", "group=g", json!({"spec": {"schedulingGroup": {"podGroupName": "g"}}}));
+    let group = "podgroup g min=3 topology=zone topology=rack priority=7";
+    let [zone, rack] = ["topology.kubernetes.io/zone", "rack"].map(|key| json!({"key": key}));
+    let spec = json!({
+        "schedulingPolicy": {"gang": {"minCount": 3}}, "schedulingConstraints": {"topology": [zone, rack]}, "priority": 7,
+    });
+    assert_eq!(object(group).to_json()["spec"], spec);
+    assert_eq!(object("podgroup g").to_json()["spec"], json!({"schedulingPolicy": {"basic": {}}}));
     assert_eq!(
         object("namespace n").to_json(),
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "uid": "n"}})
@@ -341,7 +349,7 @@ fn check_error(text: &str, expected: &str) {
 #[test]
 fn errors_name_the_line_the_word_and_what_is_allowed() {
     const KINDS: &str = "node, pod, namespace, pvc, pv, storageclass, csinode, csidriver, attachment, capacity, service, \
-                         pdb, deviceclass, priorityclass or object";
+                         pdb, deviceclass, podgroup, priorityclass or object";
     check_error(
         "node a\n\n  nodes b",
         &format!("line 3: \"nodes\": no kind; a statement starts with {KINDS}"),

@@ -377,6 +377,15 @@ pub(super) fn gate(name: &str) -> Result<Value, Problem> {
     Ok(json!({"name": name}))
 }
 
+/// The policy of a PodGroup that needs so many pods at once.
+pub(super) fn gang(min_count: &str) -> Result<Value, Problem> {
+    Ok(json!({"gang": {"minCount": number(min_count)?}}))
+}
+
+pub(super) fn topology(key: &str) -> Result<Value, Problem> {
+    Ok(json!({"key": topology_key(key)?}))
+}
+
 pub(super) fn access_modes(text: &str) -> Result<Value, Problem> {
     Ok(text.split(',').map(Value::from).collect())
 }
