@@ -32,7 +32,7 @@ fn add(store: &Store, name: &str, owners: &[&str]) {
         })
         .collect();
     let map = json!({"metadata": {"name": name, "ownerReferences": references}});
-    testing::add(store, config_maps(), "default", map);
+    store.add(config_maps(), "default", map);
 }
 
 fn remove(store: &Store, name: &str, propagation: Propagation) {

@@ -16,51 +16,42 @@ use crate::selectors::Selection;
 use crate::store::Store;
 use crate::testing;
 
-struct World {
-    store: Arc<Store>,
+/// A client creates an object.
+fn put(store: &Store, kind: KindId, value: Value) -> Result<Value, String> {
+    let namespace = if kind.get().namespaced { "default" } else { "" };
+    create(store, kind, namespace, value, &WriteOptions::default())
+        .map(|object| object.value())
+        .map_err(|error| error.to_string())
 }
 
-impl World {
-    fn new() -> Self {
-        Self { store: testing::store() }
-    }
+fn put_group(store: &Store, spec: Value) -> Result<Value, String> {
+    put(store, POD_GROUPS, json!({"metadata": {"name": "train"}, "spec": spec}))
+}
 
-    fn create(&self, kind: KindId, value: Value) -> Result<Value, String> {
-        let namespace = if kind.get().namespaced { "default" } else { "" };
-        create(&self.store, kind, namespace, value, &WriteOptions::default())
-            .map(|object| object.value())
-            .map_err(|error| error.to_string())
-    }
+fn change(store: &Store, part: Part, change: impl FnOnce(&mut Value)) -> Result<Value, String> {
+    let target = Target { kind: POD_GROUPS, namespace: "default", name: "train", part };
+    let changed = modify(store, target, &WriteOptions::default(), |group| {
+        let mut group = group.clone();
+        change(&mut group);
+        Ok(group)
+    });
+    changed.map(|object| object.value()).map_err(|error| error.to_string())
+}
 
-    fn group(&self, spec: Value) -> Result<Value, String> {
-        self.create(POD_GROUPS, json!({"metadata": {"name": "train"}, "spec": spec}))
-    }
+fn has_group(store: &Store) -> bool {
+    store.get(POD_GROUPS, "default", "train").is_some()
+}
 
-    fn change(&self, part: Part, change: impl FnOnce(&mut Value)) -> Result<Value, String> {
-        let target = Target { kind: POD_GROUPS, namespace: "default", name: "train", part };
-        let changed = modify(&self.store, target, &WriteOptions::default(), |group| {
-            let mut group = group.clone();
-            change(&mut group);
-            Ok(group)
-        });
-        changed.map(|object| object.value()).map_err(|error| error.to_string())
+/// What the controller does after everything that happened.
+fn protect(store: &Arc<Store>) {
+    let mut protection = Protection::default();
+    for pod in store.list(PODS, &Selection::all()).items {
+        protection.see_pod(&pod, ChangeType::Added);
     }
-
-    fn has_group(&self) -> bool {
-        self.store.get(POD_GROUPS, "default", "train").is_some()
+    for group in store.list(POD_GROUPS, &Selection::all()).items {
+        protection.see_group(&group, ChangeType::Added);
     }
-
-    /// What the controller does after everything that happened.
-    fn protect(&self) {
-        let mut protection = Protection::default();
-        for pod in self.store.list(PODS, &Selection::all()).items {
-            protection.see_pod(&pod, ChangeType::Added);
-        }
-        for group in self.store.list(POD_GROUPS, &Selection::all()).items {
-            protection.see_group(&group, ChangeType::Added);
-        }
-        protection.release_empty(&self.store);
-    }
+    protection.release_empty(store);
 }
 
 fn gang(min_count: i64) -> Value {
@@ -76,15 +67,15 @@ fn pod(name: &str, membership: Value) -> Value {
 
 #[test]
 fn a_group_is_completed_by_the_server() {
-    let world = World::new();
+    let store = testing::store();
     let class = json!({"metadata": {"name": "high"}, "value": 1000});
-    world.create(PRIORITY_CLASSES, class).unwrap();
+    put(&store, PRIORITY_CLASSES, class).unwrap();
     let mut spec = gang(3);
     spec["priorityClassName"] = "high".into();
     let group = json!({
         "metadata": {"name": "train"}, "spec": spec, "status": {"conditions": [{"type": "X"}]},
     });
-    let group = world.create(POD_GROUPS, group).unwrap();
+    let group = put(&store, POD_GROUPS, group).unwrap();
     assert_eq!(group["spec"]["disruptionMode"], "Pod");
     assert_eq!(group["spec"]["priority"], 1000);
     assert_eq!(group["metadata"]["finalizers"], json!([FINALIZER]));
@@ -138,17 +129,17 @@ fn a_group_that_cannot_be_is_refused_with_the_field_that_is_wrong() {
         ),
     ];
     for (spec, why) in cases {
-        let error = World::new().group(spec.clone()).expect_err("refused");
+        let error = put_group(&testing::store(), spec.clone()).expect_err("refused");
         assert!(error.contains(why), "{spec}: {error}");
     }
 }
 
 #[test]
 fn a_group_of_scheduler_plugins_has_its_own_rules() {
-    let world = World::new();
+    let store = testing::store();
     let kind = KindId::by_manifest("scheduling.x-k8s.io/v1alpha1", "PodGroup").unwrap();
     let create =
-        |spec: Value| world.create(kind, json!({"metadata": {"generateName": "g-"}, "spec": spec}));
+        |spec: Value| put(&store, kind, json!({"metadata": {"generateName": "g-"}, "spec": spec}));
     let group = create(json!({"minMember": 2, "scheduleTimeoutSeconds": 10})).unwrap();
     assert_eq!(group["spec"], json!({"minMember": 2, "scheduleTimeoutSeconds": 10}));
     assert!(group["metadata"]["finalizers"].is_null(), "it is not protected");
@@ -160,30 +151,30 @@ fn a_group_of_scheduler_plugins_has_its_own_rules() {
 
 #[test]
 fn nothing_of_a_group_changes_but_its_status() {
-    let world = World::new();
-    world.group(gang(3)).unwrap();
-    let error = world
-        .change(Part::Main, |group| {
-            group["spec"]["schedulingPolicy"]["gang"]["minCount"] = 2.into()
-        })
-        .expect_err("refused");
+    let store = testing::store();
+    put_group(&store, gang(3)).unwrap();
+    let error = change(&store, Part::Main, |group| {
+        group["spec"]["schedulingPolicy"]["gang"]["minCount"] = 2.into();
+    });
+    let error = error.expect_err("refused");
     assert!(error.contains("spec.schedulingPolicy: Invalid value"), "{error}");
     assert!(error.contains("field is immutable"), "{error}");
     let status = json!({"conditions": [{"type": "PodGroupScheduled", "status": "True"}]});
     let with_status = |group: &mut Value| group["status"] = status.clone();
-    let ignored = world.change(Part::Main, with_status).unwrap();
+    let ignored = change(&store, Part::Main, with_status).unwrap();
     assert!(ignored["status"].is_null());
-    let written = world.change(Part::Status, with_status).unwrap();
+    let written = change(&store, Part::Status, with_status).unwrap();
     assert_eq!(written["status"], status);
     assert_eq!(written["metadata"]["generation"], 1);
     let strange = json!({"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "x"}]});
-    let error = world.change(Part::Status, |group| group["status"] = strange).expect_err("refused");
+    let error =
+        change(&store, Part::Status, |group| group["status"] = strange).expect_err("refused");
     assert!(error.contains("status.resourceClaimStatuses[0].name"), "{error}");
 }
 
 #[test]
 fn a_workload_has_its_own_rules() {
-    let world = World::new();
+    let store = testing::store();
     let workload = |templates: Value| json!({"metadata": {"name": "w"}, "spec": {"podGroupTemplates": templates}});
     let template = json!({"name": "workers", "schedulingPolicy": {"gang": {"minCount": 2}}});
     for (templates, why) in [
@@ -198,30 +189,30 @@ fn a_workload_has_its_own_rules() {
             "spec.podGroupTemplates[0].name: Invalid value: \"a.b\"",
         ),
     ] {
-        let error = world.create(WORKLOADS, workload(templates)).expect_err("refused");
+        let error = put(&store, WORKLOADS, workload(templates)).expect_err("refused");
         assert!(error.contains(why), "{error}");
     }
-    let stored = world.create(WORKLOADS, workload(json!([template]))).unwrap();
+    let stored = put(&store, WORKLOADS, workload(json!([template]))).unwrap();
     assert_eq!(stored["spec"]["podGroupTemplates"][0]["disruptionMode"], "Pod");
     let mut spec = gang(2);
     spec["podGroupTemplateRef"] =
         json!({"workload": {"workloadName": "w", "podGroupTemplateName": "workers"}});
-    world.group(spec).unwrap();
+    put_group(&store, spec).unwrap();
 }
 
 #[test]
 fn a_pod_names_one_group_and_keeps_it() {
-    let world = World::new();
-    let error = world.create(PODS, pod("a", json!({}))).expect_err("refused");
+    let store = testing::store();
+    let error = put(&store, PODS, pod("a", json!({}))).expect_err("refused");
     let why = "spec.schedulingGroup: Invalid value: \"\": must specify one of: `podGroupName`";
     assert!(error.contains(why), "{error}");
-    let error = world.create(PODS, pod("a", json!({"podGroupName": "A_B"}))).expect_err("refused");
+    let error = put(&store, PODS, pod("a", json!({"podGroupName": "A_B"}))).expect_err("refused");
     assert!(error.contains("spec.schedulingGroup.podGroupName: Invalid value"), "{error}");
     // The group need not exist.
-    let stored = world.create(PODS, pod("a", json!({"podGroupName": "train"}))).unwrap();
+    let stored = put(&store, PODS, pod("a", json!({"podGroupName": "train"}))).unwrap();
     assert_eq!(stored["spec"]["schedulingGroup"]["podGroupName"], "train");
     let target = Target { kind: PODS, namespace: "default", name: "a", part: Part::Main };
-    let changed = modify(&world.store, target, &WriteOptions::default(), |pod| {
+    let changed = modify(&store, target, &WriteOptions::default(), |pod| {
         let mut pod = pod.clone();
         pod["spec"]["schedulingGroup"]["podGroupName"] = "other".into();
         Ok(pod)
@@ -232,22 +223,22 @@ fn a_pod_names_one_group_and_keeps_it() {
 
 #[test]
 fn a_group_goes_after_its_pods() {
-    let world = World::new();
-    world.group(gang(1)).unwrap();
-    world.create(PODS, pod("a", json!({"podGroupName": "train"}))).unwrap();
+    let store = testing::store();
+    put_group(&store, gang(1)).unwrap();
+    put(&store, PODS, pod("a", json!({"podGroupName": "train"}))).unwrap();
     let options = DeleteOptions::default();
-    delete(&world.store, POD_GROUPS, "default", "train", &options).unwrap();
-    world.protect();
-    assert!(world.has_group(), "a pod belongs to it");
-    delete(&world.store, PODS, "default", "a", &options).unwrap();
-    world.protect();
-    assert!(!world.has_group());
+    delete(&store, POD_GROUPS, "default", "train", &options).unwrap();
+    protect(&store);
+    assert!(has_group(&store), "a pod belongs to it");
+    delete(&store, PODS, "default", "a", &options).unwrap();
+    protect(&store);
+    assert!(!has_group(&store));
 }
 
 #[test]
 fn a_group_that_nobody_deleted_stays() {
-    let world = World::new();
-    world.group(gang(1)).unwrap();
-    world.protect();
-    assert!(world.has_group());
+    let store = testing::store();
+    put_group(&store, gang(1)).unwrap();
+    protect(&store);
+    assert!(has_group(&store));
 }

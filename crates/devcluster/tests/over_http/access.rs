@@ -8,7 +8,7 @@ use kube::{Client, Config};
 use kube_scheduler_devcluster::{DevCluster, DevClusterBuilder, KindId, User};
 use serde_json::{Value, json};
 
-use crate::world::{pod, refusal};
+use crate::served_cluster::{pod, refusal};
 
 fn still() -> DevClusterBuilder {
     DevCluster::builder().hollow(None).disruption_controller(false).volumes(None)

@@ -4,22 +4,22 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
-use crate::world::{pod, pod_value, refusal, still};
+use crate::served_cluster::{pod, pod_value, refusal, still};
 
 #[tokio::test]
 async fn messages_are_those_of_kubernetes() {
-    let world = still().await;
-    world.create_pod("a").await;
+    let served = still().await;
+    served.create_pod("a").await;
     let create = async |value: Value| {
         let body = value;
         refusal(
-            world.raw("POST", "/api/v1/namespaces/default/pods", "application/json", &body).await,
+            served.raw("POST", "/api/v1/namespaces/default/pods", "application/json", &body).await,
         )
     };
-    let not_found = refusal(world.pods().get("x").await);
+    let not_found = refusal(served.pods().get("x").await);
     assert_eq!(not_found, (404, "NotFound".into(), "pods \"x\" not found".into()));
     let missing = refusal(
-        world.raw("GET", "/apis/apps/v1/namespaces/default/deployments/x", "", &Value::Null).await,
+        served.raw("GET", "/apis/apps/v1/namespaces/default/deployments/x", "", &Value::Null).await,
     );
     assert_eq!(missing.2, "deployments.apps \"x\" not found");
     assert_eq!(
@@ -61,7 +61,7 @@ async fn messages_are_those_of_kubernetes() {
         400
     );
 
-    let nowhere: Api<Pod> = Api::namespaced(world.client.clone(), "nowhere");
+    let nowhere: Api<Pod> = Api::namespaced(served.client.clone(), "nowhere");
     let mut stray = pod("b");
     stray.metadata.namespace = Some("nowhere".into());
     let refused = refusal(nowhere.create(&PostParams::default(), &stray).await);
@@ -70,10 +70,10 @@ async fn messages_are_those_of_kubernetes() {
 
 #[tokio::test]
 async fn details_name_the_object_and_the_fields() {
-    let world = still().await;
+    let served = still().await;
     let body = json!({"metadata": {"name": "b"}, "spec": {"containers": [{"name": "x"}, {"name": "x", "image": "i"}]}});
     let result =
-        world.raw("POST", "/api/v1/namespaces/default/pods", "application/json", &body).await;
+        served.raw("POST", "/api/v1/namespaces/default/pods", "application/json", &body).await;
     let Err(kube::Error::Api(status)) = result else {
         panic!("expected a refusal, got {result:?}")
     };
@@ -90,7 +90,7 @@ async fn details_name_the_object_and_the_fields() {
 
 #[tokio::test]
 async fn malformed_requests_are_refused_not_fatal() {
-    let world = still().await;
+    let served = still().await;
     for (method, path, expected) in [
         ("GET", "/api/v1/sheep", 404),
         ("GET", "/apis/none.example/v1/things", 404),
@@ -102,16 +102,16 @@ async fn malformed_requests_are_refused_not_fatal() {
         ("POST", "/api/v1/nodes/a", 405),
         ("GET", "/nothing", 404),
     ] {
-        let result = world.raw(method, path, "application/json", &json!({})).await;
+        let result = served.raw(method, path, "application/json", &json!({})).await;
         assert_eq!(refusal(result).0, expected, "{method} {path}");
     }
     let request = http::Request::post("/api/v1/namespaces/default/pods")
         .body(b"{\"metadata\":".to_vec())
         .expect("a request");
-    assert_eq!(refusal(world.client.request_text(request).await).0, 400);
+    assert_eq!(refusal(served.client.request_text(request).await).0, 400);
     assert_eq!(
         refusal(
-            world
+            served
                 .raw("GET", "/api/v1/pods", "application/vnd.kubernetes.protobuf", &Value::Null)
                 .await
         )
@@ -122,11 +122,11 @@ async fn malformed_requests_are_refused_not_fatal() {
 
 #[tokio::test]
 async fn generated_names_differ_and_follow_the_seed() {
-    let world = still().await;
+    let served = still().await;
     let mut value = pod_value("x");
     value["metadata"] = json!({"generateName": "job-"});
-    let one = world.cluster.create(value.clone()).expect("created");
-    let other = world.cluster.create(value.clone()).expect("created");
+    let one = served.cluster.create(value.clone()).expect("created");
+    let other = served.cluster.create(value.clone()).expect("created");
     assert!(one.name().starts_with("job-") && one.name().len() == 9);
     assert_ne!(one.name(), other.name());
     let again = still().await.cluster.create(value).expect("created").name().to_owned();
@@ -137,42 +137,42 @@ async fn generated_names_differ_and_follow_the_seed() {
 async fn a_generated_name_that_is_taken_is_generated_again() {
     // Of so many random suffixes several are equal.
     const N_OBJECTS: usize = 20_000;
-    let world = still().await;
+    let served = still().await;
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"generateName": "a-", "namespace": "default"}});
     let objects = std::iter::repeat_n(object, N_OBJECTS);
     assert_eq!(
-        world.cluster.bulk_create(objects).map_err(|error| error.to_string()),
+        served.cluster.bulk_create(objects).map_err(|error| error.to_string()),
         Ok(N_OBJECTS)
     );
 }
 
 #[tokio::test]
 async fn leases_are_replaced_only_with_their_version() {
-    let world = still().await;
+    let served = still().await;
     let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     let lease = json!({"metadata": {"name": "leader"}, "spec": {"holderIdentity": "one"}});
-    let created = world.raw("POST", path, "", &lease).await.expect("created");
+    let created = served.raw("POST", path, "", &lease).await.expect("created");
     let one = format!("{path}/leader");
-    assert_eq!(refusal(world.raw("PUT", &one, "", &lease).await).0, 422);
+    assert_eq!(refusal(served.raw("PUT", &one, "", &lease).await).0, 422);
     let mut mine = created.clone();
     mine["spec"]["holderIdentity"] = json!("two");
-    world.raw("PUT", &one, "", &mine).await.expect("replaced");
+    served.raw("PUT", &one, "", &mine).await.expect("replaced");
     let mut late = created;
     late["spec"]["holderIdentity"] = json!("three");
-    assert_eq!(refusal(world.raw("PUT", &one, "", &late).await).1, "Conflict");
-    assert_eq!(world.get(&one).await["spec"]["holderIdentity"], "two");
+    assert_eq!(refusal(served.raw("PUT", &one, "", &late).await).1, "Conflict");
+    assert_eq!(served.get(&one).await["spec"]["holderIdentity"], "two");
 }
 
 #[tokio::test]
 async fn bindings_can_be_posted_to_their_own_collection() {
-    let world = still().await;
-    world.create_pod("a").await;
+    let served = still().await;
+    served.create_pod("a").await;
     let binding = json!({"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n"}});
-    world.raw("POST", "/api/v1/namespaces/default/bindings", "", &binding).await.expect("bound");
-    assert_eq!(refusal(world.bind("a", "n").await).0, 409);
+    served.raw("POST", "/api/v1/namespaces/default/bindings", "", &binding).await.expect("bound");
+    assert_eq!(refusal(served.bind("a", "n").await).0, 409);
     assert_eq!(
-        refusal(world.raw("GET", "/api/v1/namespaces/default/bindings", "", &Value::Null).await).0,
+        refusal(served.raw("GET", "/api/v1/namespaces/default/bindings", "", &Value::Null).await).0,
         405
     );
 }

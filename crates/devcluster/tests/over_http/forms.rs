@@ -8,14 +8,14 @@ use kube::{Discovery, ResourceExt};
 use kube_scheduler_devcluster::{DevCluster, EVENTS, KindId, NodeTemplate};
 use serde_json::{Value, json};
 
-use crate::world::{still, with};
+use crate::served_cluster::{still, with};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
 #[tokio::test]
 async fn every_kind_is_discovered() {
-    let world = still().await;
-    let discovery = Discovery::new(world.client.clone()).run().await.expect("discovered");
+    let served = still().await;
+    let discovery = Discovery::new(served.client.clone()).run().await.expect("discovered");
     for kind in KindId::all().map(KindId::get) {
         let group = discovery.get(kind.group).expect("the group is announced");
         let found = group
@@ -24,12 +24,12 @@ async fn every_kind_is_discovered() {
             .any(|(one, _)| one.plural == kind.plural);
         assert!(found, "{}/{} {}", kind.group, kind.version, kind.plural);
     }
-    let version = world.client.apiserver_version().await.expect("a version");
+    let version = served.client.apiserver_version().await.expect("a version");
     assert!(version.git_version.starts_with("v1.36."));
-    assert_eq!(world.get("/readyz").await, "ok");
+    assert_eq!(served.get("/readyz").await, "ok");
     let accept =
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
-    let aggregated = world.raw("GET", "/apis", accept, &Value::Null).await.expect("answered");
+    let aggregated = served.raw("GET", "/apis", accept, &Value::Null).await.expect("answered");
     assert_eq!(aggregated["kind"], "APIGroupDiscoveryList");
 }
 
@@ -46,10 +46,10 @@ fn row(table: &Value, index: usize) -> Vec<(String, Value)> {
 
 #[tokio::test]
 async fn tables_have_the_columns_of_kubectl() {
-    let world = with(DevCluster::builder()).await;
-    world.cluster.add_hollow_nodes(1, &NodeTemplate::default()).expect("added");
-    world.create_pod("a").await;
-    let table = world
+    let served = with(DevCluster::builder()).await;
+    served.cluster.add_hollow_nodes(1, &NodeTemplate::default()).expect("added");
+    served.create_pod("a").await;
+    let table = served
         .raw("GET", "/api/v1/namespaces/default/pods", TABLE, &Value::Null)
         .await
         .expect("answered");
@@ -71,13 +71,13 @@ async fn tables_have_the_columns_of_kubectl() {
     assert_eq!(shown[2].1, "Pending");
     assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
 
-    let table = world
+    let table = served
         .raw("GET", "/api/v1/nodes/hollow-00000", TABLE, &Value::Null)
         .await
         .expect("answered");
     let shown = row(&table, 0);
     assert_eq!((shown[0].1.clone(), shown[1].1.clone()), (json!("hollow-00000"), json!("Ready")));
-    let table = world
+    let table = served
         .raw("GET", "/apis/scheduling.k8s.io/v1/priorityclasses", TABLE, &Value::Null)
         .await
         .expect("answered");
@@ -86,29 +86,29 @@ async fn tables_have_the_columns_of_kubectl() {
 
 #[tokio::test]
 async fn every_kind_has_a_table_even_when_it_is_empty() {
-    let world = still().await;
+    let served = still().await;
     for kind in KindId::all().map(KindId::get).filter(|kind| !kind.review) {
         let prefix =
             if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
         let path = format!("{prefix}/{}/{}", kind.version, kind.plural);
-        let table = world.raw("GET", &path, TABLE, &Value::Null).await.expect("answered");
+        let table = served.raw("GET", &path, TABLE, &Value::Null).await.expect("answered");
         assert_eq!(table["kind"], "Table", "{path}");
     }
 }
 
 #[tokio::test]
 async fn metadata_alone_can_be_asked_for() {
-    let world = still().await;
-    world.create_pod("a").await;
-    let list = world.pods().list_metadata(&ListParams::default()).await.expect("listed");
+    let served = still().await;
+    served.create_pod("a").await;
+    let list = served.pods().list_metadata(&ListParams::default()).await.expect("listed");
     assert_eq!(list.items[0].name_any(), "a");
 }
 
 #[tokio::test]
 async fn events_have_two_forms() {
-    let world = still().await;
-    let events: Api<Event> = Api::namespaced(world.client.clone(), "default");
-    let core: Api<CoreEvent> = Api::namespaced(world.client.clone(), "default");
+    let served = still().await;
+    let events: Api<Event> = Api::namespaced(served.client.clone(), "default");
+    let core: Api<CoreEvent> = Api::namespaced(served.client.clone(), "default");
     let event: Event = serde_json::from_value(json!({
         "metadata": {"name": "a.1", "namespace": "default"}, "eventTime": "2030-01-01T00:00:00.000001Z",
         "reportingController": "default-scheduler", "reportingInstance": "default-scheduler-x", "action": "Binding",
@@ -138,11 +138,11 @@ async fn events_have_two_forms() {
 
 #[tokio::test]
 async fn events_are_bounded_in_number() {
-    let world =
+    let served =
         with(DevCluster::builder().hollow(None).events(10, std::time::Duration::from_secs(60)))
             .await;
     for index in 0..25 {
-        world
+        served
             .cluster
             .create(json!({
                 "apiVersion": "v1", "kind": "Event", "metadata": {"name": format!("e{index}")},
@@ -150,14 +150,14 @@ async fn events_are_bounded_in_number() {
             }))
             .expect("created");
     }
-    assert_eq!(world.cluster.store().count(EVENTS), 10);
-    assert!(world.cluster.get(EVENTS, "default", "e24").is_some());
+    assert_eq!(served.cluster.store().count(EVENTS), 10);
+    assert!(served.cluster.get(EVENTS, "default", "e24").is_some());
 }
 
 #[tokio::test]
 async fn everything_is_allowed() {
-    let world = still().await;
-    let reviews: Api<SelfSubjectAccessReview> = Api::all(world.client.clone());
+    let served = still().await;
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(served.client.clone());
     let review = reviews
         .create(&PostParams::default(), &SelfSubjectAccessReview::default())
         .await
@@ -167,15 +167,15 @@ async fn everything_is_allowed() {
 
 #[tokio::test]
 async fn every_kind_is_described() {
-    let world = still().await;
-    let index = world.get("/openapi/v3").await;
+    let served = still().await;
+    let index = served.get("/openapi/v3").await;
     for kind in KindId::all().map(KindId::get) {
         let path = match kind.group {
             "" => format!("api/{}", kind.version),
             group => format!("apis/{group}/{}", kind.version),
         };
         let url = index["paths"][&path]["serverRelativeURL"].as_str().expect("indexed");
-        let document = world.get(url).await;
+        let document = served.get(url).await;
         let schemas = document["components"]["schemas"].as_object().expect("schemas");
         let wanted = json!([{"group": kind.group, "version": kind.version, "kind": kind.kind}]);
         let own =
@@ -205,8 +205,8 @@ fn references(value: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn a_pod_is_described_with_its_types_and_its_merging() {
-    let world = still().await;
-    let schemas = world.get("/openapi/v3/api/v1").await["components"]["schemas"].clone();
+    let served = still().await;
+    let schemas = served.get("/openapi/v3/api/v1").await["components"]["schemas"].clone();
     assert_eq!(
         schemas["Pod"]["properties"]["spec"],
         json!({"allOf": [{"$ref": "#/components/schemas/PodSpec"}]})
@@ -227,9 +227,9 @@ async fn a_pod_is_described_with_its_types_and_its_merging() {
 
 #[tokio::test]
 async fn the_second_version_of_openapi_is_readable_as_kubectl_asks_for_it() {
-    let world = still().await;
+    let served = still().await;
     let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-    let document = world.raw("GET", "/openapi/v2", accept, &Value::Null).await.expect("answered");
+    let document = served.raw("GET", "/openapi/v2", accept, &Value::Null).await.expect("answered");
     // The version of the format, then title and version of the API, then no paths.
     let text = document.as_str().expect("protobuf that is a text, too");
     assert!(
@@ -239,19 +239,19 @@ async fn the_second_version_of_openapi_is_readable_as_kubectl_asks_for_it() {
     // With the @ of the request it would not be a media type.
     let request = http::Request::get("/openapi/v2").header("Accept", accept);
     let request = request.body(kube::client::Body::empty()).expect("a request");
-    let answer = world.client.send(request).await.expect("answered");
+    let answer = served.client.send(request).await.expect("answered");
     assert_eq!(
         answer.headers()["content-type"],
         "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
     );
-    let json = world.get("/openapi/v2").await;
+    let json = served.get("/openapi/v2").await;
     assert_eq!(json["swagger"], "2.0");
 }
 
 /// A device class in `v1beta2` is the same object as in `v1`, whichever way it was created, read, changed and watched.
 #[tokio::test]
 async fn objects_are_the_same_in_every_version() {
-    let world = still().await;
+    let served = still().await;
     let path = |version: &str| format!("/apis/resource.k8s.io/{version}/deviceclasses");
     let class = |version: &str, name: &str| {
         json!({
@@ -262,11 +262,11 @@ async fn objects_are_the_same_in_every_version() {
     let json = "application/json";
     for (name, version) in [("new", "v1"), ("old", "v1beta2")] {
         let body = class(version, name);
-        let created = world.raw("POST", &path(version), json, &body).await.expect("created");
+        let created = served.raw("POST", &path(version), json, &body).await.expect("created");
         assert_eq!(created["apiVersion"], body["apiVersion"]);
     }
     for version in ["v1", "v1beta2"] {
-        let list = world.get(&path(version)).await;
+        let list = served.get(&path(version)).await;
         assert_eq!(list["apiVersion"], format!("resource.k8s.io/{version}"));
         let items = list["items"].as_array().expect("items");
         let of_items: Vec<_> =
@@ -275,18 +275,19 @@ async fn objects_are_the_same_in_every_version() {
         assert_eq!(of_items, [(&own, &json!("new")), (&own, &json!("old"))]);
     }
 
-    let mut old = world.get(&format!("{}/new", path("v1beta2"))).await;
+    let mut old = served.get(&format!("{}/new", path("v1beta2"))).await;
     old["spec"]["extendedResourceName"] = "example.com/other".into();
     let one = format!("{}/new", path("v1beta2"));
-    let stored = world.raw("PUT", &one, json, &old).await.expect("replaced");
+    let stored = served.raw("PUT", &one, json, &old).await.expect("replaced");
     assert_eq!(stored["apiVersion"], "resource.k8s.io/v1beta2");
-    let new = world.get(&format!("{}/new", path("v1"))).await;
+    let new = served.get(&format!("{}/new", path("v1"))).await;
     assert_eq!(new["apiVersion"], "resource.k8s.io/v1");
     assert_eq!(new["spec"], stored["spec"]);
     assert_eq!(new["metadata"], stored["metadata"]);
 
-    let watched =
-        world.get(&format!("{}?watch=1&resourceVersion=0&timeoutSeconds=1", path("v1beta2"))).await;
+    let watched = served
+        .get(&format!("{}?watch=1&resourceVersion=0&timeoutSeconds=1", path("v1beta2")))
+        .await;
     let lines: Vec<Value> = watched
         .as_str()
         .expect("events")
@@ -298,21 +299,21 @@ async fn objects_are_the_same_in_every_version() {
     assert!(versions.iter().all(|version| *version == "resource.k8s.io/v1beta2"), "{lines:?}");
 
     // An object of another version than that in the path is refused.
-    let refused = world.raw("POST", &path("v1beta2"), json, &class("v1", "x")).await;
+    let refused = served.raw("POST", &path("v1beta2"), json, &class("v1", "x")).await;
     let kube::Error::Api(status) = refused.expect_err("refused") else { panic!() };
     assert_eq!(status.code, 400);
 
-    world
+    served
         .raw("DELETE", &format!("{}/new", path("v1beta2")), json, &Value::Null)
         .await
         .expect("gone");
-    let list = world.get(&path("v1")).await;
+    let list = served.get(&path("v1")).await;
     assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
 }
 
 #[tokio::test]
 async fn an_apply_in_one_version_is_seen_in_another() {
-    let world = still().await;
+    let served = still().await;
     let rule = json!({
         "apiVersion": "resource.k8s.io/v1alpha3", "kind": "DeviceTaintRule",
         "metadata": {"name": "all"},
@@ -328,15 +329,15 @@ async fn an_apply_in_one_version_is_seen_in_another() {
             .expect("a request")
     };
     let applied = request("application/apply-patch+yaml", "v1alpha3", &rule);
-    let applied: Value = world.client.request(applied).await.expect("applied");
+    let applied: Value = served.client.request(applied).await.expect("applied");
     assert_eq!(applied["apiVersion"], "resource.k8s.io/v1alpha3");
-    let seen = world.get(&path("v1beta2")).await;
+    let seen = served.get(&path("v1beta2")).await;
     assert_eq!(seen["apiVersion"], "resource.k8s.io/v1beta2");
     assert_eq!(seen["spec"], applied["spec"]);
 
     let patch = json!({"spec": {"taint": {"value": "changed"}}});
     let patched = request("application/merge-patch+json", "v1alpha3", &patch);
-    let patched: Value = world.client.request(patched).await.expect("patched");
+    let patched: Value = served.client.request(patched).await.expect("patched");
     assert_eq!(patched["apiVersion"], "resource.k8s.io/v1alpha3");
-    assert_eq!(world.get(&path("v1beta2")).await["spec"]["taint"]["value"], "changed");
+    assert_eq!(served.get(&path("v1beta2")).await["spec"]["taint"]["value"], "changed");
 }

@@ -5,18 +5,18 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use http::Request;
 use serde_json::{Value, json};
 
-use crate::world::{World, refusal, still};
+use crate::served_cluster::{ServedCluster, refusal, still};
 
 const BODIES: &str = include_str!("data/kubectl.txt");
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-async fn post(world: &World, path: &str, body: Vec<u8>) -> Result<Value, kube::Error> {
+async fn post(served: &ServedCluster, path: &str, body: Vec<u8>) -> Result<Value, kube::Error> {
     let request = Request::post(path)
         .header("Content-Type", PROTOBUF)
         .header("Accept", format!("{PROTOBUF},application/json"))
         .body(body)
         .expect("a request");
-    let text = world.client.request_text(request).await?;
+    let text = served.client.request_text(request).await?;
     Ok(serde_json::from_str(&text).expect("json"))
 }
 
@@ -29,7 +29,7 @@ fn recorded() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
 
 #[tokio::test]
 async fn what_kubectl_creates_is_created() {
-    let world = still().await;
+    let served = still().await;
     let expected = [
         ("namespaces/foo", "/metadata/name", json!("foo")),
         ("configmaps/c", "/data", json!({"a": "b"})),
@@ -66,7 +66,7 @@ async fn what_kubectl_creates_is_created() {
     let mut created = Vec::new();
     for (path, body) in recorded() {
         let object =
-            post(&world, path, body).await.unwrap_or_else(|error| panic!("{path}: {error}"));
+            post(&served, path, body).await.unwrap_or_else(|error| panic!("{path}: {error}"));
         let plural = path.rsplit('/').next().expect("a plural");
         created.push((
             format!("{plural}/{}", object["metadata"]["name"].as_str().unwrap_or("")),
@@ -81,19 +81,19 @@ async fn what_kubectl_creates_is_created() {
 
 #[tokio::test]
 async fn what_is_not_known_is_refused_by_name_and_not_stored() {
-    let world = still().await;
+    let served = still().await;
     let (path, mut body) =
         recorded().find(|(path, _)| path.ends_with("/configmaps")).expect("recorded");
     // A field more at the beginning of the config map, which is 27 bytes long.
     let at = body.windows(2).position(|pair| pair == [0x12, 27]).expect("the config map");
     body[at + 1] += 3;
     body.splice(at + 2..at + 2, [0x4a, 0x01, b'x']);
-    let (code, _, message) = refusal(post(&world, path, body).await);
+    let (code, _, message) = refusal(post(&served, path, body).await);
     assert_eq!(code, 400, "{message}");
     assert!(
         message.contains("has the field number 9, which this server does not know"),
         "{message}"
     );
-    let maps = world.get("/api/v1/namespaces/default/configmaps").await;
+    let maps = served.get("/api/v1/namespaces/default/configmaps").await;
     assert_eq!(maps["items"], json!([]));
 }

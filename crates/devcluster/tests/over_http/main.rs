@@ -9,7 +9,7 @@ mod kubectl;
 mod lists;
 mod patches;
 mod pods;
+mod served_cluster;
 mod volumes;
 mod watches;
 mod workloads;
-mod world;

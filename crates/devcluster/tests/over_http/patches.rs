@@ -6,10 +6,10 @@ use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::world::{World, pod_value, refusal, still};
+use crate::served_cluster::{ServedCluster, pod_value, refusal, still};
 
 async fn raw_patch(
-    world: &World,
+    served: &ServedCluster,
     content_type: &str,
     path: &str,
     body: Value,
@@ -20,38 +20,38 @@ async fn raw_patch(
         .header("Content-Type", content_type)
         .body(serde_json::to_vec(&body).expect("json"))
         .expect("a request");
-    world.client.request_text(request).await.map(|text| serde_json::from_str(&text).expect("json"))
+    served.client.request_text(request).await.map(|text| serde_json::from_str(&text).expect("json"))
 }
 
 #[tokio::test]
 async fn merge_patch_replaces_lists_and_removes_nulls() {
-    let world = still().await;
-    world.create_pod("a").await;
+    let served = still().await;
+    served.create_pod("a").await;
     let patch = Patch::Merge(
         json!({"metadata": {"labels": {"x": "1", "y": "2"}, "finalizers": ["example.com/a"]}}),
     );
-    let pod = world.pods().patch("a", &PatchParams::default(), &patch).await.expect("patched");
+    let pod = served.pods().patch("a", &PatchParams::default(), &patch).await.expect("patched");
     assert_eq!(pod.labels().len(), 2);
     let patch = Patch::Merge(json!({"metadata": {"labels": {"x": null}}}));
-    let pod = world.pods().patch("a", &PatchParams::default(), &patch).await.expect("patched");
+    let pod = served.pods().patch("a", &PatchParams::default(), &patch).await.expect("patched");
     assert_eq!(pod.labels().keys().collect::<Vec<_>>(), ["y"]);
 }
 
 #[tokio::test]
 async fn strategic_patch_merges_conditions_by_type() {
-    let world = still().await;
-    world.create_pod("a").await;
+    let served = still().await;
+    served.create_pod("a").await;
     let patch = |status: &str, kind: &str| {
         Patch::Strategic(json!({"status": {"conditions": [{"type": kind, "status": status}]}}))
     };
     let params = PatchParams::default();
-    world
+    served
         .pods()
         .patch_status("a", &params, &patch("False", "PodScheduled"))
         .await
         .expect("patched");
-    world.pods().patch_status("a", &params, &patch("True", "Ready")).await.expect("patched");
-    let pod = world
+    served.pods().patch_status("a", &params, &patch("True", "Ready")).await.expect("patched");
+    let pod = served
         .pods()
         .patch_status("a", &params, &patch("True", "PodScheduled"))
         .await
@@ -64,21 +64,25 @@ async fn strategic_patch_merges_conditions_by_type() {
 
 #[tokio::test]
 async fn json_patch_tests_and_replaces() {
-    let world = still().await;
-    world.create_pod("a").await;
+    let served = still().await;
+    served.create_pod("a").await;
     let path = "/api/v1/namespaces/default/pods/a";
     let patch = json!([{"op": "add", "path": "/metadata/labels", "value": {"x": "1"}}]);
-    let pod = raw_patch(&world, "application/json-patch+json", path, patch).await.expect("patched");
+    let pod =
+        raw_patch(&served, "application/json-patch+json", path, patch).await.expect("patched");
     assert_eq!(pod["metadata"]["labels"]["x"], "1");
     let patch = json!([{"op": "test", "path": "/metadata/labels/x", "value": "2"}]);
-    assert_eq!(refusal(raw_patch(&world, "application/json-patch+json", path, patch).await).0, 422);
-    assert_eq!(refusal(raw_patch(&world, "text/plain", path, json!({})).await).0, 415);
+    assert_eq!(
+        refusal(raw_patch(&served, "application/json-patch+json", path, patch).await).0,
+        422
+    );
+    assert_eq!(refusal(raw_patch(&served, "text/plain", path, json!({})).await).0, 415);
 }
 
 #[tokio::test]
 async fn apply_creates_owns_and_removes() {
-    let world = still().await;
-    let api: Api<ConfigMap> = Api::namespaced(world.client.clone(), "default");
+    let served = still().await;
+    let api: Api<ConfigMap> = Api::namespaced(served.client.clone(), "default");
     let config = |data: Value| {
         Patch::Apply(
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}),
@@ -115,8 +119,8 @@ async fn apply_creates_owns_and_removes() {
 
 #[tokio::test]
 async fn status_and_spec_are_separate() {
-    let world = still().await;
-    let api: Api<Deployment> = Api::namespaced(world.client.clone(), "default");
+    let served = still().await;
+    let api: Api<Deployment> = Api::namespaced(served.client.clone(), "default");
     let deployment: Deployment = serde_json::from_value(json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
         "spec": {
@@ -149,14 +153,14 @@ async fn status_and_spec_are_separate() {
 
 #[tokio::test]
 async fn stale_replacements_conflict_and_idle_ones_take_no_version() {
-    let world = still().await;
-    let old = world.create_pod("a").await;
-    let same = world.pods().replace("a", &PostParams::default(), &old).await.expect("replaced");
+    let served = still().await;
+    let old = served.create_pod("a").await;
+    let same = served.pods().replace("a", &PostParams::default(), &old).await.expect("replaced");
     assert_eq!(same.resource_version(), old.resource_version());
     let patch = Patch::Merge(json!({"metadata": {"annotations": {"x": "y"}}}));
-    world.pods().patch("a", &PatchParams::default(), &patch).await.expect("patched");
+    served.pods().patch("a", &PatchParams::default(), &patch).await.expect("patched");
     let (code, reason, message) =
-        refusal(world.pods().replace("a", &PostParams::default(), &old).await);
+        refusal(served.pods().replace("a", &PostParams::default(), &old).await);
     assert_eq!((code, reason.as_str()), (409, "Conflict"));
     assert!(
         message.starts_with(
@@ -167,13 +171,13 @@ async fn stale_replacements_conflict_and_idle_ones_take_no_version() {
 
 #[tokio::test]
 async fn a_dry_run_stores_nothing() {
-    let world = still().await;
-    let before = world.cluster.store().resource_version();
-    let pod = crate::world::pod("a");
-    world
+    let served = still().await;
+    let before = served.cluster.store().resource_version();
+    let pod = crate::served_cluster::pod("a");
+    served
         .pods()
         .create(&PostParams { dry_run: true, ..PostParams::default() }, &pod)
         .await
         .expect("checked");
-    assert_eq!(world.cluster.store().resource_version(), before);
+    assert_eq!(served.cluster.store().resource_version(), before);
 }

@@ -11,19 +11,19 @@ use kube_scheduler_devcluster::{DevCluster, NodeTemplate};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::world::{World, next, watch, with};
+use crate::served_cluster::{ServedCluster, next, watch, with};
 
-async fn world() -> World {
-    let world = with(DevCluster::builder().workloads(true)).await;
-    world.cluster.add_hollow_nodes(2, &NodeTemplate::default()).expect("added");
-    world
+async fn served() -> ServedCluster {
+    let served = with(DevCluster::builder().workloads(true)).await;
+    served.cluster.add_hollow_nodes(2, &NodeTemplate::default()).expect("added");
+    served
 }
 
-fn api<K>(world: &World) -> Api<K>
+fn api<K>(served: &ServedCluster) -> Api<K>
 where
     K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
 {
-    Api::namespaced(world.client.clone(), "default")
+    Api::namespaced(served.client.clone(), "default")
 }
 
 /// Follows an object until it is as wanted.
@@ -62,8 +62,8 @@ fn is_available(deployment: &Deployment, wanted: i32) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_runs_is_scaled_and_goes_with_its_pods() {
-    let world = world().await;
-    let deployments: Api<Deployment> = api(&world);
+    let served = served().await;
+    let deployments: Api<Deployment> = api(&served);
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
         "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template()},
@@ -97,14 +97,14 @@ async fn a_deployment_runs_is_scaled_and_goes_with_its_pods() {
         }
     }
     let all = ListParams::default();
-    assert!(api::<ReplicaSet>(&world).list(&all).await.expect("listed").items.is_empty());
-    assert!(api::<Pod>(&world).list(&all).await.expect("listed").items.is_empty());
+    assert!(api::<ReplicaSet>(&served).list(&all).await.expect("listed").items.is_empty());
+    assert!(api::<Pod>(&served).list(&all).await.expect("listed").items.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_completes() {
-    let world = world().await;
-    let jobs: Api<Job> = api(&world);
+    let served = served().await;
+    let jobs: Api<Job> = api(&served);
     let mut template = template();
     template["spec"]["restartPolicy"] = "Never".into();
     // Else they would run for a second.

@@ -11,20 +11,20 @@ use kube_scheduler_devcluster::{DevCluster, DevClusterBuilder};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-pub(crate) struct World {
+pub(crate) struct ServedCluster {
     pub(crate) cluster: DevCluster,
     pub(crate) client: Client,
 }
 
 /// A cluster without hollow nodes and controllers, where nothing happens but what the test does.
-pub(crate) async fn still() -> World {
+pub(crate) async fn still() -> ServedCluster {
     with(DevCluster::builder().hollow(None).disruption_controller(false).volumes(None)).await
 }
 
-pub(crate) async fn with(builder: DevClusterBuilder) -> World {
+pub(crate) async fn with(builder: DevClusterBuilder) -> ServedCluster {
     let cluster = builder.start().await.expect("starts");
     let client = client(&cluster);
-    World { cluster, client }
+    ServedCluster { cluster, client }
 }
 
 pub(crate) fn client(cluster: &DevCluster) -> Client {
@@ -34,7 +34,7 @@ pub(crate) fn client(cluster: &DevCluster) -> Client {
     Client::try_from(config).expect("a client")
 }
 
-impl World {
+impl ServedCluster {
     pub(crate) fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), "default")
     }
