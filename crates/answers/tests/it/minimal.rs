@@ -24,7 +24,7 @@ const GIB: u64 = 1 << 30;
 
 /// A cluster, and a pod that comes to it, as texts.
 #[derive(Clone, Debug)]
-struct World {
+struct Case {
     nodes: Vec<Value>,
     pods: Vec<Value>,
     /// Claims, volumes, classes and devices, by name.
@@ -138,8 +138,8 @@ impl Change {
         }
     }
 
-    fn apply(&self, world: &mut World) {
-        let spec = &mut world.asked["spec"];
+    fn apply(&self, case: &mut Case) {
+        let spec = &mut case.asked["spec"];
         match self {
             Self::Lower { resource, to, .. } => {
                 let unit = if *resource == "cpu" { "m" } else { "" };
@@ -155,25 +155,25 @@ impl Change {
                 constraint(spec, key)["whenUnsatisfiable"] = "ScheduleAnyway".into();
             }
             Self::FewerDevices { to, .. } => {
-                let claim = world.objects.get_mut("gpus").unwrap();
+                let claim = case.objects.get_mut("gpus").unwrap();
                 claim["spec"]["devices"]["requests"][0]["exactly"]["count"] = (*to).into();
             }
             // Left as one that is always true, so that the others keep their places.
             Self::DropDeviceSelector(at) => {
-                let claim = world.objects.get_mut("gpus").unwrap();
+                let claim = case.objects.get_mut("gpus").unwrap();
                 claim["spec"]["devices"]["requests"][0]["exactly"]["selectors"][at] =
                     json!({"cel": {"expression": "true"}});
             }
             Self::DropDeviceConstraint => {
-                let claim = world.objects.get_mut("gpus").unwrap();
+                let claim = case.objects.get_mut("gpus").unwrap();
                 claim["spec"]["devices"]["constraints"] = json!([]);
             }
             Self::Move { key, to } => {
-                let volume = world.objects.get_mut("volume").unwrap();
+                let volume = case.objects.get_mut("volume").unwrap();
                 volume["spec"]["nodeAffinity"] = at(key, to);
             }
             Self::Allow { key, to } => {
-                let class = world.objects.get_mut("fast").unwrap();
+                let class = case.objects.get_mut("fast").unwrap();
                 let term = json!({"matchLabelExpressions": [{"key": key, "values": [to]}]});
                 class["allowedTopologies"].as_array_mut().unwrap().push(term);
             }
@@ -192,21 +192,21 @@ impl Change {
             Self::DropAffinity => spec["affinity"]["nodeAffinity"] = Value::Null,
             Self::Uncordon(node) => {
                 let is_it = |it: &&mut Value| it["metadata"]["name"] == **node;
-                let node = world.nodes.iter_mut().find(is_it).unwrap();
+                let node = case.nodes.iter_mut().find(is_it).unwrap();
                 node["spec"]["unschedulable"] = false.into();
             }
             Self::ScaleDown { pods, .. } => {
                 let goes = |pod: &Value| pods.iter().any(|gone| pod["metadata"]["name"] == **gone);
-                world.pods.retain(|pod| !goes(pod));
+                case.pods.retain(|pod| !goes(pod));
             }
             Self::Priority { to, .. } => spec["priority"] = (*to).into(),
             Self::NodeLike(node) => {
                 let is_it = |it: &&Value| it["metadata"]["name"] == **node;
-                let mut new = world.nodes.iter().find(is_it).unwrap().clone();
+                let mut new = case.nodes.iter().find(is_it).unwrap().clone();
                 new["metadata"]["name"] = "new".into();
                 new["metadata"]["labels"][HOST_NAME] = "new".into();
                 new["spec"]["unschedulable"] = false.into();
-                world.nodes.push(new);
+                case.nodes.push(new);
             }
         }
     }
@@ -398,7 +398,7 @@ fn asked(numbers: &mut Numbers) -> Value {
     })
 }
 
-impl World {
+impl Case {
     fn new(seed: u64) -> Self {
         let mut numbers = Numbers::new(seed);
         let n_nodes = 1 + numbers.below(4);
@@ -420,30 +420,30 @@ impl World {
             }
             pods.push(pod);
         }
-        let mut world = Self { nodes, pods, objects: BTreeMap::new(), asked: asked(&mut numbers) };
+        let mut case = Self { nodes, pods, objects: BTreeMap::new(), asked: asked(&mut numbers) };
         if numbers.one_in(5) {
-            volumes(n_nodes, &mut numbers, &mut world.objects);
-            world.asked["spec"]["volumes"] =
+            volumes(n_nodes, &mut numbers, &mut case.objects);
+            case.asked["spec"]["volumes"] =
                 json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
         }
         if numbers.one_in(5) {
-            devices(n_nodes, &mut numbers, &mut world.objects);
-            world.asked["spec"]["resourceClaims"] =
+            devices(n_nodes, &mut numbers, &mut case.objects);
+            case.asked["spec"]["resourceClaims"] =
                 json!([{"name": "gpus", "resourceClaimName": "gpus"}]);
-            world.asked["spec"]["containers"][0]["resources"]["claims"] = json!([{"name": "gpus"}]);
+            case.asked["spec"]["containers"][0]["resources"]["claims"] = json!([{"name": "gpus"}]);
         }
-        world
+        case
     }
 
     fn changed(&self, changes: &[&Change]) -> Self {
-        let mut world = self.clone();
-        changes.iter().for_each(|change| change.apply(&mut world));
+        let mut case = self.clone();
+        changes.iter().for_each(|change| change.apply(&mut case));
         for side in SIDES {
-            if let Some(terms) = world.asked["spec"]["affinity"][side][REQUIRED].as_array_mut() {
+            if let Some(terms) = case.asked["spec"]["affinity"][side][REQUIRED].as_array_mut() {
                 terms.retain(|term| !term.is_null());
             }
         }
-        world
+        case
     }
 
     fn cluster(&self) -> Cluster {
@@ -645,9 +645,9 @@ fn every_proposal_fits_and_the_first_is_the_smallest() {
     let mut larger: Vec<String> = Vec::new();
     let mut codes: BTreeMap<&str, u64> = BTreeMap::new();
     for seed in 0..n_worlds {
-        let world = World::new(seed);
-        let Some(suggested) = world.suggested() else { continue };
-        let all = world.all_changes();
+        let case = Case::new(seed);
+        let Some(suggested) = case.suggested() else { continue };
+        let all = case.all_changes();
         for one in &suggested {
             let changes: Vec<&Change> = one
                 .changes
@@ -657,7 +657,7 @@ fn every_proposal_fits_and_the_first_is_the_smallest() {
                     change.unwrap_or_else(|| panic!("seed {seed}: {text:?} is no known change"))
                 })
                 .collect();
-            assert!(world.is_placed(&changes), "seed {seed}: not placed after {changes:?}");
+            assert!(case.is_placed(&changes), "seed {seed}: not placed after {changes:?}");
             n_proposals += 1;
             let size: u64 = changes.iter().map(|change| change.size()).sum();
             assert_eq!(u64::from(one.size), size + one.victims.len() as u64, "seed {seed}");
@@ -666,7 +666,7 @@ fn every_proposal_fits_and_the_first_is_the_smallest() {
         n_compared += 1;
         n_pairs += u64::from(suggested.first().is_some_and(|one| one.codes.len() == 2));
         let limit = suggested.first().map_or(u64::MAX, |one| u64::from(one.size));
-        if let Some((size, changes)) = world.smallest(limit) {
+        if let Some((size, changes)) = case.smallest(limit) {
             let first = suggested.first().map(|one| (one.size, &one.changes));
             larger.push(format!("seed {seed}: {first:?}, smaller: {size} by {changes:?}"));
         }

@@ -91,13 +91,13 @@ pub(super) fn ops(n: usize) -> impl Strategy<Value = Vec<Op>> {
 
 /// A state with everything it is compared with.
 #[derive(Clone, Default)]
-pub(super) struct World {
+pub(super) struct CheckedCluster {
     pub(super) cluster: ClusterState,
     model: Model,
     follower: Follower,
 }
 
-impl World {
+impl CheckedCluster {
     /// Applies an operation to state and model, and compares what they answer.
     pub(super) fn apply(&mut self, op: &Op) {
         let Self { cluster, model, follower } = self;
@@ -310,21 +310,21 @@ proptest! {
     /// Forks go their own ways: each of the two is compared after every step of the other.
     #[test]
     fn every_history_gives_what_the_model_gives(ops in ops(90)) {
-        let (mut world, mut other) = (World::default(), World::default());
+        let (mut checked, mut other) = (CheckedCluster::default(), CheckedCluster::default());
         for op in &ops {
             match op {
-                Op::Fork => other = world.clone(),
-                Op::SwapFork => std::mem::swap(&mut world, &mut other),
-                _ => world.apply(op),
+                Op::Fork => other = checked.clone(),
+                Op::SwapFork => std::mem::swap(&mut checked, &mut other),
+                _ => checked.apply(op),
             }
-            world.assert_sound();
+            checked.assert_sound();
             other.assert_sound();
         }
     }
 
     #[test]
     fn the_same_history_gives_the_same_slots_and_orders(ops in ops(60)) {
-        let (mut a, mut b) = (World::default(), World::default());
+        let (mut a, mut b) = (CheckedCluster::default(), CheckedCluster::default());
         for op in &ops {
             a.apply(op);
         }
@@ -334,8 +334,8 @@ proptest! {
             b.apply(op);
             drop(fork);
         }
-        let show = |world: &World| {
-            let cluster = &world.cluster;
+        let show = |checked: &CheckedCluster| {
+            let cluster = &checked.cluster;
             let names: Vec<_> = (0..cluster.capacity())
                 .map(|at| cluster.node_name(crate::NodeIdx::from_index(at)).cloned())
                 .collect();

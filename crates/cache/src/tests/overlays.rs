@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::fixtures::{N_CLAIMS, N_PODS, claim, node, pod, pod_uid};
-use super::operations::{World, ops};
+use super::operations::{CheckedCluster, ops};
 use crate::columns::{NodeVolumes, UsedVolume};
 use crate::{ClusterState, NodeOverlay, check};
 
@@ -40,11 +40,11 @@ proptest! {
         history in ops(30),
         changes in prop::collection::vec((any::<bool>(), any::<u8>(), any::<u32>()), 0..30),
     ) {
-        let mut world = World::default();
+        let mut checked = CheckedCluster::default();
         for op in &history {
-            world.apply(op);
+            checked.apply(op);
         }
-        let cluster = &mut world.cluster;
+        let cluster = &mut checked.cluster;
         let idx = cluster.add_node(node(0, 0));
         let mut fork = cluster.clone();
         let mut overlay = NodeOverlay::new(idx);

@@ -6,7 +6,7 @@ use kube_scheduler_framework::{
 use kube_scheduler_queue::Place;
 
 use crate::toy::Toy;
-use crate::world::{World, pod, running};
+use crate::toy_scheduler::{ToyScheduler, pod, running};
 
 fn full(name: &'static str) -> Toy {
     Toy::new(name)
@@ -18,11 +18,11 @@ fn full(name: &'static str) -> Toy {
 
 #[test]
 fn a_pod_goes_through_every_point_and_stays_assumed_until_it_is_seen() {
-    let mut world = World::new(vec![full("A"), full("B")]);
+    let mut scheduler = ToyScheduler::new(vec![full("A"), full("B")]);
     let p = pod("p");
-    assert_eq!(world.try_pod(&p), "assumed n1");
+    assert_eq!(scheduler.try_pod(&p), "assumed n1");
     assert_eq!(
-        world.calls(),
+        scheduler.calls(),
         [
             "A.Reserve(p)",
             "B.Reserve(p)",
@@ -36,24 +36,24 @@ fn a_pod_goes_through_every_point_and_stays_assumed_until_it_is_seen() {
         ]
     );
     assert_eq!(
-        world.effects(),
+        scheduler.effects(),
         ["patch ns/p uid=p-uid nominated=n1", "bind #1 ns/p uid=p-uid node=n1"]
     );
-    assert!(world.is_assumed(&p) && world.engine.n_binding() == 1);
+    assert!(scheduler.is_assumed(&p) && scheduler.engine.n_binding() == 1);
 
-    world.written(1, Ok(()));
+    scheduler.written(1, Ok(()));
     assert_eq!(
-        world.effects(),
+        scheduler.effects(),
         ["event ns/p Normal Scheduled Binding \"Successfully assigned ns/p to n1\""]
     );
-    assert_eq!(world.calls(), ["A.PostBind(p)", "B.PostBind(p)"]);
-    assert!(world.is_assumed(&p), "the watch has not shown it on the node yet");
-    assert_eq!(world.engine.profile_counts()[0].scheduled, 1);
+    assert_eq!(scheduler.calls(), ["A.PostBind(p)", "B.PostBind(p)"]);
+    assert!(scheduler.is_assumed(&p), "the watch has not shown it on the node yet");
+    assert_eq!(scheduler.engine.profile_counts()[0].scheduled, 1);
 
-    world.apply(&running("p", "n1"));
-    assert!(world.is_clean());
-    assert_eq!(world.engine.cluster().all_pods().count(), 1);
-    assert_eq!((world.attempt(), world.place("p")), ("nobody".into(), None));
+    scheduler.apply(&running("p", "n1"));
+    assert!(scheduler.is_clean());
+    assert_eq!(scheduler.engine.cluster().all_pods().count(), 1);
+    assert_eq!((scheduler.attempt(), scheduler.place("p")), ("nobody".into(), None));
 }
 
 #[test]
@@ -85,23 +85,23 @@ fn reserve_and_permit_may_reject_or_fail() {
         ),
     ];
     for (change, status, outcome, place) in cases {
-        let mut world = World::new(vec![
+        let mut scheduler = ToyScheduler::new(vec![
             full("A"),
             change(Toy::new("B"), status),
             Toy::new("C").unreserve(|_, _| ()),
         ]);
-        assert_eq!(world.try_pod(&pod("p")), outcome);
+        assert_eq!(scheduler.try_pod(&pod("p")), outcome);
         assert_eq!(
-            world.calls_at("Unreserve"),
+            scheduler.calls_at("Unreserve"),
             ["C.Unreserve(p)", "B.Unreserve(p)", "A.Unreserve(p)"],
             "all of them, in reverse order, whichever has failed"
         );
-        assert_eq!(world.place("p"), Some(place), "{outcome}");
-        assert!(world.is_clean());
+        assert_eq!(scheduler.place("p"), Some(place), "{outcome}");
+        assert!(scheduler.is_clean());
         let (_, message) = outcome.split_once(' ').unwrap();
         let reason = if place == Place::ErrorBackoff { "SchedulerError" } else { "Unschedulable" };
         assert_eq!(
-            world.effects(),
+            scheduler.effects(),
             [
                 format!("event ns/p Warning FailedScheduling Scheduling {message:?}"),
                 format!(
@@ -114,10 +114,10 @@ fn reserve_and_permit_may_reject_or_fail() {
 
 #[test]
 fn a_permit_that_answers_nonsense_is_an_error() {
-    let mut world =
-        World::new(vec![Toy::new("A").permit(|_, _| PermitDecision::deny(Status::skip()))]);
-    assert!(world.try_pod(&pod("p")).starts_with("error running Permit plugin \"A\""));
-    assert!(world.is_clean());
+    let mut scheduler =
+        ToyScheduler::new(vec![Toy::new("A").permit(|_, _| PermitDecision::deny(Status::skip()))]);
+    assert!(scheduler.try_pod(&pod("p")).starts_with("error running Permit plugin \"A\""));
+    assert!(scheduler.is_clean());
 }
 
 #[test]
@@ -126,40 +126,40 @@ fn bind_plugins_are_asked_until_one_takes_the_pod() {
     let later = Toy::new("C")
         .bind(|_, _| BindOutcome::Pending(Box::pin(std::future::ready(Status::skip()))));
     let takes = Toy::new("D").bind(|_, _| BindOutcome::Ready(Status::SUCCESS));
-    let mut world = World::new(vec![skips("A"), skips("B"), later, takes]);
-    world.try_pod(&pod("p"));
-    assert_eq!(world.calls(), ["A.Bind(p)", "B.Bind(p)", "C.Bind(p)"]);
-    assert_eq!(world.effects(), ["await #1 C"]);
-    world.finished(1, Status::skip());
-    assert_eq!(world.calls(), ["D.Bind(p)"], "Base comes later and is not asked");
-    assert_eq!(world.effects().len(), 1, "the event of success");
-    assert_eq!(world.engine.n_binding(), 0);
+    let mut scheduler = ToyScheduler::new(vec![skips("A"), skips("B"), later, takes]);
+    scheduler.try_pod(&pod("p"));
+    assert_eq!(scheduler.calls(), ["A.Bind(p)", "B.Bind(p)", "C.Bind(p)"]);
+    assert_eq!(scheduler.effects(), ["await #1 C"]);
+    scheduler.finished(1, Status::skip());
+    assert_eq!(scheduler.calls(), ["D.Bind(p)"], "Base comes later and is not asked");
+    assert_eq!(scheduler.effects().len(), 1, "the event of success");
+    assert_eq!(scheduler.engine.n_binding(), 0);
 }
 
 #[test]
 fn a_pod_that_every_bind_plugin_skips_backs_off() {
-    let mut world = World::configured(
+    let mut scheduler = ToyScheduler::configured(
         vec![Toy::sorter("Sort"), Toy::new("A").bind(|_, _| BindOutcome::Ready(Status::skip()))],
-        |config, _| config.profiles = vec![crate::world::profile("s", &["Sort", "A"])],
+        |config, _| config.profiles = vec![crate::toy_scheduler::profile("s", &["Sort", "A"])],
     );
-    world.node("n1");
-    world.try_pod(&pod("p"));
-    assert_eq!(world.place("p"), Some(Place::ErrorBackoff));
-    assert!(world.is_clean());
+    scheduler.node("n1");
+    scheduler.try_pod(&pod("p"));
+    assert_eq!(scheduler.place("p"), Some(Place::ErrorBackoff));
+    assert!(scheduler.is_clean());
 }
 
 #[test]
 fn a_binding_that_cannot_be_written_backs_off_with_event_and_condition() {
-    let mut world = World::new(vec![full("A"), full("B")]);
+    let mut scheduler = ToyScheduler::new(vec![full("A"), full("B")]);
     let p = pod("p");
-    world.try_pod(&p);
-    world.calls();
-    world.effects();
-    world.written(1, Err("conflict"));
-    assert_eq!(world.calls(), ["B.Unreserve(p)", "A.Unreserve(p)"]);
+    scheduler.try_pod(&p);
+    scheduler.calls();
+    scheduler.effects();
+    scheduler.written(1, Err("conflict"));
+    assert_eq!(scheduler.calls(), ["B.Unreserve(p)", "A.Unreserve(p)"]);
     let message = "running Bind plugin \\\"Base\\\": conflict";
     assert_eq!(
-        world.effects(),
+        scheduler.effects(),
         [
             format!("event ns/p Warning FailedScheduling Scheduling \"{message}\""),
             format!(
@@ -167,9 +167,9 @@ fn a_binding_that_cannot_be_written_backs_off_with_event_and_condition() {
             ),
         ]
     );
-    assert_eq!(world.place("p"), Some(Place::ErrorBackoff));
-    assert!(world.is_clean());
-    let counts = world.engine.profile_counts()[0];
+    assert_eq!(scheduler.place("p"), Some(Place::ErrorBackoff));
+    assert!(scheduler.is_clean());
+    let counts = scheduler.engine.profile_counts()[0];
     assert_eq!((counts.scheduled, counts.error), (0, 1));
 }
 
@@ -181,7 +181,7 @@ fn what_a_failed_binding_held_is_offered_to_others_whoever_failed() {
             "Unschedulable" => Status::unschedulable("no"),
             _ => Status::error("no"),
         };
-        let mut world = World::new(vec![
+        let mut scheduler = ToyScheduler::new(vec![
             Toy::new("A")
                 .filter(|pod, _| {
                     if &*pod.name == "q" { Status::unschedulable("full") } else { Status::SUCCESS }
@@ -189,13 +189,13 @@ fn what_a_failed_binding_held_is_offered_to_others_whoever_failed() {
                 .bind(move |_, _| BindOutcome::Ready(answer()))
                 .wants(EventRegistration::always(ClusterEvent::ASSIGNED_POD_DELETE)),
         ]);
-        world.try_pod(&pod("q"));
-        assert_eq!(world.place("q"), Some(Place::Unschedulable));
-        world.apply(&pod("p"));
-        world.attempt();
-        assert_eq!(world.place("q"), Some(Place::Backoff), "{reason}");
-        assert_eq!(world.place("p"), Some(Place::ErrorBackoff), "{reason}");
-        assert!(world.effects().iter().any(|effect| {
+        scheduler.try_pod(&pod("q"));
+        assert_eq!(scheduler.place("q"), Some(Place::Unschedulable));
+        scheduler.apply(&pod("p"));
+        scheduler.attempt();
+        assert_eq!(scheduler.place("q"), Some(Place::Backoff), "{reason}");
+        assert_eq!(scheduler.place("p"), Some(Place::ErrorBackoff), "{reason}");
+        assert!(scheduler.effects().iter().any(|effect| {
             effect.contains(&format!("patch ns/p uid=p-uid PodScheduled=False reason={reason}"))
         }));
     }
@@ -213,16 +213,19 @@ fn a_copy_begins_no_work_outside() {
         Toy::new("A").pre_bind(move |_, _| Completion::Pending(work())),
         Toy::new("B").bind(move |_, _| BindOutcome::Pending(work())),
     ];
-    let mut world = World::new(toys);
-    world.apply(&pod("p"));
-    let mut copy = world.engine.fork(world.now);
+    let mut scheduler = ToyScheduler::new(toys);
+    scheduler.apply(&pod("p"));
+    let mut copy = scheduler.engine.fork(scheduler.now);
     assert_eq!(copy.trusted_plugins().count(), 0);
-    copy.schedule_next(world.now).unwrap();
+    copy.schedule_next(scheduler.now).unwrap();
     let effects: Vec<String> = copy.drain_effects().map(|effect| effect.to_string()).collect();
     assert!(effects.iter().any(|effect| effect.starts_with("bind #1 ns/p")), "{effects:?}");
     let trusted: Vec<&str> = copy.trusted_plugins().map(|plugin| &**plugin).collect();
     assert_eq!(trusted, ["A", "B"]);
-    world.turn();
-    assert!(world.effects().contains(&"await #1 A".to_owned()), "the original goes its own way");
-    assert_eq!(world.engine.trusted_plugins().count(), 0);
+    scheduler.turn();
+    assert!(
+        scheduler.effects().contains(&"await #1 A".to_owned()),
+        "the original goes its own way"
+    );
+    assert_eq!(scheduler.engine.trusted_plugins().count(), 0);
 }

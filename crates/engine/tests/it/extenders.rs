@@ -14,7 +14,7 @@ use kube_scheduler_runtime::{
 };
 
 use crate::toy::Toy;
-use crate::world::{World, important, nominated, pod, running, seconds};
+use crate::toy_scheduler::{ToyScheduler, important, nominated, pod, running, seconds};
 
 type Log = Arc<Mutex<Vec<String>>>;
 type Answer<T> = Option<Box<dyn Fn(&Pod, &[&str]) -> T + Send + Sync>>;
@@ -202,21 +202,21 @@ fn reasons(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 /// A cluster of `n` nodes, once with all nodes looked at and once with the reference's sampling, which looks at all of so
 /// few as well.
-fn worlds(
+fn schedulers(
     toys: fn() -> Vec<Toy>,
     extenders: fn(&Log) -> Vec<Outsider>,
     n: usize,
-) -> [(World, Log); 2] {
+) -> [(ToyScheduler, Log); 2] {
     [None, Some(100)].map(|share| {
         let log = Log::default();
-        let mut world = World::configured(toys(), |config, options| {
+        let mut scheduler = ToyScheduler::configured(toys(), |config, options| {
             config.percentage_of_nodes_to_score = share;
             let extenders = extenders(&log).into_iter();
             options.extenders =
                 extenders.map(|extender| Arc::new(extender) as Arc<dyn Extender>).collect();
         });
-        world.nodes(n);
-        (world, log)
+        scheduler.nodes(n);
+        (scheduler, log)
     })
 }
 
@@ -244,8 +244,8 @@ fn filters_narrow_one_after_the_other_what_plugins_left() {
             Outsider::new("mute", log),
         ]
     };
-    for (mut world, log) in worlds(toys, extenders, 5) {
-        assert_eq!(world.try_pod(&pod("p")), "assumed n2");
+    for (mut scheduler, log) in schedulers(toys, extenders, 5) {
+        assert_eq!(scheduler.try_pod(&pod("p")), "assumed n2");
         assert_eq!(said(&log), ["first.filter(p: n1 n2 n3 n4)", "later.filter(p: n2 n3)"]);
     }
 }
@@ -254,10 +254,10 @@ fn filters_narrow_one_after_the_other_what_plugins_left() {
 fn nobody_is_asked_about_no_nodes() {
     let toys = || vec![Toy::new("F").filter(|_, _| Status::unschedulable("full"))];
     let extenders = |log: &Log| vec![Outsider::new("e", log).keeps(&[]).scores(&[])];
-    for (mut world, log) in worlds(toys, extenders, 2) {
-        assert_eq!(world.try_pod(&pod("p")), "unschedulable 0/2 nodes are available: 2 full.");
+    for (mut scheduler, log) in schedulers(toys, extenders, 2) {
+        assert_eq!(scheduler.try_pod(&pod("p")), "unschedulable 0/2 nodes are available: 2 full.");
         assert!(said(&log).is_empty());
-        assert_eq!(world.place("p"), Some(Place::Unschedulable), "only the plugin is to blame");
+        assert_eq!(scheduler.place("p"), Some(Place::Unschedulable), "only the plugin is to blame");
     }
 }
 
@@ -278,15 +278,15 @@ fn reasons_of_extenders_are_reported_and_any_event_brings_the_pod_back() {
             })
         })]
     };
-    for (mut world, _) in worlds(toys, extenders, 5) {
+    for (mut scheduler, _) in schedulers(toys, extenders, 5) {
         // n4 is dropped without a word, and n9 does not exist.
         assert_eq!(
-            world.try_pod(&pod("p")),
+            scheduler.try_pod(&pod("p")),
             "unschedulable 0/5 nodes are available: 2 never, 2 no."
         );
-        assert_eq!(world.place("p"), Some(Place::Unschedulable));
-        world.apply(&running("other", "n0"));
-        assert_eq!(world.place("p"), Some(Place::Backoff));
+        assert_eq!(scheduler.place("p"), Some(Place::Unschedulable));
+        scheduler.apply(&running("other", "n0"));
+        assert_eq!(scheduler.place("p"), Some(Place::Backoff));
     }
 }
 
@@ -304,8 +304,8 @@ fn a_failing_filter_fails_the_attempt_unless_it_may_be_ignored() {
             }),
         ]
     };
-    for (mut world, log) in worlds(nothing, extenders, 2) {
-        assert_eq!(world.try_pod(&pod("fine")), "assumed n0");
+    for (mut scheduler, log) in schedulers(nothing, extenders, 2) {
+        assert_eq!(scheduler.try_pod(&pod("fine")), "assumed n0");
         assert_eq!(
             said(&log),
             [
@@ -314,7 +314,7 @@ fn a_failing_filter_fails_the_attempt_unless_it_may_be_ignored() {
                 "maybe: FilterIgnored { error: \"away\" }"
             ]
         );
-        assert_eq!(world.try_pod(&pod("twice")), "assumed n1", "and counts once");
+        assert_eq!(scheduler.try_pod(&pod("twice")), "assumed n1", "and counts once");
         for (name, text) in [
             ("broken", "error boom"),
             (
@@ -323,8 +323,8 @@ fn a_failing_filter_fails_the_attempt_unless_it_may_be_ignored() {
             ),
             ("panic", "error extender panicked: no idea"),
         ] {
-            assert_eq!(world.try_pod(&pod(name)), text);
-            assert_eq!(world.place(name), Some(Place::ErrorBackoff));
+            assert_eq!(scheduler.try_pod(&pod(name)), text);
+            assert_eq!(scheduler.place(name), Some(Place::ErrorBackoff));
         }
     }
 }
@@ -352,8 +352,8 @@ fn scores_are_scaled_weighed_and_added() {
         (|log| vec![Outsider::new("e", log).scores(&[("n0", i64::MAX / 10 + 1)])], "assumed n1"),
     ];
     for (extenders, chosen) in cases {
-        for (mut world, _) in worlds(toys, extenders, 3) {
-            assert_eq!(world.try_pod(&pod("p")), chosen);
+        for (mut scheduler, _) in schedulers(toys, extenders, 3) {
+            assert_eq!(scheduler.try_pod(&pod("p")), chosen);
         }
     }
 }
@@ -361,15 +361,15 @@ fn scores_are_scaled_weighed_and_added() {
 #[test]
 fn of_equally_good_nodes_those_are_taken_that_an_extender_mentioned() {
     let extenders = |log: &Log| vec![Outsider::new("e", log).scores(&[("n2", 0)])];
-    for (mut world, _) in worlds(nothing, extenders, 3) {
-        assert_eq!(world.try_pod(&pod("p")), "assumed n2");
+    for (mut scheduler, _) in schedulers(nothing, extenders, 3) {
+        assert_eq!(scheduler.try_pod(&pod("p")), "assumed n2");
     }
     // One that has no opinion on any node counts as one that mentions all of them.
     let extenders = |log: &Log| {
         vec![Outsider::new("e", log).scores(&[("n2", 0)]), Outsider::new("f", log).binds()]
     };
-    for (mut world, _) in worlds(nothing, extenders, 3) {
-        assert_eq!(world.try_pod(&pod("p")), "assumed n0");
+    for (mut scheduler, _) in schedulers(nothing, extenders, 3) {
+        assert_eq!(scheduler.try_pod(&pod("p")), "assumed n0");
     }
 }
 
@@ -382,8 +382,8 @@ fn all_are_asked_for_scores_before_any_is_awaited_and_failures_score_nothing() {
             Outsider::new("c", log).scores(&[("n1", 1)]),
         ]
     };
-    for (mut world, log) in worlds(nothing, extenders, 2) {
-        assert_eq!(world.try_pod(&pod("p")), "assumed n1");
+    for (mut scheduler, log) in schedulers(nothing, extenders, 2) {
+        assert_eq!(scheduler.try_pod(&pod("p")), "assumed n1");
         assert_eq!(
             said(&log),
             [
@@ -403,10 +403,12 @@ fn all_are_asked_for_scores_before_any_is_awaited_and_failures_score_nothing() {
 fn a_single_node_is_not_scored() {
     let toys = || vec![Toy::new("S").pre_score(|_, _| Status::SUCCESS).score(|_, _| 1)];
     let extenders = |log: &Log| vec![Outsider::new("e", log).keeps(&["n1"]).scores(&[])];
-    for (mut world, log) in worlds(toys, extenders, 3) {
-        assert_eq!(world.try_pod(&pod("p")), "assumed n1");
+    for (mut scheduler, log) in schedulers(toys, extenders, 3) {
+        assert_eq!(scheduler.try_pod(&pod("p")), "assumed n1");
         assert_eq!(said(&log), ["e.filter(p: n0 n1 n2)"]);
-        assert!(world.calls_at("Score").is_empty() && world.calls_at("PreScore").is_empty());
+        assert!(
+            scheduler.calls_at("Score").is_empty() && scheduler.calls_at("PreScore").is_empty()
+        );
     }
 }
 
@@ -424,9 +426,9 @@ fn plugins_score_what_extenders_left() {
         ]
     };
     let extenders = |log: &Log| vec![Outsider::new("e", log).keeps(&["n1", "n2"])];
-    for (mut world, _) in worlds(toys, extenders, 3) {
-        assert_eq!(world.try_pod(&pod("p")), "assumed n2");
-        let scored = world.calls_at("Score");
+    for (mut scheduler, _) in schedulers(toys, extenders, 3) {
+        assert_eq!(scheduler.try_pod(&pod("p")), "assumed n2");
+        let scored = scheduler.calls_at("Score");
         assert_eq!(scored.iter().filter(|call| call.starts_with("S.")).count(), 2);
     }
 }
@@ -435,9 +437,9 @@ fn plugins_score_what_extenders_left() {
 fn one_fitting_node_is_only_enough_if_nobody_has_an_opinion() {
     let n_looked_at = |extenders: fn(&Log) -> Vec<Outsider>| {
         let toys = || vec![Toy::new("F").filter(|_, _| Status::SUCCESS)];
-        let [_, (mut world, _)] = worlds(toys, extenders, 4);
-        world.try_pod(&pod("p"));
-        world.calls_at("Filter").len()
+        let [_, (mut scheduler, _)] = schedulers(toys, extenders, 4);
+        scheduler.try_pod(&pod("p"));
+        scheduler.calls_at("Filter").len()
     };
     assert_eq!(n_looked_at(|log| vec![Outsider::new("e", log).binds()]), 2);
     assert_eq!(n_looked_at(|log| vec![Outsider::new("e", log).keeps(&["n3"])]), 4);
@@ -457,14 +459,14 @@ fn a_nominated_node_needs_the_consent_of_extenders() {
             _ => Ok(kept(asked.iter().copied())),
         })]
     };
-    for (mut world, log) in worlds(nothing, extenders, 4) {
-        assert_eq!(world.try_pod(&nominated("fine", "n2", 0)), "assumed n2");
+    for (mut scheduler, log) in schedulers(nothing, extenders, 4) {
+        assert_eq!(scheduler.try_pod(&nominated("fine", "n2", 0)), "assumed n2");
         assert_eq!(said(&log), ["e.filter(fine: n2)"]);
         // Whatever goes wrong with the nominated node only means that all are looked at.
-        assert_eq!(world.try_pod(&nominated("fails", "n2", 0)), "assumed n0");
+        assert_eq!(scheduler.try_pod(&nominated("fails", "n2", 0)), "assumed n0");
         assert_eq!(said(&log), ["e.filter(fails: n2)", "e.filter(fails: n0 n1 n2 n3)"]);
         assert_eq!(
-            world.try_pod(&nominated("refused", "n2", 0)),
+            scheduler.try_pod(&nominated("refused", "n2", 0)),
             "unschedulable 0/4 nodes are available: 1 not there."
         );
     }
@@ -478,15 +480,15 @@ fn every_pod_is_asked_about_even_if_plugins_answer_for_its_class() {
             Ok(kept(asked.iter().copied().filter(|node| **node == wanted)))
         })]
     };
-    let [(mut world, _), _] = worlds(nothing, extenders, 4);
+    let [(mut scheduler, _), _] = schedulers(nothing, extenders, 4);
     for name in ["p3", "p1", "p2", "p1x", "p0"] {
         let expected = match name {
             "p1x" => "unschedulable 0/4 nodes are available:".to_owned(),
             _ => format!("assumed n{}", &name[1..]),
         };
-        assert_eq!(world.try_pod(&pod(name)), expected);
+        assert_eq!(scheduler.try_pod(&pod(name)), expected);
     }
-    let ClassCacheCounts { hits, misses } = world.engine.class_cache_counts();
+    let ClassCacheCounts { hits, misses } = scheduler.engine.class_cache_counts();
     assert_eq!((hits + misses, misses < 5), (5, true), "{hits} hits");
 }
 
@@ -502,18 +504,18 @@ fn an_extender_that_binds_takes_the_place_of_bind_plugins() {
             Outsider::new("f", log).cares_for("mine").binds(),
         ]
     };
-    for (mut world, log) in worlds(nothing, extenders, 1) {
-        assert_eq!(world.try_pod(&pod("mine")), "assumed n0");
+    for (mut scheduler, log) in schedulers(nothing, extenders, 1) {
+        assert_eq!(scheduler.try_pod(&pod("mine")), "assumed n0");
         assert_eq!(bound_by(&log), ["e.bind(mine: n0)"]);
-        assert_eq!(world.effects(), ["await #1 e"]);
-        world.finished(1, Status::SUCCESS);
+        assert_eq!(scheduler.effects(), ["await #1 e"]);
+        scheduler.finished(1, Status::SUCCESS);
         assert_eq!(
-            world.effects(),
+            scheduler.effects(),
             ["event ns/mine Normal Scheduled Binding \"Successfully assigned ns/mine to n0\""]
         );
-        assert_eq!(world.engine.profile_counts()[0].scheduled, 1);
-        world.try_pod(&pod("other"));
-        assert_eq!(world.effects(), ["bind #2 ns/other uid=other-uid node=n0"]);
+        assert_eq!(scheduler.engine.profile_counts()[0].scheduled, 1);
+        scheduler.try_pod(&pod("other"));
+        assert_eq!(scheduler.effects(), ["bind #2 ns/other uid=other-uid node=n0"]);
         assert!(bound_by(&log).is_empty());
     }
 }
@@ -521,22 +523,22 @@ fn an_extender_that_binds_takes_the_place_of_bind_plugins() {
 #[test]
 fn a_binding_that_an_extender_fails_to_write_is_undone() {
     let extenders = |log: &Log| vec![Outsider::new("e", log).binds()];
-    for (mut world, _) in worlds(nothing, extenders, 1) {
-        world.try_pod(&pod("p"));
-        world.effects();
+    for (mut scheduler, _) in schedulers(nothing, extenders, 1) {
+        scheduler.try_pod(&pod("p"));
+        scheduler.effects();
         // Any answer that is no success is an error, in the extender's own words.
-        world.finished(1, Status::unschedulable("refused"));
-        let effects = world.effects();
+        scheduler.finished(1, Status::unschedulable("refused"));
+        let effects = scheduler.effects();
         assert_eq!(
             effects[0], "event ns/p Warning FailedScheduling Scheduling \"refused\"",
             "{effects:?}"
         );
         assert!(effects[1].contains("reason=SchedulerError"), "{effects:?}");
-        assert!(world.is_clean());
-        assert_eq!(world.place("p"), Some(Place::ErrorBackoff));
+        assert!(scheduler.is_clean());
+        assert_eq!(scheduler.place("p"), Some(Place::ErrorBackoff));
         // It may have been bound nevertheless.
-        world.apply(&running("p", "n0"));
-        assert_eq!(world.place("p"), None);
+        scheduler.apply(&running("p", "n0"));
+        assert_eq!(scheduler.place("p"), None);
     }
 }
 
@@ -549,11 +551,11 @@ fn others_bind_when_an_extender_fails_that_may_be_ignored() {
             Outsider::new("f", log).ignorable().binds(),
         ]
     };
-    for (mut world, log) in worlds(toys, extenders, 1) {
-        world.try_pod(&pod("p"));
-        world.finished(1, Status::error("away"));
-        world.finished(1, Status::SUCCESS);
-        world.finished(2, Status::error("away too"));
+    for (mut scheduler, log) in schedulers(toys, extenders, 1) {
+        scheduler.try_pod(&pod("p"));
+        scheduler.finished(1, Status::error("away"));
+        scheduler.finished(1, Status::SUCCESS);
+        scheduler.finished(2, Status::error("away too"));
         assert_eq!(
             bound_by(&log),
             [
@@ -563,28 +565,28 @@ fn others_bind_when_an_extender_fails_that_may_be_ignored() {
                 "f: BindIgnored { error: \"away too\" }"
             ]
         );
-        let effects = world.effects();
+        let effects = scheduler.effects();
         assert_eq!(effects, ["await #1 e", "await #2 f", "bind #3 ns/p uid=p-uid node=n0"]);
-        world.written(3, Ok(()));
-        assert_eq!(world.effects().len(), 1);
+        scheduler.written(3, Ok(()));
+        assert_eq!(scheduler.effects().len(), 1);
         // A panic is an error as any other.
-        assert_eq!(world.try_pod(&pod("explosive")), "assumed n0");
-        assert_eq!(world.effects(), ["bind #4 ns/explosive uid=explosive-uid node=n0"]);
+        assert_eq!(scheduler.try_pod(&pod("explosive")), "assumed n0");
+        assert_eq!(scheduler.effects(), ["bind #4 ns/explosive uid=explosive-uid node=n0"]);
     }
 }
 
 #[test]
 fn a_panic_while_binding_undoes_it() {
     let extenders = |log: &Log| vec![Outsider::new("e", log).binds()];
-    let [(mut world, _), _] = worlds(nothing, extenders, 1);
-    world.try_pod(&pod("explosive"));
-    assert!(world.effects()[0].contains("plugin panicked: no fuse"));
-    assert!(world.is_clean());
+    let [(mut scheduler, _), _] = schedulers(nothing, extenders, 1);
+    scheduler.try_pod(&pod("explosive"));
+    assert!(scheduler.effects()[0].contains("plugin panicked: no fuse"));
+    assert!(scheduler.is_clean());
 }
 
 #[test]
 fn extenders_that_are_configured_must_be_made() {
-    let built = World::build(vec![], |config, _| {
+    let built = ToyScheduler::build(vec![], |config, _| {
         config.extenders = vec![kube_scheduler_config::ExtenderConfig::default()];
     });
     assert!(matches!(built, Err(BuildError::MissingExtenders { configured: 1, given: 0 })));
@@ -597,7 +599,7 @@ fn managed_resources_need_a_place_to_be_ignored_in() {
         ignored_by_scheduler: true,
     };
     let log = Log::default();
-    let built = World::build(vec![], |config, options| {
+    let built = ToyScheduler::build(vec![], |config, options| {
         config.extenders = vec![kube_scheduler_config::ExtenderConfig {
             managed_resources: vec![resource],
             ..kube_scheduler_config::ExtenderConfig::default()
@@ -622,23 +624,23 @@ fn rejections_by_extenders_are_seen_by_post_filter() {
     };
     let extenders =
         |log: &Log| vec![Outsider::new("e", log).keeps(&[]).preempt(|_, _| Err("x".into()))];
-    for (mut world, _) in worlds(toys, extenders, 1) {
-        assert_eq!(world.try_pod(&important("p", 5)), "unschedulable 0/1 nodes are available:");
-        let evictions = world.raw_effects();
+    for (mut scheduler, _) in schedulers(toys, extenders, 1) {
+        assert_eq!(scheduler.try_pod(&important("p", 5)), "unschedulable 0/1 nodes are available:");
+        let evictions = scheduler.raw_effects();
         let is_eviction = |effect: &Effect| matches!(effect, Effect::EvictPod { .. });
         assert!(evictions.iter().any(is_eviction));
-        world.advance(seconds(1));
+        scheduler.advance(seconds(1));
     }
 }
 
 #[test]
 fn a_copy_asks_no_extender() {
     let extenders = |log: &Log| vec![Outsider::new("X", log).keeps(&["n2"]).binds()];
-    for (mut world, log) in worlds(nothing, extenders, 3) {
-        world.apply(&pod("p"));
-        let mut copy = world.engine.fork(world.now);
+    for (mut scheduler, log) in schedulers(nothing, extenders, 3) {
+        scheduler.apply(&pod("p"));
+        let mut copy = scheduler.engine.fork(scheduler.now);
         assert!(copy.has_extenders());
-        let turn = copy.schedule_next(world.now).unwrap();
+        let turn = copy.schedule_next(scheduler.now).unwrap();
         assert_eq!(
             (turn.chosen.as_deref(), said(&log)),
             (Some("n0"), vec![]),
@@ -646,7 +648,7 @@ fn a_copy_asks_no_extender() {
         );
         let effects: Vec<String> = copy.drain_effects().map(|effect| effect.to_string()).collect();
         assert!(effects.iter().any(|effect| effect.starts_with("bind #1 ns/p")), "{effects:?}");
-        let turn = world.turn().unwrap();
+        let turn = scheduler.turn().unwrap();
         assert_eq!(turn.chosen.as_deref(), Some("n2"));
         assert_eq!(said(&log).len(), 2, "the original asks it to filter and to bind");
     }

@@ -9,7 +9,7 @@ use kube_scheduler_queue::Place;
 use serde_json::json;
 
 use crate::toy::Toy;
-use crate::world::{START, World, leaving, nominated, pod, seconds};
+use crate::toy_scheduler::{START, ToyScheduler, leaving, nominated, pod, seconds};
 
 fn rejecting(reason: &'static str) -> Toy {
     Toy::new("F").filter(move |_, _| Status::unschedulable(reason))
@@ -43,9 +43,9 @@ const FULL: &str = "0/1 nodes are available: 1 full.";
 
 #[test]
 fn a_new_condition_is_complete() {
-    let mut world = World::new(vec![rejecting("full")]);
-    world.try_pod(&pod(r#"p {"metadata": {"generation": 4}}"#));
-    let patches = world.patches();
+    let mut scheduler = ToyScheduler::new(vec![rejecting("full")]);
+    scheduler.try_pod(&pod(r#"p {"metadata": {"generation": 4}}"#));
+    let patches = scheduler.patches();
     let condition = patches[0].condition.clone().unwrap();
     assert_eq!((&*condition.kind, &*condition.status), ("PodScheduled", "False"));
     assert_eq!((&*condition.reason, &*condition.message), ("Unschedulable", FULL));
@@ -56,17 +56,17 @@ fn a_new_condition_is_complete() {
 
 #[test]
 fn nothing_new_is_not_written() {
-    let mut world = World::new(vec![rejecting("full")]);
-    world.try_pod(&failed_with(FULL, None));
-    let effects = world.effects();
+    let mut scheduler = ToyScheduler::new(vec![rejecting("full")]);
+    scheduler.try_pod(&failed_with(FULL, None));
+    let effects = scheduler.effects();
     assert_eq!(effects.len(), 1, "only the event: {effects:?}");
 }
 
 #[test]
 fn a_new_message_keeps_the_time_of_transition() {
-    let mut world = World::new(vec![rejecting("full")]);
-    world.try_pod(&failed_with("something else", None));
-    let patches = world.patches();
+    let mut scheduler = ToyScheduler::new(vec![rejecting("full")]);
+    scheduler.try_pod(&failed_with("something else", None));
+    let patches = scheduler.patches();
     let condition = patches[0].condition.clone().unwrap();
     assert_eq!(&*condition.message, FULL);
     assert_eq!(condition.last_transition, Timestamp::parse("1970-01-01T00:00:07Z"));
@@ -76,9 +76,9 @@ fn a_new_message_keeps_the_time_of_transition() {
 #[test]
 fn a_new_nomination_alone_is_written_alone() {
     let to_n1 = nominating(Some(NominatingInfo::Override(Some("n1".into()))));
-    let mut world = World::new(vec![rejecting("full"), to_n1]);
-    world.try_pod(&failed_with(&format!("{FULL} tried."), None));
-    let patches = world.patches();
+    let mut scheduler = ToyScheduler::new(vec![rejecting("full"), to_n1]);
+    scheduler.try_pod(&failed_with(&format!("{FULL} tried."), None));
+    let patches = scheduler.patches();
     assert_eq!(patches.len(), 1);
     assert_eq!(patches[0].condition, None);
     assert_eq!(patches[0].nominated_node_name, Some(Some("n1".into())));
@@ -89,10 +89,10 @@ fn long_messages_are_cut_in_events_only() {
     let cases = [("x", 2_000, 1_020), ("é", 1_000, 1_020)];
     for (letter, n, cut) in cases {
         let reason: &'static str = letter.repeat(n).leak();
-        let mut world = World::new(vec![rejecting(reason)]);
-        world.try_pod(&pod("p"));
+        let mut scheduler = ToyScheduler::new(vec![rejecting(reason)]);
+        scheduler.try_pod(&pod("p"));
         let message = format!("0/1 nodes are available: 1 {reason}.");
-        let effects = world.raw_effects();
+        let effects = scheduler.raw_effects();
         let Effect::RecordEvent { note, .. } = &effects[0] else { panic!("{effects:?}") };
         let kept = note.strip_suffix(" ...").unwrap();
         assert!(message.starts_with(kept) && (cut - 1..=cut).contains(&kept.len()), "{letter}");
@@ -100,19 +100,19 @@ fn long_messages_are_cut_in_events_only() {
         assert_eq!(*patch.condition.clone().unwrap().message, message);
     }
     let exact: &'static str = "x".repeat(1_024 - "0/1 nodes are available: 1 .".len()).leak();
-    let mut world = World::new(vec![rejecting(exact)]);
-    world.try_pod(&pod("p"));
-    let effects = world.raw_effects();
+    let mut scheduler = ToyScheduler::new(vec![rejecting(exact)]);
+    scheduler.try_pod(&pod("p"));
+    let effects = scheduler.raw_effects();
     assert!(matches!(&effects[0], Effect::RecordEvent { note, .. } if note.len() == 1_024));
 }
 
 /// The nomination in the patch and in the queue after `p`, nominated to `n9`, failed.
 fn nomination_after(toys: Vec<Toy>) -> (Option<Option<Arc<str>>>, Option<String>) {
-    let mut world = World::new(toys);
-    world.try_pod(&nominated("p", "n9", 0));
-    let patches = world.patches();
+    let mut scheduler = ToyScheduler::new(toys);
+    scheduler.try_pod(&nominated("p", "n9", 0));
+    let patches = scheduler.patches();
     assert_eq!(patches.len(), 1);
-    let node = world.engine.queue().nomination("p-uid").filter(|node| !node.is_empty());
+    let node = scheduler.engine.queue().nomination("p-uid").filter(|node| !node.is_empty());
     (patches[0].nominated_node_name.clone(), node.map(str::to_owned))
 }
 
@@ -136,60 +136,60 @@ fn nominations_are_kept_changed_or_cleared() {
 
 #[test]
 fn assuming_a_pod_ends_its_nomination_in_the_queue() {
-    let mut world = World::new(vec![]);
+    let mut scheduler = ToyScheduler::new(vec![]);
     let p = nominated("p", "n9", 0);
-    world.apply(&p);
-    assert_eq!(world.engine.queue().nomination("p-uid"), Some("n9"));
-    assert_eq!(world.attempt(), "assumed n1");
-    assert_eq!(world.engine.queue().nomination("p-uid"), None);
+    scheduler.apply(&p);
+    assert_eq!(scheduler.engine.queue().nomination("p-uid"), Some("n9"));
+    assert_eq!(scheduler.attempt(), "assumed n1");
+    assert_eq!(scheduler.engine.queue().nomination("p-uid"), None);
 }
 
 #[test]
 fn what_post_filter_says_follows_the_counts() {
-    let mut world = World::new(vec![rejecting("full"), nominating(None)]);
-    assert_eq!(world.try_pod(&pod("p")), format!("unschedulable {FULL} tried."));
-    assert_eq!(world.place("p"), Some(Place::Unschedulable));
+    let mut scheduler = ToyScheduler::new(vec![rejecting("full"), nominating(None)]);
+    assert_eq!(scheduler.try_pod(&pod("p")), format!("unschedulable {FULL} tried."));
+    assert_eq!(scheduler.place("p"), Some(Place::Unschedulable));
 }
 
 #[test]
 fn an_error_backs_off_and_blames_nobody() {
-    let mut world = World::new(vec![failing()]);
-    assert_eq!(world.try_pod(&pod("p")), "error running \"F\" filter plugin: boom");
+    let mut scheduler = ToyScheduler::new(vec![failing()]);
+    assert_eq!(scheduler.try_pod(&pod("p")), "error running \"F\" filter plugin: boom");
     assert_eq!(
-        world.effects()[1],
+        scheduler.effects()[1],
         "patch ns/p uid=p-uid PodScheduled=False reason=SchedulerError \
          message=\"running \\\"F\\\" filter plugin: boom\""
     );
-    assert_eq!(world.place("p"), Some(Place::ErrorBackoff));
+    assert_eq!(scheduler.place("p"), Some(Place::ErrorBackoff));
 }
 
 #[test]
 fn without_nodes_the_pod_backs_off_longer_and_longer() {
-    let mut world = World::without_nodes(vec![rejecting("never asked")]);
-    world.apply(&pod("p"));
+    let mut scheduler = ToyScheduler::without_nodes(vec![rejecting("never asked")]);
+    scheduler.apply(&pod("p"));
     for wait in [1, 2, 4, 8, 10, 10] {
-        assert_eq!(world.attempt(), "unschedulable no nodes available to schedule pods");
-        assert_eq!(world.place("p"), Some(Place::ErrorBackoff));
-        let start = world.now;
-        let deadline = world.engine.next_deadline().unwrap();
+        assert_eq!(scheduler.attempt(), "unschedulable no nodes available to schedule pods");
+        assert_eq!(scheduler.place("p"), Some(Place::ErrorBackoff));
+        let start = scheduler.now;
+        let deadline = scheduler.engine.next_deadline().unwrap();
         let waited = deadline.saturating_since(start);
         assert!(waited >= seconds(wait) && waited <= seconds(wait + 1), "{waited:?}");
-        assert_eq!(world.attempt(), "nobody");
-        world.advance(waited);
+        assert_eq!(scheduler.attempt(), "nobody");
+        scheduler.advance(waited);
     }
-    assert_eq!(world.calls(), Vec::<String>::new());
-    assert!(world.effects()[1].contains("reason=Unschedulable"));
+    assert_eq!(scheduler.calls(), Vec::<String>::new());
+    assert!(scheduler.effects()[1].contains("reason=Unschedulable"));
 }
 
 #[test]
 fn a_pod_being_deleted_is_skipped_and_that_is_reported() {
-    let mut world = World::new(vec![rejecting("never asked")]);
-    assert_eq!(world.try_pod(&leaving("p")), "skipped");
+    let mut scheduler = ToyScheduler::new(vec![rejecting("never asked")]);
+    assert_eq!(scheduler.try_pod(&leaving("p")), "skipped");
     assert_eq!(
-        world.effects(),
+        scheduler.effects(),
         ["event ns/p Warning FailedScheduling Scheduling \"skip schedule deleting pod: ns/p\""]
     );
-    assert_eq!((world.place("p"), world.attempt()), (None, "nobody".to_owned()));
-    assert!(!world.engine.queue().is_in_flight("p-uid"));
-    assert_eq!(world.calls(), Vec::<String>::new());
+    assert_eq!((scheduler.place("p"), scheduler.attempt()), (None, "nobody".to_owned()));
+    assert!(!scheduler.engine.queue().is_in_flight("p-uid"));
+    assert_eq!(scheduler.calls(), Vec::<String>::new());
 }

@@ -20,4 +20,4 @@ mod searching;
 mod tasks;
 mod timing;
 mod toy;
-mod world;
+mod toy_scheduler;

@@ -6,7 +6,7 @@ use kube_scheduler_engine::{NodeScores, Observer, PodRef, SearchStep};
 use kube_scheduler_framework::Status;
 
 use crate::toy::Toy;
-use crate::world::{World, pod};
+use crate::toy_scheduler::{ToyScheduler, pod};
 
 #[derive(Default)]
 struct Notes {
@@ -32,9 +32,9 @@ impl Observer for Notes {
     }
 }
 
-fn reported(world: &mut World, wants_scores: bool) -> Vec<String> {
+fn reported(scheduler: &mut ToyScheduler, wants_scores: bool) -> Vec<String> {
     let mut notes = Notes { wants_scores, ..Notes::default() };
-    let turn = world.engine.schedule_next_observed(&mut notes, world.now);
+    let turn = scheduler.engine.schedule_next_observed(&mut notes, scheduler.now);
     assert!(turn.is_some());
     notes.reported
 }
@@ -49,56 +49,57 @@ fn scorers() -> Vec<Toy> {
 
 #[test]
 fn a_search_with_a_choice_has_four_steps() {
-    let mut world = World::without_nodes(scorers());
-    world.nodes(3);
-    world.apply(&pod("p"));
+    let mut scheduler = ToyScheduler::without_nodes(scorers());
+    scheduler.nodes(3);
+    scheduler.apply(&pod("p"));
     assert_eq!(
-        reported(&mut world, false),
+        reported(&mut scheduler, false),
         ["p Started", "p NodesFiltered", "p NodesScored", "p Ended"]
     );
 }
 
 #[test]
 fn a_single_node_is_not_scored() {
-    let mut world = World::new(scorers());
-    world.apply(&pod("p"));
-    assert_eq!(reported(&mut world, true), ["p Started", "p NodesFiltered", "p Ended"]);
+    let mut scheduler = ToyScheduler::new(scorers());
+    scheduler.apply(&pod("p"));
+    assert_eq!(reported(&mut scheduler, true), ["p Started", "p NodesFiltered", "p Ended"]);
 }
 
 #[test]
 fn a_search_in_vain_ends_before_anything_is_done_about_it() {
-    let mut world = World::new(vec![Toy::new("F").filter(|_, _| Status::unschedulable("no"))]);
-    world.apply(&pod("p"));
-    assert_eq!(reported(&mut world, true), ["p Started", "p NodesFiltered", "p Ended"]);
-    let mut world = World::new(vec![Toy::new("F").filter(|_, _| Status::error("boom"))]);
-    world.apply(&pod("p"));
-    assert_eq!(reported(&mut world, true), ["p Started", "p Ended"]);
+    let mut scheduler =
+        ToyScheduler::new(vec![Toy::new("F").filter(|_, _| Status::unschedulable("no"))]);
+    scheduler.apply(&pod("p"));
+    assert_eq!(reported(&mut scheduler, true), ["p Started", "p NodesFiltered", "p Ended"]);
+    let mut scheduler = ToyScheduler::new(vec![Toy::new("F").filter(|_, _| Status::error("boom"))]);
+    scheduler.apply(&pod("p"));
+    assert_eq!(reported(&mut scheduler, true), ["p Started", "p Ended"]);
 }
 
 #[test]
 fn scores_are_reported_node_by_node_fresh_or_kept_sampled_or_not() {
     let table = ["p n0 A:0 B:50 =50", "p n1 A:10 B:50 =60", "p n2 A:20 B:50 =70"];
     for percentage in [None, Some(100)] {
-        let mut world = World::configured(scorers(), |config, _| {
+        let mut scheduler = ToyScheduler::configured(scorers(), |config, _| {
             config.percentage_of_nodes_to_score = percentage;
         });
-        world.nodes(3);
+        scheduler.nodes(3);
         for _ in 0..2 {
-            world.apply(&pod("p"));
-            let reported = reported(&mut world, true);
+            scheduler.apply(&pod("p"));
+            let reported = reported(&mut scheduler, true);
             assert_eq!(reported[2..5], table, "{percentage:?}");
-            world.delete(&pod("p"));
+            scheduler.delete(&pod("p"));
         }
     }
 }
 
 #[test]
 fn without_score_plugins_nothing_is_reported() {
-    let mut world = World::without_nodes(vec![]);
-    world.nodes(2);
-    world.apply(&pod("p"));
+    let mut scheduler = ToyScheduler::without_nodes(vec![]);
+    scheduler.nodes(2);
+    scheduler.apply(&pod("p"));
     assert_eq!(
-        reported(&mut world, true),
+        reported(&mut scheduler, true),
         ["p Started", "p NodesFiltered", "p NodesScored", "p Ended"]
     );
 }

@@ -7,7 +7,7 @@ use kube_scheduler_framework::{
 use kube_scheduler_queue::Place;
 
 use crate::toy::Toy;
-use crate::world::{World, pod};
+use crate::toy_scheduler::{ToyScheduler, pod};
 
 /// Panics over the pod `p` and answers `otherwise` for every other.
 fn over_p<T>(otherwise: fn() -> T) -> impl Fn(&kube_scheduler_framework::api::Pod, &str) -> T {
@@ -29,13 +29,13 @@ fn rejecting() -> Toy {
 
 /// The message about `p` when `toys` are asked about it. Checks that nothing stays behind and that the next pod is unharmed.
 fn said(toys: Vec<Toy>) -> String {
-    let mut world = World::new(toys);
-    world.node("n2");
-    world.try_pod(&pod("p"));
-    let event = world.effects().into_iter().find(|effect| effect.starts_with("event"));
-    assert!(world.is_clean());
-    assert_eq!(world.place("p"), Some(Place::ErrorBackoff));
-    assert!(world.try_pod(&pod("q")).starts_with("assumed"), "the next pod is unharmed");
+    let mut scheduler = ToyScheduler::new(toys);
+    scheduler.node("n2");
+    scheduler.try_pod(&pod("p"));
+    let event = scheduler.effects().into_iter().find(|effect| effect.starts_with("event"));
+    assert!(scheduler.is_clean());
+    assert_eq!(scheduler.place("p"), Some(Place::ErrorBackoff));
+    assert!(scheduler.try_pod(&pod("q")).starts_with("assumed"), "the next pod is unharmed");
     let note = event.unwrap();
     note.split_once(" Scheduling ").unwrap().1.trim_matches('"').replace("\\\"", "'")
 }
@@ -82,57 +82,60 @@ fn panics_on_the_way_to_the_node() {
 
 #[test]
 fn a_panic_while_unreserving_does_not_keep_others_from_it() {
-    let mut world = World::new(vec![
+    let mut scheduler = ToyScheduler::new(vec![
         Toy::new("A").unreserve(|_, _| ()),
         Toy::new("B").unreserve(over_p(|| ())),
         Toy::new("C").reserve(|_, _| Status::unschedulable("no")),
     ]);
-    assert_eq!(world.try_pod(&pod("p")), "unschedulable 0/1 nodes are available: 1 no.");
-    assert_eq!(world.calls_at("Unreserve"), ["C.Unreserve(p)", "B.Unreserve(p)", "A.Unreserve(p)"]);
-    assert!(world.is_clean());
-    let notes: Vec<String> = world.engine.drain_notes().collect();
+    assert_eq!(scheduler.try_pod(&pod("p")), "unschedulable 0/1 nodes are available: 1 no.");
+    assert_eq!(
+        scheduler.calls_at("Unreserve"),
+        ["C.Unreserve(p)", "B.Unreserve(p)", "A.Unreserve(p)"]
+    );
+    assert!(scheduler.is_clean());
+    let notes: Vec<String> = scheduler.engine.drain_notes().collect();
     assert_eq!(notes, ["Unreserve of B: plugin panicked: over p"]);
 }
 
 #[test]
 fn a_panic_after_the_binding_does_not_undo_it() {
-    let mut world = World::new(vec![
+    let mut scheduler = ToyScheduler::new(vec![
         Toy::new("A").post_bind(over_p(|| ())),
         Toy::new("B").post_bind(|_, _| ()),
     ]);
-    world.try_pod(&pod("p"));
-    world.effects();
-    world.written(1, Ok(()));
-    assert_eq!(world.effects().len(), 1, "the event of success");
-    assert_eq!(world.calls_at("PostBind"), ["A.PostBind(p)", "B.PostBind(p)"]);
-    assert!(world.is_assumed(&pod("p")) && world.engine.n_binding() == 0);
+    scheduler.try_pod(&pod("p"));
+    scheduler.effects();
+    scheduler.written(1, Ok(()));
+    assert_eq!(scheduler.effects().len(), 1, "the event of success");
+    assert_eq!(scheduler.calls_at("PostBind"), ["A.PostBind(p)", "B.PostBind(p)"]);
+    assert!(scheduler.is_assumed(&pod("p")) && scheduler.engine.n_binding() == 0);
 }
 
 #[test]
 fn a_gate_that_panics_stays_closed() {
-    let mut world = World::new(vec![Toy::new("A").pre_enqueue(over_p(success))]);
-    world.apply(&pod("p"));
-    world.apply(&pod("q"));
-    assert_eq!(world.place("p"), Some(Place::Unschedulable));
-    assert_eq!(world.attempt(), "assumed n1");
+    let mut scheduler = ToyScheduler::new(vec![Toy::new("A").pre_enqueue(over_p(success))]);
+    scheduler.apply(&pod("p"));
+    scheduler.apply(&pod("q"));
+    assert_eq!(scheduler.place("p"), Some(Place::Unschedulable));
+    assert_eq!(scheduler.attempt(), "assumed n1");
 }
 
 #[test]
 fn a_hint_that_panics_lets_the_pod_try_again() {
     let added = ClusterEvent::new(EventResource::Node, ActionType::ADD);
     let hint = EventRegistration::with_hint(added, |_, _, _, _| -> bool { panic!("no idea") });
-    let mut world = World::new(vec![rejecting().wants(hint)]);
-    world.try_pod(&pod("p"));
-    assert_eq!(world.place("p"), Some(Place::Unschedulable));
-    world.node("n2");
-    assert_eq!(world.place("p"), Some(Place::Backoff));
+    let mut scheduler = ToyScheduler::new(vec![rejecting().wants(hint)]);
+    scheduler.try_pod(&pod("p"));
+    assert_eq!(scheduler.place("p"), Some(Place::Unschedulable));
+    scheduler.node("n2");
+    assert_eq!(scheduler.place("p"), Some(Place::Backoff));
 }
 
 #[test]
 fn an_explanation_says_that_a_plugin_panicked() {
-    let mut world = World::new(vec![Toy::new("A").filter(over_p(success))]);
-    let explanation = world.engine.explain(&pod("p"), 0, world.now).unwrap();
+    let mut scheduler = ToyScheduler::new(vec![Toy::new("A").filter(over_p(success))]);
+    let explanation = scheduler.engine.explain(&pod("p"), 0, scheduler.now).unwrap();
     assert_eq!(explanation.error.unwrap().message(), "plugin panicked: over p");
-    let explanation = world.engine.explain(&pod("q"), 0, world.now).unwrap();
+    let explanation = scheduler.engine.explain(&pod("q"), 0, scheduler.now).unwrap();
     assert_eq!(explanation.nodes.len(), 1);
 }

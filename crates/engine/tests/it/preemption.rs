@@ -14,7 +14,7 @@ use kube_scheduler_queue::Place;
 use serde_json::json;
 
 use crate::toy::Toy;
-use crate::world::{World, important, nominated, pod, running, seconds};
+use crate::toy_scheduler::{ToyScheduler, important, nominated, pod, running, seconds};
 
 const FAILED: &str =
     "event ns/big Warning FailedScheduling Scheduling \"0/1 nodes are available: 1 full.\"";
@@ -49,7 +49,7 @@ fn evicting(victims: Vec<Arc<Pod>>) -> (Vec<Toy>, Arc<AtomicBool>) {
 }
 
 /// `big` has just been tried, and found its victims.
-fn preempting(victims: &[Arc<Pod>]) -> (World, Arc<AtomicBool>) {
+fn preempting(victims: &[Arc<Pod>]) -> (ToyScheduler, Arc<AtomicBool>) {
     preempting_with(victims, Vec::new(), true)
 }
 
@@ -57,22 +57,22 @@ fn preempting_with(
     victims: &[Arc<Pod>],
     more: Vec<Toy>,
     in_background: bool,
-) -> (World, Arc<AtomicBool>) {
+) -> (ToyScheduler, Arc<AtomicBool>) {
     let (mut toys, is_full) = evicting(victims.to_vec());
     toys.extend(more);
-    let mut world = World::configured(toys, |_, options| {
+    let mut scheduler = ToyScheduler::configured(toys, |_, options| {
         options.keeps_bound = true;
         let gates = std::mem::take(&mut options.gates);
         options.gates = gates.with(Gate::SchedulerAsyncPreemption, in_background);
     });
-    world.node("n1");
-    victims.iter().for_each(|victim| world.apply(victim));
-    (world, is_full)
+    scheduler.node("n1");
+    victims.iter().for_each(|victim| scheduler.apply(victim));
+    (scheduler, is_full)
 }
 
-fn try_big(world: &mut World) {
+fn try_big(scheduler: &mut ToyScheduler) {
     assert_eq!(
-        world.try_pod(&important("big", 9)),
+        scheduler.try_pod(&important("big", 9)),
         "unschedulable 0/1 nodes are available: 1 full."
     );
 }
@@ -95,25 +95,25 @@ fn dying(name: &str, node: &str) -> Arc<Pod> {
 #[test]
 fn all_victims_but_the_last_go_first_and_each_is_reported_when_it_has_gone() {
     let victims = ["v1", "v2", "v3"].map(|name| running(name, "n1"));
-    let (mut world, _) = preempting(&victims);
-    try_big(&mut world);
+    let (mut scheduler, _) = preempting(&victims);
+    try_big(&mut scheduler);
     assert_eq!(
-        world.effects(),
+        scheduler.effects(),
         [FAILED.to_owned(), NOMINATED.to_owned(), evict(1, "v1"), evict(2, "v2")]
     );
-    assert_eq!(world.engine.queue().nomination("big-uid"), Some("n1"));
-    world.evicted(2, Ok(EvictionOutcome::Deleted));
-    assert_eq!(world.effects(), [reported("v2")]);
-    world.evicted(1, Ok(EvictionOutcome::Deleted));
-    assert_eq!(world.effects(), [reported("v1"), evict(3, "v3")]);
-    assert_eq!(world.engine.n_preempting(), 1);
-    world.evicted(3, Ok(EvictionOutcome::Deleted));
-    assert_eq!(world.effects(), [reported("v3")]);
-    assert_eq!(world.engine.n_preempting(), 0);
+    assert_eq!(scheduler.engine.queue().nomination("big-uid"), Some("n1"));
+    scheduler.evicted(2, Ok(EvictionOutcome::Deleted));
+    assert_eq!(scheduler.effects(), [reported("v2")]);
+    scheduler.evicted(1, Ok(EvictionOutcome::Deleted));
+    assert_eq!(scheduler.effects(), [reported("v1"), evict(3, "v3")]);
+    assert_eq!(scheduler.engine.n_preempting(), 1);
+    scheduler.evicted(3, Ok(EvictionOutcome::Deleted));
+    assert_eq!(scheduler.effects(), [reported("v3")]);
+    assert_eq!(scheduler.engine.n_preempting(), 0);
     // An answer is good for once.
-    world.evicted(3, Ok(EvictionOutcome::Deleted));
-    assert_eq!(world.effects(), Vec::<String>::new());
-    let counts = world.engine.drain_preemption_counts();
+    scheduler.evicted(3, Ok(EvictionOutcome::Deleted));
+    assert_eq!(scheduler.effects(), Vec::<String>::new());
+    let counts = scheduler.engine.drain_preemption_counts();
     assert_eq!(counts.victims, [3]);
     assert_eq!(counts.ended, [EndedPreemption { is_error: false, length: seconds(0) }]);
 }
@@ -121,47 +121,47 @@ fn all_victims_but_the_last_go_first_and_each_is_reported_when_it_has_gone() {
 #[test]
 fn the_preemptor_is_held_back_until_the_last_victim_goes() {
     let victims = ["v1", "v2"].map(|name| running(name, "n1"));
-    let (mut world, is_full) = preempting(&victims);
-    try_big(&mut world);
-    world.effects();
-    world.evicted(1, Ok(EvictionOutcome::Deleted));
-    world.delete(&victims[0]);
-    world.advance(seconds(30));
-    assert_eq!(world.place("big"), Some(Place::Unschedulable), "v2 is still there");
+    let (mut scheduler, is_full) = preempting(&victims);
+    try_big(&mut scheduler);
+    scheduler.effects();
+    scheduler.evicted(1, Ok(EvictionOutcome::Deleted));
+    scheduler.delete(&victims[0]);
+    scheduler.advance(seconds(30));
+    assert_eq!(scheduler.place("big"), Some(Place::Unschedulable), "v2 is still there");
     // The deletion is seen before it is answered.
-    world.delete(&victims[1]);
+    scheduler.delete(&victims[1]);
     is_full.store(false, Ordering::Relaxed);
-    assert_eq!(world.attempt(), "assumed n1");
-    world.evicted(2, Ok(EvictionOutcome::Deleted));
-    assert_eq!(world.engine.n_preempting(), 0);
+    assert_eq!(scheduler.attempt(), "assumed n1");
+    scheduler.evicted(2, Ok(EvictionOutcome::Deleted));
+    assert_eq!(scheduler.engine.n_preempting(), 0);
 }
 
 #[test]
 fn a_last_victim_that_takes_its_time_does_not_hold_the_preemptor_back() {
     let victims = [running("v1", "n1")];
-    let (mut world, _) = preempting(&victims);
+    let (mut scheduler, _) = preempting(&victims);
     let other = running("other", "n1");
-    world.apply(&other);
-    try_big(&mut world);
-    world.apply(&dying("v1", "n1"));
-    world.delete(&other);
-    world.advance(seconds(30));
-    assert_eq!(world.attempt(), "unschedulable 0/1 nodes are available: 1 full.");
+    scheduler.apply(&other);
+    try_big(&mut scheduler);
+    scheduler.apply(&dying("v1", "n1"));
+    scheduler.delete(&other);
+    scheduler.advance(seconds(30));
+    assert_eq!(scheduler.attempt(), "unschedulable 0/1 nodes are available: 1 full.");
 }
 
 #[test]
 fn victims_that_go_anyway_are_left_alone() {
     let victims = [dying("v1", "n1"), running("v2", "n1")];
-    let (mut world, _) = preempting(&victims);
-    try_big(&mut world);
-    assert_eq!(world.effects()[2..], [evict(1, "v2")]);
-    assert_eq!(world.engine.drain_preemption_counts().victims, [2], "but it is counted");
+    let (mut scheduler, _) = preempting(&victims);
+    try_big(&mut scheduler);
+    assert_eq!(scheduler.effects()[2..], [evict(1, "v2")]);
+    assert_eq!(scheduler.engine.drain_preemption_counts().victims, [2], "but it is counted");
 
-    let (mut world, _) = preempting(&victims[..1]);
-    try_big(&mut world);
-    assert_eq!(world.effects(), [FAILED, NOMINATED]);
-    assert_eq!(world.engine.n_preempting(), 0);
-    assert_eq!(world.engine.drain_preemption_counts().victims, [0_usize; 0]);
+    let (mut scheduler, _) = preempting(&victims[..1]);
+    try_big(&mut scheduler);
+    assert_eq!(scheduler.effects(), [FAILED, NOMINATED]);
+    assert_eq!(scheduler.engine.n_preempting(), 0);
+    assert_eq!(scheduler.engine.drain_preemption_counts().victims, [0_usize; 0]);
 }
 
 #[test]
@@ -174,107 +174,107 @@ fn a_victim_that_is_marked_already_is_not_marked_again() {
         pod(&format!("v node=n1 {}", json!({"status": {"conditions": [condition]}})))
     };
     let own = marked("s: preempting to accommodate a higher priority pod");
-    let (mut world, _) = preempting(&[own]);
-    try_big(&mut world);
-    assert_eq!(world.effects()[2..], ["evict #1 ns/v uid=v-uid"]);
-    let (mut world, _) = preempting(&[marked("somebody else's")]);
-    try_big(&mut world);
-    assert_eq!(world.effects()[2..], [evict(1, "v")]);
+    let (mut scheduler, _) = preempting(&[own]);
+    try_big(&mut scheduler);
+    assert_eq!(scheduler.effects()[2..], ["evict #1 ns/v uid=v-uid"]);
+    let (mut scheduler, _) = preempting(&[marked("somebody else's")]);
+    try_big(&mut scheduler);
+    assert_eq!(scheduler.effects()[2..], [evict(1, "v")]);
 }
 
 #[test]
 fn a_victim_that_is_gone_is_as_good_as_evicted_and_not_told() {
     let victims = ["v1", "v2"].map(|name| running(name, "n1"));
-    let (mut world, _) = preempting(&victims);
-    try_big(&mut world);
-    world.effects();
-    world.evicted(1, Ok(EvictionOutcome::AlreadyGone));
-    assert_eq!(world.effects(), [evict(2, "v2")]);
-    world.evicted(2, Ok(EvictionOutcome::AlreadyGone));
-    assert_eq!(world.effects(), Vec::<String>::new());
+    let (mut scheduler, _) = preempting(&victims);
+    try_big(&mut scheduler);
+    scheduler.effects();
+    scheduler.evicted(1, Ok(EvictionOutcome::AlreadyGone));
+    assert_eq!(scheduler.effects(), [evict(2, "v2")]);
+    scheduler.evicted(2, Ok(EvictionOutcome::AlreadyGone));
+    assert_eq!(scheduler.effects(), Vec::<String>::new());
 }
 
 #[test]
 fn a_failed_eviction_spares_the_last_victim_and_lets_the_preemptor_try_again() {
     let victims = ["v1", "v2", "v3"].map(|name| running(name, "n1"));
-    let (mut world, _) = preempting(&victims);
-    try_big(&mut world);
-    world.effects();
-    world.evicted(1, Err("boom"));
-    world.evicted(2, Ok(EvictionOutcome::Deleted));
-    assert_eq!(world.effects(), [reported("v2")], "and v3 stays");
-    assert_eq!(world.place("big"), Some(Place::Active), "without backoff");
-    assert!(world.engine.drain_preemption_counts().ended[0].is_error);
+    let (mut scheduler, _) = preempting(&victims);
+    try_big(&mut scheduler);
+    scheduler.effects();
+    scheduler.evicted(1, Err("boom"));
+    scheduler.evicted(2, Ok(EvictionOutcome::Deleted));
+    assert_eq!(scheduler.effects(), [reported("v2")], "and v3 stays");
+    assert_eq!(scheduler.place("big"), Some(Place::Active), "without backoff");
+    assert!(scheduler.engine.drain_preemption_counts().ended[0].is_error);
     // It tries again, and again.
-    assert_eq!(world.attempt(), "unschedulable 0/1 nodes are available: 1 full.");
-    assert_eq!(world.engine.n_preempting(), 1);
+    assert_eq!(scheduler.attempt(), "unschedulable 0/1 nodes are available: 1 full.");
+    assert_eq!(scheduler.engine.n_preempting(), 1);
 }
 
 #[test]
 fn a_failed_eviction_of_the_last_victim_lets_the_preemptor_try_again() {
-    let (mut world, _) = preempting(&[running("v", "n1")]);
-    try_big(&mut world);
-    assert_eq!(world.place("big"), Some(Place::Unschedulable));
-    world.evicted(1, Err("boom"));
-    assert_eq!(world.place("big"), Some(Place::Active));
-    let notes: Vec<String> = world.engine.drain_notes().collect();
+    let (mut scheduler, _) = preempting(&[running("v", "n1")]);
+    try_big(&mut scheduler);
+    assert_eq!(scheduler.place("big"), Some(Place::Unschedulable));
+    scheduler.evicted(1, Err("boom"));
+    assert_eq!(scheduler.place("big"), Some(Place::Active));
+    let notes: Vec<String> = scheduler.engine.drain_notes().collect();
     assert_eq!(notes, ["error occurred during async preemption for pod ns/big: boom"]);
 }
 
 #[test]
 fn evictions_that_fail_again_and_again_are_tried_after_a_backoff_that_grows() {
     let victim = running("v", "n1");
-    let (mut world, _) = preempting(std::slice::from_ref(&victim));
-    try_big(&mut world);
-    world.evicted(1, Err("boom"));
-    let failures = |world: &World| {
-        let sizes = world.engine.table_sizes();
+    let (mut scheduler, _) = preempting(std::slice::from_ref(&victim));
+    try_big(&mut scheduler);
+    scheduler.evicted(1, Err("boom"));
+    let failures = |scheduler: &ToyScheduler| {
+        let sizes = scheduler.engine.table_sizes();
         let found = sizes.iter().find(|it| it.table == "preemptors whose last preemption failed");
         found.map(|it| it.n_entries)
     };
     for (token, waits) in [(2, 1), (3, 2), (4, 4), (5, 8), (6, 10), (7, 10)] {
-        assert_eq!(world.place("big"), Some(Place::Active), "before eviction {token}");
-        world.attempt();
-        world.evicted(token, Err("boom"));
-        assert_eq!(world.place("big"), Some(Place::ErrorBackoff), "after eviction {token}");
-        assert!(!world.engine.has_ready());
-        world.advance(seconds(waits));
-        assert_eq!(world.place("big"), Some(Place::ErrorBackoff), "after eviction {token}");
-        world.advance(seconds(1));
+        assert_eq!(scheduler.place("big"), Some(Place::Active), "before eviction {token}");
+        scheduler.attempt();
+        scheduler.evicted(token, Err("boom"));
+        assert_eq!(scheduler.place("big"), Some(Place::ErrorBackoff), "after eviction {token}");
+        assert!(!scheduler.engine.has_ready());
+        scheduler.advance(seconds(waits));
+        assert_eq!(scheduler.place("big"), Some(Place::ErrorBackoff), "after eviction {token}");
+        scheduler.advance(seconds(1));
     }
-    world.attempt();
-    world.evicted(8, Ok(EvictionOutcome::Deleted));
-    assert_eq!(failures(&world), Some(0));
+    scheduler.attempt();
+    scheduler.evicted(8, Ok(EvictionOutcome::Deleted));
+    assert_eq!(failures(&scheduler), Some(0));
 }
 
 #[test]
 fn victims_that_went_before_their_turn_leave_nobody_waiting() {
     let victims = ["v1", "v2"].map(|name| running(name, "n1"));
-    let (mut world, _) = preempting(&victims);
-    try_big(&mut world);
-    world.effects();
-    victims.iter().for_each(|victim| world.delete(victim));
-    assert_eq!(world.place("big"), Some(Place::Unschedulable), "v2 has not had its turn");
-    world.evicted(1, Ok(EvictionOutcome::Deleted));
-    assert_eq!(world.place("big"), Some(Place::Unschedulable));
-    world.evicted(2, Ok(EvictionOutcome::AlreadyGone));
-    assert_eq!(world.place("big"), Some(Place::Active));
+    let (mut scheduler, _) = preempting(&victims);
+    try_big(&mut scheduler);
+    scheduler.effects();
+    victims.iter().for_each(|victim| scheduler.delete(victim));
+    assert_eq!(scheduler.place("big"), Some(Place::Unschedulable), "v2 has not had its turn");
+    scheduler.evicted(1, Ok(EvictionOutcome::Deleted));
+    assert_eq!(scheduler.place("big"), Some(Place::Unschedulable));
+    scheduler.evicted(2, Ok(EvictionOutcome::AlreadyGone));
+    assert_eq!(scheduler.place("big"), Some(Place::Active));
 }
 
 #[test]
 fn nominations_of_less_important_pods_go_first() {
     let victims = [running("v", "n1")];
-    let (mut world, _) = preempting(&victims);
+    let (mut scheduler, _) = preempting(&victims);
     for (name, priority) in [("low", 1), ("equal", 9)] {
-        world.apply(&nominated(name, "n1", priority));
+        scheduler.apply(&nominated(name, "n1", priority));
     }
     let elsewhere = nominated("elsewhere", "n2", 1);
-    world.apply(&elsewhere);
-    assert_eq!(world.attempt(), "assumed n1", "equal");
-    world.apply(&nominated("equal2", "n1", 9));
-    world.apply(&important("big", 99));
-    assert_eq!(world.attempt(), "unschedulable 0/1 nodes are available: 1 full.");
-    let effects = world.effects();
+    scheduler.apply(&elsewhere);
+    assert_eq!(scheduler.attempt(), "assumed n1", "equal");
+    scheduler.apply(&nominated("equal2", "n1", 9));
+    scheduler.apply(&important("big", 99));
+    assert_eq!(scheduler.attempt(), "unschedulable 0/1 nodes are available: 1 full.");
+    let effects = scheduler.effects();
     let cleared: Vec<&String> =
         effects.iter().filter(|effect| effect.starts_with("clear-nomination")).collect();
     assert_eq!(
@@ -282,25 +282,25 @@ fn nominations_of_less_important_pods_go_first() {
         ["clear-nomination #1 ns/low uid=low-uid", "clear-nomination #2 ns/equal2 uid=equal2-uid"]
     );
     assert!(!effects.iter().any(|effect| effect.starts_with("evict")));
-    world.cleared(1, Err("boom"));
-    assert_eq!(world.effects(), Vec::<String>::new());
-    world.cleared(2, Ok(()));
-    assert_eq!(world.effects(), [evict(3, "v")], "the error does not keep the victim");
-    assert_eq!(world.place("big"), Some(Place::Unschedulable));
-    world.evicted(3, Ok(EvictionOutcome::Deleted));
-    assert_eq!(world.place("big"), Some(Place::Active), "but the preemptor tries again");
+    scheduler.cleared(1, Err("boom"));
+    assert_eq!(scheduler.effects(), Vec::<String>::new());
+    scheduler.cleared(2, Ok(()));
+    assert_eq!(scheduler.effects(), [evict(3, "v")], "the error does not keep the victim");
+    assert_eq!(scheduler.place("big"), Some(Place::Unschedulable));
+    scheduler.evicted(3, Ok(EvictionOutcome::Deleted));
+    assert_eq!(scheduler.place("big"), Some(Place::Active), "but the preemptor tries again");
 }
 
 #[test]
 fn a_waiting_victim_is_sent_back_without_the_api() {
     let p = pod("p");
     let waits = Toy::new("W").permit(|_, _| PermitDecision::wait(seconds(60)));
-    let (mut world, _) = preempting_with(std::slice::from_ref(&p), vec![waits], true);
-    world.attempt();
-    world.effects();
-    try_big(&mut world);
+    let (mut scheduler, _) = preempting_with(std::slice::from_ref(&p), vec![waits], true);
+    scheduler.attempt();
+    scheduler.effects();
+    try_big(&mut scheduler);
     assert_eq!(
-        world.effects(),
+        scheduler.effects(),
         [
             FAILED,
             NOMINATED,
@@ -311,9 +311,9 @@ fn a_waiting_victim_is_sent_back_without_the_api() {
              \"Preempted by pod big-uid on node n1 (in kube-scheduler memory).\"",
         ]
     );
-    assert_eq!(world.place("p"), Some(Place::ErrorBackoff));
-    assert_eq!(world.place("big"), Some(Place::Backoff), "what it gives back is heard of");
-    assert!(world.is_clean());
+    assert_eq!(scheduler.place("p"), Some(Place::ErrorBackoff));
+    assert_eq!(scheduler.place("big"), Some(Place::Backoff), "what it gives back is heard of");
+    assert!(scheduler.is_clean());
 }
 
 fn slow_pre_bind() -> Toy {
@@ -325,23 +325,24 @@ fn a_victim_in_pre_bind_is_stopped_without_the_api() {
     let p = pod("p");
     for answer in [Status::error("context canceled"), Status::SUCCESS] {
         let message = "running PreBind plugin \\\"B\\\": preempted by P";
-        let (mut world, _) = preempting_with(std::slice::from_ref(&p), vec![slow_pre_bind()], true);
-        world.attempt();
-        world.effects();
-        try_big(&mut world);
+        let (mut scheduler, _) =
+            preempting_with(std::slice::from_ref(&p), vec![slow_pre_bind()], true);
+        scheduler.attempt();
+        scheduler.effects();
+        try_big(&mut scheduler);
         assert_eq!(
-            world.effects()[2..],
+            scheduler.effects()[2..],
             [
                 "cancel #1",
                 "event ns/p Normal Preempted Preempting \
                  \"Preempted by pod big-uid on node n1 (in kube-scheduler memory).\"",
             ]
         );
-        assert!(world.is_assumed(&p), "its work has not ended yet");
-        assert_eq!(world.place("big"), Some(Place::Unschedulable));
-        world.finished(1, answer);
+        assert!(scheduler.is_assumed(&p), "its work has not ended yet");
+        assert_eq!(scheduler.place("big"), Some(Place::Unschedulable));
+        scheduler.finished(1, answer);
         assert_eq!(
-            world.effects()[..2],
+            scheduler.effects()[..2],
             [
                 format!("event ns/p Warning FailedScheduling Scheduling \"{message}\""),
                 format!(
@@ -349,56 +350,56 @@ fn a_victim_in_pre_bind_is_stopped_without_the_api() {
                 ),
             ]
         );
-        assert_eq!(world.place("p"), Some(Place::ErrorBackoff));
-        assert_eq!(world.place("big"), Some(Place::Backoff));
-        assert!(world.is_clean());
+        assert_eq!(scheduler.place("p"), Some(Place::ErrorBackoff));
+        assert_eq!(scheduler.place("big"), Some(Place::Backoff));
+        assert!(scheduler.is_clean());
     }
 }
 
 #[test]
 fn a_victim_whose_binding_is_being_written_is_deleted() {
     let p = pod("p");
-    let (mut world, _) = preempting_with(std::slice::from_ref(&p), Vec::new(), true);
-    world.attempt();
-    world.effects();
-    try_big(&mut world);
-    assert_eq!(world.effects()[2..], [evict(1, "p")]);
+    let (mut scheduler, _) = preempting_with(std::slice::from_ref(&p), Vec::new(), true);
+    scheduler.attempt();
+    scheduler.effects();
+    try_big(&mut scheduler);
+    assert_eq!(scheduler.effects()[2..], [evict(1, "p")]);
 }
 
 #[test]
 fn in_the_foreground_the_attempt_waits_for_its_victims_and_so_does_everybody() {
     let victims = ["v1", "v2"].map(|name| running(name, "n1"));
-    let (mut world, _) = preempting_with(&victims, Vec::new(), false);
-    world.apply(&nominated("low", "n1", 1));
-    world.apply(&important("big", 9));
-    assert_eq!(world.attempt(), "unschedulable 0/1 nodes are available: 1 full.");
-    assert_eq!(world.effects(), [evict(1, "v1"), evict(2, "v2")]);
-    assert!(!world.engine.has_ready());
-    assert_eq!(world.attempt(), "nobody");
-    world.evicted(1, Ok(EvictionOutcome::Deleted));
-    world.evicted(2, Ok(EvictionOutcome::Deleted));
+    let (mut scheduler, _) = preempting_with(&victims, Vec::new(), false);
+    scheduler.apply(&nominated("low", "n1", 1));
+    scheduler.apply(&important("big", 9));
+    assert_eq!(scheduler.attempt(), "unschedulable 0/1 nodes are available: 1 full.");
+    assert_eq!(scheduler.effects(), [evict(1, "v1"), evict(2, "v2")]);
+    assert!(!scheduler.engine.has_ready());
+    assert_eq!(scheduler.attempt(), "nobody");
+    scheduler.evicted(1, Ok(EvictionOutcome::Deleted));
+    scheduler.evicted(2, Ok(EvictionOutcome::Deleted));
     let clear = "clear-nomination #3 ns/low uid=low-uid".to_owned();
-    assert_eq!(world.effects(), [reported("v1"), reported("v2"), clear]);
-    assert_eq!(world.engine.queue().nomination("big-uid"), None);
-    world.cleared(3, Err("which is not that bad"));
-    assert_eq!(world.effects(), [FAILED, NOMINATED]);
-    assert_eq!(world.engine.queue().nomination("big-uid"), Some("n1"));
-    assert_eq!(world.attempt(), "assumed n1", "low");
-    assert_eq!(world.engine.drain_preemption_counts().ended, []);
+    assert_eq!(scheduler.effects(), [reported("v1"), reported("v2"), clear]);
+    assert_eq!(scheduler.engine.queue().nomination("big-uid"), None);
+    scheduler.cleared(3, Err("which is not that bad"));
+    assert_eq!(scheduler.effects(), [FAILED, NOMINATED]);
+    assert_eq!(scheduler.engine.queue().nomination("big-uid"), Some("n1"));
+    assert_eq!(scheduler.attempt(), "assumed n1", "low");
+    assert_eq!(scheduler.engine.drain_preemption_counts().ended, []);
 }
 
 #[test]
 fn in_the_foreground_a_failed_eviction_fails_the_preemption() {
     let victims = ["v1", "v2"].map(|name| running(name, "n1"));
-    let (mut world, _) = preempting_with(&victims, Vec::new(), false);
-    world.apply(&important("big", 9));
-    world.attempt();
-    world.effects();
-    world.evicted(2, Err("boom"));
-    world.evicted(1, Ok(EvictionOutcome::Deleted));
+    let (mut scheduler, _) = preempting_with(&victims, Vec::new(), false);
+    scheduler.apply(&important("big", 9));
+    scheduler.attempt();
+    scheduler.effects();
+    scheduler.evicted(2, Err("boom"));
+    scheduler.evicted(1, Ok(EvictionOutcome::Deleted));
     let message = "0/1 nodes are available: 1 full. preemption: boom";
     assert_eq!(
-        world.effects(),
+        scheduler.effects(),
         [
             reported("v1"),
             format!("event ns/big Warning FailedScheduling Scheduling \"{message}\""),
@@ -407,7 +408,7 @@ fn in_the_foreground_a_failed_eviction_fails_the_preemption() {
             ),
         ]
     );
-    assert_eq!(world.engine.queue().nomination("big-uid"), None);
+    assert_eq!(scheduler.engine.queue().nomination("big-uid"), None);
 }
 
 #[test]
@@ -418,41 +419,42 @@ fn plugins_after_score_see_nominations_too() {
         let names = cx.nominated().nominated_pods("n1").into_iter().map(|pod| pod.name.to_string());
         sees.lock().unwrap().extend(names.collect::<Vec<_>>());
     });
-    let mut world = World::new(vec![looks]);
-    world.apply(&nominated("later", "n1", 1));
-    world.try_pod(&important("now", 9));
+    let mut scheduler = ToyScheduler::new(vec![looks]);
+    scheduler.apply(&nominated("later", "n1", 1));
+    scheduler.try_pod(&important("now", 9));
     assert_eq!(*seen.lock().unwrap(), ["later"]);
 }
 
 #[test]
 fn a_pod_that_comes_with_a_nomination_keeps_it() {
-    let mut world = World::new(vec![Toy::new("F").filter(|pod, node| {
+    let mut scheduler = ToyScheduler::new(vec![Toy::new("F").filter(|pod, node| {
         if &*pod.name == "mid" && node != "n2" {
             Status::unschedulable("no")
         } else {
             Status::SUCCESS
         }
     })]);
-    world.node("n2");
+    scheduler.node("n2");
     // As after a restart: what was nominated is reported by the pods themselves.
-    world.apply(&nominated("mid", "n2", 5));
-    assert_eq!(world.engine.queue().nomination("mid-uid"), Some("n2"));
-    assert_eq!(world.attempt(), "assumed n2");
-    assert_eq!(world.engine.queue().nomination("mid-uid"), None);
+    scheduler.apply(&nominated("mid", "n2", 5));
+    assert_eq!(scheduler.engine.queue().nomination("mid-uid"), Some("n2"));
+    assert_eq!(scheduler.attempt(), "assumed n2");
+    assert_eq!(scheduler.engine.queue().nomination("mid-uid"), None);
 }
 
 #[test]
 fn a_nomination_that_goes_lets_equal_and_less_important_pods_try() {
     let freed = EventRegistration::always(ClusterEvent::ASSIGNED_POD_DELETE);
-    let mut world =
-        World::new(vec![Toy::new("F").filter(|_, _| Status::unschedulable("no")).wants(freed)]);
+    let mut scheduler = ToyScheduler::new(vec![
+        Toy::new("F").filter(|_, _| Status::unschedulable("no")).wants(freed),
+    ]);
     for (name, priority) in [("low", 1), ("equal", 5), ("high", 6)] {
-        world.try_pod(&important(name, priority));
+        scheduler.try_pod(&important(name, priority));
     }
     let mid = nominated("mid", "n1", 5);
-    world.apply(&mid);
-    world.delete(&mid);
-    assert_eq!(world.place("low"), Some(Place::Backoff));
-    assert_eq!(world.place("equal"), Some(Place::Backoff));
-    assert_eq!(world.place("high"), Some(Place::Unschedulable));
+    scheduler.apply(&mid);
+    scheduler.delete(&mid);
+    assert_eq!(scheduler.place("low"), Some(Place::Backoff));
+    assert_eq!(scheduler.place("equal"), Some(Place::Backoff));
+    assert_eq!(scheduler.place("high"), Some(Place::Unschedulable));
 }

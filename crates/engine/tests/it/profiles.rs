@@ -6,33 +6,33 @@ use kube_scheduler_queue::Place;
 use serde_json::json;
 
 use crate::toy::Toy;
-use crate::world::{World, pod, profile};
+use crate::toy_scheduler::{ToyScheduler, pod, profile};
 
 fn of(scheduler: &str, name: &str) -> std::sync::Arc<kube_scheduler_framework::api::Pod> {
     pod(&format!("{name} scheduler={scheduler}"))
 }
 
-fn two_profiles() -> World {
+fn two_profiles() -> ToyScheduler {
     let toys = vec![
         Toy::new("A").filter(|_, _| Status::unschedulable("a")),
         Toy::new("B").filter(|_, _| Status::unschedulable("b")),
     ];
-    let mut world = World::configured(toys, |config, _| {
+    let mut scheduler = ToyScheduler::configured(toys, |config, _| {
         config.profiles = vec![profile("s", &["A", "Base"]), profile("t", &["Base", "B"])];
     });
-    world.node("n1");
-    world
+    scheduler.node("n1");
+    scheduler
 }
 
 #[test]
 fn every_pod_is_judged_by_its_own_profile() {
-    let mut world = two_profiles();
-    assert_eq!(world.try_pod(&of("t", "q")), "unschedulable 0/1 nodes are available: 1 b.");
-    assert_eq!(world.try_pod(&of("s", "p")), "unschedulable 0/1 nodes are available: 1 a.");
-    assert_eq!(world.calls(), ["B.Filter(q)", "A.Filter(p)"]);
-    let counts = world.engine.profile_counts();
+    let mut scheduler = two_profiles();
+    assert_eq!(scheduler.try_pod(&of("t", "q")), "unschedulable 0/1 nodes are available: 1 b.");
+    assert_eq!(scheduler.try_pod(&of("s", "p")), "unschedulable 0/1 nodes are available: 1 a.");
+    assert_eq!(scheduler.calls(), ["B.Filter(q)", "A.Filter(p)"]);
+    let counts = scheduler.engine.profile_counts();
     assert_eq!((counts[0].unschedulable, counts[1].unschedulable), (1, 1));
-    let reporters: Vec<String> = world
+    let reporters: Vec<String> = scheduler
         .raw_effects()
         .into_iter()
         .filter_map(|effect| match effect {
@@ -47,25 +47,25 @@ fn every_pod_is_judged_by_its_own_profile() {
 
 #[test]
 fn foreign_pods_count_only_where_they_run() {
-    let mut world = two_profiles();
+    let mut scheduler = two_profiles();
     let foreign = of("nobody", "f");
-    world.apply(&foreign);
-    assert_eq!((world.place("f"), world.attempt()), (None, "nobody".to_owned()));
-    world.apply(&pod("f version=2 scheduler=nobody label:a=b"));
-    assert_eq!(world.place("f"), None);
+    scheduler.apply(&foreign);
+    assert_eq!((scheduler.place("f"), scheduler.attempt()), (None, "nobody".to_owned()));
+    scheduler.apply(&pod("f version=2 scheduler=nobody label:a=b"));
+    assert_eq!(scheduler.place("f"), None);
     let bound = pod("f version=3 scheduler=nobody node=n1");
-    world.apply(&bound);
-    assert_eq!(world.engine.cluster().all_pods().count(), 1);
-    world.delete(&bound);
-    assert_eq!(world.engine.cluster().all_pods().count(), 0);
-    assert_eq!(world.effects(), Vec::<String>::new());
+    scheduler.apply(&bound);
+    assert_eq!(scheduler.engine.cluster().all_pods().count(), 1);
+    scheduler.delete(&bound);
+    assert_eq!(scheduler.engine.cluster().all_pods().count(), 0);
+    assert_eq!(scheduler.effects(), Vec::<String>::new());
 }
 
 #[test]
 fn profiles_that_do_not_go_together_are_refused() {
     let error = |profiles: Vec<KubeSchedulerProfile>| {
         let built =
-            World::build(vec![Toy::sorter("Other")], |config, _| config.profiles = profiles);
+            ToyScheduler::build(vec![Toy::sorter("Other")], |config, _| config.profiles = profiles);
         built.err().map(|error| error.to_string()).unwrap_or_default()
     };
     assert_eq!(error(vec![]), "at least one profile is required");
@@ -106,10 +106,10 @@ fn profiles_that_do_not_go_together_are_refused() {
 
 #[test]
 fn a_pod_deleted_before_its_turn_may_come_again() {
-    let mut world = two_profiles();
-    world.apply(&pod("p"));
-    world.delete(&pod("p"));
-    assert_eq!(world.place("p"), None);
-    world.apply(&pod("p"));
-    assert_eq!(world.place("p"), Some(Place::Active));
+    let mut scheduler = two_profiles();
+    scheduler.apply(&pod("p"));
+    scheduler.delete(&pod("p"));
+    assert_eq!(scheduler.place("p"), None);
+    scheduler.apply(&pod("p"));
+    assert_eq!(scheduler.place("p"), Some(Place::Active));
 }

@@ -5,7 +5,7 @@ use kube_scheduler_framework::{Completion, PermitDecision, PreBindFlight, Status
 use proptest::prelude::*;
 
 use crate::toy::Toy;
-use crate::world::{World, important, leaving, running, seconds};
+use crate::toy_scheduler::{ToyScheduler, important, leaving, running, seconds};
 
 /// A step of a history; numbers name one of a few pods, nodes or tokens.
 #[derive(Clone, Debug)]
@@ -79,8 +79,8 @@ fn toys() -> Vec<Toy> {
     ]
 }
 
-fn run(steps: &[Step]) -> (World, Vec<String>) {
-    let mut world = World::new(toys());
+fn run(steps: &[Step]) -> (ToyScheduler, Vec<String>) {
+    let mut scheduler = ToyScheduler::new(toys());
     let mut effects = Vec::new();
     let name = |pod: &u8| format!("p{pod}");
     for step in steps {
@@ -88,46 +88,46 @@ fn run(steps: &[Step]) -> (World, Vec<String>) {
             Step::Pod(pod) => {
                 let pod = important(&name(pod), i32::from(pod % 3));
                 // A pod that runs does not come back without its node.
-                let cluster = world.engine.cluster();
+                let cluster = scheduler.engine.cluster();
                 if cluster.pod(&pod.uid).is_none() || cluster.is_assumed(&pod.uid) {
-                    world.apply(&pod);
+                    scheduler.apply(&pod);
                 }
             }
             Step::Leaving(pod) => {
                 let pod = leaving(&name(pod));
-                let cluster = world.engine.cluster();
+                let cluster = scheduler.engine.cluster();
                 if cluster.pod(&pod.uid).is_none() || cluster.is_assumed(&pod.uid) {
-                    world.apply(&pod);
+                    scheduler.apply(&pod);
                 }
             }
             Step::Running(pod, node) => {
                 // Pods do not move.
                 let node = format!("n{node}");
                 let pod = running(&name(pod), &node);
-                let cluster = world.engine.cluster();
+                let cluster = scheduler.engine.cluster();
                 let known = cluster.pod(&pod.uid).filter(|_| !cluster.is_assumed(&pod.uid));
                 if known.is_none_or(|known| known.node_name == pod.node_name) {
-                    world.apply(&pod);
+                    scheduler.apply(&pod);
                 }
             }
-            Step::Deleted(pod) => world.delete(&important(&name(pod), 0)),
-            Step::Node(node) => world.node(&format!("n{node}")),
+            Step::Deleted(pod) => scheduler.delete(&important(&name(pod), 0)),
+            Step::Node(node) => scheduler.node(&format!("n{node}")),
             Step::NodeGone(node) => {
-                world.input(Input::NodeDeleted { name: format!("n{node}").into() });
+                scheduler.input(Input::NodeDeleted { name: format!("n{node}").into() });
             }
-            Step::Attempt => drop(world.turn()),
-            Step::Written(token, true) => world.written(u64::from(*token), Ok(())),
-            Step::Written(token, false) => world.written(u64::from(*token), Err("refused")),
-            Step::Finished(token, true) => world.finished(u64::from(*token), Status::SUCCESS),
+            Step::Attempt => drop(scheduler.turn()),
+            Step::Written(token, true) => scheduler.written(u64::from(*token), Ok(())),
+            Step::Written(token, false) => scheduler.written(u64::from(*token), Err("refused")),
+            Step::Finished(token, true) => scheduler.finished(u64::from(*token), Status::SUCCESS),
             Step::Finished(token, false) => {
-                world.finished(u64::from(*token), Status::error("failed"));
+                scheduler.finished(u64::from(*token), Status::error("failed"));
             }
-            Step::Wait(n) => world.advance(seconds(u64::from(*n))),
+            Step::Wait(n) => scheduler.advance(seconds(u64::from(*n))),
         }
-        effects.extend(world.effects());
-        assert_eq!(kube_scheduler_cache::check(world.engine.cluster()), []);
+        effects.extend(scheduler.effects());
+        assert_eq!(kube_scheduler_cache::check(scheduler.engine.cluster()), []);
     }
-    (world, effects)
+    (scheduler, effects)
 }
 
 proptest! {
@@ -142,17 +142,17 @@ proptest! {
     /// bound.
     #[test]
     fn nothing_is_left_behind(steps in proptest::collection::vec(step(), 1..80)) {
-        let (mut world, effects) = run(&steps);
-        world.advance(seconds(60));
+        let (mut scheduler, effects) = run(&steps);
+        scheduler.advance(seconds(60));
         let bound: std::collections::BTreeSet<String> = effects
             .iter()
             .filter_map(|effect| Some(effect.strip_prefix("event ns/")?.split_once(" Normal Scheduled")?.0.to_owned()))
             .collect();
         for token in 0..400 {
-            world.finished(token, Status::error("over"));
+            scheduler.finished(token, Status::error("over"));
         }
-        prop_assert_eq!(world.engine.n_binding(), 0);
-        let cluster = world.engine.cluster();
+        prop_assert_eq!(scheduler.engine.n_binding(), 0);
+        let cluster = scheduler.engine.cluster();
         for (pod, _) in cluster.all_pods().filter(|(pod, _)| cluster.is_assumed(&pod.uid)) {
             prop_assert!(bound.contains(&*pod.name), "{} is assumed but was never bound", pod.name);
         }

@@ -6,12 +6,12 @@ use kube_scheduler_engine::Input;
 use kube_scheduler_framework::{PostFilterOutcome, PreFilterOutcome, Status};
 
 use crate::toy::Toy;
-use crate::world::{World, nominated, pod, profile};
+use crate::toy_scheduler::{ToyScheduler, nominated, pod, profile};
 
-fn with_nodes(toys: Vec<Toy>, n: usize) -> World {
-    let mut world = World::without_nodes(toys);
-    world.nodes(n);
-    world
+fn with_nodes(toys: Vec<Toy>, n: usize) -> ToyScheduler {
+    let mut scheduler = ToyScheduler::without_nodes(toys);
+    scheduler.nodes(n);
+    scheduler
 }
 
 fn picky(good: &'static [&'static str]) -> Toy {
@@ -22,16 +22,16 @@ fn picky(good: &'static [&'static str]) -> Toy {
 
 #[test]
 fn a_nominated_node_that_fits_is_the_only_one_looked_at() {
-    let mut world = with_nodes(vec![picky(&["n0", "n1", "n2"]).score(|_, _| 1)], 4);
-    assert_eq!(world.try_pod(&nominated("p", "n2", 0)), "assumed n2");
-    assert_eq!(world.calls_at("Filter").len(), 1);
+    let mut scheduler = with_nodes(vec![picky(&["n0", "n1", "n2"]).score(|_, _| 1)], 4);
+    assert_eq!(scheduler.try_pod(&nominated("p", "n2", 0)), "assumed n2");
+    assert_eq!(scheduler.calls_at("Filter").len(), 1);
 }
 
 #[test]
 fn a_nominated_node_that_does_not_fit_costs_one_look() {
-    let mut world = with_nodes(vec![picky(&["n0"])], 4);
-    assert_eq!(world.try_pod(&nominated("p", "n2", 0)), "assumed n0");
-    let calls = world.calls();
+    let mut scheduler = with_nodes(vec![picky(&["n0"])], 4);
+    assert_eq!(scheduler.try_pod(&nominated("p", "n2", 0)), "assumed n0");
+    let calls = scheduler.calls();
     assert_eq!(calls.iter().filter(|call| **call == "F.Filter(p)").count(), 1 + 4);
     assert_eq!(
         calls.iter().filter(|call| **call == "F.PreFilter(p)").count(),
@@ -42,19 +42,20 @@ fn a_nominated_node_that_does_not_fit_costs_one_look() {
 
 #[test]
 fn a_nominated_node_that_is_gone_does_not_matter() {
-    let mut world = with_nodes(vec![picky(&["n0"])], 2);
-    assert_eq!(world.try_pod(&nominated("p", "gone", 0)), "assumed n0");
+    let mut scheduler = with_nodes(vec![picky(&["n0"])], 2);
+    assert_eq!(scheduler.try_pod(&nominated("p", "gone", 0)), "assumed n0");
 }
 
 #[test]
 fn what_a_nominated_node_said_stays_though_pre_filter_left_it_out() {
     for share in [None, Some(50)] {
-        let mut world = World::configured(vec![picky(&[]), narrowing("n0")], |config, _| {
-            config.percentage_of_nodes_to_score = share;
-        });
-        world.nodes(300);
+        let mut scheduler =
+            ToyScheduler::configured(vec![picky(&[]), narrowing("n0")], |config, _| {
+                config.percentage_of_nodes_to_score = share;
+            });
+        scheduler.nodes(300);
         assert_eq!(
-            world.try_pod(&nominated("p", "n2", 0)),
+            scheduler.try_pod(&nominated("p", "n2", 0)),
             "unschedulable 0/300 nodes are available: 2 picky, \
              298 node(s) didn't satisfy plugin(s) [N]."
         );
@@ -68,9 +69,9 @@ fn narrowing(node: &'static str) -> Toy {
 
 #[test]
 fn nodes_that_pre_filter_names_need_not_exist() {
-    let mut world = with_nodes(vec![narrowing("gone")], 3);
+    let mut scheduler = with_nodes(vec![narrowing("gone")], 3);
     assert_eq!(
-        world.try_pod(&pod("p")),
+        scheduler.try_pod(&pod("p")),
         "unschedulable 0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [N]."
     );
 }
@@ -78,8 +79,8 @@ fn nodes_that_pre_filter_names_need_not_exist() {
 #[test]
 fn a_rejection_by_pre_filter_is_reported_once() {
     let never = Toy::new("N").pre_filter(|_, _| Status::unresolvable("never").into());
-    let mut world = with_nodes(vec![never], 3);
-    assert_eq!(world.try_pod(&pod("p")), "unschedulable 0/3 nodes are available: never.");
+    let mut scheduler = with_nodes(vec![never], 3);
+    assert_eq!(scheduler.try_pod(&pod("p")), "unschedulable 0/3 nodes are available: never.");
 }
 
 /// A pod nominated to `n1` waits in the queue; a plugin cannot follow it.
@@ -94,14 +95,14 @@ fn a_nominated_pod_that_cannot_be_added_is_an_error() {
             .score(|_, _| 1);
         let keep = Toy::new("P")
             .post_filter(|_, _| PostFilterOutcome::without_nomination(Status::unschedulable("no")));
-        let mut world = World::configured(vec![toy, keep], |config, _| {
+        let mut scheduler = ToyScheduler::configured(vec![toy, keep], |config, _| {
             config.percentage_of_nodes_to_score = share;
         });
-        world.nodes(200);
-        world.try_pod(&nominated("big", "n1", 9));
-        assert_eq!(world.engine.queue().nomination("big-uid"), Some("n1"));
+        scheduler.nodes(200);
+        scheduler.try_pod(&nominated("big", "n1", 9));
+        assert_eq!(scheduler.engine.queue().nomination("big-uid"), Some("n1"));
         assert_eq!(
-            world.try_pod(&pod("p")),
+            scheduler.try_pod(&pod("p")),
             "error running AddPod on PreFilter plugin \"F\": cannot follow"
         );
     }
@@ -109,12 +110,14 @@ fn a_nominated_pod_that_cannot_be_added_is_an_error() {
 
 /// Picks for pods p0, p1, … on `n` nodes that all score the same, with a share of nodes to score.
 fn picks(n: usize, share: i32, toy: Toy, n_pods: usize) -> Vec<String> {
-    let mut world = World::configured(vec![toy], |config, _| {
+    let mut scheduler = ToyScheduler::configured(vec![toy], |config, _| {
         config.percentage_of_nodes_to_score = Some(share);
     });
-    world.nodes(n);
+    scheduler.nodes(n);
     (0..n_pods)
-        .map(|n| world.try_pod(&pod(&format!("p{n}"))).trim_start_matches("assumed ").to_owned())
+        .map(|n| {
+            scheduler.try_pod(&pod(&format!("p{n}"))).trim_start_matches("assumed ").to_owned()
+        })
         .collect()
 }
 
@@ -161,16 +164,16 @@ fn the_start_moves_even_when_the_scan_fails() {
 #[test]
 fn a_profiles_zero_is_not_overruled_by_the_global_share() {
     let toy = Toy::new("F").filter(|_, _| Status::SUCCESS).score(|_, _| 1);
-    let mut world = World::configured(vec![toy], |config, _| {
+    let mut scheduler = ToyScheduler::configured(vec![toy], |config, _| {
         config.percentage_of_nodes_to_score = Some(30);
         config.profiles = vec![profile("s", &["F", "Base"]), profile("t", &["F", "Base"])];
         config.profiles[0].percentage_of_nodes_to_score = Some(0);
     });
-    world.nodes(500);
-    let mut feasible = |scheduler: &str, name: &str| {
-        let pod = pod(&format!("{name} scheduler={scheduler}"));
-        world.apply(&pod);
-        world.turn().unwrap().n_feasible
+    scheduler.nodes(500);
+    let mut feasible = |profile: &str, name: &str| {
+        let pod = pod(&format!("{name} scheduler={profile}"));
+        scheduler.apply(&pod);
+        scheduler.turn().unwrap().n_feasible
     };
     assert_eq!(feasible("s", "p"), 230, "500 nodes: 50 - 500 / 125 percent");
     assert_eq!(feasible("t", "q"), 150);
@@ -181,13 +184,13 @@ fn a_profiles_zero_adapts_to_the_number_of_nodes() {
     for (n, enough) in [(99, 99), (101, 100), (250, 120), (500, 230), (1000, 420), (6000, 300)] {
         for global in [None, Some(0), Some(70)] {
             let toy = Toy::new("F").filter(|_, _| Status::SUCCESS).score(|_, _| 1);
-            let mut world = World::configured(vec![toy], |config, _| {
+            let mut scheduler = ToyScheduler::configured(vec![toy], |config, _| {
                 config.percentage_of_nodes_to_score = global;
                 config.profiles[0].percentage_of_nodes_to_score = Some(0);
             });
-            world.nodes(n);
-            world.apply(&pod("p"));
-            assert_eq!(world.turn().unwrap().n_feasible, enough, "{n} nodes, {global:?}");
+            scheduler.nodes(n);
+            scheduler.apply(&pod("p"));
+            assert_eq!(scheduler.turn().unwrap().n_feasible, enough, "{n} nodes, {global:?}");
         }
     }
 }
@@ -196,25 +199,27 @@ fn a_profiles_zero_adapts_to_the_number_of_nodes() {
 fn a_global_zero_scores_all_nodes() {
     for share in [None, Some(0)] {
         let toy = Toy::new("F").filter(|_, _| Status::SUCCESS).score(|_, _| 1);
-        let mut world = World::configured(vec![toy], |config, _| {
+        let mut scheduler = ToyScheduler::configured(vec![toy], |config, _| {
             config.percentage_of_nodes_to_score = share;
         });
-        world.nodes(500);
-        world.apply(&pod("p"));
-        assert_eq!(world.turn().unwrap().n_feasible, 500);
+        scheduler.nodes(500);
+        scheduler.apply(&pod("p"));
+        assert_eq!(scheduler.turn().unwrap().n_feasible, 500);
     }
 }
 
 /// Picks for 40 pods on eight nodes, of which all but `n0` are equally good.
 fn picks_of_seed(seed: u64, share: Option<i32>) -> Vec<String> {
     let toy = Toy::new("F").score(|_, node| i64::from(node != "n0"));
-    let mut world = World::configured(vec![toy], |config, options| {
+    let mut scheduler = ToyScheduler::configured(vec![toy], |config, options| {
         options.seed = seed;
         config.percentage_of_nodes_to_score = share;
     });
-    world.nodes(8);
+    scheduler.nodes(8);
     (0..40)
-        .map(|n| world.try_pod(&pod(&format!("p{n}"))).trim_start_matches("assumed ").to_owned())
+        .map(|n| {
+            scheduler.try_pod(&pod(&format!("p{n}"))).trim_start_matches("assumed ").to_owned()
+        })
         .collect()
 }
 
@@ -236,24 +241,24 @@ fn a_seed_spreads_pods_over_equally_good_nodes() {
 #[test]
 fn the_best_node_wins_and_one_candidate_is_not_scored() {
     let toy = Toy::new("F").score(|_, node| if node == "n2" { 90 } else { 10 });
-    let mut world = with_nodes(vec![toy], 4);
-    assert_eq!(world.try_pod(&pod("p")), "assumed n2");
-    let mut world = with_nodes(vec![picky(&["n3"]), Toy::new("S").score(|_, _| 101)], 4);
-    assert_eq!(world.try_pod(&pod("p")), "assumed n3");
-    assert_eq!(world.calls_at("Score"), Vec::<String>::new());
+    let mut scheduler = with_nodes(vec![toy], 4);
+    assert_eq!(scheduler.try_pod(&pod("p")), "assumed n2");
+    let mut scheduler = with_nodes(vec![picky(&["n3"]), Toy::new("S").score(|_, _| 101)], 4);
+    assert_eq!(scheduler.try_pod(&pod("p")), "assumed n3");
+    assert_eq!(scheduler.calls_at("Score"), Vec::<String>::new());
 }
 
 #[test]
 fn what_plugins_read_is_followed_afterwards() {
-    let mut world = World::new(vec![Toy::new("A").column(|pod, _| pod.name.clone())]);
+    let mut scheduler = ToyScheduler::new(vec![Toy::new("A").column(|pod, _| pod.name.clone())]);
     let labelled = kube_scheduler_framework::testing::node("labelled");
     let labelled = labelled.label("p", "1").label("q", "1").label("r", "1");
-    world.input(Input::NodeApplied(labelled.build()));
-    assert!(world.engine.cluster().label_column("r").is_none());
-    world.try_pod(&pod("p"));
-    assert!(world.engine.cluster().label_column("p").is_some());
-    assert!(world.engine.explain(&pod("q"), 0, world.now).is_some());
-    assert!(world.engine.cluster().label_column("q").is_some());
+    scheduler.input(Input::NodeApplied(labelled.build()));
+    assert!(scheduler.engine.cluster().label_column("r").is_none());
+    scheduler.try_pod(&pod("p"));
+    assert!(scheduler.engine.cluster().label_column("p").is_some());
+    assert!(scheduler.engine.explain(&pod("q"), 0, scheduler.now).is_some());
+    assert!(scheduler.engine.cluster().label_column("q").is_some());
 }
 
 #[test]
@@ -267,12 +272,12 @@ fn of_several_errors_the_first_nodes_counts_whichever_plugin_it_comes_from() {
         "n0" | "n2" => Status::error("early"),
         _ => Status::SUCCESS,
     });
-    let mut world = with_nodes(vec![early, late], 5);
-    let explanation = world.engine.explain(&pod("p"), 0, world.now).unwrap();
+    let mut scheduler = with_nodes(vec![early, late], 5);
+    let explanation = scheduler.engine.explain(&pod("p"), 0, scheduler.now).unwrap();
     let known: Vec<_> =
         explanation.nodes.iter().map(|node| (&*node.name, node.status.is_success())).collect();
     assert_eq!(known, [("n0", false), ("n1", true)]);
     let message = "running \"B\" filter plugin: early";
     assert_eq!(explanation.error.unwrap().message(), message);
-    assert_eq!(world.try_pod(&pod("p")), format!("error {message}"));
+    assert_eq!(scheduler.try_pod(&pod("p")), format!("error {message}"));
 }

@@ -13,7 +13,7 @@ use kube_scheduler_framework::{
 use kube_scheduler_queue::Place;
 
 use crate::toy::Toy;
-use crate::world::{START, World, node, pod, seconds};
+use crate::toy_scheduler::{START, ToyScheduler, node, pod, seconds};
 
 type Step = Box<dyn FnMut(&mut TaskContext<'_>) -> TaskStep + Send + Sync>;
 
@@ -75,7 +75,7 @@ fn volume(name: &str, revision: &str, note: &str) -> Arc<Object> {
     object(&format!("pv {name} version={revision} label:note={note}")).build()
 }
 
-impl World {
+impl ToyScheduler {
     fn answered(&mut self, token: u64, result: Result<Arc<Object>, ApiError>) {
         self.input(Input::ObjectWritten { token: Token(token), result });
     }
@@ -101,10 +101,10 @@ fn taken(events: &Events) -> Vec<String> {
 }
 
 /// Tries a pod; drops the early nomination.
-fn started(toys: Vec<Toy>) -> World {
-    let mut world = World::new(toys);
-    assert_eq!(world.try_pod(&pod("p")), "assumed n1");
-    world
+fn started(toys: Vec<Toy>) -> ToyScheduler {
+    let mut scheduler = ToyScheduler::new(toys);
+    assert_eq!(scheduler.try_pod(&pod("p")), "assumed n1");
+    scheduler
 }
 
 #[test]
@@ -113,44 +113,44 @@ fn a_task_writes_waits_and_lets_the_binding_go_on() {
         let until = Some(START + seconds(5));
         vec![write("a"), write("b"), sleep(until, "a"), sleep(until, "a"), done(Status::SUCCESS)]
     });
-    let mut world = started(vec![toy]);
+    let mut scheduler = started(vec![toy]);
     assert_eq!(
-        world.effects(),
+        scheduler.effects(),
         ["patch ns/p uid=p-uid nominated=n1", "write #1 A PersistentVolume a revision=1",]
     );
-    world.applied(volume("a", "1", ""));
-    world.answered(1, Ok(volume("a", "2", "")));
-    assert_eq!(world.effects(), ["write #2 A PersistentVolume b revision=1"]);
-    world.answered(1, Ok(volume("a", "2", "")));
-    assert_eq!(world.effects(), Vec::<String>::new(), "a token is good for one answer");
-    world.answered(2, Ok(volume("b", "7", "")));
+    scheduler.applied(volume("a", "1", ""));
+    scheduler.answered(1, Ok(volume("a", "2", "")));
+    assert_eq!(scheduler.effects(), ["write #2 A PersistentVolume b revision=1"]);
+    scheduler.answered(1, Ok(volume("a", "2", "")));
+    assert_eq!(scheduler.effects(), Vec::<String>::new(), "a token is good for one answer");
+    scheduler.answered(2, Ok(volume("b", "7", "")));
     assert_eq!(taken(&events), ["started", "written 2", "written 7"]);
-    assert_eq!(world.engine.next_deadline(), Some(START + seconds(5)));
+    assert_eq!(scheduler.engine.next_deadline(), Some(START + seconds(5)));
 
-    world.applied(volume("b", "7", ""));
-    world.advance(seconds(4));
+    scheduler.applied(volume("b", "7", ""));
+    scheduler.advance(seconds(4));
     assert_eq!(taken(&events), Vec::<String>::new(), "nothing it waits for");
-    world.applied(volume("a", "2", ""));
+    scheduler.applied(volume("a", "2", ""));
     assert_eq!(taken(&events), ["woken"]);
-    assert_eq!(world.effects(), Vec::<String>::new());
-    world.advance(seconds(1));
+    assert_eq!(scheduler.effects(), Vec::<String>::new());
+    scheduler.advance(seconds(1));
     assert_eq!(taken(&events), ["woken"]);
-    assert_eq!(world.effects(), ["bind #3 ns/p uid=p-uid node=n1"]);
-    assert_eq!(world.engine.next_deadline(), None, "no task waits for a time any more");
-    world.written(3, Ok(()));
-    assert_eq!(world.engine.n_binding(), 0);
+    assert_eq!(scheduler.effects(), ["bind #3 ns/p uid=p-uid node=n1"]);
+    assert_eq!(scheduler.engine.next_deadline(), None, "no task waits for a time any more");
+    scheduler.written(3, Ok(()));
+    assert_eq!(scheduler.engine.n_binding(), 0);
 }
 
 #[test]
 fn the_deletion_of_an_object_wakes_who_waits_for_it() {
     let (toy, events) = scripted("A", false, || vec![sleep(None, "a"), sleep(None, "a")]);
-    let mut world = started(vec![toy]);
-    world.input(Input::ObjectDeleted(volume("a", "1", "")));
+    let mut scheduler = started(vec![toy]);
+    scheduler.input(Input::ObjectDeleted(volume("a", "1", "")));
     assert_eq!(taken(&events), ["started"], "there was nothing to delete");
-    world.applied(volume("b", "1", ""));
-    world.input(Input::ObjectDeleted(volume("b", "1", "")));
+    scheduler.applied(volume("b", "1", ""));
+    scheduler.input(Input::ObjectDeleted(volume("b", "1", "")));
     assert_eq!(taken(&events), Vec::<String>::new());
-    world.applied(volume("a", "1", ""));
+    scheduler.applied(volume("a", "1", ""));
     assert_eq!(taken(&events), ["woken"]);
 }
 
@@ -158,24 +158,24 @@ fn the_deletion_of_an_object_wakes_who_waits_for_it() {
 fn a_time_that_is_past_wakes_only_when_time_passes() {
     let (toy, events) =
         scripted("A", false, || vec![sleep(Some(START), "a"), done(Status::SUCCESS)]);
-    let mut world = started(vec![toy]);
+    let mut scheduler = started(vec![toy]);
     assert_eq!(taken(&events), ["started"]);
-    world.input(Input::TimePassed);
+    scheduler.input(Input::TimePassed);
     assert_eq!(taken(&events), Vec::<String>::new());
-    world.advance(std::time::Duration::from_millis(1));
+    scheduler.advance(std::time::Duration::from_millis(1));
     assert_eq!(taken(&events), ["woken"]);
 }
 
 #[test]
 fn a_refused_write_is_the_tasks_to_judge() {
     let (toy, events) = scripted("A", false, || vec![write("a"), done(Status::error("modified"))]);
-    let mut world = started(vec![toy, Toy::new("R").unreserve(|_, _| ())]);
-    world.effects();
-    world.answered(1, Err(conflict()));
+    let mut scheduler = started(vec![toy, Toy::new("R").unreserve(|_, _| ())]);
+    scheduler.effects();
+    scheduler.answered(1, Err(conflict()));
     assert_eq!(taken(&events), ["started", "refused Conflict the object has been modified"]);
     let message = "running PreBind plugin \\\"A\\\": modified";
     assert_eq!(
-        world.effects(),
+        scheduler.effects(),
         [
             format!("event ns/p Warning FailedScheduling Scheduling \"{message}\""),
             format!(
@@ -183,9 +183,9 @@ fn a_refused_write_is_the_tasks_to_judge() {
             ),
         ]
     );
-    assert_eq!(world.calls_at("Unreserve"), ["R.Unreserve(p)"]);
-    assert_eq!(world.place("p"), Some(Place::ErrorBackoff));
-    assert!(world.is_clean());
+    assert_eq!(scheduler.calls_at("Unreserve"), ["R.Unreserve(p)"]);
+    assert_eq!(scheduler.place("p"), Some(Place::ErrorBackoff));
+    assert!(scheduler.is_clean());
 }
 
 #[test]
@@ -199,22 +199,22 @@ fn a_task_hears_that_its_pod_is_gone() {
             }),
         ]
     });
-    let mut world = started(vec![toy]);
-    world.delete(&pod("p"));
+    let mut scheduler = started(vec![toy]);
+    scheduler.delete(&pod("p"));
     assert_eq!(taken(&events), ["started", "woken, pod gone"]);
-    assert!(world.is_clean());
-    assert_eq!(world.place("p"), None);
+    assert!(scheduler.is_clean());
+    assert_eq!(scheduler.place("p"), None);
 }
 
 #[test]
 fn a_task_that_writes_hears_of_the_end_of_its_pod_with_the_answer() {
     let (toy, events) = scripted("A", false, || vec![write("a"), done(Status::error("gone"))]);
-    let mut world = started(vec![toy]);
-    world.delete(&pod("p"));
+    let mut scheduler = started(vec![toy]);
+    scheduler.delete(&pod("p"));
     assert_eq!(taken(&events), ["started"]);
-    world.answered(1, Ok(volume("a", "2", "")));
+    scheduler.answered(1, Ok(volume("a", "2", "")));
     assert_eq!(taken(&events), ["written 2, pod gone"]);
-    assert!(world.is_clean());
+    assert!(scheduler.is_clean());
 }
 
 #[test]
@@ -228,11 +228,11 @@ fn a_panic_ends_a_task_and_what_it_asked_for_in_that_step_is_not_done() {
             }),
         ]
     });
-    let mut world = started(vec![toy]);
-    world.applied(volume("a", "1", "reported"));
-    assert_eq!(world.latest("a").as_deref(), Some("reported"));
-    assert!(world.is_clean());
-    assert!(world.effects().iter().any(|effect| effect.contains("plugin panicked: no")));
+    let mut scheduler = started(vec![toy]);
+    scheduler.applied(volume("a", "1", "reported"));
+    assert_eq!(scheduler.latest("a").as_deref(), Some("reported"));
+    assert!(scheduler.is_clean());
+    assert!(scheduler.effects().iter().any(|effect| effect.contains("plugin panicked: no")));
 }
 
 #[test]
@@ -250,11 +250,11 @@ fn what_a_step_asks_for_is_done_at_once() {
             }),
         ]
     });
-    let mut world = started(vec![toy]);
-    world.applied(volume("a", "1", "reported"));
-    assert_eq!(world.latest("a").as_deref(), Some("mine"));
-    world.answered(1, Ok(volume("a", "2", "")));
-    assert_eq!(world.latest("a").as_deref(), Some("reported"));
+    let mut scheduler = started(vec![toy]);
+    scheduler.applied(volume("a", "1", "reported"));
+    assert_eq!(scheduler.latest("a").as_deref(), Some("mine"));
+    scheduler.answered(1, Ok(volume("a", "2", "")));
+    assert_eq!(scheduler.latest("a").as_deref(), Some("reported"));
 }
 
 /// A fails while B sleeps, or while B writes.
@@ -266,21 +266,21 @@ fn a_failed_neighbour_ends_those_that_sleep_and_waits_for_writes() {
             let first = if writes { write("b") } else { sleep(Some(START + seconds(9)), "b") };
             vec![first, write("c")]
         });
-        let mut world = started(vec![a, b]);
-        world.effects();
-        world.answered(1, Err(conflict()));
+        let mut scheduler = started(vec![a, b]);
+        scheduler.effects();
+        scheduler.answered(1, Err(conflict()));
         if writes {
-            assert!(world.is_assumed(&pod("p")), "B's write is under way");
-            world.answered(2, Ok(volume("b", "2", "")));
+            assert!(scheduler.is_assumed(&pod("p")), "B's write is under way");
+            scheduler.answered(2, Ok(volume("b", "2", "")));
             assert_eq!(taken(&b_events), ["started", "written 2"]);
         } else {
             assert_eq!(taken(&b_events), ["started"]);
         }
-        let effects = world.effects();
+        let effects = scheduler.effects();
         assert_eq!(effects.len(), 2, "no further write: {effects:?}");
         assert!(effects[0].contains("running PreBind plugin \\\"A\\\": boom"));
-        assert!(world.is_clean());
-        world.advance(seconds(20));
+        assert!(scheduler.is_clean());
+        scheduler.advance(seconds(20));
         assert_eq!(taken(&b_events), Vec::<String>::new(), "it is gone");
     }
 }
@@ -289,14 +289,14 @@ fn a_failed_neighbour_ends_those_that_sleep_and_waits_for_writes() {
 fn an_answer_that_comes_after_the_end_finds_nobody() {
     let (a, _) = scripted("A", true, || vec![write("a"), done(Status::error("boom"))]);
     let (b, events) = scripted("B", true, || vec![sleep(None, "b")]);
-    let mut world = started(vec![a, b]);
-    world.answered(1, Err(conflict()));
-    assert!(world.is_clean());
-    world.effects();
-    world.answered(1, Ok(volume("a", "2", "")));
-    world.applied(volume("b", "2", ""));
+    let mut scheduler = started(vec![a, b]);
+    scheduler.answered(1, Err(conflict()));
+    assert!(scheduler.is_clean());
+    scheduler.effects();
+    scheduler.answered(1, Ok(volume("a", "2", "")));
+    scheduler.applied(volume("b", "2", ""));
     assert_eq!(taken(&events), ["started"]);
-    assert_eq!(world.effects(), Vec::<String>::new());
+    assert_eq!(scheduler.effects(), Vec::<String>::new());
 }
 
 fn expecting() -> Toy {
@@ -320,22 +320,22 @@ fn what_reserve_expects_is_seen_by_the_next_plugin_and_undone_with_it() {
             |_, _, _| (),
         )
         .reserve(|_, _| Status::unschedulable("no"));
-    let mut world = World::new(vec![expecting(), looking]);
-    world.applied(volume("a", "1", "reported"));
-    assert_eq!(world.try_pod(&pod("p")), "unschedulable 0/1 nodes are available: 1 no.");
+    let mut scheduler = ToyScheduler::new(vec![expecting(), looking]);
+    scheduler.applied(volume("a", "1", "reported"));
+    assert_eq!(scheduler.try_pod(&pod("p")), "unschedulable 0/1 nodes are available: 1 no.");
     assert_eq!(taken(&seen), ["mine"]);
-    assert_eq!(world.latest("a").as_deref(), Some("reported"));
-    assert_eq!(world.engine.cluster().objects().n_assumed(), 0);
+    assert_eq!(scheduler.latest("a").as_deref(), Some("reported"));
+    assert_eq!(scheduler.engine.cluster().objects().n_assumed(), 0);
 }
 
 #[test]
 fn a_refused_expectation_is_noted_and_changes_nothing() {
-    let mut world = World::new(vec![expecting()]);
-    world.applied(volume("a", "2", "reported"));
-    assert_eq!(world.try_pod(&pod("p")), "assumed n1");
-    assert_eq!(world.latest("a").as_deref(), Some("reported"));
+    let mut scheduler = ToyScheduler::new(vec![expecting()]);
+    scheduler.applied(volume("a", "2", "reported"));
+    assert_eq!(scheduler.try_pod(&pod("p")), "assumed n1");
+    assert_eq!(scheduler.latest("a").as_deref(), Some("reported"));
     assert_eq!(
-        world.engine.drain_notes().collect::<Vec<_>>(),
+        scheduler.engine.drain_notes().collect::<Vec<_>>(),
         ["assume: \"a\" is out of sync (stored: 2, assume: 1)"]
     );
 }
@@ -345,19 +345,20 @@ fn a_recorded_decision_is_followed_if_the_pod_fits_anywhere() {
     let score = Toy::new("S").score(|_, node| if node == "n2" { 9 } else { 1 }).filter(|pod, _| {
         if &*pod.name == "q" { Status::unschedulable("no") } else { Status::SUCCESS }
     });
-    let mut world = World::new(vec![score, Toy::new("R").reserve(|_, _| Status::SUCCESS)]);
-    world.input(Input::NodeApplied(node("n2")));
-    world.apply(&pod("p"));
-    let turn = world.engine.schedule_next_onto("n1", START).unwrap();
+    let mut scheduler =
+        ToyScheduler::new(vec![score, Toy::new("R").reserve(|_, _| Status::SUCCESS)]);
+    scheduler.input(Input::NodeApplied(node("n2")));
+    scheduler.apply(&pod("p"));
+    let turn = scheduler.engine.schedule_next_onto("n1", START).unwrap();
     assert_eq!(turn.chosen.as_deref(), Some("n2"));
-    assert_eq!(world.calls_at("Reserve"), ["R.Reserve(p)"]);
-    let placed = world.engine.cluster().pod("p-uid").unwrap().node_name.clone();
+    assert_eq!(scheduler.calls_at("Reserve"), ["R.Reserve(p)"]);
+    let placed = scheduler.engine.cluster().pod("p-uid").unwrap().node_name.clone();
     assert_eq!(placed.as_deref(), Some("n1"));
-    world.apply(&pod("q"));
-    let turn = world.engine.schedule_next_onto("n1", START).unwrap();
+    scheduler.apply(&pod("q"));
+    let turn = scheduler.engine.schedule_next_onto("n1", START).unwrap();
     assert_eq!(turn.chosen, None);
-    world.apply(&pod("r"));
-    let turn = world.engine.schedule_next_onto("gone", START).unwrap();
+    scheduler.apply(&pod("r"));
+    let turn = scheduler.engine.schedule_next_onto("gone", START).unwrap();
     assert_eq!(turn.result, kube_scheduler_engine::AttemptResult::Assumed("n2".into()));
 }
 
@@ -383,11 +384,11 @@ fn a_task_asks_for_every_kind_of_request() {
             done(Status::SUCCESS),
         ]
     });
-    let mut world = started(vec![toy]);
-    let mut asked = world.effects().split_off(1);
+    let mut scheduler = started(vec![toy]);
+    let mut asked = scheduler.effects().split_off(1);
     for token in 1..=5 {
-        world.answered(token, Ok(volume("a", &token.to_string(), "")));
-        asked.extend(world.effects());
+        scheduler.answered(token, Ok(volume("a", &token.to_string(), "")));
+        asked.extend(scheduler.effects());
     }
     assert_eq!(
         asked[..5],
@@ -414,27 +415,27 @@ fn a_confirmed_object_is_known_before_the_watch_reports_it() {
         });
         vec![write("a"), confirm]
     });
-    let mut world = started(vec![toy]);
-    world.applied(volume("a", "1", "reported"));
-    world.effects();
-    world.answered(1, Ok(volume("a", "5", "confirmed")));
-    assert_eq!(world.latest("a").as_deref(), Some("confirmed"));
+    let mut scheduler = started(vec![toy]);
+    scheduler.applied(volume("a", "1", "reported"));
+    scheduler.effects();
+    scheduler.answered(1, Ok(volume("a", "5", "confirmed")));
+    assert_eq!(scheduler.latest("a").as_deref(), Some("confirmed"));
     assert!(
-        world.effects().contains(&"write for ns/p PersistentVolume b revision=1".to_owned()),
+        scheduler.effects().contains(&"write for ns/p PersistentVolume b revision=1".to_owned()),
         "requests without an answer are carried out too"
     );
     for (revision, note) in [("4", "older"), ("5", "same")] {
-        world.applied(volume("a", revision, note));
-        assert_eq!(world.latest("a").as_deref(), Some("confirmed"), "{note}");
+        scheduler.applied(volume("a", revision, note));
+        assert_eq!(scheduler.latest("a").as_deref(), Some("confirmed"), "{note}");
     }
-    world.applied(volume("a", "6", "newer"));
-    assert_eq!(world.latest("a").as_deref(), Some("newer"));
+    scheduler.applied(volume("a", "6", "newer"));
+    assert_eq!(scheduler.latest("a").as_deref(), Some("newer"));
 }
 
 #[test]
 fn pending_objects_are_seen_by_all_until_they_are_taken_back() {
-    let pending = |world: &World| {
-        world.engine.cluster().objects().pending("", "PersistentVolume", "v-uid").is_some()
+    let pending = |scheduler: &ToyScheduler| {
+        scheduler.engine.cluster().objects().pending("", "PersistentVolume", "v-uid").is_some()
     };
     let (toy, _) = scripted("A", true, || {
         let announce = step(|cx| {
@@ -449,8 +450,8 @@ fn pending_objects_are_seen_by_all_until_they_are_taken_back() {
         });
         vec![announce, take_back]
     });
-    let mut world = started(vec![toy]);
-    assert!(pending(&world));
-    world.answered(1, Ok(volume("a", "2", "")));
-    assert!(!pending(&world));
+    let mut scheduler = started(vec![toy]);
+    assert!(pending(&scheduler));
+    scheduler.answered(1, Ok(volume("a", "2", "")));
+    assert!(!pending(&scheduler));
 }

@@ -161,14 +161,14 @@ mod tests {
 
     /// A cluster with what its claims hold: by name, in flight by UID, and planned.
     #[derive(Clone, Default)]
-    struct World {
+    struct ClaimLedger {
         cluster: ClusterState,
         claims: BTreeMap<usize, Option<usize>>,
         in_flight: BTreeMap<usize, usize>,
         planned: BTreeMap<usize, usize>,
     }
 
-    impl World {
+    impl ClaimLedger {
         fn held(&self) -> Vec<bool> {
             let mut held = vec![false; N_DEVICES];
             let all = self.claims.values().flatten().chain(self.in_flight.values());
@@ -236,20 +236,20 @@ mod tests {
             turns in prop::collection::vec((0..5_usize, 0..N_DEVICES, 0..11_u8), 0..60),
         ) {
             let mut tracked = TrackedDevices::new(Features::default());
-            let (mut world, mut copy) = (World::default(), World::default());
+            let (mut ledger, mut copy) = (ClaimLedger::default(), ClaimLedger::default());
             for (at, (name, device, turn)) in turns.into_iter().enumerate() {
                 match turn {
                     // Copies of the cluster go different ways.
-                    7 => copy = world.clone(),
-                    8 => std::mem::swap(&mut world, &mut copy),
-                    _ => world.turn(at, name, device, turn),
+                    7 => copy = ledger.clone(),
+                    8 => std::mem::swap(&mut ledger, &mut copy),
+                    _ => ledger.turn(at, name, device, turn),
                 }
                 // Not every change is seen on its own.
                 if at % 3 == 0 {
                     continue;
                 }
-                tracked.follow(world.cluster.objects());
-                prop_assert_eq!(held(&tracked.state), world.held());
+                tracked.follow(ledger.cluster.objects());
+                prop_assert_eq!(held(&tracked.state), ledger.held());
             }
         }
     }
@@ -282,14 +282,14 @@ mod tests {
     #[test]
     fn a_follower_that_fell_behind_starts_anew() {
         let mut tracked = TrackedDevices::new(Features::default());
-        let mut world = World::default();
-        world.turn(0, 0, 0, 6);
-        tracked.follow(world.cluster.objects());
-        world.turn(1, 0, 0, 0);
+        let mut ledger = ClaimLedger::default();
+        ledger.turn(0, 0, 0, 6);
+        tracked.follow(ledger.cluster.objects());
+        ledger.turn(1, 0, 0, 0);
         // Another one takes a device and goes, again and again.
-        (0..5_000).for_each(|at| world.turn(at, 1, 1, if at % 2 == 0 { 6 } else { 0 }));
-        world.turn(5_000, 2, 2, 6);
-        tracked.follow(world.cluster.objects());
-        assert_eq!(held(&tracked.state), world.held());
+        (0..5_000).for_each(|at| ledger.turn(at, 1, 1, if at % 2 == 0 { 6 } else { 0 }));
+        ledger.turn(5_000, 2, 2, 6);
+        tracked.follow(ledger.cluster.objects());
+        assert_eq!(held(&tracked.state), ledger.held());
     }
 }

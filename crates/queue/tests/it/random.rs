@@ -10,7 +10,7 @@ use kube_scheduler_queue::{
 use proptest::prelude::*;
 
 use crate::model::{LogItem, Model, ProfileModel, Record};
-use crate::toy::{Hint, HintTopics, Object, Pod, World, signature_of};
+use crate::toy::{DrivenQueue, Hint, HintTopics, Object, Pod, signature_of};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 const PLUGINS: [&str; 7] = ["Fit", "Any", "Pend", "None", "G0", "All", ""];
@@ -221,7 +221,7 @@ fn uid_topic(pod: &Pod) -> u64 {
 }
 
 struct Pair {
-    world: World,
+    driven: DrivenQueue,
     model: Model,
     /// Popped and not yet back, oldest first.
     popped: Vec<(QueuedPod<Pod>, Record)>,
@@ -232,19 +232,19 @@ impl Pair {
         let profiles = profiles();
         let model = profiles.iter().map(|(spec, gates)| ProfileModel::new(spec, gates)).collect();
         let specs = profiles.into_iter().map(|(spec, _)| spec).collect();
-        let mut world = World::new(settings, specs, &HINTS);
-        world.policy.has_sort_keys = has_sort_keys;
-        world.policy.topics = has_topics.then_some(TOPICS);
-        Self { world, model: Model::new(settings, model), popped: vec![] }
+        let mut driven = DrivenQueue::new(settings, specs, &HINTS);
+        driven.policy.has_sort_keys = has_sort_keys;
+        driven.policy.topics = has_topics.then_some(TOPICS);
+        Self { driven, model: Model::new(settings, model), popped: vec![] }
     }
 
     fn apply(&mut self, op: Op) {
-        let Self { world, model, popped, .. } = self;
-        let now = world.now;
+        let Self { driven, model, popped, .. } = self;
+        let now = driven.now;
         match op {
             Op::Add(look) => {
-                world.add(&look.pod());
-                model.add(&look.pod(), now, &world.policy);
+                driven.add(&look.pod());
+                model.add(&look.pod(), now, &driven.policy);
             }
             Op::Update(old, mut new, chosen) => {
                 new.name = old.name;
@@ -252,29 +252,29 @@ impl Pair {
                 let known = events();
                 let events: Vec<ClusterEvent> =
                     chosen.into_iter().map(|at| known[at].clone()).collect();
-                world.update(&old, &new, &events);
-                model.update(&old, &new, &events, now, &world.policy);
+                driven.update(&old, &new, &events);
+                model.update(&old, &new, &events, now, &driven.policy);
             }
             Op::Delete(look) => {
-                world.delete(&look.pod());
+                driven.delete(&look.pod());
                 model.delete(&look.pod());
             }
             Op::Pop => {
-                let got = (world.pop(), model.pop());
-                keep(popped, got, world);
+                let got = (driven.pop(), model.pop());
+                keep(popped, got, driven);
             }
             Op::PopSpecific(look) => {
                 let pod = look.pod();
-                let got = world.queue.pop_specific(&pod, now, &mut world.policy);
-                let got = (got, model.pop_specific(&pod, now, &world.policy));
-                keep(popped, got, world);
+                let got = driven.queue.pop_specific(&pod, now, &mut driven.policy);
+                let got = (got, model.pop_specific(&pod, now, &driven.policy));
+                keep(popped, got, driven);
             }
             Op::Done(at) if at < popped.len() => {
                 let (pod, record) = popped.remove(at);
-                world.queue.done(&pod.entry().0.uid);
+                driven.queue.done(&pod.entry().0.uid);
                 model.done(&record.pod.0.uid);
                 // Twice does no harm.
-                world.queue.done(&pod.entry().0.uid);
+                driven.queue.done(&pod.entry().0.uid);
             }
             Op::Fail(at, unschedulable, pending, replaced, waits) if at < popped.len() => {
                 let (mut pod, mut record) = popped.remove(at);
@@ -288,10 +288,10 @@ impl Pair {
                     pod.wait_until(at);
                 }
                 for name in &record.unschedulable {
-                    pod.add_unschedulable_plugin(world.queue.intern_plugin(name));
+                    pod.add_unschedulable_plugin(driven.queue.intern_plugin(name));
                 }
                 for name in &record.pending {
-                    pod.add_pending_plugin(world.queue.intern_plugin(name));
+                    pod.add_pending_plugin(driven.queue.intern_plugin(name));
                 }
                 if let Some(mut look) = replaced {
                     look.name = NAMES.iter().position(|&name| name == record.pod.0.name).unwrap();
@@ -299,8 +299,9 @@ impl Pair {
                     record.pod = look.pod().with(|pod| pod.uid = uid);
                     pod.replace_entry(record.pod.clone());
                 }
-                let got = world.queue.add_unschedulable_if_not_present(pod, now, &mut world.policy);
-                assert_eq!(got.is_ok(), model.fail(record, now, &world.policy));
+                let got =
+                    driven.queue.add_unschedulable_if_not_present(pod, now, &mut driven.policy);
+                assert_eq!(got.is_ok(), model.fail(record, now, &driven.policy));
             }
             Op::Done(_) | Op::Fail(..) => {}
             Op::Event(at, thing, look, limit) => {
@@ -308,60 +309,60 @@ impl Pair {
                 let old = thing.map(Object::Thing);
                 let new = look.map(|look| Object::Pod(look.pod())).or_else(|| old.clone());
                 let passes = |pod: &Pod| limit.is_none_or(|limit| pod.0.priority <= limit);
-                model.event(&event, old.as_ref(), new.as_ref(), passes, now, &world.policy);
-                world.queue.move_all_if(
+                model.event(&event, old.as_ref(), new.as_ref(), passes, now, &driven.policy);
+                driven.queue.move_all_if(
                     &event,
                     old.as_ref(),
                     new.as_ref(),
                     passes,
                     now,
-                    &mut world.policy,
+                    &mut driven.policy,
                 );
             }
-            Op::Advance(millis) => world.advance(millis),
+            Op::Advance(millis) => driven.advance(millis),
             Op::FlushBackoff => {
-                world.flush_backoff();
-                model.flush_backoff(now, &world.policy);
+                driven.flush_backoff();
+                model.flush_backoff(now, &driven.policy);
             }
             Op::FlushLeftover => {
-                world.flush_leftover();
-                model.flush_leftover(now, &world.policy);
+                driven.flush_leftover();
+                model.flush_leftover(now, &driven.policy);
             }
             Op::FlushDue => {
-                world.queue.flush_due(now, &mut world.policy);
-                model.flush_backoff(now, &world.policy);
+                driven.queue.flush_due(now, &mut driven.policy);
+                model.flush_backoff(now, &driven.policy);
                 // A pod gated on its way out of backoff may be overdue at once.
                 if model.next_deadline().is_some_and(|deadline| deadline <= now) {
-                    model.flush_leftover(now, &world.policy);
+                    model.flush_leftover(now, &driven.policy);
                 }
                 assert!(
-                    world.queue.next_deadline().is_none_or(|deadline| deadline > now),
+                    driven.queue.next_deadline().is_none_or(|deadline| deadline > now),
                     "nothing is left over"
                 );
             }
             Op::Activate(looks) => {
                 let pods: Vec<Pod> = looks.iter().map(Look::pod).collect();
-                world.activate(&pods.iter().collect::<Vec<_>>());
-                model.activate(&pods, now, &world.policy);
+                driven.activate(&pods.iter().collect::<Vec<_>>());
+                model.activate(&pods, now, &driven.policy);
             }
             Op::BackOff(look, n_errors) => {
-                world.back_off(&look.pod(), n_errors);
-                model.back_off(&look.pod(), n_errors, now, &world.policy);
+                driven.back_off(&look.pod(), n_errors);
+                model.back_off(&look.pod(), n_errors, now, &driven.policy);
             }
             Op::Nominate(look, node) => {
                 let nomination =
                     node.map_or(Nomination::Noop, |node| Nomination::Override(NODES[node]));
-                world.queue.nominate(&look.pod(), nomination, &world.policy);
-                model.nominate(&look.pod(), nomination, &world.policy);
+                driven.queue.nominate(&look.pod(), nomination, &driven.policy);
+                model.nominate(&look.pod(), nomination, &driven.policy);
             }
             Op::Toggle(gate) => {
                 let gate = ["G0", "G1"][gate].to_owned();
-                if !world.policy.closed.remove(&gate) {
-                    world.policy.closed.insert(gate);
+                if !driven.policy.closed.remove(&gate) {
+                    driven.policy.closed.insert(gate);
                 }
             }
             Op::Informer(name, is_unknown) => {
-                let policy = &mut world.policy;
+                let policy = &mut driven.policy;
                 let set = if is_unknown { &mut policy.unknown } else { &mut policy.assigned };
                 if !set.remove(NAMES[name]) {
                     set.insert(NAMES[name].to_owned());
@@ -371,21 +372,21 @@ impl Pair {
     }
 
     fn compare(&self) {
-        let Self { world, model, .. } = self;
+        let Self { driven, model, .. } = self;
         let mut expected = model.records.clone();
         expected.sort_by(|a, b| a.pod.0.name.cmp(&b.pod.0.name));
-        let mut found: Vec<Record> = world
+        let mut found: Vec<Record> = driven
             .queue
             .pending_pods()
-            .map(|(place, pod)| record(Some(place), pod, world))
+            .map(|(place, pod)| record(Some(place), pod, driven))
             .collect();
         found.sort_by(|a, b| a.pod.0.name.cmp(&b.pod.0.name));
         for record in &mut expected {
             *record = shown(record);
         }
         assert_eq!(found, expected);
-        for (place, pod) in world.queue.pending_pods() {
-            let profile = world.queue.profile_name(pod.profile());
+        for (place, pod) in driven.queue.pending_pods() {
+            let profile = driven.queue.profile_name(pod.profile());
             assert_eq!(profile, pod.entry().0.scheduler);
             assert_eq!(
                 pod.signature(),
@@ -393,14 +394,14 @@ impl Pair {
             );
             let is_it = |known: &&Record| known.pod == *pod.entry() && known.place == Some(place);
             let known = model.records.iter().find(is_it).unwrap();
-            assert_eq!(world.queue.backoff_end(pod), model.backoff_end(known));
+            assert_eq!(driven.queue.backoff_end(pod), model.backoff_end(known));
         }
         self.compare_numbers();
         self.compare_nominations();
     }
 
     fn compare_numbers(&self) {
-        let Self { world, model, .. } = self;
+        let Self { driven, model, .. } = self;
         let at = |places: &[Place], gated: Option<bool>| {
             let fits = |record: &&Record| {
                 places.contains(&record.place.unwrap())
@@ -416,14 +417,14 @@ impl Pair {
             at(&parked, Some(false)),
             at(&parked, Some(true)),
         ];
-        assert_eq!(world.counts(), counts);
+        assert_eq!(driven.counts(), counts);
         let summary = format!(
             "activeQ:{}; backoffQ:{backoff}; unschedulablePods:{}",
             counts[0],
             counts[2] + counts[3]
         );
-        assert_eq!(world.queue.summary(), summary);
-        assert_eq!(world.queue.next_deadline(), model.next_deadline());
+        assert_eq!(driven.queue.summary(), summary);
+        assert_eq!(driven.queue.next_deadline(), model.next_deadline());
 
         let mut rejected: BTreeMap<(String, String), u64> = BTreeMap::new();
         for record in &model.records {
@@ -435,7 +436,7 @@ impl Pair {
             .into_iter()
             .map(|((plugin, profile), count)| (plugin, profile, count))
             .collect();
-        assert_eq!(world.rejected(), rejected);
+        assert_eq!(driven.rejected(), rejected);
 
         let mut incoming: BTreeMap<_, u64> = BTreeMap::new();
         for (queue, label) in &model.incoming {
@@ -445,7 +446,7 @@ impl Pair {
             .into_iter()
             .map(|((queue, label), count)| format!("{} {label} {count}", queue.as_label()))
             .collect();
-        assert_eq!(world.incoming(), incoming);
+        assert_eq!(driven.incoming(), incoming);
 
         let mut in_flight: BTreeMap<String, u64> = BTreeMap::new();
         for item in &model.log {
@@ -457,18 +458,18 @@ impl Pair {
         }
         let in_flight: Vec<String> =
             in_flight.into_iter().map(|(label, count)| format!("{label} {count}")).collect();
-        assert_eq!(world.in_flight(), in_flight);
+        assert_eq!(driven.in_flight(), in_flight);
         let popped = model.log.iter().filter_map(|item| match item {
             LogItem::Popped(uid) => Some(uid.clone()),
             LogItem::Happened(..) => None,
         });
         let found: Vec<String> =
-            world.queue.in_flight_pods().map(|pod| pod.0.uid.clone()).collect();
+            driven.queue.in_flight_pods().map(|pod| pod.0.uid.clone()).collect();
         assert_eq!(found, popped.collect::<Vec<_>>());
     }
 
     fn compare_nominations(&self) {
-        let Self { world, model, .. } = self;
+        let Self { driven, model, .. } = self;
         for node in ["n1", "n2"] {
             let expected: Vec<(String, bool)> = (model.nominations.iter())
                 .filter(|(nominated, _, _)| nominated == node)
@@ -476,7 +477,7 @@ impl Pair {
                     (uid.clone(), model.records.iter().any(|record| record.pod.0.uid == *uid))
                 })
                 .collect();
-            let found: Vec<(String, bool)> = (world.queue.nominated_pods_for_node(node))
+            let found: Vec<(String, bool)> = (driven.queue.nominated_pods_for_node(node))
                 .map(|nominee| (nominee.uid.to_owned(), nominee.pod.is_some()))
                 .collect();
             assert_eq!(found, expected, "{node}");
@@ -487,9 +488,9 @@ impl Pair {
             .map(|(node, _, _)| node.as_str())
             .filter(|node| !node.is_empty())
             .collect();
-        assert_eq!(world.queue.nominated_nodes().collect::<BTreeSet<_>>(), nodes);
+        assert_eq!(driven.queue.nominated_nodes().collect::<BTreeSet<_>>(), nodes);
         for (node, uid, _) in &model.nominations {
-            assert_eq!(world.queue.nomination(uid), Some(node.as_str()));
+            assert_eq!(driven.queue.nomination(uid), Some(node.as_str()));
         }
     }
 }
@@ -498,11 +499,11 @@ impl Pair {
 fn keep(
     popped: &mut Vec<(QueuedPod<Pod>, Record)>,
     got: (Option<QueuedPod<Pod>>, Option<Record>),
-    world: &World,
+    driven: &DrivenQueue,
 ) {
     match got {
         (Some(pod), Some(expected)) => {
-            assert_eq!(record(None, &pod, world), shown(&expected));
+            assert_eq!(record(None, &pod, driven), shown(&expected));
             popped.push((pod, expected));
         }
         (found, expected) => {
@@ -516,8 +517,8 @@ fn shown(record: &Record) -> Record {
     Record { rank: 0, not_before: None, ..record.clone() }
 }
 
-fn record(place: Option<Place>, pod: &QueuedPod<Pod>, world: &World) -> Record {
-    let name = |plugin| world.queue.plugin_name(plugin).to_owned();
+fn record(place: Option<Place>, pod: &QueuedPod<Pod>, driven: &DrivenQueue) -> Record {
+    let name = |plugin| driven.queue.plugin_name(plugin).to_owned();
     Record {
         pod: pod.entry().clone(),
         place,

@@ -1,4 +1,4 @@
-//! A small world for the queue: pods, objects, and a policy whose gates and hints are data.
+//! What is around a queue in tests: pods, objects, and a policy whose gates and hints are data.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -206,13 +206,13 @@ impl QueuePolicy<Pod, Object> for Policy {
 pub(crate) type ToyQueue = SchedulingQueue<Pod, Object>;
 
 /// A queue with a policy and a clock. Plugins are written by name.
-pub(crate) struct World {
+pub(crate) struct DrivenQueue {
     pub(crate) queue: ToyQueue,
     pub(crate) policy: Policy,
     pub(crate) now: Timestamp,
 }
 
-impl World {
+impl DrivenQueue {
     pub(crate) fn new(settings: QueueSettings, profiles: Vec<ProfileSpec>, hints: &[Hint]) -> Self {
         let mut names: BTreeSet<String> = profiles
             .iter()

@@ -18,7 +18,7 @@ use crate::toy::{Log, Toy};
 /// When every test begins: a whole second, as backoffs are aligned to those.
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_000_000);
 
-pub(crate) struct World {
+pub(crate) struct ToyScheduler {
     pub(crate) engine: Engine,
     pub(crate) now: Timestamp,
     log: Log,
@@ -40,12 +40,12 @@ pub(crate) fn profile(name: &str, plugins: &[&str]) -> KubeSchedulerProfile {
     }
 }
 
-impl World {
+impl ToyScheduler {
     /// One profile `s` with `toys` in their order, and one node `n1`.
     pub(crate) fn new(toys: Vec<Toy>) -> Self {
-        let mut world = Self::without_nodes(toys);
-        world.node("n1");
-        world
+        let mut scheduler = Self::without_nodes(toys);
+        scheduler.node("n1");
+        scheduler
     }
 
     pub(crate) fn without_nodes(toys: Vec<Toy>) -> Self {
