@@ -4,9 +4,10 @@
 //! gets an API server of its own (in memory, kube-apiserver with etcd, or one that is there and is left as it was found)
 //! and our scheduler in this process. Results have the form that the reference's dashboards read.
 //!
-//! Reading order: `definition` and `op` are the file format, `go_template` and `params` what is filled in; `world` is the
-//! cluster, `pods` what is seen of it; `execute` carries operations out while `collect` measures.
+//! Reading order: `definition` and `op` are the file format, `go_template` and `params` what is filled in; `cluster` is
+//! where it happens, `pods` what is seen of it; `execute` carries operations out while `collect` measures.
 
+mod cluster;
 mod collect;
 mod data_items;
 mod definition;
@@ -20,7 +21,6 @@ mod params;
 mod pods;
 mod run;
 mod versions;
-mod world;
 
 pub use data_items::{DataItem, DataItems};
 pub use definition::Definitions;

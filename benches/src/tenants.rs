@@ -1,8 +1,8 @@
 //! What pods of one tenant cost the core, beside what is placed otherwise: time, live heap, and what stays of them.
 
+mod cluster;
 mod rows;
 mod units;
-mod world;
 
 pub use self::rows::rows;
 pub use self::units::units;

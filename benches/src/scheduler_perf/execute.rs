@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use super::cluster::{Hands, Parts};
 use super::collect::{self, Collection};
 use super::data_items::{DataItem, apply_threshold};
 use super::definition::{MetricSelector, Settings};
@@ -25,7 +26,6 @@ use super::op::{
 };
 use super::params::Params;
 use super::pods::{Counts, PodFilter};
-use super::world::{Hands, Parts};
 
 /// How often to look whether pods are where they should be, as in the reference.
 const POLL: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ const CREATE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a workload is carried out with.
 pub(crate) struct Executor<'a> {
-    pub(crate) world: &'a Parts,
+    pub(crate) cluster: &'a Parts,
     pub(crate) hands: Hands,
     pub(crate) settings: &'a Settings,
     pub(crate) directory: PathBuf,
@@ -288,7 +288,7 @@ impl Executor<'_> {
     async fn until(&self, stage: Stage, filter: PodFilter, wanted: usize) -> Result<()> {
         let deadline = tokio::time::Instant::now() + self.patience;
         loop {
-            let counts = self.world.pods.count(&filter);
+            let counts = self.cluster.pods.count(&filter);
             let Counts { scheduled, attempted, .. } = counts;
             let (n, what) = match stage {
                 Stage::Scheduled => (scheduled, "scheduled"),
@@ -344,10 +344,10 @@ impl Executor<'_> {
         }
         self.state.collection = Some(Collection::start(
             format!("{}/{name}", self.name),
-            &self.world.pods,
+            &self.cluster.pods,
             filter,
             collect::config_of(self.settings.metrics_collector_config.as_ref(), &self.gates),
-            self.world.scheduler.clone(),
+            self.cluster.scheduler.clone(),
         ));
         Ok(())
     }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use super::cluster::{ScheduledCluster, gates, scheduler_config};
 use super::data_items::DataItem;
 use super::definition::{Definitions, Settings, TestCase, Workload};
 use super::execute::{Executor, State, unroll};
 use super::op::Op;
 use super::params::Params;
-use super::world::{World, gates, scheduler_config};
 use crate::blackbox::{Backend, Progress, interrupted};
 
 /// How to run workloads.
@@ -82,15 +82,20 @@ async fn run(
         .map(|(gate, on)| (gate.clone(), *on))
         .collect();
     let config = scheduler_config(&definitions.directory, &settings.scheduler_config_path)?;
-    let mut world =
-        World::start(&options.backend, &options.program, &config, gates(&wanted)?, options.seed)
-            .await?;
-    let hands = world.hands();
+    let mut cluster = ScheduledCluster::start(
+        &options.backend,
+        &options.program,
+        &config,
+        gates(&wanted)?,
+        options.seed,
+    )
+    .await?;
+    let hands = cluster.hands();
     let done = {
-        // The world is watched while operations run in it, so they see a copy of the parts that they need.
-        let parts = world.parts();
+        // The cluster is watched while operations run in it, so they see a copy of the parts that they need.
+        let parts = cluster.parts();
         let executor = Executor {
-            world: &parts,
+            cluster: &parts,
             hands,
             settings,
             directory: definitions.directory.clone(),
@@ -104,14 +109,14 @@ async fn run(
         };
         tokio::select! {
             done = all(executor, &ops, place) => done,
-            error = world.breakdown() => Err(error),
+            error = cluster.breakdown() => Err(error),
             () = tokio::time::sleep(options.timeout) => {
                 Err(anyhow::anyhow!("it is not done after {:?}", options.timeout))
             }
             error = interrupted() => Err(error),
         }
     };
-    let ended = world.end().await.context("clean up");
+    let ended = cluster.end().await.context("clean up");
     // The first failure is the cause of the others.
     done.and_then(|state| ended.map(|()| state))
 }

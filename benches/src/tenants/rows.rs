@@ -6,7 +6,7 @@ use anyhow::Result;
 use kube_scheduler_tests::tenants::{KINDS, Share};
 use serde_json::json;
 
-use super::world::World;
+use super::cluster::TenantCluster;
 use super::{Heap, core_time, millis};
 use crate::table::Table;
 
@@ -17,10 +17,10 @@ fn mib(bytes: usize) -> String {
 }
 
 /// A pod like no other: the time for it, in all.
-fn plain(world: &mut World, name: &str) -> Result<Duration> {
+fn plain(cluster: &mut TenantCluster, name: &str) -> Result<Duration> {
     let app = json!({"metadata": {"labels": {"app": name}}, "spec": {}});
-    let taken = world.add("other", name, app)?;
-    Ok(taken + world.attempts().longest)
+    let taken = cluster.add("other", name, app)?;
+    Ok(taken + cluster.attempts().longest)
 }
 
 /// Measures the kinds with these names, or all.
@@ -42,9 +42,9 @@ pub fn rows(n_nodes: usize, names: &[String], heap: Heap<'_>) -> Result<Table> {
         if !names.is_empty() && names.iter().all(|name| name != kind.name) {
             continue;
         }
-        let mut world = World::new(n_nodes)?;
+        let mut cluster = TenantCluster::new(n_nodes)?;
         for name in ["first", "second", "third"] {
-            plain(&mut world, name)?;
+            plain(&mut cluster, name)?;
         }
         let before = heap.current_usage();
         let (mut intake, mut attempt, mut size) = (Duration::ZERO, Duration::ZERO, 0);
@@ -52,22 +52,22 @@ pub fn rows(n_nodes: usize, names: &[String], heap: Heap<'_>) -> Result<Table> {
         for at in 0..kind.n_pods {
             let json = (kind.pod)(at, Share::WHOLE);
             size = json.to_string().len();
-            intake = intake.max(world.add(TENANT, &format!("evil{at}"), json)?);
+            intake = intake.max(cluster.add(TENANT, &format!("evil{at}"), json)?);
             heap.reset_peak_usage();
-            attempt = attempt.max(world.attempts().longest);
+            attempt = attempt.max(cluster.attempts().longest);
             most = most.max(heap.peak_usage());
         }
         // Every pod is tried again, at least once.
-        world.now = world.now + Duration::from_secs(400);
-        attempt = attempt.max(world.attempts().longest);
-        let beside = plain(&mut world, "fourth")?.min(plain(&mut world, "fifth")?);
+        cluster.now = cluster.now + Duration::from_secs(400);
+        attempt = attempt.max(cluster.attempts().longest);
+        let beside = plain(&mut cluster, "fourth")?.min(plain(&mut cluster, "fifth")?);
         let removed = core_time();
-        (0..kind.n_pods).for_each(|at| world.remove(TENANT, &format!("evil{at}")));
+        (0..kind.n_pods).for_each(|at| cluster.remove(TENANT, &format!("evil{at}")));
         intake = intake.max((core_time() - removed) / u32::try_from(kind.n_pods)?);
         for name in ["first", "second", "third", "fourth", "fifth"] {
-            world.remove("other", name);
+            cluster.remove("other", name);
         }
-        world.sharing.sweep();
+        cluster.sharing.sweep();
         let left = heap.current_usage().saturating_sub(before);
         table.push(vec![
             kind.name.to_owned(),

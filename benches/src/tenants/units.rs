@@ -7,8 +7,8 @@ use anyhow::Result;
 use kube_scheduler_engine::{AttemptResult, WorkLimits};
 use serde_json::{Map, Value, json};
 
+use super::cluster::TenantCluster;
 use super::millis;
-use super::world::World;
 use crate::table::Table;
 
 /// Running pods for each node.
@@ -132,7 +132,7 @@ fn preempting(n: usize) -> Value {
 }
 
 /// 2,000 nodes or so with ten lists of taints, and pods on them, half of which are the tenant's.
-fn crowded(n_nodes: usize) -> Result<World> {
+fn crowded(n_nodes: usize) -> Result<TenantCluster> {
     let node = |at: usize| {
         let name = format!("n{at}");
         let labels = json!({"kubernetes.io/hostname": name, "zone": format!("z{}", at % 3)});
@@ -143,33 +143,33 @@ fn crowded(n_nodes: usize) -> Result<World> {
             "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"}},
         })
     };
-    let mut world = World::of(n_nodes, node)?;
+    let mut cluster = TenantCluster::of(n_nodes, node)?;
     for at in 0..n_nodes * PODS_PER_NODE {
         let namespace = if at % 2 == 0 { TENANT } else { "other" };
         let app = format!("a{}", at % 200);
         let pod = json!({"metadata": {"labels": {"app": app}}, "spec": {"nodeName": format!("n{}", at % n_nodes),
             "containers": [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}]}});
-        world.add(namespace, &format!("running{at}"), pod)?;
+        cluster.add(namespace, &format!("running{at}"), pod)?;
     }
     for at in 0..20 {
-        world.add_object(json!({"apiVersion": "v1", "kind": "Service",
+        cluster.add_object(json!({"apiVersion": "v1", "kind": "Service",
             "metadata": {"namespace": "services", "name": format!("s{at}")}, "spec": {"selector": {"app": "evil"}}}))?;
     }
     for at in 0..SERVICES {
         let selector: Map<String, Value> = (0..=at).map(label).collect();
-        world.add_object(json!({"apiVersion": "v1", "kind": "Service",
+        cluster.add_object(json!({"apiVersion": "v1", "kind": "Service",
             "metadata": {"namespace": SELECTED, "name": format!("s{at}")}, "spec": {"selector": selector}}))?;
     }
-    world.attempts();
-    Ok(world)
+    cluster.attempts();
+    Ok(cluster)
 }
 
 /// What one pod cost: units, time, and whether it was tried at all.
-fn cost(world: &mut World, name: &str, json: Value) -> Result<(u64, Duration, bool)> {
+fn cost(cluster: &mut TenantCluster, name: &str, json: Value) -> Result<(u64, Duration, bool)> {
     let namespace = json["metadata"]["namespace"].as_str().unwrap_or(TENANT).to_owned();
-    world.add(&namespace, name, json)?;
-    let attempts = world.attempts();
-    world.remove(&namespace, name);
+    cluster.add(&namespace, name, json)?;
+    let attempts = cluster.attempts();
+    cluster.remove(&namespace, name);
     let work = attempts.turns.iter().map(|turn| turn.work).max().unwrap_or(0);
     let is_refused = attempts.turns.iter().any(
         |turn| matches!(&turn.result, AttemptResult::Error(text) if text.contains("too expensive")),
@@ -186,14 +186,14 @@ pub fn units(n_nodes: usize) -> Result<Table> {
     let hard = base + per_node * u64::try_from(n_nodes)?;
     let mut table =
         Table::new(["part of the pod", "n", "units", "ms", "ns/unit", "ms at the hard limit"]);
-    let mut world = crowded(n_nodes)?;
+    let mut cluster = crowded(n_nodes)?;
     let mut n_tried = 0;
     for Shape { name, pod } in &SHAPES {
         let mut try_with = |n: usize| {
             n_tried += 1;
             // Whatever the namespace has used up comes back.
-            world.now = world.now + Duration::from_secs(3600);
-            cost(&mut world, &format!("evil{n_tried}"), pod(n))
+            cluster.now = cluster.now + Duration::from_secs(3600);
+            cost(&mut cluster, &format!("evil{n_tried}"), pod(n))
         };
         // Between the two lies the largest that is tried.
         let (mut low, mut high) = (1, 2);

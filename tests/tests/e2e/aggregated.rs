@@ -27,13 +27,13 @@ const API_SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const AS_KUBECTL: &str = "?fieldManager=kubectl-create&fieldValidation=Strict";
 
 /// A registered scheduler.
-struct World {
+struct RegisteredScheduler {
     cluster: Cluster,
     _scheduler: Process,
     _port: ReservedPort,
 }
 
-impl World {
+impl RegisteredScheduler {
     async fn start(assets: Assets) -> Self {
         let options = ServerOptions { audits: false, features: Features::Default };
         let backend = Backend::Real(assets);
@@ -80,15 +80,15 @@ impl World {
         let services = "/api/v1/namespaces/kube-system/services";
         api.send("POST", services, Some(&service), "application/json").await.unwrap();
         api.send("POST", API_SERVICE, Some(&registration), "application/json").await.unwrap();
-        let world = Self { cluster, _scheduler: scheduler, _port: port };
+        let registered = Self { cluster, _scheduler: scheduler, _port: port };
         until("the registered scheduler is available", async || {
             let name = format!("{API_SERVICE}/v1alpha1.answers.kube-scheduler.rs");
-            let found = world.cluster.api().send("GET", &name, None, "").await.unwrap();
+            let found = registered.cluster.api().send("GET", &name, None, "").await.unwrap();
             let conditions = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
             conditions.iter().any(|one| one["type"] == "Available" && one["status"] == "True")
         })
         .await;
-        world
+        registered
     }
 
     /// Another user, who may do what `rules` say in namespace `default`.
@@ -148,11 +148,11 @@ async fn a_real_api_server_passes_questions_on() {
         );
         return;
     };
-    let world = World::start(assets).await;
-    let api = world.cluster.api();
+    let registered = RegisteredScheduler::start(assets).await;
+    let api = registered.cluster.api();
     api.create_all(nodes(3)).await.unwrap();
     api.create(&asking("large", "999")).await.unwrap();
-    world.cluster.until_unschedulable("large").await;
+    registered.cluster.until_unschedulable("large").await;
     let discovery = api.send("GET", &format!("/apis/{VERSION}"), None, "").await.unwrap();
     assert_eq!(discovery["kind"], "APIResourceList", "{discovery}");
 
@@ -196,7 +196,7 @@ async fn a_real_api_server_passes_questions_on() {
     // One who may only ask in a namespace is known by name to the scheduler, and sees no name of a node.
     let may_ask = json!([{"apiGroups": ["answers.kube-scheduler.rs"], "verbs": ["create"],
         "resources": ["capacities", "explanations", "preemptions", "queues", "whatifs"]}]);
-    let tenant = world.user("tenant", &may_ask).await;
+    let tenant = registered.user("tenant", &may_ask).await;
     let answer = ask(&tenant, "Explanation", "explanations", &spec).await.unwrap();
     assert_eq!(answer["status"]["rejected"][0]["count"], 3, "{answer}");
     for node in nodes(3) {
@@ -205,17 +205,17 @@ async fn a_real_api_server_passes_questions_on() {
     }
     let refused = ask(&tenant, "Drain", "drains", &json!({"nodes": ["x"]})).await.unwrap_err();
     assert_eq!(code(&refused), Some(403), "{refused}");
-    let stranger = world.user("stranger", &json!([])).await;
+    let stranger = registered.user("stranger", &json!([])).await;
     let refused = ask(&stranger, "Explanation", "explanations", &spec).await.unwrap_err();
     assert_eq!(code(&refused), Some(403), "{refused}");
 
     // So does kubectl, where there is one.
-    let question = world.cluster.files().join("question.json");
+    let question = registered.cluster.files().join("question.json");
     let about = json!({"apiVersion": VERSION, "kind": "Explanation", "metadata": {"namespace": "default"},
         "spec": {"podName": "large"}});
     std::fs::write(&question, about.to_string()).unwrap();
     let question = question.display().to_string();
-    match world.run("kubectl", &["create", "-f", &question, "-o", "yaml"]).await {
+    match registered.run("kubectl", &["create", "-f", &question, "-o", "yaml"]).await {
         Ok(output) => {
             let (out, err) =
                 (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -225,7 +225,7 @@ async fn a_real_api_server_passes_questions_on() {
     }
 
     // The commands find it.
-    let output = world.command(&["explain", "default/large", "-o", "json"]).await;
+    let output = registered.command(&["explain", "default/large", "-o", "json"]).await;
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("answered by the running scheduler at https://"), "{said}");
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use super::super::cluster::Hands;
 use super::super::objects::collection;
 use super::super::op::{Churn, ChurnMode};
-use super::super::world::Hands;
 use super::{Executor, ticker};
 
 const DEFAULT_INTERVAL: Duration = Duration::from_millis(500);

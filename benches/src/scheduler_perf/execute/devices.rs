@@ -12,9 +12,9 @@ use kube_scheduler_devices::{
 };
 use serde_json::Value;
 
+use super::super::cluster::WIDTH;
 use super::super::objects::{fits, resource_slice};
 use super::super::op::{AllocResourceClaims, CreateResourceClaims, CreateResourceDriver, counted};
-use super::super::world::WIDTH;
 use super::Executor;
 
 const GROUP: &str = "/apis/resource.k8s.io/v1";

@@ -47,7 +47,7 @@ impl Executor<'_> {
     async fn until_known(&self, namespace: &str, n: usize) -> Result<()> {
         let deadline = tokio::time::Instant::now() + self.patience;
         loop {
-            let Some(known) = self.world.scheduler.n_watched(POD_GROUPS, namespace) else {
+            let Some(known) = self.cluster.scheduler.n_watched(POD_GROUPS, namespace) else {
                 bail!(
                     "the scheduler does not watch pod groups: featureGates lacks GenericWorkload"
                 );

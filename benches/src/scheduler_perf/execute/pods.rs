@@ -7,11 +7,11 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use kube_scheduler_tests::control_plane::code;
 use serde_json::{Value, json};
 
+use super::super::cluster::{Hands, WIDTH};
 use super::super::go_template::{Env, Fields};
 use super::super::objects::{Template, base_pod};
 use super::super::op::{CreatePods, DeletePods, Stage, counted};
 use super::super::pods::PodFilter;
-use super::super::world::{Hands, WIDTH};
 use super::{Executor, pace};
 
 /// How to make the pods of an operation.
@@ -90,8 +90,8 @@ impl Executor<'_> {
         recipe: &Recipe,
         length: Duration,
     ) -> Result<()> {
-        let bound = self.world.pods.count_scheduled(PodFilter::namespace(namespace));
-        let mut changes = self.world.pods.changes();
+        let bound = self.cluster.pods.count_scheduled(PodFilter::namespace(namespace));
+        let mut changes = self.cluster.pods.changes();
         let mut n_batches = 1;
         let rounds = async {
             create(&self.hands, namespace, n, recipe).await?;
@@ -122,7 +122,7 @@ impl Executor<'_> {
     }
 
     pub(super) async fn delete_pods(&mut self, op: &DeletePods) -> Result<()> {
-        let names = self.world.pods.names(&op.namespace, &op.label_selector);
+        let names = self.cluster.pods.names(&op.namespace, &op.label_selector);
         let (hands, op) = (self.hands.clone(), op.clone());
         let skips_wait = op.skip_wait_to_completion;
         let delete = async move {

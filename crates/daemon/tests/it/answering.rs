@@ -19,7 +19,7 @@ const CREATE: &str = "create answers.kube-scheduler.rs/explanations default";
 
 /// Two nodes of 4 CPUs, a pod for which neither is large enough, and three users: an administrator, an operator, and a
 /// tenant who may ask about a namespace but list nothing.
-struct World {
+struct AnsweringScheduler {
     running: Running,
     reviews: ReviewServer,
     cluster: DevCluster,
@@ -32,7 +32,7 @@ fn large(name: &str) -> Value {
     pod
 }
 
-impl World {
+impl AnsweringScheduler {
     async fn new() -> Self {
         Self::with(|builder| builder).await
     }
@@ -114,9 +114,9 @@ fn question(spec: &Value) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_are_explained_and_changes_suggested() {
-    let world = World::new().await;
+    let answering = AnsweringScheduler::new().await;
     let spec = json!({"podName": "large", "suggest": true});
-    let answer = world.answer("administrator", spec.clone()).await;
+    let answer = answering.answer("administrator", spec.clone()).await;
     assert_eq!((&answer["kind"], &answer["spec"]), (&json!("Explanation"), &spec));
     assert_eq!(answer["metadata"]["namespace"], "default");
     let status = &answer["status"];
@@ -127,35 +127,35 @@ async fn pods_are_explained_and_changes_suggested() {
     // A pod that does not exist, as an API server would store it.
     let mut small = pod("small");
     small["spec"]["schedulerName"] = json!("default-scheduler");
-    let answer = world.answer("administrator", json!({"pod": small})).await;
+    let answer = answering.answer("administrator", json!({"pod": small})).await;
     assert_eq!(answer["status"]["verdict"], "Fits");
     assert_eq!(answer["status"]["decision"]["ties"], 2);
-    world.running.stop().await;
+    answering.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_names_what_its_reader_may_list() {
-    let world = World::new().await;
+    let answering = AnsweringScheduler::new().await;
     let mut small = pod("small");
     small["spec"]["schedulerName"] = json!("default-scheduler");
     for (user, names_nodes) in [("operator", true), ("tenant", false)] {
-        let fits = world.answer(user, json!({"pod": small})).await;
+        let fits = answering.answer(user, json!({"pod": small})).await;
         assert_eq!(
             (&fits["status"]["verdict"], &fits["status"]["nFeasible"]),
             (&json!("Fits"), &json!(2))
         );
         assert_eq!(fits.to_string().contains("hollow-"), names_nodes, "{user}: {fits:#}");
-        let large = world.answer(user, json!({"podName": "large", "suggest": true})).await;
+        let large = answering.answer(user, json!({"podName": "large", "suggest": true})).await;
         assert_eq!(large["status"]["rejected"][0]["count"], 2);
         assert!(large["status"]["suggestions"].is_array(), "{large:#}");
         assert_eq!(large.to_string().contains("hollow-"), names_nodes, "{user}: {large:#}");
     }
-    let elsewhere = world.ask("tenant", "kube-system", json!({"podName": "large"})).await;
+    let elsewhere = answering.ask("tenant", "kube-system", json!({"podName": "large"})).await;
     assert_eq!(elsewhere.code, 403);
     let message = "User \\\"tenant\\\" cannot create resource \\\"explanations\\\" in API group \
                    \\\"answers.kube-scheduler.rs\\\" in the namespace \\\"kube-system\\\"";
     assert!(elsewhere.body.contains(message), "{}", elsewhere.body);
-    let reviews = world.reviews.state.lock().unwrap().access_reviews.clone();
+    let reviews = answering.reviews.state.lock().unwrap().access_reviews.clone();
     let asked = reviews
         .iter()
         .find(|review| review["spec"]["resourceAttributes"]["namespace"] == "kube-system");
@@ -166,24 +166,27 @@ async fn an_answer_names_what_its_reader_may_list() {
             "resource": "explanations", "namespace": "kube-system",
         }})
     );
-    world.running.stop().await;
+    answering.running.stop().await;
 }
 
 /// A question about evictions.
-async fn preemption(world: &World, user: &str, spec: &Value) -> HttpReply {
+async fn preemption(answering: &AnsweringScheduler, user: &str, spec: &Value) -> HttpReply {
     let version = "answers.kube-scheduler.rs/v1alpha1";
     let body = json!({"apiVersion": version, "kind": "Preemption", "spec": spec}).to_string();
-    world.client(user).ask("POST", &format!("{API}/namespaces/default/preemptions"), &body).await
+    answering
+        .client(user)
+        .ask("POST", &format!("{API}/namespaces/default/preemptions"), &body)
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn evictions_are_foreseen_without_the_names_that_the_reader_may_not_see() {
-    let world = World::new().await;
+    let answering = AnsweringScheduler::new().await;
     for name in ["filler-1", "filler-2"] {
         let mut filler = pod(name);
         filler["metadata"]["namespace"] = json!("kube-system");
         filler["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3"}});
-        world.cluster.create(filler).unwrap();
+        answering.cluster.create(filler).unwrap();
     }
     let mut urgent = pod("urgent");
     urgent["spec"]["schedulerName"] = json!("default-scheduler");
@@ -191,11 +194,11 @@ async fn evictions_are_foreseen_without_the_names_that_the_reader_may_not_see() 
     urgent["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3"}});
     let spec = json!({"pod": urgent});
     until_asked("both nodes are full", || async {
-        let reply = preemption(&world, "administrator", &spec).await;
+        let reply = preemption(&answering, "administrator", &spec).await;
         reply.body.contains("\"FitsAfterPreemption\"")
     })
     .await;
-    let reply = preemption(&world, "administrator", &spec).await;
+    let reply = preemption(&answering, "administrator", &spec).await;
     assert_eq!(reply.code, 201, "{}", reply.body);
     let answer: Value = serde_json::from_str(&reply.body).unwrap();
     assert_eq!((&answer["kind"], &answer["spec"]), (&json!("Preemption"), &spec));
@@ -205,10 +208,10 @@ async fn evictions_are_foreseen_without_the_names_that_the_reader_may_not_see() 
     assert_eq!(status["victims"].as_array().unwrap().len(), 1);
     assert_eq!(status["kind"], Value::Null, "it stands at the top");
 
-    let refused = preemption(&world, "operator", &spec).await;
+    let refused = preemption(&answering, "operator", &spec).await;
     assert_eq!(refused.code, 403, "the right to ask for explanations is another one");
-    world.reviews.allow("tenant", "create answers.kube-scheduler.rs/preemptions default");
-    let reply = preemption(&world, "tenant", &spec).await;
+    answering.reviews.allow("tenant", "create answers.kube-scheduler.rs/preemptions default");
+    let reply = preemption(&answering, "tenant", &spec).await;
     let answer: Value = serde_json::from_str(&reply.body).unwrap();
     assert_eq!(answer["status"]["candidates"].as_array().unwrap().len(), 2, "{answer:#}");
     for name in ["hollow-", "filler-"] {
@@ -217,19 +220,19 @@ async fn evictions_are_foreseen_without_the_names_that_the_reader_may_not_see() 
     let version = "answers.kube-scheduler.rs/v1alpha1";
     let body = json!({"apiVersion": version, "kind": "Preemption", "spec": spec}).to_string();
     let path = format!("{API}/namespaces/default/preemptions?rendered=table");
-    let reply = world.client("tenant").ask("POST", &path, &body).await;
+    let reply = answering.client("tenant").ask("POST", &path, &body).await;
     let answer: Value = serde_json::from_str(&reply.body).unwrap();
     let table = answer["status"]["rendered"].as_str().unwrap();
     assert!(table.contains("fits on a node once 1 pod is evicted"), "{table}");
     let wrong = json!({"podName": "large", "suggest": true});
-    assert_eq!(preemption(&world, "administrator", &wrong).await.code, 400);
-    world.running.stop().await;
+    assert_eq!(preemption(&answering, "administrator", &wrong).await.code, 400);
+    answering.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_question_is_refused() {
-    let world = World::new().await;
-    let client = world.client("administrator");
+    let answering = AnsweringScheduler::new().await;
+    let client = answering.client("administrator");
     let path = format!("{API}/namespaces/default/explanations");
     let too_long = question(&json!({"podName": "x".repeat(2 << 20)}));
     for (method, body, code, reason) in [
@@ -247,31 +250,33 @@ async fn what_is_no_question_is_refused() {
         let status: Value = serde_json::from_str(&reply.body).unwrap();
         assert_eq!((&status["kind"], &status["reason"]), (&json!("Status"), &json!(reason)));
     }
-    world.running.stop().await;
+    answering.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_that_is_sent_too_slowly_is_given_up() {
-    let world = World::with_questions_within(Duration::from_millis(20), |builder| builder).await;
-    let mut stream = world.begin("administrator").await;
+    let answering =
+        AnsweringScheduler::with_questions_within(Duration::from_millis(20), |builder| builder)
+            .await;
+    let mut stream = answering.begin("administrator").await;
     let mut start = [0; 13];
     let answered = tokio::time::timeout(Duration::from_secs(60), stream.read_exact(&mut start));
     answered.await.unwrap().unwrap();
     assert_eq!(start, *b"HTTP/1.1 408 ");
-    world.running.stop().await;
+    answering.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn more_questions_than_there_are_places_for_are_turned_away() {
-    let world = World::new().await;
-    let ask = async |user: &str| world.ask(user, "default", json!({"podName": "large"})).await;
+    let answering = AnsweringScheduler::new().await;
+    let ask = async |user: &str| answering.ask(user, "default", json!({"podName": "large"})).await;
     // Sends questions slowly until the user has no other place.
     let fill = async |user: &str| {
         let mut slow = Vec::new();
         // One at a time: a question that is asked meanwhile may have the place that one of these was meant to take.
         let refused = loop {
             assert!(slow.len() < 1_000, "there is always another place");
-            slow.push(world.begin(user).await);
+            slow.push(answering.begin(user).await);
             let reply = ask(user).await;
             if reply.code != 201 {
                 break reply;
@@ -295,13 +300,13 @@ async fn more_questions_than_there_are_places_for_are_turned_away() {
     assert_eq!(ask("administrator").await.code, 429);
     drop(greedy);
     until_asked("it is the user's again", async || ask("administrator").await.code == 201).await;
-    world.running.stop().await;
+    answering.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_discover_the_api() {
-    let world = World::new().await;
-    let client = world.client("administrator");
+    let answering = AnsweringScheduler::new().await;
+    let client = answering.client("administrator");
     for (path, kind) in [
         ("/apis", "APIGroupList"),
         ("/apis/answers.kube-scheduler.rs", "APIGroup"),
@@ -313,18 +318,30 @@ async fn clients_discover_the_api() {
     }
     assert_eq!(client.get("/apis/apps/v1").await.code, 404);
     assert_eq!(Client::new(client.address).get("/apis").await.code, 403);
-    world.running.stop().await;
+    answering.running.stop().await;
 }
 
 /// Asks a question of another kind than explanations.
-async fn asked(world: &World, user: &str, place: &str, kind: &str, spec: &Value) -> HttpReply {
+async fn asked(
+    answering: &AnsweringScheduler,
+    user: &str,
+    place: &str,
+    kind: &str,
+    spec: &Value,
+) -> HttpReply {
     let version = "answers.kube-scheduler.rs/v1alpha1";
     let body = json!({"apiVersion": version, "kind": kind, "spec": spec}).to_string();
-    world.client(user).ask("POST", &format!("{API}/{place}"), &body).await
+    answering.client(user).ask("POST", &format!("{API}/{place}"), &body).await
 }
 
-async fn answered(world: &World, user: &str, place: &str, kind: &str, spec: &Value) -> Value {
-    let reply = asked(world, user, place, kind, spec).await;
+async fn answered(
+    answering: &AnsweringScheduler,
+    user: &str,
+    place: &str,
+    kind: &str,
+    spec: &Value,
+) -> Value {
+    let reply = asked(answering, user, place, kind, spec).await;
     assert_eq!(reply.code, 201, "{place}: {}", reply.body);
     let answer: Value = serde_json::from_str(&reply.body).unwrap();
     assert_eq!((&answer["kind"], &answer["spec"]), (&json!(kind), spec), "{answer:#}");
@@ -341,9 +358,9 @@ fn small(name: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_would_happen_is_answered_from_a_copy() {
-    let world = World::new().await;
+    let answering = AnsweringScheduler::new().await;
     let what_if = json!({"changes": [{"addPods": {"pod": small("new"), "count": 3}}]});
-    let status = answered(&world, "administrator", WHAT_IFS, "WhatIf", &what_if).await;
+    let status = answered(&answering, "administrator", WHAT_IFS, "WhatIf", &what_if).await;
     assert_eq!(
         (&status["fits"], status["placements"].as_array().unwrap().len()),
         (&json!(true), 3)
@@ -355,7 +372,7 @@ async fn what_would_happen_is_answered_from_a_copy() {
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": small("web")["spec"]}},
     });
     let what_if = json!({"changes": [{"addWorkload": {"workload": deployment}}]});
-    let status = answered(&world, "administrator", WHAT_IFS, "WhatIf", &what_if).await;
+    let status = answered(&answering, "administrator", WHAT_IFS, "WhatIf", &what_if).await;
     assert_eq!(
         (&status["fits"], status["placements"].as_array().unwrap().len()),
         (&json!(true), 3),
@@ -368,39 +385,40 @@ async fn what_would_happen_is_answered_from_a_copy() {
 
     let capacity = json!({"pod": small("more")});
     let place = "namespaces/default/capacities";
-    let status = answered(&world, "administrator", place, "Capacity", &capacity).await;
+    let status = answered(&answering, "administrator", place, "Capacity", &capacity).await;
     assert_eq!((&status["count"], &status["nNodes"]), (&json!(8), &json!(2)), "{status:#}");
     assert_eq!(status["limitedBy"]["verdict"], "DoesNotFit");
 
     let place = "namespaces/default/queues";
-    let queued = until_waiting(&world, place).await;
+    let queued = until_waiting(&answering, place).await;
     assert_eq!(queued["pods"][0]["pod"], "default/large", "{queued:#}");
     assert!(queued["pods"][0]["place"]["attempts"].as_u64() >= Some(1), "it is the live queue");
 
     let status =
-        answered(&world, "administrator", "fragmentations", "Fragmentation", &json!({})).await;
+        answered(&answering, "administrator", "fragmentations", "Fragmentation", &json!({})).await;
     assert_eq!(status["shapes"][0]["example"], "default/large", "{status:#}");
 
     let drain = json!({"nodes": ["hollow-00000"]});
-    let status = answered(&world, "administrator", "drains", "Drain", &drain).await;
+    let status = answered(&answering, "administrator", "drains", "Drain", &drain).await;
     assert_eq!(status["fits"], true, "{status:#}");
-    let missing = asked(&world, "administrator", "drains", "Drain", &json!({"nodes": ["x"]})).await;
+    let missing =
+        asked(&answering, "administrator", "drains", "Drain", &json!({"nodes": ["x"]})).await;
     assert_eq!(missing.code, 404, "{}", missing.body);
 
     // Nothing of it has happened.
-    assert_eq!(placements(&world.cluster).len(), 1);
-    world.running.stop().await;
+    assert_eq!(placements(&answering.cluster).len(), 1);
+    answering.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_come_with_a_question_of_their_namespace() {
-    let world = World::new().await;
-    world.reviews.allow("tenant", "create answers.kube-scheduler.rs/whatifs default");
+    let answering = AnsweringScheduler::new().await;
+    answering.reviews.allow("tenant", "create answers.kube-scheduler.rs/whatifs default");
     let class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
         "provisioner": "x.example.com", "volumeBindingMode": "WaitForFirstConsumer",
     });
-    world.cluster.create(class).unwrap();
+    answering.cluster.create(class).unwrap();
     let claim = |meta: Value, volume: Option<&str>| {
         json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta,
@@ -413,10 +431,11 @@ async fn claims_come_with_a_question_of_their_namespace() {
     let spec = |claims: Value| json!({"changes": [{"addPods": {"pod": db}}], "objects": claims});
     let own = || claim(json!({"name": "data-db-0"}), None);
     until_asked("the class is known", || async {
-        answered(&world, "tenant", WHAT_IFS, "WhatIf", &spec(json!([own()]))).await["fits"] == true
+        answered(&answering, "tenant", WHAT_IFS, "WhatIf", &spec(json!([own()]))).await["fits"]
+            == true
     })
     .await;
-    let without = answered(&world, "tenant", WHAT_IFS, "WhatIf", &spec(json!([]))).await;
+    let without = answered(&answering, "tenant", WHAT_IFS, "WhatIf", &spec(json!([]))).await;
     assert_eq!(without["fits"], false, "it was in that answer alone: {without:#}");
     let message = &without["pending"][0]["message"];
     assert!(message.as_str().unwrap().contains("\"data-db-0\" not found"), "{without:#}");
@@ -432,7 +451,7 @@ async fn claims_come_with_a_question_of_their_namespace() {
         ("tenant", bound.clone(), 403, "claims that have their volumes or devices"),
         ("administrator", bound, 201, ""),
     ] {
-        let reply = asked(&world, user, WHAT_IFS, "WhatIf", &spec(json!([claim]))).await;
+        let reply = asked(&answering, user, WHAT_IFS, "WhatIf", &spec(json!([claim]))).await;
         assert_eq!(reply.code, code, "{problem}: {}", reply.body);
         assert!(reply.body.contains(problem), "{problem}: {}", reply.body);
     }
@@ -444,34 +463,35 @@ async fn claims_come_with_a_question_of_their_namespace() {
             "spec": {"replicas": 2, "template": template, "volumeClaimTemplates": claims}});
         json!({"changes": [{"addWorkload": {"workload": set}}]})
     };
-    let answer = answered(&world, "tenant", WHAT_IFS, "WhatIf", &set(None)).await;
+    let answer = answered(&answering, "tenant", WHAT_IFS, "WhatIf", &set(None)).await;
     assert_eq!(answer["fits"], true, "{answer:#}");
     assert!(!answer.to_string().contains("hollow-"), "{answer:#}");
     let bound = set(Some("volume-of-others"));
-    let refused = asked(&world, "tenant", WHAT_IFS, "WhatIf", &bound).await;
+    let refused = asked(&answering, "tenant", WHAT_IFS, "WhatIf", &bound).await;
     assert_eq!(refused.code, 403, "{}", refused.body);
     let many = spec(json!(vec![own(); 1_001]));
-    let refused = asked(&world, "administrator", WHAT_IFS, "WhatIf", &many).await;
+    let refused = asked(&answering, "administrator", WHAT_IFS, "WhatIf", &many).await;
     assert_eq!(refused.code, 400, "{}", refused.body);
     assert!(refused.body.contains("spec.objects: 1001: at most 1000 are allowed"));
 
     // One that the cluster has is as it is there.
     let mut there = claim(json!({"name": "data-db-0", "namespace": "default"}), None);
     there["spec"]["storageClassName"] = json!("none");
-    world.cluster.create(there).unwrap();
+    answering.cluster.create(there).unwrap();
     let named =
         "PersistentVolumeClaim default/data-db-0: the cluster has one, which counts instead";
     until_asked("the claim is known", || async {
-        let answer = answered(&world, "tenant", WHAT_IFS, "WhatIf", &spec(json!([own()]))).await;
+        let answer =
+            answered(&answering, "tenant", WHAT_IFS, "WhatIf", &spec(json!([own()]))).await;
         answer["fits"] == false && answer["warnings"].to_string().contains(named)
     })
     .await;
-    world.running.stop().await;
+    answering.running.stop().await;
 }
 
-/// The queue, once the pod of the world has been tried.
-async fn until_waiting(world: &World, place: &str) -> Value {
-    let ask = || answered(world, "administrator", place, "Queue", &json!(null));
+/// The queue, once the large pod has been tried.
+async fn until_waiting(answering: &AnsweringScheduler, place: &str) -> Value {
+    let ask = || answered(answering, "administrator", place, "Queue", &json!(null));
     until_asked("the pod has been tried", || async {
         ask().await["byStage"]["Unschedulable"] == json!(1)
     })
@@ -481,13 +501,13 @@ async fn until_waiting(world: &World, place: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_get_counts_without_the_names_that_they_may_not_see() {
-    let world = World::new().await;
+    let answering = AnsweringScheduler::new().await;
     for name in ["theirs-1", "theirs-2"] {
         let mut theirs = small(name);
         theirs["metadata"]["namespace"] = json!("kube-system");
         theirs["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r",
                     "controller": true}]);
-        world.cluster.create(theirs).unwrap();
+        answering.cluster.create(theirs).unwrap();
     }
     for (resource, namespace) in [
         ("whatifs", "default"),
@@ -497,8 +517,8 @@ async fn readers_get_counts_without_the_names_that_they_may_not_see() {
         ("drains", ""),
     ] {
         let right = format!("create answers.kube-scheduler.rs/{resource} {namespace}");
-        world.reviews.allow("tenant", &right);
-        world.reviews.allow("operator", &right);
+        answering.reviews.allow("tenant", &right);
+        answering.reviews.allow("operator", &right);
     }
     let urgent = {
         let mut urgent = small("urgent");
@@ -509,7 +529,7 @@ async fn readers_get_counts_without_the_names_that_they_may_not_see() {
     let full = json!({"changes": [{"addPods": {"pod": urgent, "count": 2}}]});
     let pods = |status: &Value| status["evictions"].as_array().map_or(0, Vec::len);
     until_asked("both pods run", || async {
-        pods(&answered(&world, "operator", WHAT_IFS, "WhatIf", &full).await) == 2
+        pods(&answered(&answering, "operator", WHAT_IFS, "WhatIf", &full).await) == 2
     })
     .await;
     let one = json!({"pod": small("more")});
@@ -521,8 +541,8 @@ async fn readers_get_counts_without_the_names_that_they_may_not_see() {
         ("fragmentations", "Fragmentation", &json!({"by": "kubernetes.io/hostname"})),
         ("drains", "Drain", &both),
     ] {
-        let seen = answered(&world, "operator", place, kind, spec).await;
-        let hidden = answered(&world, "tenant", place, kind, spec).await;
+        let seen = answered(&answering, "operator", place, kind, spec).await;
+        let hidden = answered(&answering, "tenant", place, kind, spec).await;
         for name in ["hollow-", "theirs-"] {
             // Names that the caller has given are in the question, which is not looked at here.
             assert!(!hidden.to_string().contains(name), "{name} in {kind}: {hidden:#}");
@@ -533,25 +553,25 @@ async fn readers_get_counts_without_the_names_that_they_may_not_see() {
         let names = ["hollow-", "theirs-"].map(|name| seen.to_string().contains(name));
         assert!(kind == "Queue" || names[0], "{kind}: {seen:#}");
     }
-    let hidden = answered(&world, "tenant", WHAT_IFS, "WhatIf", &full).await;
+    let hidden = answered(&answering, "tenant", WHAT_IFS, "WhatIf", &full).await;
     assert_eq!(pods(&hidden), 2, "evictions are counted: {hidden:#}");
 
     // A question must not reveal by the names in it what exists.
     let cordon = json!({"changes": [{"cordon": {"name": "hollow-00000"}}]});
-    assert_eq!(asked(&world, "operator", WHAT_IFS, "WhatIf", &cordon).await.code, 201);
-    assert_eq!(asked(&world, "tenant", WHAT_IFS, "WhatIf", &cordon).await.code, 403);
+    assert_eq!(asked(&answering, "operator", WHAT_IFS, "WhatIf", &cordon).await.code, 201);
+    assert_eq!(asked(&answering, "tenant", WHAT_IFS, "WhatIf", &cordon).await.code, 403);
     let delete =
         json!({"changes": [{"deletePod": {"name": "theirs-1", "namespace": "kube-system"}}]});
-    assert_eq!(asked(&world, "operator", WHAT_IFS, "WhatIf", &delete).await.code, 201);
-    assert_eq!(asked(&world, "tenant", WHAT_IFS, "WhatIf", &delete).await.code, 403);
+    assert_eq!(asked(&answering, "operator", WHAT_IFS, "WhatIf", &delete).await.code, 201);
+    assert_eq!(asked(&answering, "tenant", WHAT_IFS, "WhatIf", &delete).await.code, 403);
     let evict =
         json!({"changes": [{"evictPod": {"name": "theirs-1", "namespace": "kube-system"}}]});
-    let evicted = answered(&world, "operator", WHAT_IFS, "WhatIf", &evict).await;
+    let evicted = answered(&answering, "operator", WHAT_IFS, "WhatIf", &evict).await;
     assert_eq!(evicted["placements"][0]["round"], 1, "{evicted:#}");
-    assert_eq!(asked(&world, "tenant", WHAT_IFS, "WhatIf", &evict).await.code, 403);
-    let elsewhere = asked(&world, "tenant", "namespaces/x/whatifs", "WhatIf", &full).await;
+    assert_eq!(asked(&answering, "tenant", WHAT_IFS, "WhatIf", &evict).await.code, 403);
+    let elsewhere = asked(&answering, "tenant", "namespaces/x/whatifs", "WhatIf", &full).await;
     assert_eq!(elsewhere.code, 403, "{}", elsewhere.body);
-    world.running.stop().await;
+    answering.running.stop().await;
 }
 
 /// Every kind of question, about everything whose name could be in its answer. `urgent` evicts pods of another namespace.
@@ -585,11 +605,11 @@ fn questions_of_all_kinds() -> Vec<(&'static str, &'static str, Value)> {
 /// The right to list pods says nothing of nodes, and that to list nodes nothing of pods elsewhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_may_list_nodes_or_pods_alone_reads_no_other_names() {
-    let world = World::new().await;
+    let answering = AnsweringScheduler::new().await;
     for (user, lists) in [("of-nodes", "list /nodes "), ("of-pods", "list /pods ")] {
         let identity = json!({"username": user, "groups": []});
-        world.reviews.state.lock().unwrap().tokens.insert(user.to_owned(), identity);
-        world.reviews.allow(user, lists);
+        answering.reviews.state.lock().unwrap().tokens.insert(user.to_owned(), identity);
+        answering.reviews.allow(user, lists);
     }
     for user in ["operator", "of-nodes", "of-pods"] {
         for (place, ..) in questions_of_all_kinds() {
@@ -598,7 +618,7 @@ async fn who_may_list_nodes_or_pods_alone_reads_no_other_names() {
                 _ => ("", place),
             };
             let right = format!("create answers.kube-scheduler.rs/{resource} {namespace}");
-            world.reviews.allow(user, &right);
+            answering.reviews.allow(user, &right);
         }
     }
     let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "theirs-set", "uid": "r", "controller": true}]);
@@ -607,24 +627,24 @@ async fn who_may_list_nodes_or_pods_alone_reads_no_other_names() {
         theirs["metadata"]["namespace"] = json!("kube-system");
         theirs["metadata"]["labels"] = json!({"app": "theirs"});
         theirs["metadata"]["ownerReferences"] = owner.clone();
-        world.cluster.create(theirs).unwrap();
+        answering.cluster.create(theirs).unwrap();
     }
-    world.cluster.create(small("ours")).unwrap();
+    answering.cluster.create(small("ours")).unwrap();
     let budget = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": {"name": "theirs-budget", "namespace": "kube-system"},
         "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "theirs"}}},
     });
-    world.cluster.create(budget).unwrap();
+    answering.cluster.create(budget).unwrap();
     let (place, kind, full) = questions_of_all_kinds().swap_remove(0);
     until_asked("all of it is known", || async {
-        let answer = answered(&world, "operator", place, kind, &full).await;
+        let answer = answered(&answering, "operator", place, kind, &full).await;
         let queues = "namespaces/default/queues";
-        let queue = answered(&world, "operator", queues, "Queue", &json!({})).await;
+        let queue = answered(&answering, "operator", queues, "Queue", &json!({})).await;
         let evicted = answer["evictions"].as_array().map_or(0, Vec::len);
         // The budget is in the answer of a drain.
         let drain = json!({"nodes": ["hollow-00000", "hollow-00001"]});
-        let drain = answered(&world, "operator", "drains", "Drain", &drain).await;
+        let drain = answered(&answering, "operator", "drains", "Drain", &drain).await;
         evicted >= 2
             && queue["byStage"]["Unschedulable"] == json!(2)
             && drain.to_string().contains("theirs-budget")
@@ -633,14 +653,14 @@ async fn who_may_list_nodes_or_pods_alone_reads_no_other_names() {
     let mut n_hidden = [0, 0];
     for (place, kind, spec) in questions_of_all_kinds() {
         let place = format!("{place}?rendered=wide");
-        let seen = answered(&world, "operator", &place, kind, &spec).await;
+        let seen = answered(&answering, "operator", &place, kind, &spec).await;
         // Names that the caller has given are no news: those of the nodes to drain.
         let given = || spec["nodes"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let text = |answer: &Value| {
             given().fold(answer.to_string(), |text, node| text.replace(node, "given"))
         };
         for (user, own, other) in [("of-nodes", 0, 1), ("of-pods", 1, 0)] {
-            let answer = answered(&world, user, &place, kind, &spec).await;
+            let answer = answered(&answering, user, &place, kind, &spec).await;
             let names = ["hollow-", "theirs"];
             let has = |answer: &Value, which: usize| text(answer).contains(names[which]);
             assert!(!has(&answer, other), "{user}: {} in {kind}: {answer:#}", names[other]);
@@ -665,7 +685,7 @@ async fn who_may_list_nodes_or_pods_alone_reads_no_other_names() {
     ] {
         let spec = json!({"changes": changes});
         for (user, code) in [("of-nodes", of_nodes), ("of-pods", of_pods)] {
-            let reply = asked(&world, user, WHAT_IFS, "WhatIf", &spec).await;
+            let reply = asked(&answering, user, WHAT_IFS, "WhatIf", &spec).await;
             assert_eq!(reply.code, code, "{user} {changes}: {}", reply.body);
             let other = if user == "of-nodes" { "theirs-" } else { "hollow-" };
             let answer = serde_json::from_str::<Value>(&reply.body).unwrap();
@@ -673,28 +693,28 @@ async fn who_may_list_nodes_or_pods_alone_reads_no_other_names() {
             assert!(code != 201 || !said.contains(other), "{user} {changes}: {answer:#}");
         }
     }
-    world.running.stop().await;
+    answering.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_comes_as_a_table_too_if_it_is_asked_for() {
-    let world = World::new().await;
+    let answering = AnsweringScheduler::new().await;
     let place = "namespaces/default/capacities?rendered=wide";
     let status =
-        answered(&world, "administrator", place, "Capacity", &json!({"pod": small("a")})).await;
+        answered(&answering, "administrator", place, "Capacity", &json!({"pod": small("a")})).await;
     let table = status["rendered"].as_str().unwrap();
     assert!(table.contains("NODE") && table.contains("default/a: 8 fit, on 2 nodes"), "{table}");
     let other = "namespaces/default/capacities?rendered=xyz";
     let spec = json!({"pod": small("a")});
-    let refused = asked(&world, "administrator", other, "Capacity", &spec).await;
+    let refused = asked(&answering, "administrator", other, "Capacity", &spec).await;
     assert_eq!(refused.code, 400, "{}", refused.body);
     assert!(refused.body.contains("expected table or wide"), "{}", refused.body);
-    world.running.stop().await;
+    answering.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_is_explained_without_the_names_that_the_reader_may_not_see() {
-    let world = World::with(|builder| {
+    let answering = AnsweringScheduler::with(|builder| {
         let gates =
             [Gate::GenericWorkload, Gate::GangScheduling, Gate::TopologyAwareWorkloadScheduling];
         let gates = gates.iter().fold(FeatureGates::default(), |all, gate| all.with(*gate, true));
@@ -712,7 +732,7 @@ async fn a_group_is_explained_without_the_names_that_the_reader_may_not_see() {
                 "schedulingConstraints": {"topology": [{"key": "kubernetes.io/hostname"}]}},
         })
     };
-    world.cluster.create(gang("gang", "default")).unwrap();
+    answering.cluster.create(gang("gang", "default")).unwrap();
     let member = |name: &str| {
         let mut member = pod(name);
         member["spec"]["schedulingGroup"] = json!({"podGroupName": "gang"});
@@ -720,11 +740,11 @@ async fn a_group_is_explained_without_the_names_that_the_reader_may_not_see() {
         member
     };
     for name in ["m-0", "m-1", "m-2"] {
-        world.cluster.create(member(name)).unwrap();
+        answering.cluster.create(member(name)).unwrap();
     }
     let spec = json!({"podName": "m-1"});
     let asked_about = async |user: &str| {
-        let reply = world.ask(user, "default", spec.clone()).await;
+        let reply = answering.ask(user, "default", spec.clone()).await;
         serde_json::from_str::<Value>(&reply.body).unwrap()["status"].clone()
     };
     until_asked("the group is there", || async {
@@ -745,10 +765,10 @@ async fn a_group_is_explained_without_the_names_that_the_reader_may_not_see() {
     for (user, namespace, code) in
         [("tenant", "default", 201), ("tenant", "other", 403), ("operator", "other", 201)]
     {
-        world.reviews.allow(user, "create answers.kube-scheduler.rs/whatifs default");
+        answering.reviews.allow(user, "create answers.kube-scheduler.rs/whatifs default");
         let added = json!({"changes": [{"addPodGroup": {"podGroup": gang("new", namespace)}}]});
-        let reply = asked(&world, user, WHAT_IFS, "WhatIf", &added).await;
+        let reply = asked(&answering, user, WHAT_IFS, "WhatIf", &added).await;
         assert_eq!(reply.code, code, "{user} {namespace}: {}", reply.body);
     }
-    world.running.stop().await;
+    answering.running.stop().await;
 }

@@ -27,7 +27,7 @@ use crate::https::{Authority, Client, options};
 use crate::leader::election;
 
 /// A cluster with TLS and RBAC, a scheduler that leads, and a pod that stands for it.
-struct World {
+struct LedCluster {
     cluster: DevCluster,
     running: Running,
     directory: TempDir,
@@ -68,7 +68,7 @@ async fn scheduler(own: &Path, identity: &str) -> Running {
     Running::start(builder).await
 }
 
-impl World {
+impl LedCluster {
     async fn new() -> Self {
         let directory = tempdir().unwrap();
         let cluster = cluster_of(DevCluster::builder().tls(true).rbac(true), 2).await;
@@ -180,17 +180,17 @@ async fn explained(scheduler: &RunningScheduler) -> Result<Value, AskError> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_leader_is_asked_at_its_pod_with_the_rights_of_the_user() {
-    let world = World::new().await;
+    let led = LedCluster::new().await;
     let administrator = User::administrator();
-    let said = world.refused(&administrator).await;
+    let said = led.refused(&administrator).await;
     assert!(
         said.contains(
             "its holder \"scheduler-0_1\" is no scheduler's pod of namespace kube-system"
         ),
         "{said}"
     );
-    world.stand_in("scheduler-0", world.port(), &json!({}));
-    let scheduler = world.leading(&administrator).await.unwrap().unwrap();
+    led.stand_in("scheduler-0", led.port(), &json!({}));
+    let scheduler = led.leading(&administrator).await.unwrap().unwrap();
     let url = scheduler.url();
     assert!(url.starts_with("pod kube-system/scheduler-0 by https://127.0.0.1:"), "{url}");
     assert!(url.ends_with("as holder of lease kube-system/kube-scheduler"), "{url}");
@@ -210,26 +210,26 @@ async fn the_leader_is_asked_at_its_pod_with_the_rights_of_the_user() {
         ("lease", 1, "pods \"scheduler-0\" is forbidden"),
         ("pods", 2, "portforward"),
     ] {
-        world.allow(user, "kube-system", &json!(reach[..n]));
-        let said = world.refused(&User::new(user)).await;
+        led.allow(user, "kube-system", &json!(reach[..n]));
+        let said = led.refused(&User::new(user)).await;
         assert!(said.contains(expected), "{user}: {said}");
     }
-    world.allow("tenant", "kube-system", &json!(reach));
-    let tenant = world.leading(&User::new("tenant")).await.unwrap().unwrap();
+    led.allow("tenant", "kube-system", &json!(reach));
+    let tenant = led.leading(&User::new("tenant")).await.unwrap().unwrap();
     let refused = explained(&tenant).await.unwrap_err();
     assert!(matches!(refused, AskError::Refused { code: 403, .. }), "{refused:?}");
     let asks = json!([{"apiGroups": ["answers.kube-scheduler.rs"], "resources": ["explanations"], "verbs": ["create"]}]);
-    world.allow("asking-tenant", "kube-system", &json!(reach));
-    world.allow("asking-tenant", "default", &asks);
-    let tenant = world.leading(&User::new("asking-tenant")).await.unwrap().unwrap();
+    led.allow("asking-tenant", "kube-system", &json!(reach));
+    led.allow("asking-tenant", "default", &asks);
+    let tenant = led.leading(&User::new("asking-tenant")).await.unwrap().unwrap();
     let answer = explained(&tenant).await.unwrap();
     assert_eq!(answer["rejected"][0]["count"], 2, "{answer}");
     assert!(!answer.to_string().contains("hollow-"), "{answer}");
-    world.running.stop().await;
+    led.running.stop().await;
 
     // Who has given the lease back is no leader any more.
-    assert!(world.cluster.get(LEASES, "kube-system", "kube-scheduler").is_some());
-    let path = kubeconfig(&world.cluster, world.directory.path(), &administrator);
+    assert!(led.cluster.get(LEASES, "kube-system", "kube-scheduler").is_some());
+    let path = kubeconfig(&led.cluster, led.directory.path(), &administrator);
     let endpoint = Endpoint::from_kubeconfig(&path, None).await.unwrap();
     assert!(RunningScheduler::leading(&endpoint, &lease_name()).await.unwrap().is_none());
     let other = LeaseName { name: "other".to_owned(), ..lease_name() };
@@ -238,14 +238,14 @@ async fn the_leader_is_asked_at_its_pod_with_the_rights_of_the_user() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_is_asked_where_the_leader_is_not_reached() {
-    let world = World::new().await;
-    let standby = world.standby("scheduler-1_1").await;
+    let led = LedCluster::new().await;
+    let standby = led.standby("scheduler-1_1").await;
     let administrator = User::administrator();
     // The leader's reason is the one that is given.
-    let said = world.refused(&administrator).await;
+    let said = led.refused(&administrator).await;
     assert!(said.contains("its holder \"scheduler-0_1\" is no scheduler's pod"), "{said}");
-    world.stand_in("scheduler-1", port_of(&standby), &json!({}));
-    let found = world.leading(&administrator).await.unwrap().unwrap();
+    led.stand_in("scheduler-1", port_of(&standby), &json!({}));
+    let found = led.leading(&administrator).await.unwrap().unwrap();
     let url = found.url();
     assert!(url.starts_with("pod kube-system/scheduler-1 by https://127.0.0.1:"), "{url}");
     assert!(url.ends_with("as standby of lease kube-system/kube-scheduler"), "{url}");
@@ -254,23 +254,23 @@ async fn a_standby_is_asked_where_the_leader_is_not_reached() {
     // Announcing it has cost nobody the lease, and what the holder writes keeps it.
     let holder = |lease: &Value| lease["spec"]["holderIdentity"].clone();
     let renewed = |lease: &Value| lease["spec"]["renewTime"].clone();
-    let before = world.lease();
-    until("it is renewed", || renewed(&world.lease()) != renewed(&before)).await;
-    let after = world.lease();
+    let before = led.lease();
+    until("it is renewed", || renewed(&led.lease()) != renewed(&before)).await;
+    let after = led.lease();
     assert_eq!(holder(&after), "scheduler-0_1");
     assert_eq!(
         after["metadata"]["annotations"][STANDBYS], before["metadata"]["annotations"][STANDBYS],
         "it is announced once"
     );
-    assert!(world.running.handle.progress().is_leading && !standby.handle.progress().is_leading);
+    assert!(led.running.handle.progress().is_leading && !standby.handle.progress().is_leading);
     // The leader comes first.
-    world.stand_in("scheduler-0", world.port(), &json!({}));
-    let found = world.leading(&administrator).await.unwrap().unwrap();
+    led.stand_in("scheduler-0", led.port(), &json!({}));
+    let found = led.leading(&administrator).await.unwrap().unwrap();
     assert!(found.url().ends_with("as holder of lease kube-system/kube-scheduler"));
     // It takes over.
-    world.running.stop().await;
+    led.running.stop().await;
     until("it leads", || standby.handle.progress().is_leading).await;
-    let path = kubeconfig(&world.cluster, world.directory.path(), &administrator);
+    let path = kubeconfig(&led.cluster, led.directory.path(), &administrator);
     let endpoint = Endpoint::from_kubeconfig(&path, None).await.unwrap();
     let found = RunningScheduler::leading(&endpoint, &lease_name()).await.unwrap().unwrap();
     assert!(found.url().ends_with("as holder of lease kube-system/kube-scheduler"));
@@ -281,20 +281,20 @@ async fn a_standby_is_asked_where_the_leader_is_not_reached() {
 /// Why a port cannot be reached, the kubelet says.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_that_nobody_listens_at_is_named() {
-    let world = World::new().await;
+    let led = LedCluster::new().await;
     let port = ClosedPort::new();
     let closed = port.address().port();
-    world.stand_in("scheduler-0", closed, &json!({}));
-    let said = world.refused(&User::administrator()).await;
+    led.stand_in("scheduler-0", closed, &json!({}));
+    let said = led.refused(&User::administrator()).await;
     assert!(said.contains("port-forward: cannot connect to 127.0.0.1:"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_of_the_host_network_is_found_by_its_node() {
-    let world = World::new().await;
+    let led = LedCluster::new().await;
     let spec = json!({"nodeName": "scheduler-0", "hostNetwork": true});
-    world.stand_in("kube-scheduler-scheduler-0", world.port(), &spec);
-    let scheduler = world.leading(&User::administrator()).await.unwrap().unwrap();
+    led.stand_in("kube-scheduler-scheduler-0", led.port(), &spec);
+    let scheduler = led.leading(&User::administrator()).await.unwrap().unwrap();
     assert!(scheduler.url().starts_with("pod kube-system/kube-scheduler-scheduler-0 by"));
     assert_eq!(explained(&scheduler).await.unwrap()["verdict"], "DoesNotFit");
 }
@@ -350,30 +350,30 @@ async fn impostor(certificate: Option<Vec<u8>>) -> (u16, Arc<Counts>) {
 async fn credentials_are_not_sent_to_an_impostor() {
     // One has a certificate of its own, one that of the leader, and not the key to it.
     for copies in [false, true] {
-        let world = World::new().await;
-        let shown = Client::new(world.running.handle.address().unwrap()).shown().await;
+        let led = LedCluster::new().await;
+        let shown = Client::new(led.running.handle.address().unwrap()).shown().await;
         let (port, counts) = impostor(copies.then_some(shown)).await;
-        world.stand_in("scheduler-0", port, &json!({}));
+        led.stand_in("scheduler-0", port, &json!({}));
         let administrator = User::administrator();
-        let refused = timeout(Duration::from_secs(60), world.refused(&administrator));
+        let refused = timeout(Duration::from_secs(60), led.refused(&administrator));
         let said = refused.await.expect("an answer is waited for");
         assert!(said.contains(if copies { "ignature" } else { "certificate" }), "{said}");
         assert!(counts.connections.load(Ordering::SeqCst) > 0, "no connection was made");
         assert_eq!(counts.bytes.load(Ordering::SeqCst), 0, "something was sent to an impostor");
     }
     // In the place of a standby.
-    let world = World::new().await;
-    let _standby = world.standby("scheduler-1_1").await;
+    let led = LedCluster::new().await;
+    let _standby = led.standby("scheduler-1_1").await;
     let (port, counts) = impostor(None).await;
-    world.stand_in("scheduler-1", port, &json!({}));
-    world.refused(&User::administrator()).await;
+    led.stand_in("scheduler-1", port, &json!({}));
+    led.refused(&User::administrator()).await;
     assert!(counts.connections.load(Ordering::SeqCst) > 0, "no connection was made");
     assert_eq!(counts.bytes.load(Ordering::SeqCst), 0, "something was sent to an impostor");
     // A pod with the right name alone is no scheduler's.
-    let world = World::new().await;
+    let led = LedCluster::new().await;
     let mut other = pod("scheduler-0");
     other["metadata"]["namespace"] = "kube-system".into();
-    world.cluster.create(other).unwrap();
-    let said = world.refused(&User::administrator()).await;
+    led.cluster.create(other).unwrap();
+    let said = led.refused(&User::administrator()).await;
     assert!(said.contains("is no scheduler's pod"), "{said}");
 }

@@ -15,13 +15,13 @@ use crate::cluster::{Running, cluster, cluster_of, daemon};
 use crate::https::{Authority, Client, IssuedCertificate, ReviewServer, options, until_asked};
 
 /// A scheduler that asks a review server about its callers.
-struct World {
+struct ReviewedScheduler {
     reviews: ReviewServer,
     running: Running,
     directory: TempDir,
 }
 
-impl World {
+impl ReviewedScheduler {
     async fn new(change: impl FnOnce(&mut ServingOptions, &TempDir)) -> Self {
         let directory = tempdir().unwrap();
         let reviews = ReviewServer::start().await;
@@ -76,15 +76,15 @@ async fn strangers_see_health_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_reviewed_once_and_decide_who_asks() {
-    let world = World::new(|options, _| never_forget(options)).await;
+    let reviewed = ReviewedScheduler::new(|options, _| never_forget(options)).await;
     {
-        let mut state = world.reviews.state.lock().unwrap();
+        let mut state = reviewed.reviews.state.lock().unwrap();
         let user = json!({"username": "prometheus", "uid": "7", "groups": ["system:monitoring"], "extra": {"k": ["v"]}});
         state.tokens.insert("good".to_owned(), user);
         state.reason = "not for you".to_owned();
     }
-    world.reviews.allow("prometheus", "/metrics");
-    let client = world.client().with_header("Authorization", "Bearer good");
+    reviewed.reviews.allow("prometheus", "/metrics");
+    let client = reviewed.client().with_header("Authorization", "Bearer good");
     for _ in 0..3 {
         let reply = client.get("/metrics").await;
         assert_eq!(reply.code, 200);
@@ -106,7 +106,7 @@ async fn tokens_are_reviewed_once_and_decide_who_asks() {
     );
     assert_eq!(client.ask("DELETE", "/configz", "").await.code, 403);
     {
-        let state = world.reviews.state.lock().unwrap();
+        let state = reviewed.reviews.state.lock().unwrap();
         assert_eq!(state.token_reviews.len(), 1);
         let asked: Vec<_> = state.access_reviews.iter().map(|review| &review["spec"]).collect();
         assert_eq!(asked.len(), 3, "each question once: {asked:?}");
@@ -121,47 +121,51 @@ async fn tokens_are_reviewed_once_and_decide_who_asks() {
         assert_eq!(asked[2]["nonResourceAttributes"]["verb"], "delete");
     }
     // A caller with a bad token is not anonymous: it is rejected even where anonymous callers are allowed.
-    let bad = world.client().with_header("Authorization", "Bearer bad");
+    let bad = reviewed.client().with_header("Authorization", "Bearer bad");
     for _ in 0..2 {
         let reply = bad.get("/healthz").await;
         assert_eq!((reply.code, reply.body.contains("\"Unauthorized\"")), (401, true), "{reply:?}");
     }
-    assert_eq!(world.reviews.state.lock().unwrap().token_reviews.len(), 2, "refusals are kept too");
-    world.running.stop().await;
+    assert_eq!(
+        reviewed.reviews.state.lock().unwrap().token_reviews.len(),
+        2,
+        "refusals are kept too"
+    );
+    reviewed.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn verdicts_are_forgotten_in_time() {
-    let world = World::new(|options, _| {
+    let reviewed = ReviewedScheduler::new(|options, _| {
         options.authentication.token_cache_ttl = Duration::ZERO;
         options.authorization.authorized_ttl = Duration::ZERO;
         options.authorization.unauthorized_ttl = Duration::ZERO;
     })
     .await;
-    world
+    reviewed
         .reviews
         .state
         .lock()
         .unwrap()
         .tokens
         .insert("good".to_owned(), json!({"username": "jane"}));
-    let client = world.client().with_header("Authorization", "Bearer good");
+    let client = reviewed.client().with_header("Authorization", "Bearer good");
     assert_eq!(client.get("/configz").await.code, 403);
-    world.reviews.allow("jane", "/configz");
+    reviewed.reviews.allow("jane", "/configz");
     assert_eq!(client.get("/configz").await.code, 200);
-    world.reviews.state.lock().unwrap().tokens.clear();
+    reviewed.reviews.state.lock().unwrap().tokens.clear();
     assert_eq!(client.get("/configz").await.code, 401);
-    world.running.stop().await;
+    reviewed.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_review_server_opens_nothing() {
-    let world = World::new(|options, _| {
+    let reviewed = ReviewedScheduler::new(|options, _| {
         options.authorization.always_allow_paths.push("/metrics".to_owned());
     })
     .await;
-    world.reviews.state.lock().unwrap().broken = Some(500);
-    let client = world.client();
+    reviewed.reviews.state.lock().unwrap().broken = Some(500);
+    let client = reviewed.client();
     // In parallel: each of these is tried a few times before it is given up.
     let token = client.clone().with_header("Authorization", "Bearer good");
     let (healthz, metrics, configz, token) = tokio::join!(
@@ -175,7 +179,7 @@ async fn a_broken_review_server_opens_nothing() {
         (configz.code, configz.body.as_str()),
         (500, "Internal Server Error: \"/configz\": out of order\n")
     );
-    world.running.stop().await;
+    reviewed.running.stop().await;
 }
 
 /// Strangers at one address send tokens that nobody has and ask for paths that nobody knows, and the API server is slow with them.
@@ -183,12 +187,12 @@ async fn a_broken_review_server_opens_nothing() {
 async fn one_address_does_not_keep_others_from_being_reviewed() {
     /// What `Limits` in `serve/review/slots.rs` says.
     const SHARE: usize = 4;
-    let world = World::new(|_, _| {}).await;
+    let reviewed = ReviewedScheduler::new(|_, _| {}).await;
     let user = json!({"username": "prometheus"});
-    world.reviews.state.lock().unwrap().tokens.insert("good".to_owned(), user);
-    world.reviews.allow("prometheus", "/metrics");
-    world.reviews.holds.send_replace(true);
-    let stranger = world.client().calling_from([127, 0, 0, 2]);
+    reviewed.reviews.state.lock().unwrap().tokens.insert("good".to_owned(), user);
+    reviewed.reviews.allow("prometheus", "/metrics");
+    reviewed.reviews.holds.send_replace(true);
+    let stranger = reviewed.client().calling_from([127, 0, 0, 2]);
     let flood: Vec<_> = (0..40)
         .flat_map(|at| {
             let token = format!("Bearer held-{at}");
@@ -198,52 +202,52 @@ async fn one_address_does_not_keep_others_from_being_reviewed() {
         .map(|(client, path)| tokio::spawn(async move { client.get(&path).await.code }))
         .collect();
     let asked = || {
-        let state = world.reviews.state.lock().unwrap();
+        let state = reviewed.reviews.state.lock().unwrap();
         (state.token_reviews.len(), state.access_reviews.len())
     };
     until_asked("its share", || async { asked() == (SHARE, SHARE) }).await;
-    let prometheus = world.client().with_header("Authorization", "Bearer good");
+    let prometheus = reviewed.client().with_header("Authorization", "Bearer good");
     assert_eq!(prometheus.get("/metrics").await.code, 200);
     // Who is known already is none of the strangers, whatever the address.
-    world.reviews.allow("prometheus", "/configz");
+    reviewed.reviews.allow("prometheus", "/configz");
     let neighbour = prometheus.calling_from([127, 0, 0, 2]);
     assert_eq!(neighbour.get("/configz").await.code, 200);
     assert_eq!(asked(), (SHARE + 1, SHARE + 2), "all others of the flood wait");
-    world.reviews.holds.send_replace(false);
+    reviewed.reviews.holds.send_replace(false);
     for (at, code) in futures::future::join_all(flood).await.into_iter().enumerate() {
         let expected = if at % 2 == 0 { 401 } else { 403 };
         // On a slow machine some have waited for too long.
         let code = code.unwrap();
         assert!(code == expected || code == 429, "{at}: {code}");
     }
-    world.running.stop().await;
+    reviewed.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_certificates_name_callers() {
     let authority = Authority::new("client-ca");
-    let world = World::new(|options, directory| {
+    let reviewed = ReviewedScheduler::new(|options, directory| {
         let file = directory.path().join("ca.crt");
         std::fs::write(&file, &authority.pem).unwrap();
         options.authentication.client_ca_file = Some(file);
     })
     .await;
-    world.reviews.allow("jane", "/metrics");
-    let jane = world.client().with_certificate(&authority.client("jane", &["devs"]));
+    reviewed.reviews.allow("jane", "/metrics");
+    let jane = reviewed.client().with_certificate(&authority.client("jane", &["devs"]));
     assert_eq!(jane.get("/metrics").await.code, 200);
     assert_eq!(jane.get("/configz").await.code, 403);
     {
-        let state = world.reviews.state.lock().unwrap();
+        let state = reviewed.reviews.state.lock().unwrap();
         let spec = &state.access_reviews[0]["spec"];
         assert_eq!(spec["groups"], json!(["devs", "system:authenticated"]));
         let credential = &spec["extra"]["authentication.kubernetes.io/credential-id"][0];
         assert!(credential.as_str().unwrap().starts_with("X509SHA256="), "{spec}");
     }
-    let n_asked = world.reviews.state.lock().unwrap().access_reviews.len();
-    let admin = world.client().with_certificate(&authority.client("root", &["system:masters"]));
+    let n_asked = reviewed.reviews.state.lock().unwrap().access_reviews.len();
+    let admin = reviewed.client().with_certificate(&authority.client("root", &["system:masters"]));
     assert_eq!(admin.get("/configz").await.code, 200);
     assert_eq!(admin.get("/nothing").await.body, "404 page not found\n");
-    assert_eq!(world.reviews.state.lock().unwrap().access_reviews.len(), n_asked);
+    assert_eq!(reviewed.reviews.state.lock().unwrap().access_reviews.len(), n_asked);
 
     let yesterday = SystemTime::now() - Duration::from_secs(86_400);
     let expired = authority.client_until("jane", &[], yesterday);
@@ -252,10 +256,10 @@ async fn client_certificates_name_callers() {
     for (what, certificate) in
         [("expired", &expired), ("foreign", &foreign), ("for servers", &server)]
     {
-        let client = world.client().with_certificate(certificate);
+        let client = reviewed.client().with_certificate(certificate);
         assert_eq!(client.get("/healthz").await.code, 401, "{what}");
         // A good token makes up for a bad certificate.
-        world
+        reviewed
             .reviews
             .state
             .lock()
@@ -268,14 +272,14 @@ async fn client_certificates_name_callers() {
 
     // Another authority takes over, and the old one counts no longer.
     let next = Authority::new("next-ca");
-    std::fs::write(world.directory.path().join("ca.crt"), &next.pem).unwrap();
-    let newcomer = world.client().with_certificate(&next.client("jane", &[]));
+    std::fs::write(reviewed.directory.path().join("ca.crt"), &next.pem).unwrap();
+    let newcomer = reviewed.client().with_certificate(&next.client("jane", &[]));
     until_asked("the new authority", || async { newcomer.get("/metrics").await.code == 200 }).await;
     assert_eq!(jane.get("/metrics").await.code, 401);
-    std::fs::write(world.directory.path().join("ca.crt"), "rubbish").unwrap();
+    std::fs::write(reviewed.directory.path().join("ca.crt"), "rubbish").unwrap();
     tokio::time::sleep(Duration::from_millis(60)).await;
     assert_eq!(newcomer.get("/metrics").await.code, 200);
-    world.running.stop().await;
+    reviewed.running.stop().await;
 }
 
 /// The gate AllowParsingUserUIDFromCertAuth.
@@ -283,30 +287,30 @@ async fn client_certificates_name_callers() {
 async fn certificates_say_uids_unless_that_is_off() {
     for has_uid in [true, false] {
         let authority = Authority::new("client-ca");
-        let world = World::new(|options, directory| {
+        let reviewed = ReviewedScheduler::new(|options, directory| {
             let file = directory.path().join("ca.crt");
             std::fs::write(&file, &authority.pem).unwrap();
             options.authentication.client_ca_file = Some(file);
             options.authentication.certificates_have_uids = has_uid;
         })
         .await;
-        world.reviews.allow("jane", "/metrics");
-        let jane = world.client().with_certificate(&authority.client_with_uid("jane", "7"));
+        reviewed.reviews.allow("jane", "/metrics");
+        let jane = reviewed.client().with_certificate(&authority.client_with_uid("jane", "7"));
         assert_eq!(jane.get("/metrics").await.code, 200);
-        let asked = world.reviews.state.lock().unwrap().access_reviews[0]["spec"]["uid"].clone();
+        let asked = reviewed.reviews.state.lock().unwrap().access_reviews[0]["spec"]["uid"].clone();
         assert_eq!(asked, if has_uid { json!("7") } else { json!(null) });
         // One that makes no sense is none of our business then.
-        let nobody = world.client().with_certificate(&authority.client_with_uid("jane", ""));
+        let nobody = reviewed.client().with_certificate(&authority.client_with_uid("jane", ""));
         let code = if has_uid { 401 } else { 200 };
         assert_eq!(nobody.get("/metrics").await.code, code);
-        world.running.stop().await;
+        reviewed.running.stop().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn proxies_speak_for_others() {
     let (clients, proxies) = (Authority::new("client-ca"), Authority::new("proxy-ca"));
-    let world = World::new(|options, directory| {
+    let reviewed = ReviewedScheduler::new(|options, directory| {
         let write = |name: &str, authority: &Authority| {
             let file = directory.path().join(name);
             std::fs::write(&file, &authority.pem).unwrap();
@@ -320,7 +324,7 @@ async fn proxies_speak_for_others() {
         };
     })
     .await;
-    world.reviews.allow("jane", "/metrics");
+    reviewed.reviews.allow("jane", "/metrics");
     let speaking = |client: Client| {
         client
             .with_header("X-Remote-User", "jane")
@@ -328,10 +332,10 @@ async fn proxies_speak_for_others() {
             .with_header("X-Remote-Group", "b")
             .with_header("X-Remote-Extra-Scopes", "s")
     };
-    let proxy = world.client().with_certificate(&proxies.client("aggregator", &[]));
+    let proxy = reviewed.client().with_certificate(&proxies.client("aggregator", &[]));
     assert_eq!(speaking(proxy.clone()).get("/metrics").await.code, 200);
     assert_eq!(
-        world.reviews.state.lock().unwrap().access_reviews[0]["spec"],
+        reviewed.reviews.state.lock().unwrap().access_reviews[0]["spec"],
         json!({
             "user": "jane", "groups": ["a", "b", "system:authenticated"], "extra": {"scopes": ["s"]},
             "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
@@ -340,48 +344,48 @@ async fn proxies_speak_for_others() {
     // Only certificates that may be a client's are counted.
     let is_counted = |n: usize| {
         let count = format!("apiserver_client_certificate_expiration_seconds_count {n}");
-        world.running.handle.metrics().lines().any(|line| line == count)
+        reviewed.running.handle.metrics().lines().any(|line| line == count)
     };
-    assert!(is_counted(0), "{}", world.running.handle.metrics());
+    assert!(is_counted(0), "{}", reviewed.running.handle.metrics());
     // A proxy's request that names no user is anonymous: the proxy's certificate is not a client's.
     assert_eq!(proxy.get("/healthz").await.code, 401);
-    assert!(is_counted(1), "{}", world.running.handle.metrics());
-    let impostor = world.client().with_certificate(&proxies.client("other", &[]));
+    assert!(is_counted(1), "{}", reviewed.running.handle.metrics());
+    let impostor = reviewed.client().with_certificate(&proxies.client("other", &[]));
     assert_eq!(speaking(impostor).get("/healthz").await.code, 401);
     // Headers of a caller that is no proxy are ignored.
-    assert_eq!(speaking(world.client()).get("/metrics").await.code, 403);
-    let joe = world.client().with_certificate(&clients.client("joe", &[]));
+    assert_eq!(speaking(reviewed.client()).get("/metrics").await.code, 403);
+    let joe = reviewed.client().with_certificate(&clients.client("joe", &[]));
     let reply = speaking(joe).get("/metrics").await;
     assert!(reply.code == 403 && reply.body.contains("User \\\"joe\\\""), "{reply:?}");
-    world.running.stop().await;
+    reviewed.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn authorities_are_looked_up_in_the_cluster_and_followed() {
-    let world = World::new(|_, _| {}).await;
+    let reviewed = ReviewedScheduler::new(|_, _| {}).await;
     // As long as no authority is known, a certificate says nothing.
-    let early = world.client().with_certificate(&Authority::new("early").client("joe", &[]));
+    let early = reviewed.client().with_certificate(&Authority::new("early").client("joe", &[]));
     assert_eq!(early.get("/healthz").await.code, 200);
     let uncounted = "apiserver_client_certificate_expiration_seconds_count 0\n";
-    assert!(world.running.handle.metrics().contains(uncounted));
+    assert!(reviewed.running.handle.metrics().contains(uncounted));
     let publish = |clients: &Authority, proxies: &Authority| {
-        world.reviews.published.send_replace(BTreeMap::from([
+        reviewed.reviews.published.send_replace(BTreeMap::from([
             ("client-ca-file".to_owned(), clients.pem.clone()),
             ("requestheader-client-ca-file".to_owned(), proxies.pem.clone()),
             ("requestheader-allowed-names".to_owned(), "[\"front\"]".to_owned()),
             ("requestheader-username-headers".to_owned(), "[\"X-Who\"]".to_owned()),
         ]));
     };
-    world.reviews.allow("jane", "/metrics");
+    reviewed.reviews.allow("jane", "/metrics");
     for round in 0..2 {
         let (clients, proxies) = (Authority::new("client-ca"), Authority::new("proxy-ca"));
         publish(&clients, &proxies);
-        let jane = world.client().with_certificate(&clients.client("jane", &[]));
+        let jane = reviewed.client().with_certificate(&clients.client("jane", &[]));
         until_asked("the authority of clients", || async {
             jane.get("/metrics").await.code == 200
         })
         .await;
-        let front = world.client().with_certificate(&proxies.client("front", &[]));
+        let front = reviewed.client().with_certificate(&proxies.client("front", &[]));
         let front = front.with_header("X-Who", "jane");
         assert_eq!(front.get("/metrics").await.code, 200, "round {round}");
     }
@@ -389,13 +393,13 @@ async fn authorities_are_looked_up_in_the_cluster_and_followed() {
     let clients = Authority::new("client-ca");
     let proxies = Authority::new("proxy-ca");
     publish(&clients, &proxies);
-    let jane = world.client().with_certificate(&clients.client("jane", &[]));
+    let jane = reviewed.client().with_certificate(&clients.client("jane", &[]));
     until_asked("the last authority", || async { jane.get("/metrics").await.code == 200 }).await;
     let rubbish = BTreeMap::from([("client-ca-file".to_owned(), "rubbish".to_owned())]);
-    world.reviews.published.send_replace(rubbish);
+    reviewed.reviews.published.send_replace(rubbish);
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(jane.get("/metrics").await.code, 200);
-    world.running.stop().await;
+    reviewed.running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -463,23 +467,24 @@ async fn a_cluster_with_roles_tells_who_may_see_what() {
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_and_reviews_are_counted() {
     let ca = Authority::new("ca");
-    let world = World::new(|options, directory| {
+    let reviewed = ReviewedScheduler::new(|options, directory| {
         let path = directory.path().join("ca.crt");
         std::fs::write(&path, &ca.pem).unwrap();
         options.authentication.client_ca_file = Some(path);
         never_forget(options);
     })
     .await;
-    world.reviews.allow("jane", "/metrics");
-    let jane = world.client().with_certificate(&ca.client("jane@example.org", &["system:masters"]));
+    reviewed.reviews.allow("jane", "/metrics");
+    let jane =
+        reviewed.client().with_certificate(&ca.client("jane@example.org", &["system:masters"]));
     assert_eq!(jane.get("/healthz").await.code, 200);
-    let stranger = world.client();
+    let stranger = reviewed.client();
     assert_eq!(stranger.get("/metrics").await.code, 403);
     let bad = stranger.with_header("Authorization", "Bearer bad");
     for _ in 0..2 {
         assert_eq!(bad.get("/metrics").await.code, 401);
     }
-    let text = world.running.handle.metrics();
+    let text = reviewed.running.handle.metrics();
     for line in [
         "authenticated_user_requests{username=\"email_id\"} 1",
         "authenticated_user_requests{username=\"other\"} 1",
@@ -504,5 +509,5 @@ async fn callers_and_reviews_are_counted() {
     ] {
         assert!(text.lines().any(|printed| printed == line), "{line} is missing in\n{text}");
     }
-    world.running.stop().await;
+    reviewed.running.stop().await;
 }

@@ -32,7 +32,7 @@ eGe7
 ";
 
 /// A cluster of two nodes with 4 CPUs each, a scheduler, and a pod that asks for 8.
-pub(crate) struct World {
+pub(crate) struct LiveScheduler {
     pub(crate) files: Files,
     pub(crate) cluster: Cluster,
     _scheduler: Process,
@@ -58,11 +58,11 @@ fn start(files: &Files, more: &[&str]) -> (Cluster, Process, ReservedPort) {
     (cluster, scheduler, port)
 }
 
-impl World {
+impl LiveScheduler {
     pub(crate) fn start() -> Self {
         let files = Files::new();
         let (cluster, scheduler, port) = start(&files, &["--leader-elect=false"]);
-        let world = Self {
+        let running = Self {
             files,
             cluster,
             _scheduler: scheduler,
@@ -71,9 +71,9 @@ impl World {
         };
         let deadline = Instant::now() + DEADLINE;
         loop {
-            let (_, answer, said) = world.direct(&["explain", "default/large"]);
+            let (_, answer, said) = running.direct(&["explain", "default/large"]);
             if answer["place"]["attempts"].as_u64() >= Some(1) {
-                return world;
+                return running;
             }
             assert!(Instant::now() < deadline, "{answer} {said}");
             std::thread::sleep(std::time::Duration::from_millis(20));
@@ -101,10 +101,10 @@ fn asked(args: &[&str]) -> (Option<i32>, Value, String) {
 
 #[test]
 fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
-    let world = World::start();
-    let small = world.files.write("small.yaml", SMALL);
+    let running = LiveScheduler::start();
+    let small = running.files.write("small.yaml", SMALL);
     // The cluster has a pod of that name.
-    let large = world.files.write("large.yaml", &SMALL.replace("small", "large"));
+    let large = running.files.write("large.yaml", &SMALL.replace("small", "large"));
     let node = "hollow-00000";
     for (command, code, fields) in [
         (
@@ -134,15 +134,17 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
         (&["queue"], 0, &["kind", "nPods", "byStage"]),
         (&["fragmentation"], 0, &["kind", "shapes", "resources"]),
     ] {
-        let (live_code, live, said) = world.direct(command);
+        let (live_code, live, said) = running.direct(command);
         assert_eq!(live_code, Some(code), "{command:?}: {live:#} {said}");
-        let source =
-            format!("answered by the running scheduler at {}/, as of resource version", world.url);
+        let source = format!(
+            "answered by the running scheduler at {}/, as of resource version",
+            running.url
+        );
         assert!(said.contains(&source), "{command:?}: {said}");
         assert!(live["resourceVersion"].is_string(), "{live:#}");
         let at = format!(", at {}\n", live["asOf"].as_str().unwrap());
         assert!(said.contains(&at), "{command:?}: {said}");
-        let (local_code, local, said) = world.local(command);
+        let (local_code, local, said) = running.local(command);
         assert_eq!(local_code, Some(code), "{command:?}: {said}");
         // Nothing happens in this cluster but that nodes report.
         let version = |answer: &Value| answer["resourceVersion"].as_str()?.parse::<u64>().ok();
@@ -156,22 +158,23 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
             assert_ne!(live[field], Value::Null, "{command:?}: {field}");
         }
     }
-    for (_, _, said) in
-        [world.direct(&["what-if", "--add", &large]), world.local(&["what-if", "--add", &large])]
-    {
+    for (_, _, said) in [
+        running.direct(&["what-if", "--add", &large]),
+        running.local(&["what-if", "--add", &large]),
+    ] {
         assert!(said.contains("pod default/large exists already"), "{said}");
     }
     // A DaemonSet has a pod for each node of the cluster, which the manifests of the question do not name.
     let agent = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: agent}\nspec:\n  selector: {matchLabels: {app: agent}}\n  template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: c, image: x}]}}\n";
-    let agent = world.files.write("agent.yaml", agent);
-    let (code, answer, said) = world.direct(&["what-if", "--add", &agent]);
+    let agent = running.files.write("agent.yaml", agent);
+    let (code, answer, said) = running.direct(&["what-if", "--add", &agent]);
     let placed: Option<BTreeSet<&str>> = answer["placements"]
         .as_array()
         .map(|placed| placed.iter().filter_map(|placed| placed["node"].as_str()).collect());
     let nodes = BTreeSet::from(["hollow-00000", "hollow-00001"]);
     assert_eq!((code, placed), (Some(0), Some(nodes)), "{answer:#} {said}");
     // Tables are the scheduler's own.
-    let source = ["--kubeconfig", &world.cluster.kubeconfig, "--server", &world.url];
+    let source = ["--kubeconfig", &running.cluster.kubeconfig, "--server", &running.url];
     let table = |more: &[&str]| {
         let command = [&["capacity", "-p", &small], &source[..], more].concat();
         run(&[&command[..], &["--insecure-skip-server-check"]].concat())
@@ -183,9 +186,9 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
     assert_eq!(unchecked.status.code(), Some(2));
     assert!(stderr(&unchecked).contains("certificate"), "{}", stderr(&unchecked));
     // That the kubeconfig leaves the API server's unchecked says nothing about this one.
-    let lax = lax_kubeconfig(&world.files, &world.url);
-    let authority = world.files.write("foreign.pem", FOREIGN_AUTHORITY);
-    let foreign = ["queue", "--kubeconfig", &lax, "--server", &world.url];
+    let lax = lax_kubeconfig(&running.files, &running.url);
+    let authority = running.files.write("foreign.pem", FOREIGN_AUTHORITY);
+    let foreign = ["queue", "--kubeconfig", &lax, "--server", &running.url];
     for more in [&[][..], &["--server-ca", &authority]] {
         let refused = run(&[&foreign[..], more].concat());
         assert_eq!(refused.status.code(), Some(2), "{more:?}");
@@ -193,12 +196,12 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
     }
     // What a question over HTTP cannot hold is not dropped.
     let class = "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: fast}\nprovisioner: x\n";
-    let with_class = world.files.write("with-class.yaml", &format!("{SMALL}---\n{class}"));
-    let (code, _, said) = world.direct(&["explain", "-p", &with_class]);
+    let with_class = running.files.write("with-class.yaml", &format!("{SMALL}---\n{class}"));
+    let (code, _, said) = running.direct(&["explain", "-p", &with_class]);
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("fast: try --local"), "{said}");
     // Credentials are not sent in clear text.
-    let bare = world.url.trim_start_matches("https://");
+    let bare = running.url.trim_start_matches("https://");
     for address in [bare, &format!("http://{bare}"), "https://"] {
         let refused = run(&["queue", "--kubeconfig", &lax, "--server", address]);
         assert_eq!(refused.status.code(), Some(2), "{address}");
@@ -209,10 +212,10 @@ fn a_running_scheduler_says_what_the_commands_say_by_themselves() {
 
 #[test]
 fn claims_go_with_their_pods() {
-    let world = World::start();
+    let running = LiveScheduler::start();
     let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
         "provisioner": "x.example.com", "volumeBindingMode": "WaitForFirstConsumer"});
-    let created = world.cluster.call("POST", "/apis/storage.k8s.io/v1/storageclasses", &class);
+    let created = running.cluster.call("POST", "/apis/storage.k8s.io/v1/storageclasses", &class);
     assert_eq!(created["kind"], "StorageClass", "{created}");
     let claim = |name: &str, class: &str| {
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
@@ -221,18 +224,18 @@ fn claims_go_with_their_pods() {
     };
     // The second pod's claim is there, and can be had on no node.
     let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
-    world.cluster.call("POST", claims, &claim("data-db-1", "none"));
+    running.cluster.call("POST", claims, &claim("data-db-1", "none"));
     let set = json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
         "spec": {"replicas": 2, "volumeClaimTemplates": [claim("data", "fast")],
             "template": {"metadata": {"labels": {"app": "db"}},
                 "spec": {"containers": [{"name": "c", "image": "x"}]}}},
     });
-    let set = world.files.write("set.yaml", &set.to_string());
+    let set = running.files.write("set.yaml", &set.to_string());
     let command = ["what-if", "--add", &set, "--cordon", "hollow-00001"];
     let deadline = Instant::now() + DEADLINE;
     let live = loop {
-        let (code, live, said) = world.direct(&command);
+        let (code, live, said) = running.direct(&command);
         assert_eq!(code, Some(1), "{live:#} {said}");
         // The scheduler sees what was created a moment later.
         if live["placements"][0]["pod"] == "default/db-0" && live["warnings"][0].is_string() {
@@ -244,7 +247,7 @@ fn claims_go_with_their_pods() {
     let warning =
         "PersistentVolumeClaim default/data-db-1: the cluster has one, which counts instead";
     assert_eq!(live["warnings"], json!([warning]));
-    let (code, local, said) = world.local(&command);
+    let (code, local, said) = running.local(&command);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains(warning), "{said}");
     for field in ["fits", "placements", "pending", "nodes"] {
@@ -257,23 +260,23 @@ fn claims_go_with_their_pods() {
         "containers:",
         "volumes: [{name: v, persistentVolumeClaim: {claimName: mine}}], containers:",
     );
-    let pod = world.files.write("pod.yaml", &pod);
-    let mine = world.files.write("mine.json", &claim("mine", "fast").to_string());
+    let pod = running.files.write("pod.yaml", &pod);
+    let mine = running.files.write("mine.json", &claim("mine", "fast").to_string());
     for command in ["explain", "preempt"] {
-        let (code, answer, said) = world.direct(&[command, "-p", &pod, "-p", &mine]);
+        let (code, answer, said) = running.direct(&[command, "-p", &pod, "-p", &mine]);
         assert_eq!((code, &answer["verdict"]), (Some(0), &json!("Fits")), "{said}");
-        let (code, answer, said) = world.direct(&[command, "-p", &pod]);
+        let (code, answer, said) = running.direct(&[command, "-p", &pod]);
         assert_eq!((code, &answer["verdict"]), (Some(1), &json!("DoesNotFit")), "{said}");
     }
     let both = format!("{}---\n{}", std::fs::read_to_string(&pod).unwrap(), claim("mine", "fast"));
-    let both = world.files.write("both.yaml", &both);
-    let (code, answer, said) = world.direct(&["capacity", "-p", &both]);
+    let both = running.files.write("both.yaml", &both);
+    let (code, answer, said) = running.direct(&["capacity", "-p", &both]);
     assert_eq!((code, &answer["count"]), (Some(0), &json!(8)), "{said}");
 }
 
 #[test]
 fn thousands_of_replicas_are_one_question() {
-    let world = World::start();
+    let running = LiveScheduler::start();
     let replicas = "\
 apiVersion: apps/v1
 kind: Deployment
@@ -285,12 +288,12 @@ spec:
     metadata: {labels: {app: web}}
     spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 50m}}}]}
 ";
-    let replicas = world.files.write("replicas.yaml", replicas);
+    let replicas = running.files.write("replicas.yaml", replicas);
     // With one node left no draw decides between equal ones.
     let command = ["what-if", "--add", &replicas, "--cordon", "hollow-00001"];
-    let (code, live, said) = world.direct(&command);
+    let (code, live, said) = running.direct(&command);
     assert_eq!(code, Some(1), "{said}");
-    let (code, local, said) = world.local(&command);
+    let (code, local, said) = running.local(&command);
     assert_eq!(code, Some(1), "{said}");
     let length = |list: &str| live[list].as_array().map_or(0, Vec::len);
     assert_eq!((length("placements"), length("pending")), (80, 4_920));
@@ -301,7 +304,7 @@ spec:
 
 #[test]
 fn new_pods_are_spread_by_what_the_question_says_of_controllers_and_services() {
-    let world = World::start();
+    let running = LiveScheduler::start();
     let large = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": "big", "labels": {"kubernetes.io/hostname": "big", "topology.kubernetes.io/zone": "far"}},
         "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}},
@@ -330,17 +333,17 @@ fn new_pods_are_spread_by_what_the_question_says_of_controllers_and_services() {
         ("pods.json", of_pods(&[]), false),
         ("service.json", of_pods(&[service]), true),
     ] {
-        let added = world.files.write(name, &manifests);
+        let added = running.files.write(name, &manifests);
         // No draw decides between two nodes.
         let command = ["what-if", "--add", &added, "--cordon", "hollow-00001"];
-        let (code, live, said) = world.direct(&command);
+        let (code, live, said) = running.direct(&command);
         assert_eq!(code, Some(0), "{name}: {live:#} {said}");
         let placements = live["placements"].as_array().unwrap();
         let asked = placements.iter().filter(|placed| placed["asked"] == true);
         let nodes: Vec<&str> = asked.map(|placed| placed["node"].as_str().unwrap()).collect();
         let others = nodes.iter().filter(|node| **node != "big").count();
         assert_eq!((nodes.len(), others > 0), (3, is_spread), "{name}: {live:#}");
-        let (code, local, said) = world.local(&command);
+        let (code, local, said) = running.local(&command);
         assert_eq!(code, Some(0), "{name}: {said}");
         assert_eq!(live["placements"], local["placements"], "{name}");
     }
@@ -348,22 +351,22 @@ fn new_pods_are_spread_by_what_the_question_says_of_controllers_and_services() {
 
 #[test]
 fn a_pod_that_is_not_known_is_looked_up_at_the_api_server() {
-    let world = World::start();
+    let running = LiveScheduler::start();
     let pods = "/api/v1/namespaces/default/pods";
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "done"},
         "spec": {"schedulerName": "other", "containers": [{"name": "c", "image": "x"}]},
     });
-    let mut pod = world.cluster.call("POST", pods, &pod);
+    let mut pod = running.cluster.call("POST", pods, &pod);
     pod["metadata"].as_object_mut().unwrap().remove("resourceVersion");
     pod["status"] = json!({"phase": "Failed"});
-    let changed = world.cluster.call("PUT", &format!("{pods}/done/status"), &pod);
+    let changed = running.cluster.call("PUT", &format!("{pods}/done/status"), &pod);
     assert_eq!(changed["status"]["phase"], "Failed", "{changed}");
     let ended = "error: pod default/done has ended (Failed): it is not scheduled any more\n";
     let deadline = Instant::now() + DEADLINE;
     loop {
         // The scheduler sees it as one that waits for another scheduler, and a moment later not at all.
-        let (_, _, said) = world.direct(&["explain", "done"]);
+        let (_, _, said) = running.direct(&["explain", "done"]);
         if said.contains(ended) {
             break;
         }
@@ -376,15 +379,15 @@ fn a_pod_that_is_not_known_is_looked_up_at_the_api_server() {
         &["what-if", "--delete-pod", "done"],
         &["what-if", "--cordon", "hollow-00000", "--evict-pod", "done"],
     ] {
-        for (code, _, said) in [world.direct(command), world.local(command)] {
+        for (code, _, said) in [running.direct(command), running.local(command)] {
             assert_eq!(code, Some(2), "{command:?}: {said}");
             assert!(said.contains(ended), "{command:?}: {said}");
         }
     }
-    let (code, _, said) = world.direct(&["explain", "none"]);
+    let (code, _, said) = running.direct(&["explain", "none"]);
     assert_eq!(code, Some(2));
     assert!(said.contains("error: there is no pod default/none\n"), "{said}");
-    let (_, _, said) = world.direct(&["explain", "deployment/web"]);
+    let (_, _, said) = running.direct(&["explain", "deployment/web"]);
     assert!(said.contains("deployment/web means pod web of namespace deployment"), "{said}");
     // Pods of a name in other namespaces, whether they have ended or not.
     let web = json!({
@@ -393,17 +396,17 @@ fn a_pod_that_is_not_known_is_looked_up_at_the_api_server() {
     });
     for namespace in ["kube-public", "kube-system"] {
         let pods = format!("/api/v1/namespaces/{namespace}/pods");
-        let created = world.cluster.call("POST", &pods, &web);
+        let created = running.cluster.call("POST", &pods, &web);
         assert_eq!(created["kind"], "Pod", "{created}");
     }
     let elsewhere = "error: there is no pod default/web; there is one of this name in namespace kube-public, kube-system\n";
     for command in [&["explain", "web"][..], &["what-if", "--delete-pod", "web"]] {
-        for (code, _, said) in [world.direct(command), world.local(command)] {
+        for (code, _, said) in [running.direct(command), running.local(command)] {
             assert_eq!(code, Some(2), "{command:?}: {said}");
             assert!(said.contains(elsewhere), "{command:?}: {said}");
         }
     }
-    let source = ["--kubeconfig", &world.cluster.kubeconfig, "--server", &world.url];
+    let source = ["--kubeconfig", &running.cluster.kubeconfig, "--server", &running.url];
     let flags = [&source[..], &["--insecure-skip-server-check"]].concat();
     let mut assistant = Assistant::start(&flags);
     for (pod, text) in [("done", ended), ("web", elsewhere)] {
@@ -429,16 +432,16 @@ fn lax_kubeconfig(files: &Files, server: &str) -> String {
 
 #[test]
 fn a_registered_scheduler_is_found_and_another_one_is_not_missed() {
-    let world = World::start();
+    let running = LiveScheduler::start();
     // An API server that passes questions on has them at the same path.
-    let registered = lax_kubeconfig(&world.files, &world.url);
+    let registered = lax_kubeconfig(&running.files, &running.url);
     for more in [&[][..], &["--live"]] {
         let command = [&["explain", "default/large", "--kubeconfig", &registered], more].concat();
         let (code, answer, said) = asked(&command);
         assert_eq!((code, &answer["verdict"]), (Some(1), &json!("DoesNotFit")), "{said}");
         assert!(said.contains("answered by the running scheduler"), "{said}");
     }
-    let elsewhere = ["explain", "default/large", "--kubeconfig", &world.cluster.kubeconfig];
+    let elsewhere = ["explain", "default/large", "--kubeconfig", &running.cluster.kubeconfig];
     let (code, answer, said) = asked(&elsewhere);
     assert_eq!((code, &answer["verdict"]), (Some(1), &json!("DoesNotFit")), "{said}");
     let fallback =

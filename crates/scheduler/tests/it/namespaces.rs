@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::assisting::Assistant;
-use crate::live::World;
+use crate::live::LiveScheduler;
 use crate::{Files, run, stderr, stdout};
 
 /// A pod without a namespace.
@@ -46,10 +46,10 @@ fn said(args: &[&str]) -> String {
 
 #[test]
 fn what_names_no_namespace_is_in_that_of_the_context() {
-    let world = World::start();
-    let config = kubeconfig(&world.files, &world.cluster.kubeconfig);
-    let small = world.files.write("small.yaml", SMALL);
-    let live = ["--kubeconfig", &config, "--server", &world.url, "--insecure-skip-server-check"];
+    let running = LiveScheduler::start();
+    let config = kubeconfig(&running.files, &running.cluster.kubeconfig);
+    let small = running.files.write("small.yaml", SMALL);
+    let live = ["--kubeconfig", &config, "--server", &running.url, "--insecure-skip-server-check"];
     let local = ["--kubeconfig", &config, "--local"];
     for (more, namespace) in [
         (&[][..], "shop"),
@@ -122,8 +122,8 @@ fn a_dump_has_no_context() {
 /// Of a name, and of the current context, the first file counts, as for kubectl; files that are not there are passed over.
 #[test]
 fn the_files_of_the_variable_are_merged() {
-    let world = World::start();
-    let text = std::fs::read_to_string(&world.cluster.kubeconfig).unwrap();
+    let running = LiveScheduler::start();
+    let text = std::fs::read_to_string(&running.cluster.kubeconfig).unwrap();
     let whole: Value = serde_saphyr::from_str(&text).unwrap();
     let mut context = whole["contexts"][0]["context"].clone();
     context["namespace"] = "shop".into();
@@ -132,8 +132,8 @@ fn the_files_of_the_variable_are_merged() {
     let mut others = whole.clone();
     others["contexts"][0]["name"] = "shop".into();
     others["current-context"] = "none".into();
-    let first = world.files.write("first", &first.to_string());
-    let others = world.files.write("others", &others.to_string());
+    let first = running.files.write("first", &first.to_string());
+    let others = running.files.write("others", &others.to_string());
     let said = |paths: [&str; 3]| {
         let output = Command::new(env!("CARGO_BIN_EXE_kube-scheduler-rs"))
             .args(["explain", "none", "--local"])
@@ -142,7 +142,7 @@ fn the_files_of_the_variable_are_merged() {
             .unwrap();
         stderr(&output)
     };
-    let missing = world.files.path("missing");
+    let missing = running.files.path("missing");
     assert!(said([&missing, &first, &others]).contains("there is no pod shop/none"));
     let alone = said([&missing, &first, ""]);
     assert!(alone.contains(&format!("kubeconfig {first}")), "{alone}");

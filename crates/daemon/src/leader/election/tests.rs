@@ -165,7 +165,7 @@ fn old_news_take_nothing_away_from_a_holder() {
     assert_eq!(election.take(held, at(0), 0.0), Ok(News::NotAcquired));
 }
 
-/// What happens in the simulated world, and when.
+/// What happens in the simulation, and when.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
     /// The candidate looks what there is to do.
@@ -194,7 +194,7 @@ struct Candidate {
 }
 
 /// Candidates around one lease; times are milliseconds.
-struct World {
+struct LeaseSimulation {
     random: Numbers,
     timing: Timing,
     now: i64,
@@ -205,7 +205,7 @@ struct World {
     /// What is on its way to the server, with the version that it replaces.
     requests: BTreeMap<u64, (LeaseRequest, u64)>,
     has_faults: bool,
-    /// Until when each leader was allowed to write, by the world's clock: by name and term, since a candidate that never
+    /// Until when each leader was allowed to write, by the simulation's clock: by name and term, since a candidate that never
     /// heard that it had the lease may get it again.
     writes_until: BTreeMap<(String, i32), i64>,
     /// Who lost the lease in which term to whom, and when the server got the request.
@@ -214,9 +214,9 @@ struct World {
     n_led: u64,
 }
 
-impl World {
+impl LeaseSimulation {
     fn new(seed: u64, n_candidates: usize) -> Self {
-        let mut world = Self {
+        let mut simulation = Self {
             random: Numbers::new(seed),
             timing: TIMING,
             now: 0,
@@ -230,23 +230,23 @@ impl World {
             takeovers: Vec::new(),
             n_led: 0,
         };
-        let lease = 1_000 + world.below(15_000);
+        let lease = 1_000 + simulation.below(15_000);
         // A lease holds whole seconds only; a leader that renews more rarely than that must lose it.
-        let renew = 200 + world.below(lease / 1_000 * 1_000 - 201);
-        let retry = 50 + world.below(renew * 10 / 13 - 50);
+        let renew = 200 + simulation.below(lease / 1_000 * 1_000 - 201);
+        let retry = 50 + simulation.below(renew * 10 / 13 - 50);
         let millis = |millis: i64| Duration::from_millis(millis.unsigned_abs());
-        world.timing = Timing {
+        simulation.timing = Timing {
             lease_duration: millis(lease),
             renew_deadline: millis(renew),
             retry_period: millis(retry),
         };
         for who in 0..n_candidates {
-            let ahead = world.below(1_000_000_000) - 500_000_000;
-            let candidate = world.born(who, 0, ahead);
-            world.candidates.push(candidate);
-            world.look(who, 0);
+            let ahead = simulation.below(1_000_000_000) - 500_000_000;
+            let candidate = simulation.born(who, 0, ahead);
+            simulation.candidates.push(candidate);
+            simulation.look(who, 0);
         }
-        world
+        simulation
     }
 
     fn below(&mut self, limit: i64) -> i64 {
@@ -489,33 +489,34 @@ fn millis_of(at: Timestamp) -> i64 {
 fn nobody_writes_while_another_holds_the_lease_and_somebody_always_leads_in_the_end() {
     let (mut n_takeovers, mut n_led) = (0, 0);
     for seed in 0..400 {
-        let mut world = World::new(seed, 2 + (seed % 3) as usize);
+        let mut simulation = LeaseSimulation::new(seed, 2 + (seed % 3) as usize);
         for _ in 0..12 {
-            let (who, after) = (seed as usize % world.candidates.len(), world.below(300_000));
-            let who = (who + world.below(8) as usize) % world.candidates.len();
-            if world.below(3) == 0 {
-                world.schedule(after, Happening::Leave { who });
+            let (who, after) =
+                (seed as usize % simulation.candidates.len(), simulation.below(300_000));
+            let who = (who + simulation.below(8) as usize) % simulation.candidates.len();
+            if simulation.below(3) == 0 {
+                simulation.schedule(after, Happening::Leave { who });
             } else {
-                world.schedule(after, Happening::Strike { who });
+                simulation.schedule(after, Happening::Strike { who });
             }
         }
-        world.run_until(300_000);
-        world.check(seed);
-        n_takeovers += world.takeovers.len();
-        n_led += world.n_led;
+        simulation.run_until(300_000);
+        simulation.check(seed);
+        n_takeovers += simulation.takeovers.len();
+        n_led += simulation.n_led;
 
         // Without faults one candidate leads soon, and goes on leading. Requests under way may still be late.
-        world.has_faults = false;
-        world.run_until(300_000 + 45_000 + 20_000);
-        let leaders = |world: &World| -> Vec<String> {
-            let leading = world.candidates.iter().filter(|one| one.election.is_leading());
+        simulation.has_faults = false;
+        simulation.run_until(300_000 + 45_000 + 20_000);
+        let leaders = |simulation: &LeaseSimulation| -> Vec<String> {
+            let leading = simulation.candidates.iter().filter(|one| one.election.is_leading());
             leading.map(|one| one.election.identity().to_owned()).collect()
         };
-        let chosen = leaders(&world);
+        let chosen = leaders(&simulation);
         assert_eq!(chosen.len(), 1, "seed {seed}: {chosen:?}");
-        world.run_until(600_000);
-        assert_eq!(leaders(&world), chosen, "seed {seed}");
-        world.check(seed);
+        simulation.run_until(600_000);
+        assert_eq!(leaders(&simulation), chosen, "seed {seed}");
+        simulation.check(seed);
     }
     assert!(n_takeovers > 400 && n_led > 10_000, "{n_takeovers} take-overs, {n_led} looks");
 }
@@ -523,24 +524,25 @@ fn nobody_writes_while_another_holds_the_lease_and_somebody_always_leads_in_the_
 #[test]
 fn a_standby_takes_over_within_one_lease_duration_of_the_end_of_the_leader() {
     for seed in 0..100 {
-        let mut world = World::new(seed, 3);
-        world.timing = TIMING;
-        world.has_faults = false;
-        world.candidates = (0..3).map(|who| world.born(who, 0, 0)).collect();
-        world.run_until(20_000 + i64::try_from(seed).unwrap() * 37);
-        let leader = world.candidates.iter().position(|one| one.election.is_leading()).unwrap();
+        let mut simulation = LeaseSimulation::new(seed, 3);
+        simulation.timing = TIMING;
+        simulation.has_faults = false;
+        simulation.candidates = (0..3).map(|who| simulation.born(who, 0, 0)).collect();
+        simulation.run_until(20_000 + i64::try_from(seed).unwrap() * 37);
+        let leader =
+            simulation.candidates.iter().position(|one| one.election.is_leading()).unwrap();
         // It dies, and stays away.
-        world.candidates[leader].frozen_until = i64::MAX;
-        let died = world.now;
+        simulation.candidates[leader].frozen_until = i64::MAX;
+        let died = simulation.now;
         // A watch shows every renewal to the others within milliseconds; without it, a try later at most.
         let limit = 15_000 + 4_400 + 100;
-        world.run_until(died + limit);
-        let n_leaders = world
+        simulation.run_until(died + limit);
+        let n_leaders = simulation
             .candidates
             .iter()
             .enumerate()
             .filter(|(who, one)| *who != leader && one.election.is_leading());
         assert_eq!(n_leaders.count(), 1, "seed {seed}");
-        world.check(seed);
+        simulation.check(seed);
     }
 }

@@ -28,7 +28,7 @@ use crate::blackbox::{Backend, Cluster, delete_now, end_namespace, refuse_other_
 pub(crate) const WIDTH: usize = 30;
 
 /// A running cluster with a scheduler in it.
-pub(crate) struct World {
+pub(crate) struct ScheduledCluster {
     parts: Parts,
     cluster: Cluster,
     created: Arc<Mutex<CreatedObjects>>,
@@ -64,7 +64,7 @@ pub(crate) fn gates(wanted: &BTreeMap<String, bool>) -> Result<FeatureGates> {
     Ok(gates)
 }
 
-impl World {
+impl ScheduledCluster {
     /// Starts everything, and waits until the scheduler has seen what there is. `config` is a
     /// KubeSchedulerConfiguration; empty stands for the default one.
     pub(crate) async fn start(
@@ -131,7 +131,7 @@ impl World {
         self.parts.clone()
     }
 
-    /// What operations need of the world, for tasks of their own.
+    /// What operations need of the cluster, for tasks of their own.
     pub(crate) fn hands(&self) -> Hands {
         let created = self.cluster.is_kept().then(|| self.created.clone());
         Hands {

@@ -18,7 +18,7 @@ kind: KubeSchedulerConfiguration
 ";
 
 /// The engine, and what a watch keeps.
-pub(super) struct World {
+pub(super) struct TenantCluster {
     pub(super) engine: Engine,
     pub(super) sharing: Deduplicator,
     pub(super) now: Timestamp,
@@ -33,7 +33,7 @@ pub(super) struct Attempts {
     pub(super) turns: Vec<Turn>,
 }
 
-impl World {
+impl TenantCluster {
     pub(super) fn new(n_nodes: usize) -> Result<Self> {
         let node = |at: usize| {
             let name = format!("n{at}");
@@ -51,12 +51,12 @@ impl World {
         let registry = kube_scheduler_plugins_intree::registry();
         let engine = Engine::new(&config, &registry, EngineOptions::default())?;
         let now = Timestamp::parse("2026-01-01T00:00:00Z").context("start time")?;
-        let mut world = Self { engine, sharing: Deduplicator::default(), now };
+        let mut cluster = Self { engine, sharing: Deduplicator::default(), now };
         for at in 0..n_nodes {
             let node = Arc::new(Node::from_value(&node(at))?);
-            world.engine.handle(Input::NodeApplied(node), now);
+            cluster.engine.handle(Input::NodeApplied(node), now);
         }
-        Ok(world)
+        Ok(cluster)
     }
 
     /// Reports a pod; how long the engine took.
